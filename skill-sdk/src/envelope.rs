@@ -8,7 +8,7 @@ use serde::de::{DeserializeOwned, Error as _};
 
 use crate::protocol::{Request, ServedClient};
 
-/// Which text of an envelope.
+/// The texts of an envelope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EnvelopeField {
     Session,
@@ -29,9 +29,9 @@ const ABSENT: u32 = u32::MAX;
 /// A request without its body.
 #[derive(Clone)]
 pub(crate) struct Envelope {
-    /// All texts, one behind the other.
+    /// All texts, one after the other.
     texts: String,
-    /// Where each of them ends; [`ABSENT`] for one that is not there.
+    /// End of each text; [`ABSENT`] for one that is not there.
     ends: [u32; FIELDS],
     pub(crate) deadline_ms: u64,
     pub(crate) client: Option<ServedClient>,

@@ -6,7 +6,6 @@ use std::future::Future;
 use std::sync::Arc;
 
 use conjure_abi::{CallContext, PluginObject};
-use serde_json::Value;
 
 use crate::Files;
 use crate::backend::{FilesHandler, files_of};
@@ -15,12 +14,12 @@ use crate::dispatch::{answer, encode, refuse, unsupported};
 use crate::error::{Error, Result};
 use crate::export::{Exported, object};
 use crate::guard::guard;
-use crate::manifest_base::{ManifestBase, ManifestKind};
+use crate::manifest_base::{ManifestBase, ManifestKind, manifest_methods};
 use crate::protocol::{
     Bash, BashOutput, CreateFile, Empty, ExecutorInit, ExecutorReady, FileRef, FilesGet, FilesPut,
-    Manifest, Permissions, StateScope, StrReplace, View, Viewed, Written, op,
+    Manifest, StateScope, StrReplace, View, Viewed, Written, op,
 };
-use crate::runtime::{AsyncDispatch, OnRuntime, OperationFuture, RuntimeOptions};
+use crate::runtime::{AsyncDispatch, OnRuntime, OperationFuture, RuntimeOptions, runtime_methods};
 use crate::setup::Setup;
 
 /// Runs commands and keeps files, for many sessions at once ([`Cx::session`] tells which).
@@ -217,60 +216,8 @@ impl<E: Executor> ExecutorPlugin<E> {
         }
     }
 
-    /// JSON Schema of the configuration.
-    #[must_use]
-    pub fn config_schema(mut self, schema: Value) -> Self {
-        self.base.config_schema = Some(schema);
-        self
-    }
-
-    /// An example of a call, for people and for tests: `result` is in what comes out.
-    /// `conjure plugin test` runs it in a session of its own.
-    #[must_use]
-    pub fn example(mut self, tool: &str, arguments: Value, result: &str) -> Self {
-        self.base.add_example(tool, arguments, result);
-        self
-    }
-
-    /// An example of a call that fails: `says` is in what it says.
-    #[must_use]
-    pub fn failing_example(mut self, tool: &str, arguments: Value, says: &str) -> Self {
-        self.base.add_failing_example(tool, arguments, says);
-        self
-    }
-
-    /// How many threads the instance's runtime has; 2 by default. One is quicker for code that
-    /// only waits for others: a call then changes threads less often. Code that computes for
-    /// longer belongs into `spawn_blocking` either way.
-    #[must_use]
-    pub fn threads(mut self, threads: usize) -> Self {
-        self.runtime.threads = threads;
-        self
-    }
-
-    /// Commands begin on the host's thread that asks for them, and go to the runtime where they
-    /// first wait, so that a call changes threads less often. For code that gets to its first
-    /// `await` in microseconds and never blocks before it; it is no task until then. The host uses
-    /// a thread of its own for the next calls where that is not so.
-    #[must_use]
-    pub fn starts_in_place(mut self) -> Self {
-        self.runtime.starts_in_place = true;
-        self
-    }
-
-    /// A host operation that the executor cannot do without, such as `kv.get/1`.
-    #[must_use]
-    pub fn requires(mut self, operation: &str) -> Self {
-        self.base.require(operation);
-        self
-    }
-
-    /// What the executor asks to be allowed.
-    #[must_use]
-    pub fn permissions(mut self, permissions: Permissions) -> Self {
-        self.base.permissions = permissions;
-        self
-    }
+    manifest_methods!("executor", "kv.get/1");
+    runtime_methods!("Commands");
 
     /// Files of the executor are elsewhere than on the host, and go there and back.
     #[must_use]

@@ -56,7 +56,7 @@ pub(crate) fn note_places(library: Library) {
             let guarded = DEPTH.try_with(|depth| depth.get() > 0).unwrap_or(false);
             match &previous {
                 Some(hook) if !guarded => hook(info),
-                _ if cfg!(panic = "abort") => last_words(info),
+                _ if cfg!(panic = "abort") => report_fatal(info),
                 _ => {
                     let mut place = String::new();
                     if let Some(location) = info.location() {
@@ -70,7 +70,7 @@ pub(crate) fn note_places(library: Library) {
 }
 
 /// Says what ends the process, on its standard error.
-fn last_words(info: &std::panic::PanicHookInfo<'_>) {
+fn report_fatal(info: &std::panic::PanicHookInfo<'_>) {
     let place = info.location();
     let place = place.map(|at| format!(" at {}:{}", at.file(), at.line()));
     let (place, message) = (place.unwrap_or_default(), message(info.payload()));

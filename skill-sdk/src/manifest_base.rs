@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::protocol::{Example, Manifest, Permissions, Requires, StateScope, ToolDecl};
 
-/// What the builders of skills, executors and backends have in base.
+/// Parts of the manifest that builders of skills, executors and backends share.
 pub(crate) struct ManifestBase {
     pub(crate) name: String,
     description: String,
@@ -15,7 +15,7 @@ pub(crate) struct ManifestBase {
     examples: Vec<Example>,
 }
 
-/// What of a manifest differs from kind to kind.
+/// Parts of the manifest that differ from kind to kind.
 pub(crate) struct ManifestKind {
     /// As in [`Manifest::kind`].
     pub(crate) kind: &'static str,
@@ -72,6 +72,62 @@ impl ManifestBase {
         }
     }
 }
+
+/// The methods with which every builder of a plugin fills its [`ManifestBase`]: `$kind` is what it
+/// builds, and `$operation` a host operation that one may require.
+macro_rules! manifest_methods {
+    ($kind:literal, $operation:literal) => {
+        /// JSON Schema of the configuration.
+        #[must_use]
+        pub fn config_schema(mut self, schema: ::serde_json::Value) -> Self {
+            self.base.config_schema = Some(schema);
+            self
+        }
+
+        /// An example of a call, for people and for tests: `result` is in what comes out.
+        /// `conjure plugin test` runs it in a session of its own.
+        #[must_use]
+        pub fn example(
+            mut self,
+            tool: &str,
+            arguments: ::serde_json::Value,
+            result: &str,
+        ) -> Self {
+            self.base.add_example(tool, arguments, result);
+            self
+        }
+
+        /// An example of a call that fails: `says` is in what it says.
+        #[must_use]
+        pub fn failing_example(
+            mut self,
+            tool: &str,
+            arguments: ::serde_json::Value,
+            says: &str,
+        ) -> Self {
+            self.base.add_failing_example(tool, arguments, says);
+            self
+        }
+
+        #[doc = concat!(
+            "A host operation that the ", $kind, " cannot do without, such as `", $operation, "`."
+        )]
+        #[must_use]
+        pub fn requires(mut self, operation: &str) -> Self {
+            self.base.require(operation);
+            self
+        }
+
+        #[doc = concat!("What the ", $kind, " asks to be allowed.")]
+        #[must_use]
+        pub fn permissions(mut self, permissions: $crate::protocol::Permissions) -> Self {
+            self.base.permissions = permissions;
+            self
+        }
+    };
+}
+
+pub(crate) use manifest_methods;
 
 #[cfg(test)]
 mod tests {

@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 use crate::error::{Error, Result};
 use crate::guard::Caught;
 
-/// What an operation came to.
+/// Result of an operation.
 type OperationResult = Result<Vec<u8>>;
 
 /// The operations of one instance that wait.
@@ -36,7 +36,7 @@ struct ParkedOperation {
 
 impl ParkedOperation {
     /// The rest of it, until it is done or nobody waits for it.
-    async fn rest(self) {
+    async fn run_rest(self) {
         let Self {
             mut operation,
             mut reply,
@@ -66,7 +66,7 @@ pub(crate) struct ParkedReply {
     place: Arc<ParkedWaker>,
 }
 
-/// Where an operation is while it is no task.
+/// State of an operation while it is no task.
 struct ParkedWaker {
     number: u64,
     woken: AtomicBool,
@@ -127,7 +127,7 @@ impl ParkedWaker {
         // Under the lock, so that whoever ends the runtime finds it here or the runtime has it.
         let mut waiting = self.parked.lock();
         if let Some(waiting) = waiting.remove(&self.number) {
-            self.parked.runtime.spawn(waiting.rest());
+            self.parked.runtime.spawn(waiting.run_rest());
         }
     }
 }

@@ -33,6 +33,33 @@ impl Default for RuntimeOptions {
     }
 }
 
+/// The methods with which builders of asynchronous plugins fill their [`RuntimeOptions`]: `$calls`
+/// are what begins there, as a sentence begins with it.
+macro_rules! runtime_methods {
+    ($calls:literal) => {
+        /// How many threads the instance's runtime has; 2 by default. One is quicker for code that
+        /// only waits for others: a call then changes threads less often. Code that computes for
+        /// longer belongs into `spawn_blocking` either way.
+        #[must_use]
+        pub fn threads(mut self, threads: usize) -> Self {
+            self.runtime.threads = threads;
+            self
+        }
+
+        #[doc = concat!($calls, " begin on the host's thread that asks for them, and go to the")]
+        /// runtime where they first wait, so that a call changes threads less often. For code that
+        /// gets to its first `await` in microseconds and never blocks before it; it is no task
+        /// until then. The host uses a thread of its own for the next calls where that is not so.
+        #[must_use]
+        pub fn starts_in_place(mut self) -> Self {
+            self.runtime.starts_in_place = true;
+            self
+        }
+    };
+}
+
+pub(crate) use runtime_methods;
+
 /// The reply of an operation, as JSON.
 pub(crate) type OperationFuture = Pin<Box<dyn Future<Output = Result<Vec<u8>>> + Send>>;
 

@@ -18,11 +18,10 @@ use crate::cx::Cx;
 use crate::dispatch::{Dispatch, decode, encode, unsupported};
 use crate::envelope::{self, Envelope};
 use crate::error::{Error, Result};
-use crate::manifest_base::{ManifestBase, ManifestKind};
+use crate::manifest_base::{ManifestBase, ManifestKind, manifest_methods};
 use crate::output::IntoToolResult;
 use crate::protocol::{
-    Empty, Execute, Manifest, Modify, Permissions, Read, State, StateScope, ToolDecl, ToolResult,
-    Write, op,
+    Empty, Execute, Manifest, Modify, Read, State, StateScope, ToolDecl, ToolResult, Write, op,
 };
 use crate::setup::Setup;
 use crate::spill;
@@ -63,6 +62,8 @@ impl Skill {
             state: StateScope::Session,
         }
     }
+
+    manifest_methods!("skill", "http.send/1");
 
     /// Registers `execute`: a command in the skill's own grammar, which the model is shown.
     #[must_use]
@@ -234,46 +235,10 @@ impl Skill {
         self
     }
 
-    /// JSON Schema of the configuration.
-    #[must_use]
-    pub fn config_schema(mut self, schema: Value) -> Self {
-        self.base.config_schema = Some(schema);
-        self
-    }
-
     /// Runs when an instance is made; an error refuses the instance.
     #[must_use]
     pub fn on_create(mut self, run: impl Fn(&Setup) -> Result<()> + Send + Sync + 'static) -> Self {
         self.on_create.push(Box::new(run));
-        self
-    }
-
-    /// A host operation that the skill cannot do without, such as `http.send/1`.
-    #[must_use]
-    pub fn requires(mut self, operation: &str) -> Self {
-        self.base.require(operation);
-        self
-    }
-
-    /// What the skill asks to be allowed.
-    #[must_use]
-    pub fn permissions(mut self, permissions: Permissions) -> Self {
-        self.base.permissions = permissions;
-        self
-    }
-
-    /// An example of a call, for people and for tests: `result` is in what comes out.
-    /// `conjure plugin test` runs it in a session of its own.
-    #[must_use]
-    pub fn example(mut self, tool: &str, arguments: Value, result: &str) -> Self {
-        self.base.add_example(tool, arguments, result);
-        self
-    }
-
-    /// An example of a call that fails: `says` is in what it says.
-    #[must_use]
-    pub fn failing_example(mut self, tool: &str, arguments: Value, says: &str) -> Self {
-        self.base.add_failing_example(tool, arguments, says);
         self
     }
 

@@ -12,8 +12,9 @@ export default defineConfig({
   workers: figures ? 1 : 2,
   fullyParallel: true,
   forbidOnly: Boolean(process.env.CI),
-  // What fails once on a busy machine is tried again there, and told as flaky.
-  retries: process.env.CI ? 2 : 0,
+  // What fails once on a busy machine is tried again there, and told as flaky. A figure that is beyond its
+  // limit is so, and is told at once.
+  retries: process.env.CI && !figures ? 2 : 0,
   timeout: 60_000,
   globalTimeout: 15 * 60_000,
   expect: { timeout: 10_000 },

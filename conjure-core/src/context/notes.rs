@@ -6,6 +6,7 @@
 use serde_json::Value;
 
 use crate::chat::ArtifactRef;
+use crate::numerals::count;
 
 /// The most characters of a foreign item that a note repeats.
 const ITEM_CHARS: usize = 2_000;
@@ -15,7 +16,7 @@ const ITEM_CHARS: usize = 2_000;
 pub fn file(artifact: &ArtifactRef) -> String {
     let size = artifact
         .size
-        .map(|size| format!(", {size} bytes"))
+        .map(|size| format!(", {}", count(size, "byte")))
         .unwrap_or_default();
     let name = one_line(&artifact.name);
     let media_type = one_line(&artifact.media_type);
@@ -177,7 +178,9 @@ pub fn says_refused(output: &str) -> bool {
 /// Stands for the middle of a text that was shortened.
 #[must_use]
 pub fn left_out(characters: usize) -> String {
-    format!("\n[… {characters} characters are left out …]\n")
+    let verb = if characters == 1 { "is" } else { "are" };
+    let characters = count(characters as u64, "character");
+    format!("\n[… {characters} {verb} left out …]\n")
 }
 
 /// Takes out what is encrypted: it says nothing to another model and may be very long.
@@ -204,6 +207,27 @@ fn one_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_of_something_is_not_several() {
+        let mut artifact = ArtifactRef {
+            id: "file-1".into(),
+            name: "a.txt".to_owned(),
+            media_type: "text/plain".to_owned(),
+            size: Some(1),
+        };
+        assert_eq!(
+            file(&artifact),
+            "[file: a.txt, text/plain, 1 byte, id file-1]"
+        );
+        artifact.size = Some(2);
+        assert_eq!(
+            file(&artifact),
+            "[file: a.txt, text/plain, 2 bytes, id file-1]"
+        );
+        assert_eq!(left_out(1), "\n[… 1 character is left out …]\n");
+        assert_eq!(left_out(2), "\n[… 2 characters are left out …]\n");
+    }
 
     #[test]
     fn what_was_refused_is_known_however_it_is_written() {

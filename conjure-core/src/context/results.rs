@@ -9,6 +9,7 @@ use std::fmt::Write as _;
 use super::CallFailureKind;
 use crate::chat::ArtifactRef;
 use crate::foreign_text::escape_line;
+use crate::numerals::count;
 
 /// How a command ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -130,8 +131,9 @@ pub fn cut(text: &str, most: usize, file: Option<&ArtifactRef>) -> Option<String
     let dropped = tail - head;
     let place = file.map(|file| format!("; all of it is in {}", file_words(file)));
     Some(format!(
-        "{}\n[{dropped} bytes left out here{}]\n{}",
+        "{}\n[{} left out here{}]\n{}",
         text.get(..head).unwrap_or_default(),
+        count(dropped as u64, "byte"),
         place.unwrap_or_default(),
         text.get(tail..).unwrap_or_default()
     ))
@@ -140,10 +142,12 @@ pub fn cut(text: &str, most: usize, file: Option<&ArtifactRef>) -> Option<String
 /// What a file is called and what it is: ``file-2 `output.txt` (text/plain, 9 bytes)``.
 pub fn file_words(file: &ArtifactRef) -> String {
     match file.size {
-        Some(1) => format!("{} `{}` ({}, 1 byte)", file.id, file.name, file.media_type),
         Some(size) => format!(
-            "{} `{}` ({}, {size} bytes)",
-            file.id, file.name, file.media_type
+            "{} `{}` ({}, {})",
+            file.id,
+            file.name,
+            file.media_type,
+            count(size, "byte")
         ),
         None => format!("{} `{}` ({})", file.id, file.name, file.media_type),
     }

@@ -118,6 +118,9 @@ pub(super) fn protocol(who: &str, found: &str) -> WireError {
 /// The kind of a reply that has more than is read: what came of it is kept.
 pub const REPLY_TOO_LARGE: &str = "reply_too_large";
 
+/// The kind of a reply whose end is missing.
+pub const REPLY_CUT: &str = "cut";
+
 /// A reply that has more than is read, in place of an error about what was read of it. An error of
 /// the provider's stays.
 pub(super) fn too_large(error: &mut Option<WireError>, found: &str) {
@@ -134,7 +137,7 @@ pub(super) fn cut(who: &str, shown: bool) -> WireError {
         "Nothing of it was said or run."
     };
     WireError::new(
-        "cut",
+        REPLY_CUT,
         format!("{who}'s reply broke off before its end. {rest}"),
         !shown,
     )

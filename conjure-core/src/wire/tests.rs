@@ -110,6 +110,36 @@ fn a_stream_that_was_cut_while_a_call_was_written_may_be_asked_for_again() {
 }
 
 #[test]
+fn a_stream_that_was_cut_is_asked_for_again_unless_a_tool_of_the_providers_has_run() {
+    let begins = |block: Value| {
+        vec![
+            json!({"type": "message_start", "message": {"id": "m"}}),
+            json!({"type": "content_block_start", "index": 0, "content_block": block}),
+        ]
+    };
+    let ends = json!({"type": "content_block_stop", "index": 0});
+    let used = json!({"type": "server_tool_use", "id": "s", "name": "bash_code_execution",
+                      "input": {}});
+    let code = json!({"type": "code_interpreter_call", "id": "c", "status": "in_progress"});
+    let thought = begins(json!({"type": "redacted_thinking", "data": "x"}));
+    let written = begins(used);
+    for (rig, events, again) in [
+        (ANTHROPIC, [thought, vec![ends.clone()]].concat(), true),
+        (ANTHROPIC, written.clone(), true),
+        (ANTHROPIC, [written, vec![ends]].concat(), false),
+        (
+            RESPONSES,
+            vec![json!({"type": "response.output_item.added", "output_index": 0, "item": code})],
+            false,
+        ),
+    ] {
+        let error = rig.decode(&stream(&events)).0.error.unwrap();
+        assert_eq!(error.kind, super::REPLY_CUT, "{events:?}");
+        assert_eq!(error.retryable, again, "{events:?}");
+    }
+}
+
+#[test]
 fn tokens_and_the_mark_of_the_end_make_a_reply_whole_that_does_not_say_why_it_stopped() {
     let call = json!({"choices": [{"index": 0, "delta": {"tool_calls": [
         {"index": 0, "id": "c", "function": {"name": "read", "arguments": "{\"a\":1}"}}]}}]});

@@ -120,7 +120,7 @@ impl AgentConnection {
     }
 
     /// Whether the client can ask the person to fill in a form, or to visit a page.
-    pub(crate) fn asks(&self, page: bool) -> bool {
+    pub(crate) fn can_elicit(&self, page: bool) -> bool {
         let client = lock(&self.client);
         let Some(elicitation) = &client.elicitation else {
             return false;
@@ -500,7 +500,7 @@ fn answer<T: JsonRpcResponse + Send>(
     })
 }
 
-/// The same, and tells the client something behind the answer.
+/// Answers a request, and tells the client something after the answer.
 fn answer_and<T: JsonRpcResponse + Send>(
     client: &ConnectionTo<Client>,
     responder: Responder<T>,
@@ -520,7 +520,7 @@ fn answer_and<T: JsonRpcResponse + Send>(
     })
 }
 
-/// What a session that was opened is told of, and how.
+/// Updates for a session that was opened, and how they are sent.
 type OpeningUpdate = (Updates, SessionUpdate);
 
 /// The instructions that a client adds to those of the session.

@@ -10,7 +10,7 @@ use conjure_core::routing::{CommandTool, EffectLevel, Route, SkillCallback};
 use serde_json::{Value, json};
 
 /// The most characters of a title.
-const TITLE: usize = 160;
+const MAX_TITLE_CHARS: usize = 160;
 
 /// A call, as it is announced.
 pub(crate) fn tool_call(
@@ -30,12 +30,12 @@ pub(crate) fn tool_call(
 }
 
 /// A call began to run.
-pub(crate) fn started(id: &str) -> ToolCallUpdate {
+pub(crate) fn running_update(id: &str) -> ToolCallUpdate {
     let fields = ToolCallUpdateFields::new().status(ToolCallStatus::InProgress);
     ToolCallUpdate::new(id.to_owned(), fields)
 }
 
-/// What a call has put out so far.
+/// The update with a call's live output so far.
 pub(crate) fn live(id: &str, output: &str) -> ToolCallUpdate {
     let fields = ToolCallUpdateFields::new().content(vec![fenced(output)]);
     ToolCallUpdate::new(id.to_owned(), fields)
@@ -97,7 +97,7 @@ impl Work {
     /// As the tool's definition says. Where it is not known, as the arguments look.
     pub(crate) fn of(arguments: &Value, route: Option<&Route>) -> Self {
         let Some(definition) = route.map(|route| &route.definition) else {
-            return Self::guessed(arguments);
+            return Self::guess(arguments);
         };
         let op = &*definition.op;
         let looks = [CommandTool::View.op(), SkillCallback::Read.op()];
@@ -118,7 +118,7 @@ impl Work {
         }
     }
 
-    fn guessed(arguments: &Value) -> Self {
+    fn guess(arguments: &Value) -> Self {
         let says = |fields: &[&str]| {
             let mut fields = fields.iter();
             fields.all(|field| arguments.get(*field).is_some_and(Value::is_string))
@@ -164,10 +164,10 @@ fn one_line(text: &str) -> String {
         line.push(' ');
         line.push_str(word);
     }
-    if line.chars().count() <= TITLE {
+    if line.chars().count() <= MAX_TITLE_CHARS {
         return line;
     }
-    let mut cut: String = line.chars().take(TITLE - 1).collect();
+    let mut cut: String = line.chars().take(MAX_TITLE_CHARS - 1).collect();
     cut.push('…');
     if line.starts_with('`') {
         cut.push('`');
@@ -200,7 +200,7 @@ mod tests {
     fn a_title_is_one_line_of_bounded_length() {
         assert_eq!(one_line("`echo a\n  b`"), "`echo a b`");
         let long = one_line(&format!("`{}`", "x".repeat(500)));
-        assert_eq!(long.chars().count(), TITLE + 1);
+        assert_eq!(long.chars().count(), MAX_TITLE_CHARS + 1);
         assert!(long.ends_with("…`"));
     }
 

@@ -12,11 +12,11 @@ use futures_util::future::BoxFuture;
 /// A command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AcpCommand {
-    /// Its name, without the slash.
+    /// Name of the command, without the slash.
     pub name: String,
     /// What stands behind it; empty for nothing.
     pub arguments: String,
-    /// What it does.
+    /// Description of the command.
     pub help: String,
 }
 
@@ -29,7 +29,7 @@ pub type RunCommand = dyn Fn(String, String) -> BoxFuture<'static, String> + Sen
 pub struct AcpCommands {
     /// Each of them.
     pub list: Vec<AcpCommand>,
-    /// What runs them.
+    /// Function that runs the commands.
     pub run: Arc<RunCommand>,
 }
 
@@ -42,7 +42,7 @@ impl std::fmt::Debug for AcpCommands {
 }
 
 impl AcpCommands {
-    /// What tells an editor of them.
+    /// The update that lists the commands to an editor.
     pub(crate) fn update(&self) -> SessionUpdate {
         let offered = |command: &AcpCommand| {
             let offered = AvailableCommand::new(&*command.name, &*command.help);

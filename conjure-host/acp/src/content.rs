@@ -65,7 +65,7 @@ impl PromptContent {
             match block {
                 ContentBlock::Text(text) => said.text.push_str(&text.text),
                 ContentBlock::ResourceLink(link) => {
-                    let place = place(&link.uri);
+                    let place = tool_path(&link.uri);
                     said.text.push_str(&reference(&link.name, &place));
                     let text = unsaved::file(&link.uri).and_then(|path| unsaved.get(&path));
                     embedded.extend(text.map(|text| {
@@ -77,12 +77,12 @@ impl PromptContent {
                 }
                 ContentBlock::Resource(resource) => match &resource.resource {
                     EmbeddedResourceResource::TextResourceContents(contents) => {
-                        let place = place(&contents.uri);
+                        let place = tool_path(&contents.uri);
                         said.text.push_str(&reference("", &place));
                         embedded.push(referred_text(&place, &contents.text));
                     }
                     EmbeddedResourceResource::BlobResourceContents(blob) => {
-                        let place = place(&blob.uri);
+                        let place = tool_path(&blob.uri);
                         said.text.push_str(&reference("", &place));
                         let kind = blob.mime_type.as_deref();
                         said.attach(
@@ -94,7 +94,7 @@ impl PromptContent {
                     _ => return Err(unknown()),
                 },
                 ContentBlock::Image(image) => {
-                    let place = image.uri.as_deref().map(place);
+                    let place = image.uri.as_deref().map(tool_path);
                     said.attach(
                         place.as_deref().unwrap_or("image"),
                         &image.mime_type,
@@ -137,7 +137,7 @@ fn unknown() -> Error {
 }
 
 /// An address as tools take it: the path of a file, and anything else as it is.
-fn place(uri: &str) -> String {
+fn tool_path(uri: &str) -> String {
     match unsaved::file(uri) {
         Some(path) => path.display().to_string(),
         None => uri.to_owned(),
@@ -153,7 +153,7 @@ mod tests {
 
     use super::*;
 
-    fn said(text: &str) -> ContentBlock {
+    fn text_block(text: &str) -> ContentBlock {
         ContentBlock::Text(TextContent::new(text))
     }
 
@@ -162,11 +162,11 @@ mod tests {
         let contents = TextResourceContents::new("fn main() {}\n", "file:///w/a%20b.rs");
         let contents = EmbeddedResourceResource::TextResourceContents(contents);
         let blocks = [
-            said("Compare "),
+            text_block("Compare "),
             ContentBlock::ResourceLink(ResourceLink::new("c.rs", "file:///w/c.rs")),
-            said(" with "),
+            text_block(" with "),
             ContentBlock::Resource(EmbeddedResource::new(contents)),
-            said(" and "),
+            text_block(" and "),
             ContentBlock::ResourceLink(ResourceLink::new("page", "https://x.example/a")),
         ];
         assert_eq!(
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn the_model_reads_a_file_that_is_not_saved_as_the_editor_shows_it() {
         let link = || ContentBlock::ResourceLink(ResourceLink::new("c.rs", "file:///w/c.rs"));
-        let blocks = [said("Look at "), link(), said(".")];
+        let blocks = [text_block("Look at "), link(), text_block(".")];
         let unsaved = BTreeMap::from([(PathBuf::from("/w/c.rs"), "new\n".to_owned())]);
         assert_eq!(
             PromptContent::read(&blocks, &unsaved).unwrap().text,
@@ -194,7 +194,7 @@ mod tests {
         let blob = EmbeddedResourceResource::BlobResourceContents(blob);
         let image = ImageContent::new("AAEC", "image/png").uri("file:///w/plan.png".to_owned());
         let blocks = [
-            said("Look: "),
+            text_block("Look: "),
             ContentBlock::Image(image),
             ContentBlock::Resource(EmbeddedResource::new(blob)),
         ];
@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn audio_is_refused_with_what_can_be_taken() {
         let audio = ContentBlock::Audio(AudioContent::new("AAEC", "audio/wav"));
-        let error = PromptContent::read(&[said("Listen."), audio], &BTreeMap::new());
+        let error = PromptContent::read(&[text_block("Listen."), audio], &BTreeMap::new());
         assert_eq!(
             error.unwrap_err().message,
             "audio is not taken in a prompt, as `initialize` says: no model listens here. A prompt may \

@@ -15,7 +15,7 @@ pub(crate) struct SessionDefaults {
     pub(crate) model: String,
 }
 
-/// What a new session has.
+/// Default settings of a new session.
 pub(crate) async fn of(manager: &Manager, options: &AcpOptions) -> Result<SessionDefaults, Error> {
     let saved = auths(manager).await?;
     if saved.is_empty() {

@@ -10,9 +10,9 @@ use serde_json::Value;
 use super::call_view::{Work, path_of};
 
 /// The executor that works on this machine's files.
-const HERE: &str = "local";
+const LOCAL_EXECUTOR: &str = "local";
 /// The most bytes of a file that is shown as it was.
-const MOST_BYTES: u64 = 1024 * 1024;
+const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
 /// The change that a call asks for, where its tool changes a file.
 pub(crate) fn diff(arguments: &Value, route: Option<&Route>, working_dir: &Path) -> Option<Diff> {
@@ -25,7 +25,7 @@ pub(crate) fn diff(arguments: &Value, route: Option<&Route>, working_dir: &Path)
         }
         Work::Create => {
             // As it is before the call; without a route the call is over.
-            let is_here = route.is_some_and(|route| &*route.kind == HERE);
+            let is_here = route.is_some_and(|route| &*route.kind == LOCAL_EXECUTOR);
             let before = is_here.then(|| text_of(&path)).flatten();
             Some(Diff::new(path, said("file_text")?).old_text(before))
         }
@@ -36,7 +36,7 @@ pub(crate) fn diff(arguments: &Value, route: Option<&Route>, working_dir: &Path)
 /// The text of a file; nothing where there is none, or none that can be shown.
 fn text_of(path: &Path) -> Option<String> {
     let known = path.metadata().ok()?;
-    if !known.is_file() || known.len() > MOST_BYTES {
+    if !known.is_file() || known.len() > MAX_FILE_BYTES {
         return None;
     }
     conjure_config::fs::read_to_string(path).ok()
@@ -45,7 +45,7 @@ fn text_of(path: &Path) -> Option<String> {
 /// Whether a call changes a file in the working directory and nothing else. Hidden files and
 /// directories, such as `.git`, are no part of it: programs run what is written there.
 pub(crate) fn stays_inside(arguments: &Value, route: Option<&Route>, working_dir: &Path) -> bool {
-    let Some(route) = route.filter(|route| &*route.kind == HERE) else {
+    let Some(route) = route.filter(|route| &*route.kind == LOCAL_EXECUTOR) else {
         return false;
     };
     let changes = matches!(

@@ -10,7 +10,7 @@ pub struct AcpError {
     pub(crate) reason: String,
 }
 
-/// What was asked cannot be.
+/// The request is invalid.
 pub(crate) fn invalid(message: impl Into<String>) -> Error {
     with_words(Error::invalid_params(), message)
 }
@@ -36,7 +36,7 @@ pub(crate) fn no_session(id: &str) -> Error {
     error
 }
 
-/// What the manager says.
+/// The protocol's error for an error of the manager.
 pub(crate) fn of_manager(error: &ManagerError) -> Error {
     let words = error.to_string();
     match error {

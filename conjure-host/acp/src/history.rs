@@ -15,7 +15,7 @@ use super::updates::{Updates, chunk};
 use super::{call_view, edits};
 
 /// Entries that are read at once.
-const PAGE: u64 = 200;
+const PAGE_ENTRIES: u64 = 200;
 
 /// Tells all of a thread. No tool is made ready for that: calls look like their arguments.
 pub(crate) async fn replay(
@@ -27,7 +27,9 @@ pub(crate) async fn replay(
     let mut after = 0;
     let mut changes = HashSet::new();
     loop {
-        let page = manager.store().entries(thread, Window::After(after), PAGE);
+        let page = manager
+            .store()
+            .entries(thread, Window::After(after), PAGE_ENTRIES);
         let page = page.await.map_err(|error| failed(error.to_string()))?;
         let Some(last) = page.entries.last() else {
             return Ok(());
@@ -35,7 +37,7 @@ pub(crate) async fn replay(
         after = last.seq;
         for entry in &page.entries {
             updates
-                .send_all(told(entry, working_dir, &mut changes))
+                .send_all(entry_updates(entry, working_dir, &mut changes))
                 .await;
         }
         if !page.has_later() {
@@ -45,9 +47,13 @@ pub(crate) async fn replay(
 }
 
 /// What an entry shows; `changes` are the calls that show the change which they made.
-fn told(entry: &Entry, working_dir: &Path, changes: &mut HashSet<String>) -> Vec<SessionUpdate> {
+fn entry_updates(
+    entry: &Entry,
+    working_dir: &Path,
+    changes: &mut HashSet<String>,
+) -> Vec<SessionUpdate> {
     match &entry.body {
-        EntryBody::Message { message } => said(entry.seq, message, working_dir, changes),
+        EntryBody::Message { message } => message_updates(entry.seq, message, working_dir, changes),
         EntryBody::CallEnded {
             output,
             end,
@@ -65,7 +71,7 @@ fn told(entry: &Entry, working_dir: &Path, changes: &mut HashSet<String>) -> Vec
     }
 }
 
-fn said(
+fn message_updates(
     seq: u64,
     message: &Message,
     working_dir: &Path,
@@ -84,7 +90,9 @@ fn said(
             (Content::Reasoning { text }, Role::Assistant) if !text.is_empty() => {
                 SessionUpdate::AgentThoughtChunk(chunk(text.clone(), &format!("{id}-thought")))
             }
-            (Content::FunctionCall(call), Role::Assistant) => called(call, working_dir, changes),
+            (Content::FunctionCall(call), Role::Assistant) => {
+                call_updates(call, working_dir, changes)
+            }
             (Content::Image { artifact } | Content::File { artifact }, Role::User) => {
                 let name = format!("`{}`", artifact.name);
                 SessionUpdate::UserMessageChunk(chunk(name, &id))
@@ -96,7 +104,11 @@ fn said(
     updates
 }
 
-fn called(call: &FunctionCall, working_dir: &Path, changes: &mut HashSet<String>) -> SessionUpdate {
+fn call_updates(
+    call: &FunctionCall,
+    working_dir: &Path,
+    changes: &mut HashSet<String>,
+) -> SessionUpdate {
     let shown = call_view::tool_call(
         &call.call_id,
         &call.name,

@@ -10,22 +10,22 @@ use super::error::{invalid, of_manager};
 use super::open_session::title;
 
 /// Sessions that are read at once.
-const READ: u64 = 200;
+const BATCH_SESSIONS: u64 = 200;
 /// Sessions of one answer.
-const PAGE: usize = 50;
+const PAGE_SESSIONS: usize = 50;
 
 /// All sessions, those that were used last first.
 pub(crate) async fn newest_first(manager: &Manager) -> Result<Vec<SessionView>, ManagerError> {
     let mut all: Vec<SessionView> = Vec::new();
     loop {
         let after = all.last().map(|session| session.id.clone());
-        let page = manager.list(after.as_deref(), READ).await?;
+        let page = manager.list(after.as_deref(), BATCH_SESSIONS).await?;
         if page.is_empty() {
             break;
         }
         all.extend(page);
     }
-    all.sort_by(|a, b| place(b).cmp(&place(a)));
+    all.sort_by(|a, b| sort_key(b).cmp(&sort_key(a)));
     Ok(all)
 }
 
@@ -43,10 +43,10 @@ pub(crate) async fn page(
     };
     let behind = |session: &&SessionView| {
         let after = after.as_ref();
-        after.is_none_or(|after| place(session) < (after.0, &after.1))
+        after.is_none_or(|after| sort_key(session) < (after.0, &after.1))
     };
     let mut wanted = all.iter().filter(in_dir).filter(behind);
-    let page: Vec<&SessionView> = wanted.by_ref().take(PAGE).collect();
+    let page: Vec<&SessionView> = wanted.by_ref().take(PAGE_SESSIONS).collect();
     let next = match (page.last(), wanted.next()) {
         (Some(last), Some(_)) => Some(format!("{}:{}", last.updated_at_ms, last.id)),
         _ => None,
@@ -55,7 +55,7 @@ pub(crate) async fn page(
     Ok(ListSessionsResponse::new(sessions).next_cursor(next))
 }
 
-fn place(session: &SessionView) -> (i64, &str) {
+fn sort_key(session: &SessionView) -> (i64, &str) {
     (session.updated_at_ms, &session.id)
 }
 

@@ -16,7 +16,7 @@ pub(crate) struct OpenSession {
     mode: Mutex<Mode>,
     /// The name of its thread, as the client was told.
     title: Mutex<Option<String>>,
-    /// How often the client said to stop.
+    /// Number of cancellations that the client sent.
     cancels: AtomicU64,
     /// How often what ran was stopped because of that.
     stops: watch::Sender<u64>,

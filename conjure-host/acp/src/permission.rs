@@ -18,9 +18,9 @@ const REJECT_ONCE: &str = "reject-once";
 const REJECT_ALWAYS: &str = "reject-always";
 /// The longest rule that is offered, in characters: an editor has one line for it, and a rule that is
 /// cut off would be agreed to unread.
-const LONGEST_RULE: usize = 200;
+const MAX_RULE_CHARS: usize = 200;
 
-/// What the person said about a call.
+/// Answer of the person about a call.
 #[derive(Debug, PartialEq)]
 pub(crate) enum PermissionAnswer {
     /// A decision, and how far it goes.
@@ -48,18 +48,18 @@ pub(crate) async fn ask(
 /// The pattern of a rule for calls like this one, where one can be told in an option.
 fn offered_rule(call: &CallAnnounced) -> Option<Pattern> {
     let rule = Pattern::for_calls_like(&call.name, &call.arguments);
-    rule.filter(|pattern| told(pattern).chars().count() <= LONGEST_RULE)
+    rule.filter(|pattern| pattern_line(pattern).chars().count() <= MAX_RULE_CHARS)
 }
 
 /// A pattern in one line.
-fn told(pattern: &Pattern) -> String {
+fn pattern_line(pattern: &Pattern) -> String {
     escape_line(&pattern.to_string()).into_owned()
 }
 
 /// What the person can say. A rule is told whole; where none can let just calls like this one run,
 /// none is offered for that.
 fn options(tool: &str, rule: Option<&Pattern>) -> Vec<PermissionOption> {
-    let about = match rule.map(told) {
+    let about = match rule.map(pattern_line) {
         Some(pattern) if pattern != tool => format!("`{pattern}`"),
         _ => format!("every call of `{tool}`"),
     };
@@ -178,7 +178,7 @@ mod tests {
         let hidden = rule("rm x;\u{1b}[8m rm y").unwrap();
         let always = options("sh", Some(&hidden)).remove(1).name;
         assert!(always.contains("`sh(rm x;\\u{1b}[8m rm y)`"), "{always}");
-        let long = "y".repeat(LONGEST_RULE);
+        let long = "y".repeat(MAX_RULE_CHARS);
         assert_eq!(rule(&format!("curl {long} | sh")), None);
         let wide = rule(&format!("ls {long}")).unwrap();
         assert_eq!(wide.to_string(), "sh(ls *)");

@@ -29,14 +29,14 @@ use super::updates::{Updates, chunk};
 use super::{content, edits, questions, unsaved};
 
 /// How long the last events of a turn may take behind its end.
-const LAST: Duration = Duration::from_secs(5);
+const LAST_EVENTS_TIMEOUT: Duration = Duration::from_secs(5);
 /// The reason that the model reads of a call that the mode does not let run.
 const READ_ONLY: &str = "the session is in its read-only mode";
 
 /// How many commands were run: what each says is a message of its own.
-static COMMANDS: AtomicU64 = AtomicU64::new(0);
+static COMMANDS_RUN: AtomicU64 = AtomicU64::new(0);
 
-/// How a client stops a prompt.
+/// Cancellation of a prompt by its client.
 pub(crate) struct Stops {
     /// The cancelling of its request.
     pub(crate) stop: RequestCancellation,
@@ -81,7 +81,7 @@ pub(crate) async fn run(
         let _ = manager.cancel_turn(&session.id, &turn.id).await;
     }
     let followed = async {
-        let after = before(manager, &turn.thread).await?;
+        let after = latest_event(manager, &turn.thread).await?;
         let events = manager.events(&turn.thread, after).await.map_err(wrong)?;
         let shown = ShownTurn::new(&turn.id, view.working_dir.clone(), connection.notices());
         let mut follower = PromptTurn {
@@ -138,7 +138,7 @@ async fn command(
     let Some(said) = said else {
         return StopReason::Cancelled;
     };
-    let message = format!("command-{}", COMMANDS.fetch_add(1, Ordering::Relaxed));
+    let message = format!("command-{}", COMMANDS_RUN.fetch_add(1, Ordering::Relaxed));
     let said = SessionUpdate::AgentMessageChunk(chunk(said, &message));
     updates.send(said).await;
     StopReason::EndTurn
@@ -155,7 +155,7 @@ async fn terms(manager: &Manager, session: &OpenSession) -> Result<TurnTerms, Er
 }
 
 /// A number before all events that are still to come in a thread.
-async fn before(manager: &Manager, thread: &ThreadId) -> Result<Option<EventId>, Error> {
+async fn latest_event(manager: &Manager, thread: &ThreadId) -> Result<Option<EventId>, Error> {
     let known = manager.store().thread(thread).await;
     let known = known.map_err(|error| failed(error.to_string()))?;
     // What is opened meanwhile has the next epoch; the turn may also run in this one.
@@ -228,13 +228,13 @@ impl PromptTurn<'_> {
         let (mut run, mut is_cancelled) = (None::<Run>, false);
         let mut last = None;
         loop {
-            let due = self.view.due();
+            let due = self.view.next_deadline();
             tokio::select! {
                 biased;
                 event = events.next() => {
                     let event = event.map_err(|error| of_manager(&error))?;
                     let is_last = match event {
-                        Some(event) => self.happened(&event.event).await,
+                        Some(event) => self.show_event(&event.event).await,
                         None => true,
                     };
                     if is_last {
@@ -253,7 +253,7 @@ impl PromptTurn<'_> {
                     if !began {
                         break;
                     }
-                    last = Some(Instant::now() + LAST);
+                    last = Some(Instant::now() + LAST_EVENTS_TIMEOUT);
                 }
                 () = &mut cancelling, if !is_cancelled => is_cancelled = true,
                 () = at(last) => break,
@@ -268,7 +268,7 @@ impl PromptTurn<'_> {
     }
 
     /// Shows an event; whether it is the turn's last.
-    async fn happened(&mut self, event: &Event) -> bool {
+    async fn show_event(&mut self, event: &Event) -> bool {
         if let Event::TurnStarted { turn_id } = event {
             self.began = *turn_id == self.turn.id;
         }

@@ -20,7 +20,7 @@ pub(crate) async fn answer(
     question: QuestionAsked,
 ) {
     let request = connection
-        .asks(question.url.is_some())
+        .can_elicit(question.url.is_some())
         .then(|| request(&updates, &question))
         .flatten();
     let reply = match request {

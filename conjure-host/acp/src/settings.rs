@@ -20,14 +20,14 @@ pub(crate) const MODE: &str = "mode";
 /// The option of auth and model.
 pub(crate) const MODEL: &str = "model";
 /// Auths that are read at once.
-const PAGE: u64 = 200;
+const PAGE_AUTHS: u64 = 200;
 
 /// The saved auths that a model can be asked with.
 pub(crate) async fn auths(manager: &Manager) -> Result<Vec<SavedAuth>, Error> {
     let mut all: Vec<SavedAuth> = Vec::new();
     loop {
         let after = all.last().map(|auth| auth.id.clone());
-        let page = manager.store().auths(after.as_deref(), PAGE).await;
+        let page = manager.store().auths(after.as_deref(), PAGE_AUTHS).await;
         let page = page.map_err(|error| failed(error.to_string()))?;
         if page.is_empty() {
             break;

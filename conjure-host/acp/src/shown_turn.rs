@@ -19,11 +19,11 @@ use super::updates::chunk;
 use super::{call_view, edits};
 
 /// How long a piece of text waits for the next one.
-const TEXT: Duration = Duration::from_millis(20);
+const TEXT_DELAY: Duration = Duration::from_millis(20);
 /// How long live output waits for more.
-const OUTPUT: Duration = Duration::from_millis(150);
+const OUTPUT_DELAY: Duration = Duration::from_millis(150);
 /// The most bytes of live output that are shown of a call: its end.
-const LIVE: usize = 8 * 1024;
+const MAX_LIVE_BYTES: usize = 8 * 1024;
 
 /// What a client is shown of one turn.
 pub(crate) struct ShownTurn {
@@ -51,7 +51,7 @@ struct PendingText {
 
 #[derive(Default)]
 struct ShownCall {
-    /// It shows the change that it makes.
+    /// Whether the call shows the change that it makes.
     has_diff: bool,
     live: String,
     /// Since when there is output that was not shown.
@@ -97,17 +97,19 @@ impl ShownTurn {
     pub(crate) fn show(&mut self, event: &Event) -> Vec<SessionUpdate> {
         let mut updates = Vec::new();
         match event {
-            Event::Thinking { delta } => self.say(true, delta, &mut updates),
-            Event::Content { delta } => self.say(false, delta, &mut updates),
+            Event::Thinking { delta } => self.push_text(true, delta, &mut updates),
+            Event::Content { delta } => self.push_text(false, delta, &mut updates),
             Event::FunctionCall { calls } => {
                 self.flush_text(&mut updates);
                 self.messages += 1;
                 for call in calls {
-                    updates.push(SessionUpdate::ToolCall(self.announced(call)));
+                    updates.push(SessionUpdate::ToolCall(self.announce_call(call)));
                 }
             }
             Event::CallStarted { call_id, .. } => {
-                updates.push(SessionUpdate::ToolCallUpdate(call_view::started(call_id)));
+                updates.push(SessionUpdate::ToolCallUpdate(call_view::running_update(
+                    call_id,
+                )));
             }
             Event::ToolOutput { call_id, chunk, .. } => self.put_out(call_id, chunk),
             Event::FunctionCallOutput(output) => {
@@ -137,24 +139,27 @@ impl ShownTurn {
     }
 
     /// When something is to be shown that waits.
-    pub(crate) fn due(&self) -> Option<Instant> {
-        let text = self.text.iter().map(|text| text.since + TEXT);
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        let text = self.text.iter().map(|text| text.since + TEXT_DELAY);
         let output = self.calls.values().filter_map(|call| call.unshown);
-        text.chain(output.map(|since| since + OUTPUT)).min()
+        text.chain(output.map(|since| since + OUTPUT_DELAY)).min()
     }
 
-    /// What has waited long enough.
+    /// Updates whose delay is over.
     pub(crate) fn flush_due(&mut self, now: Instant) -> Vec<SessionUpdate> {
         let mut updates = Vec::new();
         if self
             .text
             .as_ref()
-            .is_some_and(|text| text.since + TEXT <= now)
+            .is_some_and(|text| text.since + TEXT_DELAY <= now)
         {
             self.flush_text(&mut updates);
         }
         for (id, call) in &mut self.calls {
-            if call.unshown.is_some_and(|since| since + OUTPUT <= now) {
+            if call
+                .unshown
+                .is_some_and(|since| since + OUTPUT_DELAY <= now)
+            {
                 call.unshown = None;
                 updates.push(SessionUpdate::ToolCallUpdate(call_view::live(
                     id, &call.live,
@@ -164,14 +169,14 @@ impl ShownTurn {
         updates
     }
 
-    /// All text that waits.
+    /// Updates with all waiting text.
     pub(crate) fn flush(&mut self) -> Vec<SessionUpdate> {
         let mut updates = Vec::new();
         self.flush_text(&mut updates);
         updates
     }
 
-    fn say(&mut self, is_thought: bool, delta: &str, updates: &mut Vec<SessionUpdate>) {
+    fn push_text(&mut self, is_thought: bool, delta: &str, updates: &mut Vec<SessionUpdate>) {
         if self
             .text
             .as_ref()
@@ -206,7 +211,7 @@ impl ShownTurn {
     }
 
     /// A call with the change that it would make.
-    fn announced(&mut self, call: &CallAnnounced) -> ToolCall {
+    fn announce_call(&mut self, call: &CallAnnounced) -> ToolCall {
         let route = self.route(&call.name);
         let diff = edits::diff(&call.arguments, route, &self.working_dir);
         let shown = call_view::tool_call(
@@ -232,8 +237,10 @@ impl ShownTurn {
             return;
         };
         call.live.push_str(chunk);
-        if call.live.len() > 2 * LIVE {
-            let from = call.live.ceil_char_boundary(call.live.len() - LIVE);
+        if call.live.len() > 2 * MAX_LIVE_BYTES {
+            let from = call
+                .live
+                .ceil_char_boundary(call.live.len() - MAX_LIVE_BYTES);
             call.live.drain(..from);
         }
         call.unshown.get_or_insert_with(Instant::now);

@@ -33,7 +33,7 @@ impl SignIn {
         vec![AuthMethod::Agent(auth)]
     }
 
-    /// What a client can do about it.
+    /// Abilities for signing in and out, as a client is told.
     pub(crate) fn capabilities() -> AgentAuthCapabilities {
         AgentAuthCapabilities::new().logout(LogoutCapabilities::new())
     }
@@ -65,7 +65,7 @@ impl SignIn {
         LogoutResponse::new()
     }
 
-    /// Whether a session may be opened.
+    /// Refuses to open a session for a client that is not signed in.
     pub(crate) fn check(&self) -> Result<(), Error> {
         if self.is_out.load(Ordering::SeqCst) {
             return Err(needs_auth(format!(

@@ -44,7 +44,7 @@ pub(crate) struct FoundMessage {
 }
 
 /// The longest id that is looked at.
-const LONGEST_ID: usize = 256;
+const MAX_ID_BYTES: usize = 256;
 
 /// Finds the `id` of a message, and whether it has a `method`, that is read piece by piece and never held whole.
 #[derive(Debug, Default)]
@@ -68,8 +68,8 @@ impl IdFinder {
         }
     }
 
-    /// What was found, when all was read.
-    pub(crate) fn found(self) -> FoundMessage {
+    /// The message that was found, after all of it was read.
+    pub(crate) fn finish(self) -> FoundMessage {
         self.found
     }
 
@@ -123,7 +123,7 @@ impl IdFinder {
         }
         if let Some(word) = &mut self.word {
             word.push(byte);
-            if word.len() > LONGEST_ID {
+            if word.len() > MAX_ID_BYTES {
                 self.word = None;
             }
         }
@@ -140,7 +140,7 @@ mod tests {
         for piece in text.as_bytes().chunks(3) {
             finder.read(piece);
         }
-        finder.found().id
+        finder.finish().id
     }
 
     #[test]
@@ -175,7 +175,7 @@ mod tests {
         let line = |text: &str| {
             let mut finder = IdFinder::default();
             finder.read(text.as_bytes());
-            let line = in_place(&finder.found(), 10)?;
+            let line = in_place(&finder.finish(), 10)?;
             Some(serde_json::from_str::<Value>(&line).unwrap())
         };
         let asked = line(r#"{"id":"a","params":{"method":1},"method":"m"}"#).unwrap();

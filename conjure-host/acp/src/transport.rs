@@ -14,9 +14,9 @@ use tokio::sync::Notify;
 use super::too_long::{self, IdFinder};
 
 /// Updates that may wait for a client to read them. The library's own queue has no bound.
-const MOST_WAITING: usize = 256;
+const MAX_WAITING_UPDATES: usize = 256;
 /// How every update is marked on its line; in a text the quotes are escaped.
-const UPDATE: &str = "\"session/update\"";
+const UPDATE_MARK: &str = "\"session/update\"";
 
 /// How many updates were given to the library and not yet written.
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ impl Outflow {
             let taken = self
                 .waiting
                 .fetch_update(Ordering::AcqRel, Ordering::Acquire, |waiting| {
-                    (waiting < MOST_WAITING).then_some(waiting + 1)
+                    (waiting < MAX_WAITING_UPDATES).then_some(waiting + 1)
                 });
             if taken.is_ok() {
                 return;
@@ -49,8 +49,8 @@ impl Outflow {
         self.closed.load(Ordering::Acquire)
     }
 
-    fn wrote(&self, line: &str) {
-        if line.contains(UPDATE) {
+    fn note_written(&self, line: &str) {
+        if line.contains(UPDATE_MARK) {
             let _ = self
                 .waiting
                 .fetch_update(Ordering::AcqRel, Ordering::Acquire, |waiting| {
@@ -84,7 +84,7 @@ where
                 }
             })?;
             bytes.pop();
-            outflow.wrote(&String::from_utf8_lossy(&bytes));
+            outflow.note_written(&String::from_utf8_lossy(&bytes));
             Ok((write, outflow))
         },
     )
@@ -126,7 +126,7 @@ async fn next_line<R: AsyncRead + Unpin>(
         finder.read(&line);
         drop(line);
         skip_line(read, &mut finder).await?;
-        let answered = too_long::in_place(&finder.found(), most);
+        let answered = too_long::in_place(&finder.finish(), most);
         return Ok(Some(answered.unwrap_or_else(|| {
             format!("a message of more than {most} bytes")
         })));
@@ -197,7 +197,7 @@ mod tests {
     #[tokio::test]
     async fn updates_wait_for_a_client_that_does_not_read() {
         let outflow = Arc::new(Outflow::default());
-        for _ in 0..MOST_WAITING {
+        for _ in 0..MAX_WAITING_UPDATES {
             outflow.take_room().await;
         }
         let (ours, theirs) = tokio::io::duplex(64 * 1024);

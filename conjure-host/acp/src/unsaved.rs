@@ -10,11 +10,11 @@ use conjure_config::fs;
 use super::updates::Updates;
 
 /// The most bytes of a file that are told; more is left to tools.
-const MOST_BYTES: usize = 256 * 1024;
+const MAX_FILE_BYTES: usize = 256 * 1024;
 /// The most files of a prompt that the editor is asked for.
-const MOST_FILES: usize = 16;
+const MAX_FILES: usize = 16;
 /// How long the editor may take for one.
-const LIMIT: Duration = Duration::from_secs(5);
+const READ_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The texts of linked files that are not as they are saved, by their paths. A file that the editor
 /// does not give is as it is saved.
@@ -23,10 +23,10 @@ pub(crate) async fn read(updates: &Updates, prompt: &[ContentBlock]) -> BTreeMap
     for path in linked(prompt) {
         let request = ReadTextFileRequest::new(updates.session().clone(), &path);
         let answer = updates.client().send_request(request).block_task();
-        match tokio::time::timeout(LIMIT, answer).await {
+        match tokio::time::timeout(READ_TIMEOUT, answer).await {
             Ok(Ok(answer)) => {
                 let text = answer.content;
-                if text.len() <= MOST_BYTES && !is_saved(&path, &text) {
+                if text.len() <= MAX_FILE_BYTES && !is_saved(&path, &text) {
                     texts.insert(path, text);
                 }
             }
@@ -46,7 +46,7 @@ fn linked(prompt: &[ContentBlock]) -> Vec<PathBuf> {
     for block in prompt {
         if let ContentBlock::ResourceLink(link) = block
             && let Some(path) = file(&link.uri)
-            && paths.len() < MOST_FILES
+            && paths.len() < MAX_FILES
             && !paths.contains(&path)
         {
             paths.push(path);
@@ -62,7 +62,7 @@ pub(crate) fn file(uri: &str) -> Option<PathBuf> {
     path.filter(|path| path.is_absolute())
 }
 
-/// Whether a file is this text.
+/// Whether the file on disk has this text.
 fn is_saved(path: &Path, text: &str) -> bool {
     let is_as_long = fs::size(path).is_ok_and(|size| u64::try_from(text.len()) == Ok(size));
     is_as_long

@@ -12,6 +12,8 @@ use super::chat_threads;
 use super::error::CliError;
 use super::output::{self, aside, clean};
 use super::sessions::SavedSessions;
+use super::thread_directories::ThreadDirectories;
+use super::thread_feed::Following;
 use super::transcript::Transcript;
 
 /// Those that an editor has itself, or that are of a terminal.
@@ -43,6 +45,8 @@ pub(crate) fn of(global: &Global, manager: &Manager) -> AcpCommands {
                 id: session,
                 terms: TurnTerms::default(),
                 models: models.clone(),
+                following: Following::No,
+                shown: None,
             }));
             let running = output::captured(async move {
                 let done = match line.trim() {
@@ -61,14 +65,16 @@ pub(crate) fn of(global: &Global, manager: &Manager) -> AcpCommands {
 /// Tells the conversations that the session could go on with: an editor has no list to pick from.
 async fn tell_threads(chat: &ChatSession) -> Result<(), CliError> {
     let current = chat.thread().await?.to_string();
-    let picker = chat_threads::list(chat.store(), "").await?;
+    let directory = chat.directory().await?;
+    let dirs = ThreadDirectories::default();
+    let picker = chat_threads::list(chat.store(), "", &directory, &dirs).await?;
     let mut threads = picker.map(|picker| picker.choices).unwrap_or_default();
     threads.retain(|thread| thread.id != current);
     if threads.is_empty() {
         aside("There is no other conversation to go on with.");
         return Ok(());
     }
-    aside("`/resume ID` goes on with one of these, the one that grew last first:");
+    aside("`/resume ID` goes on with one of these, those of this directory first:");
     for thread in threads.iter().take(MOST) {
         aside(format_args!(
             "{}  {}  ({})",

@@ -156,6 +156,21 @@ impl SessionArgs {
             && self.config.is_none()
     }
 
+    /// Where calls are to work.
+    ///
+    /// # Errors
+    /// What is wrong with the session file, or with the current directory.
+    pub(crate) fn directory(&self) -> Result<PathBuf, CliError> {
+        if let Some(dir) = &self.working_dir {
+            return Ok(dir.clone());
+        }
+        let spec = self.config.as_deref().map(SessionSpec::read).transpose()?;
+        match spec.and_then(|spec| spec.working_dir) {
+            Some(dir) => Ok(dir),
+            None => current_dir(),
+        }
+    }
+
     /// Where the provider is, where that is said.
     pub(crate) fn base_url(&self) -> Option<&str> {
         self.base_url.as_deref()
@@ -318,6 +333,17 @@ pub(crate) fn shown(path: &Path) -> String {
     });
     let path = relative.as_deref().unwrap_or(path).display().to_string();
     escape_line(&path).into_owned()
+}
+
+/// A directory as a person knows it, from their home on where it is below that.
+pub(crate) fn home_relative(dir: &Path) -> String {
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let below = home.and_then(|home| dir.strip_prefix(home).ok().map(Path::to_owned));
+    match below {
+        Some(below) if below.as_os_str().is_empty() => "~".to_owned(),
+        Some(below) => format!("~/{}", below.display()),
+        None => dir.display().to_string(),
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! `conjure chat`: a conversation.
 
 use std::io::{BufRead as _, IsTerminal as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -36,7 +36,7 @@ use super::{chat_commands, chat_face, chat_mentions, chat_models, chat_shell, ch
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   conjure chat --provider anthropic --model claude-sonnet-4-5
-  conjure chat --continue                               # go on where the last one ended
+  conjure chat --continue                               # go on where the last one here ended
   conjure chat --resume lamp                            # pick one of those with that in them
   conjure chat --config session.toml --thread 0193…")]
 pub(crate) struct ChatArgs {
@@ -48,11 +48,11 @@ pub(crate) struct ChatArgs {
     /// Go on with this thread
     #[arg(long, value_name = "ID")]
     thread: Option<String>,
-    /// Go on with the conversation that grew last
+    /// Go on with the conversation of this directory that grew last
     #[arg(long = "continue", conflicts_with_all = ["thread", "saved", "resume"])]
     newest: bool,
-    /// Go on with a conversation that you pick: of all, or of those with these words in their names
-    /// or in what was said. A thread's id is that thread
+    /// Go on with a conversation that you pick, those of this directory first: of all, or of those
+    /// with these words in their names or in what was said. A thread's id is that thread
     #[arg(long, value_name = "TEXT", num_args = 0..=1, default_missing_value = "",
         conflicts_with_all = ["thread", "saved"])]
     resume: Option<String>,
@@ -74,11 +74,17 @@ pub(crate) async fn run(global: &Global, args: ChatArgs) -> Result<Exit, CliErro
     let store = global.store().await?;
     let thread = match (thread, resume) {
         (Some(thread), _) => Some(thread),
-        (None, Some(text)) => match resumed(&store, &text, is_on_terminal).await? {
-            Some(thread) => Some(thread.to_string()),
-            None => return Ok(Exit::Fine),
-        },
-        (None, None) if newest => Some(chat_threads::newest(&store).await?.to_string()),
+        (None, Some(text)) => {
+            let here = session.directory()?;
+            match resumed(&store, &text, &here, is_on_terminal).await? {
+                Some(thread) => Some(thread.to_string()),
+                None => return Ok(Exit::Fine),
+            }
+        }
+        (None, None) if newest => {
+            let newest = chat_threads::newest(&store, &session.directory()?).await?;
+            Some(newest.to_string())
+        }
         (None, None) => None,
     };
     if session.names_no_provider() {
@@ -133,6 +139,7 @@ pub(crate) async fn run(global: &Global, args: ChatArgs) -> Result<Exit, CliErro
 async fn resumed(
     store: &Store,
     text: &str,
+    here: &Path,
     is_on_terminal: bool,
 ) -> Result<Option<ThreadId>, CliError> {
     if let Some(thread) = chat_threads::of_id(store, text).await? {
@@ -148,7 +155,7 @@ async fn resumed(
         });
         return Err(error.hint("`--thread ID` names it, `conjure thread list` lists them"));
     }
-    chat_threads::picked(store, text).await
+    chat_threads::picked(store, text, here).await
 }
 
 /// A conversation line by line.

@@ -1,8 +1,8 @@
 //! What the person at a face decided or answered, on its way to the session.
 
-use conjure_core::chat::CallAnnounced;
+use conjure_core::chat::{CallAnnounced, Event};
 use conjure_skill_sdk::protocol::Elicited;
-use conjure_terminal::{Decision, Update};
+use conjure_terminal::{Decision, PersonRequest, Update};
 use serde_json::{Map, Value};
 
 use super::chat_face::FacedChat;
@@ -18,7 +18,9 @@ impl FacedChat<'_> {
     pub(crate) async fn tell_approval(&self, call: &CallAnnounced, reason: &str) {
         let overwritten = match &self.chat {
             ChatSession::Own(own) => overwritten::text(&own.session, &self.directory, call).await,
-            ChatSession::Saved(_) => None,
+            ChatSession::Saved(saved) => {
+                overwritten::in_saved(saved.sessions.manager(), &saved.id, call).await
+            }
         };
         let (call, reason) = (call.clone(), reason.to_owned());
         self.tell(Update::Approval {
@@ -49,8 +51,16 @@ impl FacedChat<'_> {
             ChatSession::Saved(saved) => {
                 let session = (saved.id.as_str(), saved.name.as_str());
                 let decided = chat_rules::decide_saved(&saved.sessions, session, call_id, decision);
-                if !decided.await? {
-                    aside("Somebody else has decided about it.");
+                let is_first = decided.await?;
+                // It may have been told again before it was decided.
+                let is_of_others = self.withdraw(call_id).await;
+                if !is_first {
+                    aside(if is_of_others {
+                        // Its turn may have ended with its process.
+                        "No answer is needed any more."
+                    } else {
+                        "Somebody else has decided about it."
+                    });
                 }
                 Ok(())
             }
@@ -87,11 +97,32 @@ impl FacedChat<'_> {
             AnswerResult::Late => aside("No answer is needed any more."),
             AnswerResult::Unfit(error) => {
                 chat_commands::told(&error);
-                if let Some(asked) = self.questions.get(id).cloned() {
-                    self.tell(Update::Question(asked)).await;
-                }
+                Box::pin(self.tell_again(id)).await;
+                return Ok(());
             }
         }
+        self.withdraw(id).await;
         Ok(())
+    }
+
+    /// Tells again what a person answered whose answer was not taken, and what else of others waits. What
+    /// a session of the chat's own asked has its answer whatever else fails.
+    pub(crate) async fn tell_again(&self, id: &str) {
+        let is_saved = matches!(self.chat, ChatSession::Saved(_));
+        match self.open.get(id).filter(|_| is_saved) {
+            Some(Event::Approval { call, reason }) => self.tell_approval(call, reason).await,
+            Some(Event::Question(asked)) => self.tell(Update::Question(asked.clone())).await,
+            _ => {}
+        }
+        self.tell_others_again().await;
+    }
+}
+
+/// The id of the call or the question that a person answers.
+pub(crate) fn answered_id(request: &PersonRequest) -> Option<&str> {
+    match request {
+        PersonRequest::Decide { call_id, .. } => Some(call_id),
+        PersonRequest::Answer { id, .. } => Some(id),
+        _ => None,
     }
 }

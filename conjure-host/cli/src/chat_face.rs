@@ -5,18 +5,19 @@ use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use conjure_core::chat::{Event, QuestionAsked};
-use conjure_runtime::manager::SessionPatch;
-use conjure_runtime::session::SessionSettings;
+use conjure_core::chat::Event;
 use conjure_runtime::uploads;
 use conjure_terminal::{
-    ConversationStatus, FaceOptions, ImageProtocol, PersonRequest, Update, converse,
+    ConversationStatus, FaceOptions, ImageProtocol, OthersPrompt, PersonRequest, Update, converse,
 };
 use tokio::sync::mpsc;
+use tokio::time::Interval;
 
 use super::answer_end::note_nothing;
-use super::args::Global;
+use super::args::{Global, home_relative};
+use super::chat_answers::answered_id;
 use super::chat_opening::{self, ChatToShow, OpenedChat, OpeningEnd};
+use super::chat_others::{look, unless_left};
 use super::chat_picking::PickOutcome;
 use super::chat_session::ChatSession;
 use super::chat_shell::{self, OwnCommand, OwnCommandEvent};
@@ -24,10 +25,12 @@ use super::chat_turn::{ChatTurn, ChatTurnEvent};
 use super::drawn_turn::may_redraw;
 use super::error::CliError;
 use super::exit::Exit;
+use super::open_prompts::{OpenPrompts, prompt_id, settled_id};
 use super::output::{self, BOLD, DIM, RESET, aside, clean};
 use super::signals::{Signal, Signals};
+use super::thread_directories::ThreadDirectories;
 use super::transcript::Transcript;
-use super::{chat_before, chat_commands, chat_mentions, chat_picking, chat_threads, person};
+use super::{chat_commands, chat_mentions, chat_picking, chat_threads, person};
 
 /// How many updates may wait for the face.
 const WAITING: usize = 4096;
@@ -130,13 +133,22 @@ pub(crate) struct FacedChat<'a> {
     command: Option<OwnCommand>,
     /// What such commands said since the last message.
     said_by_commands: Vec<String>,
-    pub(crate) questions: BTreeMap<String, QuestionAsked>,
-    status: ConversationStatus,
+    /// What waits in the chat's own turn, as its event asked it.
+    pub(crate) open: BTreeMap<String, Event>,
+    /// What was asked in turns that somebody else began, until it is looked up and shown.
+    pub(crate) noted: OpenPrompts,
+    /// What is shown of that.
+    pub(crate) others: BTreeMap<String, OthersPrompt>,
+    /// When it is looked what of that still waits.
+    look: Interval,
+    /// Where the conversations of a list are at home.
+    directories: ThreadDirectories,
+    pub(crate) status: ConversationStatus,
     is_stopping: bool,
     /// Whether something was said.
-    was_used: bool,
+    pub(crate) was_used: bool,
     /// Whether the last of what was said before is shown already.
-    is_shown: bool,
+    pub(crate) is_shown: bool,
     /// What the person wanted while the chat was opened.
     wanted: Option<PersonRequest>,
 }
@@ -160,7 +172,11 @@ impl<'a> FacedChat<'a> {
             turn: ChatTurn::None,
             command: None,
             said_by_commands: Vec::new(),
-            questions: BTreeMap::new(),
+            open: BTreeMap::new(),
+            noted: OpenPrompts::default(),
+            others: BTreeMap::new(),
+            look: look(),
+            directories: ThreadDirectories::default(),
             status,
             is_stopping: false,
             was_used: false,
@@ -186,11 +202,7 @@ impl<'a> FacedChat<'a> {
         loop {
             tokio::select! {
                 biased;
-                signal = signals.next() => {
-                    self.tell(Update::Quit).await;
-                    self.leave(signals).await;
-                    return Ok(Some(signal));
-                }
+                signal = signals.next() => return Ok(Some(self.quit(signal, signals).await)),
                 request = requests.recv() => {
                     let Some(request) = request else {
                         self.leave(signals).await;
@@ -199,12 +211,40 @@ impl<'a> FacedChat<'a> {
                     self.request(request, &mut requests).await;
                 }
                 said = next_said(&mut self.command) => self.command_said(said).await,
+                () = tokio::time::sleep_until(self.noted.due()), if !self.noted.is_empty() => {
+                    let updates = self.updates.clone();
+                    let shown = Box::pin(self.show_noted());
+                    if let Some(signal) = unless_left(shown, &updates, signals).await {
+                        return Ok(Some(self.quit(signal, signals).await));
+                    }
+                }
                 step = self.turn.next(&mut self.chat) => match step {
                     ChatTurnEvent::Event(event) => self.event(*event).await,
+                    ChatTurnEvent::Others(news) => {
+                        let updates = self.updates.clone();
+                        let shown = Box::pin(self.others_news(news));
+                        if let Some(signal) = unless_left(shown, &updates, signals).await {
+                            return Ok(Some(self.quit(signal, signals).await));
+                        }
+                    }
                     ChatTurnEvent::Over(done) => self.over(done).await,
                 },
+                _ = self.look.tick(), if !self.others.is_empty() => {
+                    let updates = self.updates.clone();
+                    let looked = Box::pin(self.look_at_others());
+                    if let Some(signal) = unless_left(looked, &updates, signals).await {
+                        return Ok(Some(self.quit(signal, signals).await));
+                    }
+                }
             }
         }
+    }
+
+    /// Leaves since a signal came.
+    async fn quit(&mut self, signal: Signal, signals: &mut Signals) -> Signal {
+        self.tell(Update::Quit).await;
+        self.leave(signals).await;
+        signal
     }
 
     /// Does what the person wants.
@@ -215,9 +255,16 @@ impl<'a> FacedChat<'a> {
     ) {
         if let PersonRequest::Command(line) = request {
             Box::pin(self.run_command(&line, requests)).await;
-        } else if let Err(error) = self.asked(request).await {
+            return;
+        }
+        let begins = begins(&request);
+        let answered = answered_id(&request).map(str::to_owned);
+        if let Err(error) = self.asked(request).await {
             chat_commands::told(&error);
-            if !self.turn.runs() && self.command.is_none() {
+            if let Some(id) = answered {
+                // What could not be answered still waits.
+                Box::pin(self.tell_again(&id)).await;
+            } else if begins && !self.turn.runs() && self.command.is_none() {
                 self.tell(Update::Halted).await;
                 self.tell(Update::Ready).await;
             }
@@ -245,66 +292,12 @@ impl<'a> FacedChat<'a> {
         }
     }
 
-    /// What was said before, and what it came to.
-    async fn show_before(&mut self) -> Result<(), CliError> {
-        let thread = self.chat.thread().await?;
-        let said = chat_before::last(self.chat.store(), &thread).await?;
-        if !said.is_empty() {
-            self.was_used = true;
-            if !std::mem::take(&mut self.is_shown) {
-                self.tell(Update::Before(said)).await;
-            }
-        }
-        let (provider, model) = self.answerer().await?;
-        self.answers(&provider, &model);
-        if self.was_used {
-            let cost = self.chat.cost().await?;
-            self.status.tokens = cost.cost.usage.total();
-            self.status.usd = cost.cost.usd;
-            self.measure().await;
-        }
-        self.tell(Update::Status(self.status.clone())).await;
-        Ok(())
-    }
-
-    /// The provider and the model that answer.
-    async fn answerer(&self) -> Result<(String, String), CliError> {
-        let (provider, model) = match &self.chat {
-            ChatSession::Own(own) => (own.spec.provider.clone(), own.spec.model.clone()),
-            ChatSession::Saved(saved) => {
-                let view = saved.sessions.manager().get(&saved.id).await?;
-                (Some(view.auth.provider), Some(view.model))
-            }
-        };
-        Ok((provider.unwrap_or_default(), model.unwrap_or_default()))
-    }
-
-    /// This model answers.
-    fn answers(&mut self, provider: &str, model: &str) {
-        self.status.model = match (provider, model) {
-            ("", model) => model.to_owned(),
-            (provider, "") => provider.to_owned(),
-            (provider, model) => format!("{provider}/{model}"),
-        };
-        self.status.window = self.chat.window(provider, model);
-    }
-
-    /// How much the next request would have.
-    async fn measure(&mut self) {
-        let report = match &self.chat {
-            ChatSession::Own(own) => own.session.check(SessionSettings::default()).await.ok(),
-            ChatSession::Saved(saved) => {
-                let manager = saved.sessions.manager();
-                let report = manager.check(&saved.id, &SessionPatch::default()).await;
-                report.ok()
-            }
-        };
-        if let Some(report) = report {
-            self.status.context = report.tokens;
-        }
-    }
-
     async fn event(&mut self, event: Event) {
+        if let Some(id) = prompt_id(&event) {
+            self.open.insert(id.to_owned(), event.clone());
+        } else if let Some(id) = settled_id(&event) {
+            self.open.remove(id);
+        }
         match &event {
             // It was shown with the message that it is attached to.
             Event::File { source, .. } if source == uploads::SOURCE => return,
@@ -320,12 +313,6 @@ impl<'a> FacedChat<'a> {
                 self.tell(Update::Status(self.status.clone())).await;
             }
             Event::Approval { call, reason } => return self.tell_approval(call, reason).await,
-            Event::Question(asked) => {
-                self.questions.insert(asked.id.clone(), asked.clone());
-            }
-            Event::QuestionOver { id, .. } => {
-                self.questions.remove(id);
-            }
             _ => {}
         }
         let made = match &event {
@@ -363,7 +350,7 @@ impl<'a> FacedChat<'a> {
             output::error_aside(&error);
             self.tell(Update::Halted).await;
         }
-        self.questions.clear();
+        self.open.clear();
         self.measure().await;
         self.tell(Update::Status(self.status.clone())).await;
         self.tell(Update::Ready).await;
@@ -410,7 +397,7 @@ impl<'a> FacedChat<'a> {
         let message = chat_mentions::message(self.chat.host(), &self.directory, text, told)?;
         self.was_used = true;
         self.is_stopping = false;
-        self.turn = ChatTurn::begin(&self.chat, message).await?;
+        self.turn = ChatTurn::begin(&mut self.chat, message).await?;
         // What was not said goes with the next message.
         self.said_by_commands.clear();
         Ok(())
@@ -444,7 +431,7 @@ impl<'a> FacedChat<'a> {
         let picker = tokio::select! {
             biased;
             // A provider may take its time to list its models.
-            listed = chat_picking::of_command(&self.chat, line) => listed?,
+            listed = chat_picking::of_command(&self.chat, line, &self.directories) => listed?,
             is_there = person::wait_for_stop(requests) => {
                 if is_there {
                     aside(format_args!("{DIM}Nothing changes.{RESET}"));
@@ -479,7 +466,13 @@ impl<'a> FacedChat<'a> {
 
     /// Looks for more that a list can have.
     async fn search(&self, list: String, words: String) {
-        let found = Box::pin(chat_threads::found(self.chat.store(), &words)).await;
+        let found = Box::pin(chat_threads::found(
+            self.chat.store(),
+            &words,
+            &self.directory,
+            &self.directories,
+        ))
+        .await;
         let choices = found.unwrap_or_else(|error| {
             chat_commands::told(&error);
             Vec::new()
@@ -492,23 +485,18 @@ impl<'a> FacedChat<'a> {
         self.tell(found).await;
     }
 
-    /// Shows the thread that the chat has gone to.
-    async fn show_anew(&mut self) -> Result<(), CliError> {
-        self.status = ConversationStatus {
-            directory: self.status.directory.clone(),
-            ..ConversationStatus::default()
-        };
-        self.show_before().await
-    }
-
     /// Runs a command of the host's; Esc stops what it began.
     async fn run_command(&mut self, line: &str, requests: &mut mpsc::Receiver<PersonRequest>) {
         match Box::pin(self.pick(line, requests)).await {
             Ok(false) => {}
-            Ok(true) => return self.tell(Update::Ready).await,
+            Ok(true) => {
+                self.tell_others_again().await;
+                return self.tell(Update::Ready).await;
+            }
             Err(error) => {
                 chat_commands::told(&error);
                 self.tell(Update::Halted).await;
+                self.tell_others_again().await;
                 return self.tell(Update::Ready).await;
             }
         }
@@ -558,28 +546,8 @@ impl<'a> FacedChat<'a> {
         if has_failed {
             self.tell(Update::Halted).await;
         }
+        self.tell_others_again().await;
         self.tell(Update::Ready).await;
-    }
-
-    /// The status after something may have changed.
-    async fn status_now(&mut self) -> Result<(), CliError> {
-        let (provider, model) = self.answerer().await?;
-        self.answers(&provider, &model);
-        if self.was_used {
-            self.measure().await;
-        }
-        self.tell(Update::Status(self.status.clone())).await;
-        Ok(())
-    }
-}
-
-fn home_relative(dir: &std::path::Path) -> String {
-    let home = std::env::var_os("HOME").map(PathBuf::from);
-    let below = home.and_then(|home| dir.strip_prefix(home).ok().map(std::path::Path::to_owned));
-    match below {
-        Some(below) if below.as_os_str().is_empty() => "~".to_owned(),
-        Some(below) => format!("~/{}", below.display()),
-        None => dir.display().to_string(),
     }
 }
 
@@ -587,5 +555,43 @@ async fn next_said(command: &mut Option<OwnCommand>) -> Result<OwnCommandEvent, 
     match command {
         Some(command) => command.next().await,
         None => std::future::pending().await,
+    }
+}
+
+/// Whether the person waits for the end of what they asked for, before anything else is said.
+fn begins(request: &PersonRequest) -> bool {
+    matches!(
+        request,
+        PersonRequest::Say(_) | PersonRequest::Shell(_) | PersonRequest::Picked { .. }
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use conjure_terminal::Decision;
+
+    use super::*;
+
+    #[test]
+    fn an_answer_that_fails_ends_nothing_that_was_begun() {
+        let said = PersonRequest::Say("x".to_owned());
+        let ran = PersonRequest::Shell("x".to_owned());
+        let picked = PersonRequest::Picked {
+            list: "x".to_owned(),
+            id: None,
+        };
+        assert!([&said, &ran, &picked].into_iter().all(begins));
+        assert_eq!(answered_id(&picked), None);
+        let decided = PersonRequest::Decide {
+            call_id: "c".to_owned(),
+            decision: Decision::Once,
+        };
+        let answered = PersonRequest::Answer {
+            id: "q".to_owned(),
+            content: None,
+        };
+        assert!(![&decided, &answered].into_iter().any(begins));
+        assert_eq!(answered_id(&decided), Some("c"));
+        assert_eq!(answered_id(&answered), Some("q"));
     }
 }

@@ -11,6 +11,7 @@ use super::chat_session::ChatSession;
 use super::chat_shell::own_words;
 use super::error::CliError;
 use super::output::{BOLD, DIM, RESET, aside, clean, clean_line};
+use super::thread_directories::ThreadDirectories;
 use super::transcript::{Transcript, one_line};
 use super::{chat_commands, chat_models, chat_threads};
 
@@ -39,17 +40,25 @@ pub(crate) enum PickOutcome {
 ///
 /// # Errors
 /// When no conversation has the words that stand behind the command.
-pub(crate) async fn of_command(chat: &ChatSession, line: &str) -> Result<Option<Picker>, CliError> {
+pub(crate) async fn of_command(
+    chat: &ChatSession,
+    line: &str,
+    dirs: &ThreadDirectories,
+) -> Result<Option<Picker>, CliError> {
     let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     match (name, rest.trim()) {
         ("/model", "") => models(chat).await,
         ("/fork", "") => messages(chat).await,
-        ("/resume", "") => chat_threads::list(chat.store(), "").await,
+        ("/resume", "") => {
+            let directory = chat.directory().await?;
+            chat_threads::list(chat.store(), "", &directory, dirs).await
+        }
         ("/resume", words) => {
             if chat_threads::of_id(chat.store(), words).await?.is_some() {
                 return Ok(None);
             }
-            let list = chat_threads::list(chat.store(), words).await?;
+            let directory = chat.directory().await?;
+            let list = chat_threads::list(chat.store(), words, &directory, dirs).await?;
             let none = || chat_threads::none_with(words).hint("`/resume` lists all of them");
             list.ok_or_else(none).map(Some)
         }
@@ -113,7 +122,8 @@ async fn picked_by_number(
     line: &str,
     mut next: impl AsyncFnMut() -> Option<String>,
 ) -> Result<bool, CliError> {
-    let Some(mut picker) = of_command(chat, line).await? else {
+    let dirs = ThreadDirectories::default();
+    let Some(mut picker) = of_command(chat, line, &dirs).await? else {
         return Ok(false);
     };
     loop {

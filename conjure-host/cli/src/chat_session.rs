@@ -23,6 +23,7 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::run::{known_thread, open_host};
 use super::sessions::SavedSessions;
+use super::thread_feed::Following;
 
 /// The options that are said again, each with a value: what is looked for where, and what calls may do.
 const SAID_AGAIN: [&str; 7] = [
@@ -102,6 +103,10 @@ pub(crate) struct SavedChat {
     pub(crate) name: String,
     pub(crate) terms: TurnTerms,
     pub(crate) models: Option<ModelBook>,
+    /// The events of its thread.
+    pub(crate) following: Following,
+    /// The thread that the person sees; nothing where that is not known.
+    pub(crate) shown: Option<ThreadId>,
 }
 
 /// Sizes and prices of models; nothing where the person's own file is not right, which other verbs
@@ -234,6 +239,19 @@ impl OwnChat {
     }
 }
 
+impl SavedChat {
+    /// The person took it to this thread.
+    fn goes_on(&mut self, thread: Option<ThreadId>) {
+        self.following = Following::No;
+        self.shown = thread;
+    }
+
+    /// Whether the person sees another thread than this one.
+    pub(crate) fn shows_another(&self, thread: &ThreadId) -> bool {
+        self.shown.as_ref().is_some_and(|shown| shown != thread)
+    }
+}
+
 impl ChatSession {
     pub(crate) fn store(&self) -> &Store {
         match self {
@@ -260,7 +278,8 @@ impl ChatSession {
         match self {
             Self::Own(own) => own.go_to(ThreadId::fresh()).await,
             Self::Saved(saved) => {
-                saved.sessions.manager().start_thread(&saved.id).await?;
+                let view = saved.sessions.manager().start_thread(&saved.id).await?;
+                saved.goes_on(view.thread.map(|thread| thread.id));
                 Ok(())
             }
         }
@@ -275,7 +294,8 @@ impl ChatSession {
             }
             Self::Saved(saved) => {
                 let manager = saved.sessions.manager();
-                manager.choose_thread(&saved.id, &thread).await?;
+                let view = manager.choose_thread(&saved.id, &thread).await?;
+                saved.goes_on(view.thread.map(|thread| thread.id));
                 Ok(())
             }
         }
@@ -296,7 +316,8 @@ impl ChatSession {
             }
             Self::Saved(saved) => {
                 let manager = saved.sessions.manager();
-                manager.fork_thread(&saved.id, &thread, at).await?;
+                let view = manager.fork_thread(&saved.id, &thread, at).await?;
+                saved.goes_on(view.thread.map(|thread| thread.id));
                 Ok(())
             }
         }

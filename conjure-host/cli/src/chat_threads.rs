@@ -1,17 +1,20 @@
-//! The thread that a chat goes on with: the newest, or one that is picked; and which model it talks
+//! The thread that a chat goes on with: the newest of its directory, or one that is picked; and which model it talks
 //! to where none is named.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
 use conjure_core::log::EntryBody;
 use conjure_core::numerals::count;
 use conjure_store::{SavedSession, Store, StoreError, Thread, ThreadId, Window};
 use conjure_terminal::{Picker, PickerItem, pick};
 
+use super::args::home_relative;
 use super::chat_face::has_colors;
 use super::error::CliError;
 use super::exit::Exit;
 use super::output::clean;
+use super::thread_directories::{self, ThreadDirectories};
 use super::thread_list::time;
 use super::transcript::one_line;
 
@@ -19,6 +22,8 @@ use super::transcript::one_line;
 pub(crate) const THREADS: &str = "threads";
 /// The most threads that are offered.
 const MOST: u64 = 1000;
+/// How many threads are looked at first for the newest of a directory.
+const LOOKED_AT: u64 = 100;
 /// Entries of a thread that are read at once.
 const PAGE: u64 = 20;
 /// The most places in texts that are looked at.
@@ -36,13 +41,50 @@ async fn threads(store: &Store) -> Result<Vec<Thread>, CliError> {
     Ok(store.latest_threads(MOST).await?)
 }
 
-/// The thread that grew last.
+/// The thread that grew last of those at home in a directory.
 ///
 /// # Errors
 /// When there is none.
-pub(crate) async fn newest(store: &Store) -> Result<ThreadId, CliError> {
-    let newest = store.latest_threads(1).await?.into_iter().next();
-    newest.map(|thread| thread.id).ok_or_else(none)
+pub(crate) async fn newest(store: &Store, here: &Path) -> Result<ThreadId, CliError> {
+    let here = thread_directories::resolved(here);
+    if let Some(thread) = newest_of(store, &here, LOOKED_AT).await? {
+        return Ok(thread);
+    }
+    if store.latest_threads(1).await?.is_empty() {
+        return Err(none());
+    }
+    let message = format!(
+        "there is no conversation of {} to go on with",
+        clean(&home_relative(&here))
+    );
+    Err(CliError::usage(message)
+        .hint("`conjure --resume` lists those of other directories")
+        .hint("`conjure chat` begins one"))
+}
+
+/// The same of a directory that is resolved: of so many threads at first, and then of ever more.
+async fn newest_of(
+    store: &Store,
+    here: &Path,
+    mut limit: u64,
+) -> Result<Option<ThreadId>, StoreError> {
+    let mut seen = BTreeSet::new();
+    loop {
+        let threads = store.latest_threads(limit).await?;
+        for thread in &threads {
+            if !seen.insert(thread.id.clone()) {
+                continue;
+            }
+            let dir = thread_directories::of(store, &thread.id).await?;
+            if dir.as_deref() == Some(here) {
+                return Ok(Some(thread.id.clone()));
+            }
+        }
+        if (threads.len() as u64) < limit {
+            return Ok(None);
+        }
+        limit = limit.saturating_mul(10);
+    }
 }
 
 fn none() -> CliError {
@@ -65,15 +107,23 @@ pub(crate) async fn of_id(store: &Store, text: &str) -> Result<Option<ThreadId>,
 ///
 /// # Errors
 /// When there is none.
-pub(crate) async fn picked(store: &Store, letters: &str) -> Result<Option<ThreadId>, CliError> {
-    let Some(picker) = list(store, letters).await? else {
+pub(crate) async fn picked(
+    store: &Store,
+    letters: &str,
+    here: &Path,
+) -> Result<Option<ThreadId>, CliError> {
+    let dirs = &ThreadDirectories::default();
+    let Some(picker) = list(store, letters, here, dirs).await? else {
         return Err(match letters {
             "" => none(),
             words => none_with(words).hint("`conjure --resume` lists all of them"),
         });
     };
     // Those with it in their names are there also where what was said cannot be searched.
-    let search = move |words: String| async move { found(store, &words).await.unwrap_or_default() };
+    let search = move |words: String| async move {
+        let found = found(store, &words, here, dirs).await;
+        found.unwrap_or_default()
+    };
     let picked = pick(picker, has_colors(), search).await;
     match picked.map_err(CliError::host_from)? {
         Some(id) => Ok(Some(super::thread::id(&id)?)),
@@ -90,8 +140,13 @@ pub(crate) fn none_with(words: &str) -> CliError {
 }
 
 /// The list of them, or of those with these words in their names or in what was said; nothing where
-/// there is none.
-pub(crate) async fn list(store: &Store, words: &str) -> Result<Option<Picker>, CliError> {
+/// there is none. Those of this directory come first, and of the others it is said where they are.
+pub(crate) async fn list(
+    store: &Store,
+    words: &str,
+    here: &Path,
+    dirs: &ThreadDirectories,
+) -> Result<Option<Picker>, CliError> {
     let words = words.trim();
     let mut threads = threads(store).await?;
     let mut excerpts = BTreeMap::new();
@@ -109,16 +164,21 @@ pub(crate) async fn list(store: &Store, words: &str) -> Result<Option<Picker>, C
         "" => "Go on with".to_owned(),
         words => format!("Go on with (those with `{}`)", clean(words)),
     };
-    let picker = Picker::new(THREADS, title, items(&threads, &excerpts));
-    Ok(Some(picker.searched()))
+    let items = items(store, &threads, &excerpts, here, dirs).await?;
+    Ok(Some(Picker::new(THREADS, title, items).searched()))
 }
 
-/// Those in which these words were said.
-pub(crate) async fn found(store: &Store, words: &str) -> Result<Vec<PickerItem>, CliError> {
+/// Those in which these words were said, in the same order.
+pub(crate) async fn found(
+    store: &Store,
+    words: &str,
+    here: &Path,
+    dirs: &ThreadDirectories,
+) -> Result<Vec<PickerItem>, CliError> {
     let excerpts = excerpts(store, words).await?;
     let mut threads = threads(store).await?;
     threads.retain(|thread| excerpts.contains_key(&thread.id));
-    Ok(items(&threads, &excerpts))
+    items(store, &threads, &excerpts, here, dirs).await
 }
 
 /// Where these words were said, in each thread once.
@@ -132,23 +192,46 @@ async fn excerpts(store: &Store, words: &str) -> Result<BTreeMap<ThreadId, Strin
     Ok(excerpts)
 }
 
-fn items(threads: &[Thread], excerpts: &BTreeMap<ThreadId, String>) -> Vec<PickerItem> {
-    let item = |thread: &Thread| {
-        let turns = count(thread.last_turn, "turn");
-        let mut detail = format!("{}, {turns}", time(thread.updated_at_ms));
-        if let Some(excerpt) = excerpts.get(&thread.id) {
-            detail += &format!(": {}", one_line(excerpt, 100));
-        }
-        PickerItem {
-            id: thread.id.to_string(),
-            label: match thread.label.as_str() {
-                "" => "(no name)".to_owned(),
-                label => label.to_owned(),
-            },
-            detail,
-        }
-    };
-    threads.iter().map(item).collect()
+async fn items(
+    store: &Store,
+    threads: &[Thread],
+    excerpts: &BTreeMap<ThreadId, String>,
+    here: &Path,
+    dirs: &ThreadDirectories,
+) -> Result<Vec<PickerItem>, CliError> {
+    let here = thread_directories::resolved(here);
+    let dirs = dirs.of_all(store, threads).await?;
+    let is_here = |thread: &&Thread| dirs.get(&thread.id) == Some(&here);
+    let (near, far): (Vec<&Thread>, Vec<&Thread>) = threads.iter().partition(is_here);
+    let near = near.into_iter().map(|thread| (thread, None));
+    let far = far
+        .into_iter()
+        .map(|thread| (thread, dirs.get(&thread.id).map(PathBuf::as_path)));
+    let items = near.chain(far).map(|(thread, elsewhere)| {
+        let excerpt = excerpts.get(&thread.id).map(String::as_str);
+        item(thread, elsewhere, excerpt)
+    });
+    Ok(items.collect())
+}
+
+/// A thread in the list, with where it is at home if that is known and not here.
+fn item(thread: &Thread, elsewhere: Option<&Path>, excerpt: Option<&str>) -> PickerItem {
+    let turns = count(thread.last_turn, "turn");
+    let mut detail = format!("{}, {turns}", time(thread.updated_at_ms));
+    if let Some(dir) = elsewhere {
+        detail = format!("in {}, {detail}", home_relative(dir));
+    }
+    if let Some(excerpt) = excerpt {
+        detail += &format!(": {}", one_line(excerpt, 100));
+    }
+    PickerItem {
+        id: thread.id.to_string(),
+        label: match thread.label.as_str() {
+            "" => "(no name)".to_owned(),
+            label => label.to_owned(),
+        },
+        detail,
+    }
 }
 
 /// The id of the saved session that goes on with a thread.
@@ -221,6 +304,7 @@ mod tests {
     use conjure_core::log::Entry;
     use conjure_store::{Location, Log as _, Options, Record};
 
+    use super::super::thread_directories::tests::{store, thread_in};
     use super::*;
 
     #[tokio::test]
@@ -235,6 +319,55 @@ mod tests {
         for word in ["hello", "two words", "../x", ""] {
             assert_eq!(of_id(&store, word).await.unwrap(), None, "{word}");
         }
+    }
+
+    #[tokio::test]
+    async fn the_newest_conversation_is_that_of_the_directory_and_those_of_others_come_later() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = store(dir.path()).await;
+        let here = thread_directories::resolved(dir.path());
+        let text = here.to_str().unwrap();
+        let error = newest(&store, &here).await.unwrap_err().to_string();
+        assert!(error.contains("no conversation to go on with"), "{error}");
+        let old = thread_in(&store, &[text], 1).await;
+        let moved_away = thread_in(&store, &[text, "/elsewhere"], 1).await;
+        let nowhere = thread_in(&store, &[""], 1).await;
+        assert_eq!(newest(&store, &here).await.unwrap(), old);
+        let elsewhere = Path::new("/elsewhere");
+        assert_eq!(newest(&store, elsewhere).await.unwrap(), moved_away);
+        let error = newest(&store, Path::new("/none")).await.unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains("no conversation of /none"), "{error}");
+        let dirs = ThreadDirectories::default();
+        let picker = list(&store, "", &here, &dirs).await.unwrap().unwrap();
+        let first = picker.choices.first().unwrap();
+        assert_eq!(first.id, old.to_string());
+        assert!(!first.detail.contains(text), "{}", first.detail);
+        let far = |id: &ThreadId| {
+            let mut choices = picker.choices.iter();
+            choices.find(|choice| choice.id == id.to_string())
+        };
+        let detail = &far(&moved_away).unwrap().detail;
+        assert!(detail.starts_with("in /elsewhere, "), "{detail}");
+        let detail = &far(&nowhere).unwrap().detail;
+        assert!(!detail.starts_with("in "), "{detail}");
+        let old_again = thread_in(&store, &[text], 2).await;
+        assert_eq!(newest(&store, &here).await.unwrap(), old_again);
+    }
+
+    #[tokio::test]
+    async fn the_newest_of_a_directory_is_found_behind_any_number_of_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = store(dir.path()).await;
+        let here = Path::new("/here");
+        let old = thread_in(&store, &["/here"], 1).await;
+        for _ in 0..12 {
+            thread_in(&store, &["/elsewhere"], 1).await;
+        }
+        let found = newest_of(&store, here, 1).await.unwrap();
+        assert_eq!(found, Some(old));
+        let found = newest_of(&store, Path::new("/none"), 1).await.unwrap();
+        assert_eq!(found, None);
     }
 
     #[tokio::test]

@@ -1,23 +1,26 @@
 //! A turn of a chat while it runs, in a session of its own or in a saved one: its events, and how it
 //! ended.
 
-use conjure_core::chat::{Event, EventId};
+use conjure_core::chat::Event;
 use conjure_core::log::TurnOutcome;
 use conjure_runtime::session::{ChatError, TurnSummary};
-use conjure_store::{Run, RunState};
+use conjure_store::{Run, RunState, ThreadId};
 use tokio::task::JoinHandle;
 
 use super::answer_end::{CUT_SHORT, cut_short};
 use super::attachments::AttachedMessage;
+use super::chat_following::{OthersNews, next_of_others};
 use super::chat_session::{ChatSession, OwnChat, SavedChat};
 use super::error::CliError;
 use super::exit::Exit;
-use super::session_following::before;
-use super::sessions::{EventFeed, StartedTurn};
+use super::sessions::StartedTurn;
+use super::thread_feed::{FollowPause, Following, ThreadFeed, concerns_person};
 
 /// What happens next in a turn.
 pub(crate) enum ChatTurnEvent {
     Event(Box<Event>),
+    /// What others do in a saved session.
+    Others(OthersNews),
     /// The turn is over; an error that no event told.
     Over(Result<(), CliError>),
 }
@@ -39,8 +42,9 @@ pub(crate) struct OwnTurn {
 /// A turn of a saved session.
 pub(crate) struct SavedTurn {
     turn: StartedTurn,
-    events: EventFeed,
     over: JoinHandle<Result<Run, CliError>>,
+    /// Whether it began in another thread than the person sees, and that is still to be told.
+    has_moved: bool,
     /// Whether an event of it came.
     has_begun: bool,
     /// Whether its last event came.
@@ -53,7 +57,10 @@ pub(crate) struct SavedTurn {
 
 impl ChatTurn {
     /// Says something.
-    pub(crate) async fn begin(chat: &ChatSession, said: AttachedMessage) -> Result<Self, CliError> {
+    pub(crate) async fn begin(
+        chat: &mut ChatSession,
+        said: AttachedMessage,
+    ) -> Result<Self, CliError> {
         match chat {
             ChatSession::Own(own) => {
                 let session = std::sync::Arc::clone(&own.session);
@@ -87,17 +94,17 @@ impl ChatTurn {
         }
     }
 
-    /// What happens next: in the turn, or in a session of the chat's own between turns. May be
-    /// dropped and called again.
+    /// What happens next: in the turn, or between turns in a session of the chat's own, or in turns
+    /// that others begin in a saved one. May be dropped and called again.
     pub(crate) async fn next(&mut self, chat: &mut ChatSession) -> ChatTurnEvent {
         let step = match (&mut *self, chat) {
             (Self::Own(turn), ChatSession::Own(own)) => turn.step(own).await,
-            (Self::Saved(turn), ChatSession::Saved(saved)) => turn.step(saved).await,
+            (Self::Saved(turn), ChatSession::Saved(saved)) => turn.next(saved).await,
             (_, ChatSession::Own(own)) => {
                 let event = own.events.next().await;
                 ChatTurnEvent::Event(Box::new(event.event.clone()))
             }
-            (_, ChatSession::Saved(_)) => std::future::pending().await,
+            (_, ChatSession::Saved(saved)) => ChatTurnEvent::Others(next_of_others(saved).await),
         };
         if matches!(step, ChatTurnEvent::Over(_)) {
             *self = Self::None;
@@ -134,17 +141,23 @@ impl OwnTurn {
 }
 
 impl SavedTurn {
-    async fn begin(saved: &SavedChat, said: &AttachedMessage) -> Result<Self, CliError> {
+    async fn begin(saved: &mut SavedChat, said: &AttachedMessage) -> Result<Self, CliError> {
         let sessions = &saved.sessions;
         let turn = sessions.say(&saved.id, said, &saved.terms).await?;
-        let after: Option<EventId> = before(sessions, &turn.thread).await?;
-        let events = sessions.events(&turn.thread, after, true).await?;
+        let has_moved = saved.shows_another(&turn.thread);
+        if has_moved {
+            saved.shown = None;
+        }
+        if saved.following.of(&turn.thread).is_none() {
+            let feed = ThreadFeed::from_turn(sessions, &turn.thread).await?;
+            saved.following = Following::Yes(Box::new(feed));
+        }
         let (manager, id) = (sessions.manager().clone(), turn.id.clone());
         let over = tokio::spawn(async move { Ok(manager.wait(&id).await?) });
         Ok(Self {
             turn,
-            events,
             over,
+            has_moved,
             has_begun: false,
             has_ended: false,
             cut_short: None,
@@ -152,7 +165,14 @@ impl SavedTurn {
         })
     }
 
-    async fn step(&mut self, saved: &SavedChat) -> ChatTurnEvent {
+    async fn next(&mut self, saved: &mut SavedChat) -> ChatTurnEvent {
+        if std::mem::take(&mut self.has_moved) {
+            return ChatTurnEvent::Others(OthersNews::Moved);
+        }
+        self.step(saved).await
+    }
+
+    async fn step(&mut self, saved: &mut SavedChat) -> ChatTurnEvent {
         loop {
             if self.has_ended {
                 let run = (&mut self.over).await;
@@ -160,7 +180,7 @@ impl SavedTurn {
             }
             let event = tokio::select! {
                 biased;
-                event = self.events.next() => event,
+                event = next_of(&mut saved.following, &self.turn.thread) => event,
                 // A turn that was dropped while it waited for others tells nothing of itself.
                 run = &mut self.over, if !self.has_begun => {
                     let never_began = matches!(&run, Ok(Ok(run)) if run.started_at_ms.is_none());
@@ -174,16 +194,24 @@ impl SavedTurn {
                 }
             };
             let event = match event {
-                Ok(Some(stamped)) => stamped.event,
+                Ok(Some(event)) => event,
                 Ok(None) => {
                     self.has_ended = true;
                     continue;
                 }
-                Err(error) => return ChatTurnEvent::Over(Err(error)),
+                Err(error) => {
+                    let failures = saved.following.failures() + 1;
+                    saved.following = Following::Paused(FollowPause::after(failures));
+                    return ChatTurnEvent::Over(Err(error));
+                }
             };
             self.has_begun |=
                 matches!(&event, Event::TurnStarted { turn_id } if *turn_id == self.turn.id);
             if !self.has_begun {
+                if concerns_person(&event) {
+                    // What the turn before it waits for holds it up too.
+                    return ChatTurnEvent::Others(OthersNews::Told(Box::new(event)));
+                }
                 continue;
             }
             match &event {
@@ -223,5 +251,13 @@ impl SavedTurn {
                 Err(CliError::new(Exit::Host, format!("the turn was {state}")))
             }
         }
+    }
+}
+
+/// The next event of a thread that is followed; nothing where none comes any more.
+async fn next_of(following: &mut Following, thread: &ThreadId) -> Result<Option<Event>, CliError> {
+    match following.of(thread) {
+        Some(feed) => feed.next().await,
+        None => Ok(None),
     }
 }

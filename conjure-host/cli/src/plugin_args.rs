@@ -1,6 +1,6 @@
 //! Where plugins come from, for the verbs that use them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use conjure_config::env;
@@ -96,16 +96,21 @@ pub(crate) fn workers(global: &Global, wanted: Option<Isolation>) -> Option<Work
     workers.trust = trust(global);
     workers.signers = signers(global);
     if let Some(dir) = program.parent() {
-        // Where the program was built its plugins lie beside it.
-        workers.trust = workers
-            .trust
-            .shipped_in(dir)
-            .shipped_in(dir.join("plugins"));
+        workers.trust = workers.trust.shipped_in(dir.join("plugins"));
+        if is_built_in(dir) {
+            workers.trust = workers.trust.shipped_in(dir);
+        }
     }
     if let Some(isolation) = wanted.or_else(from_environment) {
         workers.isolation = isolation;
     }
     Some(workers)
+}
+
+/// Whether Cargo builds into this directory: then the program's own plugins lie beside it. What is
+/// saved beside an installed program is anybody's.
+fn is_built_in(dir: &Path) -> bool {
+    dir.join(".fingerprint").is_dir()
 }
 
 /// The libraries that the user has listed as trusted.

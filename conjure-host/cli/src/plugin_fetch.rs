@@ -294,7 +294,7 @@ async fn one(
     let description = package.description();
     let name = &description.name;
     // Before anything else is read that it is judged by.
-    let state = installed.state(name)?;
+    let (state, there) = installed.state_and_file(name)?;
     let before = state.locked();
     if let Err(error) = judge_signer(global, package, before, accepted) {
         return Ok(Err(error.into()));
@@ -326,7 +326,6 @@ async fn one(
             shown(&twin.path)
         ));
     }
-    let there = installed.file(name)?;
     // Where none is installed, one that sessions have from elsewhere, such as with the program.
     let known = there.as_ref().or(elsewhere.first());
     let old = match known {

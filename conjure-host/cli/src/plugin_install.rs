@@ -76,8 +76,7 @@ pub(crate) async fn add(global: &Global, args: &PluginAddArgs) -> Result<Exit, C
         );
         return Ok(refused(global, &args.file, &reason));
     }
-    let state = installed.state(&name)?;
-    let before = installed.file(&name)?;
+    let (state, before) = installed.state_and_file(&name)?;
     // Where none is installed, one that sessions have from elsewhere, such as with the program.
     let known = before.as_ref().or(elsewhere.first());
     let old = match known {
@@ -280,8 +279,8 @@ pub(crate) fn elsewhere(
         path.parent() == Some(installed.dir()) && !conjure_plugins::is_description(path)
     };
     let others = found.filter(|path| !is_installed(path));
-    let files = others.filter_map(|path| PluginFile::read(&path, false).ok());
-    files.filter(|file| file.header.name == name).collect()
+    let files = others.filter_map(|path| PluginFile::read_of(&path, name, false).ok()?);
+    files.collect()
 }
 
 /// Removes a plugin.

@@ -28,7 +28,7 @@ be there, `[NAME]` may be, and what ends in `...` may come several times.
 ";
 
 /// Ahead of examples: they are lines of the help, and what they name is the reader's.
-const NOT_RUN: &str = "<!-- not run: examples of the help, which show the form of a line -->";
+const NOT_RUN: &str = "<!-- not run: examples of the help, which a test runs line by line -->";
 
 #[test]
 fn the_page_is_what_the_verbs_say() {

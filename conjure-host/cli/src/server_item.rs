@@ -3,6 +3,8 @@
 //! Each provider has its own shapes; what is not known here is shown as it came. Long texts are cut
 //! unless all of them is wanted.
 
+mod hosted_shapes;
+
 use serde_json::Value;
 
 use super::output::{BOLD, CYAN, DIM, GREEN, RED, RESET, clean};
@@ -40,6 +42,16 @@ impl ItemDetail {
 
 /// The lines that show an item.
 pub(super) fn lines(provider: &str, item: &Value, shown: ItemDetail) -> Vec<String> {
+    match hosted_shapes::recast(item) {
+        Some(items) => {
+            let each = items.iter().map(|item| known_lines(provider, item, shown));
+            each.flatten().collect()
+        }
+        None => known_lines(provider, item, shown),
+    }
+}
+
+fn known_lines(provider: &str, item: &Value, shown: ItemDetail) -> Vec<String> {
     let kind = text(item, "type");
     if kind == "server_tool_use" {
         return used(provider, item, shown);
@@ -178,7 +190,11 @@ mod tests {
     }
 
     fn as_shown(item: &Value, shown: ItemDetail) -> String {
-        let mut text = lines("anthropic", item, shown).join("\n");
+        plain_of("anthropic", item, shown)
+    }
+
+    fn plain_of(provider: &str, item: &Value, shown: ItemDetail) -> String {
+        let mut text = lines(provider, item, shown).join("\n");
         for code in [BOLD, CYAN, DIM, GREEN, RED, RESET] {
             text = text.replace(code, "");
         }
@@ -238,6 +254,78 @@ mod tests {
         assert_eq!(
             plain(&refused),
             "✗ web_search (hosted by anthropic, max_uses_exceeded)"
+        );
+    }
+
+    /// As another vendor's item is shown.
+    fn of(provider: &str, item: &Value) -> String {
+        plain_of(provider, item, ItemDetail::Cut)
+    }
+
+    #[test]
+    fn what_tools_of_openai_ran_and_said_is_shown() {
+        let code = json!({ "type": "code_interpreter_call", "status": "completed",
+            "code": "a = 1\nprint(a)", "outputs": [{ "type": "logs", "logs": "1\n" }] });
+        assert_eq!(
+            of("openai", &code),
+            "→ code_interpreter (hosted by openai)\n  a = 1\n  print(a)\n\
+             ✓ code_interpreter (hosted by openai)\n  1"
+        );
+        let shell = json!({ "type": "shell_call", "action": { "commands": ["ls", "pwd"] } });
+        assert_eq!(
+            of("openai", &shell),
+            "→ shell (hosted by openai)\n  ls\n  pwd"
+        );
+        let failed = json!({ "type": "shell_call_output", "output": [{ "stdout": "", "stderr": "no",
+            "outcome": { "type": "exit", "exit_code": 2 } }] });
+        assert_eq!(
+            of("openai", &failed),
+            "✗ shell (hosted by openai, it ended with 2)\n  no"
+        );
+        let late = json!({ "type": "shell_call_output", "output": [{ "stdout": "", "stderr": "",
+            "outcome": { "type": "timeout", "exit_code": null } }] });
+        assert_eq!(of("openai", &late), "✗ shell (hosted by openai, timeout)");
+        let running = json!({ "type": "code_interpreter_call", "status": "interpreting",
+            "code": "a = 1", "outputs": null });
+        assert_eq!(
+            of("openai", &running),
+            "→ code_interpreter (hosted by openai)\n  a = 1"
+        );
+        let search = json!({ "type": "web_search_call",
+            "action": { "type": "search", "query": "lamps" } });
+        assert_eq!(
+            of("openai", &search),
+            "→ web_search (hosted by openai) {\"query\":\"lamps\"}"
+        );
+        let mcp = json!({ "type": "mcp_call", "name": "roll", "arguments": "{\"dice\":2}",
+            "output": "7", "error": null });
+        assert_eq!(
+            of("openai", &mcp),
+            "→ roll (hosted by openai) {\"dice\":2}\n✓ roll (hosted by openai)\n  7"
+        );
+    }
+
+    #[test]
+    fn what_gemini_ran_and_said_is_shown() {
+        let code = json!({ "executableCode": { "language": "PYTHON", "code": "print(1)" } });
+        assert_eq!(
+            of("gemini", &code),
+            "→ code_execution (hosted by gemini)\n  print(1)"
+        );
+        let done = json!({ "codeExecutionResult": { "outcome": "OUTCOME_OK", "output": "1\n" } });
+        assert_eq!(
+            of("gemini", &done),
+            "✓ code_execution (hosted by gemini)\n  1"
+        );
+        let plain = json!({ "codeExecutionResult": { "output": "1\n" } });
+        assert_eq!(
+            of("gemini", &plain),
+            "✓ code_execution (hosted by gemini)\n  1"
+        );
+        let late = json!({ "codeExecutionResult": { "outcome": "OUTCOME_DEADLINE_EXCEEDED" } });
+        assert_eq!(
+            of("gemini", &late),
+            "✗ code_execution (hosted by gemini, OUTCOME_DEADLINE_EXCEEDED)"
         );
     }
 

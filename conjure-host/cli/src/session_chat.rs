@@ -17,6 +17,7 @@ use super::session_run::{chosen, ended};
 use super::session_show::print;
 use super::sessions::SavedSessions;
 use super::signals::{Signal, Signals};
+use super::thread_feed::Following;
 use super::transcript::Transcript;
 use super::{chat_face, chat_mentions, chat_shell};
 
@@ -48,6 +49,8 @@ pub(crate) async fn run(
             ..TurnTerms::default()
         },
         models: models(global),
+        following: Following::No,
+        shown: None,
     }));
     let (chat, done) = if chat_face::fits(global) {
         let shown = ChatToShow::Open(chat);
@@ -56,7 +59,9 @@ pub(crate) async fn run(
         let done = Box::pin(lines(global, &mut chat, attended, &mut signals)).await;
         (Some(chat), done)
     };
-    if let Some(ChatSession::Saved(saved)) = chat {
+    if let Some(ChatSession::Saved(mut saved)) = chat {
+        // Nobody is there any more for what others begin.
+        saved.following = Following::No;
         tokio::select! {
             () = saved.sessions.close() => {}
             _ = signals.next() => {}

@@ -11,14 +11,15 @@ use conjure_skill_sdk::protocol::Elicit;
 use conjure_store::{Run, ThreadId};
 
 use super::attachments::AttachedMessage;
-use super::chat_rules;
 use super::error::CliError;
-use super::output::{self, BOLD, RESET, YELLOW, aside, clean};
+use super::open_prompts::{OpenPrompts, settles};
+use super::output::{self, BOLD, DIM, RESET, YELLOW, aside, clean};
 use super::person::{Terminal, ask};
 use super::session_waiting::{how_to_answer, how_to_decide, remaining};
 use super::sessions::{AnswerResult, EventFeed, SavedSessions, StartedTurn};
 use super::signals::{Signal, Signals};
 use super::transcript::{CallForApproval, Transcript};
+use super::{chat_rules, drawn_turn, overwritten};
 
 /// Shows a turn of a saved session while it runs.
 pub(crate) struct SessionFollower<'a> {
@@ -96,17 +97,14 @@ impl SessionFollower<'_> {
         let over = self.sessions.wait(&turn.id);
         tokio::pin!(over);
         let mut made = BTreeSet::new();
+        let mut open = OpenPrompts::default();
         loop {
             let event = tokio::select! {
                 biased;
                 signal = self.signals.next() => {
-                    if self.leaves {
-                        return Ok(Until::Left(signal));
+                    if self.stops(turn, &mut cancelled).await? {
+                        return Ok(self.left(signal, made));
                     }
-                    if std::mem::replace(&mut cancelled, true) {
-                        return Ok(Until::Over(made));
-                    }
-                    self.sessions.cancel_turn(self.session, &turn.id).await?;
                     continue;
                 }
                 event = events.next() => event?,
@@ -118,14 +116,29 @@ impl SessionFollower<'_> {
                     }
                     continue;
                 }
+                () = tokio::time::sleep_until(open.due()), if !open.is_empty() && !cancelled => {
+                    let waiting = std::mem::take(&mut open);
+                    let asked = Box::pin(self.ask_before(waiting, &mut events));
+                    if let PromptResult::Signal(signal) = asked.await?
+                        && self.stops(turn, &mut cancelled).await?
+                    {
+                        return Ok(self.left(signal, made));
+                    }
+                    continue;
+                }
             };
             let Some(event) = event else {
                 return Ok(Until::Over(made));
             };
             began |= matches!(&event, Event::TurnStarted { turn_id } if *turn_id == turn.id);
             if !began {
+                // What the turn before it waits for holds it up too.
+                if self.attended && !cancelled {
+                    open.note(event);
+                }
                 continue;
             }
+            open = OpenPrompts::default();
             if let Event::File { artifact, .. } = &event {
                 made.insert(artifact.id.clone());
             }
@@ -135,17 +148,51 @@ impl SessionFollower<'_> {
             let asked = self.transcript.show(&event, self.attended);
             if !cancelled
                 && let PromptResult::Signal(signal) = self.ask(asked, &event, &mut events).await?
+                && self.stops(turn, &mut cancelled).await?
             {
-                if self.leaves {
-                    return Ok(Until::Left(signal));
-                }
-                self.sessions.cancel_turn(self.session, &turn.id).await?;
-                cancelled = true;
+                return Ok(self.left(signal, made));
             }
             if matches!(&event, Event::Done { turn_id, .. } if *turn_id == turn.id) {
                 return Ok(Until::Over(made));
             }
         }
+    }
+
+    /// Ends the look, or the turn; whether nothing more is shown.
+    async fn stops(&self, turn: &StartedTurn, cancelled: &mut bool) -> Result<bool, CliError> {
+        if self.leaves || std::mem::replace(cancelled, true) {
+            return Ok(true);
+        }
+        self.sessions.cancel_turn(self.session, &turn.id).await?;
+        Ok(false)
+    }
+
+    /// How it ends with a signal.
+    fn left(&self, signal: Signal, made: BTreeSet<String>) -> Until {
+        if self.leaves {
+            Until::Left(signal)
+        } else {
+            Until::Over(made)
+        }
+    }
+
+    /// Asks what turns before this one wait for, as far as they still do.
+    async fn ask_before(
+        &mut self,
+        open: OpenPrompts,
+        events: &mut Ahead,
+    ) -> Result<PromptResult, CliError> {
+        for event in open.still_waiting(self.sessions, self.session).await {
+            aside(format_args!(
+                "{DIM}In a turn that somebody else began:{RESET}"
+            ));
+            let asked = self.transcript.show(&event, self.attended);
+            let answered = self.ask(asked, &event, events).await?;
+            if matches!(answered, PromptResult::Signal(_)) {
+                return Ok(answered);
+            }
+        }
+        Ok(PromptResult::Yes)
     }
 
     /// Asks the person what an event asks, or says how somebody can answer it.
@@ -156,7 +203,14 @@ impl SessionFollower<'_> {
         events: &mut Ahead,
     ) -> Result<PromptResult, CliError> {
         match (asked, event) {
-            (Some(asked), _) => self.decide(&asked, events).await,
+            (Some(mut asked), _) => {
+                let manager = self.sessions.manager();
+                asked.overwritten = overwritten::in_saved(manager, self.session, &asked.call).await;
+                if let Some(text) = &asked.overwritten {
+                    drawn_turn::overwrites(&asked.call.id, text);
+                }
+                self.decide(&asked, events).await
+            }
             (None, Event::Approval { call, .. }) => {
                 self.say_how_to_decide(call).await?;
                 Ok(PromptResult::Yes)
@@ -354,17 +408,6 @@ impl Ahead {
                 None => return Ok(()),
             }
         }
-    }
-}
-
-/// Whether what waited for a person does so no longer, after this.
-fn settles(event: &Event, id: &str) -> bool {
-    match event {
-        Event::QuestionOver { id: over, .. } => over == id,
-        Event::ApprovalOver { call_id, .. } | Event::CallStarted { call_id, .. } => call_id == id,
-        Event::FunctionCallOutput(output) => output.call_id == id,
-        Event::Done { .. } => true,
-        _ => false,
     }
 }
 

@@ -14,11 +14,11 @@ use super::RemoteServer;
 use conjure_http_server::{read_user_token, url, user_token_file};
 
 /// Locked for as long as a server lives.
-const LOCK: &str = "serve.lock";
-/// Where it is, and how it is asked.
-const PLACE: &str = "serve.json";
+const LOCK_FILE: &str = "serve.lock";
+/// File with the address of the server and how to ask it.
+const ADDRESS_FILE: &str = "serve.json";
 /// How often a server that is not announced looks whether it can be.
-const AGAIN: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 1_000 });
+const ANNOUNCE_INTERVAL: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 1_000 });
 
 /// A server's announcement. It ends when this is dropped, or with the process.
 pub struct Announced {
@@ -36,7 +36,7 @@ impl Announced {
         let Some(lock) = locked(data_dir)? else {
             return Ok(None);
         };
-        let place = data_dir.join(PLACE);
+        let place = data_dir.join(ADDRESS_FILE);
         let text = json!({ "url": url(address) }).to_string();
         conjure_config::fs::write_atomic(&place, text.as_bytes())?;
         Ok(Some(Self { place, _lock: lock }))
@@ -46,7 +46,7 @@ impl Announced {
     /// takes. What the file system says no to is tried again.
     pub async fn when_free(data_dir: &Path, address: SocketAddr) -> Self {
         loop {
-            tokio::time::sleep(AGAIN).await;
+            tokio::time::sleep(ANNOUNCE_INTERVAL).await;
             if let Ok(Some(announced)) = Self::new(data_dir, address) {
                 return announced;
             }
@@ -64,12 +64,12 @@ impl RemoteServer {
     /// The server that runs for a directory of data; nothing where none does. Where its token is not
     /// to be had, whatever is asked of it says so.
     pub fn find(data_dir: &Path) -> Option<Self> {
-        let lock = conjure_config::fs::open(data_dir.join(LOCK)).ok()?;
+        let lock = conjure_config::fs::open(data_dir.join(LOCK_FILE)).ok()?;
         if flock(&lock, FlockOperation::NonBlockingLockShared).is_ok() {
             // Nobody holds it; the file was left behind.
             return None;
         }
-        let text = conjure_config::fs::read_to_string(data_dir.join(PLACE)).ok()?;
+        let text = conjure_config::fs::read_to_string(data_dir.join(ADDRESS_FILE)).ok()?;
         let said: Value = serde_json::from_str(&text).ok()?;
         let token = read_user_token(&user_token_file(data_dir));
         let token = token.map_err(|error| Arc::from(error.to_string()));
@@ -79,7 +79,7 @@ impl RemoteServer {
 
 /// The lock, unless somebody has it.
 fn locked(data_dir: &Path) -> std::io::Result<Option<File>> {
-    let path = data_dir.join(LOCK);
+    let path = data_dir.join(LOCK_FILE);
     match conjure_config::fs::create_new(&path) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
         _ => {}
@@ -107,7 +107,11 @@ mod tests {
         drop(announced);
         assert!(RemoteServer::find(dir.path()).is_none());
         // What a server that was killed leaves behind is no server.
-        std::fs::write(dir.path().join(PLACE), r#"{"url":"http://127.0.0.1:1"}"#).unwrap();
+        std::fs::write(
+            dir.path().join(ADDRESS_FILE),
+            r#"{"url":"http://127.0.0.1:1"}"#,
+        )
+        .unwrap();
         assert!(RemoteServer::find(dir.path()).is_none());
     }
 
@@ -119,7 +123,7 @@ mod tests {
             ["127.0.0.1:7420", "127.0.0.1:7421"].map(|at| at.parse().unwrap());
         let announced = Announced::new(dir.path(), first).unwrap().unwrap();
         let mut next = std::pin::pin!(Announced::when_free(dir.path(), second));
-        let waits = tokio::time::timeout(2 * AGAIN, &mut next).await;
+        let waits = tokio::time::timeout(2 * ANNOUNCE_INTERVAL, &mut next).await;
         assert!(waits.is_err(), "the first one still runs");
         let found = RemoteServer::find(dir.path()).unwrap();
         assert_eq!(found.url(), "http://127.0.0.1:7420");

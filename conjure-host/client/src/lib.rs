@@ -28,9 +28,9 @@ pub use events::ServerEvents;
 pub use turn_ends::EndedTurn;
 
 /// How long a request may take; turns run on without their client.
-const PATIENCE: Duration = Duration::from_secs(60);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a server may take to be reached.
-const CONNECT: Duration = Duration::from_secs(2);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A running server, reached over its HTTP API.
 #[derive(Clone)]
@@ -41,15 +41,15 @@ pub struct RemoteServer {
     http: reqwest::Client,
 }
 
-/// What a server did not do.
+/// Errors of a request to a server.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
-    /// It is not to be reached.
+    /// The server cannot be reached.
     #[error("the server at {url} cannot be reached: {reason}")]
     Unreachable {
-        /// Where it is.
+        /// URL of the server.
         url: String,
-        /// What the network said.
+        /// Error of the network.
         reason: String,
     },
     /// It is there, and is not asked: what would let this user in is not to be had.
@@ -58,25 +58,25 @@ pub enum ServerError {
          Start it again then, or end it"
     )]
     NoToken {
-        /// Where it is.
+        /// URL of the server.
         url: String,
-        /// Why its token is not used.
+        /// Reason why its token is not used.
         reason: Arc<str>,
     },
-    /// It says no.
+    /// The server refused the request.
     #[error("{detail}")]
     Refused {
         /// The status.
         status: u16,
-        /// What it says.
+        /// Detail that the server gave.
         detail: String,
     },
-    /// Its answer is none that is known.
+    /// The answer of the server is not understood.
     #[error("the server at {url} gave an answer that is not understood: {reason}")]
     Odd {
-        /// Where it is.
+        /// URL of the server.
         url: String,
-        /// What is wrong with the answer.
+        /// Fault of the answer.
         reason: String,
     },
 }
@@ -84,14 +84,14 @@ pub enum ServerError {
 /// A turn that a server began, or that waits there.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct BegunTurn {
-    /// Its id.
+    /// Id of the turn.
     #[serde(rename = "turn")]
     pub id: String,
     /// The thread that it is in.
     pub thread: ThreadId,
 }
 
-/// What problem+json says.
+/// Members of `application/problem+json`.
 #[derive(Deserialize)]
 struct ProblemBody {
     #[serde(default)]
@@ -103,14 +103,14 @@ struct ProblemBody {
 impl RemoteServer {
     fn new(url: String, token: Result<SecretString, Arc<str>>) -> Option<Self> {
         let http = reqwest::Client::builder()
-            .connect_timeout(CONNECT)
+            .connect_timeout(CONNECT_TIMEOUT)
             .no_proxy()
             .build()
             .ok()?;
         Some(Self { url, token, http })
     }
 
-    /// Where it is.
+    /// URL of the server.
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -244,7 +244,7 @@ impl RemoteServer {
         path: &str,
         body: Option<Value>,
     ) -> Result<Vec<u8>, ServerError> {
-        let mut request = self.request(method, path)?.timeout(PATIENCE);
+        let mut request = self.request(method, path)?.timeout(REQUEST_TIMEOUT);
         if let Some(body) = body {
             request = request
                 .header(reqwest::header::CONTENT_TYPE, "application/json")
@@ -262,7 +262,7 @@ impl RemoteServer {
         if status.is_success() {
             return Ok(bytes.to_vec());
         }
-        Err(refused(status.as_u16(), &bytes))
+        Err(refusal_error(status.as_u16(), &bytes))
     }
 
     fn read<T: for<'a> Deserialize<'a>>(&self, bytes: &[u8]) -> Result<T, ServerError> {
@@ -281,7 +281,7 @@ impl RemoteServer {
     }
 }
 
-fn refused(status: u16, body: &[u8]) -> ServerError {
+fn refusal_error(status: u16, body: &[u8]) -> ServerError {
     let detail = match serde_json::from_slice::<ProblemBody>(body) {
         Ok(problem) if !problem.detail.is_empty() => problem.detail,
         Ok(problem) if !problem.title.is_empty() => problem.title,
@@ -315,7 +315,7 @@ mod tests {
 
     #[test]
     fn a_refusal_says_what_the_problem_says() {
-        let said = |body: &str| refused(404, body.as_bytes()).to_string();
+        let said = |body: &str| refusal_error(404, body.as_bytes()).to_string();
         assert_eq!(
             said(r#"{"title":"t","detail":"there is no such thing"}"#),
             "there is no such thing"

@@ -10,16 +10,16 @@ use serde::Deserialize;
 use super::{RemoteServer, ServerError, encoded};
 
 /// How long one request waits for the end of a turn, in seconds.
-const WAIT: u64 = 30;
+const WAIT_SECONDS: u64 = 30;
 /// Between two requests: a turn that asks for something is answered at once.
-const AGAIN: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How a turn ended.
+/// End of a turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndedTurn {
-    /// Its state, which is an end.
+    /// Final state of the turn.
     pub state: RunState,
-    /// Why it failed.
+    /// Reason of a failure.
     pub error: Option<String>,
 }
 
@@ -47,13 +47,13 @@ impl RemoteServer {
     /// # Errors
     /// [`ServerError`].
     pub async fn ended_turn(&self, turn: &str) -> Result<EndedTurn, ServerError> {
-        let path = format!("turns/{}?wait={WAIT}", encoded(turn));
+        let path = format!("turns/{}?wait={WAIT_SECONDS}", encoded(turn));
         loop {
             let shown = self.ask(Method::GET, &path, None).await?;
             if let Some(ended) = self.read::<ShownTurnBody>(&shown)?.ended() {
                 return Ok(ended);
             }
-            tokio::time::sleep(AGAIN).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 }

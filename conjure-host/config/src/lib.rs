@@ -13,6 +13,7 @@ pub mod fs;
 pub mod json;
 pub mod mcp_settings;
 pub mod platform;
+mod plugin_spec;
 pub mod project_trust;
 mod sandbox;
 mod session_file;
@@ -22,6 +23,7 @@ mod skill_files;
 pub mod skill_folders;
 
 pub use auth_name::{AuthName, AuthRef, BadAuthName, OpenAuth, is_auth_name, is_provider_name};
+pub use plugin_spec::{PermissionsSpec, PluginSpec};
 pub use sandbox::{SandboxMode, SandboxSpec};
 pub use session_file::{
     BackendSpec, BudgetSpec, CompactAt, HttpSpec, LimitSpec, PolicySpec, ProviderSpec, SessionSpec,

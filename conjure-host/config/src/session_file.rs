@@ -12,8 +12,8 @@ use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::SandboxSpec;
 use crate::auth_name::AuthRef;
+use crate::{PluginSpec, SandboxSpec};
 
 /// A session, as a TOML file or as values.
 ///
@@ -91,6 +91,9 @@ pub struct SessionSpec {
     pub policy: PolicySpec,
     /// What commands on this machine may do: change the working directory, without a network, by default.
     pub sandbox: SandboxSpec,
+    /// What single plugins may do, by their names: less than their manifests ask for.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub plugins: BTreeMap<String, PluginSpec>,
 }
 
 /// What is to be known of one provider over HTTP.

@@ -4,10 +4,10 @@ use std::sync::LazyLock;
 
 use syntect::parsing::Scope;
 
-/// What a piece of code is.
+/// Kind of a piece of code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CodeKind {
-    /// Nothing special.
+    /// Text without a kind of its own.
     Plain,
     /// A comment.
     Comment,
@@ -85,7 +85,7 @@ const SCOPES: &[(&str, CodeKind)] = &[
     ("variable.language", CodeKind::Constant),
 ];
 
-static KINDS: LazyLock<Vec<(Scope, CodeKind)>> = LazyLock::new(|| {
+static SCOPE_KINDS: LazyLock<Vec<(Scope, CodeKind)>> = LazyLock::new(|| {
     let scope = |(name, kind): &(&str, CodeKind)| Scope::new(name).ok().map(|scope| (scope, *kind));
     let mut kinds: Vec<_> = SCOPES.iter().filter_map(scope).collect();
     // The longest first.
@@ -93,19 +93,22 @@ static KINDS: LazyLock<Vec<(Scope, CodeKind)>> = LazyLock::new(|| {
     kinds
 });
 
-/// What stands around a key of JSON.
-static KEY: LazyLock<Scope> = LazyLock::new(|| Scope::new("meta.mapping.key").unwrap_or_default());
+/// Scope around a key of JSON.
+static JSON_KEY: LazyLock<Scope> =
+    LazyLock::new(|| Scope::new("meta.mapping.key").unwrap_or_default());
 
 impl CodeKind {
     /// What the scopes of a place say, the innermost first.
     pub(crate) fn of(scopes: &[Scope]) -> Self {
         let innermost = scopes.iter().rev().find_map(|scope| {
-            let mut kinds = KINDS.iter();
+            let mut kinds = SCOPE_KINDS.iter();
             kinds.find(|(known, _)| known.is_prefix_of(*scope))
         });
         match innermost {
             // A key in quotation marks is a key.
-            Some((_, CodeKind::String)) if scopes.iter().any(|scope| KEY.is_prefix_of(*scope)) => {
+            Some((_, CodeKind::String))
+                if scopes.iter().any(|scope| JSON_KEY.is_prefix_of(*scope)) =>
+            {
                 CodeKind::Attribute
             }
             Some((_, kind)) => *kind,

@@ -15,18 +15,18 @@ use syntect::parsing::{ParseState, ScopeStack, SyntaxReference, SyntaxSet};
 pub use kind::CodeKind;
 
 /// A line that is longer is plain, in bytes: nobody reads it, and reading it takes long.
-const LONGEST_LINE: usize = 4 * 1024;
+const MAX_LINE_BYTES: usize = 4 * 1024;
 /// Of a longer text the rest is plain, in bytes.
-const LONGEST_TEXT: usize = 256 * 1024;
+const MAX_TEXT_BYTES: usize = 256 * 1024;
 
 static GRAMMARS: LazyLock<SyntaxSet> = LazyLock::new(two_face::syntax::extra_newlines);
 
 /// A part of a line of one kind, without the end of the line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CodePiece<'a> {
-    /// What it is.
+    /// Kind of the piece.
     pub kind: CodeKind,
-    /// Its text, never empty.
+    /// Text of the piece, never empty.
     pub text: &'a str,
 }
 
@@ -38,7 +38,7 @@ pub struct Highlighter {
     left: usize,
 }
 
-/// Where a grammar is in a text.
+/// State of a grammar within a text.
 #[derive(Debug, Clone)]
 struct GrammarState {
     state: ParseState,
@@ -69,7 +69,7 @@ impl Highlighter {
         });
         Self {
             reading,
-            left: LONGEST_TEXT,
+            left: MAX_TEXT_BYTES,
         }
     }
 
@@ -86,7 +86,7 @@ impl Highlighter {
     fn read<'a>(&mut self, line: &'a str) -> Option<Vec<CodePiece<'a>>> {
         let reading = self.reading.as_mut()?;
         self.left = self.left.checked_sub(line.len() + 1)?;
-        if line.len() > LONGEST_LINE {
+        if line.len() > MAX_LINE_BYTES {
             return None;
         }
         let changes = reading

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{CodeKind, CodePiece, Highlighter, LONGEST_LINE, highlight, knows};
+use super::{CodeKind, CodePiece, Highlighter, MAX_LINE_BYTES, highlight, knows};
 
 /// Kinds and texts, without those that are plain or space.
 fn kinds<'a>(lines: &[Vec<CodePiece<'a>>]) -> Vec<(CodeKind, &'a str)> {
@@ -93,7 +93,7 @@ fn languages_have_the_names_that_people_write() {
 
 #[test]
 fn what_is_too_long_is_plain_and_whole() {
-    let line = "let x = 1; ".repeat(LONGEST_LINE / 11 + 1);
+    let line = "let x = 1; ".repeat(MAX_LINE_BYTES / 11 + 1);
     let text = format!("let a = 1;\n{line}\nlet b = 2;\n");
     let lines = highlight("rust", &text);
     assert_eq!(whole(&lines), text);

@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::hosts::AllowedHosts;
 
-/// Who may reach a server over HTTP.
+/// Access rules of a server over HTTP.
 #[derive(Default)]
 pub struct HttpAccess {
     /// Tokens, one a client. Without one there is no server: other users live on this machine.
@@ -82,7 +82,7 @@ impl AccessTokens {
         // Every token is looked at whole, whichever fits.
         let mut found = None;
         for (number, known) in self.0.iter().enumerate() {
-            if same(&known.hash, &given) {
+            if hashes_equal(&known.hash, &given) {
                 found = Some(number);
             }
         }
@@ -102,7 +102,7 @@ fn digest(token: &SecretString) -> [u8; 32] {
 }
 
 /// Compares in a time that does not depend on where two hashes differ.
-fn same(one: &[u8; 32], other: &[u8; 32]) -> bool {
+fn hashes_equal(one: &[u8; 32], other: &[u8; 32]) -> bool {
     let differences = one.iter().zip(other).fold(0, |sum, (a, b)| sum | (a ^ b));
     std::hint::black_box(differences) == 0
 }

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use axum::Router;
+use hyper::server::conn::http1::Builder;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
@@ -13,24 +14,25 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::patient::Patient;
-use super::slots::ConnectionSlots;
+use super::slots::{ConnectionSlotGuard, ConnectionSlots};
 
-/// What a connection too many gets.
-const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\nconnection: close\r\n\
+/// Response to a connection beyond the limit.
+const FULL_RESPONSE: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\nconnection: close\r\n\
     content-type: text/plain\r\ncontent-length: 60\r\n\r\n\
     the server has as many connections as it may; try again soon";
 /// Connections beyond the bound that may still ask what [`ConnectionBounds::when_full`] answers. With one more
 /// the oldest of them goes, which had its time to ask.
-const BEYOND: usize = 128;
+const MAX_EXCESS: usize = 128;
 /// How long such a connection may take, all in all.
-const BEYOND_TIME: Duration = Duration::from_secs(2);
+const EXCESS_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long nothing is accepted when the system gives no connection, such as without descriptors.
-const PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// How long a client may take nothing of what it asked for.
-const PATIENCE: Duration = Duration::from_secs(60);
+const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What connections may take.
+/// Limits on the connections of a server.
 #[derive(Debug, Clone)]
 pub struct ConnectionBounds {
     /// The most at the same time; further ones are told to come back later.
@@ -51,43 +53,15 @@ pub async fn serve(
     end: CancellationToken,
 ) {
     let slots = ConnectionSlots::new(bounds.connections);
-    let mut http = hyper::server::conn::http1::Builder::new();
+    let mut http = Builder::new();
     http.timer(TokioTimer::new());
     http.header_read_timeout(bounds.headers);
     let open = TaskTracker::new();
-    let beyond = ConnectionSlots::new(BEYOND);
-    loop {
-        let accepted = tokio::select! {
-            biased;
-            () = end.cancelled() => break,
-            accepted = listener.accept() => accepted,
-        };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                tracing::warn!("a connection was not accepted: {error}");
-                tokio::time::sleep(PAUSE).await;
-                continue;
-            }
-        };
-        // Without it an answer in pieces on a kept connection comes 40 ms late.
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!("a connection keeps its delay: {error}");
-        }
+    let beyond = ConnectionSlots::new(MAX_EXCESS);
+    while let Some(stream) = accept(&listener, &end).await {
         let Some(slot) = slots.take() else {
             match bounds.when_full.clone().zip(beyond.take()) {
-                Some((router, slot)) => {
-                    let service = TowerToHyperService::new(router);
-                    let mut once = http.clone();
-                    let once = once.keep_alive(false);
-                    let connection = once.serve_connection(TokioIo::new(stream), service);
-                    open.spawn(async move {
-                        tokio::select! {
-                            _over = tokio::time::timeout(BEYOND_TIME, connection) => {}
-                            () = slot.taken_away() => {}
-                        }
-                    });
-                }
+                Some((router, slot)) => serve_excess(&open, &http, router, slot, stream),
                 None => refuse(stream),
             }
             continue;
@@ -98,14 +72,14 @@ pub async fn serve(
             request.extensions_mut().insert(visitor.clone());
             hyper::service::Service::call(&service, request)
         });
-        let stream = TokioIo::new(Patient::new(stream, PATIENCE));
+        let stream = TokioIo::new(Patient::new(stream, STALL_TIMEOUT));
         // Boxed: a task that pins what it was given has room for it twice.
         let mut connection = Box::pin(http.serve_connection(stream, service));
         let end = end.clone();
         open.spawn(async move {
             let served = tokio::select! {
                 served = connection.as_mut() => served,
-                () = slot.taken_away() => {
+                () = slot.until_revoked() => {
                     tracing::debug!("a connection without a token made room");
                     return;
                 }
@@ -124,6 +98,51 @@ pub async fn serve(
     open.wait().await;
 }
 
+/// The next connection; nothing once the token is cancelled.
+async fn accept(listener: &TcpListener, end: &CancellationToken) -> Option<TcpStream> {
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = end.cancelled() => return None,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, _)) => {
+                // Without it an answer in pieces on a kept connection comes 40 ms late.
+                if let Err(error) = stream.set_nodelay(true) {
+                    tracing::debug!("a connection keeps its delay: {error}");
+                }
+                return Some(stream);
+            }
+            Err(error) => {
+                tracing::warn!("a connection was not accepted: {error}");
+                tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
+            }
+        }
+    }
+}
+
+/// Serves a connection beyond the bound, for as long as it has a slot of its own, [`EXCESS_TIMEOUT`] at
+/// most.
+fn serve_excess(
+    open: &TaskTracker,
+    http: &Builder,
+    router: Router,
+    slot: ConnectionSlotGuard,
+    stream: TcpStream,
+) {
+    let service = TowerToHyperService::new(router);
+    let mut once = http.clone();
+    let once = once.keep_alive(false);
+    let connection = once.serve_connection(TokioIo::new(stream), service);
+    open.spawn(async move {
+        tokio::select! {
+            _over = tokio::time::timeout(EXCESS_TIMEOUT, connection) => {}
+            () = slot.until_revoked() => {}
+        }
+    });
+}
+
 /// Says that it is one too many, as far as that can be said without waiting.
 fn refuse(stream: TcpStream) {
     use std::io::Write as _;
@@ -131,6 +150,6 @@ fn refuse(stream: TcpStream) {
     tracing::debug!("a connection too many was closed");
     if let Ok(mut stream) = stream.into_std() {
         // It does not block, and a fresh connection has room for these few bytes.
-        let _ = stream.write_all(FULL);
+        let _ = stream.write_all(FULL_RESPONSE);
     }
 }

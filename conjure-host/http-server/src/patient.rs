@@ -27,7 +27,7 @@ impl<S> Patient<S> {
     }
 
     /// What came of a write, or that it waited for too long.
-    fn bounded<T>(
+    fn bound_write<T>(
         &mut self,
         cx: &mut Context<'_>,
         written: Poll<std::io::Result<T>>,
@@ -65,7 +65,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
         bytes: &[u8],
     ) -> Poll<std::io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.bounded(cx, written)
+        self.bound_write(cx, written)
     }
 
     fn poll_write_vectored(
@@ -74,7 +74,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
         pieces: &[IoSlice<'_>],
     ) -> Poll<std::io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, pieces);
-        self.bounded(cx, written)
+        self.bound_write(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -83,12 +83,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(cx);
-        self.bounded(cx, flushed)
+        self.bound_write(cx, flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         let shut = Pin::new(&mut self.stream).poll_shutdown(cx);
-        self.bounded(cx, shut)
+        self.bound_write(cx, shut)
     }
 }
 

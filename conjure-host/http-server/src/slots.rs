@@ -22,13 +22,13 @@ struct ConnectionLimit {
 #[derive(Debug, Default)]
 struct OpenConnections {
     next: u64,
-    /// In the order in which they came.
+    /// Open connections, in the order in which they came.
     connections: BTreeMap<u64, OpenConnection>,
 }
 
 #[derive(Debug)]
 struct OpenConnection {
-    /// Whose it is, once it is known.
+    /// Client of the connection, once it is known.
     client: Option<Arc<str>>,
     gone: CancellationToken,
 }
@@ -90,7 +90,7 @@ impl ConnectionSlots {
 }
 
 impl ConnectionSlotGuard {
-    /// What its requests know it by.
+    /// Handle by which requests name their connection's client.
     pub(super) fn visitor(&self) -> Visitor {
         Visitor {
             slots: self.slots.clone(),
@@ -99,7 +99,7 @@ impl ConnectionSlotGuard {
     }
 
     /// Becomes ready when somebody else has the slot.
-    pub(super) async fn taken_away(&self) {
+    pub(super) async fn until_revoked(&self) {
         self.gone.cancelled().await;
     }
 }

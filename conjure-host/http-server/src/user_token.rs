@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use secrecy::SecretString;
 
 /// The file's name in the directory of data.
-const FILE: &str = "http-token";
+const TOKEN_FILE: &str = "http-token";
 /// The fewest characters of a token that somebody wrote there.
-const SHORTEST: usize = 16;
+const MIN_TOKEN_CHARS: usize = 16;
 
 /// Why the user's token is not to be had.
 #[derive(Debug, thiserror::Error)]
@@ -28,10 +28,10 @@ pub enum UserTokenError {
         /// The file.
         path: PathBuf,
     },
-    /// There is no token in it.
+    /// The file holds no token.
     #[error(
-        "{path} holds no token of at least {SHORTEST} characters: remove the file, and the next \
-         start makes one", path = path.display()
+        "{path} holds no token of at least {MIN_TOKEN_CHARS} characters: remove the file, and the \
+         next start makes one", path = path.display()
     )]
     NoToken {
         /// The file.
@@ -42,7 +42,7 @@ pub enum UserTokenError {
 /// The file of the user's token in a directory of data.
 #[must_use]
 pub fn user_token_file(data_dir: &Path) -> PathBuf {
-    data_dir.join(FILE)
+    data_dir.join(TOKEN_FILE)
 }
 
 /// The user's token, made where there is none yet. Of two processes that make it at the same time
@@ -76,7 +76,7 @@ pub fn read(path: &Path) -> Result<SecretString, UserTokenError> {
     }
     let text = conjure_config::fs::read_to_string(path)?;
     let token = text.trim();
-    if token.len() < SHORTEST {
+    if token.len() < MIN_TOKEN_CHARS {
         return Err(UserTokenError::NoToken {
             path: path.to_owned(),
         });

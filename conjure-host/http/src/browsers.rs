@@ -29,15 +29,15 @@ use super::state::App;
 /// Where a link leads to.
 pub(super) const LOGIN: &str = "/login";
 /// What a browser sees after it was let in, where there is no page.
-const FIRST: &str = "/api/v1/sessions";
+const FALLBACK_PATH: &str = "/api/v1/sessions";
 /// Where the page begins.
-const PAGE: &str = "/";
+const PAGE_PATH: &str = "/";
 /// How long a link is good.
-const LINK: Duration = Duration::from_secs(10 * 60);
+const LINK_LIFETIME: Duration = Duration::from_secs(10 * 60);
 /// How long a cookie is good.
-const COOKIE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+const COOKIE_LIFETIME: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// The most links that wait to be opened; a further one takes the place of the oldest.
-const MOST_LINKS: usize = 32;
+const MAX_LINKS: usize = 32;
 
 /// The links that wait, and what cookies are signed with.
 pub(super) struct Browsers {
@@ -89,9 +89,9 @@ impl Browsers {
     /// A new link.
     pub(super) fn link(&self) -> BrowserLink {
         let code = uuid::Uuid::new_v4().simple().to_string();
-        let expires_at_ms = now().saturating_add(millis(LINK));
+        let expires_at_ms = now().saturating_add(millis(LINK_LIFETIME));
         let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
-        if links.len() >= MOST_LINKS {
+        if links.len() >= MAX_LINKS {
             let oldest = links.iter().min_by_key(|(_, end)| **end);
             if let Some(oldest) = oldest.map(|(code, _)| *code) {
                 links.remove(&oldest);
@@ -118,12 +118,12 @@ impl Browsers {
 
     /// A cookie for a browser that was let in.
     fn set(&self) -> Option<HeaderValue> {
-        let end = now().saturating_add(millis(COOKIE));
+        let end = now().saturating_add(millis(COOKIE_LIFETIME));
         // Of its own for each browser, so that one is logged out and no other.
         let text = format!("{end}.{}", uuid::Uuid::new_v4().simple());
         let signature = self.signed(&text)?.finalize().into_bytes();
         let signature: String = signature.iter().map(|b| format!("{b:02x}")).collect();
-        let (name, age) = (&self.cookie, COOKIE.as_secs());
+        let (name, age) = (&self.cookie, COOKIE_LIFETIME.as_secs());
         let cookie =
             format!("{name}={text}.{signature}; Path=/; Max-Age={age}; HttpOnly; SameSite=Strict");
         HeaderValue::from_str(&cookie).ok()
@@ -146,7 +146,7 @@ impl Browsers {
         if !matches!(site, None | Some(b"same-origin" | b"none")) {
             return None;
         }
-        let mut good = self.good(headers).map(|(text, _)| text);
+        let mut good = self.valid_cookies(headers).map(|(text, _)| text);
         good.find(|text| !self.ended.has(text)).map(str::to_owned)
     }
 
@@ -157,13 +157,13 @@ impl Browsers {
 
     /// Ends the cookies that a browser sent, for whoever has them.
     fn end(&self, headers: &HeaderMap) -> std::io::Result<()> {
-        let mut good = self.good(headers);
+        let mut good = self.valid_cookies(headers);
         good.try_for_each(|(text, end)| self.ended.add(text, end, now()))
     }
 
     /// The cookies of this server that are signed and whose time is not over, without their signatures,
     /// and when they end.
-    fn good<'a>(&'a self, headers: &'a HeaderMap) -> impl Iterator<Item = (&'a str, u64)> {
+    fn valid_cookies<'a>(&'a self, headers: &'a HeaderMap) -> impl Iterator<Item = (&'a str, u64)> {
         let all = headers.get_all(header::COOKIE).into_iter();
         let pairs = all.filter_map(|cookies| cookies.to_str().ok());
         let pairs = pairs.flat_map(|cookies| cookies.split(';'));
@@ -221,7 +221,11 @@ async fn login(
              serve --link` prints another one",
         ));
     };
-    let first = if app.browsers.has_page { PAGE } else { FIRST };
+    let first = if app.browsers.has_page {
+        PAGE_PATH
+    } else {
+        FALLBACK_PATH
+    };
     let said = [
         (header::SET_COOKIE, cookie),
         (header::LOCATION, HeaderValue::from_static(first)),
@@ -249,7 +253,7 @@ async fn logout(State(app): State<App>, headers: HeaderMap) -> Result<Response, 
     })?;
     // A form of the page goes on to where it is said how to get in again.
     let mut response = if app.browsers.has_page && wants_page(&headers) {
-        let first = [(header::LOCATION, HeaderValue::from_static(PAGE))];
+        let first = [(header::LOCATION, HeaderValue::from_static(PAGE_PATH))];
         (StatusCode::SEE_OTHER, first).into_response()
     } else {
         StatusCode::NO_CONTENT.into_response()
@@ -326,10 +330,10 @@ mod tests {
         assert!(browsers.take(code));
         assert!(!browsers.take(code));
         let first = browsers.link();
-        for _ in 0..MOST_LINKS {
+        for _ in 0..MAX_LINKS {
             browsers.link();
         }
-        assert!(browsers.links.lock().unwrap().len() <= MOST_LINKS);
+        assert!(browsers.links.lock().unwrap().len() <= MAX_LINKS);
         drop(first);
     }
 

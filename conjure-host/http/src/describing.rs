@@ -9,7 +9,7 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement
 use utoipa::openapi::{ContentBuilder, HeaderBuilder, OpenApi, Ref, RefOr, ResponseBuilder, Tag};
 
 use super::document;
-use super::middleware::OPEN;
+use super::middleware::OPEN_PATHS;
 use super::problem::{Described, MEDIA_TYPE};
 
 /// Set to 1: the file is written anew.
@@ -32,7 +32,7 @@ struct Base;
 
 #[test]
 fn the_description_is_what_the_operations_say() {
-    let mut described = super::routes().described(Base::openapi());
+    let mut described = super::routes().describe(Base::openapi());
     finish(&mut described);
     let made = serde_json::to_string_pretty(&described).unwrap() + "\n";
     if std::env::var(WRITE).is_ok_and(|value| value == "1") {
@@ -166,7 +166,7 @@ fn complete(path: &str, method: &str, operation: &mut Operation) {
         ("500", "Something of the host's own failed"),
         ("503", "The database or the host is busy or ending"),
     ];
-    if OPEN.contains(&path) {
+    if OPEN_PATHS.contains(&path) {
         operation.security = Some(vec![SecurityRequirement::default()]);
     } else {
         problems.push(("401", "A token is needed"));

@@ -16,9 +16,9 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 /// The file in the directory of data.
-const FILE: &str = "ended-cookies.json";
+const COOKIES_FILE: &str = "ended-cookies.json";
 /// What is locked while it is changed.
-const LOCK: &str = "ended-cookies.lock";
+const LOCK_FILE: &str = "ended-cookies.lock";
 /// How often whoever waits for the end of a cookie looks at the file: other servers tell nobody.
 const POLL_INTERVAL: Duration = Duration::from_secs(15);
 
@@ -43,8 +43,8 @@ pub(super) struct EndedCookies {
 impl EndedCookies {
     pub(super) fn of(data_dir: &Path) -> Self {
         Self {
-            file: data_dir.join(FILE),
-            lock: data_dir.join(LOCK),
+            file: data_dir.join(COOKIES_FILE),
+            lock: data_dir.join(LOCK_FILE),
             known: Mutex::default(),
             added: watch::Sender::new(()),
         }

@@ -26,11 +26,11 @@ use conjure_runtime::manager::{Attendant, EventStream, SessionChange, SessionCha
 use conjure_store::ThreadId;
 
 /// The header with the number that a client saw last.
-const LAST: &str = "last-event-id";
+const LAST_EVENT_ID: &str = "last-event-id";
 /// How long a client waits before it comes back.
-const RETRY: Duration = Duration::from_secs(1);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// How often a stream without events shows that it lives.
-const ALIVE: Duration = Duration::from_secs(15);
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
 pub(super) fn router() -> Operations {
     Operations::new()
@@ -93,7 +93,7 @@ async fn of_thread(
     Extension(client): Extension<ClientName>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let after = seen(&headers, query.after.as_deref())?;
+    let after = last_seen_event(&headers, query.after.as_deref())?;
     let following = app.streams.follow(&client)?;
     let thread = ThreadId::parse(&id)?;
     let events = app.manager.events(&thread, after).await?;
@@ -102,7 +102,7 @@ async fn of_thread(
         present(&app, Some(&thread), query.attended),
         following,
     );
-    Ok(streamed(stream::unfold(
+    Ok(event_stream(stream::unfold(
         (events, app, open),
         |(mut events, app, open)| async move {
             let event = next(&mut events, &app).await?;
@@ -169,7 +169,7 @@ async fn of_sessions(
         following,
     );
     let begin = Some(SessionChange::Missed);
-    Ok(streamed(stream::unfold(
+    Ok(event_stream(stream::unfold(
         (begin, changes, app, open),
         |(begin, mut changes, app, open)| async move {
             let change = match begin {
@@ -197,13 +197,13 @@ async fn next_change(changes: &mut SessionChangeStream, app: &App) -> Option<Ses
     }
 }
 
-pub(super) fn streamed(
+pub(super) fn event_stream(
     events: impl Stream<Item = Result<Sent, Infallible>> + Send + 'static,
 ) -> Response {
-    let begin = stream::iter([Ok(Sent::default().retry(RETRY))]);
+    let begin = stream::iter([Ok(Sent::default().retry(RETRY_DELAY))]);
     let all = futures_util::StreamExt::chain(begin, events);
     let mut response = Sse::new(all)
-        .keep_alive(KeepAlive::new().interval(ALIVE))
+        .keep_alive(KeepAlive::new().interval(KEEP_ALIVE_INTERVAL))
         .into_response();
     // Whatever stands between must not hold events back.
     response.headers_mut().insert(
@@ -214,8 +214,8 @@ pub(super) fn streamed(
 }
 
 /// The last event that a client saw.
-fn seen(headers: &HeaderMap, after: Option<&str>) -> Result<Option<EventId>, Problem> {
-    let mut given = headers.get_all(LAST).iter();
+fn last_seen_event(headers: &HeaderMap, after: Option<&str>) -> Result<Option<EventId>, Problem> {
+    let mut given = headers.get_all(LAST_EVENT_ID).iter();
     let text = match (given.next(), given.next()) {
         (None, _) => after,
         (Some(one), None) => Some(one.to_str().map_err(|_| bad())?),
@@ -300,14 +300,20 @@ mod tests {
     #[test]
     fn the_header_wins_and_an_empty_one_is_none() {
         let mut headers = HeaderMap::new();
-        assert_eq!(seen(&headers, None).unwrap(), None);
-        assert_eq!(seen(&headers, Some("1.2")).unwrap(), number("1.2"));
-        headers.insert(LAST, HeaderValue::from_static(""));
-        assert_eq!(seen(&headers, Some("1.2")).unwrap(), None);
-        headers.insert(LAST, HeaderValue::from_static("2.1"));
-        assert_eq!(seen(&headers, Some("1.2")).unwrap(), number("2.1"));
-        headers.append(LAST, HeaderValue::from_static("2.2"));
-        assert!(seen(&headers, None).is_err());
+        assert_eq!(last_seen_event(&headers, None).unwrap(), None);
+        assert_eq!(
+            last_seen_event(&headers, Some("1.2")).unwrap(),
+            number("1.2")
+        );
+        headers.insert(LAST_EVENT_ID, HeaderValue::from_static(""));
+        assert_eq!(last_seen_event(&headers, Some("1.2")).unwrap(), None);
+        headers.insert(LAST_EVENT_ID, HeaderValue::from_static("2.1"));
+        assert_eq!(
+            last_seen_event(&headers, Some("1.2")).unwrap(),
+            number("2.1")
+        );
+        headers.append(LAST_EVENT_ID, HeaderValue::from_static("2.2"));
+        assert!(last_seen_event(&headers, None).is_err());
     }
 
     #[test]

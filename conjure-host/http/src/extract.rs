@@ -22,9 +22,9 @@ use super::wording;
 use conjure_config::shown_name::hidden_character;
 
 /// The most bytes of a body that is no import.
-pub(super) const BODY: usize = 1024 * 1024;
+pub(super) const MAX_BODY_BYTES: usize = 1024 * 1024;
 /// The most bytes of an import.
-pub(super) const IMPORT: usize = 64 * 1024 * 1024;
+pub(super) const MAX_IMPORT_BYTES: usize = 64 * 1024 * 1024;
 
 /// A JSON body.
 pub(super) struct JsonBody<T>(pub(super) T);
@@ -41,7 +41,13 @@ impl<T: DeserializeOwned> FromRequest<App> for JsonBody<T> {
                 "the body has to be JSON: `Content-Type: application/json`",
             ));
         }
-        let body = whole(&parts.headers, body, BODY, app.options.body_timeout).await?;
+        let body = whole(
+            &parts.headers,
+            body,
+            MAX_BODY_BYTES,
+            app.options.body_timeout,
+        )
+        .await?;
         wording::read(&body).map(Self)
     }
 }
@@ -116,7 +122,7 @@ pub(super) async fn large_of_any_type(
         None => ImportRoom::wait(app).await?,
     };
     let timeout = app.options.import_timeout;
-    let body = whole(&parts.headers, body, IMPORT, timeout).await?;
+    let body = whole(&parts.headers, body, MAX_IMPORT_BYTES, timeout).await?;
     Ok((body, room))
 }
 

@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 
-use super::files::named;
+use super::files::find_file;
 use super::problem::Problem;
 use super::state::App;
 use conjure_runtime::manager::{FetchError, Fetched};
 use conjure_store::{ArtifactRow, StoreError, ThreadId};
 
 /// How long a backend may take to give a file.
-const PATIENCE: Duration = Duration::from_secs(600);
+const FETCH_TIMEOUT: Duration = Duration::from_secs(600);
 /// Files that are fetched at the same time.
-pub(super) const AT_ONCE: usize = 8;
+pub(super) const MAX_FETCHES: usize = 8;
 
 /// Files that are on their way: whoever asks for one of them waits for it.
 #[derive(Default)]
@@ -47,7 +47,7 @@ pub(super) enum Now {
 }
 
 /// Fetches a file of a thread from its backend, through `session` or one that has the thread.
-pub(super) async fn fetched(
+pub(super) async fn fetch(
     app: &App,
     thread: &ThreadId,
     file: &ArtifactRow,
@@ -57,7 +57,7 @@ pub(super) async fn fetched(
         let one = app.fetching.of(file);
         let _one = one.lock().await;
         // Somebody else may have fetched it meanwhile.
-        if let Some(blob) = named(&app.store, thread, &file.id).await?.blob {
+        if let Some(blob) = find_file(&app.store, thread, &file.id).await?.blob {
             return Ok(Now::Blob(blob));
         }
         let _room = app.fetches.acquire().await;
@@ -72,8 +72,8 @@ pub(super) async fn fetched(
         .await
     };
     tokio::select! {
-        fetched = tokio::time::timeout(PATIENCE, fetching) => fetched.unwrap_or_else(|_| {
-            let reason = format!("it took longer than {} s", PATIENCE.as_secs());
+        fetched = tokio::time::timeout(FETCH_TIMEOUT, fetching) => fetched.unwrap_or_else(|_| {
+            let reason = format!("it took longer than {} s", FETCH_TIMEOUT.as_secs());
             let backend = file.source.clone();
             Err(problem(file, FetchError::Backend { backend, reason }))
         }),

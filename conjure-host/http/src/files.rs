@@ -21,13 +21,13 @@ use super::fetching::{self, Now};
 use super::operations::{Operations, routes};
 use super::pages::Page;
 use super::problem::Problem;
-use super::ranges::{RangeRequest, asked};
+use super::ranges::{RangeRequest, requested_range};
 use super::state::App;
 use conjure_config::file_name::safe_name;
 use conjure_store::{ArtifactRow, Store, ThreadId};
 
 /// Bytes that are read at once.
-const PIECE: usize = 64 * 1024;
+const READ_BYTES: usize = 64 * 1024;
 
 pub(super) fn router() -> Operations {
     Operations::new()
@@ -115,10 +115,10 @@ async fn content(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let thread = ThreadId::parse(&thread)?;
-    let mut file = named(&app.store, &thread, &handle).await?;
+    let mut file = find_file(&app.store, &thread, &handle).await?;
     if file.blob.is_none() && local(&file).is_none() && file.remote.is_some() {
         let session = query.session.as_deref();
-        match fetching::fetched(&app, &thread, &file, session).await? {
+        match fetching::fetch(&app, &thread, &file, session).await? {
             Now::Blob(blob) => file.blob = Some(blob),
             Now::Path(path) => {
                 file.place = Some(path.display().to_string());
@@ -149,7 +149,7 @@ async fn content(
         header::CONTENT_SECURITY_POLICY,
         HeaderValue::from_static(policy),
     );
-    let (status, from, length) = match asked(&headers, tag, size) {
+    let (status, from, length) = match requested_range(&headers, tag, size) {
         RangeRequest::All => (StatusCode::OK, 0, size),
         RangeRequest::Part { from, length } => {
             let part = format!("bytes {from}-{}/{size}", from + length.saturating_sub(1));
@@ -171,7 +171,7 @@ async fn content(
 }
 
 /// A file of a thread.
-pub(super) async fn named(
+pub(super) async fn find_file(
     store: &Store,
     thread: &ThreadId,
     handle: &str,
@@ -258,7 +258,7 @@ impl FileBytes {
             From::Blob(sha256) => Body::from_stream(stream::try_unfold(
                 (store, sha256, from, length),
                 async |(store, sha256, at, left)| {
-                    let wanted = usize::try_from(left).unwrap_or(PIECE).min(PIECE);
+                    let wanted = usize::try_from(left).unwrap_or(READ_BYTES).min(READ_BYTES);
                     if wanted == 0 {
                         return Ok(None);
                     }
@@ -278,7 +278,7 @@ impl FileBytes {
                 Body::from_stream(stream::try_unfold(
                     (disk, length),
                     async |(mut disk, left)| {
-                        let wanted = usize::try_from(left).unwrap_or(PIECE).min(PIECE);
+                        let wanted = usize::try_from(left).unwrap_or(READ_BYTES).min(READ_BYTES);
                         if wanted == 0 {
                             return Ok(None);
                         }

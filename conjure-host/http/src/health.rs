@@ -17,7 +17,7 @@ use super::state::App;
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// How long the database may take to say that it works.
-const PATIENCE: Duration = Duration::from_secs(8);
+const DATABASE_TIMEOUT: Duration = Duration::from_secs(8);
 
 pub(super) fn router() -> Operations {
     supervised().routes(routes!(metrics))
@@ -59,12 +59,12 @@ async fn readyz(State(app): State<App>) -> Result<Json<HealthView>, Problem> {
         app.store.auths(None, 1).await.map(drop)
     };
     let unavailable = |why: String| Problem::unavailable("database", why);
-    match tokio::time::timeout(PATIENCE, looked).await {
+    match tokio::time::timeout(DATABASE_TIMEOUT, looked).await {
         Ok(Ok(())) => Ok(Json(HealthView { status: "ok" })),
         Ok(Err(error)) => Err(unavailable(error.to_string())),
         Err(_) => Err(unavailable(format!(
             "the database did not answer within {} s",
-            PATIENCE.as_secs()
+            DATABASE_TIMEOUT.as_secs()
         ))),
     }
 }

@@ -14,7 +14,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use sha2::{Digest as _, Sha256};
 
-use super::extract::{BODY, IMPORT, ImportRoom, is_json, whole};
+use super::extract::{ImportRoom, MAX_BODY_BYTES, MAX_IMPORT_BYTES, is_json, whole};
 use super::middleware::ClientName;
 use super::problem::Problem;
 use super::state::App;
@@ -22,24 +22,24 @@ use super::uploads;
 use conjure_store::{KeyStatus, StoredResponse};
 
 /// The header that names a request.
-const KEY: &str = "idempotency-key";
+const KEY_HEADER: &str = "idempotency-key";
 /// The most bytes of such a name.
-const LONGEST_KEY: usize = 255;
+const MAX_KEY_BYTES: usize = 255;
 /// Says that an answer was given before.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 /// The operations whose body may be large, where it is not JSON.
-const LARGE: [&str; 4] = [
+const LARGE_BODY_OPERATIONS: [&str; 4] = [
     "/api/v1/threads/import",
     "/api/v1/mcp-servers/import",
     "/api/v1/plugins",
     uploads::PATH,
 ];
 /// Headers that belong to an answer.
-const KEPT: [HeaderName; 3] = [header::CONTENT_TYPE, header::LOCATION, header::ETAG];
+const KEPT_HEADERS: [HeaderName; 3] = [header::CONTENT_TYPE, header::LOCATION, header::ETAG];
 /// How long answers are kept.
-const KEEPING: Duration = Duration::from_secs(24 * 60 * 60);
+const RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 /// How often old ones are forgotten.
-const FORGETTING: Duration = Duration::from_secs(60 * 60);
+const CLEANUP_INTERVAL: Duration = Duration::from_secs(60 * 60);
 
 /// A request that is done once, for whoever can use a name of it.
 #[derive(Debug, Clone)]
@@ -55,28 +55,28 @@ impl Idempotency {
 }
 
 /// Does a request that has a key once.
-pub(super) async fn once(State(app): State<App>, request: Request, next: Next) -> Response {
-    if request.method() != Method::POST || !request.headers().contains_key(KEY) {
+pub(super) async fn run_once(State(app): State<App>, request: Request, next: Next) -> Response {
+    if request.method() != Method::POST || !request.headers().contains_key(KEY_HEADER) {
         return next.run(request).await;
     }
-    match kept(app, request, next).await {
+    match run_or_replay(app, request, next).await {
         Ok(response) => response,
         Err(problem) => problem.into_response(),
     }
 }
 
-async fn kept(app: App, request: Request, next: Next) -> Result<Response, Problem> {
+async fn run_or_replay(app: App, request: Request, next: Next) -> Result<Response, Problem> {
     let (mut parts, body) = request.into_parts();
-    let mut keys = parts.headers.get_all(KEY).iter();
+    let mut keys = parts.headers.get_all(KEY_HEADER).iter();
     let key = keys.next().and_then(|key| key.to_str().ok());
     let (Some(key), None) = (key, keys.next()) else {
         return Err(Problem::invalid(
             "`Idempotency-Key` is given once, in ordinary characters",
         ));
     };
-    if !(1..=LONGEST_KEY).contains(&key.len()) || key.contains(char::is_control) {
+    if !(1..=MAX_KEY_BYTES).contains(&key.len()) || key.contains(char::is_control) {
         return Err(Problem::invalid(format!(
-            "`Idempotency-Key` is 1 to {LONGEST_KEY} bytes without control characters"
+            "`Idempotency-Key` is 1 to {MAX_KEY_BYTES} bytes without control characters"
         )));
     }
     let key = key.to_owned();
@@ -89,26 +89,26 @@ async fn kept(app: App, request: Request, next: Next) -> Result<Response, Proble
     let target = target.map_or("/", |target| target.as_str());
     let scope = format!("{}:{target}", client.0.as_deref().unwrap_or("anyone"));
     let path = parts.extensions.get::<MatchedPath>();
-    let is_large = path.is_some_and(|path| LARGE.contains(&path.as_str()));
+    let is_large = path.is_some_and(|path| LARGE_BODY_OPERATIONS.contains(&path.as_str()));
     // A file may be JSON.
     let is_file = path.is_some_and(|path| path.as_str() == uploads::PATH);
     let is_large = is_large && (is_file || !is_json(&parts.headers));
     let (limit, timeout) = if is_large {
         let room = ImportRoom::wait(&app).await?;
         parts.extensions.insert(room);
-        (IMPORT, app.options.import_timeout)
+        (MAX_IMPORT_BYTES, app.options.import_timeout)
     } else {
-        (BODY, app.options.body_timeout)
+        (MAX_BODY_BYTES, app.options.body_timeout)
     };
     let body = whole(&parts.headers, body, limit, timeout).await?;
     let request = Request::from_parts(parts, Body::from(body.clone()));
     // From here on nothing depends on the client: a key that is begun comes to its end.
-    let done = tokio::spawn(done(app, key, scope, body, request, next));
+    let done = tokio::spawn(run_and_store(app, key, scope, body, request, next));
     done.await
         .map_err(|error| Problem::host(format!("the request ended early: {error}")))?
 }
 
-async fn done(
+async fn run_and_store(
     app: App,
     key: String,
     scope: String,
@@ -134,7 +134,7 @@ async fn done(
                 "this `Idempotency-Key` was used for another body; take a new one",
             ));
         }
-        KeyStatus::Replay(answer) => return again(answer),
+        KeyStatus::Replay(answer) => return replay(answer),
     }
     request.extensions_mut().insert(Idempotency {
         name: digest(format!("{scope}\n{key}").as_bytes()),
@@ -170,9 +170,9 @@ impl KeyGuard {
             return Ok(response);
         }
         let (parts, body) = response.into_parts();
-        let body = axum::body::to_bytes(body, IMPORT).await;
+        let body = axum::body::to_bytes(body, MAX_IMPORT_BYTES).await;
         let body = body.map_err(|error| Problem::host(error.to_string()))?;
-        let headers = KEPT.iter().filter_map(|name| {
+        let headers = KEPT_HEADERS.iter().filter_map(|name| {
             let value = parts.headers.get(name)?.to_str().ok()?;
             Some((name.as_str().to_owned(), value.to_owned()))
         });
@@ -214,7 +214,7 @@ async fn abandon(app: &App, key: &str, scope: &str) {
     }
 }
 
-fn again(answer: StoredResponse) -> Result<Response, Problem> {
+fn replay(answer: StoredResponse) -> Result<Response, Problem> {
     let damaged = || Problem::host("the answer that was kept cannot be read");
     let status = StatusCode::from_u16(answer.status).map_err(|_| damaged())?;
     let mut response = (status, answer.body).into_response();
@@ -231,12 +231,12 @@ fn again(answer: StoredResponse) -> Result<Response, Problem> {
 
 /// Forgets old keys, now and every hour.
 pub(super) async fn forget(app: App) {
-    let old = i64::try_from(KEEPING.as_millis()).unwrap_or(i64::MAX);
+    let old = i64::try_from(RETENTION.as_millis()).unwrap_or(i64::MAX);
     loop {
         if let Err(error) = app.store.idempotent_forget(old).await {
             tracing::warn!("old keys of requests are not forgotten: {error}");
         }
-        tokio::time::sleep(FORGETTING).await;
+        tokio::time::sleep(CLEANUP_INTERVAL).await;
     }
 }
 
@@ -266,7 +266,7 @@ mod tests {
                 with_files.push(path.as_str());
             }
         }
-        let mut large = LARGE;
+        let mut large = LARGE_BODY_OPERATIONS;
         large.sort_unstable();
         with_files.sort_unstable();
         assert_eq!(with_files, large);

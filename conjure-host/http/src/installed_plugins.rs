@@ -89,12 +89,12 @@ async fn add(
     Params(query): Params<AddQuery>,
     SentLibrary(bytes, _room): SentLibrary,
 ) -> Result<Json<Changed>, Problem> {
-    let (file, plugin) = judged(&app, bytes).await?;
+    let (file, plugin) = load_checked(&app, bytes).await?;
     let name = file.header.name.clone();
     let installed = installed(&app);
     let (state, before) = {
         let (installed, name) = (installed.clone(), name.clone());
-        let read = move || Ok::<_, InstallError>((installed.state(&name)?, installed.file(&name)?));
+        let read = move || installed.state_and_file(&name);
         blocking(read).await??
     };
     let registry = app.host.registry();
@@ -124,7 +124,7 @@ async fn add(
     let in_package = "to take the place of one that came in a package";
     consent.more.extend(locked.map(|_| in_package.to_owned()));
     if !query.yes {
-        agreed(&plugin.id().to_string(), &consent, &difference)?;
+        check_grants(&plugin.id().to_string(), &consent, &difference)?;
     }
     let change = {
         let installed = installed.clone();
@@ -254,7 +254,7 @@ async fn rollback(
             let (consent, difference) =
                 consent_to_roll_back(&installed, registry.loader(), &name, &build)?;
             if !yes {
-                agreed(&format!("{name} {}", build.version), &consent, &difference)?;
+                check_grants(&format!("{name} {}", build.version), &consent, &difference)?;
             }
             let change = installed.rollback_if_unchanged(&name, &build, &state)?;
             Ok::<_, Problem>((change, difference))
@@ -271,7 +271,7 @@ async fn rollback(
 }
 
 /// Refuses a build that asks for what nobody has allowed yet, with all that is different.
-fn agreed(
+fn check_grants(
     build: &str,
     consent: &InstallConsent,
     difference: &PluginDifference,
@@ -293,7 +293,7 @@ fn installed(app: &App) -> InstalledPlugins {
 }
 
 /// A library that a host takes: judged, loaded, and with an instance that answers.
-async fn judged(app: &App, bytes: Bytes) -> Result<(PluginFile, Arc<LoadedPlugin>), Problem> {
+async fn load_checked(app: &App, bytes: Bytes) -> Result<(PluginFile, Arc<LoadedPlugin>), Problem> {
     let dir = app.host.data_dir().join("tmp");
     let registry = Arc::clone(app.host.registry());
     let (file, plugin) = blocking(move || {

@@ -89,11 +89,11 @@ pub use page_parts::{
 pub use state::ApiOptions;
 
 /// Imports that may be read at the same time.
-const IMPORTS: usize = 2;
+const MAX_IMPORTS: usize = 2;
 /// Times that backends may be made ready at the same time outside of a turn.
-const TRIALS: usize = 4;
+const MAX_TRIALS: usize = 4;
 /// How long streams have for what is on its way when everything else is over.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+const STREAM_GRACE: Duration = Duration::from_secs(2);
 
 /// What the API is served over.
 pub struct Api {
@@ -208,9 +208,9 @@ impl ApiServer {
             metrics: Metrics::new(),
             closing: closing.clone(),
             ended: ended.clone(),
-            imports: Arc::new(Semaphore::new(IMPORTS)),
-            trials: Semaphore::new(TRIALS),
-            fetches: Semaphore::new(fetching::AT_ONCE),
+            imports: Arc::new(Semaphore::new(MAX_IMPORTS)),
+            trials: Semaphore::new(MAX_TRIALS),
+            fetches: Semaphore::new(fetching::MAX_FETCHES),
             fetching: Default::default(),
             logins: Default::default(),
             browsers: self.browsers,
@@ -263,7 +263,7 @@ impl ApiServer {
                 let late = async {
                     ended.cancelled().await;
                     // What a turn's end told is on its way.
-                    tokio::time::sleep_until(until.max(Instant::now() + LAST_WORDS)).await;
+                    tokio::time::sleep_until(until.max(Instant::now() + STREAM_GRACE)).await;
                 };
                 tokio::select! {
                     () = &mut serving => ended.cancelled().await,
@@ -282,13 +282,13 @@ fn router_when_full(app: App, checks: Arc<Middleware>) -> Router {
     Operations::new()
         .merge(health::supervised())
         .into_router()
-        .fallback(full)
-        .method_not_allowed_fallback(full)
+        .fallback(full_problem)
+        .method_not_allowed_fallback(full_problem)
         .layer(from_fn_with_state(checks, middleware::admit))
         .with_state(app)
 }
 
-async fn full() -> Problem {
+async fn full_problem() -> Problem {
     let soon = axum::http::HeaderValue::from_static("5");
     Problem::unavailable(
         "too-many-connections",
@@ -313,7 +313,7 @@ fn operations(app: App) -> Router {
     routes()
         .into_router()
         .merge(openapi::router())
-        .layer(from_fn_with_state(app.clone(), idempotency::once))
+        .layer(from_fn_with_state(app.clone(), idempotency::run_once))
         .with_state(app)
 }
 

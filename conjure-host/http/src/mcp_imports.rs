@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::extract::{ImportRoom, JsonBody, Params, is_json, large, shown_name};
-use super::mcp_servers::{LONGEST, McpServerView};
+use super::mcp_servers::{MAX_NAME_CHARS, McpServerView};
 use super::operations::{Operations, routes};
 use super::problem::Problem;
 use super::state::App;
@@ -91,7 +91,7 @@ async fn import(
     }
     let mut new = Vec::new();
     for (name, settings) in settings {
-        let name = shown_name("name", &name, LONGEST)?.to_owned();
+        let name = shown_name("name", &name, MAX_NAME_CHARS)?.to_owned();
         check_server(&settings)
             .map_err(|unfit| Problem::invalid(unfit.below(&name).to_string()))?;
         new.push(conjure_store::McpServer::new(name, settings, true));

@@ -33,17 +33,17 @@ use conjure_runtime::mcp_status::KIND;
 use conjure_store::McpServer;
 
 /// Logins that may be under way at the same time.
-const AT_ONCE: usize = 16;
+const MAX_LOGINS: usize = 16;
 /// How long a login may take in all: the plugin gives a person 5 minutes.
-const LONGEST: Duration = Duration::from_secs(6 * 60);
+const LOGIN_TIMEOUT: Duration = Duration::from_secs(6 * 60);
 /// How long the answer to a beginning waits for the page to visit.
-const FIRST: Duration = Duration::from_secs(15);
+const PAGE_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long it is told what became of a login.
-const TOLD: Duration = Duration::from_secs(15 * 60);
+const OUTCOME_RETENTION: Duration = Duration::from_secs(15 * 60);
 /// How long a logout may take.
-const LOGOUT: Duration = Duration::from_secs(60);
+const LOGOUT_TIMEOUT: Duration = Duration::from_secs(60);
 /// The most characters of an address.
-const ADDRESS: usize = 16 * 1024;
+const MAX_ADDRESS_CHARS: usize = 16 * 1024;
 
 pub(super) fn router() -> Operations {
     Operations::new()
@@ -126,7 +126,7 @@ impl Logins {
         if let Some(login) = all.get(server).filter(|login| !login.is_over()) {
             return Ok((Arc::clone(login), false));
         }
-        if all.values().filter(|login| !login.is_over()).count() >= AT_ONCE {
+        if all.values().filter(|login| !login.is_over()).count() >= MAX_LOGINS {
             return Err(Problem::unavailable(
                 "busy",
                 "other logins are under way; finish or cancel one of them",
@@ -170,7 +170,7 @@ impl Login {
 
     fn is_forgotten(&self) -> bool {
         let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
-        ended.is_some_and(|ended| ended.elapsed() > TOLD)
+        ended.is_some_and(|ended| ended.elapsed() > OUTCOME_RETENTION)
     }
 
     fn stop(&self) {
@@ -248,7 +248,7 @@ async fn begin(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Respo
     let mut now = login.now.subscribe();
     let known = now.wait_for(|now| now.state != LoginState::Starting);
     tokio::select! {
-        _ = tokio::time::timeout(FIRST, known) => {}
+        _ = tokio::time::timeout(PAGE_TIMEOUT, known) => {}
         () = app.closing.cancelled() => {}
     }
     let at = [(header::LOCATION, format!("/api/v1/mcp-servers/{id}/login"))];
@@ -261,7 +261,7 @@ async fn begin(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Respo
     tag = "mcp-servers", params(("server" = String, Path, description = "The server's id")),
     responses((status = 200, description = "How it is with it", body = McpLogin)))]
 async fn show(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Json<McpLogin>, Problem> {
-    let login = app.logins.of(&id).ok_or_else(none)?;
+    let login = app.logins.of(&id).ok_or_else(no_login)?;
     let now = login.now.borrow().clone();
     Ok(Json(now))
 }
@@ -272,7 +272,7 @@ async fn show(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Json<M
     params(("server" = String, Path, description = "The server's id")),
     responses((status = 204, description = "It is over")))]
 async fn cancel(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<StatusCode, Problem> {
-    let login = app.logins.of(&id).ok_or_else(none)?;
+    let login = app.logins.of(&id).ok_or_else(no_login)?;
     login.stop();
     Ok(StatusCode::NO_CONTENT)
 }
@@ -289,8 +289,8 @@ async fn address(
     Named(Id(id)): Named<Id>,
     JsonBody(body): JsonBody<LoginAddress>,
 ) -> Result<StatusCode, Problem> {
-    let address = line("address", &body.address, ADDRESS)?;
-    let login = app.logins.of(&id).ok_or_else(none)?;
+    let address = line("address", &body.address, MAX_ADDRESS_CHARS)?;
+    let login = app.logins.of(&id).ok_or_else(no_login)?;
     if login.now.borrow().state != LoginState::Waiting {
         return Err(Problem::conflict(
             "conflict",
@@ -316,7 +316,7 @@ async fn logout(
     let _trial = app.trial().await?;
     let asker = Arc::new(conjure_runtime::backend::Nobody);
     let alone = app.host.alone_asking(&backend(server), None, asker).await?;
-    let done = tokio::time::timeout(LOGOUT, alone.call(managing("logout", &name))).await;
+    let done = tokio::time::timeout(LOGOUT_TIMEOUT, alone.call(managing("logout", &name))).await;
     alone.close().await;
     let failed = |why: String| {
         let said = format!("the logout of `{name}` did not work: {why}");
@@ -332,12 +332,12 @@ async fn logout(
         Ok(Err(error)) => Err(failed(error.to_string())),
         Err(_) => Err(failed(format!(
             "it took longer than {} s",
-            LOGOUT.as_secs()
+            LOGOUT_TIMEOUT.as_secs()
         ))),
     }
 }
 
-fn none() -> Problem {
+fn no_login() -> Problem {
     Problem::not_found("no login to this MCP server was begun of late")
 }
 
@@ -357,8 +357,8 @@ async fn log_in(app: App, server: McpServer, login: Arc<Login>) {
             }
             () = login.cancel.cancelled() => Err("it was cancelled".to_owned()),
             () = app.closing.cancelled() => Err("the server is ending".to_owned()),
-            () = tokio::time::sleep(LONGEST) => {
-                Err(format!("it took longer than {} minutes", LONGEST.as_secs() / 60))
+            () = tokio::time::sleep(LOGIN_TIMEOUT) => {
+                Err(format!("it took longer than {} minutes", LOGIN_TIMEOUT.as_secs() / 60))
             }
         };
         alone.close().await;

@@ -21,9 +21,9 @@ use conjure_config::mcp_settings::check_server;
 use conjure_runtime::mcp_status::{KIND, start_all};
 
 /// The most characters of a name.
-pub(super) const LONGEST: usize = 100;
+pub(super) const MAX_NAME_CHARS: usize = 100;
 /// The longest that a server is tried.
-const LONGEST_TRIAL: Duration = Duration::from_secs(60);
+const TRIAL_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(super) fn router() -> Operations {
     Operations::new()
@@ -129,7 +129,7 @@ async fn create(
     State(app): State<App>,
     JsonBody(body): JsonBody<NewMcpServer>,
 ) -> Result<Response, Problem> {
-    let name = shown_name("name", &body.name, LONGEST)?;
+    let name = shown_name("name", &body.name, MAX_NAME_CHARS)?;
     let mut settings = checked(body.settings)?;
     let secrets = app.auths.seal_typed(name, &mut settings, &[]).await?;
     let server = conjure_store::McpServer::new(name, settings, body.enabled.unwrap_or(true));
@@ -174,7 +174,7 @@ async fn change(
     wanted.check(server.updated_at_ms)?;
     // The name that it has already may be from before there was this rule.
     if let Some(name) = body.name.filter(|name| *name != server.name) {
-        server.name = shown_name("name", &name, LONGEST)?.to_owned();
+        server.name = shown_name("name", &name, MAX_NAME_CHARS)?.to_owned();
     }
     let mut secrets = Vec::new();
     if let Some(settings) = body.settings {
@@ -189,7 +189,7 @@ async fn change(
         Ok(server) => Ok(shown(server).into_response()),
         Err(error) => {
             app.auths.forget_unless_saved(&secrets, &error).await;
-            Err(wanted.refused(error.into()))
+            Err(wanted.explain_conflict(error.into()))
         }
     }
 }
@@ -214,7 +214,7 @@ async fn test(
     Named(Id(id)): Named<Id>,
 ) -> Result<Json<McpServerTest>, Problem> {
     let mut servers = switched_on(app.store.mcp_server(&id).await?);
-    let limit = start_all(&mut servers).min(LONGEST_TRIAL);
+    let limit = start_all(&mut servers).min(TRIAL_TIMEOUT);
     let backend = BackendSpec {
         kind: KIND.to_owned(),
         config: Some(json!({ "servers": servers })),

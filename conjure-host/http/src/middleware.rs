@@ -22,16 +22,16 @@ use super::state::App;
 use conjure_http_server::{AccessTokens, AllowedHosts, Visitor};
 
 /// Paths at which somebody asks who has no token: a supervisor, and a browser with a link.
-pub(super) const OPEN: [&str; 3] = ["/healthz", "/readyz", LOGIN];
+pub(super) const OPEN_PATHS: [&str; 3] = ["/healthz", "/readyz", LOGIN];
 /// Where the API's paths begin.
-const API: &str = "/api/";
+const API_PREFIX: &str = "/api/";
 /// Styles and script of the page, which is also how whoever is not let in reads why.
-const ASSETS: &str = "/assets/";
+const ASSETS_PREFIX: &str = "/assets/";
 /// What a page of an allowed origin may send.
-const SENT: &str = "authorization, content-type, idempotency-key, last-event-id, range, if-range, \
-                    if-match, if-none-match";
+const ALLOWED_HEADERS: &str = "authorization, content-type, idempotency-key, last-event-id, range, \
+                               if-range, if-match, if-none-match";
 /// What it may read.
-const READ: &str = "location, idempotency-replayed, content-range, etag, retry-after";
+const EXPOSED_HEADERS: &str = "location, idempotency-replayed, content-range, etag, retry-after";
 
 /// The name of the client's token. It is empty where no token is needed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
@@ -79,7 +79,7 @@ pub(super) async fn admit(
     let show = checks
         .problem
         .as_ref()
-        .filter(|_| wants_page(request.headers()) && !request.uri().path().starts_with(API));
+        .filter(|_| wants_page(request.headers()) && !request.uri().path().starts_with(API_PREFIX));
     let asked_with = show.map(|_| request.headers().clone());
     let mut response = checks.answer(request, next).await;
     if let (Some(show), Some(headers)) = (show, asked_with) {
@@ -143,7 +143,7 @@ impl Middleware {
             headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
             headers.insert(
                 header::ACCESS_CONTROL_EXPOSE_HEADERS,
-                HeaderValue::from_static(READ),
+                HeaderValue::from_static(EXPOSED_HEADERS),
             );
             headers.append(header::VARY, HeaderValue::from_static("origin"));
         }
@@ -200,7 +200,7 @@ impl Middleware {
 
     fn client(&self, request: &Request) -> Result<AdmittedClient, Problem> {
         let path = request.uri().path();
-        if OPEN.contains(&path) || path.starts_with(ASSETS) {
+        if OPEN_PATHS.contains(&path) || path.starts_with(ASSETS_PREFIX) {
             return Ok(AdmittedClient::default());
         }
         let has_token = request.headers().contains_key(header::AUTHORIZATION);
@@ -255,7 +255,7 @@ fn may_call() -> Response {
             header::ACCESS_CONTROL_ALLOW_METHODS,
             "GET, HEAD, POST, PATCH, DELETE",
         ),
-        (header::ACCESS_CONTROL_ALLOW_HEADERS, SENT),
+        (header::ACCESS_CONTROL_ALLOW_HEADERS, ALLOWED_HEADERS),
         (header::ACCESS_CONTROL_MAX_AGE, "600"),
     ];
     (StatusCode::NO_CONTENT, said).into_response()

@@ -52,7 +52,7 @@ impl Operations {
 
     /// What all of them say of themselves, behind this beginning.
     #[cfg(test)]
-    pub(super) fn described(self, base: utoipa::openapi::OpenApi) -> utoipa::openapi::OpenApi {
+    pub(super) fn describe(self, base: utoipa::openapi::OpenApi) -> utoipa::openapi::OpenApi {
         let described = utoipa_axum::router::OpenApiRouter::with_openapi(base);
         described.merge(self.described).split_for_parts().1
     }

@@ -8,9 +8,9 @@ use utoipa::{IntoParams, ToSchema};
 use super::problem::Problem;
 
 /// Items of a page unless told otherwise.
-const USUAL: u64 = 50;
+const DEFAULT_LIMIT: u64 = 50;
 /// The most items of a page.
-pub(super) const MOST: u64 = 200;
+pub(super) const MAX_LIMIT: u64 = 200;
 
 /// A page of a list.
 #[derive(Debug, Serialize, ToSchema)]
@@ -36,11 +36,11 @@ pub(super) struct Paging {
 
 /// How many items.
 pub(super) fn limit(asked: Option<u64>) -> Result<u64, Problem> {
-    let limit = asked.unwrap_or(USUAL);
-    if (1..=MOST).contains(&limit) {
+    let limit = asked.unwrap_or(DEFAULT_LIMIT);
+    if (1..=MAX_LIMIT).contains(&limit) {
         Ok(limit)
     } else {
-        Err(Problem::invalid(format!("`limit` is 1 to {MOST}")))
+        Err(Problem::invalid(format!("`limit` is 1 to {MAX_LIMIT}")))
     }
 }
 

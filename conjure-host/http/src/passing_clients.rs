@@ -15,9 +15,9 @@ use conjure_runtime::manager::{Attendant, Turn};
 use conjure_store::{Run, RunState, StoreError, ThreadId};
 
 /// For how long a client is there behind its request.
-const BEHIND: Duration = Duration::from_secs(5);
+const PRESENCE_GRACE: Duration = Duration::from_secs(5);
 /// Turns that are remembered, the newest.
-const MOST: usize = 1024;
+const MAX_TURNS: usize = 1024;
 
 /// Turns that were begun here by clients that did not say whether they can be asked.
 #[derive(Debug, Default)]
@@ -38,7 +38,7 @@ impl UndeclaredTurns {
             return;
         }
         turns.push_back(turn);
-        if turns.len() > MOST {
+        if turns.len() > MAX_TURNS {
             turns.pop_front();
         }
     }
@@ -90,7 +90,7 @@ impl Drop for PassingClient {
         if let (Some(client), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current())
         {
             runtime.spawn(async move {
-                tokio::time::sleep(BEHIND).await;
+                tokio::time::sleep(PRESENCE_GRACE).await;
                 drop(client);
             });
         }
@@ -160,14 +160,14 @@ mod tests {
     #[test]
     fn the_newest_turns_are_remembered_each_once() {
         let turns = UndeclaredTurns::default();
-        for number in 0..=MOST {
+        for number in 0..=MAX_TURNS {
             turns.add(turn(number));
             turns.add(turn(number));
         }
-        assert_eq!(turns.lock().len(), MOST);
+        assert_eq!(turns.lock().len(), MAX_TURNS);
         assert_eq!(turns.of_turn("turn-0"), None);
         assert_eq!(turns.of_turn("turn-1"), Some(turn(1).thread));
-        assert_eq!(turns.of_session("session-0").last(), Some(&turn(MOST)));
+        assert_eq!(turns.of_session("session-0").last(), Some(&turn(MAX_TURNS)));
         assert_eq!(turns.of_session("other"), []);
         turns.forget("turn-1");
         assert_eq!(turns.of_turn("turn-1"), None);

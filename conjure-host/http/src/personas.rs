@@ -15,7 +15,7 @@ use super::state::App;
 use super::versions::{IfMatch, Tagged, VersionCondition};
 
 /// The most characters of a name or a version.
-const LONGEST: usize = 100;
+const MAX_NAME_CHARS: usize = 100;
 
 pub(super) fn router() -> Operations {
     Operations::new()
@@ -101,8 +101,12 @@ async fn create(
     JsonBody(body): JsonBody<NewPersona>,
 ) -> Result<Response, Problem> {
     let persona = conjure_store::Persona::new(
-        shown_name("name", &body.name, LONGEST)?,
-        shown_name("version", body.version.as_deref().unwrap_or("1"), LONGEST)?,
+        shown_name("name", &body.name, MAX_NAME_CHARS)?,
+        shown_name(
+            "version",
+            body.version.as_deref().unwrap_or("1"),
+            MAX_NAME_CHARS,
+        )?,
         text("persona_text", &body.persona_text)?,
     );
     let persona = app.store.create_persona(persona).await?;
@@ -137,16 +141,16 @@ async fn change(
     wanted.check(persona.updated_at_ms)?;
     // What it has already may be from before there was this rule.
     if let Some(given) = body.name.filter(|given| *given != persona.name) {
-        persona.name = shown_name("name", &given, LONGEST)?.to_owned();
+        persona.name = shown_name("name", &given, MAX_NAME_CHARS)?.to_owned();
     }
     if let Some(given) = body.version.filter(|given| *given != persona.version) {
-        persona.version = shown_name("version", &given, LONGEST)?.to_owned();
+        persona.version = shown_name("version", &given, MAX_NAME_CHARS)?.to_owned();
     }
     if let Some(persona_text) = &body.persona_text {
         persona.persona_text = text("persona_text", persona_text)?.to_owned();
     }
     let changed = app.store.update_persona(persona).await;
-    let changed = changed.map_err(|error| wanted.refused(error.into()))?;
+    let changed = changed.map_err(|error| wanted.explain_conflict(error.into()))?;
     Ok(shown(changed).into_response())
 }
 

@@ -8,7 +8,7 @@ use conjure_plugins::{PluginId, RegistryChange, RegistryEvent};
 use futures_util::stream;
 use serde_json::{Value, json};
 
-use super::events::{Streamed, streamed};
+use super::events::{Streamed, event_stream};
 use super::middleware::ClientName;
 use super::operations::{Operations, routes};
 use super::problem::Problem;
@@ -33,8 +33,8 @@ async fn follow(
     let following = app.streams.follow(&client)?;
     let generations = app.host.registry().subscribe();
     let seen = *generations.borrow();
-    let begin = vec![told("missed", seen, json!({}))];
-    Ok(streamed(stream::unfold(
+    let begin = vec![sent_event("missed", seen, json!({}))];
+    Ok(event_stream(stream::unfold(
         (begin, generations, seen, app, following),
         |(mut waiting, mut generations, mut seen, app, following)| async move {
             while waiting.is_empty() {
@@ -48,7 +48,7 @@ async fn follow(
                 changes.reverse();
                 waiting = changes.into_iter().map(event).collect();
                 if !snapshot.remembers_since(seen) {
-                    waiting = vec![told("missed", snapshot.generation, json!({}))];
+                    waiting = vec![sent_event("missed", snapshot.generation, json!({}))];
                 }
                 seen = snapshot.generation;
             }
@@ -80,10 +80,10 @@ fn event(change: &RegistryChange) -> Sent {
             }),
         ),
     };
-    told(kind, change.generation, said)
+    sent_event(kind, change.generation, said)
 }
 
-fn told(kind: &str, generation: u64, mut said: Value) -> Sent {
+fn sent_event(kind: &str, generation: u64, mut said: Value) -> Sent {
     if let Value::Object(said) = &mut said {
         said.insert("generation".to_owned(), generation.into());
     }

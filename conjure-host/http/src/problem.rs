@@ -22,9 +22,9 @@ use conjure_store::StoreError;
 /// The media type of problems.
 pub(super) const MEDIA_TYPE: &str = "application/problem+json";
 /// Before the kind of a problem.
-const TYPE: &str = "urn:conjure:problem:";
+const TYPE_PREFIX: &str = "urn:conjure:problem:";
 /// When a client may try again what failed because something is busy, in seconds.
-const SOON: HeaderValue = HeaderValue::from_static("5");
+const RETRY_AFTER_SECONDS: HeaderValue = HeaderValue::from_static("5");
 
 /// An error (RFC 9457).
 #[derive(Debug, Clone, Serialize, utoipa::ToSchema)]
@@ -90,7 +90,7 @@ impl Problem {
     /// It may work in a moment.
     pub(super) fn unavailable(kind: &'static str, detail: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, kind, detail)
-            .header(header::RETRY_AFTER, SOON.clone())
+            .header(header::RETRY_AFTER, RETRY_AFTER_SECONDS.clone())
     }
 
     /// Something of the host's own failed.
@@ -159,7 +159,7 @@ impl IntoResponse for Problem {
             detail: problem.detail.clone(),
         };
         let described = Described {
-            r#type: format!("{TYPE}{}", problem.kind),
+            r#type: format!("{TYPE_PREFIX}{}", problem.kind),
             title,
             status: problem.status.as_u16(),
             detail: problem.detail,
@@ -268,7 +268,7 @@ impl From<ManagerError> for Problem {
             ManagerError::Conflict { .. } => Self::conflict("conflict", said),
             ManagerError::Full { .. } => {
                 Self::new(StatusCode::TOO_MANY_REQUESTS, "queue-full", said)
-                    .header(header::RETRY_AFTER, SOON.clone())
+                    .header(header::RETRY_AFTER, RETRY_AFTER_SECONDS.clone())
             }
             ManagerError::Elsewhere { address, .. } => {
                 Self::conflict("elsewhere", said).with("owner", address)
@@ -282,7 +282,7 @@ impl From<ManagerError> for Problem {
                 RemoteErrorKind::Changed => Self::conflict(CHANGED, said),
                 RemoteErrorKind::Full => {
                     Self::new(StatusCode::TOO_MANY_REQUESTS, "queue-full", said)
-                        .header(header::RETRY_AFTER, SOON.clone())
+                        .header(header::RETRY_AFTER, RETRY_AFTER_SECONDS.clone())
                 }
                 RemoteErrorKind::Closing => Self::unavailable("ending", said),
                 RemoteErrorKind::Host => Self::host(said),

@@ -43,7 +43,7 @@ async fn reword(
     };
     // Of one that waits no more the message is not there.
     let message = match run.state {
-        RunState::Queued => said_instead(run.message.as_ref(), said),
+        RunState::Queued => with_text(run.message.as_ref(), said),
         _ => Some(Message::user(said)),
     };
     let Some(message) = message else {
@@ -57,7 +57,7 @@ async fn reword(
 }
 
 /// A message with another text and the files that it has. None where nothing would be left.
-fn said_instead(message: Option<&Message>, text: &str) -> Option<Message> {
+fn with_text(message: Option<&Message>, text: &str) -> Option<Message> {
     let parts = message.map_or(&[] as &[Part], |message| message.content.as_slice());
     let files = parts.iter().filter(|part| part.as_text().is_none());
     let mut parts: Vec<Part> = files.cloned().collect();
@@ -84,11 +84,11 @@ mod tests {
             },
         });
         let with_file = Message::new(Role::User, vec![file.clone(), Part::text("old")]);
-        let edited = said_instead(Some(&with_file), "new").unwrap();
+        let edited = with_text(Some(&with_file), "new").unwrap();
         assert_eq!(edited.content, [file.clone(), Part::text("new")]);
-        let edited = said_instead(Some(&with_file), "").unwrap();
+        let edited = with_text(Some(&with_file), "").unwrap();
         assert_eq!(edited.content, [file]);
-        assert_eq!(said_instead(Some(&Message::user("old")), ""), None);
-        assert!(said_instead(None, "new").is_some());
+        assert_eq!(with_text(Some(&Message::user("old")), ""), None);
+        assert!(with_text(None, "new").is_some());
     }
 }

@@ -20,7 +20,7 @@ pub(super) enum RangeRequest {
 
 /// What a request asks for of a file with this tag and size. Several ranges at once, and those of
 /// other units, are answered with all of it, as is a range of another version.
-pub(super) fn asked(headers: &HeaderMap, tag: &str, size: u64) -> RangeRequest {
+pub(super) fn requested_range(headers: &HeaderMap, tag: &str, size: u64) -> RangeRequest {
     let mut ranges = headers.get_all(header::RANGE).iter();
     let (Some(range), None) = (ranges.next(), ranges.next()) else {
         return RangeRequest::All;
@@ -97,17 +97,20 @@ mod tests {
             let mut headers = HeaderMap::new();
             headers.insert(header::RANGE, range.parse().unwrap());
             assert_eq!(
-                asked(&headers, "\"a\"", size),
+                requested_range(&headers, "\"a\"", size),
                 expected,
                 "{range} of {size}"
             );
             headers.insert(header::IF_RANGE, "\"b\"".parse().unwrap());
             assert_eq!(
-                asked(&headers, "\"a\"", size),
+                requested_range(&headers, "\"a\"", size),
                 RangeRequest::All,
                 "another version"
             );
         }
-        assert_eq!(asked(&HeaderMap::new(), "\"a\"", 10), RangeRequest::All);
+        assert_eq!(
+            requested_range(&HeaderMap::new(), "\"a\"", 10),
+            RangeRequest::All
+        );
     }
 }

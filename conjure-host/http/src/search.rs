@@ -14,7 +14,7 @@ use super::state::App;
 use conjure_store::{SearchHit, ThreadId};
 
 /// The most characters of a question.
-const LONGEST: usize = 500;
+const MAX_QUERY_CHARS: usize = 500;
 
 pub(super) fn router() -> Operations {
     Operations::new().routes(routes!(search))
@@ -103,7 +103,7 @@ async fn search(
     State(app): State<App>,
     Params(query): Params<SearchQuery>,
 ) -> Result<Json<Page<Hit>>, Problem> {
-    let words = line("q", &query.q, LONGEST)?;
+    let words = line("q", &query.q, MAX_QUERY_CHARS)?;
     let limit = pages::limit(query.limit)?;
     let found = match query.thread.as_deref() {
         Some(thread) => {

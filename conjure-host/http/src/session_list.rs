@@ -13,7 +13,7 @@ use super::sessions::SessionResponse;
 use super::state::App;
 
 /// The most characters that are looked for.
-const LONGEST: usize = 200;
+const MAX_QUERY_CHARS: usize = 200;
 
 /// Which sessions.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -64,7 +64,7 @@ pub(super) async fn list(
             Page::cut(sessions, limit, |one: &SessionResponse| &one.id)
         }
         SessionOrder::Used => {
-            used(
+            sessions_used(
                 &app,
                 query.q.as_deref().unwrap_or_default(),
                 query.cursor,
@@ -76,15 +76,15 @@ pub(super) async fn list(
     Ok(Json(page))
 }
 
-async fn used(
+async fn sessions_used(
     app: &App,
     words: &str,
     cursor: Option<String>,
     limit: u64,
 ) -> Result<Page<SessionResponse>, Problem> {
-    if words.chars().count() > LONGEST {
+    if words.chars().count() > MAX_QUERY_CHARS {
         return Err(Problem::invalid(format!(
-            "`q` has at most {LONGEST} characters"
+            "`q` has at most {MAX_QUERY_CHARS} characters"
         )));
     }
     let behind = cursor.as_deref().map(read).transpose()?;

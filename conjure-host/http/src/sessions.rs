@@ -21,7 +21,7 @@ use conjure_runtime::manager::{self, SessionState, SessionView};
 use conjure_store::ThreadId;
 
 /// The most characters of a name.
-const LONGEST: usize = 100;
+const MAX_NAME_CHARS: usize = 100;
 
 pub(super) fn router() -> Operations {
     Operations::new()
@@ -370,7 +370,7 @@ async fn change(
         patch.seen_ms = Some(now);
     }
     let changed = app.manager.update(&id, patch, when).await;
-    let changed = changed.map_err(|error| wanted.refused(error.into()))?;
+    let changed = changed.map_err(|error| wanted.explain_conflict(error.into()))?;
     Ok(shown(changed).into_response())
 }
 
@@ -503,7 +503,7 @@ impl ThreadChoiceBody {
 
 fn name(given: Option<String>) -> Result<Option<String>, Problem> {
     match given {
-        Some(given) => Ok(Some(line("name", &given, LONGEST)?.to_owned())),
+        Some(given) => Ok(Some(line("name", &given, MAX_NAME_CHARS)?.to_owned())),
         None => Ok(None),
     }
 }

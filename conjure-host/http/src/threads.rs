@@ -17,9 +17,9 @@ use super::state::App;
 use conjure_store::{Cursor, ThreadId};
 
 /// The most characters of a name.
-const LONGEST: usize = 200;
+const MAX_NAME_CHARS: usize = 200;
 /// How many of the newest turns an average is of, where nothing else is said.
-const NEWEST: u32 = 10;
+const DEFAULT_TURNS: u32 = 10;
 
 pub(super) fn router() -> Operations {
     Operations::new()
@@ -180,14 +180,14 @@ async fn list(
     Params(query): Params<ThreadQuery>,
 ) -> Result<Json<Page<ThreadResponse>>, Problem> {
     let limit = pages::limit(query.limit)?;
-    let after = query.cursor.as_deref().map(place).transpose()?;
+    let after = query.cursor.as_deref().map(thread_cursor).transpose()?;
     if query
         .q
         .as_ref()
-        .is_some_and(|text| text.chars().count() > LONGEST)
+        .is_some_and(|text| text.chars().count() > MAX_NAME_CHARS)
     {
         return Err(Problem::invalid(format!(
-            "`q` has at most {LONGEST} characters"
+            "`q` has at most {MAX_NAME_CHARS} characters"
         )));
     }
     let (after, one_more) = (after.as_ref(), limit + 1);
@@ -224,7 +224,7 @@ async fn get(
         thread: thread.into(),
         labels: labels.collect(),
         forks: forks.into_iter().map(ThreadResponse::from).collect(),
-        kept_by_forks: keeping(&app, &id).await?,
+        kept_by_forks: kept_by_forks(&app, &id).await?,
     }))
 }
 
@@ -239,7 +239,7 @@ async fn change(
     JsonBody(body): JsonBody<ChangeThread>,
 ) -> Result<Json<ThreadResponse>, Problem> {
     let id = ThreadId::parse(&id)?;
-    let label = shown_name("label", &body.label, LONGEST)?;
+    let label = shown_name("label", &body.label, MAX_NAME_CHARS)?;
     app.store.rename_thread(&id, label).await?;
     Ok(Json(app.store.thread(&id).await?.into()))
 }
@@ -293,7 +293,7 @@ async fn cost(
     Named(Id(id)): Named<Id>,
     Params(query): Params<CostQuery>,
 ) -> Result<Response, Problem> {
-    let last = query.last.unwrap_or(NEWEST);
+    let last = query.last.unwrap_or(DEFAULT_TURNS);
     if last == 0 {
         return Err(Problem::invalid("`last` is 1 or more"));
     }
@@ -321,7 +321,7 @@ async fn fork(
     let id = ThreadId::parse(&id)?;
     let label = body.label.as_deref();
     let label = label
-        .map(|label| shown_name("label", label, LONGEST))
+        .map(|label| shown_name("label", label, MAX_NAME_CHARS))
         .transpose()?;
     let at = match body.at {
         Some(at) => at,
@@ -349,7 +349,7 @@ async fn clear(
     Named(Id(id)): Named<Id>,
 ) -> Result<Json<ClearedThread>, Problem> {
     let id = ThreadId::parse(&id)?;
-    let kept_by_forks = keeping(&app, &id).await?;
+    let kept_by_forks = kept_by_forks(&app, &id).await?;
     app.manager.clear_thread(&id).await?;
     app.store.collect_blobs().await?;
     Ok(Json(ClearedThread {
@@ -358,7 +358,7 @@ async fn clear(
     }))
 }
 
-async fn keeping(app: &App, thread: &ThreadId) -> Result<Vec<ThreadId>, Problem> {
+async fn kept_by_forks(app: &App, thread: &ThreadId) -> Result<Vec<ThreadId>, Problem> {
     let forks = app.store.forks_keeping(thread).await?;
     Ok(forks.into_iter().map(|fork| fork.id).collect())
 }
@@ -367,7 +367,7 @@ fn cursor(place: &Cursor) -> String {
     pages::write(&format!("{}/{}", place.created_at_ms, place.id))
 }
 
-fn place(cursor: &str) -> Result<Cursor, Problem> {
+fn thread_cursor(cursor: &str) -> Result<Cursor, Problem> {
     let text = pages::read(cursor)?;
     let (at, id) = text.split_once('/').ok_or_else(pages::bad)?;
     Ok(Cursor {

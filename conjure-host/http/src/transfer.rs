@@ -8,6 +8,7 @@ use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use conjure_core::log::EntryBody;
+use tempfile::TempPath;
 
 use super::extract::{Id, Named, SentLines};
 use super::operations::{Operations, routes};
@@ -18,7 +19,7 @@ use super::threads::ThreadResponse;
 use conjure_store::{Log as _, Record, StoreError, ThreadId, json_lines};
 
 /// The media type of exports.
-const LINES: HeaderValue = HeaderValue::from_static("application/jsonl");
+const JSONL: HeaderValue = HeaderValue::from_static("application/jsonl");
 
 pub(super) fn export_router() -> Operations {
     Operations::new().routes(routes!(export))
@@ -45,7 +46,7 @@ async fn export(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Resp
     let name = format!("attachment; filename=\"{id}.jsonl\"");
     let name = HeaderValue::from_str(&name).unwrap_or(HeaderValue::from_static("attachment"));
     let said = [
-        (header::CONTENT_TYPE, LINES),
+        (header::CONTENT_TYPE, JSONL),
         (header::CONTENT_DISPOSITION, name),
     ];
     Ok((said, lines).into_response())
@@ -102,32 +103,56 @@ async fn import(
 ) -> Result<Response, Problem> {
     let dir = app.host.data_dir().join("tmp");
     let written = blocking(move || {
-        let records = records(&lines)?;
+        let (records, numbers) = records(&lines)?;
         let failed =
             |error: std::io::Error| Problem::of_disk(&error, format!("cannot import: {error}"));
         conjure_config::fs::create_private_dir(&dir).map_err(failed)?;
         let mut file = tempfile::NamedTempFile::new_in(&dir).map_err(failed)?;
         let lines = json_lines(&records).map_err(|error| Problem::host(error.to_string()))?;
         file.write_all(&lines).map_err(failed)?;
-        Ok::<_, Problem>(file.into_temp_path())
+        Ok::<_, Problem>((file.into_temp_path(), numbers))
     });
-    let path = written.await??;
+    let (path, numbers) = written.await??;
     let id = ThreadId::fresh();
-    let imported = app.store.import_thread(&path, &id).await;
-    imported.map_err(|error| match error {
-        // The file is one of this host's own.
-        StoreError::Damaged { reason, .. } => Problem::invalid(reason),
-        error => error.into(),
-    })?;
+    if let Err(error) = app.store.import_thread(&path, &id).await {
+        return Err(refusal(error, path, numbers).await);
+    }
     let thread = ThreadResponse::from(app.store.thread(&id).await?);
     let address = [(header::LOCATION, format!("/api/v1/threads/{id}"))];
     Ok((StatusCode::CREATED, address, Json(thread)).into_response())
 }
 
-/// Reads records. What they say of places on the machine that they come from is left out: it would
-/// be taken for places on this one.
-fn records(lines: &Bytes) -> Result<Vec<Record>, Problem> {
-    let (mut records, mut has_some) = (Vec::new(), false);
+/// Why records are no thread. The file that they were written to is one of this host's own, so what is
+/// told is the line of what was sent, by the `numbers` of its records' lines.
+async fn refusal(error: StoreError, path: TempPath, numbers: Vec<usize>) -> Problem {
+    let StoreError::Damaged { line, reason, .. } = error else {
+        return error.into();
+    };
+    let sent = blocking(move || {
+        let written = conjure_config::fs::read(&path).ok()?;
+        sent_line(&written, line, &numbers)
+    });
+    match sent.await {
+        Ok(Some(line)) => Problem::invalid(format!("line {line}: {reason}")),
+        _ => Problem::invalid(reason),
+    }
+}
+
+/// The line that was sent of the record in this line of what was written, where a line more says before
+/// a record that the thread was opened.
+fn sent_line(written: &[u8], line: usize, numbers: &[usize]) -> Option<usize> {
+    let opened = |line: &&[u8]| matches!(serde_json::from_slice(line), Ok(Record::Opened { .. }));
+    let before = written
+        .split(|byte| *byte == b'\n')
+        .take(line.saturating_sub(1));
+    let records = before.filter(|line| !opened(line)).count();
+    numbers.get(records).copied()
+}
+
+/// Reads records, with the number of each one's line. What they say of places on the machine that they
+/// come from is left out: it would be taken for places on this one.
+fn records(lines: &Bytes) -> Result<(Vec<Record>, Vec<usize>), Problem> {
+    let (mut records, mut numbers, mut has_some) = (Vec::new(), Vec::new(), false);
     for (number, line) in lines.split(|byte| *byte == b'\n').enumerate() {
         if line.trim_ascii().is_empty() {
             continue;
@@ -144,12 +169,13 @@ fn records(lines: &Bytes) -> Result<Vec<Record>, Problem> {
         // Its events say the same.
         if !matches!(record, Record::Opened { .. }) {
             records.push(record);
+            numbers.push(number + 1);
         }
     }
     if !has_some {
         return Err(Problem::invalid("there is no record in it"));
     }
-    Ok(records)
+    Ok((records, numbers))
 }
 
 /// Does what would keep a thread of the runtime from other work.
@@ -158,4 +184,23 @@ pub(super) async fn blocking<T: Send + 'static>(
 ) -> Result<T, Problem> {
     let done = tokio::task::spawn_blocking(work).await;
     done.map_err(|error| Problem::host(format!("the work ended early: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_was_written_is_told_as_the_one_that_was_sent() {
+        let written = b"{\"opened\":{\"epoch\":1}}\n{}\n{\"opened\":{\"epoch\":2}}\n{}\n";
+        for (line, sent) in [
+            (1, Some(3)),
+            (2, Some(3)),
+            (3, Some(7)),
+            (4, Some(7)),
+            (5, None),
+        ] {
+            assert_eq!(sent_line(written, line, &[3, 7]), sent, "{line}");
+        }
+    }
 }

@@ -29,11 +29,11 @@ use conjure_runtime::uploads::{self as runtime_uploads, Upload};
 use conjure_store::{Run, RunState, ThreadId};
 
 /// The most characters of a turn's id.
-const LONGEST: usize = 100;
+const MAX_ID_CHARS: usize = 100;
 /// The longest wait for a turn, in seconds.
-const MOST_SECONDS: u64 = 60;
+const MAX_WAIT_SECONDS: u64 = 60;
 /// How often whoever waits for a turn looks whether it asks for something, at least.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(super) fn router() -> Operations {
     Operations::new()
@@ -270,7 +270,7 @@ async fn say(
     JsonBody(body): JsonBody<NewTurn>,
 ) -> Result<Response, Problem> {
     let turn_id = match body.turn_id {
-        Some(id) => Some(line("turn_id", &id, LONGEST)?.to_owned()),
+        Some(id) => Some(line("turn_id", &id, MAX_ID_CHARS)?.to_owned()),
         // The same request after a crash of the host is the same turn.
         None => idempotency.map(|Extension(idempotency)| idempotency.id()),
     };
@@ -281,7 +281,7 @@ async fn say(
         may_come: body.unattended.is_none(),
         output_schema: body.output_schema,
     };
-    let attached = uploads::attached(&app, turn_id.as_deref(), &body.attachments)?;
+    let attached = uploads::resolve_attachments(&app, turn_id.as_deref(), &body.attachments)?;
     let message = message(body.text.as_deref(), &attached, body.go_on)?;
     let request = TurnRequest {
         message,
@@ -336,8 +336,10 @@ async fn get(
     Params(query): Params<WaitQuery>,
 ) -> Result<Json<TurnView>, Problem> {
     let seconds = query.wait.unwrap_or(0);
-    if seconds > MOST_SECONDS {
-        return Err(Problem::invalid(format!("`wait` is 0 to {MOST_SECONDS}")));
+    if seconds > MAX_WAIT_SECONDS {
+        return Err(Problem::invalid(format!(
+            "`wait` is 0 to {MAX_WAIT_SECONDS}"
+        )));
     }
     // One that is not there is said at once.
     let run = app.manager.run(&id).await?;
@@ -346,14 +348,14 @@ async fn get(
         return Ok(Json(view(&app, run).await));
     }
     // Whoever waits for longer is seen while it does: most turns are over before that.
-    let is_short = Duration::from_secs(seconds) <= 2 * LOOK;
+    let is_short = Duration::from_secs(seconds) <= 2 * POLL_INTERVAL;
     let _client = is_short.then(|| app.looks_at_turn(&id));
     if seconds == 0 {
         return Ok(Json(view(&app, run).await));
     }
     let run = tokio::select! {
         run = app.manager.wait(&id) => run?,
-        asks = asks(&app, &id) => return Ok(Json(asks?)),
+        asks = wait_for_question(&app, &id) => return Ok(Json(asks?)),
         () = tokio::time::sleep(Duration::from_secs(seconds)) => app.manager.run(&id).await?,
         () = app.closing.cancelled() => app.manager.run(&id).await?,
     };
@@ -362,9 +364,9 @@ async fn get(
 
 /// A turn with what it waits for, once it waits for something, but not at once: whoever only waits
 /// for its end does not ask again and again meanwhile.
-async fn asks(app: &App, turn: &str) -> Result<TurnView, Problem> {
+async fn wait_for_question(app: &App, turn: &str) -> Result<TurnView, Problem> {
     let mut changes = app.manager.own_changes();
-    tokio::time::sleep(LOOK).await;
+    tokio::time::sleep(POLL_INTERVAL).await;
     let _client = app.looks_at_turn(turn);
     loop {
         let view = view(app, app.manager.run(turn).await?).await;
@@ -374,7 +376,7 @@ async fn asks(app: &App, turn: &str) -> Result<TurnView, Problem> {
         tokio::select! {
             () = changes.of(view.session.as_deref().unwrap_or_default()) => {}
             // What another process runs tells nothing here.
-            () = tokio::time::sleep(LOOK) => {}
+            () = tokio::time::sleep(POLL_INTERVAL) => {}
         }
     }
 }

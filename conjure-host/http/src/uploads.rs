@@ -16,7 +16,7 @@ use axum::body::Bytes;
 /// Where they go.
 pub(super) const PATH: &str = "/api/v1/uploads";
 /// The most characters of a name.
-const LONGEST: usize = 255;
+const MAX_NAME_CHARS: usize = 255;
 
 pub(super) fn router() -> Operations {
     Operations::new().routes(routes!(upload))
@@ -102,7 +102,7 @@ async fn upload(
     Params(query): Params<UploadQuery>,
     file: FileBody,
 ) -> Result<(StatusCode, Json<UploadView>), Problem> {
-    let name = line("name", &query.name, LONGEST)?.to_owned();
+    let name = line("name", &query.name, MAX_NAME_CHARS)?.to_owned();
     let kept = tokio::task::spawn_blocking(move || {
         app.host.upload(&name, Some(&file.media_type), &file.bytes)
     });
@@ -113,7 +113,7 @@ async fn upload(
 
 /// What a turn attaches, by the ids of uploads. A turn that is asked for by its id once more has them
 /// already.
-pub(super) fn attached(
+pub(super) fn resolve_attachments(
     app: &App,
     turn: Option<&str>,
     ids: &[String],

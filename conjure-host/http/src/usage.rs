@@ -16,11 +16,11 @@ use super::usage_report::{DAY_MS, UsageReport, UsageSums};
 use conjure_store::{Thread, ThreadId};
 
 /// Days that are looked at where nothing is said.
-const DAYS: u32 = 30;
+const DEFAULT_DAYS: u32 = 30;
 /// The most days.
-const MOST_DAYS: u32 = 3650;
+const MAX_DAYS: u32 = 3650;
 /// Threads that are asked of the database at once.
-const AT_ONCE: u64 = 200;
+const BATCH_THREADS: u64 = 200;
 
 pub(super) fn router() -> Operations {
     Operations::new().routes(routes!(usage))
@@ -47,9 +47,9 @@ async fn usage(
     State(app): State<App>,
     Params(query): Params<UsageQuery>,
 ) -> Result<Json<UsageReport>, Problem> {
-    let days = query.days.unwrap_or(DAYS);
-    if !(1..=MOST_DAYS).contains(&days) {
-        return Err(Problem::invalid(format!("`days` is 1 to {MOST_DAYS}")));
+    let days = query.days.unwrap_or(DEFAULT_DAYS);
+    if !(1..=MAX_DAYS).contains(&days) {
+        return Err(Problem::invalid(format!("`days` is 1 to {MAX_DAYS}")));
     }
     let since_ms = (now_ms().div_euclid(DAY_MS) + 1 - i64::from(days)) * DAY_MS;
     let models = app.host.models();
@@ -58,7 +58,7 @@ async fn usage(
     let mut counted = CountedEntries::default();
     let mut after = None;
     loop {
-        let threads = app.store.thread_page(after.as_ref(), AT_ONCE).await?;
+        let threads = app.store.thread_page(after.as_ref(), BATCH_THREADS).await?;
         let Some(last) = threads.last() else { break };
         after = Some(last.cursor());
         for thread in threads {
@@ -66,7 +66,7 @@ async fn usage(
                 continue;
             }
             let entries = app.host.entries(&thread.id).await?;
-            let kept = counted.kept_by(&app, &thread).await?;
+            let kept = counted.kept_ancestors(&app, &thread).await?;
             let inherited = thread.parent.as_ref().map_or(0, |_| thread.fork_from_seq);
             let its = |seq: u64| seq > inherited || kept.contains(&seq);
             let id = thread.id.to_string();
@@ -83,7 +83,11 @@ struct CountedEntries(HashMap<ThreadId, BTreeSet<u64>>);
 impl CountedEntries {
     /// What a thread shows of its ancestors that these do not show themselves, and no other fork
     /// counts.
-    async fn kept_by(&mut self, app: &App, thread: &Thread) -> Result<BTreeSet<u64>, Problem> {
+    async fn kept_ancestors(
+        &mut self,
+        app: &App,
+        thread: &Thread,
+    ) -> Result<BTreeSet<u64>, Problem> {
         if thread.parent.is_none() {
             return Ok(BTreeSet::new());
         }

@@ -64,15 +64,15 @@ impl VersionCondition {
     /// Whether the version that there is may be changed.
     pub(super) fn check(&self, version: i64) -> Result<(), Problem> {
         match self {
-            Self::These(tags) if !tags.contains(&tag(version)) => Err(changed()),
+            Self::These(tags) if !tags.contains(&tag(version)) => Err(changed_problem()),
             Self::Any | Self::These(_) => Ok(()),
         }
     }
 
     /// What is said where somebody else changed it after the check.
-    pub(super) fn refused(&self, problem: Problem) -> Problem {
+    pub(super) fn explain_conflict(&self, problem: Problem) -> Problem {
         match self {
-            Self::These(_) if problem.is(CHANGED) => changed(),
+            Self::These(_) if problem.is(CHANGED) => changed_problem(),
             Self::Any | Self::These(_) => problem,
         }
     }
@@ -87,7 +87,7 @@ impl FromRequestParts<App> for VersionCondition {
 }
 
 /// What is said of a change to another version than the one that is there.
-fn changed() -> Problem {
+fn changed_problem() -> Problem {
     Problem::new(
         StatusCode::PRECONDITION_FAILED,
         CHANGED,

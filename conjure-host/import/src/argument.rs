@@ -9,7 +9,7 @@ use super::server::{ConfigText, ImportResult};
 struct NamedArgument<'a> {
     name: &'a str,
     value: &'a str,
-    /// What stands before the value.
+    /// Text before the value.
     beginning: String,
 }
 

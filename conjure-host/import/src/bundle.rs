@@ -13,7 +13,7 @@ use super::server::{ConfigText, ImportResult, ImportedServer};
 use super::variables;
 
 /// The most bytes of a manifest.
-const MOST: u64 = 1024 * 1024;
+const MAX_MANIFEST_BYTES: u64 = 1024 * 1024;
 const MANIFEST: &str = "manifest.json";
 
 /// Whether a value is a bundle's manifest.
@@ -34,10 +34,12 @@ pub(crate) fn manifest(bytes: &[u8]) -> Result<Value, String> {
     let entry = archive.by_name(MANIFEST).map_err(|error| wrong(&error))?;
     let mut text = String::new();
     // What an entry says of its size is the archive's word.
-    let read = entry.take(MOST + 1).read_to_string(&mut text);
+    let read = entry.take(MAX_MANIFEST_BYTES + 1).read_to_string(&mut text);
     read.map_err(|error| wrong(&error))?;
-    if text.len() as u64 > MOST {
-        return Err(wrong(&format!("its {MANIFEST} has more than {MOST} bytes")));
+    if text.len() as u64 > MAX_MANIFEST_BYTES {
+        return Err(wrong(&format!(
+            "its {MANIFEST} has more than {MAX_MANIFEST_BYTES} bytes"
+        )));
     }
     let value: Value = serde_json::from_str(&text).map_err(|error| wrong(&error))?;
     if is_manifest(&value) {
@@ -56,45 +58,9 @@ pub(crate) fn read(manifest: &Value, directory: &str, import: &mut ImportResult)
         directory,
         questions: manifest.get("user_config").unwrap_or(&Value::Null),
     };
-    let mut config = described.get("mcp_config").cloned().unwrap_or(Value::Null);
-    if config.is_null() {
-        let kind = described.get("type").and_then(Value::as_str);
-        let entry = described.get("entry_point").and_then(Value::as_str);
-        let (Some("uv"), Some(entry)) = (kind, entry) else {
-            import.note(
-                &name,
-                "its manifest does not say how it is started; it is left out",
-            );
-            return;
-        };
-        config = serde_json::json!({
-            "command": "uv",
-            "args": ["run", "--directory", "${__dirname}", entry],
-        });
-    }
-    let system = if cfg!(target_os = "macos") {
-        "darwin"
-    } else {
-        "linux"
-    };
-    let own = config
-        .pointer(&format!("/platform_overrides/{system}"))
-        .cloned();
-    for (field, value) in own
-        .as_ref()
-        .and_then(Value::as_object)
-        .into_iter()
-        .flatten()
-    {
-        let Some(config) = config.as_object_mut() else {
-            break;
-        };
-        match (config.get_mut(field), value) {
-            (Some(Value::Object(all)), Value::Object(more)) => all.extend(more.clone()),
-            _ => drop(config.insert(field.clone(), value.clone())),
-        }
-    }
-    let Some(command) = config.get("command").and_then(Value::as_str) else {
+    let config = launch_config(described);
+    let command = config.as_ref().and_then(|config| config.get("command"));
+    let (Some(config), Some(command)) = (&config, command.and_then(Value::as_str)) else {
         import.note(
             &name,
             "its manifest does not say how it is started; it is left out",
@@ -110,7 +76,7 @@ pub(crate) fn read(manifest: &Value, directory: &str, import: &mut ImportResult)
     server.command = bundle.text("its command", command, import);
     let args = config.get("args").and_then(Value::as_array);
     for arg in args.into_iter().flatten().filter_map(Value::as_str) {
-        match bundle.several(arg) {
+        match bundle.array_values(arg) {
             Some(values) => {
                 for value in values {
                     server
@@ -133,16 +99,51 @@ pub(crate) fn read(manifest: &Value, directory: &str, import: &mut ImportResult)
     import.servers.push(server);
 }
 
+/// How a server is started, as its manifest says it for this system; nothing where it does not.
+fn launch_config(described: &Value) -> Option<Value> {
+    let mut config = described.get("mcp_config").cloned().unwrap_or(Value::Null);
+    if config.is_null() {
+        let kind = described.get("type").and_then(Value::as_str);
+        let entry = described.get("entry_point").and_then(Value::as_str);
+        let (Some("uv"), Some(entry)) = (kind, entry) else {
+            return None;
+        };
+        config = serde_json::json!({
+            "command": "uv",
+            "args": ["run", "--directory", "${__dirname}", entry],
+        });
+    }
+    let system = if cfg!(target_os = "macos") {
+        "darwin"
+    } else {
+        "linux"
+    };
+    let own = config.pointer(&format!("/platform_overrides/{system}"));
+    let own = own.and_then(Value::as_object).cloned().unwrap_or_default();
+    if let Some(config) = config.as_object_mut() {
+        for (field, value) in own {
+            if let (Some(Value::Object(all)), Value::Object(more)) =
+                (config.get_mut(&field), &value)
+            {
+                all.extend(more.clone());
+            } else {
+                config.insert(field, value);
+            }
+        }
+    }
+    Some(config)
+}
+
 struct McpBundle<'a> {
     name: &'a str,
     directory: &'a str,
-    /// What the person is asked for.
+    /// Settings that the bundle asks the person for.
     questions: &'a Value,
 }
 
 impl McpBundle<'_> {
     /// The values of an argument that stands for several.
-    fn several(&self, arg: &str) -> Option<Vec<String>> {
+    fn array_values(&self, arg: &str) -> Option<Vec<String>> {
         let key = arg.strip_prefix("${user_config.")?.strip_suffix('}')?;
         let defaults = self.questions.get(key)?.get("default")?.as_array()?;
         let defaults = defaults.iter().filter_map(Value::as_str);
@@ -203,7 +204,7 @@ impl McpBundle<'_> {
     }
 }
 
-/// What the person is asked for first in a text.
+/// The first setting of the person's that a text names.
 fn question(text: &str) -> Option<String> {
     let (_, rest) = text.split_once("${user_config.")?;
     let (key, _) = rest.split_once('}')?;

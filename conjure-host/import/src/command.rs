@@ -18,7 +18,7 @@ impl ImportResult {
         own: &ServerEnv,
         command: &str,
     ) -> bool {
-        let words = words(command);
+        let words = secret_words(command);
         let Some((program, args)) = words.split_first() else {
             return false;
         };
@@ -33,7 +33,7 @@ impl ImportResult {
 }
 
 /// The words of a command that is a line with a secret in it; none where it is no such line.
-fn words(command: &str) -> Vec<String> {
+fn secret_words(command: &str) -> Vec<String> {
     let is_line = command.trim().contains(char::is_whitespace);
     if !is_line || !holds_secret(&variables::stand_in(command, &|_| false)) {
         return Vec::new();
@@ -99,7 +99,7 @@ mod tests {
             "mcp-server-postgres-v2-linux-x64",
             "${userHome}/a b/server",
         ] {
-            assert!(words(command).is_empty(), "{command}");
+            assert!(secret_words(command).is_empty(), "{command}");
         }
         for (command, apart) in [
             ("npx s --token 'a b'", "npx|s|--token|a b"),
@@ -107,7 +107,7 @@ mod tests {
             ("npx s --token 'hunter2", "npx|s|--token|'hunter2"),
             ("npx s --token ${T}", "npx|s|--token|${T}"),
         ] {
-            assert_eq!(words(command).join("|"), apart, "{command}");
+            assert_eq!(secret_words(command).join("|"), apart, "{command}");
         }
     }
 }

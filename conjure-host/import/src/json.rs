@@ -8,7 +8,7 @@ use super::server::{ImportResult, ImportedServer};
 use super::{bundle, registry, timeout};
 
 /// The directory of a bundle whose manifest alone is read.
-const UNPACKED: &str = "/BUNDLE_DIRECTORY";
+const BUNDLE_DIRECTORY: &str = "/BUNDLE_DIRECTORY";
 
 /// Reads a whole file; comments and commas at the end of lists are VS Code's.
 pub(crate) fn read(text: &str) -> Result<ImportResult, String> {
@@ -19,10 +19,10 @@ pub(crate) fn read(text: &str) -> Result<ImportResult, String> {
         return Ok(import);
     }
     if bundle::is_manifest(&value) {
-        bundle::read(&value, UNPACKED, &mut import);
+        bundle::read(&value, BUNDLE_DIRECTORY, &mut import);
         import.notes.push(format!(
-            "`{UNPACKED}` stands for the directory in which the bundle is unpacked: put that in \
-             its place"
+            "`{BUNDLE_DIRECTORY}` stands for the directory in which the bundle is unpacked: put that \
+             in its place"
         ));
         return Ok(import);
     }
@@ -172,7 +172,7 @@ pub(crate) fn own_env<'a>(objects: impl IntoIterator<Item = Option<&'a Value>>) 
     let mut own = ServerEnv::default();
     let objects = objects.into_iter().flatten().filter_map(Value::as_object);
     for (name, value) in objects.flatten() {
-        own.add(name, &written(value).unwrap_or_default());
+        own.add(name, &scalar_text(value).unwrap_or_default());
     }
     own
 }
@@ -184,7 +184,7 @@ pub(crate) fn arguments<'a>(
     server: &mut ImportedServer,
     import: &mut ImportResult,
 ) {
-    let args: Vec<String> = args.filter_map(written).collect();
+    let args: Vec<String> = args.filter_map(scalar_text).collect();
     let args = args.iter().map(String::as_str);
     let args = import.arguments(&server.name, own, args);
     server.args.extend(args);
@@ -200,7 +200,7 @@ pub(crate) fn pairs(
     let name = server.name.clone();
     let pairs = pairs.and_then(Value::as_object).into_iter().flatten();
     for (key, value) in pairs {
-        let Some(value) = written(value) else {
+        let Some(value) = scalar_text(value) else {
             let kind = if what == "env" { "variable" } else { what };
             import.note(&name, &format!("the {kind} `{key}` is no text"));
             continue;
@@ -216,7 +216,7 @@ pub(crate) fn pairs(
 }
 
 /// A number or a text as the text that a program gets.
-fn written(value: &Value) -> Option<String> {
+fn scalar_text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
         Value::Number(_) | Value::Bool(_) => Some(value.to_string()),

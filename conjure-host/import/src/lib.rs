@@ -28,8 +28,8 @@ use serde_json::{Map, Value};
 pub use server::{ImportResult, RequiredSecret};
 pub use typed::{TypedSecret, secrets as typed_secrets};
 
-/// How an MCP bundle begins, as every zip archive does.
-const ARCHIVE: &[u8] = b"PK\x03\x04";
+/// First bytes of an MCP bundle, as of every zip archive.
+const ZIP_MAGIC: &[u8] = b"PK\x03\x04";
 
 /// Reads a configuration, whichever of the forms it is:
 ///
@@ -78,7 +78,7 @@ fn behind_comments(text: &str) -> &str {
 
 /// Whether a file is an MCP bundle (`.mcpb`), which [`read_bundle`] reads.
 pub fn is_bundle(bytes: &[u8]) -> bool {
-    bytes.starts_with(ARCHIVE)
+    bytes.starts_with(ZIP_MAGIC)
 }
 
 /// Reads an MCP bundle: the server of its manifest, as it runs once the bundle is unpacked in

@@ -33,7 +33,7 @@ pub(crate) fn read(text: &str) -> Result<ImportResult, String> {
     Ok(import)
 }
 
-/// What the options of a line say.
+/// Options of a command line.
 #[derive(Default)]
 struct LineOptions<'a> {
     transport: Option<&'a str>,
@@ -92,7 +92,7 @@ fn options<'a>(words: &[&'a str]) -> Result<LineOptions<'a>, String> {
     Ok(line)
 }
 
-/// Whether it is `NAME=value`.
+/// Whether a word has the form `NAME=value`.
 fn is_pair(word: &str) -> bool {
     word.split_once('=').is_some_and(|(name, _)| {
         !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
@@ -150,14 +150,25 @@ fn add(words: &[&str], import: &mut ImportResult) -> Result<(), String> {
     if !is_remote {
         variables(&line.env, &mut server, import);
     }
+    headers(&line, &mut server, import);
+    oauth(&line, &mut server, import);
+    import.servers.push(server);
+    Ok(())
+}
+
+fn headers(line: &LineOptions<'_>, server: &mut ImportedServer, import: &mut ImportResult) {
     for header in &line.headers {
         let Some((header, value)) = header.split_once(':') else {
-            import.note(name, "a header has no colon, and is left out");
+            import.note(&server.name, "a header has no colon, and is left out");
             continue;
         };
-        let text = import.header(&server, header.trim(), value.trim());
+        let text = import.header(server, header.trim(), value.trim());
         server.headers.push((header.trim().to_owned(), text));
     }
+}
+
+fn oauth(line: &LineOptions<'_>, server: &mut ImportedServer, import: &mut ImportResult) {
+    let name = &server.name;
     if let Some(id) = line.client_id {
         server.oauth.push(("client_id", id.into()));
     }
@@ -171,8 +182,6 @@ fn add(words: &[&str], import: &mut ImportResult) -> Result<(), String> {
         Some(Err(_)) => import.note(name, "its `--callback-port` is no port"),
         None => {}
     }
-    import.servers.push(server);
-    Ok(())
 }
 
 /// The variables of a line, each `NAME=value`.
@@ -189,7 +198,7 @@ fn variables(pairs: &[&str], server: &mut ImportedServer, import: &mut ImportRes
     }
 }
 
-/// What the variables of a line define.
+/// Variables that a line defines.
 fn own_env(pairs: &[&str]) -> ServerEnv {
     let mut own = ServerEnv::default();
     for (name, value) in pairs.iter().filter_map(|pair| pair.split_once('=')) {
@@ -198,26 +207,36 @@ fn own_env(pairs: &[&str]) -> ServerEnv {
     own
 }
 
-/// `codex mcp add NAME [--env NAME=VALUE]… (--url URL [--bearer-token-env-var NAME] | COMMAND…)`.
-fn add_of_codex(words: &[&str], import: &mut ImportResult) -> Result<(), String> {
-    let mut name = None;
-    let (mut env, mut command) = (Vec::new(), Vec::new());
-    let (mut url, mut token, mut client) = (None, None, None);
-    let mut unknown = Vec::new();
+/// The words of `codex mcp add`.
+#[derive(Default)]
+struct CodexLine<'a> {
+    name: Option<&'a str>,
+    command: Vec<&'a str>,
+    env: Vec<&'a str>,
+    url: Option<&'a str>,
+    /// The variable that holds the token.
+    token: Option<&'a str>,
+    client_id: Option<&'a str>,
+    /// Options that are not understood.
+    unknown: Vec<&'a str>,
+}
+
+fn codex_options<'a>(words: &[&'a str]) -> Result<CodexLine<'a>, String> {
+    let mut line = CodexLine::default();
     let mut rest = words.iter().copied();
     while let Some(word) = rest.next() {
         if word == "--" {
-            command.extend(rest);
+            line.command.extend(rest);
             break;
         }
         if !word.starts_with('-') {
-            if name.is_none() {
-                name = Some(word);
+            if line.name.is_none() {
+                line.name = Some(word);
                 continue;
             }
             // From here on it is the program's.
-            command.push(word);
-            command.extend(rest);
+            line.command.push(word);
+            line.command.extend(rest);
             break;
         }
         let (option, own) = match word.split_once('=') {
@@ -229,38 +248,46 @@ fn add_of_codex(words: &[&str], import: &mut ImportResult) -> Result<(), String>
                 .ok_or(format!("{option} has no value"))
         };
         match option {
-            "--env" => env.push(value()?),
-            "--url" => url = Some(value()?),
-            "--bearer-token-env-var" => token = Some(value()?),
-            "--oauth-client-id" => client = Some(value()?),
-            other => unknown.push(other),
+            "--env" => line.env.push(value()?),
+            "--url" => line.url = Some(value()?),
+            "--bearer-token-env-var" => line.token = Some(value()?),
+            "--oauth-client-id" => line.client_id = Some(value()?),
+            other => line.unknown.push(other),
         }
     }
-    let name = name.ok_or("`codex mcp add` has a name and a command or `--url`")?;
+    Ok(line)
+}
+
+/// `codex mcp add NAME [--env NAME=VALUE]… (--url URL [--bearer-token-env-var NAME] | COMMAND…)`.
+fn add_of_codex(words: &[&str], import: &mut ImportResult) -> Result<(), String> {
+    let line = codex_options(words)?;
+    let name = line
+        .name
+        .ok_or("`codex mcp add` has a name and a command or `--url`")?;
     let mut server = ImportedServer {
         name: name.to_owned(),
         ..ImportedServer::default()
     };
-    for option in unknown {
+    for option in line.unknown {
         import.note(name, &format!("the option `{option}` is not understood"));
     }
-    match (url, command.split_first()) {
+    match (line.url, line.command.split_first()) {
         (Some(url), _) => {
-            variables(&env, &mut server, import);
+            variables(&line.env, &mut server, import);
             server.url = Some(import.remote_address(&server, url));
         }
         (None, Some((program, args))) => {
-            let own = own_env(&env);
+            let own = own_env(&line.env);
             if !import.take_apart(&mut server, &own, program) {
                 server.command = Some(ConfigText::Plain((*program).to_owned()));
             }
             let args = import.arguments(name, &own, args.iter().copied());
             server.args.extend(args);
-            variables(&env, &mut server, import);
+            variables(&line.env, &mut server, import);
         }
         (None, None) => return Err(format!("`{name}` has neither a command nor `--url`")),
     }
-    if let Some(variable) = token {
+    if let Some(variable) = line.token {
         let bearer = "Bearer ".to_owned();
         let text = import.secret(
             name,
@@ -271,7 +298,7 @@ fn add_of_codex(words: &[&str], import: &mut ImportResult) -> Result<(), String>
         );
         server.headers.push(("Authorization".to_owned(), text));
     }
-    if let Some(id) = client {
+    if let Some(id) = line.client_id {
         server.oauth.push(("client_id", id.into()));
     }
     import.servers.push(server);

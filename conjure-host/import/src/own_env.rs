@@ -114,12 +114,12 @@ fn is_half(header: &str, prefix: &str) -> bool {
 /// A text after values of `env` were put in place of their variables.
 #[derive(Debug, PartialEq, Eq)]
 enum FilledText {
-    /// It names no variable of `env`.
+    /// The text names no variable of `env`.
     Same,
     Filled(String),
-    /// It ends with a secret of `env`, and has no other.
+    /// The text ends with a secret of `env`, and has no other.
     Secret(ConfigText),
-    /// It has a secret of `env` and more that is secret or follows.
+    /// The text has a secret of `env`, and more that is secret or follows it.
     Composed,
 }
 

@@ -81,7 +81,7 @@ fn remote(name: &str, remote: &Value, import: &mut ImportResult) {
         name: name.to_owned(),
         ..ImportedServer::default()
     };
-    let url = filled(name, url, remote.get("variables"), import);
+    let url = fill_in(name, url, remote.get("variables"), import);
     server.url = Some(match url {
         ConfigText::Plain(url) => import.address(name, &url),
         other => other,
@@ -150,7 +150,7 @@ fn package(name: &str, package: &Value, import: &mut ImportResult) {
     let versioned = match (program, version) {
         ("npx" | "dnx", Some(version)) => format!("{identifier}@{version}"),
         ("uvx", Some(version)) => format!("{identifier}=={version}"),
-        ("docker", Some(version)) if !tagged(identifier) => format!("{identifier}:{version}"),
+        ("docker", Some(version)) if !has_tag(identifier) => format!("{identifier}:{version}"),
         _ => identifier.to_owned(),
     };
     server.args.push(ConfigText::Plain(versioned));
@@ -166,7 +166,7 @@ fn package(name: &str, package: &Value, import: &mut ImportResult) {
 }
 
 /// Whether an image says its version itself.
-fn tagged(image: &str) -> bool {
+fn has_tag(image: &str) -> bool {
     let last = image.rsplit('/').next().unwrap_or(image);
     last.contains(':') || image.contains('@')
 }
@@ -229,7 +229,7 @@ fn input(server: &str, label: &str, of: &Value, import: &mut ImportResult) -> Op
         return Some(import.secret(server, label, bare, String::new(), None));
     }
     if let Some(value) = value {
-        return Some(filled(server, value, of.get("variables"), import));
+        return Some(fill_in(server, value, of.get("variables"), import));
     }
     let variable = variable(label);
     if !is_required {
@@ -244,7 +244,7 @@ fn input(server: &str, label: &str, of: &Value, import: &mut ImportResult) -> Op
 }
 
 /// A text with its `{variables}` filled in.
-fn filled(
+fn fill_in(
     server: &str,
     text: &str,
     variables: Option<&Value>,

@@ -8,13 +8,13 @@ use super::secret_name::is_name;
 use super::secret_value::{holds_secret, is_only_plain_word, prefixed};
 use super::variables::{self, TextPiece, Variables};
 
-/// What a value is.
+/// Classification of a value.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ValueKind {
     Plain,
-    /// It has variables that are no secrets, and is this in a session file.
+    /// A text with variables that are no secrets, as a session file writes it.
     Expand(String),
-    /// It has variables that mean nothing here.
+    /// A text with variables that mean nothing here.
     Unknown(Variables),
     Secret {
         prefix: String,
@@ -24,7 +24,7 @@ pub(crate) enum ValueKind {
     },
 }
 
-/// What a value of this name is.
+/// Classifies a value by its name and content.
 pub(crate) fn find(name: &str, value: &str) -> ValueKind {
     let (prefix, rest) = prefixed(value);
     if let Some(text) = rest

@@ -1,8 +1,8 @@
 //! Which names secrets have: names of variables, options, headers, members of JSON and parameters
 //! of an address. Looks at no value.
 
-/// What stands in a part of such a name, wherever in it.
-const ANYWHERE: &[&str] = &[
+/// Fragments that mark a part of a name, wherever they are in it.
+const SECRET_FRAGMENTS: &[&str] = &[
     "token",
     "secret",
     "password",
@@ -18,17 +18,17 @@ const ANYWHERE: &[&str] = &[
     "jwt",
 ];
 /// What is a part of such a name as a whole; within other words these mean something else.
-const WHOLE: &[&str] = &[
+const SECRET_WORDS: &[&str] = &[
     "pat", "session", "pw", "cred", "creds", "sig", "otp", "totp", "pin",
 ];
-/// How such a part ends, or what all of it is.
-const ENDS: &[&str] = &["key", "keys", "pass", "pwd", "auth"];
+/// Suffixes that mark a part of a name; also whole parts.
+const SECRET_SUFFIXES: &[&str] = &["key", "keys", "pass", "pwd", "auth"];
 /// Words that end so and name no secret.
-const OTHER_WORDS: &[&str] = &[
+const HARMLESS_WORDS: &[&str] = &[
     "askpass", "bypass", "compass", "noauth", "oauth", "oldpwd", "trespass",
 ];
 /// Names that are a secret's in the query of an address and nowhere else.
-const PARAMETERS: &[&str] = &["code", "hmac", "ticket"];
+const SECRET_PARAMETERS: &[&str] = &["code", "hmac", "ticket"];
 
 /// Whether a name is one that secrets have.
 pub(crate) fn is_name(name: &str) -> bool {
@@ -44,15 +44,15 @@ pub(crate) fn is_name(name: &str) -> bool {
 /// Whether a parameter in the query of an address has a name of secrets.
 pub(crate) fn is_parameter(name: &str) -> bool {
     let is_one = |known: &&str| name.eq_ignore_ascii_case(known);
-    is_name(name) || PARAMETERS.iter().any(is_one)
+    is_name(name) || SECRET_PARAMETERS.iter().any(is_one)
 }
 
 /// Whether a part of a name, in small letters, is one that secrets have.
 fn is_part(part: &str) -> bool {
-    let ends = ENDS.iter().any(|end| part.ends_with(*end));
-    ANYWHERE.iter().any(|known| part.contains(*known))
-        || WHOLE.contains(&part)
-        || (ends && !OTHER_WORDS.contains(&part))
+    let ends = SECRET_SUFFIXES.iter().any(|end| part.ends_with(*end));
+    SECRET_FRAGMENTS.iter().any(|known| part.contains(*known))
+        || SECRET_WORDS.contains(&part)
+        || (ends && !HARMLESS_WORDS.contains(&part))
 }
 
 #[cfg(test)]

@@ -10,8 +10,8 @@ use super::secret_name::{is_name, is_parameter};
 /// Stands in a text for a value that is no secret of this text, because it is known elsewhere.
 pub(crate) const REFERENCE: char = '\u{fffc}';
 
-/// How tokens begin that are known by that.
-const BEGINNINGS: &[&str] = &[
+/// Prefixes of known kinds of tokens.
+const TOKEN_PREFIXES: &[&str] = &[
     "sk-",
     "sk_",
     "pk_",
@@ -38,23 +38,24 @@ const BEGINNINGS: &[&str] = &[
     "secret_",
 ];
 /// A token that is known by how it begins has so many bytes.
-const SHORTEST: usize = 12;
+const MIN_TOKEN_BYTES: usize = 12;
 /// A text of so many letters and digits without a space is no word.
-const LONG: usize = 24;
-/// What stands before a secret in a header.
+const MIN_OPAQUE_CHARS: usize = 24;
+/// Schemes before a secret in a header.
 const SCHEMES: [&str; 5] = ["Bearer ", "bearer ", "Basic ", "Token ", "token "];
 /// Schemes that no sentence has by chance.
 const CLEAR_SCHEMES: [&str; 2] = ["Bearer ", "bearer "];
 /// Values that are no secret, whatever their name is.
 const PLAIN_WORDS: [&str; 5] = ["true", "false", "null", "none", "undefined"];
 /// What stands before a `:` in texts such as `npm:pkg@1.0`, which have no password.
-const NO_USERS: [&str; 7] = ["npm", "jsr", "file", "git", "github", "mailto", "workspace"];
+const PREFIXES_WITHOUT_PASSWORD: [&str; 7] =
+    ["npm", "jsr", "file", "git", "github", "mailto", "workspace"];
 
 /// Whether a value holds a secret.
 pub(crate) fn holds_secret(value: &str) -> bool {
     is_token(value)
         || value.contains("PRIVATE KEY-----")
-        || words(value).any(is_known_token)
+        || split_words(value).any(is_known_token)
         || is_in_location_of(value)
         || is_login(value)
         || is_in_pairs(value)
@@ -98,7 +99,7 @@ fn is_token(value: &str) -> bool {
     }
     let is_part = |c: char| c.is_ascii_alphanumeric() || "-_.+=".contains(c);
     let has = |test: fn(char) -> bool| value.chars().any(test);
-    value.len() >= LONG
+    value.len() >= MIN_OPAQUE_CHARS
         && value.chars().all(is_part)
         && has(|c| c.is_ascii_digit())
         && has(|c| c.is_ascii_alphabetic())
@@ -109,8 +110,8 @@ fn is_token(value: &str) -> bool {
 
 /// Whether a text begins as tokens do; a name with its value behind `=` is none.
 fn is_begun(value: &str) -> bool {
-    value.len() >= SHORTEST
-        && BEGINNINGS.iter().any(|begin| value.starts_with(*begin))
+    value.len() >= MIN_TOKEN_BYTES
+        && TOKEN_PREFIXES.iter().any(|begin| value.starts_with(*begin))
         && !value.trim_end_matches('=').contains('=')
 }
 
@@ -120,7 +121,7 @@ fn is_known_token(word: &str) -> bool {
     is_begun(word) && word.contains(|c: char| c.is_ascii_digit())
 }
 
-fn words(text: &str) -> impl Iterator<Item = &str> {
+fn split_words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| c.is_whitespace() || is_quote(c) || "=,;:&|()<>{}[]".contains(c))
 }
 
@@ -181,7 +182,7 @@ fn is_login(text: &str) -> bool {
     let is_password = |c: char| !c.is_whitespace() && !matches!(c, '/' | '\\');
     let is_host = host.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '[');
     user.chars().all(is_part)
-        && !NO_USERS.contains(&user)
+        && !PREFIXES_WITHOUT_PASSWORD.contains(&user)
         && !password.is_empty()
         && !is_reference(password)
         && password.chars().all(is_password)

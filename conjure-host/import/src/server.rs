@@ -38,9 +38,9 @@ pub(crate) struct ImportedServer {
 /// A secret that somebody must set.
 #[derive(Debug, PartialEq, Eq)]
 pub struct RequiredSecret {
-    /// Its name, as the settings have it.
+    /// Name of the secret, as the settings have it.
     pub name: String,
-    /// Where it was found.
+    /// Where the secret was found.
     pub what: String,
     /// The variable that holds it already, if the source says so.
     pub from: Option<String>,
@@ -52,7 +52,7 @@ pub struct ImportResult {
     pub(crate) servers: Vec<ImportedServer>,
     /// Secrets that somebody must set.
     pub secrets: Vec<RequiredSecret>,
-    /// What was not understood or left out.
+    /// Notes about what was not understood or left out.
     pub notes: Vec<String>,
 }
 
@@ -211,7 +211,7 @@ impl ImportedServer {
         if !self.pass_env.is_empty() {
             line(
                 "pass_env",
-                list(self.pass_env.iter().map(|name| quoted(name))),
+                list(self.pass_env.iter().map(|name| quote(name))),
             );
         }
         let own = self.oauth.iter().map(|(k, v)| (*k, v.to_string()));
@@ -233,17 +233,13 @@ impl ImportedServer {
 impl ConfigText {
     fn to_toml(&self) -> String {
         match self {
-            Self::Plain(text) => quoted(text),
-            Self::Expand(text) => format!("{{ expand = {} }}", quoted(text)),
+            Self::Plain(text) => quote(text),
+            Self::Expand(text) => format!("{{ expand = {} }}", quote(text)),
             Self::Secret { name, prefix } if prefix.is_empty() => {
-                format!("{{ secret = {} }}", quoted(name))
+                format!("{{ secret = {} }}", quote(name))
             }
             Self::Secret { name, prefix } => {
-                format!(
-                    "{{ secret = {}, prefix = {} }}",
-                    quoted(name),
-                    quoted(prefix)
-                )
+                format!("{{ secret = {}, prefix = {} }}", quote(name), quote(prefix))
             }
         }
     }
@@ -258,7 +254,7 @@ fn table<'a>(fields: impl Iterator<Item = (&'a str, String)>) -> String {
     format!("{{ {} }}", fields.collect::<Vec<_>>().join(", "))
 }
 
-fn quoted(text: &str) -> String {
+fn quote(text: &str) -> String {
     toml::Value::from(text).to_string()
 }
 
@@ -267,6 +263,6 @@ fn key(name: &str) -> String {
     if !name.is_empty() && name.chars().all(is_bare) {
         name.to_owned()
     } else {
-        quoted(name)
+        quote(name)
     }
 }

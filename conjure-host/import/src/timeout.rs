@@ -4,22 +4,22 @@
 use serde_json::{Map, Value};
 
 /// Fields that Cline and what came from it write beside a `timeout`.
-const OF_CLINE: [&str; 3] = ["autoApprove", "alwaysAllow", "disabled"];
+const CLINE_FIELDS: [&str; 3] = ["autoApprove", "alwaysAllow", "disabled"];
 /// The most seconds that they offer. Others write these fields too, with milliseconds.
-const MOST_SECONDS: i64 = 3_600;
+const MAX_SECONDS: i64 = 3_600;
 /// Fewer milliseconds than this are no time for a call.
-const LEAST_MS: i64 = 1_000;
+const MIN_MS: i64 = 1_000;
 
 /// The milliseconds of a `timeout`, and what it was taken for. `fields` are the server's.
 pub(crate) fn milliseconds(timeout: i64, fields: &Map<String, Value>) -> (i64, String) {
-    let is_of_cline = OF_CLINE.iter().any(|field| fields.contains_key(*field));
-    if is_of_cline && timeout <= MOST_SECONDS {
+    let is_of_cline = CLINE_FIELDS.iter().any(|field| fields.contains_key(*field));
+    if is_of_cline && timeout <= MAX_SECONDS {
         let told = format!(
             "its `timeout` is taken for {timeout} seconds without an answer, as Cline counts it"
         );
         return (timeout * 1_000, told);
     }
-    if timeout < LEAST_MS {
+    if timeout < MIN_MS {
         let told = format!(
             "its `timeout` is taken for {timeout} seconds without an answer, for it is short for \
              milliseconds; `request_timeout_ms` says it otherwise"

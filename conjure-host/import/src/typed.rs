@@ -15,17 +15,17 @@ use super::secret_value::{is_secret_address, prefixed};
 use super::server::{ConfigText, ImportResult};
 
 /// The longest name of a saved secret, less room for a number.
-const LONGEST: usize = 45;
+const MAX_NAME_CHARS: usize = 45;
 
 /// A secret that was taken out.
 pub struct TypedSecret {
-    /// What it is to be called.
+    /// Name under which the secret is saved.
     pub name: String,
-    /// Its value.
+    /// Value of the secret.
     pub secret: SecretString,
-    /// Where it was, as a JSON pointer.
+    /// Position in the settings, as a JSON pointer.
     place: String,
-    /// What stands before it, such as `Bearer `.
+    /// Text before the secret, such as `Bearer `.
     prefix: String,
 }
 
@@ -124,7 +124,7 @@ fn texts<'a>(object: Option<&'a Value>, at: &str) -> Vec<(&'a str, InputPlace)> 
 /// The name of a secret; one that is too long is cut, and told from others by a hash.
 fn name(server: &str, label: &str) -> String {
     let whole = secret::name(server, label);
-    if whole.len() <= LONGEST {
+    if whole.len() <= MAX_NAME_CHARS {
         return whole;
     }
     let hash = Sha256::digest(whole.as_bytes());
@@ -133,7 +133,7 @@ fn name(server: &str, label: &str) -> String {
         .take(4)
         .map(|byte| format!("{byte:02x}"))
         .collect();
-    let begin = whole.get(..LONGEST - 9).unwrap_or_default();
+    let begin = whole.get(..MAX_NAME_CHARS - 9).unwrap_or_default();
     format!("{begin}_{hash}")
 }
 
@@ -243,6 +243,6 @@ mod tests {
     #[test]
     fn names_are_short_enough_to_be_saved() {
         let (one, two) = (name("s", &"a".repeat(60)), name("s", &"a".repeat(61)));
-        assert!(one.len() == LONGEST && two.len() == LONGEST && one != two);
+        assert!(one.len() == MAX_NAME_CHARS && two.len() == MAX_NAME_CHARS && one != two);
     }
 }

@@ -5,7 +5,7 @@
 use super::secret_value::REFERENCE;
 
 /// Known to the other program only, and not variables of any environment.
-const OTHERS: &[&str] = &[
+const FOREIGN_VARIABLES: &[&str] = &[
     "CLAUDE_PLUGIN_ROOT",
     "CLAUDE_PLUGIN_DATA",
     "cwd",
@@ -123,10 +123,10 @@ pub(crate) fn stand_in(value: &str, is_elsewhere: &dyn Fn(&str) -> bool) -> Stri
 
 /// Whether a variable is one of the environment.
 fn is_of_environment(variable: &str) -> bool {
-    is_name(variable) && !is_own(variable) && !OTHERS.contains(&variable)
+    is_name(variable) && !is_own(variable) && !FOREIGN_VARIABLES.contains(&variable)
 }
 
-/// What is before the next variable, and what comes behind its brace.
+/// Splits a text at its next variable: what is before it, and what follows its brace.
 fn next(text: &str) -> Option<(&str, &str)> {
     let of_shell = text.find("${").map(|at| (at, at + 2));
     let own = text.find("{env:").map(|at| (at, at + 1));
@@ -138,7 +138,7 @@ fn next(text: &str) -> Option<(&str, &str)> {
     Some((text.get(..at)?, text.get(behind..)?))
 }
 
-/// Where the brace is that closes a variable.
+/// Position of the brace that closes a variable.
 fn end(text: &str) -> Option<usize> {
     let mut depth = 0;
     for (at, byte) in text.bytes().enumerate() {
@@ -161,7 +161,7 @@ impl Variables {
     fn take(&mut self, name: &str) {
         let (variable, default) = name_and_default(name);
         let variable = variable.strip_prefix("env:").unwrap_or(variable);
-        if !OTHERS.contains(&variable) && (is_own(variable) || is_name(variable)) {
+        if !FOREIGN_VARIABLES.contains(&variable) && (is_own(variable) || is_name(variable)) {
             self.known.push(format!("${{{name}}}"));
         }
         match variable {
@@ -171,7 +171,7 @@ impl Variables {
             }
             "userHome" => self.expand.push_str("${userHome}"),
             "pathSeparator" | "/" => self.expand.push('/'),
-            variable if OTHERS.contains(&variable) || !is_name(variable) => {
+            variable if FOREIGN_VARIABLES.contains(&variable) || !is_name(variable) => {
                 self.unknown.push(format!("${{{name}}}"));
             }
             variable => {

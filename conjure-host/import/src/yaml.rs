@@ -6,11 +6,13 @@ use super::json;
 use super::server::{ImportResult, ImportedServer};
 
 /// The most bytes of a file.
-const MOST: usize = 1024 * 1024;
-/// How deep it may go, and how much a parser may do for it.
-const DEPTH: usize = 32;
-const EVENTS: usize = 100_000;
-const ALIASES: usize = 1_000;
+const MAX_BYTES: usize = 1024 * 1024;
+/// How deeply a file may be nested.
+const MAX_DEPTH: usize = 32;
+/// The most events, and the most nodes, of a file.
+const MAX_EVENTS: usize = 100_000;
+/// The most aliases, and the most anchors, of a file.
+const MAX_ALIASES: usize = 1_000;
 
 /// Reads a whole file.
 pub(crate) fn read(text: &str) -> Result<ImportResult, String> {
@@ -48,16 +50,16 @@ pub(crate) fn read(text: &str) -> Result<ImportResult, String> {
 }
 
 fn parse(text: &str) -> Result<Value, String> {
-    if text.len() > MOST {
-        return Err(format!("it has more than {MOST} bytes"));
+    if text.len() > MAX_BYTES {
+        return Err(format!("it has more than {MAX_BYTES} bytes"));
     }
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {
-            max_depth: DEPTH,
-            max_events: EVENTS,
-            max_nodes: EVENTS,
-            max_aliases: ALIASES,
-            max_anchors: ALIASES,
+            max_depth: MAX_DEPTH,
+            max_events: MAX_EVENTS,
+            max_nodes: MAX_EVENTS,
+            max_aliases: MAX_ALIASES,
+            max_anchors: MAX_ALIASES,
         },
     };
     let value: Value =
@@ -222,7 +224,7 @@ mod tests {
             laughs.push_str(&format!("a{n}: &a{n} [*a{0}, *a{0}]\n", n - 1));
         }
         assert!(read(&laughs).is_err());
-        assert!(read(&" ".repeat(MOST + 1)).is_err());
+        assert!(read(&" ".repeat(MAX_BYTES + 1)).is_err());
     }
 
     #[test]

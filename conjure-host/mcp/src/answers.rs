@@ -7,7 +7,7 @@ use super::results;
 use super::suspended::ResumeError;
 use conjure_runtime::backend::readers::ReadError;
 
-pub(super) fn refused(error: &ResumeError) -> ErrorData {
+pub(super) fn resume_error(error: &ResumeError) -> ErrorData {
     ErrorData::invalid_params(error.to_string(), None)
 }
 
@@ -35,7 +35,7 @@ pub(super) fn read_result(
     Ok(result.into())
 }
 
-pub(super) fn mixed_up() -> ErrorData {
+pub(super) fn wrong_kind() -> ErrorData {
     ErrorData::internal_error(
         "the host answered something else; this is a bug of it",
         None,

@@ -20,12 +20,12 @@ use conjure_runtime::backend::questions::{
 };
 
 /// Rounds of questions of one call that may wait.
-const ROUNDS: usize = 8;
+const MAX_WAITING_ROUNDS: usize = 8;
 
 /// The questions of one session's calls.
 #[derive(Default)]
 pub(super) struct SessionQuestions {
-    /// What the client declared with the request that opened the session.
+    /// Abilities that the client declared when it opened the session.
     declared: OnceLock<ClientQuestionKinds>,
     /// The calls under way, by their ids.
     calls: Mutex<HashMap<Arc<str>, Arc<AskingCall>>>,
@@ -37,7 +37,7 @@ pub(super) struct AskingCall {
     /// Answers that came with the first request.
     ready: Mutex<BTreeMap<String, Value>>,
     rounds: mpsc::Sender<QuestionRound>,
-    /// What was asked for that the client did not declare.
+    /// Kinds of questions that the call asked and the client did not declare.
     missing: Mutex<BTreeSet<QuestionKind>>,
     number: AtomicU32,
 }
@@ -76,7 +76,7 @@ impl ClientQuestionKinds {
         }
     }
 
-    /// The same for plugins.
+    /// The client's abilities in the SDK's type, for plugins.
     pub(super) fn served(self) -> ServedClient {
         ServedClient {
             form: self.form,
@@ -103,7 +103,7 @@ fn is_page(question: &ClientQuestion) -> bool {
 
 impl SessionQuestions {
     /// Notes what the client declared; only the first time counts.
-    pub(super) fn declared(&self, kinds: impl FnOnce() -> ClientQuestionKinds) {
+    pub(super) fn declare(&self, kinds: impl FnOnce() -> ClientQuestionKinds) {
         self.declared.get_or_init(kinds);
     }
 
@@ -114,7 +114,7 @@ impl SessionQuestions {
         kinds: ClientQuestionKinds,
         ready: BTreeMap<String, Value>,
     ) -> (Arc<AskingCall>, mpsc::Receiver<QuestionRound>) {
-        let (rounds, asked) = mpsc::channel(ROUNDS);
+        let (rounds, asked) = mpsc::channel(MAX_WAITING_ROUNDS);
         let call = Arc::new(AskingCall {
             kinds,
             ready: Mutex::new(ready),
@@ -131,7 +131,7 @@ impl SessionQuestions {
         lock(&self.calls).remove(id);
     }
 
-    /// How many calls are under way.
+    /// Number of running calls.
     pub(super) fn len(&self) -> usize {
         lock(&self.calls).len()
     }
@@ -148,8 +148,8 @@ impl SessionQuestions {
 }
 
 impl AskingCall {
-    /// What the call asked for that the client did not declare.
-    pub(super) fn missing(&self) -> Option<ClientCapabilities> {
+    /// Abilities that the call needed and the client did not declare.
+    pub(super) fn undeclared(&self) -> Option<ClientCapabilities> {
         let missing = lock(&self.missing);
         if missing.is_empty() {
             return None;
@@ -203,7 +203,7 @@ impl AskingCall {
             return answers;
         }
         let (places, questions): (Vec<usize>, Vec<_>) = open.into_iter().unzip();
-        let told = self.round(questions).await;
+        let told = self.ask_round(questions).await;
         for (place, told) in places.into_iter().zip(told) {
             if let Some(answer) = answers.get_mut(place) {
                 *answer = Some(told);
@@ -212,7 +212,10 @@ impl AskingCall {
         answers
     }
 
-    async fn round(&self, questions: Vec<(String, ClientQuestion)>) -> Vec<Result<Value, Fault>> {
+    async fn ask_round(
+        &self,
+        questions: Vec<(String, ClientQuestion)>,
+    ) -> Vec<Result<Value, Fault>> {
         let count = questions.len();
         let (reply, answers) = oneshot::channel();
         let sent = self.rounds.send(QuestionRound { questions, reply }).await;
@@ -420,7 +423,7 @@ mod tests {
             &json!({ "roots": [] })
         );
         assert!(rounds.try_recv().is_err(), "nothing had to be asked");
-        let missing = serde_json::to_value(call.missing().unwrap()).unwrap();
+        let missing = serde_json::to_value(call.undeclared().unwrap()).unwrap();
         assert_eq!(missing, json!({ "sampling": {} }));
 
         let asked = tokio::spawn(asking.ask(

@@ -17,7 +17,7 @@ use super::session::{ClientSession, lock};
 use conjure_runtime::session::{Revision, ToolSession};
 
 /// The shortest time between two messages about one list.
-const APART: Duration = Duration::from_millis(50);
+const MIN_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Something that changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub(super) struct SessionChanges {
     updated: broadcast::Receiver<Arc<str>>,
     notices: broadcast::Receiver<Arc<str>>,
     told: Revision,
-    /// When a list may be told of again.
+    /// Earliest time of the next message about the list.
     next: Instant,
 }
 
@@ -115,14 +115,14 @@ impl SessionChanges {
         }
     }
 
-    /// What changed; nothing when the session is over.
+    /// The next change; nothing when the session is over.
     pub(super) async fn next(&mut self) -> Option<Vec<ChangeNotice>> {
         loop {
             tokio::select! {
                 changed = self.revision.changed() => {
                     changed.ok()?;
                     tokio::time::sleep_until(self.next).await;
-                    self.next = Instant::now() + APART;
+                    self.next = Instant::now() + MIN_INTERVAL;
                     let now = *self.revision.borrow_and_update();
                     let mut changed = Vec::new();
                     if now.tools != self.told.tools {

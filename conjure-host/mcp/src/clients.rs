@@ -18,16 +18,16 @@ use super::asking::ClientQuestionKinds;
 use super::session::{ClientSession, Common, lock};
 
 /// How often idle sessions are looked for.
-const SWEEP: Duration = Duration::from_secs(10);
+const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 /// Time for all sessions together to end.
-const ENDING: Duration = Duration::from_secs(20);
+const END_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The clients.
 pub(super) struct ClientSessions {
     pub(super) common: Arc<Common>,
     /// Those of clients without connections.
     shared: Mutex<HashMap<Identity, Arc<ClientSession>>>,
-    /// All that may be open.
+    /// All sessions that may be open.
     all: Mutex<Vec<Weak<ClientSession>>>,
 }
 
@@ -42,13 +42,13 @@ pub(super) struct Principal(pub(super) Arc<str>);
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Identity {
     principal: Principal,
-    /// Its name and version.
+    /// Name and version of the client's program.
     program: Option<(String, String)>,
     pub(super) kinds: ClientQuestionKinds,
 }
 
 impl Identity {
-    /// Whose a request is.
+    /// The identity that sent a request.
     pub(super) fn of(principal: &Principal, context: &RequestContext<RoleServer>) -> Self {
         let program = context.client_info();
         Self {
@@ -109,7 +109,7 @@ impl ClientSessions {
         known.find_map(|tools| tools.find(name).map(|served| served.tool.clone()))
     }
 
-    /// How often anything has changed in all sessions together.
+    /// Number of changes in all sessions together.
     pub(super) fn changes(&self) -> u64 {
         let all: Vec<_> = lock(&self.all).iter().filter_map(Weak::upgrade).collect();
         let open = all.iter().filter_map(|session| session.open_calls());
@@ -120,7 +120,7 @@ impl ClientSessions {
     pub(super) async fn sweep(&self) {
         let closing = &self.common.closing;
         while closing
-            .run_until_cancelled(tokio::time::sleep(SWEEP))
+            .run_until_cancelled(tokio::time::sleep(SWEEP_INTERVAL))
             .await
             .is_some()
         {
@@ -148,8 +148,8 @@ impl ClientSessions {
             join_all(all.iter().map(|session| session.close())).await;
             ending.wait().await;
         };
-        if tokio::time::timeout(ENDING, closing).await.is_err() {
-            tracing::warn!("some sessions did not end within {ENDING:?}");
+        if tokio::time::timeout(END_TIMEOUT, closing).await.is_err() {
+            tracing::warn!("some sessions did not end within {END_TIMEOUT:?}");
         }
         lock(&self.shared).clear();
     }

@@ -1,7 +1,5 @@
 //! Completing an argument of a prompt or of a resource template.
 
-use std::sync::Arc;
-
 use conjure_skill_sdk::protocol::Complete;
 use rmcp::model::{CompleteRequestParams, CompleteResult, ErrorData};
 use serde_json::{Value, json};
@@ -10,11 +8,10 @@ use tokio_util::sync::CancellationToken;
 use super::answers::read_error;
 use super::session::ClientSession;
 use super::{lists, results};
-use conjure_runtime::backend::LiveOutput;
-use conjure_runtime::session::{CallWith, ToolSession};
+use conjure_runtime::session::ToolSession;
 
 /// The most values of one answer, as the protocol has it.
-const MOST: usize = 100;
+const MAX_VALUES: usize = 100;
 
 /// Asks whoever has the prompt or the template.
 ///
@@ -47,19 +44,18 @@ pub(super) async fn complete(
         context: filled_in.unwrap_or_default().into_iter().collect(),
     };
     let snapshot = calls.snapshot();
-    let live: LiveOutput = Arc::new(|_, _| {});
-    let with = CallWith {
-        snapshot: &snapshot,
-        cancel,
-        live: &live,
-        request_context: None,
-        verbatim: true,
-    };
+    let live = lists::no_output();
+    let with = lists::silent_call(&snapshot, cancel, &live);
     let reader = calls.reader(None, &with);
     let said = reader.complete(source.as_deref(), body).await;
     let said = said.map_err(|error| read_error(&error))?;
     let values = said.get("values").and_then(Value::as_array);
-    let values: Vec<Value> = values.into_iter().flatten().take(MOST).cloned().collect();
+    let values: Vec<Value> = values
+        .into_iter()
+        .flatten()
+        .take(MAX_VALUES)
+        .cloned()
+        .collect();
     let mut completion = json!({
         "values": values,
         "hasMore": said.get("more").and_then(Value::as_bool).unwrap_or(false),

@@ -12,7 +12,7 @@ use conjure_runtime::artifacts::{Artifact, Artifacts};
 
 const SCHEME: &str = "conjure://artifact/";
 /// The most bytes of one read.
-const MOST: u64 = 1024 * 1024;
+const MAX_READ_BYTES: u64 = 1024 * 1024;
 
 /// The URI of a file.
 pub(super) fn uri(artifact: &Artifact) -> String {
@@ -39,13 +39,13 @@ pub(super) fn template() -> Value {
         "uriTemplate": format!("{SCHEME}{{handle}}{{?offset,length}}"),
         "name": "artifact",
         "description": format!(
-            "A file that a call made, or `length` bytes of it from `offset` on; at most {MOST} \
-             bytes are read at once"
+            "A file that a call made, or `length` bytes of it from `offset` on; at most \
+             {MAX_READ_BYTES} bytes are read at once"
         ),
     })
 }
 
-/// Whether a URI is one of a file.
+/// Whether a URI names a file of a call.
 pub(super) fn is_file(uri: &str) -> bool {
     uri.starts_with(SCHEME)
 }
@@ -85,7 +85,7 @@ fn parts(uri: &str) -> Result<Option<(&str, u64, u64)>, String> {
         return Ok(None);
     };
     let (handle, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let (mut offset, mut length) = (0, MOST);
+    let (mut offset, mut length) = (0, MAX_READ_BYTES);
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let number = |value: &str| {
             value
@@ -94,7 +94,7 @@ fn parts(uri: &str) -> Result<Option<(&str, u64, u64)>, String> {
         };
         match pair.split_once('=') {
             Some(("offset", value)) => offset = number(value)?,
-            Some(("length", value)) => length = number(value)?.min(MOST),
+            Some(("length", value)) => length = number(value)?.min(MAX_READ_BYTES),
             _ => return Err(format!("`{pair}` is neither `offset` nor `length`")),
         }
     }

@@ -22,25 +22,25 @@ use rmcp::{RoleServer, ServerHandler};
 use serde_json::{Map, Value, json};
 use tokio::sync::OnceCell;
 
-use super::answers::{as_text, mixed_up, no_resource, read_error, read_result, refused};
+use super::answers::{as_text, no_resource, read_error, read_result, resume_error, wrong_kind};
 use super::asking::ClientQuestionKinds;
 use super::changes::SessionChanges;
 use super::clients::{ClientSessions, Identity, Principal};
 use super::instructions::instructions;
 use super::lists::{ListOf, listed, tell_sources};
 use super::notes::{Outlet, Wants, rank};
-use super::session::{ClientSession, RequestWork, WorkStart, lock};
+use super::session::{ClientSession, RequestWork, WorkStart};
 use super::suspendable_request::{
     DriveResult, RequestTarget, ServedRequest, SuspendableRequest, WorkResult, input_required,
 };
 use super::tools::ServedTools;
-use super::verbatim::{AnswerKind, packed};
+use super::verbatim::{AnswerKind, sdk_value};
 use super::{changes, completion, files, lists, meta_tools, permission, results, verbatim};
 use conjure_runtime::backend::CallReport;
 use conjure_runtime::backend::readers::{ReadError, SourceLists};
 use conjure_runtime::session::ToolSession;
 
-/// One connection, or one request of a client without one.
+/// Handler of one connection, or of one request without a connection.
 pub(super) struct McpHandler {
     clients: Arc<ClientSessions>,
     /// Whether requests of the new era come without a connection.
@@ -79,15 +79,15 @@ impl McpHandler {
             })?;
             let identity = Identity::of(principal, context);
             let session = self.clients.of(&identity)?;
-            session.declared(|| identity.kinds);
+            session.declare(|| identity.kinds);
             return Ok(session);
         }
-        let session = self.own().await;
-        session.declared(|| ClientQuestionKinds::of(context.client_capabilities().as_ref()));
+        let session = self.connection_session().await;
+        session.declare(|| ClientQuestionKinds::of(context.client_capabilities().as_ref()));
         Ok(session)
     }
 
-    async fn own(&self) -> Arc<ClientSession> {
+    async fn connection_session(&self) -> Arc<ClientSession> {
         let own = self.own.get_or_init(async || self.clients.fresh()).await;
         Arc::clone(own)
     }
@@ -107,12 +107,12 @@ impl McpHandler {
     {
         Box::pin(async move {
             let modern = is_modern(context);
-            let outlet = outlet(session, context, modern, &request.what.name);
+            let outlet = note_outlet(session, context, modern, &request.what.name);
             let suspendable: SuspendableRequest = match request.state {
                 Some(state) => {
                     let responses = request.responses.unwrap_or_default();
                     let resumed = session.suspended.resume(&state, &request.what, &responses);
-                    resumed.map_err(|error| refused(&error))?
+                    resumed.map_err(|error| resume_error(&error))?
                 }
                 None => {
                     let capabilities = context.client_capabilities();
@@ -138,7 +138,7 @@ impl McpHandler {
                     Ok(RequestOutcome::Input(input_required(requests, state)))
                 }
                 DriveResult::Done(done, call) => {
-                    let missing = call.missing().filter(|_| modern && done.failed());
+                    let missing = call.undeclared().filter(|_| modern && done.failed());
                     match missing {
                         Some(missing) => {
                             Err(ErrorData::missing_required_client_capability(missing))
@@ -205,14 +205,14 @@ impl McpHandler {
                     let calls = session.calls().await?;
                     let meta = report.said.as_ref().and_then(|said| said.meta.as_ref());
                     if let Some(answer) = verbatim::answer(meta, calls.artifacts()) {
-                        let result: CallToolResult = packed(answer, AnswerKind::Call, modern)?;
+                        let result: CallToolResult = sdk_value(answer, AnswerKind::Call, modern)?;
                         return Ok(result.into());
                     }
                     let result = results::call(report, calls.artifacts(), calls.most_bytes());
                     Ok(result.into())
                 }
                 WorkResult::Call(Err(text)) => Err(ErrorData::invalid_params(text, None)),
-                WorkResult::Read(_) | WorkResult::Prompt(_) => Err(mixed_up()),
+                WorkResult::Read(_) | WorkResult::Prompt(_) => Err(wrong_kind()),
             },
         }
     }
@@ -234,27 +234,15 @@ impl McpHandler {
         uri: &str,
         on: bool,
     ) -> Result<(), ErrorData> {
-        const MOST: usize = 1000;
         let session = self.session(context).await?;
         let calls = Arc::clone(session.calls().await?);
-        {
-            let mut subscribed = lock(session.subscribed());
-            if on && subscribed.len() >= MOST {
-                let text = format!("{MOST} resources are subscribed to already");
-                return Err(ErrorData::invalid_params(text, None));
-            }
-            if on {
-                subscribed.insert(uri.to_owned());
-            } else {
-                subscribed.remove(uri);
-            }
-        }
+        session.set_subscribed(uri, on)?;
         tell_sources(&calls, uri, on).await;
         Ok(())
     }
 }
 
-/// What came of a request.
+/// Outcome of a request.
 enum RequestOutcome {
     Done(Box<WorkResult>),
     Input(InputRequiredResult),
@@ -282,8 +270,8 @@ impl ServerHandler for McpHandler {
     ) -> Result<InitializeResult, ErrorData> {
         context.peer.set_peer_info(request.clone());
         let mut info = self.negotiate_initialize(&request)?;
-        let session = self.own().await;
-        session.declared(|| ClientQuestionKinds::of(Some(&request.capabilities)));
+        let session = self.connection_session().await;
+        session.declare(|| ClientQuestionKinds::of(Some(&request.capabilities)));
         info.instructions = instructions(&session).await;
         Ok(info)
     }
@@ -405,7 +393,8 @@ impl ServerHandler for McpHandler {
                     let calls = session.calls().await?;
                     if let Some(answer) = verbatim::answer(said.meta.as_ref(), calls.artifacts()) {
                         let modern = is_modern(&context);
-                        let result: ReadResourceResult = packed(answer, AnswerKind::Read, modern)?;
+                        let result: ReadResourceResult =
+                            sdk_value(answer, AnswerKind::Read, modern)?;
                         return Ok(result.into());
                     }
                     if said.is_error {
@@ -415,7 +404,7 @@ impl ServerHandler for McpHandler {
                 }
                 WorkResult::Read(Err(ReadError::NotFound(text))) => Err(no_resource(&uri, &text)),
                 WorkResult::Read(Err(error)) => Err(read_error(&error)),
-                WorkResult::Call(_) | WorkResult::Prompt(_) => Err(mixed_up()),
+                WorkResult::Call(_) | WorkResult::Prompt(_) => Err(wrong_kind()),
             },
         }
     }
@@ -470,7 +459,8 @@ impl ServerHandler for McpHandler {
                     if let Some(answer) = verbatim::answer(meta, session.calls().await?.artifacts())
                     {
                         let modern = is_modern(&context);
-                        let result: GetPromptResult = packed(answer, AnswerKind::Prompt, modern)?;
+                        let result: GetPromptResult =
+                            sdk_value(answer, AnswerKind::Prompt, modern)?;
                         return Ok(result.into());
                     }
                     let mut result = Map::new();
@@ -486,7 +476,7 @@ impl ServerHandler for McpHandler {
                     Ok(result.into())
                 }
                 WorkResult::Prompt(Err(error)) => Err(read_error(&error)),
-                WorkResult::Call(_) | WorkResult::Read(_) => Err(mixed_up()),
+                WorkResult::Call(_) | WorkResult::Read(_) => Err(wrong_kind()),
             },
         }
     }
@@ -514,7 +504,7 @@ impl ServerHandler for McpHandler {
             return Err(ErrorData::new(code, method, None));
         }
         let level = serde_json::to_value(request.level).unwrap_or_default();
-        self.own()
+        self.connection_session()
             .await
             .set_level(rank(level.as_str().unwrap_or_default()));
         Ok(())
@@ -564,7 +554,7 @@ impl ServerHandler for McpHandler {
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        changes::tell_client(context.peer, &self.own().await);
+        changes::tell_client(context.peer, &self.connection_session().await);
     }
 }
 
@@ -575,7 +565,7 @@ fn is_modern(context: &RequestContext<RoleServer>) -> bool {
         .is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
 }
 
-fn outlet(
+fn note_outlet(
     session: &ClientSession,
     context: &RequestContext<RoleServer>,
     modern: bool,

@@ -27,9 +27,9 @@ pub use conjure_http_server::{HttpAccess, UserTokenError, user_token, user_token
 pub const ENDPOINT: &str = "/mcp";
 
 /// Names a session of the old era.
-const SESSION: &str = "mcp-session-id";
+const SESSION_HEADER: &str = "mcp-session-id";
 /// How long connections may take to end with the server.
-const ENDING: Duration = Duration::from_secs(5);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl McpHost {
     /// Listens on an address.
@@ -66,7 +66,7 @@ pub struct HttpServer {
 }
 
 impl HttpServer {
-    /// Where it listens.
+    /// Address at which the server listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -128,8 +128,8 @@ impl HttpServer {
             () = end.cancelled() => {
                 // Ends the streams that are open, or nothing would ever be over.
                 closing.cancel();
-                if tokio::time::timeout(ENDING, serving).await.is_err() {
-                    tracing::warn!("some connections did not end within {ENDING:?}");
+                if tokio::time::timeout(SHUTDOWN_TIMEOUT, serving).await.is_err() {
+                    tracing::warn!("some connections did not end within {SHUTDOWN_TIMEOUT:?}");
                 }
             }
         }
@@ -139,7 +139,7 @@ impl HttpServer {
     }
 }
 
-/// What decides whether a request is let in, and whose it is.
+/// State of the admission: what is let in, and whose it is.
 struct AdmissionState {
     hosts: AllowedHosts,
     tokens: AccessTokens,
@@ -190,7 +190,7 @@ async fn admit(
     if let Some(opened) = session_of(response.headers()) {
         let open = admission.sessions.sessions.read().await;
         let is_open = |session: &str| open.contains_key(session);
-        admission.owners.opened(opened, &principal, is_open);
+        admission.owners.record_owner(opened, &principal, is_open);
     }
     // Clients take any other good answer to the end of a session for a failure.
     if is_delete && response.status() == StatusCode::ACCEPTED {
@@ -203,12 +203,12 @@ async fn admit(
 fn begins_session(headers: &HeaderMap) -> bool {
     let version = headers.get("mcp-protocol-version");
     let is_modern = version.is_some_and(|version| version.as_bytes() >= b"2026-07-28".as_slice());
-    !headers.contains_key(SESSION) && !is_modern
+    !headers.contains_key(SESSION_HEADER) && !is_modern
 }
 
 /// The session of the old era that is named.
 fn session_of(headers: &HeaderMap) -> Option<&str> {
-    headers.get(SESSION)?.to_str().ok()
+    headers.get(SESSION_HEADER)?.to_str().ok()
 }
 
 impl AdmissionState {

@@ -8,7 +8,7 @@ use super::session::ClientSession;
 use conjure_config::BackendSpec;
 
 /// How long a client may wait for the answer to its first request.
-const HANDSHAKE: Duration = Duration::from_secs(8);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// What the backends of a client's session say about their use, each under its servers' names. A
 /// server that is slow to start keeps no client waiting for long.
@@ -25,7 +25,7 @@ pub(super) async fn instructions(session: &Arc<ClientSession>) -> Option<String>
     let opened = Arc::clone(session);
     // Nobody begins anew when the time is over.
     let opening = tokio::spawn(async move { opened.calls().await.map(|_| ()) });
-    let _ = tokio::time::timeout(HANDSHAKE, opening).await;
+    let _ = tokio::time::timeout(HANDSHAKE_TIMEOUT, opening).await;
     let said = session.open_calls()?.instructions();
     (!said.is_empty()).then(|| conjure_core::context::instructions(&said))
 }

@@ -44,20 +44,20 @@ pub use http::{ENDPOINT, HttpAccess, HttpServer, UserTokenError, user_token, use
 pub use options::{McpOptions, MetaTools};
 
 /// The most bytes of texts of one result, where the session says nothing else.
-const MOST_BYTES: usize = 1024 * 1024;
+const DEFAULT_RESULT_BYTES: usize = 1024 * 1024;
 
 /// A host that serves MCP clients. Each client has a session of this specification.
 pub struct McpHost {
     common: session::Common,
 }
 
-/// Why a server cannot serve, or not any more.
+/// Errors of a server that cannot serve, or not any more.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The specification cannot be.
     #[error(transparent)]
     Spec(#[from] SpecError),
-    /// Nothing would keep anybody out.
+    /// The server has no token, so anybody could use it.
     #[error(
         "a server needs a token, also on 127.0.0.1, where other users of this machine are: give it \
          one, such as that of `conjure_mcp::user_token`"
@@ -68,13 +68,13 @@ pub enum ServeError {
     Listen {
         /// The address.
         address: SocketAddr,
-        /// What the system says.
+        /// Error of the operating system.
         source: std::io::Error,
     },
     /// The connection broke.
     #[error("the server ended: {reason}")]
     Stream {
-        /// What happened.
+        /// Reason of the failure.
         reason: String,
     },
 }
@@ -86,7 +86,8 @@ impl McpHost {
     /// [`ServeError::Spec`].
     pub fn new(host: Host, mut spec: SessionSpec, options: McpOptions) -> Result<Self, ServeError> {
         spec.check()?;
-        spec.max_output_bytes.get_or_insert(MOST_BYTES);
+        host.check_grants(&spec)?;
+        spec.max_output_bytes.get_or_insert(DEFAULT_RESULT_BYTES);
         Ok(Self {
             common: session::Common {
                 host,

@@ -14,14 +14,14 @@ use tokio_util::sync::CancellationToken;
 use super::files;
 use super::session::ClientSession;
 use conjure_runtime::artifacts::Artifacts;
-use conjure_runtime::backend::LiveOutput;
 use conjure_runtime::backend::readers::SourceLists;
+use conjure_runtime::backend::{LiveOutput, ToolSnapshot};
 use conjure_runtime::session::{CallWith, ToolSession};
 
 /// Entries of one page of a list.
-const PAGE: usize = 1000;
+const PAGE_SIZE: usize = 1000;
 /// The most files of a session that are listed.
-const FILES: usize = 1000;
+const MAX_FILES: usize = 1000;
 
 /// All resources, those of the sources first; of two with one URI the first.
 pub(super) fn resources(lists: &[SourceLists], artifacts: &Artifacts) -> Vec<Value> {
@@ -30,7 +30,7 @@ pub(super) fn resources(lists: &[SourceLists], artifacts: &Artifacts) -> Vec<Val
     let listed = listed.filter(|resource| seen.insert(resource.uri.clone()));
     let mut resources: Vec<Value> = listed.map(resource).collect();
     let files = artifacts.list();
-    let newest = files.len().saturating_sub(FILES);
+    let newest = files.len().saturating_sub(MAX_FILES);
     resources.extend(files.iter().skip(newest).map(files::resource));
     resources
 }
@@ -47,7 +47,7 @@ pub(super) fn templates(lists: &[SourceLists]) -> Vec<Value> {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ServedPrompt {
     pub(super) source: String,
-    /// Its own name there.
+    /// Name at the source.
     pub(super) own: String,
     pub(super) prompt: Value,
 }
@@ -114,7 +114,7 @@ pub(super) async fn prompt(
 }
 
 fn resource(resource: &Resource) -> Value {
-    let mut fields = more(resource.meta.as_ref());
+    let mut fields = extra_members(resource.meta.as_ref());
     fields.insert("uri".to_owned(), resource.uri.as_str().into());
     fields.insert("name".to_owned(), resource.name.as_str().into());
     if let Some(text) = &resource.description {
@@ -127,7 +127,7 @@ fn resource(resource: &Resource) -> Value {
 }
 
 fn prompt_entry(prompt: &Prompt, name: &str) -> Value {
-    let mut fields = more(prompt.meta.as_ref());
+    let mut fields = extra_members(prompt.meta.as_ref());
     fields.insert("name".to_owned(), name.into());
     if let Some(text) = &prompt.description {
         fields.insert("description".to_owned(), text.as_str().into());
@@ -140,7 +140,7 @@ fn prompt_entry(prompt: &Prompt, name: &str) -> Value {
 
 /// The further members of an entry: what a peer sent where it speaks MCP, else what the plugin
 /// says beside.
-fn more(meta: Option<&Value>) -> Map<String, Value> {
+fn extra_members(meta: Option<&Value>) -> Map<String, Value> {
     let Some(Value::Object(meta)) = meta else {
         return Map::new();
     };
@@ -167,9 +167,9 @@ pub(super) fn page<T: DeserializeOwned>(
                 .ok_or_else(|| ErrorData::invalid_params("the cursor is not known here", None))?
         }
     };
-    let end = begin.saturating_add(PAGE);
+    let end = begin.saturating_add(PAGE_SIZE);
     let next = (entries.len() > end).then(|| format!("from-{end}"));
-    let page = entries.into_iter().skip(begin).take(PAGE);
+    let page = entries.into_iter().skip(begin).take(PAGE_SIZE);
     let typed = page.filter_map(|entry| {
         serde_json::from_value(entry)
             .inspect_err(|error| tracing::warn!("an entry of a list is left out: {error}"))
@@ -178,11 +178,31 @@ pub(super) fn page<T: DeserializeOwned>(
     Ok((typed.collect(), next))
 }
 
-/// What the sources are asked for.
+/// The lists that sources are asked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ListOf {
     Resources,
     Prompts,
+}
+
+/// Takes the output of requests that nobody follows.
+pub(super) fn no_output() -> LiveOutput {
+    Arc::new(|_, _| {})
+}
+
+/// A request to sources on behalf of no call, with the answer word for word.
+pub(super) fn silent_call<'a>(
+    snapshot: &'a ToolSnapshot,
+    cancel: &'a CancellationToken,
+    live: &'a LiveOutput,
+) -> CallWith<'a> {
+    CallWith {
+        snapshot,
+        cancel,
+        live,
+        request_context: None,
+        verbatim: true,
+    }
 }
 
 /// Asks the sources for their lists.
@@ -192,14 +212,8 @@ pub(super) async fn listed(
     of: ListOf,
 ) -> Vec<SourceLists> {
     let snapshot = calls.snapshot();
-    let live: LiveOutput = Arc::new(|_, _| {});
-    let with = CallWith {
-        snapshot: &snapshot,
-        cancel,
-        live: &live,
-        request_context: None,
-        verbatim: true,
-    };
+    let live = no_output();
+    let with = silent_call(&snapshot, cancel, &live);
     let reader = calls.reader(None, &with);
     match of {
         ListOf::Resources => reader.resources().await,
@@ -210,14 +224,8 @@ pub(super) async fn listed(
 /// Tells the sources that a client wants to hear of a resource, or does not any more.
 pub(super) async fn tell_sources(calls: &ToolSession, uri: &str, on: bool) {
     let snapshot = calls.snapshot();
-    let (live, cancel): (LiveOutput, _) = (Arc::new(|_, _| {}), CancellationToken::new());
-    let with = CallWith {
-        snapshot: &snapshot,
-        cancel: &cancel,
-        live: &live,
-        request_context: None,
-        verbatim: true,
-    };
+    let (live, cancel) = (no_output(), CancellationToken::new());
+    let with = silent_call(&snapshot, &cancel, &live);
     calls.reader(None, &with).subscribe(uri, on).await;
 }
 

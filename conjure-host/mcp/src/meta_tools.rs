@@ -9,16 +9,16 @@ use super::tools::ServedTools;
 pub(super) const SEARCH: &str = "search_tools";
 pub(super) const DETAILS: &str = "get_tool_details";
 pub(super) const CALL: &str = "call_tool";
-/// Their names.
+/// Names of the three tools.
 pub(super) const NAMES: [&str; 3] = [SEARCH, DETAILS, CALL];
 
 /// Tools that a search finds, where nothing else is said, and at the most.
-const FOUND: usize = 10;
-const FOUND_MOST: usize = 100;
-/// The most bytes of a description in what a search finds.
-const BRIEF: usize = 300;
+const DEFAULT_FOUND: usize = 10;
+const MAX_FOUND: usize = 100;
+/// The most characters of a description in what a search finds.
+const MAX_DESCRIPTION_CHARS: usize = 300;
 
-/// Their definitions.
+/// Definitions of the three tools.
 pub(super) fn tools() -> Vec<Tool> {
     let definitions = [
         (
@@ -61,7 +61,7 @@ pub(super) fn tools() -> Vec<Tool> {
                 "type": "object",
                 "properties": {
                     "query": { "type": "string", "description": "Words to look for" },
-                    "limit": { "type": "integer", "minimum": 1, "maximum": FOUND_MOST },
+                    "limit": { "type": "integer", "minimum": 1, "maximum": MAX_FOUND },
                 },
             }),
             true,
@@ -112,7 +112,7 @@ fn search(arguments: &Map<String, Value>, tools: &ServedTools) -> Result<Value, 
     };
     let limit = arguments.get("limit").and_then(Value::as_u64);
     let limit = limit.and_then(|limit| usize::try_from(limit).ok());
-    let limit = limit.unwrap_or(FOUND).clamp(1, FOUND_MOST);
+    let limit = limit.unwrap_or(DEFAULT_FOUND).clamp(1, MAX_FOUND);
     let words: Vec<&str> = query.split_whitespace().collect();
     let mut found: Vec<(usize, &Tool)> = tools
         .all()
@@ -126,7 +126,7 @@ fn search(arguments: &Map<String, Value>, tools: &ServedTools) -> Result<Value, 
     let shown: Vec<Value> = found
         .into_iter()
         .take(limit)
-        .map(|(_, tool)| json!({ "name": tool.name, "description": brief(tool) }))
+        .map(|(_, tool)| json!({ "name": tool.name, "description": short_description(tool) }))
         .collect();
     Ok(json!({ "tools": shown, "found": total, "of": tools.all().len() }))
 }
@@ -148,9 +148,9 @@ fn score(tool: &Tool, words: &[&str]) -> usize {
     words.iter().map(score_of).sum()
 }
 
-fn brief(tool: &Tool) -> String {
+fn short_description(tool: &Tool) -> String {
     let text = tool.description.as_deref().unwrap_or_default();
-    match text.char_indices().nth(BRIEF) {
+    match text.char_indices().nth(MAX_DESCRIPTION_CHARS) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
         None => text.to_owned(),
     }

@@ -11,17 +11,17 @@ use conjure_core::routing::{RoutingTable, ToolName};
 use sha2::{Digest as _, Sha256};
 
 /// The most characters of a served name.
-const MOST: usize = 40;
+const MAX_NAME_CHARS: usize = 40;
 
 /// The served name of each route, in their order. `taken` are names of the server's own.
-pub(super) fn served(table: &RoutingTable, taken: &[&str]) -> Vec<String> {
+pub(super) fn served_names(table: &RoutingTable, taken: &[&str]) -> Vec<String> {
     let routes = table.routes();
     let mut used: HashSet<String> = taken.iter().map(|name| (*name).to_owned()).collect();
     used.extend(
         routes
             .iter()
             .map(|route| route.name.as_str())
-            .filter(|name| name.len() <= MOST && !taken.contains(name))
+            .filter(|name| name.len() <= MAX_NAME_CHARS && !taken.contains(name))
             .map(str::to_owned),
     );
     let legal = |raw: &str| -> Option<String> {
@@ -36,19 +36,19 @@ pub(super) fn served(table: &RoutingTable, taken: &[&str]) -> Vec<String> {
         .iter()
         .map(|route| {
             let public = route.name.as_str();
-            if public.len() <= MOST && !taken.contains(&public) {
+            if public.len() <= MAX_NAME_CHARS && !taken.contains(&public) {
                 return public.to_owned();
             }
             let own = legal(route.tool())
                 .filter(|name| counts.get(name.as_str()) == Some(&1) && !used.contains(name));
-            let name = own.unwrap_or_else(|| cut(public));
+            let name = own.unwrap_or_else(|| shorten(public));
             used.insert(name.clone());
             name
         })
         .collect()
 }
 
-fn cut(public: &str) -> String {
+fn shorten(public: &str) -> String {
     let hash = Sha256::digest(public.as_bytes());
     let hash: String = hash
         .iter()
@@ -56,7 +56,10 @@ fn cut(public: &str) -> String {
         .map(|byte| format!("{byte:02x}"))
         .collect();
     // Public names are ASCII.
-    let head: String = public.chars().take(MOST - 1 - hash.len()).collect();
+    let head: String = public
+        .chars()
+        .take(MAX_NAME_CHARS - 1 - hash.len())
+        .collect();
     format!("{head}-{hash}")
 }
 
@@ -86,7 +89,7 @@ mod tests {
     fn a_short_public_name_stays_and_a_long_one_loses_its_prefix() {
         let long = "a-skill-whose-name-is-longer-than-it-should-be";
         let table = table(&[("cache", "execute"), (long, "unique"), (long, "execute")]);
-        let names = served(&table, &[]);
+        let names = served_names(&table, &[]);
         let has = |name: &str| names.iter().any(|known| known == name);
         assert!(has("cache_execute") && has("unique"), "{names:?}");
         let cut = names
@@ -100,14 +103,14 @@ mod tests {
     #[test]
     fn a_tools_own_name_is_left_as_it_is() {
         let long = "a_tool_whose_own_name_is_longer_than_it_should_be";
-        let names = served(&table(&[("skill", long)]), &[]);
+        let names = served_names(&table(&[("skill", long)]), &[]);
         assert_eq!(names, [long]);
     }
 
     #[test]
     fn a_name_of_the_servers_own_is_never_a_tools() {
         let table = table(&[("call", "tool")]);
-        let names = served(&table, &["call_tool"]);
+        let names = served_names(&table, &["call_tool"]);
         assert_eq!(names, ["tool"]);
     }
 
@@ -116,8 +119,8 @@ mod tests {
         let long = "x".repeat(50);
         let (one, other) = (format!("{long}1"), format!("{long}2"));
         let table = table(&[(&one, "t"), (&other, "t")]);
-        let names = served(&table, &[]);
+        let names = served_names(&table, &[]);
         assert_ne!(names[0], names[1]);
-        assert_eq!(names, served(&table, &[]));
+        assert_eq!(names, served_names(&table, &[]));
     }
 }

@@ -17,14 +17,14 @@ use conjure_runtime::backend::LiveOutput;
 use conjure_runtime::session::ToolSession;
 
 /// Notes of one call that may wait; of more the newest are left out.
-const WAITING: usize = 1024;
+const MAX_WAITING_NOTES: usize = 1024;
 /// The most bytes of live output in one note.
-const PIECE: usize = 16 * 1024;
+const MAX_OUTPUT_BYTES: usize = 16 * 1024;
 
 /// Something that a call said.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum CallNote {
-    /// How far it is.
+    /// Progress of the call.
     Progress {
         done: f64,
         total: Option<f64>,
@@ -42,7 +42,7 @@ pub(super) enum CallNote {
 
 /// Takes what a call says: events that concern the session stay there, the others become notes.
 pub(super) fn listener(calls: &Arc<ToolSession>) -> (LiveOutput, mpsc::Receiver<CallNote>) {
-    let (notes, receiver) = mpsc::channel(WAITING);
+    let (notes, receiver) = mpsc::channel(MAX_WAITING_NOTES);
     let calls = Arc::downgrade(calls);
     let live: LiveOutput = Arc::new(move |kind, bytes: &[u8]| {
         if kind == EmitKind::Event
@@ -65,7 +65,7 @@ impl CallNote {
             EmitKind::Stderr => "stderr",
             EmitKind::Event => return Self::event(&serde_json::from_slice(bytes).ok()?),
         };
-        let shown = bytes.get(..PIECE).unwrap_or(bytes);
+        let shown = bytes.get(..MAX_OUTPUT_BYTES).unwrap_or(bytes);
         Some(Self::Output {
             stream,
             text: String::from_utf8_lossy(shown).into_owned(),
@@ -112,13 +112,13 @@ const LEVELS: [&str; 8] = [
     "emergency",
 ];
 
-/// How important a level is; one that is not known counts as `info`.
+/// Rank of a level; one that is not known counts as `info`.
 pub(super) fn rank(level: &str) -> usize {
     let known = LEVELS.iter().position(|known| *known == level);
     known.unwrap_or(1)
 }
 
-/// Which messages a client gets.
+/// The messages that a client wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wants {
     /// None.
@@ -138,7 +138,7 @@ pub(super) fn takes(level: &str, wants: Wants) -> bool {
     }
 }
 
-/// Where the notes of one request go.
+/// Destination of the notes of one request.
 pub(super) struct Outlet {
     peer: Peer<RoleServer>,
     token: Option<ProgressToken>,

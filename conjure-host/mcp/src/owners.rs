@@ -13,7 +13,12 @@ pub(super) struct Owners(Mutex<HashMap<String, Principal>>);
 
 impl Owners {
     /// A session was opened. Those that are over are forgotten.
-    pub(super) fn opened(&self, session: &str, by: &Principal, is_open: impl Fn(&str) -> bool) {
+    pub(super) fn record_owner(
+        &self,
+        session: &str,
+        by: &Principal,
+        is_open: impl Fn(&str) -> bool,
+    ) {
         let mut owners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         owners.retain(|known, _| is_open(known));
         owners.insert(session.to_owned(), by.clone());
@@ -36,11 +41,11 @@ mod tests {
     fn a_session_is_its_openers_until_it_is_over() {
         let client = |name: &str| Principal(Arc::from(name));
         let owners = Owners::default();
-        owners.opened("s1", &client("a"), |_| true);
+        owners.record_owner("s1", &client("a"), |_| true);
         assert!(!owners.is_anothers("s1", &client("a")));
         assert!(owners.is_anothers("s1", &client("b")));
         assert!(!owners.is_anothers("s2", &client("b")), "it is nobody's");
-        owners.opened("s2", &client("b"), |session| session != "s1");
+        owners.record_owner("s2", &client("b"), |session| session != "s1");
         assert!(owners.is_anothers("s2", &client("a")));
         assert_eq!(owners.0.lock().unwrap().len(), 1, "the first is over");
     }

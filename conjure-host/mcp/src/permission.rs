@@ -15,9 +15,9 @@ use conjure_runtime::backend::questions::{
 };
 
 /// The most characters of a call's arguments that a question shows.
-const SHOWN: usize = 1000;
+const MAX_ARGUMENTS_CHARS: usize = 1000;
 
-/// Why a call may not run.
+/// Reasons why a call may not run.
 pub(super) enum CallDenial {
     /// A rule denies it, or nobody can be asked.
     Rule(&'static str),
@@ -28,7 +28,7 @@ pub(super) enum CallDenial {
 }
 
 impl CallDenial {
-    /// The same for whoever reads the result.
+    /// Kind of the denial, for whoever reads the result.
     pub(super) fn kind(&self) -> CallFailureKind<'_> {
         match self {
             Self::Rule(reason) => CallFailureKind::Denied { reason },
@@ -50,12 +50,17 @@ pub(super) async fn of(
     match work.calls.rule_for(snapshot, &call.name, &call.arguments) {
         None | Some(PolicyDecision::Allow) => Ok(()),
         Some(PolicyDecision::Deny) => Err(CallDenial::Rule("a rule of the server denies it")),
-        Some(PolicyDecision::Ask) => asked(work, call).await,
+        Some(PolicyDecision::Ask) => ask_permission(work, call).await,
     }
 }
 
-async fn asked(work: &RequestWork, call: &FunctionCall) -> Result<(), CallDenial> {
-    let arguments: String = call.arguments.to_string().chars().take(SHOWN).collect();
+async fn ask_permission(work: &RequestWork, call: &FunctionCall) -> Result<(), CallDenial> {
+    let arguments: String = call
+        .arguments
+        .to_string()
+        .chars()
+        .take(MAX_ARGUMENTS_CHARS)
+        .collect();
     let by = AskedBy {
         plugin: "conjure".to_owned(),
         call_id: Some(std::sync::Arc::clone(&work.id)),

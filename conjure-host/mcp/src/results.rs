@@ -13,14 +13,14 @@ use conjure_runtime::artifacts::{Artifact, Artifacts};
 use conjure_runtime::backend::CallReport;
 
 /// The most bytes of a file that becomes content.
-const INLINE: u64 = 4 * 1024 * 1024;
+const MAX_INLINE_BYTES: u64 = 4 * 1024 * 1024;
 
 /// The result of a call.
 pub(super) fn call(report: CallReport, artifacts: &Artifacts, most_bytes: usize) -> CallToolResult {
     let said = report.said.as_deref();
     let mut content = match said.filter(|said| fits(said, most_bytes)) {
         Some(said) => verbatim(said),
-        None => shown(&report, artifacts),
+        None => shown_content(&report, artifacts),
     };
     if let Some(structured) = &report.structured
         && !content.iter().any(|block| block.as_text().is_some())
@@ -87,14 +87,14 @@ fn block(value: &Value) -> ContentBlock {
     typed(value.clone()).unwrap_or_else(|| ContentBlock::text(value.to_string()))
 }
 
-/// What a model would be shown.
-fn shown(report: &CallReport, artifacts: &Artifacts) -> Vec<ContentBlock> {
+/// Content that a model would be shown.
+fn shown_content(report: &CallReport, artifacts: &Artifacts) -> Vec<ContentBlock> {
     let part = |part: &OutputPart| match part {
         OutputPart::Text { text } => Some(ContentBlock::text(text)),
         OutputPart::Image { artifact } => {
             let known = artifacts.list();
             let image = known.iter().find(|known| known.id == artifact.id)?;
-            let bytes = small(image)?;
+            let bytes = read_small(image)?;
             Some(ContentBlock::image(
                 STANDARD.encode(bytes),
                 &image.media_type,
@@ -105,9 +105,9 @@ fn shown(report: &CallReport, artifacts: &Artifacts) -> Vec<ContentBlock> {
     report.output.output.iter().filter_map(part).collect()
 }
 
-fn small(file: &Artifact) -> Option<Vec<u8>> {
+fn read_small(file: &Artifact) -> Option<Vec<u8>> {
     let path = file.path.as_deref()?;
-    conjure_config::fs::read_same(path, INLINE).ok()?
+    conjure_config::fs::read_same(path, MAX_INLINE_BYTES).ok()?
 }
 
 fn link(file: &Artifact) -> Option<ContentBlock> {
@@ -135,7 +135,7 @@ pub(super) fn contents(uri: &str, said: &ToolResult, artifacts: &Artifacts) -> V
         Part::File { file } => {
             let path = std::path::Path::new(file.path.as_deref()?);
             let opened = artifacts.open_inside(path).ok()?;
-            let bytes = opened.bytes(INLINE).ok()??;
+            let bytes = opened.bytes(MAX_INLINE_BYTES).ok()??;
             let mut content = Map::new();
             content.insert("uri".to_owned(), uri.into());
             if let Some(kind) = &file.media_type {

@@ -27,9 +27,11 @@ use conjure_runtime::backend::{LiveOutput, ToolSnapshot};
 use conjure_runtime::session::{CallWith, SessionError, ToolSession};
 
 /// How long after the opening of a session servers behind may take to say what they have.
-const SETTLING: Duration = Duration::from_secs(5);
+const SETTLE_TIME: Duration = Duration::from_secs(5);
+/// The most resources that a client of the old era may be subscribed to.
+const MAX_SUBSCRIPTIONS: usize = 1000;
 
-/// What all clients share.
+/// State that all clients share.
 pub(super) struct Common {
     pub(super) host: Host,
     pub(super) spec: SessionSpec,
@@ -40,7 +42,7 @@ pub(super) struct Common {
     pub(super) ending: TaskTracker,
 }
 
-/// One client's session.
+/// Session of one client.
 pub(super) struct ClientSession {
     pub(super) common: Arc<Common>,
     calls: OnceCell<Arc<ToolSession>>,
@@ -60,7 +62,7 @@ pub(super) struct ClientSession {
     number: AtomicU64,
 }
 
-/// What is needed to start work.
+/// Context that starting work needs.
 pub(super) struct WorkStart<'a> {
     pub(super) what: RequestTarget,
     pub(super) capabilities: Option<&'a ClientCapabilities>,
@@ -70,7 +72,7 @@ pub(super) struct WorkStart<'a> {
     pub(super) lane: Option<&'a str>,
 }
 
-/// What the work of a request has.
+/// Context of the work of one request.
 pub(super) struct RequestWork {
     pub(super) calls: Arc<ToolSession>,
     pub(super) id: Arc<str>,
@@ -83,7 +85,7 @@ pub(super) struct RequestWork {
 }
 
 impl RequestWork {
-    /// How its calls and questions are made.
+    /// Options of the session's calls and questions.
     pub(super) fn with<'a>(&'a self, snapshot: &'a ToolSnapshot) -> CallWith<'a> {
         CallWith {
             snapshot,
@@ -115,8 +117,8 @@ impl ClientSession {
     }
 
     /// Notes what the client declares, for what is opened then; only the first time counts.
-    pub(super) fn declared(&self, kinds: impl FnOnce() -> ClientQuestionKinds) {
-        self.asking.declared(kinds);
+    pub(super) fn declare(&self, kinds: impl FnOnce() -> ClientQuestionKinds) {
+        self.asking.declare(kinds);
     }
 
     /// The host's session, opened at the first use.
@@ -147,10 +149,10 @@ impl ClientSession {
         Ok(calls)
     }
 
-    /// How much longer servers behind may take to say what they have.
+    /// Remaining time for servers behind to say what they have.
     pub(super) fn settling(&self) -> Duration {
-        let since = self.opened_at.get().map_or(SETTLING, Instant::elapsed);
-        SETTLING.saturating_sub(since)
+        let since = self.opened_at.get().map_or(SETTLE_TIME, Instant::elapsed);
+        SETTLE_TIME.saturating_sub(since)
     }
 
     /// The host's session if it is open.
@@ -271,13 +273,31 @@ impl ClientSession {
         &self.subscribed
     }
 
+    /// Notes that a client of the old era subscribes to a resource, or does not any more.
+    ///
+    /// # Errors
+    /// When it is subscribed to as many as it may be.
+    pub(super) fn set_subscribed(&self, uri: &str, on: bool) -> Result<(), ErrorData> {
+        let mut subscribed = lock(&self.subscribed);
+        if !on {
+            subscribed.remove(uri);
+            return Ok(());
+        }
+        if subscribed.len() >= MAX_SUBSCRIPTIONS {
+            let text = format!("{MAX_SUBSCRIPTIONS} resources are subscribed to already");
+            return Err(ErrorData::invalid_params(text, None));
+        }
+        subscribed.insert(uri.to_owned());
+        Ok(())
+    }
+
     /// Counts a stream that waits for changes, for as long as the guard lives.
     pub(super) fn listening(self: &Arc<Self>) -> Listening {
         self.listeners.fetch_add(1, Ordering::Relaxed);
         Listening(Arc::clone(self))
     }
 
-    /// How long nobody has used it; nothing while somebody does.
+    /// Time since the last use; nothing while the session is in use.
     pub(super) fn idle(&self) -> Option<Duration> {
         let busy = self.asking.len() > 0 || self.listeners.load(Ordering::Relaxed) > 0;
         (!busy).then(|| lock(&self.used).elapsed())

@@ -34,9 +34,9 @@ use conjure_runtime::backend::results::has_answer;
 use conjure_skill_sdk::protocol::{PromptText, ToolResult};
 
 /// Time for work that was cancelled to end, before nobody waits for it any more.
-const GRACE: Duration = Duration::from_secs(10);
+const CANCEL_GRACE: Duration = Duration::from_secs(10);
 
-/// What the work came to.
+/// Result of the work of a request.
 pub(super) enum WorkResult {
     /// A tool call; or there is no such tool, and why.
     Call(Result<CallReport, String>),
@@ -47,7 +47,7 @@ pub(super) enum WorkResult {
 }
 
 impl WorkResult {
-    /// Whether it failed, and not in the words of a server behind.
+    /// Whether it failed in other than a server's own words.
     pub(super) fn failed(&self) -> bool {
         let is_verbatim = |said: &ToolResult| said.meta.as_ref().is_some_and(has_answer);
         match self {
@@ -87,8 +87,8 @@ enum SuspendableWork {
 type Panicked = Box<dyn Any + Send>;
 
 impl SuspendableWork {
-    /// What it comes to; nothing when the host broke at it.
-    async fn done(&mut self) -> Option<WorkResult> {
+    /// Waits for the result; nothing when the host broke at it.
+    async fn completion(&mut self) -> Option<WorkResult> {
         match self {
             Self::Here(work) => work.await.ok(),
             Self::Task(work) => work.await.ok()?.ok(),
@@ -104,7 +104,7 @@ impl SuspendableWork {
     }
 }
 
-/// What a request asks for.
+/// Target of a request: a tool, a resource or a prompt.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct RequestTarget {
     pub(super) method: &'static str,
@@ -118,7 +118,7 @@ struct OpenRound {
     answers: BTreeMap<String, Value>,
 }
 
-/// What a request gets.
+/// Outcome of driving a request to its end or to its next question.
 pub(super) enum DriveResult {
     /// The work is done.
     Done(Box<WorkResult>, Arc<AskingCall>),
@@ -126,7 +126,7 @@ pub(super) enum DriveResult {
     Input(Box<SuspendableRequest>, InputRequests),
 }
 
-/// What a suspendable request is made of.
+/// Parts of a suspendable request.
 pub(super) struct SuspendableRequestParts {
     pub(super) id: Arc<str>,
     pub(super) what: RequestTarget,
@@ -138,7 +138,7 @@ pub(super) struct SuspendableRequestParts {
     pub(super) cancel: CancellationToken,
 }
 
-/// How a request is served while its work runs.
+/// Channels and limits of a request while its work runs.
 pub(super) struct ServedRequest<'a> {
     pub(super) context: &'a RequestContext<RoleServer>,
     pub(super) outlet: Outlet,
@@ -183,11 +183,11 @@ impl SuspendableRequest {
                 biased;
                 () = served.context.ct.cancelled() => {
                     self.cancel.cancel();
-                    let _ = tokio::time::timeout(GRACE, self.work.done()).await;
+                    let _ = tokio::time::timeout(CANCEL_GRACE, self.work.completion()).await;
                     return Err(ErrorData::internal_error("the request was cancelled", None));
                 }
                 Some(note) = self.notes.recv() => served.outlet.send(note).await,
-                done = self.work.done() => {
+                done = self.work.completion() => {
                     while let Ok(note) = self.notes.try_recv() {
                         served.outlet.send(note).await;
                     }
@@ -275,13 +275,14 @@ impl OpenRound {
 
     fn reply(mut self) {
         let questions = self.round.questions.iter();
-        let answers = questions.map(|(key, _)| self.answers.remove(key).ok_or_else(unanswered));
+        let answers =
+            questions.map(|(key, _)| self.answers.remove(key).ok_or_else(unanswered_fault));
         // Whoever asked may have lost interest.
         let _ = self.round.reply.send(answers.collect());
     }
 }
 
-fn unanswered() -> Fault {
+fn unanswered_fault() -> Fault {
     Fault::new(code::GONE, "the client gave no answer")
 }
 

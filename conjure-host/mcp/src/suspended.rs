@@ -22,7 +22,7 @@ pub(super) struct Suspended {
 /// Each with what ends it when its time is up.
 type SuspendedRequests = HashMap<String, (SuspendableRequest, AbortOnDropHandle<()>)>;
 
-/// Why a request cannot go on with anything.
+/// Reasons why a request cannot be continued.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ResumeError {
     #[error(

@@ -14,7 +14,7 @@ use super::whole;
 use conjure_runtime::backend::ToolSnapshot;
 use conjure_runtime::session::ToolSession;
 
-/// What a tool's `_meta` says about its calls: `stateful` or `stateless`.
+/// Key of a tool's `_meta` with the mode of its calls: `stateful` or `stateless`.
 const MODE: &str = "dev.conjure/mode";
 
 /// The served tools of one snapshot.
@@ -37,7 +37,7 @@ pub(super) struct ServedTool {
 }
 
 impl ServedTool {
-    /// Its definition.
+    /// Definition of the tool, as JSON.
     pub(super) fn definition(&self) -> Value {
         match &self.whole {
             Some(whole) => whole.clone(),
@@ -53,7 +53,7 @@ impl ServedTools {
             MetaTools::Off => &[],
             MetaTools::Beside | MetaTools::Instead => &meta_tools::NAMES,
         };
-        let names = names::served(snapshot.table(), own);
+        let names = names::served_names(snapshot.table(), own);
         let routes = snapshot.table().routes().iter();
         let mut tools: Vec<ServedTool> = routes
             .zip(names)
@@ -61,7 +61,7 @@ impl ServedTools {
                 let rule = calls.rule_for(&snapshot, route.name.as_str(), &json!({}));
                 rule != Some(PolicyDecision::Deny)
             })
-            .filter_map(|(route, name)| served(route, &name))
+            .filter_map(|(route, name)| serve_tool(route, &name))
             .collect();
         tools.sort_by(|a, b| a.tool.name.cmp(&b.tool.name));
         let by_name = tools.iter().enumerate();
@@ -78,9 +78,9 @@ impl ServedTools {
     /// The tools that a list shows, ready to be sent.
     pub(super) fn listed(&self) -> Vec<Value> {
         let routed = self.tools.iter();
-        let routed = routed.map(|served| whole::packed(&served.tool, served.whole.as_ref()));
+        let routed = routed.map(|served| whole::tool_json(&served.tool, served.whole.as_ref()));
         let own = meta_tools::tools();
-        let own = own.iter().map(|tool| whole::packed(tool, None));
+        let own = own.iter().map(|tool| whole::tool_json(tool, None));
         match self.meta {
             MetaTools::Off => routed.collect(),
             MetaTools::Beside => routed.chain(own).collect(),
@@ -104,7 +104,7 @@ impl ServedTools {
     }
 }
 
-fn served(route: &Route, name: &str) -> Option<ServedTool> {
+fn serve_tool(route: &Route, name: &str) -> Option<ServedTool> {
     let mut raw = raw(route, name);
     let tool = serde_json::from_value(raw.clone()).or_else(|_| {
         // What a peer wrote into these costs only themselves.

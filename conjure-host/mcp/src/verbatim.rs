@@ -15,7 +15,7 @@ use super::whole::WHOLE;
 use conjure_runtime::artifacts::Artifacts;
 
 /// The most bytes of an answer.
-const MOST: u64 = 64 * 1024 * 1024;
+const MAX_ANSWER_BYTES: u64 = 64 * 1024 * 1024;
 
 /// An answer.
 #[derive(Debug, PartialEq)]
@@ -24,7 +24,7 @@ pub(super) enum RawAnswer {
     Error(ErrorData),
 }
 
-/// Which request an answer is for.
+/// The kind of request that an answer belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AnswerKind {
     Call,
@@ -64,8 +64,10 @@ fn in_file(path: &Path, files: &Artifacts) -> Result<Value, String> {
         return Err("it is no file of the session".to_owned());
     }
     let opened = files.open_inside(path)?;
-    let bytes = opened.bytes(MOST).map_err(|error| error.to_string())?;
-    let bytes = bytes.ok_or_else(|| format!("it has more than {MOST} bytes"))?;
+    let bytes = opened
+        .bytes(MAX_ANSWER_BYTES)
+        .map_err(|error| error.to_string())?;
+    let bytes = bytes.ok_or_else(|| format!("it has more than {MAX_ANSWER_BYTES} bytes"))?;
     conjure_config::fs::remove_same(&opened.path);
     serde_json::from_slice(&bytes).map_err(|error| error.to_string())
 }
@@ -75,7 +77,7 @@ fn in_file(path: &Path, files: &Artifacts) -> Result<Value, String> {
 ///
 /// # Errors
 /// The server's, word for word.
-pub(super) fn packed<T: DeserializeOwned>(
+pub(super) fn sdk_value<T: DeserializeOwned>(
     answer: RawAnswer,
     kind: AnswerKind,
     modern: bool,
@@ -171,7 +173,7 @@ mod tests {
     fn each_kind_of_result_has_a_place_for_the_whole() {
         fn whole<T: DeserializeOwned + serde::Serialize>(kind: AnswerKind) -> Value {
             let answer = RawAnswer::Result(json!({ "odd": [1.0, 1], "content": "none" }));
-            let packed: T = packed(answer, kind, false).unwrap();
+            let packed: T = sdk_value(answer, kind, false).unwrap();
             serde_json::to_value(packed).unwrap()["_meta"][WHOLE].clone()
         }
         let expected = json!({ "odd": [1.0, 1], "content": "none" }).to_string();

@@ -21,13 +21,13 @@ use serde_json::{Map, Value};
 
 use super::clients::ClientSessions;
 
-/// Where something travels as a whole.
+/// Key of `_meta` under which an answer travels as a whole.
 pub(super) const WHOLE: &str = "dev.conjure/whole";
 /// The most bytes of a message over HTTP: a page of a list has at most 1000 tools.
-const LONGEST: usize = 256 * 1024 * 1024;
+const MAX_MESSAGE_BYTES: usize = 256 * 1024 * 1024;
 
 /// A tool as JSON, with what it is as a whole where the SDK's type of it is less.
-pub(super) fn packed(tool: &Tool, whole: Option<&Value>) -> Value {
+pub(super) fn tool_json(tool: &Tool, whole: Option<&Value>) -> Value {
     let mut packed = serde_json::to_value(tool).unwrap_or_default();
     if let (Some(whole), Some(fields)) = (whole, packed.as_object_mut()) {
         let meta = fields.entry("_meta").or_insert_with(|| Map::new().into());
@@ -90,22 +90,22 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for WholeMessages<T> {
 /// The result with what travels as a whole in it, if that is anything.
 fn unpacked(result: &mut ServerResult) -> Option<Value> {
     match result {
-        ServerResult::CallToolResult(result) => taken(&mut result.meta),
-        ServerResult::ReadResourceResult(result) => taken(&mut result.meta),
-        ServerResult::GetPromptResult(result) => taken(&mut result.meta),
+        ServerResult::CallToolResult(result) => take_whole(&mut result.meta),
+        ServerResult::ReadResourceResult(result) => take_whole(&mut result.meta),
+        ServerResult::GetPromptResult(result) => take_whole(&mut result.meta),
         ServerResult::ListToolsResult(list) => {
             let any = list.tools.iter().any(is_packed);
-            any.then(|| listed(list)).flatten()
+            any.then(|| list_value(list)).flatten()
         }
         _ => None,
     }
 }
 
-fn taken(meta: &mut Option<MetaObject>) -> Option<Value> {
+fn take_whole(meta: &mut Option<MetaObject>) -> Option<Value> {
     meta.as_mut()?.get_mut(WHOLE).map(Value::take)
 }
 
-fn listed(list: &impl Serialize) -> Option<Value> {
+fn list_value(list: &impl Serialize) -> Option<Value> {
     let mut list = serde_json::to_value(list).ok()?;
     unpack(&mut list);
     Some(list)
@@ -124,7 +124,7 @@ pub(super) async fn whole_messages(
     next: Next,
 ) -> Response {
     let request = match request.method() {
-        &Method::POST => match arrived(&clients, request).await {
+        &Method::POST => match receive_body(&clients, request).await {
             Ok(request) => request,
             Err(refused) => return refused,
         },
@@ -140,7 +140,7 @@ pub(super) async fn whole_messages(
         return response;
     }
     let (mut parts, body) = response.into_parts();
-    let Ok(body) = to_bytes(body, LONGEST).await else {
+    let Ok(body) = to_bytes(body, MAX_MESSAGE_BYTES).await else {
         let text = "the answer is too long\n";
         return (StatusCode::INTERNAL_SERVER_ERROR, text).into_response();
     };
@@ -149,7 +149,7 @@ pub(super) async fn whole_messages(
 }
 
 /// A request once all of it is there, for which it has so much time.
-async fn arrived(clients: &ClientSessions, request: Request) -> Result<Request, Response> {
+async fn receive_body(clients: &ClientSessions, request: Request) -> Result<Request, Response> {
     let options = &clients.common.options;
     let (parts, body) = request.into_parts();
     let read = to_bytes(body, options.max_message_bytes);
@@ -184,7 +184,7 @@ fn events(body: Body) -> impl Stream<Item = Result<Bytes, axum::Error>> {
                 Ok(chunk) => chunk,
                 Err(error) => return Some((Err(error), (body, begun))),
             };
-            if begun.len() + chunk.len() > LONGEST {
+            if begun.len() + chunk.len() > MAX_MESSAGE_BYTES {
                 let error = std::io::Error::other("an event is too long");
                 return Some((Err(axum::Error::new(error)), (body, Vec::new())));
             }
@@ -251,7 +251,7 @@ mod tests {
         let tool: Tool = serde_json::from_value(whole()).unwrap();
         let plain = json!({ "name": "b", "inputSchema": {} });
         // Through the SDK's types and back.
-        let list = json!({ "tools": [packed(&tool, Some(&whole())), plain] });
+        let list = json!({ "tools": [tool_json(&tool, Some(&whole())), plain] });
         let list: rmcp::model::ListToolsResult = serde_json::from_value(list).unwrap();
         let mut result = serde_json::to_value(list).unwrap();
         assert!(unpack(&mut result));
@@ -291,7 +291,7 @@ mod tests {
     fn an_answer_is_changed_where_it_has_a_packed_tool_and_nowhere_else() {
         let tool: Tool = serde_json::from_value(whole()).unwrap();
         let message = |tool: Value| json!({ "id": 1, "result": { "tools": [tool], "ttlMs": 0 } });
-        let before = message(packed(&tool, Some(&whole()))).to_string();
+        let before = message(tool_json(&tool, Some(&whole()))).to_string();
         let after = message(whole()).to_string();
         assert_eq!(line(&before), after);
         assert_eq!(

@@ -1,5 +1,6 @@
 //! The configuration of a session: the fields of the dialog that creates one, its tools and its MCP
-//! servers. Saves in place; while a reply streams the person says when a change is to hold.
+//! servers. Saves in place, and leads to another chat where one was chosen; while a reply streams the
+//! person says when a change is to hold.
 
 use axum::Router;
 use axum::extract::{Path, State};
@@ -11,13 +12,14 @@ use maud::{Markup, html};
 use serde_json::{Map, Value};
 
 use crate::PageState;
-use crate::client::ApiProblem;
+use crate::chat_history::{self, ChatChoices};
+use crate::client::{ApiAnswer, ApiProblem};
 use crate::failure::PageFailure;
 use crate::forms::{Field, close_dialog, form_error};
 use crate::layout::Nav;
 use crate::request::PageRequest;
 use crate::respond::{Swap, go_to, piece, pieces, toast};
-use crate::saved::{McpServerInfo, Sent, SessionInfo, Wrong, all, invalid, session};
+use crate::saved::{McpServerInfo, Sent, SessionInfo, Wrong, all, invalid, invalid_at, session};
 use crate::session_form::{
     AuthFields, Choices, FIELDS, SessionDraft, memory, persona, working_dir,
 };
@@ -87,19 +89,25 @@ fn title(session: &SessionInfo) -> String {
 /// A session with the version of its settings.
 async fn tagged(app: &PageState, name: &str) -> Result<(SessionInfo, String), ApiProblem> {
     let path = format!("/api/v1/sessions/{}", crate::client::segment(name));
-    let answer = app.api.call(Method::GET, &path, &[], None).await?;
-    let seen = answer
+    versioned(app.api.call(Method::GET, &path, &[], None).await?)
+}
+
+/// A session with the version of its settings, of an answer that has them.
+fn versioned(answer: ApiAnswer) -> Result<(SessionInfo, String), ApiProblem> {
+    let version = answer
         .headers
         .get(header::ETAG)
         .and_then(|tag| tag.to_str().ok());
-    let seen = seen.unwrap_or_default().to_owned();
+    let version = version.unwrap_or_default().to_owned();
     let session = serde_json::from_value(answer.body);
-    Ok((session.map_err(|error| invalid(error.to_string()))?, seen))
+    let session = session.map_err(|error| invalid(error.to_string()))?;
+    Ok((session, version))
 }
 
 async fn form(app: &PageState, shown: &ConfigForm<'_>) -> Result<Markup, ApiProblem> {
     let ConfigForm { session, sent, .. } = shown;
     let choices = Choices::read(app).await?;
+    let chats = ChatChoices::read(app).await?;
     let servers: Vec<McpServerInfo> = all(&app.api, "/api/v1/mcp-servers").await?;
     let kinds = crate::tools_form::kinds(app).await?;
     let wrong = Wrong::of(shown.problem, &[&FIELDS[..], &["tools", "mcps"]].concat());
@@ -128,6 +136,7 @@ async fn form(app: &PageState, shown: &ConfigForm<'_>) -> Result<Markup, ApiProb
                 .input("text", &text("name", session.name.as_deref().unwrap_or(""))))
             (fields.show(&wrong))
             (working_dir(PREFIX, &text("working_dir", &session.working_dir), &wrong))
+            (chats.show(PREFIX, sent, Some(session), &wrong))
             (persona(PREFIX, &choices, sent, Some(&session.persona), &wrong))
             (memory(PREFIX, sent, &session.memory, &wrong))
             (tools(sent, &session.tools, &kinds, &wrong))
@@ -153,7 +162,8 @@ fn buttons(session: &SessionInfo, asks_when: bool) -> Markup {
                     button.primary #config-next name="apply" value="next_turn" { "Apply on next turn (defer)" }
                     button #config-now name="apply" value="now" { "Apply now (restart stream)" }
                 }
-                p.hint { "Now: the stream is stopped, what came is kept, and the model is asked again." }
+                p.hint { "Now: the stream is stopped, what came is kept, and the model is asked again. "
+                    "With another chat, what streams stays in the chat that it began in." }
             }
         }
         div.row {
@@ -199,34 +209,17 @@ async fn save(
     request: PageRequest,
     sent: Sent,
 ) -> Result<Response, PageFailure> {
-    let (session, seen) = tagged(&app, &name).await?;
-    let done = match changes(&app, &session, &sent).await {
-        Ok(changes) if changes.is_empty() => Ok(Some(session.clone())),
-        // A name says nothing to a model.
-        Ok(changes)
-            if session.is_active()
-                && !sent.has("apply")
-                && changes.keys().any(|member| member != "name") =>
-        {
-            Ok(None)
-        }
-        Ok(changes) => change(&app, &session, &sent, changes).await.map(Some),
-        Err(problem) => Err(problem),
-    };
-    let problem = match done {
-        Ok(Some(changed)) if request.pieces => {
-            let (changed, seen) = tagged(&app, &changed.id).await?;
+    let (session, version) = tagged(&app, &name).await?;
+    let refusal = match settle(&app, &session, &version, &sent).await {
+        Ok((changed, seen)) if request.pieces => {
             return Ok(saved(&session, &changed, &seen, &request));
         }
-        Ok(Some(changed)) => return Ok(go_to(&request, &changed.url())),
-        Ok(None) => {
-            invalid("A reply began to stream meanwhile: say below when the change is to hold")
-        }
-        Err(problem) if problem.status == 412 => {
-            invalid("Somebody else changed this session meanwhile. Save again to put this over it")
-        }
-        Err(problem) => problem,
+        Ok((changed, _)) => return Ok(go_to(&request, &changed.url())),
+        Err(refusal) => refusal,
     };
+    // As it is by now: settings may be saved already whose chat was refused.
+    let (session, version) = tagged(&app, &session.id).await?;
+    let (problem, seen) = (refusal.problem(), refusal.seen(&sent, &version));
     let shown = ConfigForm {
         session: &session,
         sent: &sent,
@@ -238,12 +231,105 @@ async fn save(
     Ok(refused(&request, Nav::Sessions, &title(&session), &body))
 }
 
+/// Why a form was not saved, or not all of it.
+enum ConfigRefusal {
+    /// The settings are another version than the form began with.
+    Stale,
+    /// A reply streams, and nobody said when the change is to hold.
+    AsksWhen,
+    /// Something of it cannot be.
+    Invalid(ApiProblem),
+    /// The chat cannot be had. The settings are saved, and this version by that.
+    Chat { problem: ApiProblem, seen: String },
+}
+
+impl ConfigRefusal {
+    fn problem(&self) -> ApiProblem {
+        match self {
+            Self::Stale => invalid(
+                "Somebody else changed this session meanwhile. Save again to put this over it",
+            ),
+            Self::AsksWhen => {
+                invalid("A reply began to stream meanwhile: say below when the change is to hold")
+            }
+            Self::Invalid(problem) | Self::Chat { problem, .. } => problem.clone(),
+        }
+    }
+
+    /// The version that the form goes on with, where the newest one is `newest`. What somebody else
+    /// saved is put over only where the person was told of it.
+    fn seen(&self, sent: &Sent, newest: &str) -> String {
+        match self {
+            Self::Stale => newest.to_owned(),
+            Self::AsksWhen | Self::Invalid(_) => sent.text("seen"),
+            Self::Chat { seen, .. } => seen.clone(),
+        }
+    }
+}
+
+impl From<ApiProblem> for ConfigRefusal {
+    fn from(problem: ApiProblem) -> Self {
+        match problem.status {
+            412 => Self::Stale,
+            _ => Self::Invalid(problem),
+        }
+    }
+}
+
+/// Whether a form began with another version than this one.
+fn is_stale(sent: &Sent, version: &str) -> bool {
+    let seen = sent.text("seen");
+    !seen.is_empty() && seen != version
+}
+
+/// Saves what is another one, and goes on with the chat that was chosen. `version` is the one of the
+/// settings; the one that they have then is in the answer.
+async fn settle(
+    app: &PageState,
+    session: &SessionInfo,
+    version: &str,
+    sent: &Sent,
+) -> Result<(SessionInfo, String), ConfigRefusal> {
+    let chat = chat_history::chosen(sent, Some(session))?;
+    let changes = changes(app, session, sent).await?;
+    if is_stale(sent, version) && (chat.is_some() || !changes.is_empty()) {
+        return Err(ConfigRefusal::Stale);
+    }
+    // A name says nothing to a model, and a reply comes to its end in the chat that it began in.
+    let matters = changes.keys().any(|member| member != "name");
+    if session.is_active() && !sent.has("apply") && matters {
+        return Err(ConfigRefusal::AsksWhen);
+    }
+    let (settled, seen) = match changes.is_empty() {
+        true => (session.clone(), version.to_owned()),
+        false => change(app, session, sent, changes).await?,
+    };
+    let Some(chat) = chat else {
+        return Ok((settled, seen));
+    };
+    match go_on(app, &settled, &chat).await {
+        Ok(settled) => Ok((settled, seen)),
+        Err(problem) => Err(ConfigRefusal::Chat { problem, seen }),
+    }
+}
+
+/// Goes on with a chat.
+async fn go_on(
+    app: &PageState,
+    session: &SessionInfo,
+    chat: &Value,
+) -> Result<SessionInfo, ApiProblem> {
+    let path = format!("{}/thread", session.api());
+    let chosen = app.api.send(Method::POST, &path, chat).await;
+    chosen.map_err(|problem: ApiProblem| invalid_at("thread", problem.detail))
+}
+
 async fn change(
     app: &PageState,
     session: &SessionInfo,
     sent: &Sent,
     changes: Map<String, Value>,
-) -> Result<SessionInfo, ApiProblem> {
+) -> Result<(SessionInfo, String), ApiProblem> {
     let apply = match sent.text("apply").as_str() {
         "now" => "now",
         _ => "next_turn",
@@ -259,12 +345,14 @@ async fn change(
         .api
         .call(Method::PATCH, &path, &headers, Some(&body))
         .await?;
-    serde_json::from_value(answer.body).map_err(|error| invalid(error.to_string()))
+    versioned(answer)
 }
 
-/// What a page shows of a session that was saved, in place; elsewhere where its address is another.
+/// What a page shows of a session that was saved, in place; elsewhere where its address or its chat is
+/// another one.
 fn saved(before: &SessionInfo, now: &SessionInfo, seen: &str, request: &PageRequest) -> Response {
-    if before.url() != now.url() {
+    let chat = |session: &SessionInfo| session.thread.as_ref().map(|thread| thread.id.clone());
+    if before.url() != now.url() || chat(before) != chat(now) {
         return go_to(request, &now.url());
     }
     pieces(html! {
@@ -309,13 +397,17 @@ async fn report(
             "Save first: the persona that is written here is not in the list yet",
         ));
     }
+    let chat = chat_history::chosen(sent, Some(session))?;
     let changes = changes(app, session, sent).await?;
     let mut said: Vec<String> = Vec::new();
-    if changes.is_empty() {
+    if changes.is_empty() && chat.is_none() {
         said.push("Nothing: all fields are as the session has them".to_owned());
     }
     for member in changes.keys() {
         said.push(format!("{} is another one", spelled(member)));
+    }
+    if chat.is_some() {
+        said.push("The chat is another one; what follows is told of the one it has now".to_owned());
     }
     let path = format!("{}/check", session.api());
     let report = app
@@ -339,5 +431,35 @@ fn spelled(member: &str) -> &str {
         "tools" => "The tools",
         "mcps" => "The choice of MCP servers",
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_form_that_was_refused_goes_on_with_the_version_that_its_fields_are_of() {
+        let sent = Sent::from([("seen", "\"1\"".to_owned())]);
+        let unfit = ConfigRefusal::from(invalid_at("model", "`model`: it is empty"));
+        for refusal in [unfit, ConfigRefusal::AsksWhen] {
+            assert_eq!(refusal.seen(&sent, "\"3\""), "\"1\"");
+        }
+        let mut changed = invalid("it was changed");
+        changed.status = 412;
+        let stale = ConfigRefusal::from(changed);
+        assert_eq!(stale.seen(&sent, "\"3\""), "\"3\"");
+        let chat = ConfigRefusal::Chat {
+            problem: invalid_at("thread", "there is no such entry"),
+            seen: "\"2\"".to_owned(),
+        };
+        assert_eq!(chat.seen(&sent, "\"3\""), "\"2\"");
+    }
+
+    #[test]
+    fn a_form_is_stale_where_it_began_with_another_version() {
+        let sent = Sent::from([("seen", "\"1\"".to_owned())]);
+        assert!(is_stale(&sent, "\"2\"") && !is_stale(&sent, "\"1\""));
+        assert!(!is_stale(&Sent::default(), "\"2\""));
     }
 }

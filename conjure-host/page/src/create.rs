@@ -8,16 +8,17 @@ use axum::response::Response;
 use axum::routing::{get, post};
 use maud::{Markup, html};
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::PageState;
+use crate::chat_history::{self, ChatChoices};
 use crate::client::ApiProblem;
 use crate::failure::PageFailure;
 use crate::forms::{Field, form_error};
 use crate::layout::Nav;
 use crate::request::PageRequest;
 use crate::respond::{Swap, go_to, piece, pieces};
-use crate::saved::{ListPage, Sent, SessionInfo, ThreadInfo, Wrong, first, invalid_at};
+use crate::saved::{Sent, SessionInfo, Wrong};
 use crate::session_form::{
     AuthFields, Choices, FIELDS, SessionDraft, memory, models, persona, working_dir,
 };
@@ -25,11 +26,6 @@ use crate::sheet::{refused, sheet};
 
 const TITLE: &str = "New session";
 const PREFIX: &str = "new";
-/// How many chats there are to choose from, the newest first; about as many.
-const THREADS: usize = 1_000;
-/// What is said where there are more.
-const OLDER: &str =
-    "The newest ones. An older one is found by searching: open it, and fork it there";
 
 pub(crate) fn router() -> Router<PageState> {
     Router::new()
@@ -80,7 +76,7 @@ async fn form(
             p { a.button.primary #new-needs-auth href="/auths/new" data-dialog { "Save an auth" } }
         });
     }
-    let threads: ListPage<ThreadInfo> = first(&app.api, "/api/v1/threads", THREADS).await?;
+    let chats = ChatChoices::read(app).await?;
     let wrong = Wrong::of(problem, &FIELDS);
     let (provider, auth, model) = (sent.text("provider"), sent.text("auth"), sent.text("model"));
     let fields = AuthFields {
@@ -98,74 +94,11 @@ async fn form(
                 .hint("Nothing: it is called by its id").input("text", &sent.text("name")))
             (fields.show(&wrong))
             (working_dir(PREFIX, &sent.text("working_dir"), &wrong))
-            (history(sent, &threads, &wrong))
+            (chats.show(PREFIX, sent, None, &wrong))
             (persona(PREFIX, &choices, sent, None, &wrong))
             (memory(PREFIX, sent, &Map::new(), &wrong))
             div.row { button.primary #new-save { "Create session" } }
         }
-    })
-}
-
-/// Which chat it begins with.
-fn history(sent: &Sent, threads: &ListPage<ThreadInfo>, wrong: &Wrong<'_>) -> Markup {
-    let kind = match sent.text("history") {
-        kind if kind.is_empty() => "new".to_owned(),
-        kind => kind,
-    };
-    let hint = match threads.next {
-        Some(_) => OLDER,
-        None => "",
-    };
-    let named = threads.items.iter().map(|one| {
-        let words = format!("{} ({} entries)", one.shown_name(), one.last_seq);
-        (one.id.clone(), words)
-    });
-    let named: Vec<(String, String)> = named.collect();
-    html! {
-        fieldset.history {
-            legend { "Chat history" }
-            div.row {
-                @for (value, words) in [("new", "New"), ("existing", "Existing"), ("fork", "Fork")] {
-                    label.choice {
-                        input id={ "new-history-" (value) } type="radio" name="history" value=(value)
-                            checked[kind == value] disabled[value != "new" && threads.items.is_empty()];
-                        " " (words)
-                    }
-                }
-            }
-            div.of-thread {
-                (Field::new("new-thread", "thread", "Chat").hint(hint).error(wrong.at("thread"))
-                    .select(&sent.text("thread"), &named))
-            }
-            div.of-fork {
-                (Field::new("new-upto", "upto", "Fork behind entry").hint("Nothing: behind the newest")
-                    .input("number", &sent.text("upto")))
-            }
-        }
-    }
-}
-
-/// The thread that a form chose.
-fn thread_of(sent: &Sent) -> Result<Value, ApiProblem> {
-    let kind = sent.text("history");
-    let thread = sent.text("thread");
-    if matches!(kind.as_str(), "existing" | "fork") && thread.is_empty() {
-        return Err(invalid_at("thread", "`thread`: choose a chat"));
-    }
-    let upto = match sent.line("upto") {
-        text if text.is_empty() || kind != "fork" => None,
-        text => Some(
-            text.parse::<u64>()
-                .map_err(|_| invalid_at("thread", "`thread`: an entry is a number"))?,
-        ),
-    };
-    Ok(match kind.as_str() {
-        "existing" => json!({ "kind": "existing", "thread": thread }),
-        "fork" => match upto {
-            Some(upto) => json!({ "kind": "fork", "thread": thread, "upto": upto }),
-            None => json!({ "kind": "fork", "thread": thread }),
-        },
-        _ => json!({ "kind": "new" }),
     })
 }
 
@@ -184,9 +117,11 @@ async fn create(
 }
 
 async fn made(app: &PageState, sent: &Sent) -> Result<SessionInfo, ApiProblem> {
-    let thread = thread_of(sent)?;
+    let chat = chat_history::chosen(sent, None)?;
     let mut members = SessionDraft::read(app, sent, None).await?.members;
-    members.insert("thread".to_owned(), thread);
+    if let Some(chat) = chat {
+        members.insert("thread".to_owned(), chat);
+    }
     if sent.line("name").is_empty() {
         members.remove("name");
     }

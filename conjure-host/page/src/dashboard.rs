@@ -115,11 +115,9 @@ async fn show(
             (auths::table(&auths))
         }
     };
-    Ok(layout(
-        &request,
-        &PageFrame::new(Nav::Sessions, "Sessions"),
-        &body,
-    ))
+    let mut view = PageFrame::new(Nav::Sessions, "Sessions");
+    view.keys = &[("g n", "New session")];
+    Ok(layout(&request, &view, &body))
 }
 
 fn cards(sessions: &[SessionInfo]) -> Markup {

@@ -128,7 +128,7 @@ pub(crate) fn dialog(title: &str, body: &Markup) -> Markup {
         section.sheet aria-label=(title) {
             header {
                 h2 { (title) }
-                button.plain.close type="button" data-close aria-label="Close" { "×" }
+                button.plain.close #dialog-close type="button" data-close aria-label="Close" { "×" }
             }
             (body)
         }

@@ -8,13 +8,16 @@
 
 mod assets;
 mod auths;
+mod chat_history;
 mod client;
 mod config;
 mod conversation;
 mod create;
 mod dashboard;
 mod failure;
+mod fingerprint;
 mod forms;
+mod held_tools;
 mod json_form;
 mod layout;
 mod live;
@@ -31,6 +34,7 @@ mod respond;
 mod routes;
 mod saved;
 mod search;
+mod sent_file;
 mod session_form;
 mod sheet;
 mod tools_form;
@@ -46,9 +50,12 @@ use axum::http::{Extensions, HeaderMap, StatusCode};
 use axum::middleware::from_fn;
 use axum::response::Response;
 use conjure_runtime::manager::Manager;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use client::ApiClient;
+use held_tools::HeldTools;
+use sent_file::SentFiles;
 
 pub use conversation::{shared_file_name, shared_html};
 
@@ -76,12 +83,26 @@ pub(crate) struct PageState {
     pub(crate) manager: Manager,
     pub(crate) ended: CancellationToken,
     pub(crate) follow: StreamAdmission,
+    /// What is held until somebody approves it.
+    pub(crate) held_tools: HeldTools,
+    /// Routing tables that may be made at the same time for streams: each asks backends. Where
+    /// they take long, more are made.
+    pub(crate) redraws: Arc<Semaphore>,
+    /// Forms with files.
+    pub(crate) sent_files: SentFiles,
 }
+
+/// Routing tables that are made at the same time when all pages of them change.
+const MAX_REDRAWS: usize = 4;
 
 /// The routes of the page.
 pub fn router(parts: PageServices) -> Router {
+    let api = ApiClient::new(parts.api);
     let app = PageState {
-        api: ApiClient::new(parts.api),
+        held_tools: HeldTools::new(api.clone()),
+        redraws: Arc::new(Semaphore::new(MAX_REDRAWS)),
+        sent_files: SentFiles::new(),
+        api,
         manager: parts.manager,
         ended: parts.ended,
         follow: parts.follow,

@@ -3,7 +3,7 @@
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{DefaultBodyLimit, Multipart, State};
+use axum::extract::{Multipart, State};
 use axum::http::HeaderValue;
 use axum::response::Response;
 use axum::routing::get;
@@ -16,16 +16,13 @@ use crate::forms::form_error;
 use crate::layout::Nav;
 use crate::request::PageRequest;
 use crate::respond::{Swap, piece, pieces};
-use crate::saved::invalid;
+use crate::sent_file;
 use crate::sheet::{refused, sheet};
 
 const TITLE: &str = "Add plugin";
-/// The most bytes of a form with a library: what the API takes, and room for the rest.
-const MOST: usize = 65 * 1024 * 1024;
 
 pub(crate) fn router() -> Router<PageState> {
-    let add = get(show).post(add).layer(DefaultBodyLimit::max(MOST));
-    Router::new().route("/plugins/new", add)
+    sent_file::route("/plugins/new", get(show).post(add))
 }
 
 async fn show(request: PageRequest) -> Response {
@@ -76,13 +73,12 @@ pub(crate) fn allowed(problem: Option<&ApiProblem>) -> Markup {
 }
 
 async fn add(State(app): State<PageState>, request: PageRequest, mut sent: Multipart) -> Response {
-    let made = match library(&mut sent).await {
-        Ok((library, yes)) => {
-            let path = format!("/api/v1/plugins?yes={yes}");
+    let made = match app.sent_files.read(&mut sent).await {
+        Ok(library) => {
+            let path = format!("/api/v1/plugins?yes={}", library.is_ticked("yes"));
             let media_type = HeaderValue::from_static("application/octet-stream");
-            app.api
-                .hand_over(&path, media_type, Body::from(library))
-                .await
+            let content = Body::from(library.content);
+            app.api.hand_over(&path, media_type, content).await
         }
         Err(problem) => Err(problem),
     };
@@ -93,23 +89,6 @@ async fn add(State(app): State<PageState>, request: PageRequest, mut sent: Multi
         }
         Err(problem) => refused(&request, Nav::Plugins, TITLE, &form(Some(&problem))),
     }
-}
-
-/// The library of a form, and whether it may do more.
-async fn library(sent: &mut Multipart) -> Result<(axum::body::Bytes, bool), ApiProblem> {
-    let broken = |error: axum::extract::multipart::MultipartError| invalid(error.body_text());
-    let (mut library, mut yes) = (None, false);
-    while let Some(field) = sent.next_field().await.map_err(broken)? {
-        match field.name() {
-            Some("file") => library = Some(field.bytes().await.map_err(broken)?),
-            Some("yes") => yes = true,
-            _ => {}
-        }
-    }
-    let library = library.filter(|library| !library.is_empty());
-    library
-        .map(|library| (library, yes))
-        .ok_or_else(|| invalid("choose a file"))
 }
 
 /// What was installed, and what is different now.

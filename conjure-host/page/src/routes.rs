@@ -1,5 +1,6 @@
 //! The routing table of a session: what each tool leads to and costs, what is kept out and why, and
-//! what waits for approval. Stays up to date when plugins come and go.
+//! what waits for approval. Stays up to date when plugins come and go, and when a tool is held or
+//! approved, wherever that is.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -15,16 +16,17 @@ use futures_util::stream;
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tokio::time::{Instant, timeout_at};
 
 use crate::PageState;
 use crate::failure::PageFailure;
+use crate::held_tools::{HeldToolInfo, HeldToolWatch, ToolDefinitionInfo, held_mark};
 use crate::layout::{Nav, PageFrame, layout};
 use crate::live::live;
 use crate::request::PageRequest;
 use crate::respond::{Swap, go_to, piece, pieces, toast};
-use crate::saved::{Sent, SessionInfo, items, session};
+use crate::saved::{Sent, SessionInfo, session};
 
 pub(crate) fn router() -> Router<PageState> {
     Router::new()
@@ -79,24 +81,6 @@ struct FailedBackendInfo {
     reason: String,
 }
 
-/// A tool that is held.
-#[derive(Deserialize)]
-struct HeldToolInfo {
-    digest: String,
-    backend: String,
-    server: Option<String>,
-    tool: Option<String>,
-    changed: Vec<String>,
-    approved: ToolDefinitionInfo,
-    now: ToolDefinitionInfo,
-}
-
-#[derive(Deserialize)]
-struct ToolDefinitionInfo {
-    description: String,
-    input_schema: Value,
-}
-
 /// How calls of a tool went lately.
 #[derive(Deserialize)]
 struct ToolCallsInfo {
@@ -113,6 +97,7 @@ async fn show(
 ) -> Result<Response, PageFailure> {
     let session = session(&app.api, &name).await?;
     let generation = *app.manager.host().registry().subscribe().borrow();
+    let held = app.held_tools.list().await.unwrap_or_default();
     let title = format!("Routes of {}", session.shown_name());
     let body = html! {
         header."row spread" {
@@ -122,7 +107,7 @@ async fn show(
                 a.button #routes-config href={ (session.url()) "/config" } data-dialog { "Config" }
             }
         }
-        div data-stream={ (session.url()) "/routes/live?generation=" (generation) "&settings=" (session.updated_at_ms) } {
+        div data-stream={ (session.url()) "/routes/live?generation=" (generation) "&settings=" (session.updated_at_ms) "&held=" (held_mark(&held)) } {
             (table(&app, &session).await)
         }
     };
@@ -139,9 +124,7 @@ async fn table(app: &PageState, session: &SessionInfo) -> Markup {
         .api
         .get::<RoutingTableInfo>(&format!("{}/tools", session.api()))
         .await;
-    let held = items::<HeldToolInfo>(&app.api, "/api/v1/held-tools")
-        .await
-        .unwrap_or_default();
+    let held = app.held_tools.list().await.unwrap_or_default();
     let calls = lately(app).await;
     html! {
         div #routes {
@@ -322,10 +305,22 @@ struct RoutesStreamQuery {
     /// The session's settings, by when they were changed.
     #[serde(default)]
     settings: i64,
+    /// What is held: see [`held_mark`].
+    #[serde(default)]
+    held: u64,
 }
 
 /// For how long changes are gathered: a turn that begins or ends is several.
 const GATHERED: Duration = Duration::from_millis(100);
+
+/// For how long a stream waits for others that make tables, which a backend may hold up.
+const REDRAW_WAIT: Duration = Duration::from_secs(2);
+
+/// A turn to make a table. Without one, where it does not come in time, the table is made all the same.
+async fn redraw_turn(redraws: &Semaphore) -> Option<SemaphorePermit<'_>> {
+    let turn = timeout_at(Instant::now() + REDRAW_WAIT, redraws.acquire()).await;
+    turn.ok()?.ok()
+}
 
 /// What a stream of a session's routes knows.
 struct RoutesStream {
@@ -333,6 +328,7 @@ struct RoutesStream {
     session: SessionInfo,
     generations: watch::Receiver<u64>,
     changes: SessionChangeStream,
+    held: HeldToolWatch,
     /// What the page shows is another one already.
     is_due: bool,
 }
@@ -347,16 +343,19 @@ impl RoutesStream {
                 more?;
             }
         }
+        // A tool that is held or approved is news to every page at the same moment.
+        let _turn = redraw_turn(&self.app.redraws).await;
         let fresh = table(&self.app, &self.session).await;
         Some(piece(Swap::Outer, "routes", &fresh))
     }
 
-    /// Waits until a plugin comes or goes, or something of the session changes: its settings, or a turn
-    /// of it, which may find a tool held.
+    /// Waits until a plugin comes or goes, something of the session changes, such as its settings, or
+    /// other tools are held.
     async fn changed(&mut self) -> Option<()> {
         tokio::select! {
             () = self.changes.of(&self.session.id) => Some(()),
             changed = self.generations.changed() => changed.ok(),
+            () = self.held.changed() => Some(()),
         }
     }
 }
@@ -375,6 +374,7 @@ async fn follow(
     let generation = *generations.borrow_and_update();
     let following = RoutesStream {
         is_due: generation != shown.generation || session.updated_at_ms != shown.settings,
+        held: app.held_tools.follow(shown.held),
         app: app.clone(),
         session,
         generations,
@@ -385,4 +385,19 @@ async fn follow(
         Some((next, following))
     });
     Ok(live(&app, request.extensions(), pieces))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_table_that_is_never_made_holds_up_no_other() {
+        let redraws = Semaphore::new(1);
+        let never_made = redraw_turn(&redraws).await;
+        assert!(never_made.is_some());
+        assert!(redraw_turn(&redraws).await.is_none());
+        drop(never_made);
+        assert!(redraw_turn(&redraws).await.is_some());
+    }
 }

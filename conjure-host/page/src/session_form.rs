@@ -114,7 +114,7 @@ impl AuthFields<'_> {
                 @if let Some(auth) = chosen {
                     div data-fetch={ "/choices/" (prefix) "/models?auth=" (segment(&auth.id)) } {}
                 }
-                noscript { button formnovalidate formaction=(self.filter) { "Filter" } }
+                noscript { button id={ (prefix) "-filter" } formnovalidate formaction=(self.filter) { "Filter" } }
             }
         }
     }

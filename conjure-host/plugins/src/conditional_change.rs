@@ -38,14 +38,24 @@ impl InstalledPlugins {
     /// # Errors
     /// The system's.
     pub fn state(&self, name: &str) -> Result<InstalledState, InstallError> {
-        self.end_halves()?;
-        self.current_state(name)
+        Ok(self.state_and_file(name)?.0)
     }
 
-    /// The same, for whoever makes a change.
-    fn current_state(&self, name: &str) -> Result<InstalledState, InstallError> {
-        let build = self.build(name)?.map(|build| build.sha256);
-        self.state_with(name, build)
+    /// The same with the file that is there, which is read once for both; a skill folder has none.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn state_and_file(
+        &self,
+        name: &str,
+    ) -> Result<(InstalledState, Option<PluginFile>), InstallError> {
+        self.end_halves()?;
+        let file = self.file(name)?;
+        let build = match &file {
+            Some(file) => Some(file.sha256),
+            None => self.skill_build(name)?.map(|skill| skill.sha256),
+        };
+        Ok((self.state_with(name, build)?, file))
     }
 
     fn state_with(
@@ -68,11 +78,13 @@ impl InstalledPlugins {
     ) -> Result<Option<InstallChange>, InstallError> {
         let _lock = self.one_at_a_time()?;
         let name = &file.header.name;
-        let now = self.current_state(name)?;
+        let current = self.build(name)?;
+        let now = self.state_with(name, current.as_ref().map(|it| it.sha256))?;
         // The very same build may have come meanwhile.
         let is_same = now.build == Some(file.sha256) && now.locked == before.locked;
         before.check_unchanged(name, &now, is_same)?;
-        self.put(name, (version(file), file.bytes.as_slice()), None)
+        let new = (version(file), file.bytes.as_slice());
+        self.put(name, current.as_ref(), new, None)
     }
 
     /// Installs what came in a package, as [`InstalledPlugins::add_if_unchanged`] what did not.
@@ -116,13 +128,14 @@ impl InstalledPlugins {
     ) -> Result<Option<InstallChange>, InstallError> {
         let _lock = self.one_at_a_time()?;
         let name = package.name.clone();
-        let now = self.current_state(&name)?;
+        let current = self.build(&name)?;
+        let now = self.state_with(&name, current.as_ref().map(|it| it.sha256))?;
         // The very same package may have come meanwhile.
         let is_same = now.build == Some(new.sha256)
             && now.locked().is_some_and(|now| now.sha256 == package.sha256);
         before.check_unchanged(&name, &now, is_same)?;
         self.packaged.note(&package)?;
-        self.put(&name, (new, bytes), Some(package))
+        self.put(&name, current.as_ref(), (new, bytes), Some(package))
     }
 
     /// Puts the very build back that was judged, which [`InstalledPlugins::earlier`] found, in the place
@@ -138,8 +151,8 @@ impl InstalledPlugins {
     ) -> Result<InstallChange, InstallError> {
         let _lock = self.one_at_a_time()?;
         let current = self.build(name)?;
-        let sha256 = current.as_ref().map(|current| current.sha256);
-        before.check_unchanged(name, &self.state_with(name, sha256)?, false)?;
+        let now = self.state_with(name, current.as_ref().map(|it| it.sha256))?;
+        before.check_unchanged(name, &now, false)?;
         self.put_back(name, current.as_ref(), build)
     }
 }

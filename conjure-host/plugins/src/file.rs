@@ -203,46 +203,76 @@ impl LibraryCandidate {
 
     /// Reads it and judges what is in it.
     pub(super) fn read(self, named: bool) -> Result<PluginFile, PluginError> {
-        let (path, stamp, identity) = (&self.path.clone(), self.stamp(), self.identity());
-        let bytes = contents(match program::is_description(path) {
+        self.header()?.judged(named)
+    }
+
+    /// Reads it and judges its header.
+    fn header(self) -> Result<HeadedFile, PluginError> {
+        let (path, mut stamp, identity) = (self.path.clone(), self.stamp(), self.identity());
+        let is_description = program::is_description(&path);
+        let bytes = contents(match is_description {
             true => self.of_description()?,
             false => self,
         })?;
-        let program =
-            |text: Vec<u8>, bytes: Vec<u8>, description: ProgramDescription, stamp| PluginFile {
-                sha256: Sha256::of(&bytes),
-                header: description.header(),
-                program: Some(description),
-                pin: pin(path, named),
-                stamp,
-                header_section: text.into(),
-                identity,
-                path: path.clone(),
-                bytes,
-            };
-        if program::is_description(path) {
-            let gathered = program::gather(path, &bytes)?;
-            let stamp = stamp.with_files(gathered.files);
-            return Ok(program(bytes, gathered.bytes, gathered.description, stamp));
-        }
-        if program::is_bundle(&bytes) {
-            let (text, description) = program::judge(path, &bytes)?;
-            return Ok(program(text, bytes, description, stamp));
-        }
-        let section = header_section(path, &bytes)?;
-        let header = judge_header(path, section)?;
-        elf::loadable(&bytes).map_err(|error| structure(path, error))?;
-        let length = section.len().min(HEADER_LEN);
-        Ok(PluginFile {
-            sha256: Sha256::of(&bytes),
-            header,
-            program: None,
-            pin: pin(path, named),
-            stamp,
-            header_section: section.get(..length).unwrap_or_default().into(),
-            identity,
-            path: path.clone(),
+        let (bytes, header_section, header, program) = if is_description {
+            let gathered = program::gather(&path, &bytes)?;
+            stamp = stamp.with_files(gathered.files);
+            let header = gathered.description.header();
+            (
+                gathered.bytes,
+                bytes.into(),
+                header,
+                Some(gathered.description),
+            )
+        } else if program::is_bundle(&bytes) {
+            let (text, description) = program::judge(&path, &bytes)?;
+            (bytes, text.into(), description.header(), Some(description))
+        } else {
+            let section = header_section(&path, &bytes)?;
+            let header = judge_header(&path, section)?;
+            let length = section.len().min(HEADER_LEN);
+            let section = section.get(..length).unwrap_or_default().into();
+            (bytes, section, header, None)
+        };
+        Ok(HeadedFile {
+            path,
             bytes,
+            header,
+            program,
+            stamp,
+            header_section,
+            identity,
+        })
+    }
+}
+
+/// A file that was read, and of which nothing behind the header is judged yet.
+struct HeadedFile {
+    path: PathBuf,
+    bytes: Vec<u8>,
+    header: HeaderFields,
+    program: Option<ProgramDescription>,
+    stamp: FileStamp,
+    header_section: Box<[u8]>,
+    identity: FileIdentity,
+}
+
+impl HeadedFile {
+    /// Judges the rest of it.
+    fn judged(self, named: bool) -> Result<PluginFile, PluginError> {
+        if self.program.is_none() {
+            elf::loadable(&self.bytes).map_err(|error| structure(&self.path, error))?;
+        }
+        Ok(PluginFile {
+            sha256: Sha256::of(&self.bytes),
+            pin: pin(&self.path, named),
+            path: self.path,
+            bytes: self.bytes,
+            header: self.header,
+            program: self.program,
+            stamp: self.stamp,
+            header_section: self.header_section,
+            identity: self.identity,
         })
     }
 }
@@ -262,6 +292,19 @@ impl PluginFile {
     /// The first check that fails. No code of the plugin has run.
     pub fn read(path: &Path, named: bool) -> Result<Self, PluginError> {
         LibraryCandidate::open(path)?.read(named)
+    }
+
+    /// The same for whoever looks for the plugin of this name; nothing where it is another. That one's
+    /// bytes behind the header are neither judged nor hashed, which takes most of the time.
+    ///
+    /// # Errors
+    /// As [`PluginFile::read`], of another one as far as its header.
+    pub fn read_of(path: &Path, name: &str, named: bool) -> Result<Option<Self>, PluginError> {
+        let headed = LibraryCandidate::open(path)?.header()?;
+        match headed.header.name == name {
+            true => headed.judged(named).map(Some),
+            false => Ok(None),
+        }
     }
 
     /// The compiler that built it, as far as the file says that: whole where the library has it,

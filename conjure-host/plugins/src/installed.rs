@@ -57,18 +57,22 @@ impl InstalledPlugins {
     /// Every file of this name; what is no plugin has none.
     fn files(&self, name: &str) -> io::Result<Vec<PluginFile>> {
         let paths = self.installed()?.into_iter();
-        let files = paths.filter_map(|path| PluginFile::read(&path, true).ok());
-        Ok(files.filter(|file| file.header.name == name).collect())
+        let files = paths.filter_map(|path| PluginFile::read_of(&path, name, true).ok()?);
+        Ok(files.collect())
     }
 
     /// Every build of this name that is there; of skill folders only one that the lock names.
     pub(super) fn builds(&self, name: &str) -> Result<Vec<InstalledBuild>, InstallError> {
         let files = self.files(name)?.into_iter();
         let mut builds: Vec<InstalledBuild> = files.map(InstalledBuild::from).collect();
-        if let Some(skill) = self.locked_skill(name)? {
-            builds.extend(self.skills.build(&skill));
-        }
+        builds.extend(self.skill_build(name)?);
         Ok(builds)
+    }
+
+    /// The skill folder of this name that is there, if the lock names it.
+    pub(super) fn skill_build(&self, name: &str) -> Result<Option<InstalledBuild>, InstallError> {
+        let skill = self.locked_skill(name)?;
+        Ok(skill.and_then(|skill| self.skills.build(&skill)))
     }
 
     pub(super) fn build(&self, name: &str) -> Result<Option<InstalledBuild>, InstallError> {
@@ -100,22 +104,24 @@ impl InstalledPlugins {
     /// The system's; what was there before is then as it was.
     pub fn add(&self, file: &PluginFile) -> Result<Option<InstallChange>, InstallError> {
         let _lock = self.one_at_a_time()?;
+        let name = &file.header.name;
+        let current = self.build(name)?;
         let new = (version(file), file.bytes.as_slice());
-        self.put(&file.header.name, new, None)
+        self.put(name, current.as_ref(), new, None)
     }
 
     pub(super) fn put(
         &self,
         name: &str,
+        current: Option<&InstalledBuild>,
         (new, bytes): (InstalledVersion, &[u8]),
         package: Option<LockedPlugin>,
     ) -> Result<Option<InstallChange>, InstallError> {
-        let before = self.build(name)?;
-        if let Some(before) = before.as_ref().filter(|it| it.sha256 == new.sha256) {
+        if let Some(current) = current.filter(|it| it.sha256 == new.sha256) {
             if self.lock().plugin(name)? != package {
                 self.lock().set(name, package)?;
                 // Another file with the same bytes, so that hosts look at it again.
-                self.place(&before.path, &before.bytes)?;
+                self.place(&current.path, &current.bytes)?;
             }
             return Ok(None);
         }
@@ -124,7 +130,7 @@ impl InstalledPlugins {
             ..new
         };
         let to = Some((bytes, &to));
-        self.replace(InstallAction::Add, name, before.as_ref(), to)
+        self.replace(InstallAction::Add, name, current, to)
             .map(Some)
     }
 

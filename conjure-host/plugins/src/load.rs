@@ -131,6 +131,10 @@ impl Loader {
             // Nothing of it runs yet.
             return self.load_known(library, &candidate, named).map(Some);
         }
+        if self.is_for_this_process(path) {
+            // It is read and judged once, in its turn.
+            return Ok(None);
+        }
         let file = candidate.read(named)?;
         refuse_unpinned(&file.path, &file.pin)?;
         let (header, is_program) = (&file.header, file.program.is_some());

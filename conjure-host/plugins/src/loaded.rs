@@ -12,6 +12,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::call::CallRecord;
+use super::grant::{InstanceGrant, narrowed_permissions};
 use super::health::{PluginHealth, PluginLimits, SharedHealth};
 use super::in_place::Earned;
 use super::instance::Instance;
@@ -208,6 +209,14 @@ impl LoadedPlugin {
         }
     }
 
+    /// Whether its instances are confined to what they are granted, as far as the system can.
+    pub(super) fn is_confined(&self) -> bool {
+        match &self.factory {
+            Factory::Worker(worker) => worker.is_confined(),
+            Factory::Library(_) | Factory::Deferred(_) | Factory::Linked(_) => false,
+        }
+    }
+
     /// Why its code runs where it does.
     pub fn isolation_reason(&self) -> IsolationReason {
         match &self.source {
@@ -244,6 +253,49 @@ impl LoadedPlugin {
         services: Arc<dyn HostServices>,
         dirs: &InstanceDirs,
     ) -> Result<Arc<Instance>, PluginError> {
+        let grant = InstanceGrant {
+            dirs: dirs.clone(),
+            permissions: None,
+        };
+        self.create_granted(create, services, &grant).await
+    }
+
+    /// The same for a session that grants this. The services keep to it by themselves.
+    ///
+    /// # Errors
+    /// As [`LoadedPlugin::create`], and where nothing keeps the instance to the grant.
+    pub async fn create_granted(
+        self: &Arc<Self>,
+        create: &Create,
+        services: Arc<dyn HostServices>,
+        grant: &InstanceGrant,
+    ) -> Result<Arc<Instance>, PluginError> {
+        let asked = &self.manifest.permissions;
+        let allowed = grant.permissions.as_ref();
+        let allowed = allowed.map_or_else(
+            || asked.clone(),
+            |granted| narrowed_permissions(asked, granted),
+        );
+        if let Err(error) = self.check_kept(&allowed) {
+            return Err(PluginError::Create {
+                plugin: self.id.to_string(),
+                reason: error.to_string(),
+            });
+        }
+        let grants = WorkerGrants {
+            permissions: allowed,
+            asked_write: asked.write.clone(),
+            dirs: grant.dirs.clone(),
+        };
+        self.create_with(create, services, grants).await
+    }
+
+    async fn create_with(
+        self: &Arc<Self>,
+        create: &Create,
+        services: Arc<dyn HostServices>,
+        grants: WorkerGrants,
+    ) -> Result<Arc<Instance>, PluginError> {
         if self.health.is_removed() {
             return Err(PluginError::Removed {
                 plugin: self.id.to_string(),
@@ -266,7 +318,8 @@ impl LoadedPlugin {
                 ..CallMeta::default()
             },
         );
-        let link = match self.link(create, &context, dirs).await {
+        let dirs = grants.dirs.clone();
+        let link = match self.link(create, &context, grants).await {
             Ok(link) => link,
             Err(error) => {
                 context.finish();
@@ -275,7 +328,7 @@ impl LoadedPlugin {
         };
         let mut instance = Instance::new(Arc::clone(self), link, context, services);
         if self.isolation() == Isolation::Process {
-            instance.confine_to(dirs.clone());
+            instance.confine_to(dirs);
         }
         self.ping(&instance).await?;
         Ok(Arc::new(instance))
@@ -286,7 +339,7 @@ impl LoadedPlugin {
         &self,
         create: &Create,
         context: &Arc<CallRecord>,
-        dirs: &InstanceDirs,
+        mut grants: WorkerGrants,
     ) -> Result<Box<dyn InstanceLink>, PluginError> {
         let config = serde_json::to_vec(create).map_err(|error| self.refuses(error.to_string()))?;
         let asynchronous = self.manifest.has("start/1");
@@ -301,12 +354,7 @@ impl LoadedPlugin {
                     conjure_config::fs::create_private_dir(&dir)
                         .map_err(|error| self.refuses(error.to_string()))?;
                 }
-                let mut dirs = dirs.clone();
-                dirs.work.extend(own);
-                let grants = WorkerGrants {
-                    permissions: self.manifest.permissions.clone(),
-                    dirs,
-                };
+                grants.dirs.work.extend(own);
                 let worker = InstanceWorker::new(Arc::clone(worker), grants);
                 let (context, limit) = (Arc::clone(context), self.health.limits.create);
                 let link = WorkerLink::create(worker, config, context, asynchronous, limit).await?;

@@ -12,8 +12,8 @@ use std::thread;
 
 use super::{FileStamp, FoundLibrary, LoadedPlugin, Loader, PluginError};
 
-/// Files that are loaded at the same time at the most.
-pub(super) const AT_ONCE: usize = 8;
+/// Files that are loaded at the same time at the most, however many processors there are.
+const AT_ONCE: usize = 8;
 
 /// What came of a file.
 #[derive(Default)]
@@ -61,7 +61,7 @@ fn in_parallel<I: Sync, T: Send + Sync>(
             }
         }
     };
-    let threads = threads(thread::available_parallelism().map_or(1, NonZero::get));
+    let threads = loads_at_once();
     thread::scope(|scope| {
         for _ in 1..items.len().min(threads) {
             let builder = thread::Builder::new().name("plugin-load".to_owned());
@@ -71,6 +71,11 @@ fn in_parallel<I: Sync, T: Send + Sync>(
         work_through();
     });
     slots.into_iter().map(OnceLock::into_inner).collect()
+}
+
+/// How many files are loaded at the same time on this machine.
+pub(super) fn loads_at_once() -> usize {
+    threads(thread::available_parallelism().map_or(1, NonZero::get))
 }
 
 /// How many files are loaded at the same time where so many programs run at the same time: more would

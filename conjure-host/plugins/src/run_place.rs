@@ -6,7 +6,7 @@ use conjure_abi::HeaderFields;
 
 use super::packaged::PackagedOrigin;
 use super::worker::{Isolation, IsolationReason, WorkerOptions};
-use super::{Loader, PluginError, Sha256};
+use super::{Loader, PluginError, Sha256, is_description};
 
 /// Where a library runs.
 pub(super) struct RunPlace<'a> {
@@ -32,6 +32,20 @@ impl<'a> RunPlace<'a> {
 }
 
 impl Loader {
+    /// Whether what is at a path is to run in this process, as far as the path alone tells; what the file
+    /// says of itself may bring it into a worker all the same.
+    pub(super) fn is_for_this_process(&self, path: &Path) -> bool {
+        let Some(worker) = &self.options().worker else {
+            return true;
+        };
+        let may_be_package = || {
+            self.installed_dir()
+                .is_some_and(|dir| path.starts_with(dir))
+        };
+        let is_set = worker.isolation == Isolation::InProcess && !may_be_package();
+        !is_description(path) && (is_set || worker.trust.is_shipped(path))
+    }
+
     /// Where a library runs, and why there.
     pub(super) fn place(
         &self,
@@ -83,5 +97,47 @@ impl Loader {
                 None => RunPlace::in_worker(worker, IsolationReason::NotTrusted),
             },
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CopyStore, LoaderOptions, PackagedPlugins, PluginTrust};
+
+    #[test]
+    fn what_runs_in_this_process_is_known_by_its_path_and_not_read_for_that() {
+        let root = tempfile::tempdir().unwrap();
+        let shipped = root.path().join("shipped");
+        std::fs::create_dir(&shipped).unwrap();
+        let packaged = PackagedPlugins::of(root.path());
+        let installed = packaged.plugins().join("liba.so");
+        let loader = |isolation: Option<Isolation>| {
+            let worker = isolation.map(|isolation| WorkerOptions {
+                isolation,
+                trust: PluginTrust::default().shipped_in(&shipped),
+                ..WorkerOptions::new("/nowhere", &[])
+            });
+            let options = LoaderOptions {
+                worker,
+                packaged: Some(packaged.clone()),
+                ..LoaderOptions::default()
+            };
+            Loader::new(CopyStore::open(root.path().join("store")).unwrap(), options)
+        };
+        let own = shipped.join("liba.so");
+        let elsewhere = root.path().join("liba.so");
+        let program = root.path().join("a.plugin.toml");
+        for (isolation, expected) in [
+            (None, [true, true, true]),
+            (Some(Isolation::InProcess), [true, true, false]),
+            (Some(Isolation::Process), [true, false, false]),
+        ] {
+            let loader = loader(isolation);
+            let found = [&own, &elsewhere, &installed].map(|path| loader.is_for_this_process(path));
+            assert_eq!(found, expected, "{isolation:?}");
+        }
+        assert!(is_description(&program));
+        assert!(!loader(Some(Isolation::InProcess)).is_for_this_process(&program));
     }
 }

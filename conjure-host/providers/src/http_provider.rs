@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use conjure_core::chat::Response;
 use conjure_core::repair::RepairTarget;
 use conjure_core::request::ModelRequest;
-use conjure_core::wire::{Decoded, Encoded, Endpoint, Wire, WireError};
+use conjure_core::wire::{Decoded, Encoded, Endpoint, REPLY_CUT, Wire, WireError};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
@@ -366,7 +366,7 @@ impl HttpProvider {
             retryable,
             retry_after,
         } = error.unwrap_or_else(|| WireError {
-            kind: "cut".to_owned(),
+            kind: REPLY_CUT.to_owned(),
             message: if begun {
                 "The reply broke off before its end. What came is kept; say something to go on."
                     .to_owned()

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use conjure_core::chat::StreamEvent;
-use conjure_core::wire::{Decoded, ReplyDecoder, WireError};
+use conjure_core::wire::{Decoded, REPLY_CUT, ReplyDecoder, WireError};
 use tokio::time::Instant;
 
 use super::ReplySink;
@@ -26,7 +26,7 @@ pub(crate) struct ReplyBounds {
 /// Reads a reply, whether it streams or is one JSON body: the decoder tells.
 ///
 /// A reply that is longer than a session takes is cut, with a notice. When the connection breaks or
-/// falls silent before any output, the error may be tried again.
+/// falls silent before any output, also while a call was being written, the error may be tried again.
 pub(crate) async fn read(
     mut reply: reqwest::Response,
     mut decoder: Box<dyn ReplyDecoder>,
@@ -85,26 +85,55 @@ pub(crate) async fn read(
             passes: false,
         })
     });
-    // A body without end in which nothing stands is no reply that could be kept.
-    let has_begun = is_cut || !decoded.response.parts.is_empty();
     if let Some(error) = &mut decoded.error {
         // A provider's own words, which become an event and an entry.
         reply_size::clip(&mut error.message, MOST_ERROR);
     }
-    let cut = cut.or(of_decoder).or_else(|| is_cut.then(too_long));
-    let Some(cut) = cut else { return decoded };
-    if cut.kind == TOO_LARGE && has_begun {
+    let cut = of_decoder.or(cut).or_else(|| is_cut.then(too_long));
+    if let Some(cut) = cut {
+        end_at(&cut, is_cut, &mut decoded, sink);
+    }
+    decoded
+}
+
+/// Makes of what was read until a cut what is told of it. `is_cut`: some of it was left out.
+fn end_at(cut: &Cut, is_cut: bool, decoded: &mut Decoded, sink: &ReplySink) {
+    // A body without end in which nothing stands is no reply that could be kept.
+    let is_kept = !decoded.response.parts.is_empty();
+    if cut.kind == TOO_LARGE && (is_cut || is_kept) {
         sink.notice(format!(
             "The reply is cut: {}. What came is kept; say something to go on.",
             cut.reason
         ));
         reply_size::end(&mut decoded.response);
         decoded.error = None;
-    } else if !decoded.response.complete || cut.kind == TOO_LARGE {
-        decoded.error = Some(broke_off(&cut, sink.has_begun()));
+        return;
     }
-    decoded
+    // A provider's own error says more than that the end is missing.
+    let is_missing = !decoded.response.complete || cut.kind == TOO_LARGE;
+    if is_missing && !is_of_provider(decoded.error.as_ref()) {
+        let begun = sink.has_begun() || may_have_run(decoded.error.as_ref());
+        decoded.error = Some(broke_off(cut, begun, is_kept));
+    }
 }
+
+/// Whether an error is what the provider said itself. It knows whether a tool of the provider's had
+/// run, and so whether the request may be made again.
+fn is_of_provider(found: Option<&WireError>) -> bool {
+    found.is_some_and(|found| !matches!(found.kind.as_str(), REPLY_CUT | TOO_LARGE | UNREADABLE))
+}
+
+/// Whether a tool of the provider's own may have run of which nothing was shown: the decoder knows of
+/// one, or could not read all that came. Asked again, the provider would run it twice.
+fn may_have_run(found: Option<&WireError>) -> bool {
+    found.is_some_and(|found| {
+        matches!(found.kind.as_str(), REPLY_CUT | UNREADABLE) && !found.retryable
+    })
+}
+
+/// The kind of a reply that cannot be read: an event or a body that is none of the wire's, which a JSON
+/// body is too that was cut. What ran at the provider until then is not known.
+const UNREADABLE: &str = "protocol";
 
 /// The kind of a reply that has too many bytes: an error also when it has said that it is whole.
 const TOO_LARGE: &str = conjure_core::wire::REPLY_TOO_LARGE;
@@ -208,7 +237,7 @@ fn too_slow() -> Cut {
 
 fn broken(error: &reqwest::Error) -> Cut {
     Cut {
-        kind: "cut",
+        kind: REPLY_CUT,
         reason: format!("the connection broke: {}", root_cause(error)),
         passes: true,
     }
@@ -230,11 +259,19 @@ pub(crate) fn root_cause(error: &dyn std::error::Error) -> String {
     reason
 }
 
-fn broke_off(cut: &Cut, begun: bool) -> WireError {
-    let kept = if begun { " What came is kept." } else { "" };
+/// `begun`: something was shown, or a tool of the provider's ran, so nothing is tried again.
+/// `is_kept`: something stands in the reply.
+fn broke_off(cut: &Cut, begun: bool, is_kept: bool) -> WireError {
+    let rest = match (begun, is_kept) {
+        (true, true) => " What came is kept.",
+        (true, false) => {
+            " A tool of the provider's own may have run, so the request is not made again by itself."
+        }
+        (false, _) => "",
+    };
     WireError {
         kind: cut.kind.to_owned(),
-        message: format!("The reply broke off: {}.{kept}", cut.reason),
+        message: format!("The reply broke off: {}.{rest}", cut.reason),
         retryable: cut.passes && !begun,
         retry_after: None,
     }
@@ -440,5 +477,84 @@ mod tests {
         let decoded = read(reply, decoder, &sink, &QUICK).await;
         let error = decoded.error.unwrap();
         assert_eq!(error.kind, "timeout", "{error:?}");
+    }
+
+    /// What is read of a stream of these events whose connection breaks then.
+    async fn read_broken(wire: conjure_core::wire::Wire, events: String) -> WireError {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let _ = stream.read(&mut [0; 1024]).await.unwrap();
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n";
+            // Less than is promised: the connection breaks in the middle of the body.
+            let head = format!("{head}content-length: {}\r\n\r\n", events.len() + 100);
+            stream.write_all(head.as_bytes()).await.unwrap();
+            stream.write_all(events.as_bytes()).await.unwrap();
+        });
+        let reply = reqwest::get(format!("http://{address}/")).await.unwrap();
+        let sink = ReplySink::new(|_| {}, |_| {});
+        let decoder = wire.decoder(&conjure_core::wire::Endpoint::new("openai"));
+        let bounds = ReplyBounds {
+            idle: Duration::from_secs(30),
+            bytes: 1024 * 1024,
+            ..QUICK
+        };
+        let decoded = read(reply, decoder, &sink, &bounds).await;
+        assert!(decoded.response.parts.is_empty(), "{decoded:?}");
+        decoded.error.unwrap()
+    }
+
+    /// Events of a reply in which a tool of the provider's own began.
+    const TOOL_BEGINS: &str = concat!(
+        "data: {\"type\":\"response.created\",\"response\":{\"id\":\"r\",\"model\":\"m\"}}\n\n",
+        "data: {\"type\":\"response.output_item.added\",\"output_index\":0,",
+        "\"item\":{\"type\":\"code_interpreter_call\",\"id\":\"ci_1\"}}\n\n",
+    );
+
+    #[tokio::test]
+    async fn what_a_provider_says_of_its_error_stays_where_the_connection_breaks_then() {
+        use conjure_core::wire::Wire;
+        let error = concat!(
+            "data: {\"type\":\"error\",\"error\":",
+            "{\"type\":\"server_error\",\"code\":\"server_error\",\"message\":\"It burns.\"}}\n\n",
+        );
+        let told = read_broken(Wire::OpenaiResponses, error.to_owned()).await;
+        assert!(told.message.contains("It burns."), "{told:?}");
+        // The provider would run its tool twice.
+        let told = read_broken(Wire::OpenaiResponses, format!("{TOOL_BEGINS}{error}")).await;
+        assert!(told.message.contains("It burns."), "{told:?}");
+        assert!(!told.retryable, "{told:?}");
+    }
+
+    #[tokio::test]
+    async fn a_reply_that_cannot_be_read_is_not_asked_for_again_where_the_connection_breaks_then() {
+        use conjure_core::wire::Wire;
+        for events in [
+            format!("{TOOL_BEGINS}data: oops\n\n"),
+            "{\"output\": [".to_owned(),
+        ] {
+            let told = read_broken(Wire::OpenaiResponses, events).await;
+            assert!(!told.retryable, "{told:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_reply_that_broke_off_says_that_something_is_kept_only_where_it_is() {
+        use conjure_core::wire::Wire;
+        let told = read_broken(Wire::OpenaiResponses, TOOL_BEGINS.to_owned()).await;
+        assert_eq!((told.kind.as_str(), told.retryable), (REPLY_CUT, false));
+        assert!(!told.message.contains("is kept"), "{told:?}");
+        assert!(
+            told.message.contains("A tool of the provider's own"),
+            "{told:?}"
+        );
+        let cut = Cut {
+            kind: REPLY_CUT,
+            reason: "the connection broke".to_owned(),
+            passes: true,
+        };
+        assert!(broke_off(&cut, true, true).message.contains("is kept"));
+        assert!(broke_off(&cut, false, true).retryable);
     }
 }

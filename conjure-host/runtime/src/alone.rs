@@ -77,7 +77,7 @@ impl Host {
         dirs.answered_by(asker);
         let config = backend.config.clone().unwrap_or(Value::Null);
         let nowhere = OpenInstances::default();
-        let reach = dirs.request_context.dirs(plugin.manifest());
+        let reach = dirs.request_context.grant(plugin.manifest());
         let instance =
             shared
                 .instances

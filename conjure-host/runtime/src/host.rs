@@ -20,24 +20,22 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use conjure_core::chat::FunctionCall;
 use conjure_core::cost::{Account, ThreadCost};
 use conjure_core::log::{Entry, EntryBody};
 use conjure_core::switch::SwitchReport;
 use conjure_skill_sdk::{Executor, ExecutorPlugin, Exported, Setup, Skill};
 use secrecy::SecretString;
 use serde_json::Value;
-use tokio_util::sync::CancellationToken;
 
 use crate::artifacts::{Artifact, FileError, Writes};
 use crate::backend::instances::Instances;
-use crate::backend::questions::SessionClient;
 use crate::backend::services::{KeyValues, LazyHttp, SERVED, ServicesShared};
-use crate::backend::{ApprovedTools, Asker, CallReport, Nobody, ToolboxError};
+use crate::backend::shared_leases::SharedLeases;
+use crate::backend::{ApprovedTools, Asker, Nobody, ToolboxError};
 use crate::session::HostState;
 use crate::session::{
     OpenThread, Preview, Recorder, Saved, Session, SessionError, ThreadHandle, ToolPreview,
-    ToolSession, open_thread, sessions_dir, sweep, unfolding,
+    open_thread, sessions_dir, sweep, unfolding,
 };
 use crate::uploads::{self, Upload, UploadError};
 use conjure_config::{BackendSpec, SessionSpec};
@@ -326,46 +324,6 @@ impl Host {
         Ok((fold, tokens))
     }
 
-    /// Runs one call without a model: with these skill folders, on this executor.
-    ///
-    /// Native skills are always there. With no executor named there are no command tools, and a
-    /// call of one says how to name it.
-    ///
-    /// # Errors
-    /// [`SessionError`] when the tools cannot be made ready. A call that fails is a report.
-    pub async fn execute(
-        &self,
-        call: FunctionCall,
-        skills: &[PathBuf],
-        executor: Option<&str>,
-    ) -> Result<CallReport, SessionError> {
-        let calls = self.calls(SessionSpec::calls(skills, executor)).await?;
-        let report = calls.call(&call, &CancellationToken::new()).await;
-        calls.close().await;
-        report
-    }
-
-    /// Opens a session for calls without a model. The provider and the policy of the
-    /// specification are not looked at.
-    ///
-    /// # Errors
-    /// [`SessionError`] when the tools cannot be made ready; nothing stays open then.
-    pub async fn calls(&self, spec: SessionSpec) -> Result<ToolSession, SessionError> {
-        let spec = self.shared.with_auths(spec, false).await?;
-        ToolSession::open(Arc::clone(&self.shared), spec).await
-    }
-
-    /// The same for a program on the other side that plugins may ask. A model is there for them
-    /// too when the specification names its provider.
-    pub async fn calls_for(
-        &self,
-        spec: SessionSpec,
-        client: Arc<dyn SessionClient>,
-    ) -> Result<ToolSession, SessionError> {
-        let spec = self.shared.with_auths(spec, true).await?;
-        ToolSession::open_for(Arc::clone(&self.shared), spec, Some(client)).await
-    }
-
     /// Opens a session of several backends.
     ///
     /// # Errors
@@ -572,7 +530,7 @@ impl HostBuilder {
                     approved: ApprovedTools::below(&self.data_dir),
                     plugin_configs: self.plugin_configs,
                     shared: Mutex::default(),
-                    shared_leases: Mutex::default(),
+                    shared_leases: SharedLeases::default(),
                 }),
                 models,
                 log: self.log.unwrap_or_else(|| Arc::new(MemoryLog::default())),

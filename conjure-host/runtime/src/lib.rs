@@ -21,6 +21,7 @@ mod plugin_trial;
 pub mod replay;
 pub mod session;
 mod spans;
+mod tool_sessions;
 pub mod uploads;
 
 pub use alone::StandaloneBackend;

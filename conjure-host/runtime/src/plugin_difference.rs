@@ -1,6 +1,7 @@
 //! What another build of a plugin would change: what it asks to be allowed, and its tools.
 
 use conjure_core::log::VersionStep;
+use conjure_plugins::permission_phrases;
 use conjure_skill_sdk::protocol::{Manifest, Permissions, ToolDecl};
 use serde_json::{Value, json};
 
@@ -23,7 +24,8 @@ impl PluginDifference {
     pub fn of(old: Option<&Manifest>, new: &Manifest) -> Self {
         let none = Permissions::default();
         let before = old.map_or(&none, |old| &old.permissions);
-        let (before, after) = (asked(before), asked(&new.permissions));
+        let before = permission_phrases(before);
+        let after = permission_phrases(&new.permissions);
         let beside = |these: &[String], those: &[String]| -> Vec<String> {
             let these = these.iter().filter(|one| !those.contains(one));
             these.cloned().collect()
@@ -149,34 +151,6 @@ fn fields(of: &Value, without: &Value) -> Vec<String> {
     let known = names(without);
     let names = names(of).into_iter();
     names.filter(|name| !known.contains(name)).collect()
-}
-
-/// What a plugin asks to be allowed, a phrase each.
-fn asked(permissions: &Permissions) -> Vec<String> {
-    let Permissions {
-        secrets,
-        http,
-        sample,
-        read,
-        write,
-        network,
-        commands,
-    } = permissions;
-    let each = |what: &str, names: &[String]| -> Vec<String> {
-        names.iter().map(|name| format!("{what} {name}")).collect()
-    };
-    let mut asked = each("the secret", secrets);
-    asked.extend(each("requests to", http));
-    asked.extend(each("reading", read));
-    asked.extend(each("changing", write));
-    for (is_asked, what) in [
-        (*sample, "questions to the session's model"),
-        (*network, "connections of its own"),
-        (*commands, "programs that it starts"),
-    ] {
-        asked.extend(is_asked.then(|| what.to_owned()));
-    }
-    asked
 }
 
 /// From one version to another, in words.

@@ -9,6 +9,7 @@ use conjure_plugins::HostServices;
 use conjure_skill_sdk::protocol::Permissions;
 use secrecy::SecretString;
 
+use crate::backend::permission_check::PermissionCheck;
 use crate::backend::services::{KeyValues, LazyHttp, Services, ServicesShared};
 
 /// Secrets by their names, HTTP to the hosts that the permissions name, and values that are kept below
@@ -28,7 +29,7 @@ pub fn plugin_services(
     };
     Arc::new(Services {
         shared: Arc::new(shared),
-        permissions: permissions.clone(),
+        permissions: PermissionCheck::new(permissions, None),
         session: None,
     })
 }

@@ -14,9 +14,9 @@ pub struct ArtifactRow {
     pub entry_seq: u64,
     /// Its handle, such as `file-3`.
     pub id: String,
-    /// What a person would call it.
+    /// Name of the file, for people.
     pub name: String,
-    /// Such as `text/csv`.
+    /// Media type, such as `text/csv`.
     pub media_type: String,
     /// Bytes, when known.
     pub size: Option<u64>,
@@ -24,9 +24,9 @@ pub struct ArtifactRow {
     pub source: String,
     /// The call that made it.
     pub call_id: Option<String>,
-    /// Where its bytes are, in the host's terms.
+    /// Place of the file's bytes, in the host's terms.
     pub place: Option<String>,
-    /// What its backend calls it.
+    /// Id of the file at its backend.
     pub remote: Option<String>,
     /// The blob that has its bytes.
     pub blob: Option<String>,

@@ -33,7 +33,7 @@ impl Store {
 }
 
 /// A backup before the schema changes from `migration` on.
-pub(crate) async fn before(
+pub(crate) async fn before_migration(
     db: &Database,
     location: &Location,
     backups: Option<&Path>,
@@ -73,7 +73,7 @@ pub(crate) fn newest(location: &Location, backups: Option<&Path>) -> Result<Path
         .ok_or_else(none)
 }
 
-/// Where backups of a database are, and how their names begin.
+/// Directory and name prefix of a database's backups.
 fn home(location: &Location, backups: Option<&Path>) -> Result<(PathBuf, String), StoreError> {
     let (beside, name) = match location {
         Location::File(path) => {

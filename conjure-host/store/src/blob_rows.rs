@@ -11,13 +11,13 @@ pub(crate) const GRACE_MS: i64 = 60 * 60 * 1000;
 /// A blob.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Blob {
-    /// Its hash, in lower-case hex.
+    /// SHA-256 of the bytes, in lower-case hex.
     pub sha256: String,
     /// Bytes.
     pub size: u64,
 }
 
-/// How much blobs may take.
+/// Limits on the bytes that blobs may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quotas {
     /// All of them, in bytes; 10 GiB unless told otherwise.

@@ -17,8 +17,8 @@ use crate::sql::Value;
 use crate::{Store, StoreError, ThreadId};
 
 /// Bytes of one piece.
-const PIECE: usize = 256 * 1024;
-/// What is said of a failure.
+const PIECE_BYTES: usize = 256 * 1024;
+/// Operation that errors name.
 const KEEPING: &str = "keep the file";
 
 impl Store {
@@ -32,7 +32,7 @@ impl Store {
         thread: &ThreadId,
         mut bytes: impl AsyncRead + Unpin,
     ) -> Result<Blob, StoreError> {
-        let room = self.room(thread).await?;
+        let room = self.quota_uses(thread).await?;
         let upload = uuid::Uuid::now_v7().to_string();
         let put = self.put_pieces(&upload, &room, &mut bytes).await;
         let kept = match put {
@@ -80,7 +80,7 @@ impl Store {
         if offset >= end {
             return Ok(Vec::new());
         }
-        let piece = PIECE as u64;
+        let piece = PIECE_BYTES as u64;
         let (first, last) = (offset / piece, (end - 1) / piece);
         let sql = "SELECT bytes FROM blob_pieces WHERE upload = \
                    (SELECT upload FROM blobs WHERE sha256 = $1) \
@@ -130,8 +130,8 @@ impl Store {
         Ok(freed)
     }
 
-    /// How much may be put for a thread, and what stands against more.
-    async fn room(&self, thread: &ThreadId) -> Result<Vec<QuotaUse>, StoreError> {
+    /// Quotas that apply to a thread, with what is used of each.
+    async fn quota_uses(&self, thread: &ThreadId) -> Result<Vec<QuotaUse>, StoreError> {
         let sql = "SELECT CAST(COALESCE(SUM(size), 0) AS BIGINT) AS used FROM blobs";
         let all = self.one(sql, []).await?;
         let sql = "SELECT CAST(COALESCE(SUM(size), 0) AS BIGINT) AS used FROM blobs \
@@ -158,9 +158,9 @@ impl Store {
         let mut hash = Sha256::new();
         let mut size = 0_u64;
         for number in 0_u64.. {
-            let mut piece = Vec::with_capacity(PIECE);
+            let mut piece = Vec::with_capacity(PIECE_BYTES);
             (&mut *bytes)
-                .take(PIECE as u64)
+                .take(PIECE_BYTES as u64)
                 .read_to_end(&mut piece)
                 .await
                 .map_err(StoreError::io("read", "the file to be kept"))?;

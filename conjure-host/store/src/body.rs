@@ -13,15 +13,15 @@ use crate::StoreError;
 /// Bodies above this are compressed, in bytes.
 pub(crate) const COMPRESS_ABOVE: usize = 4 * 1024;
 /// A body that unfolds to more than this is damaged, in bytes.
-const MOST: usize = 1 << 30;
-const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+const MAX_UNFOLDED_BYTES: usize = 1 << 30;
+const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// Fast, and still a third or less of JSON.
-const LEVEL: i32 = 1;
+const COMPRESSION_LEVEL: i32 = 1;
 
 thread_local! {
     /// Kept, since making one costs more than a body of a few kilobytes does.
     static COMPRESSOR: RefCell<Option<Compressor<'static>>> =
-        RefCell::new(Compressor::new(LEVEL).ok());
+        RefCell::new(Compressor::new(COMPRESSION_LEVEL).ok());
 }
 
 /// The body as it is stored.
@@ -38,9 +38,9 @@ pub(crate) fn pack(json: Vec<u8>) -> Vec<u8> {
         .unwrap_or(json)
 }
 
-/// Whether a body was packed already.
+/// Whether a body is compressed.
 pub(crate) fn is_packed(body: &[u8]) -> bool {
-    body.starts_with(&MAGIC)
+    body.starts_with(&ZSTD_MAGIC)
 }
 
 /// The JSON of a stored body.
@@ -52,7 +52,7 @@ pub(crate) fn unpack(stored: Vec<u8>) -> Result<Vec<u8>, String> {
         .ok()
         .flatten()
         .and_then(|size| usize::try_from(size).ok())
-        .filter(|size| *size <= MOST)
+        .filter(|size| *size <= MAX_UNFOLDED_BYTES)
         .ok_or("its compressed size is not credible")?;
     zstd::bulk::decompress(&stored, size).map_err(|error| error.to_string())
 }
@@ -65,7 +65,7 @@ pub(crate) fn read<T: DeserializeOwned>(
     read_sized(stored, whose).map(|(body, _)| body)
 }
 
-/// The same, with the bytes of its JSON.
+/// Reads a body, and the number of bytes of its JSON.
 pub(crate) fn read_sized<T: DeserializeOwned>(
     stored: Vec<u8>,
     whose: impl FnOnce() -> String,

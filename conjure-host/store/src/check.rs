@@ -17,14 +17,14 @@ use crate::{Store, StoreError, ThreadId, body};
 
 const CHECKING: &str = "check the database";
 /// More than these are counted and not told.
-const TOLD: usize = 100;
+const MAX_LISTED: usize = 100;
 
-/// What a check found.
+/// Findings of a check of the database.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Check {
-    /// What is wrong, a sentence each; the first hundred.
+    /// Faults, a sentence each; the first hundred.
     pub problems: Vec<String>,
-    /// How many more there are.
+    /// Number of findings beyond those listed.
     pub more: usize,
     /// Threads that were looked at.
     pub threads: usize,
@@ -37,14 +37,14 @@ pub struct Check {
 }
 
 impl Check {
-    /// Whether nothing is wrong.
+    /// Whether the check found no fault.
     pub fn is_sound(&self) -> bool {
         self.problems.is_empty()
     }
 
     /// The result of a step. A part of the database that is too damaged for the step is what the check
     /// found, and the next step goes on; other failures end the check.
-    fn done<T>(
+    fn step_result<T>(
         &mut self,
         step: impl Display,
         done: Result<T, StoreError>,
@@ -52,15 +52,15 @@ impl Check {
         match done {
             Ok(done) => Ok(Some(done)),
             Err(error @ (StoreError::Corrupt { .. } | StoreError::Disk { .. })) => {
-                self.wrong(format!("{step}: {}", error.reason()));
+                self.report_fault(format!("{step}: {}", error.reason()));
                 Ok(None)
             }
             Err(error) => Err(error),
         }
     }
 
-    fn wrong(&mut self, what: String) {
-        if self.problems.len() < TOLD {
+    fn report_fault(&mut self, what: String) {
+        if self.problems.len() < MAX_LISTED {
             self.problems.push(what);
         } else {
             self.more += 1;
@@ -91,12 +91,12 @@ impl Store {
             return Ok(());
         }
         let looked = pages(tx, check).await;
-        check.done("the pages cannot all be checked", looked)?;
+        check.step_result("the pages cannot all be checked", looked)?;
         let rows = self.rows(tx, "PRAGMA foreign_key_check").await;
-        let rows = check.done("the references between tables cannot be checked", rows)?;
+        let rows = check.step_result("the references between tables cannot be checked", rows)?;
         for row in rows.into_iter().flatten() {
             let (table, to): (String, String) = (column(&row, "table")?, column(&row, "parent")?);
-            check.wrong(format!("a row of `{table}` refers to nothing in `{to}`"));
+            check.report_fault(format!("a row of `{table}` refers to nothing in `{to}`"));
         }
         Ok(())
     }
@@ -104,21 +104,21 @@ impl Store {
     async fn numbers(&self, tx: &SqlTransaction, check: &mut Check) -> Result<(), StoreError> {
         let sql = "SELECT id FROM threads WHERE removed = FALSE ORDER BY id";
         let rows = self.rows(tx, sql).await;
-        let rows = check.done("the list of threads cannot be read", rows)?;
+        let rows = check.step_result("the list of threads cannot be read", rows)?;
         for row in rows.into_iter().flatten() {
             let thread = ThreadId::stored(column(&row, "id")?);
             check.threads += 1;
             let counted = count(tx, &thread, check).await;
             let step = format!("the entries of thread {thread} cannot be counted");
-            check.done(step, counted)?;
+            check.step_result(step, counted)?;
         }
         let sql = "SELECT t.id AS id FROM threads t JOIN entries e ON e.thread_id = t.id \
                    WHERE e.seq > t.last_seq OR e.seq <= t.fork_from_seq GROUP BY t.id ORDER BY t.id";
         let rows = self.rows(tx, sql).await;
-        let rows = check.done("the numbers of entries cannot be checked", rows)?;
+        let rows = check.step_result("the numbers of entries cannot be checked", rows)?;
         for row in rows.into_iter().flatten() {
             let thread: String = column(&row, "id")?;
-            check.wrong(format!(
+            check.report_fault(format!(
                 "thread {thread} has entries outside of its numbers"
             ));
         }
@@ -130,11 +130,11 @@ impl Store {
             all_events(tx.backend())
         );
         let rows = self.rows(tx, &sql).await;
-        let rows = check.done("the numbers of events cannot be checked", rows)?;
+        let rows = check.step_result("the numbers of events cannot be checked", rows)?;
         for row in rows.into_iter().flatten() {
             let thread: String = column(&row, "thread_id")?;
             let (epoch, first) = (number(&row, "epoch")?, number(&row, "first_seq")?);
-            check.wrong(format!(
+            check.report_fault(format!(
                 "thread {thread} has a hole or a double before event {epoch}.{first}"
             ));
         }
@@ -143,12 +143,12 @@ impl Store {
 
     async fn bodies(&self, tx: &SqlTransaction, check: &mut Check) -> Result<(), StoreError> {
         let read = entries(tx, check).await;
-        let read = check.done("the entries cannot all be read", read)?;
+        let read = check.step_result("the entries cannot all be read", read)?;
         if read.is_none() {
             self.unreadable_threads(tx, check).await?;
         }
         let read = events(tx, check).await;
-        check.done("the events cannot all be read", read)?;
+        check.step_result("the events cannot all be read", read)?;
         Ok(())
     }
 
@@ -159,13 +159,13 @@ impl Store {
         check: &mut Check,
     ) -> Result<(), StoreError> {
         let rows = self.rows(tx, "SELECT id FROM threads ORDER BY id").await;
-        let rows = check.done("the list of threads cannot be read", rows)?;
+        let rows = check.step_result("the list of threads cannot be read", rows)?;
         for row in rows.into_iter().flatten() {
             let thread: String = column(&row, "id")?;
             let mut last = 0;
             let read = read_entries(tx, &thread, &mut last).await;
             let step = format!("thread {thread} cannot be read behind its entry {last}");
-            check.done(step, read)?;
+            check.step_result(step, read)?;
         }
         Ok(())
     }
@@ -174,7 +174,7 @@ impl Store {
         let rows = self
             .rows(tx, "SELECT sha256, size, upload FROM blobs")
             .await;
-        let rows = check.done("the list of blobs cannot be read", rows)?;
+        let rows = check.step_result("the list of blobs cannot be read", rows)?;
         let mut blobs = HashMap::new();
         for row in rows.into_iter().flatten() {
             let (sha256, upload): (String, String) =
@@ -185,10 +185,10 @@ impl Store {
             check.blobs += 1;
             let hashed = hash_pieces(tx, upload).await;
             let step = format!("blob {sha256} cannot be read");
-            match check.done(step, hashed)? {
-                Some((hash, bytes)) if bytes != size || hash != sha256 => check.wrong(format!(
-                    "blob {sha256} does not hold the bytes of that hash"
-                )),
+            match check.step_result(step, hashed)? {
+                Some((hash, bytes)) if bytes != size || hash != sha256 => check.report_fault(
+                    format!("blob {sha256} does not hold the bytes of that hash"),
+                ),
                 _ => {}
             }
         }
@@ -209,7 +209,7 @@ async fn pages(tx: &SqlTransaction, check: &mut Check) -> Result<(), StoreError>
     while let Some(row) = rows.try_next().await.map_err(StoreError::of(CHECKING))? {
         let said: String = column(&row, "quick_check")?;
         if said != "ok" {
-            check.wrong(said);
+            check.report_fault(said);
         }
     }
     Ok(())
@@ -228,7 +228,7 @@ async fn count(
     for (stretch, count) in shown.stretches.iter().rev().zip(&counts) {
         let (there, all) = (number(count, "n")?, stretch.upto - stretch.above);
         if there != all {
-            check.wrong(format!(
+            check.report_fault(format!(
                 "thread {thread} shows {there} of the {all} entries behind {} in {}",
                 stretch.above, stretch.thread
             ));
@@ -248,7 +248,7 @@ async fn entries(tx: &SqlTransaction, check: &mut Check) -> Result<(), StoreErro
         let (thread, seq): (String, i64) = (column(&row, "thread_id")?, column(&row, "seq")?);
         let whose = || format!("entry {seq} of thread {thread}");
         if let Err(error) = body::read::<EntryBody>(column(&row, "body")?, whose) {
-            check.wrong(error.reason());
+            check.report_fault(error.reason());
         }
     }
     Ok(())
@@ -282,10 +282,10 @@ async fn events(tx: &SqlTransaction, check: &mut Check) -> Result<(), StoreError
             Ok(events) => {
                 check.events += events.len() as u64;
                 if i64::try_from(events.len()).ok() != Some(last + 1 - first) {
-                    check.wrong(format!("{} are {} events", whose(), events.len()));
+                    check.report_fault(format!("{} are {} events", whose(), events.len()));
                 }
             }
-            Err(error) => check.wrong(error.reason()),
+            Err(error) => check.report_fault(error.reason()),
         }
     }
     Ok(())

@@ -19,18 +19,18 @@ use crate::signals::SharedWatch;
 use crate::sql::{
     DatabaseKind, DatabaseRow, Pool, SqlError, SqlTransaction, TransactionMode, Value,
 };
-use crate::sqlite_file::{BUSY, FileAccess, for_reading, sqlite};
+use crate::sqlite_file::{BUSY_TIMEOUT, FileAccess, for_reading, sqlite};
 use crate::{Location, StoreError, ThreadId, thread_marks};
 
 /// How long one waits for a connection.
-const ACQUIRE: Duration = Duration::from_secs(15);
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(15);
 /// Connections that read.
 const READERS: u32 = 4;
 /// Transactions that may wait for the connection that writes ahead of the writer of threads, for
 /// whom all open threads wait.
-const AHEAD: usize = 4;
+const MAX_AHEAD_OF_WRITER: usize = 4;
 /// Connections that nobody used for so long are closed.
-const IDLE: Duration = Duration::from_secs(60);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// An open database.
 pub(crate) struct Database {
@@ -38,19 +38,19 @@ pub(crate) struct Database {
     /// The file, where it is one.
     file: Option<PathBuf>,
     access: FileAccess,
-    /// The same, where it can only be read.
+    /// State of the file, where it can only be read.
     read_only: Option<Arc<ReadOnlyFile>>,
-    /// How a PostgreSQL server is reached.
+    /// Options for connecting to a PostgreSQL server.
     server: Option<PgConnectOptions>,
-    /// Who looks for what other processes write.
+    /// Watcher of what other processes write.
     pub(crate) watching: SharedWatch,
     /// Tells of threads that this process names, clears or removes.
     pub(crate) marked: broadcast::Sender<ThreadId>,
     read: Pool,
     write: Mutex<Writing>,
-    /// Who may wait for that ahead of the writer of threads: a permit each.
+    /// Permits of those who may wait ahead of the writer of threads.
     others: Semaphore,
-    /// How often the writer of threads asked for it.
+    /// Number of times that the writer of threads asked for the connection.
     #[cfg(test)]
     pub(crate) asked_ahead: std::sync::atomic::AtomicUsize,
     #[cfg(test)]
@@ -74,14 +74,14 @@ impl Database {
             Location::File(path) => {
                 access = FileAccess::prepare(path)?;
                 if access == FileAccess::ReadOnly {
-                    read_only = Some(Arc::new(ReadOnlyFile::new(path, ACQUIRE)));
+                    read_only = Some(Arc::new(ReadOnlyFile::new(path, ACQUIRE_TIMEOUT)));
                 }
                 // Behind the first look: what changes in between is found by the next one.
                 let options = access.options(path);
                 let readers = whole(SqlitePoolOptions::new(), read_only.clone())
                     .max_connections(READERS)
-                    .idle_timeout(IDLE)
-                    .acquire_timeout(ACQUIRE)
+                    .idle_timeout(IDLE_TIMEOUT)
+                    .acquire_timeout(ACQUIRE_TIMEOUT)
                     .test_before_acquire(false)
                     .connect_lazy_with(for_reading(options.clone()));
                 let write = whole(one_connection(), None)
@@ -109,13 +109,13 @@ impl Database {
                         reason: error.to_string(),
                     })?
                     .application_name("conjure")
-                    .options([("lock_timeout", BUSY.as_millis())])
+                    .options([("lock_timeout", BUSY_TIMEOUT.as_millis())])
                     .disable_statement_logging();
                 let pool = |connections| {
                     PgPoolOptions::new()
                         .max_connections(connections)
-                        .idle_timeout(IDLE)
-                        .acquire_timeout(ACQUIRE)
+                        .idle_timeout(IDLE_TIMEOUT)
+                        .acquire_timeout(ACQUIRE_TIMEOUT)
                 };
                 let write = pool(1).connect_with(options.clone()).await;
                 server = Some(options.clone());
@@ -139,13 +139,13 @@ impl Database {
             read_only,
             server,
             watching: SharedWatch::default(),
-            marked: broadcast::Sender::new(thread_marks::BEHIND),
+            marked: broadcast::Sender::new(thread_marks::CHANNEL_CAPACITY),
             read,
             write: Mutex::new(Writing {
                 db: write,
                 forces: true,
             }),
-            others: Semaphore::new(AHEAD),
+            others: Semaphore::new(MAX_AHEAD_OF_WRITER),
             #[cfg(test)]
             asked_ahead: 0.into(),
             #[cfg(test)]
@@ -169,12 +169,12 @@ impl Database {
         self.access == FileAccess::ReadOnly
     }
 
-    /// How a server is reached that tells of what is written.
+    /// Connection options for listening to notifications of a server.
     pub(crate) fn listening(&self) -> Option<PgConnectOptions> {
         self.server.clone()
     }
 
-    /// For single reads.
+    /// The pool for single reads.
     pub(crate) fn reader(&self) -> &Pool {
         if let (Some(file), Pool::Sqlite(pool)) = (&self.read_only, &self.read) {
             file.look_again(pool);
@@ -205,7 +205,7 @@ impl Database {
         durable: bool,
         what: &'static str,
     ) -> Result<Transaction<'_>, StoreError> {
-        let writing = self.ahead().await;
+        let writing = self.lock_ahead().await;
         self.begin_with(writing, durable, what).await
     }
 
@@ -247,7 +247,7 @@ impl Database {
         values: Vec<Value>,
         what: &'static str,
     ) -> Result<u64, StoreError> {
-        let writing = self.ahead().await;
+        let writing = self.lock_ahead().await;
         self.execute_with(writing, durable, sql, values, what).await
     }
 
@@ -273,7 +273,7 @@ impl Database {
         self.write.lock().await
     }
 
-    async fn ahead(&self) -> MutexGuard<'_, Writing> {
+    async fn lock_ahead(&self) -> MutexGuard<'_, Writing> {
         let writing = self.write.lock();
         #[cfg(test)]
         let writing = async {
@@ -470,7 +470,7 @@ impl Transaction<'_> {
 }
 
 /// So many placeholders from a number on: `$2, $3, $4`.
-pub(crate) fn places(first: usize, count: usize) -> String {
+pub(crate) fn placeholders(first: usize, count: usize) -> String {
     let places: Vec<String> = (first..first + count).map(|at| format!("${at}")).collect();
     places.join(", ")
 }
@@ -498,7 +498,7 @@ pub(crate) fn one_connection() -> SqlitePoolOptions {
         .min_connections(1)
         .idle_timeout(None)
         .max_lifetime(None)
-        .acquire_timeout(ACQUIRE)
+        .acquire_timeout(ACQUIRE_TIMEOUT)
         .test_before_acquire(false)
 }
 

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use crate::ThreadId;
 use crate::sql::SqlError;
 
-/// Why the store refuses or cannot.
+/// Errors of the store: a refusal or a failure.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
-    /// What is to be changed is not as it was read any more.
+    /// The thing changed since it was read.
     #[error(
         "the {kind} `{name}` was changed by somebody else meanwhile; read it anew, and change that"
     )]
     Changed {
-        /// What it is.
+        /// Kind of the thing, such as `persona`.
         kind: &'static str,
         /// Its name.
         name: String,
@@ -25,7 +25,7 @@ pub enum StoreError {
          ({reason}); nothing was written. Make space, then try again"
     )]
     Full {
-        /// What was tried.
+        /// Operation that failed.
         what: &'static str,
         /// The database's words.
         reason: String,
@@ -36,7 +36,7 @@ pub enum StoreError {
          user to write the file and its directory, then try again"
     )]
     ReadOnly {
-        /// What was tried.
+        /// Operation that failed.
         what: &'static str,
         /// The database's words.
         reason: String,
@@ -47,7 +47,7 @@ pub enum StoreError {
          what that program does with it, then try again"
     )]
     Locked {
-        /// What was tried.
+        /// Operation that failed.
         what: &'static str,
         /// The database's words.
         reason: String,
@@ -58,7 +58,7 @@ pub enum StoreError {
          `conjure db backup` saves what can be read; then put a backup in its place"
     )]
     Corrupt {
-        /// What was tried.
+        /// Operation that failed.
         what: &'static str,
         /// The database's words, or what is wrong with which row.
         reason: String,
@@ -77,7 +77,7 @@ pub enum StoreError {
     /// The disk fails.
     #[error("cannot {what}: the database says: {reason}. See that its disk works and has room")]
     Disk {
-        /// What was tried.
+        /// Operation that failed.
         what: &'static str,
         /// The database's words.
         reason: String,
@@ -88,27 +88,27 @@ pub enum StoreError {
          that its address is right, then try again"
     )]
     Unreachable {
-        /// What was tried.
+        /// Operation that failed.
         what: &'static str,
-        /// What the database's client said.
+        /// Message of the database's client.
         reason: String,
     },
     /// The database says no for another reason.
     #[error("cannot {what}: the database says: {reason}")]
     Database {
-        /// What was tried.
+        /// Operation that failed.
         what: &'static str,
-        /// Its words.
+        /// Message of the database.
         reason: String,
     },
     /// The file system says no.
     #[error("the store cannot {what} `{}`: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// Operation that failed.
         what: &'static str,
         /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         source: Arc<std::io::Error>,
     },
     /// A line in a file of JSON lines is not what it should be.
@@ -121,7 +121,7 @@ pub enum StoreError {
         path: PathBuf,
         /// The line, counted from 1.
         line: usize,
-        /// What is wrong with the line.
+        /// Fault of the line.
         reason: String,
     },
     /// A file that should hold a thread holds no record.
@@ -171,24 +171,24 @@ pub enum StoreError {
          was appended. Try again when earlier appends are written"
     )]
     Behind {
-        /// How much may wait, in bytes.
+        /// Limit of the queue, in bytes.
         limit: usize,
     },
     /// An append is too large.
     #[error("an append of {size} bytes is too large: {limit} are the most; append less at once")]
     TooLarge {
-        /// Its bytes.
+        /// Size of the append, in bytes.
         size: usize,
         /// The most.
         limit: usize,
     },
-    /// There is no such thread.
+    /// No thread has this id.
     #[error("there is no thread {thread}; `conjure chat` begins one")]
     NoThread {
         /// The thread.
         thread: ThreadId,
     },
-    /// There is such a thread already.
+    /// A thread has this id already.
     #[error("there is a thread {thread} already; choose another id, or remove that one")]
     ThreadExists {
         /// The thread.
@@ -199,23 +199,23 @@ pub enum StoreError {
     NoEntry {
         /// The thread.
         thread: ThreadId,
-        /// What was asked for.
+        /// Sequence number that was asked for.
         seq: u64,
         /// The first entry that it shows.
         first: u64,
         /// The last; smaller than the first when it shows none.
         last: u64,
     },
-    /// That is no id.
+    /// The text is not a legal id.
     #[error("`{id}` is not a thread's id: 1 to 64 letters, digits, `-` and `_`")]
     BadId {
-        /// What was written.
+        /// Text that was given.
         id: String,
     },
-    /// There is nothing of that id.
+    /// Nothing of this kind has this id.
     #[error("there is no {kind} `{id}`")]
     NotFound {
-        /// Of what kind, such as `persona`.
+        /// Kind of the thing, such as `persona`.
         kind: &'static str,
         /// Its id.
         id: String,
@@ -223,7 +223,7 @@ pub enum StoreError {
     /// The name is taken.
     #[error("there is a {kind} named `{name}` already; choose another name")]
     NameTaken {
-        /// Of what kind.
+        /// Kind of the thing, such as `persona`.
         kind: &'static str,
         /// The name.
         name: String,
@@ -231,9 +231,9 @@ pub enum StoreError {
     /// A name that may not be.
     #[error("`{name}` cannot be the name of a {kind}: {rule}")]
     BadName {
-        /// Of what kind.
+        /// Kind of the thing, such as `persona`.
         kind: &'static str,
-        /// What was given.
+        /// Name that was given.
         name: String,
         /// The rule.
         rule: &'static str,
@@ -273,15 +273,15 @@ pub enum StoreError {
          know); use that one, or restore the backup from before it"
     )]
     Newer {
-        /// What is not known here.
+        /// Step of the schema that this version does not know.
         migration: String,
     },
     /// A place that cannot be a database.
     #[error("`{location}` is no place for a database: {reason}")]
     BadLocation {
-        /// What was given, without its secrets.
+        /// Location that was given, without its secrets.
         location: String,
-        /// What rules it out.
+        /// Reason that rules it out.
         reason: String,
     },
     /// The store was closed.
@@ -301,7 +301,7 @@ fn users(sessions: &[String], names: &[String]) -> String {
     users.collect::<Vec<_>>().join(" and ")
 }
 
-/// What a thread shows instead of an entry that was asked for.
+/// Text of the error for an entry that a thread does not show.
 fn no_entry(thread: &ThreadId, seq: u64, first: u64, last: u64) -> String {
     if last < first {
         return format!(
@@ -313,7 +313,7 @@ fn no_entry(thread: &ThreadId, seq: u64, first: u64, last: u64) -> String {
 }
 
 impl StoreError {
-    /// What the database said to `what`, as one of the kinds above.
+    /// Maps an error of the database during `what` to one of the kinds above.
     pub(crate) fn of(what: &'static str) -> impl FnOnce(SqlError) -> Self {
         move |error| classify(what, &error)
     }

@@ -10,7 +10,7 @@ use crate::StoreError;
 
 const OPENING: &str = "open the database";
 /// What opening a database takes of a disk, in bytes: SQLite makes a file of 32 KiB beside it.
-const ROOM: u64 = 64 * 1024;
+const MIN_FREE_BYTES: u64 = 64 * 1024;
 
 /// Makes a directory with its parents. One that is there keeps its mode.
 pub(crate) fn create_private_dir(dir: &Path) -> Result<(), StoreError> {
@@ -36,7 +36,7 @@ pub(crate) fn create_private(path: &Path) -> Result<File, StoreError> {
 ///
 /// [`StoreError::ReadOnly`] where it can be read at most, [`StoreError::Full`] where there is no room
 /// to make it.
-pub(crate) fn own(path: &Path) -> Result<(), StoreError> {
+pub(crate) fn ensure_private(path: &Path) -> Result<(), StoreError> {
     let mut options = OpenOptions::new();
     options.append(true).create(true);
     #[cfg(unix)]
@@ -84,7 +84,7 @@ pub(crate) fn has_room(path: &Path) -> bool {
     let Ok(about) = statvfs(dir_of(path)) else {
         return true;
     };
-    about.f_bavail.saturating_mul(about.f_frsize) >= ROOM
+    about.f_bavail.saturating_mul(about.f_frsize) >= MIN_FREE_BYTES
 }
 
 fn dir_of(path: &Path) -> &Path {

@@ -7,12 +7,12 @@ use std::collections::BTreeSet;
 
 use crate::database::now_ms;
 use crate::row::column;
-use crate::writer::{SILENT, is_dead};
+use crate::writer::{LEASE_EXPIRY, is_dead};
 use crate::{Store, StoreError, ThreadId};
 
 const TELLING: &str = "tell other processes who follows here";
 /// Stands for all threads.
-const ALL: &str = "";
+const ALL_THREADS: &str = "";
 
 impl Store {
     /// Says which threads are followed in this process, and no others; `None` are all threads.
@@ -25,7 +25,7 @@ impl Store {
     ) -> Result<(), StoreError> {
         let name = |thread: &Option<ThreadId>| match thread {
             Some(thread) => thread.as_str().to_owned(),
-            None => ALL.to_owned(),
+            None => ALL_THREADS.to_owned(),
         };
         let now: BTreeSet<String> = followed.iter().map(name).collect();
         let writer = self.writer().await?;
@@ -59,7 +59,7 @@ impl Store {
     /// What the database says.
     pub async fn is_followed(&self, thread: &ThreadId) -> Result<bool, StoreError> {
         let this = self.known_writer().unwrap_or_default();
-        let silent = i64::try_from(SILENT.as_millis()).unwrap_or(i64::MAX);
+        let silent = i64::try_from(LEASE_EXPIRY.as_millis()).unwrap_or(i64::MAX);
         let sql = format!(
             "SELECT w.* FROM followers f JOIN writers w ON w.id = f.writer_id \
              WHERE (f.thread_id = $1 OR f.thread_id = $2) AND w.id <> $3 AND w.lost = FALSE \
@@ -68,7 +68,7 @@ impl Store {
         );
         let values = [
             thread.as_str().into(),
-            ALL.into(),
+            ALL_THREADS.into(),
             this.into(),
             silent.into(),
         ];

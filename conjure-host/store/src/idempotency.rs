@@ -11,18 +11,18 @@ use crate::{Store, StoreError};
 
 const KEEPING: &str = "keep the request's key";
 /// A request that was begun so long ago and is not answered was given up, in milliseconds.
-const GIVEN_UP_MS: i64 = 15 * 60 * 1000;
+const ABANDONED_AFTER_MS: i64 = 15 * 60 * 1000;
 /// The longest key, in bytes.
-const LONGEST_KEY: usize = 255;
+const MAX_KEY_BYTES: usize = 255;
 
 /// The state of an idempotency key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeyStatus {
-    /// It is new: do it, then tell its answer.
+    /// The request is new: run it, then store its answer.
     Fresh,
-    /// The same request is being done.
+    /// The same request runs at this moment.
     InFlight,
-    /// It was done, with this answer.
+    /// The request ran before, with this answer.
     Replay(StoredResponse),
     /// The key was used for another request.
     Mismatch,
@@ -52,7 +52,7 @@ impl Store {
         scope: &str,
         sha256: &str,
     ) -> Result<KeyStatus, StoreError> {
-        let is_bad = key.is_empty() || key.len() > LONGEST_KEY;
+        let is_bad = key.is_empty() || key.len() > MAX_KEY_BYTES;
         if is_bad
             || [key, scope]
                 .iter()
@@ -90,7 +90,7 @@ impl Store {
              FROM idempotency_keys WHERE scope = $1 AND key = $2{}",
             for_update(tx.backend())
         );
-        let values: [Value; 3] = [scope.into(), key.into(), GIVEN_UP_MS.into()];
+        let values: [Value; 3] = [scope.into(), key.into(), ABANDONED_AFTER_MS.into()];
         let Some(row) = tx.one(&sql, values).await? else {
             // It was forgotten in between; whoever asks again begins it.
             return Ok(KeyStatus::InFlight);

@@ -4,15 +4,15 @@ use std::collections::HashSet;
 
 use conjure_core::label::numbered;
 
-use crate::database::{Transaction, for_update, now_ms, places};
+use crate::database::{Transaction, for_update, now_ms, placeholders};
 use crate::row::column;
 use crate::sql::Value;
 use crate::{Store, StoreError, ThreadId};
 
 /// After so many threads of one name the number says nothing any more.
-const MOST_OF_ONE_NAME: usize = 1 << 20;
+const MAX_NUMBERED: usize = 1 << 20;
 /// Labels that one statement looks for: always as many, so that there is one statement to keep.
-const AT_ONCE: usize = 32;
+const BATCH: usize = 32;
 
 impl Store {
     /// Gives a thread a label. Earlier ones are kept as its history; the newest is shown.
@@ -74,14 +74,14 @@ async fn free(tx: &Transaction<'_>, label: &str) -> Result<String, StoreError> {
     };
     let sql = format!(
         "SELECT DISTINCT thread_label FROM threads WHERE thread_label IN ({}) AND removed = FALSE",
-        places(1, AT_ONCE)
+        placeholders(1, BATCH)
     );
-    let (mut taken, mut free) = (0, MOST_OF_ONE_NAME);
-    let mut asked: Vec<usize> = (0..).map(|power| 1 << power).take(AT_ONCE).collect();
+    let (mut taken, mut free) = (0, MAX_NUMBERED);
+    let mut asked: Vec<usize> = (0..).map(|power| 1 << power).take(BATCH).collect();
     asked.retain(|number| *number < free);
     while !asked.is_empty() {
         let labels: Vec<String> = asked.iter().copied().map(labelled).collect();
-        let values = labels.iter().cycle().take(AT_ONCE);
+        let values = labels.iter().cycle().take(BATCH);
         let values = values.map(|label| Value::from(label.as_str()));
         let rows = tx.all(&sql, values).await?;
         let found: Result<HashSet<String>, StoreError> =
@@ -97,7 +97,7 @@ async fn free(tx: &Transaction<'_>, label: &str) -> Result<String, StoreError> {
         if let Some(next) = asked.get(held) {
             free = *next;
         }
-        let step = (free - taken).div_ceil(AT_ONCE);
+        let step = (free - taken).div_ceil(BATCH);
         asked = (taken + step..free).step_by(step).collect();
     }
     Ok(labelled(free))

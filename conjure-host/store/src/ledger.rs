@@ -10,7 +10,7 @@ use crate::{Store, StoreError, ThreadId};
 pub struct ToolCall {
     /// Its id in the thread. Where a model gave an id twice, the newest call has it.
     pub call_id: String,
-    /// What became of it.
+    /// State of the call.
     pub state: CallState,
     /// The backend instance that runs it; nothing when it never ran.
     pub backend: Option<String>,
@@ -28,22 +28,22 @@ pub struct ToolCall {
     pub duration_ms: u64,
 }
 
-/// What became of a call.
+/// State of a tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CallState {
-    /// It began, and no result is known.
+    /// The call began; no result is known.
     Running,
-    /// It ran, and gave something back.
+    /// The call ran and gave a result.
     Done,
-    /// It ran or tried to, and failed.
+    /// The call failed.
     Failed,
-    /// It was never run.
+    /// The call never ran.
     Refused,
-    /// It was cancelled.
+    /// The call was cancelled.
     Cancelled,
-    /// It took too long and was ended.
+    /// The call exceeded its time limit and was ended.
     TimedOut,
-    /// It was started and its result was never seen.
+    /// The call began and its result was never seen.
     Indeterminate,
 }
 

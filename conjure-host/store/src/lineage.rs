@@ -7,7 +7,7 @@ use crate::row::{column, number, text};
 use crate::sql::{DatabaseRow, SqlTransaction};
 use crate::{StoreError, ThreadId};
 
-/// What is said of a failure.
+/// Operation that errors name.
 const READING: &str = "read the thread";
 
 /// Entries of one thread, one behind the other.
@@ -31,7 +31,7 @@ pub(crate) struct VisibleEntries {
     pub(crate) last: u64,
 }
 
-const CHAIN: &str = "\
+const ANCESTORS_SQL: &str = "\
     WITH RECURSIVE chain (id, parent, fork_from, floor, last_seq, depth) AS (\
         SELECT id, parent_thread_id, fork_from_seq, \
                CASE WHEN cleared_upto > fork_floor THEN cleared_upto ELSE fork_floor END, \
@@ -44,7 +44,7 @@ const CHAIN: &str = "\
 
 impl VisibleEntries {
     pub(crate) async fn read(tx: &SqlTransaction, thread: &ThreadId) -> Result<Self, StoreError> {
-        let rows = tx.all(CHAIN, vec![thread.as_str().into()]).await;
+        let rows = tx.all(ANCESTORS_SQL, vec![thread.as_str().into()]).await;
         let rows = rows.map_err(StoreError::of(READING))?;
         let Some(first) = rows.first() else {
             return Err(StoreError::NoThread {

@@ -7,7 +7,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 
 use crate::StoreError;
 
-/// Where a database is.
+/// Location of a database.
 #[derive(Clone)]
 pub enum Location {
     /// An SQLite file. It is made, readable by its owner only, when it is not there.

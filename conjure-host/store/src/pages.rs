@@ -12,14 +12,14 @@ use crate::row::{column, number};
 use crate::sql::{DatabaseConnection, DatabaseRow, SqlTransaction, Value};
 use crate::{Record, Store, StoreError, ThreadId, body};
 
-/// What is said of a failure.
+/// Operation that errors name.
 const READING: &str = "read the thread";
 /// Rows of events that are read at once.
-const ROWS: u64 = 256;
+const BATCH_ROWS: u64 = 256;
 /// A page ends with the row that brings it to so many bytes of JSON.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
-/// Which entries.
+/// Selection of entries for one page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Window {
     /// The newest.
@@ -33,7 +33,7 @@ pub enum Window {
 /// A page of a thread's entries.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EntryPage {
-    /// In their order, without a gap.
+    /// Entries in order, without a gap.
     pub entries: Vec<Entry>,
     /// The first entry that the thread shows.
     pub first_seq: u64,
@@ -97,7 +97,7 @@ impl Store {
         let mut after = after.unwrap_or(EventId { epoch: 0, seq: 0 });
         let mut room = PAGE_BYTES;
         while events.len() < limit && room > 0 {
-            let rows = (limit - events.len()).min(ROWS as usize) as u64;
+            let rows = (limit - events.len()).min(BATCH_ROWS as usize) as u64;
             let reader = self.db().reader().acquire().await;
             let mut reader = reader.map_err(StoreError::of(READING))?;
             let runs = event_rows(reader.connection(), thread, after, rows, room).await?;
@@ -135,7 +135,32 @@ impl Store {
         entries.map(|read| Ok(read?.0)).collect()
     }
 
-    /// What a thread is made of, in the order in which it was written.
+    /// The newest entry of what a thread shows that tells the settings of its session, however long ago
+    /// that was; nothing where none does.
+    ///
+    /// # Errors
+    /// [`StoreError::NoThread`], and what the database says.
+    pub async fn newest_settings(&self, thread: &ThreadId) -> Result<Option<Entry>, StoreError> {
+        let tx = self.db().snapshot(READING).await?;
+        let shown = VisibleEntries::read(&tx, thread).await?;
+        let sql = "SELECT seq, turn_index, at_ms, body FROM entries WHERE thread_id = $1 \
+                   AND seq > $2 AND seq <= $3 AND kind = 'settings_changed' \
+                   ORDER BY seq DESC LIMIT 1";
+        for stretch in &shown.stretches {
+            let values = vec![
+                stretch.thread.as_str().into(),
+                stretch.above.into(),
+                stretch.upto.into(),
+            ];
+            let row = tx.one(sql, values).await;
+            if let Some(row) = row.map_err(StoreError::of(READING))? {
+                return Ok(Some(entry(&row, &stretch.thread)?.0));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Records of a thread, in the order in which they were written.
     pub(crate) async fn records(&self, thread: &ThreadId) -> Result<Vec<Record>, StoreError> {
         let tx = self.db().snapshot(READING).await?;
         let shown = VisibleEntries::read(&tx, thread).await?;
@@ -146,7 +171,7 @@ impl Store {
         let mut after = EventId { epoch: 0, seq: 0 };
         loop {
             let mut tx = tx.lock().await;
-            let runs = event_rows(tx.connection(), thread, after, ROWS, usize::MAX).await?;
+            let runs = event_rows(tx.connection(), thread, after, BATCH_ROWS, usize::MAX).await?;
             let Some(newest) = runs.last() else { break };
             after = newest.last;
             for run in runs {
@@ -217,7 +242,7 @@ async fn stretch_entries(
         limit.into(),
     ];
     let mut entries = Vec::new();
-    each(tx.lock().await.connection(), &sql, values, |row| {
+    for_each_row(tx.lock().await.connection(), &sql, values, |row| {
         let (entry, size) = entry(&row, &stretch.thread)?;
         *room = room.saturating_sub(size);
         entries.push(entry);
@@ -249,7 +274,7 @@ async fn event_rows(
         rows.into(),
     ];
     let mut runs = Vec::new();
-    each(connection, &sql, values, |row| {
+    for_each_row(connection, &sql, values, |row| {
         let epoch = number(&row, "epoch")?;
         let first = number(&row, "first_seq")?;
         let last = number(&row, "last_seq")?;
@@ -276,7 +301,7 @@ async fn event_rows(
 }
 
 /// Takes rows one at a time, as long as more are wanted: those behind are not kept in memory.
-async fn each(
+async fn for_each_row(
     connection: DatabaseConnection<'_>,
     sql: &str,
     values: [Value; 4],

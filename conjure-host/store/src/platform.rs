@@ -15,13 +15,13 @@ pub(crate) struct ProcessIdentity {
 }
 
 impl ProcessIdentity {
-    /// This process.
-    pub(crate) fn this() -> Self {
+    /// Identity of this process.
+    pub(crate) fn current() -> Self {
         let pid = i64::from(std::process::id());
         Self {
             machine: machine().unwrap_or_default(),
             pid,
-            started: started(pid).unwrap_or_default(),
+            started: start_time(pid).unwrap_or_default(),
         }
     }
 
@@ -31,11 +31,11 @@ impl ProcessIdentity {
         let here = machine();
         here.is_some_and(|here| here == self.machine)
             && self.started != 0
-            && started(self.pid) != Some(self.started)
+            && start_time(self.pid) != Some(self.started)
     }
 
     pub(crate) fn is_this(&self) -> bool {
-        self.started != 0 && *self == Self::this()
+        self.started != 0 && *self == Self::current()
     }
 }
 
@@ -48,7 +48,7 @@ fn machine() -> Option<String> {
 }
 
 #[cfg(target_os = "linux")]
-fn started(pid: i64) -> Option<i64> {
+fn start_time(pid: i64) -> Option<i64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name may hold anything, also `)`; the start is the 20th field behind it.
     let (_, fields) = stat.rsplit_once(')')?;
@@ -64,13 +64,13 @@ fn machine() -> Option<String> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn started(_pid: i64) -> Option<i64> {
+fn start_time(_pid: i64) -> Option<i64> {
     None
 }
 
 /// The writers of this process that are alive: one whose task ended without a word is as dead as
 /// a process that did.
-static WRITERS: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+static LIVE_WRITERS: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
 /// A writer's entry in the list of those alive.
 #[derive(Debug)]
@@ -78,20 +78,20 @@ pub(crate) struct Alive(String);
 
 impl Alive {
     pub(crate) fn new(writer: &str) -> Self {
-        let mut writers = WRITERS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut writers = LIVE_WRITERS.lock().unwrap_or_else(PoisonError::into_inner);
         writers.insert(writer.to_owned());
         Self(writer.to_owned())
     }
 
-    pub(crate) fn is(writer: &str) -> bool {
-        let writers = WRITERS.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn has(writer: &str) -> bool {
+        let writers = LIVE_WRITERS.lock().unwrap_or_else(PoisonError::into_inner);
         writers.contains(writer)
     }
 }
 
 impl Drop for Alive {
     fn drop(&mut self) {
-        let mut writers = WRITERS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut writers = LIVE_WRITERS.lock().unwrap_or_else(PoisonError::into_inner);
         writers.remove(&self.0);
     }
 }
@@ -109,8 +109,8 @@ mod tests {
         let pid = i64::from(child.id());
         let process = ProcessIdentity {
             pid,
-            started: started(pid).unwrap(),
-            ..ProcessIdentity::this()
+            started: start_time(pid).unwrap(),
+            ..ProcessIdentity::current()
         };
         assert!(!process.is_dead());
         child.kill().unwrap();
@@ -119,7 +119,7 @@ mod tests {
         }
         child.wait().unwrap();
         assert!(process.is_dead());
-        assert!(!ProcessIdentity::this().is_dead());
+        assert!(!ProcessIdentity::current().is_dead());
         let elsewhere = ProcessIdentity {
             machine: "another".to_owned(),
             ..process

@@ -12,7 +12,7 @@ use sqlx::sqlite::SqlitePool;
 
 use crate::sqlite_file::{FileAccess, for_reading, is_left_alone};
 
-/// How such a file is read now, and since when.
+/// Reading mode of such a file, and the time since when.
 #[derive(Debug)]
 pub(crate) struct ReadOnlyFile {
     path: PathBuf,

@@ -24,9 +24,9 @@ pub enum Record {
     Entry(Entry),
     /// A piece of what a person saw.
     Event {
-        /// Its number.
+        /// Number of the event.
         id: EventId,
-        /// What the person saw.
+        /// Event as the person saw it.
         event: Event,
     },
     /// The thread was opened; events from here on have this epoch. Only files of JSON lines hold
@@ -157,7 +157,7 @@ impl Committed {
         Self(WriteState::Waits(answer))
     }
 
-    /// What came of an append at once.
+    /// An append whose result is known at once.
     #[must_use]
     pub fn now(result: Result<(), StoreError>) -> Self {
         Self(WriteState::Is(result.err()))

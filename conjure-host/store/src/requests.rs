@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::database::now_ms;
 use crate::row::{column, text};
-use crate::signals::REQUESTS;
+use crate::signals::REQUESTS_CHANNEL;
 use crate::sql::DatabaseRow;
 use crate::writer::is_dead;
 use crate::{Store, StoreError, ThreadId};
@@ -20,16 +20,16 @@ use crate::{Store, StoreError, ThreadId};
 const ASKING: &str = "ask another process";
 const ANSWERING: &str = "answer another process";
 /// How long a process has to take a request.
-const TAKING: Duration = Duration::from_millis(900);
+const TAKE_TIMEOUT: Duration = Duration::from_millis(900);
 /// After how long nobody waits for a request to be taken, in milliseconds: whoever made it has taken it
-/// back long since, or is gone. Twice [`TAKING`].
-const UNTAKEN_MS: i64 = 1_800;
-/// How often is looked whether a process that took a request still lives.
-const ALIVE: Duration = Duration::from_millis(500);
-/// How often is looked where no word of the answer comes.
-const LOOK: Duration = Duration::from_millis(100);
+/// back long since, or is gone. Twice [`TAKE_TIMEOUT`].
+const UNTAKEN_EXPIRY_MS: i64 = 1_800;
+/// Interval of checks that a process which took a request still lives.
+const LIVENESS_INTERVAL: Duration = Duration::from_millis(500);
+/// Interval of polling for the answer where no signal arrives.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// After how long nobody comes back for a request, in milliseconds.
-const OLD_MS: i64 = 600_000;
+const EXPIRY_MS: i64 = 600_000;
 
 /// Another process that has something here.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,16 +38,16 @@ pub struct Owner {
     pub writer: String,
     /// Its process id, on its own machine.
     pub pid: i64,
-    /// Where it serves the API, if it does.
+    /// Address at which the process serves the API, if it does.
     pub address: Option<String>,
 }
 
 /// A request of another process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProcessRequest {
-    /// Its id.
+    /// Id of the request.
     pub id: String,
-    /// What is asked.
+    /// Body of the request.
     pub body: String,
 }
 
@@ -58,7 +58,7 @@ pub enum RequestReply {
     Answer(String),
     /// The other process did not take it within a second, and will not any more.
     NotTaken,
-    /// It took it, and gave no answer within five minutes.
+    /// The process took the request and did not answer within five minutes.
     NoAnswer,
 }
 
@@ -129,19 +129,22 @@ impl Store {
                 return Ok(RequestReply::Answer(answer));
             }
             let is_taken: bool = column(&row, "taken")?;
-            if !is_taken && begun.elapsed() > TAKING && self.forget_request(&id, false).await? {
+            if !is_taken
+                && begun.elapsed() > TAKE_TIMEOUT
+                && self.forget_request(&id, false).await?
+            {
                 return Ok(RequestReply::NotTaken);
             }
             if is_taken && begun.elapsed() > patience {
                 return Ok(RequestReply::NoAnswer);
             }
-            if is_taken && looked.elapsed() > ALIVE {
+            if is_taken && looked.elapsed() > LIVENESS_INTERVAL {
                 looked = Instant::now();
                 if self.is_gone(to).await? {
                     return Ok(RequestReply::NoAnswer);
                 }
             }
-            let _ = tokio::time::timeout(LOOK, signals.next()).await;
+            let _ = tokio::time::timeout(POLL_INTERVAL, signals.next()).await;
         }
     }
 
@@ -156,14 +159,14 @@ impl Store {
         let tx = self.db().begin(false, ASKING).await?;
         let now = now_ms(tx.backend());
         let sql = format!("DELETE FROM requests WHERE at_ms < {now} - $1");
-        tx.execute(&sql, [OLD_MS.into()]).await?;
+        tx.execute(&sql, [EXPIRY_MS.into()]).await?;
         let sql = format!(
             "INSERT INTO requests (id, writer_id, body, taken, at_ms) \
              VALUES ($1, $2, $3, FALSE, {now})"
         );
         let values = [id.into(), to.writer.as_str().into(), body.into()];
         tx.execute(&sql, values).await?;
-        tx.notify(REQUESTS, &to.writer).await?;
+        tx.notify(REQUESTS_CHANNEL, &to.writer).await?;
         tx.commit().await
     }
 
@@ -190,7 +193,10 @@ impl Store {
              AND at_ms >= {now} - $2 ORDER BY at_ms, id"
         );
         let mut taken = Vec::new();
-        for row in self.all(&sql, [this.into(), UNTAKEN_MS.into()]).await? {
+        for row in self
+            .all(&sql, [this.into(), UNTAKEN_EXPIRY_MS.into()])
+            .await?
+        {
             let request = ProcessRequest {
                 id: column(&row, "id")?,
                 body: column(&row, "body")?,
@@ -213,11 +219,11 @@ impl Store {
     pub async fn drop_untaken_requests(&self) -> Result<(), StoreError> {
         let now = now_ms(self.db().backend());
         let sql = format!("SELECT id FROM requests WHERE taken = FALSE AND at_ms < {now} - $1");
-        if self.one(&sql, [UNTAKEN_MS.into()]).await?.is_none() {
+        if self.one(&sql, [UNTAKEN_EXPIRY_MS.into()]).await?.is_none() {
             return Ok(());
         }
         let sql = format!("DELETE FROM requests WHERE taken = FALSE AND at_ms < {now} - $1");
-        let values = vec![UNTAKEN_MS.into()];
+        let values = vec![UNTAKEN_EXPIRY_MS.into()];
         self.db().execute(false, &sql, values, ASKING).await?;
         Ok(())
     }
@@ -230,7 +236,7 @@ impl Store {
         let tx = self.db().begin(false, ANSWERING).await?;
         let sql = "UPDATE requests SET answer = $2 WHERE id = $1";
         tx.execute(sql, [id.into(), answer.into()]).await?;
-        tx.notify(REQUESTS, id).await?;
+        tx.notify(REQUESTS_CHANNEL, id).await?;
         tx.commit().await
     }
 }

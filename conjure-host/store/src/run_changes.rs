@@ -18,12 +18,12 @@ const LEFT_COUNTS: [(&str, &str); 6] = [
     ("calls", "$7"),
 ];
 
-/// What a run becomes.
+/// New values of a run's columns.
 struct RunChange<'a> {
     state: RunState,
     spent: Option<RunUsage>,
     error: Option<&'a str>,
-    /// What is said in it is not in its thread, and the run keeps it.
+    /// Whether the message is in no thread yet, so that the run keeps it.
     is_unwritten: bool,
     /// How long ago that was.
     ago: Duration,
@@ -151,7 +151,7 @@ impl<'a> RunChange<'a> {
         }
     }
 
-    /// What is executed; `now` is the database's clock as SQL.
+    /// The SQL statement; `now` is the database's clock as SQL.
     fn statement(self, id: &str, now: &str) -> (String, Vec<Value>) {
         let state = self.state;
         let mut values: Vec<Value> = vec![
@@ -182,7 +182,7 @@ impl<'a> RunChange<'a> {
     }
 }
 
-/// In the order of the columns.
+/// Values in the order of the columns.
 fn usage_values(RunUsage { usage, calls, usd }: RunUsage) -> [Value; 7] {
     [
         usage.input.into(),

@@ -6,7 +6,7 @@
 
 use conjure_core::chat::{Message, Usage};
 
-use crate::database::{Transaction, for_update, now_ms, places};
+use crate::database::{Transaction, for_update, now_ms, placeholders};
 use crate::row::{column, number, text};
 use crate::sql::{DatabaseRow, Value};
 use crate::threads::Cursor;
@@ -17,16 +17,16 @@ const BEGINNING: &str = "begin the run";
 pub(crate) const CHANGING: &str = "change the run";
 const READING: &str = "read the runs";
 /// The longest id, in bytes.
-const LONGEST_ID: usize = 128;
+const MAX_ID_BYTES: usize = 128;
 /// Runs that one statement touches.
-const AT_ONCE: usize = 10_000;
+const BATCH: usize = 10_000;
 /// Which runs are over when their process is gone.
 const INTERRUPTIBLE: &str = "ended_at_ms IS NULL AND (state <> 'queued' OR session_id IS NULL)";
-/// Why a run is over whose process is gone.
-const GONE: &str =
+/// Reason of a run whose process is gone.
+const GONE_WHILE_RUNNING: &str =
     "the process that ran it is gone; what came so far is kept, and nothing of it is repeated";
-/// The same of one that waited, and was no session's.
-const GONE_BEFORE: &str = "the host ended before it began";
+/// Reason of a queued run without a session, whose process is gone.
+const GONE_BEFORE_START: &str = "the host ended before it began";
 
 /// A turn that runs, waits to, or did.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,9 +37,9 @@ pub struct Run {
     pub session_id: Option<String>,
     /// The thread.
     pub thread: ThreadId,
-    /// Who runs it: a writer's id. Given by [`Store::begin_run`].
+    /// Id of the writer that runs it. Set by [`Store::begin_run`].
     pub owner: String,
-    /// Whether it runs, and how it ended.
+    /// State of the run.
     pub state: RunState,
     /// When its owner last said that it runs, in milliseconds since 1970 by the database's clock,
     /// as all times of a run.
@@ -50,9 +50,9 @@ pub struct Run {
     pub started_at_ms: Option<i64>,
     /// When it was over.
     pub ended_at_ms: Option<i64>,
-    /// What it spent, as far as it was told.
+    /// Usage of the run so far.
     pub spent: RunUsage,
-    /// Why it failed.
+    /// Reason of a failure.
     pub error: Option<String>,
     /// What is said in it, until it is known to be in the thread: see [`Store::unwritten_runs`].
     pub message: Option<Message>,
@@ -62,18 +62,18 @@ pub struct Run {
     pub waiting_since_ms: Option<i64>,
 }
 
-/// How it is with a run.
+/// State of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RunState {
-    /// It waits for its turn.
+    /// The run waits in the queue.
     Queued,
-    /// It runs.
+    /// The run is running.
     Running,
-    /// It came to its end.
+    /// The run came to its end.
     Completed,
     /// Somebody cancelled it.
     Cancelled,
-    /// It failed.
+    /// The run failed.
     Failed,
     /// A limit ended it.
     Limit,
@@ -81,7 +81,7 @@ pub enum RunState {
     CutShort,
     /// The process that ran it ended.
     Interrupted,
-    /// It was silent for too long.
+    /// The session that ran it gave no sign of life for too long, or broke.
     Lost,
 }
 
@@ -96,10 +96,10 @@ pub struct RunUsage {
     pub usd: Option<f64>,
 }
 
-/// Which runs.
+/// Selection of runs.
 #[derive(Debug, Clone, Copy)]
 pub enum RunsOf<'a> {
-    /// All.
+    /// All runs.
     All,
     /// A thread's.
     Thread(&'a ThreadId),
@@ -112,11 +112,11 @@ pub enum RunsOf<'a> {
 /// Sums over the runs of a session, those that are not over included.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct SessionTotals {
-    /// Their number.
+    /// Number of runs.
     pub runs: u64,
     /// What they spent: the money is the sum of what is known, and nothing when none is.
     pub spent: RunUsage,
-    /// How many of those that used tokens have no known price.
+    /// Number of runs that used tokens without a known price.
     pub unpriced: u64,
     /// Their time from start to end, in milliseconds; of one that runs, up to now.
     pub wall_ms: u64,
@@ -155,7 +155,7 @@ impl RunState {
         }
     }
 
-    /// Whether it is an end.
+    /// Whether the state is final.
     pub fn is_over(self) -> bool {
         !matches!(self, Self::Queued | Self::Running)
     }
@@ -182,19 +182,19 @@ impl Run {
         }
     }
 
-    /// The same with what is said in it.
+    /// Sets the message of the run.
     #[must_use]
     pub fn with_message(self, message: Option<Message>) -> Self {
         Self { message, ..self }
     }
 
-    /// The same with what holds for it.
+    /// Sets the terms of the run.
     #[must_use]
     pub fn with_terms(self, terms: Option<String>) -> Self {
         Self { terms, ..self }
     }
 
-    /// Where a list goes on behind it.
+    /// Cursor of a list that goes on behind this run.
     pub fn cursor(&self) -> Cursor {
         Cursor {
             created_at_ms: self.queued_at_ms,
@@ -255,7 +255,7 @@ impl Store {
     /// [`StoreError::Lost`] when this process was silent for so long that another took its threads,
     /// and what the database says.
     pub async fn begin_run(&self, run: Run) -> Result<Run, StoreError> {
-        let length = 1..=LONGEST_ID;
+        let length = 1..=MAX_ID_BYTES;
         if !length.contains(&run.id.len()) || run.id.contains(char::is_control) {
             return Err(StoreError::BadName {
                 kind: "turn",
@@ -380,13 +380,13 @@ impl Store {
     pub async fn beat_runs(&self, ids: &[&str]) -> Result<u64, StoreError> {
         let backend = self.db().backend();
         let mut beaten = 0;
-        for ids in ids.chunks(AT_ONCE) {
+        for ids in ids.chunks(BATCH) {
             // Locked in one order, so that two that touch the same runs do not wait for each other.
             let sql = format!(
                 "UPDATE runs SET beat_ms = {} WHERE id IN (SELECT id FROM runs WHERE id IN ({}) \
                  AND ended_at_ms IS NULL ORDER BY id{})",
                 now_ms(backend),
-                places(1, ids.len()),
+                placeholders(1, ids.len()),
                 for_update(backend)
             );
             let values = ids.iter().map(|id| without_nul(id).into()).collect();
@@ -430,7 +430,11 @@ impl Store {
         );
         let mut ended = Vec::new();
         for owner in gone_owners(&tx).await? {
-            let values = [owner.into(), GONE.into(), GONE_BEFORE.into()];
+            let values = [
+                owner.into(),
+                GONE_WHILE_RUNNING.into(),
+                GONE_BEFORE_START.into(),
+            ];
             for row in tx.all(&sql, values).await? {
                 ended.push(Run::of(&row)?);
             }

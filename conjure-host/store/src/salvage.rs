@@ -18,19 +18,19 @@ use crate::{Location, Store, StoreError, backup, files};
 
 const SALVAGING: &str = "save what can be read of the database";
 /// Rows that are copied in one transaction.
-const AT_ONCE: u64 = 256;
+const BATCH_ROWS: u64 = 256;
 /// Behind rows that cannot be read others are looked for in steps of this part of what was skipped: a
 /// damaged page has few rows, and the end of a table may be any number away.
-const STEP: i64 = 64;
+const SKIP_DIVISOR: i64 = 64;
 /// Tables of the new file that are not filled.
-const LEFT_OUT: [&str; 3] = ["seaql_migrations", "searched_threads", "entry_texts"];
+const SKIPPED_TABLES: [&str; 3] = ["seaql_migrations", "searched_threads", "entry_texts"];
 /// What the names of the tables begin with that are SQLite's index of words.
-const WORDS: &str = "entry_words";
+const INDEX_TABLE_PREFIX: &str = "entry_words";
 
 /// Rows that a copy of a damaged database does not have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnreadRows {
-    /// Their table.
+    /// Table of the rows.
     pub table: String,
     /// How many there are at most; nothing where the end of the table cannot be read either.
     pub rows: Option<u64>,
@@ -119,9 +119,9 @@ impl SalvageCopy<'_> {
         let sql = "SELECT name FROM main.sqlite_master WHERE type = 'table' \
                    AND name NOT LIKE 'sqlite_%' ORDER BY name";
         let mut unread = Vec::new();
-        for row in self.db.all(sql, Vec::new()).await.map_err(failed)? {
+        for row in self.db.all(sql, Vec::new()).await.map_err(salvage_error)? {
             let table: String = column(&row, "name")?;
-            if LEFT_OUT.contains(&table.as_str()) || table.starts_with(WORDS) {
+            if SKIPPED_TABLES.contains(&table.as_str()) || table.starts_with(INDEX_TABLE_PREFIX) {
                 continue;
             }
             let rows = self.copy_table(&table).await?;
@@ -149,14 +149,14 @@ impl SalvageCopy<'_> {
             other => other,
         };
         let attach = "ATTACH DATABASE $1 AS damaged";
-        let named = FileAccess::prepare(from)?.named(from, name);
+        let named = FileAccess::prepare(from)?.statement_name(from, name);
         let attached = self.db.execute(attach, vec![named.into()]).await;
-        attached.map_err(|error| unread(failed(error)))?;
+        attached.map_err(|error| unread(salvage_error(error)))?;
         let sql = "SELECT name FROM damaged.sqlite_master WHERE name = 'threads'";
         match self.db.one(sql, Vec::new()).await {
             Ok(Some(_)) => Ok(()),
             Ok(None) => Err(nothing("it has no threads".to_owned())),
-            Err(error) => Err(unread(failed(error))),
+            Err(error) => Err(unread(salvage_error(error))),
         }
     }
 
@@ -167,11 +167,11 @@ impl SalvageCopy<'_> {
         if columns.is_empty() {
             return Ok(Some(0));
         }
-        let (mut from, mut limit, mut unread) = (1_i64, AT_ONCE, 0_u64);
+        let (mut from, mut limit, mut unread) = (1_i64, BATCH_ROWS, 0_u64);
         loop {
             match self.copy_rows(table, &columns, from, limit).await? {
                 CopiedRows::Upto(last) => match last.checked_add(1) {
-                    Some(next) => (from, limit) = (next, AT_ONCE),
+                    Some(next) => (from, limit) = (next, BATCH_ROWS),
                     None => return Ok(Some(unread)),
                 },
                 CopiedRows::NoMore => return Ok(Some(unread)),
@@ -181,7 +181,7 @@ impl SalvageCopy<'_> {
                         return Ok(None);
                     };
                     unread += next.abs_diff(from);
-                    (from, limit) = (next, AT_ONCE);
+                    (from, limit) = (next, BATCH_ROWS);
                 }
             }
         }
@@ -191,7 +191,11 @@ impl SalvageCopy<'_> {
     async fn columns(&self, table: &str) -> Result<String, StoreError> {
         let sql = "SELECT m.name AS name FROM pragma_table_info($1, 'main') m \
                    JOIN pragma_table_info($1, 'damaged') d ON d.name = m.name ORDER BY m.cid";
-        let rows = self.db.all(sql, vec![table.into()]).await.map_err(failed)?;
+        let rows = self
+            .db
+            .all(sql, vec![table.into()])
+            .await
+            .map_err(salvage_error)?;
         let names = rows
             .iter()
             .map(|row| column::<String>(row, "name").map(|name| format!("\"{name}\"")));
@@ -241,7 +245,10 @@ impl SalvageCopy<'_> {
         number: i64,
     ) -> Result<CopiedRows, StoreError> {
         let sql = "DROP TABLE IF EXISTS temp.salvaged_row";
-        self.db.execute(sql, Vec::new()).await.map_err(failed)?;
+        self.db
+            .execute(sql, Vec::new())
+            .await
+            .map_err(salvage_error)?;
         // Such a statement takes no values.
         let sql = format!(
             "CREATE TABLE temp.salvaged_row AS SELECT {columns} FROM damaged.\"{table}\" \
@@ -255,7 +262,12 @@ impl SalvageCopy<'_> {
             "INSERT OR IGNORE INTO main.\"{table}\" ({columns}) \
              SELECT {columns} FROM temp.salvaged_row"
         );
-        match self.db.execute(&sql, Vec::new()).await.map_err(failed) {
+        match self
+            .db
+            .execute(&sql, Vec::new())
+            .await
+            .map_err(salvage_error)
+        {
             Ok(_) => Ok(CopiedRows::Upto(number)),
             Err(error @ (StoreError::Corrupt { .. } | StoreError::Disk { .. })) => {
                 let source = std::io::Error::other(error.reason());
@@ -272,7 +284,7 @@ impl SalvageCopy<'_> {
     async fn next_readable(&self, table: &str, from: i64) -> Result<Option<i64>, StoreError> {
         let mut before = from;
         let mut behind = loop {
-            let step = ((before - from) / STEP).max(1);
+            let step = ((before - from) / SKIP_DIVISOR).max(1);
             let Some(next) = before.checked_add(step) else {
                 return Ok(None);
             };
@@ -301,19 +313,19 @@ impl SalvageCopy<'_> {
     }
 }
 
-/// What became of a few rows.
+/// Outcome of copying a few rows.
 enum CopiedRows {
     /// They are copied; the number of the last.
     Upto(i64),
-    /// There are none.
+    /// The table has no more rows.
     NoMore,
-    /// One of them cannot be read, and none is copied.
+    /// One of the rows cannot be read; none is copied.
     Unreadable,
 }
 
 /// What was read; nothing where the damaged file cannot be, or what was written with it the new one.
 fn readable<T>(read: Result<T, SqlError>) -> Result<Option<T>, StoreError> {
-    match read.map_err(failed) {
+    match read.map_err(salvage_error) {
         Ok(read) => Ok(Some(read)),
         Err(StoreError::Corrupt { .. } | StoreError::Disk { .. } | StoreError::Database { .. }) => {
             Ok(None)
@@ -322,7 +334,7 @@ fn readable<T>(read: Result<T, SqlError>) -> Result<Option<T>, StoreError> {
     }
 }
 
-fn failed(error: SqlError) -> StoreError {
+fn salvage_error(error: SqlError) -> StoreError {
     StoreError::of(SALVAGING)(error)
 }
 
@@ -334,7 +346,7 @@ mod tests {
     use crate::tests::{entry, open, other_program};
 
     /// The size of a page, in bytes.
-    const PAGE: usize = 4096;
+    const PAGE_BYTES: usize = 4096;
 
     /// Makes the first page of a table unreadable.
     async fn damage(path: &Path, table: &str) {
@@ -344,7 +356,7 @@ mod tests {
         db.close().await;
         let page = usize::try_from(number(&rows[0], "page").unwrap()).unwrap();
         let mut bytes = std::fs::read(path).unwrap();
-        bytes[(page - 1) * PAGE..page * PAGE].fill(0xa5);
+        bytes[(page - 1) * PAGE_BYTES..page * PAGE_BYTES].fill(0xa5);
         std::fs::write(path, bytes).unwrap();
     }
 

@@ -7,7 +7,7 @@ use crate::sql::{DatabaseKind, SqlTransaction};
 const LOOKING: &str = "look at the schema of the database";
 
 /// The steps that a database has, the oldest first.
-pub(crate) async fn applied(tx: &SqlTransaction) -> Result<Vec<String>, StoreError> {
+pub(crate) async fn applied_steps(tx: &SqlTransaction) -> Result<Vec<String>, StoreError> {
     let all = async |sql| {
         let rows = tx.all(sql, Vec::new()).await;
         rows.map_err(StoreError::of(LOOKING))

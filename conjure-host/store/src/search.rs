@@ -20,14 +20,14 @@ use crate::{Store, StoreError, ThreadId, body};
 const SEARCHING: &str = "search a thread";
 const INDEXING: &str = "bring the index of the search up to date";
 /// Entries that are told to the index in one transaction.
-const AT_ONCE: u64 = 500;
-/// The most characters of an entry that are told to the index.
-const MOST_TEXT: usize = 100_000;
+const INDEX_BATCH: u64 = 500;
+/// The most bytes of an entry that are told to the index.
+const MAX_INDEXED_BYTES: usize = 100_000;
 /// The most words of a question; further ones are not looked for.
-const MOST_WORDS: usize = 12;
+const MAX_QUERY_WORDS: usize = 12;
 /// Characters that are shown before a hit, and behind it.
-const BEFORE: usize = 40;
-const BEHIND: usize = 160;
+const EXCERPT_BEFORE: usize = 40;
+const EXCERPT_AFTER: usize = 160;
 
 /// Something that was said and has the words.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub struct SearchHit {
     pub seq: u64,
     /// Whether a person said it, or the model.
     pub role: Role,
-    /// When, in milliseconds since 1970.
+    /// Time of the entry, in milliseconds since 1970.
     pub at_ms: i64,
     /// The words with what stands around them.
     pub excerpt: Vec<Excerpt>,
@@ -53,7 +53,7 @@ pub struct SearchHit {
 pub struct Excerpt {
     /// The text, in one line.
     pub text: String,
-    /// Whether it is a word that was looked for.
+    /// Whether the piece is a word of the question.
     pub is_hit: bool,
 }
 
@@ -74,7 +74,7 @@ impl Store {
         let values = [question(&words, backend).into(), limit.into()];
         let within = "AND h.removed = FALSE AND t.seq > h.cleared_upto";
         let rows = self.all(&search_sql(backend, within), values).await?;
-        rows.iter().map(|row| found(row, &words)).collect()
+        rows.iter().map(|row| search_hit(row, &words)).collect()
     }
 
     /// The same in what one thread shows, also what it keeps of ancestors that are cleared or removed.
@@ -109,7 +109,7 @@ impl Store {
             ];
             let rows = tx.all(&sql, values.into()).await;
             for row in rows.map_err(StoreError::of(SEARCHING))? {
-                hits.push(found(&row, &words)?);
+                hits.push(search_hit(&row, &words)?);
             }
         }
         hits.sort_by_key(|hit| Reverse((hit.at_ms, hit.seq)));
@@ -151,8 +151,8 @@ impl Store {
             return Ok(false);
         }
         let tx = self.db().begin(false, INDEXING).await?;
-        let mut left = AT_ONCE;
-        for row in tx.all(behind, [AT_ONCE.into()]).await? {
+        let mut left = INDEX_BATCH;
+        for row in tx.all(behind, [INDEX_BATCH.into()]).await? {
             let thread: String = column(&row, "id")?;
             let (upto, last) = (number(&row, "upto")?, number(&row, "last_seq")?);
             let read = index(&tx, &thread, upto, last, left).await?;
@@ -206,11 +206,12 @@ async fn index(
         let seq = number(row, "seq")?;
         newest = seq;
         // One that cannot be read is told by the check of the database.
-        let Ok(Some(said)) = message(row, thread, seq).map(|message| said(&message)) else {
+        let Ok(Some(said)) = message(row, thread, seq).map(|message| searchable_text(&message))
+        else {
             continue;
         };
         let at_ms: i64 = column(row, "at_ms")?;
-        tell(tx, thread, seq, at_ms, &said).await?;
+        index_entries(tx, thread, seq, at_ms, &said).await?;
     }
     // One entry more takes the place of what a fork shows of its ancestors.
     let upto = if read < limit { last } else { newest };
@@ -220,7 +221,7 @@ async fn index(
     Ok(read.max(1))
 }
 
-async fn tell(
+async fn index_entries(
     tx: &Transaction<'_>,
     thread: &str,
     seq: u64,
@@ -263,10 +264,10 @@ fn message(row: &DatabaseRow, thread: &str, seq: u64) -> Result<Message, StoreEr
 
 /// The words of a message, with nothing between them that one database takes for a part of a word
 /// and the other does not.
-fn said(message: &Message) -> Option<String> {
+fn searchable_text(message: &Message) -> Option<String> {
     let mut said = String::new();
     for word in texts(message).flat_map(split) {
-        if said.len() + word.len() > MOST_TEXT {
+        if said.len() + word.len() > MAX_INDEXED_BYTES {
             break;
         }
         said.push_str(word);
@@ -293,7 +294,7 @@ fn is_accent(letter: char) -> bool {
 
 /// A word as the index of SQLite has it: in small letters, those of the Latin alphabet without
 /// accents. That of PostgreSQL keeps accents: there more is marked than was looked for.
-fn folded(word: &str) -> String {
+fn fold_word(word: &str) -> String {
     let small = word.to_lowercase();
     let letters = small.chars().filter(|letter| !is_accent(*letter));
     let plain = letters.map(|letter| {
@@ -309,7 +310,7 @@ fn words_of(question: &str) -> Vec<String> {
     let mut known = BTreeSet::new();
     let words = split(question).map(str::to_lowercase);
     let words = words.filter(|word| known.insert(word.clone()));
-    words.take(MOST_WORDS).collect()
+    words.take(MAX_QUERY_WORDS).collect()
 }
 
 /// The words as the database asks for them. They are letters, digits and accents, so
@@ -329,7 +330,7 @@ fn question(words: &[String], backend: DatabaseKind) -> String {
     quoted.join(between) + last
 }
 
-fn found(row: &DatabaseRow, words: &[String]) -> Result<SearchHit, StoreError> {
+fn search_hit(row: &DatabaseRow, words: &[String]) -> Result<SearchHit, StoreError> {
     let thread: String = column(row, "thread_id")?;
     let seq = number(row, "seq")?;
     let message = message(row, &thread, seq)?;
@@ -345,14 +346,14 @@ fn found(row: &DatabaseRow, words: &[String]) -> Result<SearchHit, StoreError> {
     })
 }
 
-/// What stands around the first of the words, with all of them marked.
+/// Excerpts around the first of the words, with all words marked.
 fn excerpt(said: &str, words: &[String]) -> Vec<Excerpt> {
     // White space is one space each, so that the excerpt is a line.
     let line = said.split_whitespace().collect::<Vec<_>>().join(" ");
     let hits = hits(&line, words);
     let first = hits.first().map_or(0, |hit| hit.start);
-    let begin = back(&line, first, BEFORE);
-    let end = ahead(&line, first, BEHIND);
+    let begin = step_back(&line, first, EXCERPT_BEFORE);
+    let end = step_forward(&line, first, EXCERPT_AFTER);
     let mut pieces = Vec::new();
     let mut push = |text: &str, is_hit| {
         if !text.is_empty() {
@@ -378,13 +379,13 @@ fn excerpt(said: &str, words: &[String]) -> Vec<Excerpt> {
     pieces
 }
 
-/// Where words of a text are some that are looked for.
+/// Ranges of a text that are words of the question.
 fn hits(line: &str, words: &[String]) -> Vec<std::ops::Range<usize>> {
     let begins = line.as_ptr() as usize;
-    let words: Vec<String> = words.iter().map(|word| folded(word)).collect();
+    let words: Vec<String> = words.iter().map(|word| fold_word(word)).collect();
     let ranges = split(line).map(|word| {
         let start = word.as_ptr() as usize - begins;
-        (folded(word), start..start + word.len())
+        (fold_word(word), start..start + word.len())
     });
     let is_hit = |word: &str| {
         let last = words.last();
@@ -395,14 +396,14 @@ fn hits(line: &str, words: &[String]) -> Vec<std::ops::Range<usize>> {
 }
 
 /// The place so many characters before another one.
-fn back(line: &str, from: usize, characters: usize) -> usize {
+fn step_back(line: &str, from: usize, characters: usize) -> usize {
     let before = line.get(..from).unwrap_or_default();
     let mut places = before.char_indices().rev().take(characters);
     places.by_ref().last().map_or(from, |(at, _)| at)
 }
 
 /// The place so many characters behind another one.
-fn ahead(line: &str, from: usize, characters: usize) -> usize {
+fn step_forward(line: &str, from: usize, characters: usize) -> usize {
     let behind = line.get(from..).unwrap_or_default();
     let place = behind.char_indices().nth(characters);
     place.map_or(line.len(), |(at, _)| from + at)

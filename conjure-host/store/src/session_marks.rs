@@ -7,14 +7,14 @@ use std::collections::BTreeMap;
 use crate::row::{column, text};
 use crate::{RunState, Store, StoreError, ThreadId};
 
-/// What a list shows of a session beside its settings.
+/// State of a session in a list, beside its settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionMark {
     /// When it was last changed, in milliseconds since 1970.
     pub updated_at_ms: i64,
     /// The turn that another process runs in it.
     pub running: Option<ForeignTurn>,
-    /// How many turns wait in it in other processes.
+    /// Number of turns that wait in other processes.
     pub queued: usize,
 }
 
@@ -25,7 +25,7 @@ pub struct ForeignTurn {
     pub id: String,
     /// The thread that it is in.
     pub thread: ThreadId,
-    /// Whether it waits for a person.
+    /// Whether the turn waits for a person.
     pub is_waiting: bool,
 }
 

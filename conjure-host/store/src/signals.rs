@@ -15,17 +15,17 @@ use crate::sql::DatabaseKind;
 use crate::{Store, StoreError, ThreadId, row};
 
 /// Tells of requests and answers, by a writer's or a request's id.
-pub(crate) const REQUESTS: &str = "conjure_requests";
+pub(crate) const REQUESTS_CHANNEL: &str = "conjure_requests";
 /// Tells of threads, by their ids.
-pub(crate) const THREADS: &str = "conjure_threads";
+pub(crate) const THREADS_CHANNEL: &str = "conjure_threads";
 /// How often a file is looked at.
-const LOOK: Duration = Duration::from_millis(25);
+const POLL_INTERVAL: Duration = Duration::from_millis(25);
 /// Between two tries to reach a server.
-const AGAIN: Duration = Duration::from_secs(1);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// Signals that one may be behind before all of them are one.
-const BEHIND: usize = 256;
+const CHANNEL_CAPACITY: usize = 256;
 /// The most bytes of the ids in one notification; PostgreSQL takes 8,000.
-const PAYLOAD: usize = 4_000;
+const MAX_PAYLOAD_BYTES: usize = 4_000;
 
 /// A part of the store in which something may be new.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub enum StoreSignal {
     Anywhere,
     /// Among requests and their answers.
     Requests,
-    /// In this thread.
+    /// A change in this thread.
     Thread(ThreadId),
 }
 
@@ -92,13 +92,13 @@ impl Store {
 
 impl Watch {
     fn start(db: Arc<Database>) -> Self {
-        let told = broadcast::Sender::new(BEHIND);
+        let told = broadcast::Sender::new(CHANNEL_CAPACITY);
         let sender = told.clone();
         let task = match (db.listening(), db.file()) {
             (Some(options), _) => Some(tokio::spawn(listen(options, sender))),
             (None, Some(file)) => {
                 let file = file.to_owned();
-                Some(tokio::spawn(look(db, file, sender)))
+                Some(tokio::spawn(poll_file(db, file, sender)))
             }
             // Nobody else has it.
             (None, None) => None,
@@ -113,21 +113,23 @@ impl Watch {
 /// Listens to a PostgreSQL server. A connection that is lost is made again.
 async fn listen(options: PgConnectOptions, told: broadcast::Sender<StoreSignal>) {
     loop {
-        if let Err(error) = heard(options.clone(), &told).await {
+        if let Err(error) = next_notification(options.clone(), &told).await {
             tracing::debug!(%error, "word of other processes is not heard");
         }
-        tokio::time::sleep(AGAIN).await;
+        tokio::time::sleep(RETRY_DELAY).await;
     }
 }
 
-async fn heard(
+async fn next_notification(
     options: PgConnectOptions,
     told: &broadcast::Sender<StoreSignal>,
 ) -> Result<(), sqlx::Error> {
     let pool = PgPoolOptions::new().max_connections(1);
     let pool = pool.connect_with(options).await?;
     let mut listener = PgListener::connect_with(&pool).await?;
-    listener.listen_all([REQUESTS, THREADS]).await?;
+    listener
+        .listen_all([REQUESTS_CHANNEL, THREADS_CHANNEL])
+        .await?;
     // Nobody listens any more when that fails, which ends this task.
     let _ = told.send(StoreSignal::Anywhere);
     loop {
@@ -135,7 +137,7 @@ async fn heard(
             let _ = told.send(StoreSignal::Anywhere);
             continue;
         };
-        if heard.channel() == REQUESTS {
+        if heard.channel() == REQUESTS_CHANNEL {
             let _ = told.send(StoreSignal::Requests);
             continue;
         }
@@ -147,12 +149,12 @@ async fn heard(
 
 /// Looks at an SQLite file: at what is beside it while nothing changes, and then whether it was
 /// this process that changed it.
-async fn look(db: Arc<Database>, file: PathBuf, told: broadcast::Sender<StoreSignal>) {
+async fn poll_file(db: Arc<Database>, file: PathBuf, told: broadcast::Sender<StoreSignal>) {
     let mut name = file.into_os_string();
     name.push("-wal");
     let log = PathBuf::from(name);
     let (mut seen, mut version) = (state(&log), version(&db).await.ok());
-    let mut every = tokio::time::interval(LOOK);
+    let mut every = tokio::time::interval(POLL_INTERVAL);
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut again = true;
     // From here on nothing is missed.
@@ -178,7 +180,7 @@ async fn look(db: Arc<Database>, file: PathBuf, told: broadcast::Sender<StoreSig
     }
 }
 
-/// What shows that a file was written.
+/// Size and time of a file, which change when it is written.
 fn state(file: &Path) -> Option<(SystemTime, u64)> {
     let about = std::fs::metadata(file).ok()?;
     Some((about.modified().ok()?, about.len()))
@@ -216,8 +218,9 @@ impl Transaction<'_> {
         }
         let mut payload = String::new();
         for thread in threads {
-            if payload.len() + thread.as_str().len() >= PAYLOAD {
-                self.notify(THREADS, &std::mem::take(&mut payload)).await?;
+            if payload.len() + thread.as_str().len() >= MAX_PAYLOAD_BYTES {
+                self.notify(THREADS_CHANNEL, &std::mem::take(&mut payload))
+                    .await?;
             }
             payload.push_str(thread.as_str());
             payload.push(' ');
@@ -225,6 +228,6 @@ impl Transaction<'_> {
         if payload.is_empty() {
             return Ok(());
         }
-        self.notify(THREADS, &payload).await
+        self.notify(THREADS_CHANNEL, &payload).await
     }
 }

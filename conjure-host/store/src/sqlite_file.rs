@@ -12,16 +12,16 @@ use sqlx::sqlite::{SqliteAutoVacuum, SqliteConnectOptions, SqliteJournalMode, Sq
 use crate::{StoreError, files};
 
 /// How long a statement waits for another program's transaction.
-pub(crate) const BUSY: Duration = Duration::from_secs(5);
+pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// What is left of the write-ahead log when it has been taken into the file, in bytes at most.
-const WAL_KEPT: &str = "16777216";
+const WAL_SIZE_LIMIT: &str = "16777216";
 
-/// What this user may do with the file of a database.
+/// Access of this user to the file of a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FileAccess {
     /// Read and write.
     ReadWrite,
-    /// Only read.
+    /// The file can only be read.
     ReadOnly,
 }
 
@@ -32,7 +32,7 @@ impl FileAccess {
         if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
             files::create_private_dir(dir)?;
         }
-        match files::own(path) {
+        match files::ensure_private(path) {
             // The write-ahead log needs files in the directory.
             Ok(()) if files::is_dir_writable(path) || beside(path, "-shm").exists() => {
                 Ok(Self::ReadWrite)
@@ -44,7 +44,7 @@ impl FileAccess {
     }
 
     /// The file's name for a statement that attaches it.
-    pub(crate) fn named(self, path: &Path, name: &str) -> String {
+    pub(crate) fn statement_name(self, path: &Path, name: &str) -> String {
         if self == Self::ReadWrite || !is_left_alone(path) {
             return name.to_owned();
         }
@@ -55,7 +55,7 @@ impl FileAccess {
         format!("file:{name}?immutable=1")
     }
 
-    /// How a connection to the file is made.
+    /// Options of a connection to the file.
     pub(crate) fn options(self, path: &Path) -> SqliteConnectOptions {
         match self {
             Self::ReadWrite => sqlite().filename(path),
@@ -76,10 +76,10 @@ pub(crate) fn sqlite() -> SqliteConnectOptions {
         .synchronous(SqliteSynchronous::Full)
         // What is deleted for good is overwritten.
         .pragma("secure_delete", "ON")
-        .pragma("journal_size_limit", WAL_KEPT)
+        .pragma("journal_size_limit", WAL_SIZE_LIMIT)
 }
 
-/// The same for a connection that only reads.
+/// Options of a connection that only reads.
 pub(crate) fn for_reading(options: SqliteConnectOptions) -> SqliteConnectOptions {
     options.pragma("query_only", "ON")
 }
@@ -87,7 +87,7 @@ pub(crate) fn for_reading(options: SqliteConnectOptions) -> SqliteConnectOptions
 fn common() -> SqliteConnectOptions {
     SqliteConnectOptions::new()
         .foreign_keys(true)
-        .busy_timeout(BUSY)
+        .busy_timeout(BUSY_TIMEOUT)
         .statement_cache_capacity(200)
         .thread_name(|number| format!("store-{number}"))
         .disable_statement_logging()

@@ -13,16 +13,16 @@ use crate::sql::{DatabaseRow, Value};
 use crate::writer::WriterQueue;
 use crate::{Log, Quotas, Record, StoreError, ThreadId, ThreadLog};
 
-/// What is said of a failure.
+/// Operation that errors name.
 const READING: &str = "read the database";
 
-/// How a database is opened.
+/// Options for opening a database.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// Where backups are made before the schema changes; beside an SQLite file, in `backups`,
     /// unless told otherwise.
     pub backups: Option<PathBuf>,
-    /// How much blobs may take.
+    /// Limits on the bytes that blobs may take.
     pub quotas: Quotas,
 }
 
@@ -99,7 +99,7 @@ impl Store {
         self.queue.writer().await
     }
 
-    /// The same where it has one already.
+    /// Id of the writer, where the store has one already.
     pub(crate) fn known_writer(&self) -> Option<String> {
         self.queue.known_writer()
     }

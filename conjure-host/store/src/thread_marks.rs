@@ -4,17 +4,17 @@
 
 use tokio::sync::broadcast;
 
-use crate::database::places;
+use crate::database::placeholders;
 use crate::row::{column, number};
 use crate::sql::Value;
 use crate::{Store, StoreError, ThreadId};
 
 /// Threads that one may be behind before some are missed.
-pub(crate) const BEHIND: usize = 1024;
+pub(crate) const CHANNEL_CAPACITY: usize = 1024;
 /// Threads that one statement reads: always as many, so that there is one statement to keep.
-const AT_ONCE: usize = 32;
+const BATCH: usize = 32;
 
-/// What a person sees of a thread beside its entries.
+/// State of a thread in a list, beside its entries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ThreadMark {
     /// The newest label; empty where it has none.
@@ -29,7 +29,7 @@ pub struct MarkedThreads(broadcast::Receiver<ThreadId>);
 /// Word of a thread that was named, cleared or removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MarkedThread {
-    /// This one.
+    /// This thread changed.
     Thread(ThreadId),
     /// Some that are not known.
     Missed,
@@ -69,11 +69,11 @@ impl Store {
         let sql = format!(
             "SELECT id, thread_label, cleared_upto FROM threads WHERE id IN ({}) \
              AND removed = FALSE",
-            places(1, AT_ONCE)
+            placeholders(1, BATCH)
         );
         let mut marks = Vec::new();
-        for some in threads.chunks(AT_ONCE) {
-            let values = some.iter().cycle().take(AT_ONCE);
+        for some in threads.chunks(BATCH) {
+            let values = some.iter().cycle().take(BATCH);
             let values = values.map(|thread| Value::from(thread.as_str()));
             for row in self.all(&sql, values).await? {
                 let mark = ThreadMark {

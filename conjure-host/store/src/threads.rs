@@ -22,7 +22,7 @@ pub struct Thread {
     pub label: String,
     /// Entries up to this one were cleared; 0 where none were.
     pub cleared_upto: u64,
-    /// How often it was opened.
+    /// Number of times that the thread was opened.
     pub epoch: u64,
     /// The newest entry, its ancestors' included; 0 before the first.
     pub last_seq: u64,
@@ -43,15 +43,15 @@ pub struct Thread {
 /// Sums over the replies of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Totals {
-    /// Their number.
+    /// Number of replies.
     pub replies: u64,
-    /// Their tokens.
+    /// Tokens of the replies.
     pub usage: Usage,
     /// Their time from request to end, in milliseconds.
     pub latency_ms: u64,
 }
 
-/// Where a list goes on.
+/// Position at which a list goes on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cursor {
     /// When the last one on the page before was made, in milliseconds since 1970.
@@ -61,7 +61,7 @@ pub struct Cursor {
 }
 
 /// Threads that are looked through at once.
-const PAGE: u64 = 200;
+const PAGE_THREADS: u64 = 200;
 
 pub(crate) const COLUMNS: &str = "id, parent_thread_id, fork_from_seq, thread_label, cleared_upto, epoch, \
                        last_seq, last_turn, owner, created_at_ms, updated_at_ms, replies, input, \
@@ -107,13 +107,13 @@ impl Store {
     }
 
     /// At most `limit` threads in which something was said, the one that grew last first, whenever it
-    /// was made.
+    /// was made. One that only tells the settings with which it was opened is none of them.
     ///
     /// # Errors
     /// What the database says.
     pub async fn latest_threads(&self, limit: u64) -> Result<Vec<Thread>, StoreError> {
         let sql = format!(
-            "SELECT {COLUMNS} FROM threads WHERE removed = FALSE AND last_seq > 0 \
+            "SELECT {COLUMNS} FROM threads WHERE removed = FALSE AND last_turn > 0 \
              ORDER BY updated_at_ms DESC, id DESC LIMIT $1"
         );
         let rows = self.all(&sql, [limit.into()]).await?;
@@ -145,7 +145,7 @@ impl Store {
                 None => (i64::MAX, String::new()),
             };
             // A pattern may fit far more than the text.
-            let page = limit.max(PAGE);
+            let page = limit.max(PAGE_THREADS);
             let values = [
                 at_ms.into(),
                 id.into(),
@@ -310,7 +310,7 @@ impl Thread {
         })
     }
 
-    /// Where a list goes on behind it.
+    /// Cursor of a list that goes on behind this thread.
     pub fn cursor(&self) -> Cursor {
         Cursor {
             created_at_ms: self.created_at_ms,

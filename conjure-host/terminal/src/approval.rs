@@ -13,6 +13,8 @@ use crate::text::{Color, Line, Style};
 #[derive(Debug)]
 pub(crate) struct ApprovalPrompt {
     pub(crate) call_id: String,
+    /// Whether it waits in a turn that somebody else began, which is not stopped from here.
+    pub(crate) is_of_others: bool,
     name: String,
     /// The pattern of a rule that lets calls like this one run, where one can.
     pattern: Option<String>,
@@ -66,6 +68,7 @@ impl ApprovalPrompt {
     pub(crate) fn new(call: &CallAnnounced) -> Self {
         Self {
             call_id: call.id.clone(),
+            is_of_others: false,
             name: call.name.clone(),
             pattern: pattern(call),
             chosen: 0,
@@ -202,6 +205,8 @@ impl ApprovalPrompt {
         let hint = if self.asks_again {
             let text = format!("That is no answer: {}.", self.keys());
             Line::of(text, Style::of(Color::Yellow))
+        } else if self.is_of_others {
+            Line::of("It waits for you.", Style::DIM)
         } else {
             Line::of("It waits for you. Ctrl-C stops the turn.", Style::DIM)
         };

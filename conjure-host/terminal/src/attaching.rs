@@ -4,21 +4,30 @@
 use std::io;
 
 use crossterm::event::{Event as Input, KeyCode, KeyEventKind, KeyModifiers};
-use tokio::task::JoinHandle;
 
+use crate::attachments::AttachmentReady;
 use crate::face::Face;
-use crate::pasted::{self, PastedImage, PathPaste};
+use crate::pasted::{self, PastedImage};
 use crate::text::Color;
 
 impl Face {
+    /// Goes on with what was looked at.
+    pub(crate) async fn attach(&mut self, ready: AttachmentReady) -> io::Result<()> {
+        match ready {
+            AttachmentReady::Image(image) => self.image_pasted(image).await,
+            AttachmentReady::Paths(mentions) => self.path_pasted(mentions).await,
+        }
+    }
+
     /// Puts in a paste that was looked at, and what came behind it.
-    pub(crate) async fn path_pasted(&mut self, mentions: Option<String>) -> io::Result<()> {
-        let Some(paste) = self.paste.take() else {
+    async fn path_pasted(&mut self, mentions: Option<String>) -> io::Result<()> {
+        let Some(paste) = self.attachments.take_paste() else {
             return Ok(());
         };
-        if !self.modes.is_empty() {
+        if !self.prompts.is_empty() {
             // Something came up meanwhile: what was written before that is no answer to it.
-            self.keep_for_later(paste.text + &written(&paste.behind));
+            let text = paste.text + &written(&paste.behind);
+            self.prompts.set_aside(text);
             return Ok(());
         }
         match self.before_mention().zip(mentions) {
@@ -31,24 +40,16 @@ impl Face {
         Ok(())
     }
 
-    /// Puts a text aside, behind what lies there.
-    fn keep_for_later(&mut self, text: String) {
-        self.draft = Some(match self.draft.take() {
-            Some(draft) => format!("{draft}\n{text}"),
-            None => text,
-        });
-    }
-
     pub(crate) fn put_in(&mut self, text: &str) {
         self.editor.paste(text);
-        self.offers();
+        self.offers.look(&self.editor);
     }
 
     /// What goes before the mention of a file, so that it stands apart; nothing where what is written
     /// is no message, but a command or what a form asks for.
     pub(crate) fn before_mention(&self) -> Option<&'static str> {
         let written = self.editor.whole();
-        let is_message = self.modes.is_empty() && !written.starts_with(['!', '/']);
+        let is_message = self.prompts.is_empty() && !written.starts_with(['!', '/']);
         let is_apart = written.is_empty() || written.ends_with(char::is_whitespace);
         is_message.then_some(if is_apart { "" } else { " " })
     }
@@ -57,8 +58,8 @@ impl Face {
     pub(crate) fn paste_image(&mut self) {
         if self.before_mention().is_none() {
             self.no_message();
-        } else if self.pasting.is_none() {
-            self.pasting = Some(tokio::spawn(pasted::from_clipboard()));
+        } else {
+            self.attachments.take_from_clipboard();
         }
     }
 
@@ -68,17 +69,14 @@ impl Face {
     }
 
     /// Attaches the image that the clipboard held, and goes on with what waited for it.
-    pub(crate) async fn image_pasted(
-        &mut self,
-        image: Result<PastedImage, String>,
-    ) -> io::Result<()> {
+    async fn image_pasted(&mut self, image: Result<PastedImage, String>) -> io::Result<()> {
         let is_attached = self.attach_image(image);
-        let behind = self.behind_enter.take();
-        if !self.modes.is_empty() {
+        let behind = self.attachments.take_behind_enter();
+        if !self.prompts.is_empty() {
             // Neither is an answer to what came up meanwhile.
             let text = behind.map(|behind| written(&behind)).unwrap_or_default();
             if !text.is_empty() {
-                self.keep_for_later(text);
+                self.prompts.set_aside(text);
             }
             return Ok(());
         }
@@ -104,7 +102,7 @@ impl Face {
     fn attach_image(&mut self, image: Result<PastedImage, String>) -> bool {
         let mention = image.and_then(|image| {
             let mention = pasted::mention(&image.0);
-            self.pasted.push(image);
+            self.attachments.keep(image);
             mention.ok_or_else(|| "the directory for it has a name that cannot be said".to_owned())
         });
         match mention {
@@ -139,26 +137,6 @@ fn written(inputs: &[Input]) -> String {
     text
 }
 
-/// What a task gives, and that it is over; for ever where there is none.
-pub(crate) async fn finished<T>(
-    task: &mut Option<JoinHandle<Result<T, String>>>,
-) -> Result<T, String> {
-    let Some(running) = task else {
-        return std::future::pending().await;
-    };
-    let done = running.await;
-    *task = None;
-    done.unwrap_or_else(|error| Err(error.to_string()))
-}
-
-/// The mentions of a paste, once it was looked at; for ever where there is none.
-pub(crate) async fn looked_at(paste: &mut Option<PathPaste>) -> Option<String> {
-    match paste {
-        Some(paste) => paste.mentions().await,
-        None => std::future::pending().await,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use conjure_core::chat::QuestionAsked;
@@ -175,7 +153,8 @@ mod tests {
         let file = dir.path().join("image.png");
         std::fs::write(&file, "an image").unwrap();
         let (come, image) = tokio::sync::oneshot::channel();
-        face.pasting = Some(tokio::spawn(async { image.await.unwrap() }));
+        face.attachments
+            .take_image_of(tokio::spawn(async { image.await.unwrap() }));
         for letter in "What?".chars() {
             press(&mut face, KeyCode::Char(letter)).await;
         }
@@ -185,8 +164,8 @@ mod tests {
         assert_eq!(asked.try_recv().ok(), None, "keys do not wait for it");
         let next = KeyEvent::new(KeyCode::Char('x'), KeyModifiers::NONE);
         face.input(Input::Key(next)).await.unwrap();
-        let image = finished(&mut face.pasting).await;
-        face.image_pasted(image).await.unwrap();
+        let ready = face.attachments.next().await;
+        face.attach(ready).await.unwrap();
         assert_eq!(
             face.editor.whole(),
             "x",
@@ -201,13 +180,14 @@ mod tests {
     #[tokio::test]
     async fn what_was_meant_to_go_with_an_image_does_not_go_without_one() {
         let (mut face, mut asked) = face();
-        face.pasting = Some(tokio::spawn(async { Err("there is no image".to_owned()) }));
+        face.attachments
+            .take_image_of(tokio::spawn(async { Err("there is no image".to_owned()) }));
         for code in [KeyCode::Char('?'), KeyCode::Enter, KeyCode::Char('x')] {
             let key = KeyEvent::new(code, KeyModifiers::NONE);
             face.input(Input::Key(key)).await.unwrap();
         }
-        let image = finished(&mut face.pasting).await;
-        face.image_pasted(image).await.unwrap();
+        let ready = face.attachments.next().await;
+        face.attach(ready).await.unwrap();
         assert_eq!(asked.try_recv().ok(), None);
         assert_eq!(face.editor.whole(), "?\nx");
         assert!(shown(&mut face).contains("there is no image"));
@@ -225,15 +205,17 @@ mod tests {
         let key = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
         face.input(Input::Key(key)).await.unwrap();
         assert_eq!(asked.try_recv().ok(), Some(PersonRequest::Stop));
-        assert!(face.paste.is_none(), "it was typed before, and is cleared");
+        let is_cleared = face.attachments.behind().is_none();
+        assert!(is_cleared, "it was typed before");
         // What waits for an image is taken back too.
         face.is_busy = false;
-        face.pasting = Some(tokio::spawn(std::future::pending()));
+        face.attachments
+            .take_image_of(tokio::spawn(std::future::pending()));
         for code in [KeyCode::Char('x'), KeyCode::Enter] {
             press(&mut face, code).await;
         }
         face.input(Input::Key(key)).await.unwrap();
-        assert!(face.behind_enter.is_none() && face.editor.is_empty());
+        assert!(face.attachments.behind().is_none() && face.editor.is_empty());
         assert_eq!(asked.try_recv().ok(), None);
     }
 
@@ -255,8 +237,8 @@ mod tests {
                 face.input(Input::Key(key)).await.unwrap();
             }
             assert_eq!(face.editor.whole(), "", "it is looked at aside");
-            let mentions = looked_at(&mut face.paste).await;
-            face.path_pasted(mentions).await.unwrap();
+            let ready = face.attachments.next().await;
+            face.attach(ready).await.unwrap();
             assert_eq!(face.editor.whole(), shown);
             face.type_at("");
         }
@@ -286,10 +268,13 @@ mod tests {
             url: None,
         };
         face.update(Update::Question(question)).await;
-        let mentions = looked_at(&mut face.paste).await;
-        face.path_pasted(mentions).await.unwrap();
+        let ready = face.attachments.next().await;
+        face.attach(ready).await.unwrap();
         assert_eq!(face.editor.whole(), "");
-        assert_eq!(face.draft, Some(format!("{none}W?\nand this")));
+        assert_eq!(
+            face.prompts.take_draft(),
+            Some(format!("{none}W?\nand this"))
+        );
     }
 
     #[tokio::test]

@@ -92,6 +92,8 @@ pub enum Update {
     },
     /// A question that is no event of the turn.
     Question(QuestionAsked),
+    /// What waits for the person in a turn that somebody else began.
+    Others(OthersPrompt),
     /// A list to pick from.
     Pick(Picker),
     /// What a search for a list found.
@@ -109,6 +111,28 @@ pub enum Update {
     Before(Vec<PastItem>),
     /// The end.
     Quit,
+}
+
+/// What waits for the person in a turn that somebody else began: it does not end with what was asked for
+/// here. What is told again while it waits is shown once.
+#[derive(Debug, Clone)]
+pub enum OthersPrompt {
+    /// A call.
+    Approval {
+        /// What would run.
+        call: CallAnnounced,
+        /// Why that is asked.
+        reason: String,
+        /// What the file has that it would write, where that can be told.
+        overwritten: Option<String>,
+    },
+    /// A question.
+    Question(QuestionAsked),
+    /// A call or a question waits no longer.
+    Over {
+        /// Its id.
+        id: String,
+    },
 }
 
 /// Something that was said before.

@@ -3,7 +3,6 @@
 //! One task that owns the screen. It hears keys and updates, asks for what the person wants, and
 //! draws at most thirty times a second, and at once what is typed. It holds what waits to be said, so that it can be taken back.
 
-use std::collections::VecDeque;
 use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -11,22 +10,22 @@ use std::time::{Duration, Instant};
 use conjure_core::chat::Event;
 use crossterm::event::{Event as Input, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
 
-use crate::attaching::{finished, looked_at};
-use crate::completion::{Command, CompletionList, FileIndex};
+use crate::attachments::Attachments;
+use crate::completion::Command;
 use crate::conversation::{ConversationStatus, PersonRequest, Update};
 use crate::editor::{EditOutcome, Editor};
 use crate::history::InputHistory;
 use crate::image::ImageProtocol;
 use crate::keys::Keys;
-use crate::pasted::{PastedImage, PathPaste};
+use crate::message_queue::MessageQueue;
+use crate::offers::Offers;
 use crate::pick::size;
+use crate::prompt_queue::{InputMode, PromptQueue};
 use crate::screen::Screen;
-use crate::text::Line;
+use crate::shown_image::ShownImage;
 use crate::transcript::TranscriptRenderer;
-use crate::waiting::InputMode;
-use crate::{before, image, pasted};
+use crate::{before, pasted};
 
 /// The time between two frames while much is told. What is typed does not wait for it.
 pub const FRAME: Duration = Duration::from_millis(33);
@@ -77,30 +76,11 @@ pub(crate) struct Face {
     pub(crate) keys: Keys,
     pub(crate) transcript: TranscriptRenderer,
     pub(crate) editor: Editor,
-    files: FileIndex,
-    images: Option<ImageProtocol>,
-    /// An image that is read to be shown. What is told after it waits for it, keys do not.
-    shown_image: Option<JoinHandle<Vec<Line>>>,
-    /// Images of the clipboard, which go when the conversation is left.
-    pub(crate) pasted: Vec<PastedImage>,
-    /// The image that is being taken out of the clipboard.
-    pub(crate) pasting: Option<JoinHandle<Result<PastedImage, String>>>,
-    /// What was typed behind an Enter that waits for that image.
-    pub(crate) behind_enter: Option<Vec<Input>>,
-    /// A paste that may be paths of files, while that is looked at.
-    pub(crate) paste: Option<PathPaste>,
-    commands: Vec<Command>,
-    pub(crate) offer: Option<CompletionList>,
-    /// Whether the person left what was offered for this text.
-    offer_left: bool,
-    /// What waits for the person, the first in front.
-    pub(crate) modes: VecDeque<InputMode>,
-    /// What was being typed when something else needed the line.
-    pub(crate) draft: Option<String>,
-    /// What was typed while something ran.
-    pub(crate) queued: VecDeque<String>,
-    /// Whether that waits for the person, since what it waited for was stopped or failed.
-    pub(crate) holds_queue: bool,
+    pub(crate) offers: Offers,
+    pub(crate) attachments: Attachments,
+    pub(crate) prompts: PromptQueue,
+    pub(crate) queue: MessageQueue,
+    image: ShownImage,
     pub(crate) status: ConversationStatus,
     /// Whether something runs that was asked for.
     pub(crate) is_busy: bool,
@@ -124,20 +104,11 @@ impl Face {
             keys,
             transcript,
             editor: Editor::new(InputHistory::open(options.history)),
-            files: FileIndex::below(options.directory),
-            images: options.images,
-            shown_image: None,
-            pasted: Vec::new(),
-            pasting: None,
-            behind_enter: None,
-            paste: None,
-            commands: options.commands,
-            offer: None,
-            offer_left: false,
-            modes: VecDeque::new(),
-            draft: None,
-            queued: VecDeque::new(),
-            holds_queue: false,
+            offers: Offers::new(options.commands, options.directory),
+            attachments: Attachments::default(),
+            prompts: PromptQueue::default(),
+            queue: MessageQueue::default(),
+            image: ShownImage::new(options.images),
             status: ConversationStatus::default(),
             is_busy: false,
             leaves: false,
@@ -156,6 +127,7 @@ impl Face {
             } else {
                 Duration::from_secs(3600)
             };
+            let may_be_told = !self.image.is_reading();
             tokio::select! {
                 biased;
                 input = self.keys.next() => {
@@ -166,11 +138,10 @@ impl Face {
                         self.input(input).await?;
                     }
                 }
-                image = finished(&mut self.pasting) => self.image_pasted(image).await?,
-                mentions = looked_at(&mut self.paste) => self.path_pasted(mentions).await?,
-                () = self.files.looked() => self.offers(),
-                lines = finished_image(&mut self.shown_image) => self.transcript.push(lines),
-                update = updates.recv(), if self.shown_image.is_none() => {
+                ready = self.attachments.next() => self.attach(ready).await?,
+                () = self.offers.looked() => self.offers.look(&self.editor),
+                lines = self.image.lines() => self.transcript.push(lines),
+                update = updates.recv(), if may_be_told => {
                     let Some(update) = update else { return Ok(()) };
                     self.update(update).await;
                     let until = drawn + pause;
@@ -206,7 +177,7 @@ impl Face {
 
     /// An update that is there already, unless it has to wait for what was told before it.
     fn next_update(&self, updates: &mut mpsc::Receiver<Update>) -> Option<Update> {
-        let may_follow = self.shown_image.is_none();
+        let may_follow = !self.image.is_reading();
         may_follow.then(|| updates.try_recv().ok()).flatten()
     }
 
@@ -219,7 +190,7 @@ impl Face {
     /// Asks for something that has to be done before anything else is asked for.
     pub(crate) async fn begin(&mut self, request: PersonRequest) {
         self.is_busy = true;
-        self.holds_queue = false;
+        self.queue.release();
         self.transcript.begins();
         self.ask(request).await;
     }
@@ -230,23 +201,20 @@ impl Face {
             Update::Event(event) => self.event(&event),
             Update::Print(text) => self.transcript.print(&text),
             Update::Image { name, path } => {
-                let (size, images) = ((columns, self.screen.rows()), self.images);
-                // Aside: a disk may be slow.
-                let read = move || image::lines(&name, &path, images, size);
-                self.shown_image = Some(tokio::task::spawn_blocking(read));
+                self.image.read(name, path, (columns, self.screen.rows()));
             }
             Update::Status(status) => self.status = status,
             Update::Ready => {
                 self.is_busy = false;
                 self.transcript.ends();
-                self.files.forget();
+                self.offers.forget_files();
                 self.give_up().await;
                 // What is picked may be of what is shown now, so that comes first.
-                if self.modes.is_empty() {
+                if !self.prompts.has_picker() {
                     self.say_next().await;
                 }
             }
-            Update::Halted => self.holds_queue = true,
+            Update::Halted => self.queue.hold(),
             Update::Approval {
                 call,
                 reason,
@@ -258,6 +226,7 @@ impl Face {
                 self.waits(InputMode::approval(call, reason, overwritten));
             }
             Update::Question(asked) => self.waits(InputMode::form(&asked)),
+            Update::Others(prompt) => self.others(prompt),
             Update::Pick(picker) => self.waits(InputMode::Picker(picker)),
             Update::Found {
                 list,
@@ -265,8 +234,8 @@ impl Face {
                 choices,
             } => self.found(&list, &words, choices).await,
             Update::Edit(text) => {
-                if self.editor.is_empty() {
-                    self.type_at(&text);
+                if !self.has_text() {
+                    self.hand_back(text);
                 }
             }
             Update::Before(said) => {
@@ -280,7 +249,7 @@ impl Face {
     fn event(&mut self, event: &Event) {
         self.transcript.event(event);
         match event {
-            Event::Error(_) => self.holds_queue = true,
+            Event::Error(_) => self.queue.hold(),
             Event::Question(asked) => self.waits(InputMode::form(asked)),
             Event::QuestionOver { id, .. } => self.settle(id),
             Event::ApprovalOver { call_id, .. } | Event::CallStarted { call_id, .. } => {
@@ -292,14 +261,12 @@ impl Face {
     }
 
     pub(crate) async fn input(&mut self, input: Input) -> io::Result<()> {
-        if is_interrupt(&input) && self.modes.is_empty() {
+        if is_interrupt(&input) && self.prompts.is_empty() {
             // It clears what is typed, also what is still looked at.
-            self.paste = None;
-            self.behind_enter = None;
+            self.attachments.take_back_typed();
         }
         // What comes while a paste is looked at stands behind it; Ctrl-C waits for nothing.
-        let paste = self.paste.as_mut().map(|paste| &mut paste.behind);
-        if let Some(behind) = paste.or(self.behind_enter.as_mut())
+        if let Some(behind) = self.attachments.behind()
             && !matches!(input, Input::Resize(..))
             && !is_interrupt(&input)
         {
@@ -311,7 +278,7 @@ impl Face {
             Input::Paste(text) if !self.mode_paste(&text) => {
                 // The path of a file is one that is to go with the message.
                 if self.before_mention().is_some() && pasted::may_be_paths(&text) {
-                    self.paste = Some(PathPaste::look_at(text));
+                    self.attachments.look_at(text);
                 } else {
                     self.put_in(&text);
                 }
@@ -335,7 +302,7 @@ impl Face {
         if self.mode_key(key).await {
             return;
         }
-        if self.offer.is_some() && self.offer_key(key) {
+        if self.offers.key(key, &mut self.editor) {
             return;
         }
         match key.code {
@@ -351,86 +318,40 @@ impl Face {
                     self.stop().await;
                 }
             }
-            KeyCode::Up if self.editor.is_empty() && !self.queued.is_empty() => {
+            KeyCode::Up
+                if self.editor.is_empty() && !self.queue.is_empty() && !self.is_answering() =>
+            {
                 // What waits is taken back to be changed.
-                if let Some(text) = self.queued.pop_back() {
+                if let Some(text) = self.queue.take_back() {
                     self.type_at(&text);
                 }
             }
             _ => match self.editor.key(key) {
                 EditOutcome::Enter => self.enter().await,
-                EditOutcome::Edited => self.offers(),
+                EditOutcome::Edited => self.offers.look(&self.editor),
                 EditOutcome::Ignored => {}
             },
-        }
-    }
-
-    fn offer_key(&mut self, key: KeyEvent) -> bool {
-        let Some(offer) = &mut self.offer else {
-            return false;
-        };
-        match key.code {
-            KeyCode::Down => offer.next(),
-            KeyCode::Up => offer.previous(),
-            KeyCode::Tab => self.take_offer(),
-            // A command that is whole is meant; one that is not becomes so.
-            KeyCode::Enter
-                if key.modifiers.is_empty() && !self.editor.has(offer.chosen().0.trim_end()) =>
-            {
-                self.take_offer();
-            }
-            KeyCode::Esc => {
-                self.offer = None;
-                self.offer_left = true;
-            }
-            _ => return false,
-        }
-        true
-    }
-
-    fn take_offer(&mut self) {
-        if let Some(offer) = self.offer.take() {
-            let (text, replaced) = offer.chosen();
-            self.editor.complete(replaced, text);
         }
     }
 
     /// Puts a text in place of what is being typed. What was offered for that is offered no longer.
     pub(crate) fn type_at(&mut self, text: &str) {
         self.editor.set(text);
-        self.offer = None;
-        self.offer_left = false;
-    }
-
-    /// Looks for what can be offered at the cursor.
-    pub(crate) fn offers(&mut self) {
-        let (before, at_end) = self.editor.before_cursor();
-        let is_word = before.starts_with('/') || before.contains('@');
-        if !is_word || !at_end || self.editor.is_searching() {
-            self.offer = None;
-            self.offer_left = false;
-        } else if !self.offer_left {
-            if before.contains('@') {
-                self.files.look_aside();
-            }
-            self.offer = CompletionList::at(before, &self.commands, &self.files);
-        }
+        self.offers.close();
     }
 
     pub(crate) async fn enter(&mut self) {
-        if self.pasting.is_some() {
-            // It goes with what is sent.
-            self.behind_enter = Some(Vec::new());
+        // An image that is on its way goes with what is sent.
+        if self.attachments.holds_enter() {
             return;
         }
         if self.editor.whole().trim().is_empty() {
             return;
         }
-        self.offer = None;
-        self.offer_left = false;
+        self.offers.close();
         let text = self.editor.take();
         if self.is_busy {
-            self.queued.push_back(text);
+            self.queue.push(text);
         } else {
             self.submit(text).await;
         }
@@ -438,13 +359,32 @@ impl Face {
 
     /// Says what waits; where what it waited for was stopped or failed, the person says it.
     async fn say_next(&mut self) {
-        if self.holds_queue && !self.editor.is_empty() {
+        if self.queue.is_held() && self.has_text() {
             return;
         }
-        match self.queued.pop_front() {
-            Some(next) if self.holds_queue => self.type_at(&next),
+        match self.queue.take_oldest() {
+            Some(next) if self.queue.is_held() => self.hand_back(next),
             Some(next) => self.submit(next).await,
             None => {}
+        }
+    }
+
+    /// Whether a message is being typed, or lies aside while a question has the line.
+    fn has_text(&self) -> bool {
+        if self.is_answering() {
+            self.prompts.has_draft()
+        } else {
+            !self.editor.is_empty()
+        }
+    }
+
+    /// Gives the person a message to go on typing at: aside where the line is a question's, as it would
+    /// be the answer there.
+    fn hand_back(&mut self, text: String) {
+        if self.is_answering() {
+            self.prompts.set_aside(text);
+        } else {
+            self.type_at(&text);
         }
     }
 
@@ -480,7 +420,7 @@ impl Face {
 
     /// Stops what runs; what waits for its end is the person's again.
     async fn stop(&mut self) {
-        self.holds_queue = true;
+        self.queue.hold();
         self.ask(PersonRequest::Stop).await;
     }
 }
@@ -490,14 +430,4 @@ fn is_interrupt(input: &Input) -> bool {
     matches!(input, Input::Key(key) if key.kind != KeyEventKind::Release
         && key.code == KeyCode::Char('c')
         && key.modifiers.contains(KeyModifiers::CONTROL))
-}
-
-/// What there is to be shown of an image; for ever where none is read.
-async fn finished_image(image: &mut Option<JoinHandle<Vec<Line>>>) -> Vec<Line> {
-    let Some(reading) = image else {
-        return std::future::pending().await;
-    };
-    let lines = reading.await.unwrap_or_default();
-    *image = None;
-    lines
 }

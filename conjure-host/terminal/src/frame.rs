@@ -4,9 +4,9 @@
 use std::io;
 
 use crate::face::Face;
+use crate::prompt_queue::InputMode;
 use crate::status;
 use crate::text::{Color, Line, Style};
-use crate::waiting::InputMode;
 
 impl Face {
     pub(crate) fn draw(&mut self) -> io::Result<()> {
@@ -26,24 +26,11 @@ impl Face {
 
     /// What stands below the turn: what waits, what is typed, what is offered, and the status.
     fn below(&self, columns: usize, rows: usize) -> (Vec<Line>, (usize, usize)) {
-        let mut lines = Vec::new();
-        for text in &self.queued {
-            let first = text.lines().next().unwrap_or_default();
-            let line = Line::of("⧗ ", Style::DIM).with(first, Style::DIM);
-            lines.push(line.cut(columns));
-        }
-        if !self.queued.is_empty() {
-            let hint = if self.is_busy {
-                "  waits for the answer (Up takes it back)"
-            } else {
-                "  waits for your next message (Up takes it back)"
-            };
-            lines.push(Line::of(hint, Style::DIM).cut(columns));
-        }
+        let mut lines = self.queue.render(columns, self.is_busy);
         let most = (rows / 2).max(3);
         let mut at_text = true;
         let mut cursor = (0, 0);
-        match self.modes.front() {
+        match self.prompts.front() {
             Some(InputMode::Approval { prompt, .. }) => {
                 let (prompt, at) = prompt.render(columns);
                 cursor = (lines.len() + at.0, at.1);
@@ -60,7 +47,13 @@ impl Face {
                 lines.extend(picker);
                 at_text = false;
             }
-            Some(InputMode::Form { form, .. }) => lines.extend(form.render(columns)),
+            Some(InputMode::Form { form, has_line, .. }) => {
+                lines.extend(form.render(columns));
+                if !has_line && !self.editor.is_empty() {
+                    let hint = "You are typing: Tab sets that aside and answers.";
+                    lines.push(Line::of(hint, Style::of(Color::Yellow)).cut(columns));
+                }
+            }
             None => {}
         }
         if at_text {
@@ -72,9 +65,7 @@ impl Face {
             let (text, at) = self.editor.render("› ", hint, columns, most);
             cursor = (lines.len() + at.0, at.1);
             lines.extend(text);
-            if let Some(offer) = &self.offer {
-                lines.extend(offer.render(columns, most));
-            }
+            lines.extend(self.offers.render(columns, most));
         }
         lines.push(if self.leaves {
             Line::of("Ctrl-C once more leaves", Style::of(Color::Yellow))

@@ -5,95 +5,57 @@
 
 use std::time::{Duration, Instant};
 
-use conjure_core::chat::{CallAnnounced, QuestionAsked};
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use crate::approval::{self, ApprovalPrompt};
-use crate::conversation::{Decision, PersonRequest};
+use crate::approval;
+use crate::conversation::{Decision, OthersPrompt, PersonRequest};
 use crate::face::Face;
-use crate::picker::{Picked, Picker, PickerItem};
-use crate::question::{self, FormProgress, QuestionForm};
+use crate::picker::{Picked, PickerItem};
+use crate::prompt_queue::InputMode;
+use crate::question;
+use crate::text::{Line, Style};
 
 /// How long keys still go to the text when a call is shown, or after something was typed: they were
 /// meant for it.
 pub(crate) const HEEDED_AFTER: Duration = Duration::from_millis(300);
 
-/// What has the keys.
-pub(crate) enum InputMode {
-    Approval {
-        prompt: ApprovalPrompt,
-        /// What would run and why that is asked, until it is shown.
-        unread: Option<Box<UnreadCall>>,
-        /// Since when no key was meant for something else.
-        since: Instant,
-    },
-    Form {
-        form: QuestionForm,
-        /// What is asked, until it is shown.
-        unread: Option<Box<QuestionAsked>>,
-    },
-    Picker(Picker),
-}
-
-/// A call that was not shown yet.
-pub(crate) struct UnreadCall {
-    call: CallAnnounced,
-    reason: String,
-    /// What the file has that it would write.
-    before: Option<String>,
-}
-
-impl InputMode {
-    pub(crate) fn approval(call: CallAnnounced, reason: String, before: Option<String>) -> Self {
-        let prompt = ApprovalPrompt::new(&call);
-        let unread = UnreadCall {
-            call,
-            reason,
-            before,
-        };
-        Self::Approval {
-            prompt,
-            unread: Some(Box::new(unread)),
-            since: Instant::now(),
-        }
-    }
-
-    pub(crate) fn form(asked: &QuestionAsked) -> Self {
-        Self::Form {
-            form: QuestionForm::new(asked),
-            unread: Some(Box::new(asked.clone())),
-        }
-    }
-}
-
 impl Face {
     /// Something waits for the person, behind what waits already.
     pub(crate) fn waits(&mut self, mode: InputMode) {
-        self.modes.push_back(mode);
+        self.prompts.push(mode);
         self.come_up();
+    }
+
+    /// What happens in a turn that somebody else began. What waits in it is told again at times.
+    pub(crate) fn others(&mut self, prompt: OthersPrompt) {
+        let mode = match prompt {
+            OthersPrompt::Over { id } => return self.settle(&id),
+            OthersPrompt::Approval { call, .. } if self.prompts.has(&call.id) => return,
+            OthersPrompt::Question(asked) if self.prompts.has(&asked.id) => return,
+            OthersPrompt::Approval {
+                call,
+                reason,
+                overwritten,
+            } => InputMode::approval(call, reason, overwritten),
+            OthersPrompt::Question(asked) => InputMode::form(&asked),
+        };
+        self.waits(mode.of_others());
     }
 
     /// Something waits for the person no longer.
     pub(crate) fn settle(&mut self, id: &str) {
-        self.modes.retain(|mode| match mode {
-            InputMode::Approval { prompt, .. } => prompt.call_id != id,
-            InputMode::Form { form, .. } => form.id != id,
-            InputMode::Picker(_) => true,
-        });
+        let answered = self.answered_question();
+        self.prompts.settle(id);
+        self.lay_answer_aside(answered.as_deref());
         self.come_up();
     }
 
-    /// What ran is over: what it waited for is needed no longer, lists apart. Whoever asked is told
-    /// that there will be no answer.
+    /// What ran is over: what it waited for is needed no longer. Whoever asked is told that there will
+    /// be no answer.
     pub(crate) async fn give_up(&mut self) {
-        let mut asked = Vec::new();
-        for mode in std::mem::take(&mut self.modes) {
-            match mode {
-                InputMode::Picker(_) => self.modes.push_back(mode),
-                InputMode::Form { form, .. } => asked.push(form.id),
-                InputMode::Approval { .. } => {}
-            }
-        }
+        let answered = self.answered_question();
+        let asked = self.prompts.give_up();
+        self.lay_answer_aside(answered.as_deref());
         self.come_up();
         for id in asked {
             self.ask(PersonRequest::Answer { id, content: None }).await;
@@ -104,54 +66,81 @@ impl Face {
     /// was being typed has it again.
     pub(crate) fn come_up(&mut self) {
         let columns = self.screen.columns();
-        let told = match self.modes.front_mut() {
-            Some(InputMode::Approval { unread, since, .. }) => {
+        let (told, is_of_others) = match self.prompts.front_mut() {
+            Some(InputMode::Approval {
+                unread,
+                since,
+                prompt,
+            }) => {
                 let Some(unread) = unread.take() else { return };
                 *since = Instant::now();
                 let before = unread.before.as_deref();
-                approval::told(&unread.call, &unread.reason, before, columns)
+                let told = approval::told(&unread.call, &unread.reason, before, columns);
+                (told, prompt.is_of_others)
             }
-            Some(InputMode::Form { unread, .. }) => {
+            Some(InputMode::Form {
+                unread,
+                is_of_others,
+                since,
+                ..
+            }) => {
                 let Some(asked) = unread.take() else { return };
-                self.set_aside();
-                question::told(&asked, columns)
+                *since = Instant::now();
+                let is_of_others = *is_of_others;
+                if !is_of_others {
+                    self.set_aside();
+                }
+                (question::told(&asked, columns), is_of_others)
             }
             Some(InputMode::Picker(_)) => return,
             None => return self.give_back(),
         };
-        self.transcript.push_apart(told);
+        let mut lines = Vec::new();
+        if is_of_others {
+            let words = "In a turn that somebody else began:";
+            lines.push(Line::of(words, Style::DIM).cut(columns));
+        }
+        lines.extend(told);
+        self.transcript.push_apart(lines);
     }
 
-    /// Puts what is being typed aside, behind what lies there.
-    fn set_aside(&mut self) {
+    /// Puts aside what was typed at a question that waits no longer: it is no answer to the next.
+    fn lay_answer_aside(&mut self, question: Option<&str>) {
+        if question.is_some() && question != self.answered_question().as_deref() {
+            self.set_aside();
+        }
+    }
+
+    /// Puts what is being typed aside.
+    pub(crate) fn set_aside(&mut self) {
         if self.editor.is_empty() {
             return;
         }
-        let text = self.editor.whole();
-        self.draft = Some(match self.draft.take() {
-            Some(draft) => format!("{draft}\n{text}"),
-            None => text,
-        });
+        self.prompts.set_aside(self.editor.whole());
         self.type_at("");
     }
 
     fn give_back(&mut self) {
-        if self.draft.is_some() {
+        if self.prompts.has_draft() {
             self.set_aside();
         }
-        if let Some(draft) = self.draft.take() {
+        if let Some(draft) = self.prompts.take_draft() {
             self.type_at(&draft);
         }
     }
 
     /// Whether what waits for the person took a text that was pasted.
     pub(crate) fn mode_paste(&mut self, text: &str) -> bool {
-        match self.modes.front_mut() {
+        match self.prompts.front_mut() {
             Some(InputMode::Approval { prompt, since, .. })
                 if self.editor.is_empty() && since.elapsed() >= HEEDED_AFTER =>
             {
                 prompt.paste(text);
                 true
+            }
+            Some(InputMode::Form { .. }) => {
+                self.claim_line(true);
+                false
             }
             _ => false,
         }
@@ -159,7 +148,7 @@ impl Face {
 
     /// Whether what waits for the person took the key.
     pub(crate) async fn mode_key(&mut self, key: KeyEvent) -> bool {
-        match self.modes.front_mut() {
+        match self.prompts.front_mut() {
             Some(InputMode::Picker(picker)) => {
                 let id = match picker.key(key) {
                     Picked::Goes => {
@@ -170,54 +159,28 @@ impl Face {
                     Picked::None => None,
                 };
                 let list = std::mem::take(&mut picker.list);
-                self.modes.pop_front();
+                self.prompts.pop();
                 self.come_up();
                 self.begin(PersonRequest::Picked { list, id }).await;
                 true
             }
             Some(InputMode::Approval { .. }) => self.approval_key(key).await,
-            Some(InputMode::Form { form, .. }) => {
-                let id = form.id.clone();
-                let filled = match key.code {
-                    KeyCode::Esc => FormProgress::Declined,
-                    KeyCode::Enter if key.modifiers.is_empty() => {
-                        let text = self.editor.whole();
-                        let filled = form.answer(&text);
-                        self.type_at("");
-                        filled
-                    }
-                    _ => return false,
-                };
-                let content = match filled {
-                    FormProgress::Goes => return true,
-                    FormProgress::Whole(content) => Some(content),
-                    FormProgress::Declined => None,
-                };
-                self.modes.pop_front();
-                self.come_up();
-                self.ask(PersonRequest::Answer { id, content }).await;
-                true
-            }
+            Some(InputMode::Form { .. }) => self.form_key(key).await,
             None => false,
         }
     }
 
     /// Gives a list what was found for it, and searches on where more was typed meanwhile.
     pub(crate) async fn found(&mut self, list: &str, words: &str, choices: Vec<PickerItem>) {
-        for mode in &mut self.modes {
-            if let InputMode::Picker(picker) = mode
-                && picker.list == list
-            {
-                picker.take_found(words, choices);
-                break;
-            }
+        if let Some(picker) = self.prompts.picker_mut(list) {
+            picker.take_found(words, choices);
         }
         self.search().await;
     }
 
     /// Searches for what is typed at the list that has the keys.
     async fn search(&mut self) {
-        let Some(InputMode::Picker(picker)) = self.modes.front_mut() else {
+        let Some(InputMode::Picker(picker)) = self.prompts.front_mut() else {
             return;
         };
         if let Some(words) = picker.next_search() {
@@ -230,8 +193,8 @@ impl Face {
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         let is_interrupt = control && key.code == KeyCode::Char('c');
         let is_typing = !self.editor.is_empty();
-        let is_offered = self.offer.is_some();
-        let Some(InputMode::Approval { prompt, since, .. }) = self.modes.front_mut() else {
+        let is_offered = self.offers.is_open();
+        let Some(InputMode::Approval { prompt, since, .. }) = self.prompts.front_mut() else {
             return false;
         };
         // Keys that were on their way to a text decide nothing.
@@ -253,7 +216,7 @@ impl Face {
         }
         let call_id = prompt.call_id.clone();
         if let Some(decision) = prompt.key(key) {
-            self.modes.pop_front();
+            self.prompts.pop();
             self.decided(&decision);
             self.come_up();
             self.ask(PersonRequest::Decide { call_id, decision }).await;
@@ -270,6 +233,7 @@ impl Face {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use conjure_core::chat::{CallAnnounced, QuestionAsked};
     use serde_json::json;
     use tokio::sync::mpsc;
 
@@ -277,8 +241,8 @@ pub(crate) mod tests {
     use crate::completion::Command;
     use crate::conversation::Update;
     use crate::face::FaceOptions;
+    use crate::picker::Picker;
     use crate::screen::Screen;
-    use crate::text::Line;
 
     pub(crate) fn face() -> (Face, mpsc::Receiver<PersonRequest>) {
         let (requests, asked) = mpsc::channel(16);
@@ -322,7 +286,7 @@ pub(crate) mod tests {
 
     /// Lets the time pass in which keys were meant for something else.
     fn wait(face: &mut Face) {
-        if let Some(InputMode::Approval { since, .. }) = face.modes.front_mut() {
+        if let Some(InputMode::Approval { since, .. }) = face.prompts.front_mut() {
             *since = since.checked_sub(HEEDED_AFTER).unwrap();
         }
     }
@@ -404,7 +368,7 @@ pub(crate) mod tests {
     async fn what_is_queued_waits_until_a_list_is_left() {
         let (mut face, mut asked) = face();
         face.is_busy = true;
-        face.queued.push_back("next".to_owned());
+        face.queue.push("next".to_owned());
         let picker = Picker::new("models", "Which?", Vec::new());
         face.update(Update::Pick(picker)).await;
         face.update(Update::Ready).await;
@@ -446,14 +410,56 @@ pub(crate) mod tests {
     }
 
     #[tokio::test]
+    async fn what_others_wait_for_outlasts_what_was_asked_for_here() {
+        let (mut face, mut asked) = face();
+        let question = QuestionAsked {
+            id: "q1".to_owned(),
+            plugin: "p".to_owned(),
+            call_id: None,
+            message: "m".to_owned(),
+            schema: None,
+            url: None,
+        };
+        let call = CallAnnounced {
+            id: "c1".to_owned(),
+            name: "sh".to_owned(),
+            arguments: json!({ "command": "rm one" }),
+        };
+        let approval = || OthersPrompt::Approval {
+            call: call.clone(),
+            reason: "ask".to_owned(),
+            overwritten: None,
+        };
+        face.is_busy = true;
+        face.queue.push("next".to_owned());
+        face.update(Update::Others(approval())).await;
+        face.update(Update::Others(approval())).await;
+        face.update(Update::Others(OthersPrompt::Question(question)))
+            .await;
+        face.update(Update::Ready).await;
+        let next = PersonRequest::Say("next".to_owned());
+        assert_eq!(asked.try_recv().ok(), Some(next), "nothing is declined");
+        assert_eq!(asked.try_recv().ok(), None);
+        let screen = shown(&mut face);
+        assert_eq!(screen.matches("somebody else began").count(), 1, "{screen}");
+        wait(&mut face);
+        press(&mut face, KeyCode::Char('y')).await;
+        assert_eq!(decided(&mut asked), Some(("c1".into(), Decision::Once)));
+        assert!(shown(&mut face).contains("p asks: m"));
+        let id = "q1".to_owned();
+        face.update(Update::Others(OthersPrompt::Over { id })).await;
+        assert!(face.prompts.is_empty());
+    }
+
+    #[tokio::test]
     async fn an_offer_goes_with_the_text_that_it_was_made_for() {
         let (mut face, _asked) = face();
         for c in "/mod".chars() {
             press(&mut face, KeyCode::Char(c)).await;
         }
-        assert!(face.offer.is_some());
+        assert!(face.offers.is_open());
         face.type_at("\u{e9}");
-        assert!(face.offer.is_none());
+        assert!(!face.offers.is_open());
         face.editor.complete(1, "x");
         assert_eq!(face.editor.whole(), "x");
     }
@@ -463,8 +469,9 @@ pub(crate) mod tests {
         let (mut face, mut asked) = face();
         for halted in [true, false] {
             face.begin(PersonRequest::Say("first".to_owned())).await;
-            face.queued
-                .extend(["second".to_owned(), "third".to_owned()]);
+            for text in ["second", "third"] {
+                face.queue.push(text.to_owned());
+            }
             if halted {
                 press(&mut face, KeyCode::Esc).await;
             } else {
@@ -487,11 +494,11 @@ pub(crate) mod tests {
         }
         // What is being typed stays what it is.
         face.begin(PersonRequest::Say("first".to_owned())).await;
-        face.queued.push_back("second".to_owned());
+        face.queue.push("second".to_owned());
         press(&mut face, KeyCode::Esc).await;
         press(&mut face, KeyCode::Char('x')).await;
         face.update(Update::Ready).await;
-        assert_eq!((face.editor.whole().as_str(), face.queued.len()), ("x", 1));
+        assert_eq!((face.editor.whole().as_str(), face.queue.len()), ("x", 1));
     }
 
     #[tokio::test]

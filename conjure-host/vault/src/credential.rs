@@ -26,7 +26,7 @@ pub enum AuthKind {
 }
 
 impl AuthKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 4] = [
         Self::ApiKey,
         Self::BearerToken,
@@ -77,7 +77,7 @@ pub enum Credential {
     BaseUrl,
 }
 
-/// How a credential is written before it is sealed.
+/// Form of a credential before it is sealed.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Plain<'a> {
@@ -140,7 +140,7 @@ impl Credential {
         }
     }
 
-    /// Its kind.
+    /// Kind of the credential.
     #[must_use]
     pub fn kind(&self) -> AuthKind {
         match self {
@@ -164,7 +164,7 @@ impl Credential {
             Self::BaseUrl => Plain::BaseUrl,
         };
         // Room for all of it: a buffer that grows leaves copies behind.
-        let mut bytes = Zeroizing::new(Vec::with_capacity(self.room()));
+        let mut bytes = Zeroizing::new(Vec::with_capacity(self.capacity()));
         serde_json::to_writer(&mut *bytes, &plain).map_err(|_| VaultError::Damaged)?;
         Ok(bytes)
     }
@@ -185,7 +185,7 @@ impl Credential {
     }
 
     /// More bytes than it takes when it is written.
-    fn room(&self) -> usize {
+    fn capacity(&self) -> usize {
         let text = |text: &SecretString| text.expose_secret().len();
         let bytes = match self {
             Self::ApiKey(secret) | Self::BearerToken(secret) => text(secret),
@@ -199,7 +199,7 @@ impl Credential {
     }
 }
 
-/// What HTTP takes for sure.
+/// Whether a text is legal as the value of an HTTP header.
 fn is_header_value(text: &str) -> bool {
     text.bytes().all(|b| (b' '..=b'~').contains(&b))
 }
@@ -270,7 +270,7 @@ mod tests {
             prop_assume!(!key.trim().is_empty());
             let credential = read(AuthKind::ApiKey, &key).unwrap();
             let bytes = credential.to_bytes().unwrap();
-            prop_assert!(bytes.len() <= credential.room());
+            prop_assert!(bytes.len() <= credential.capacity());
             let Credential::ApiKey(back) = Credential::from_bytes(&bytes).unwrap() else {
                 panic!("a key is a key");
             };

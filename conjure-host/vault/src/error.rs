@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::{AuthKind, KeyId};
 
-/// Why a credential cannot be sealed or read.
+/// Errors of sealing and reading credentials.
 #[derive(Debug, thiserror::Error)]
 pub enum VaultError {
     /// A secret cannot be one of its kind.
@@ -12,15 +12,15 @@ pub enum VaultError {
     BadSecret {
         /// The kind.
         kind: AuthKind,
-        /// Why, without the secret.
+        /// Reason, without the secret.
         reason: String,
     },
-    /// There is no such kind.
+    /// The kind is not known.
     #[error(
         "there is no kind `{kind}`; there are: api_key, bearer_token, custom_headers, base_url"
     )]
     NoSuchKind {
-        /// What was written.
+        /// Text that was given.
         kind: String,
     },
     /// A key is not 32 bytes in base64 or hex.
@@ -29,10 +29,10 @@ pub enum VaultError {
          32` prints"
     )]
     BadKey {
-        /// Where it is.
+        /// Place of the key.
         place: String,
     },
-    /// Others may read the key file.
+    /// The key file can be accessed by others.
     #[error(
         "the key file `{}` may be read or written by others ({mode:o}); `chmod 600` it, and make \
          new keys (`conjure auth rotate`) if somebody may have seen it",
@@ -41,7 +41,7 @@ pub enum VaultError {
     Exposed {
         /// The file.
         path: PathBuf,
-        /// Its mode.
+        /// Mode of the file.
         mode: u32,
     },
     /// The key file is not what it should be.
@@ -49,17 +49,17 @@ pub enum VaultError {
     NotAFile {
         /// The file.
         path: PathBuf,
-        /// What it is instead.
+        /// Description of what the file is instead.
         reason: &'static str,
     },
     /// The file system says no.
     #[error("cannot {what} the key file `{}`: {source}", path.display())]
     File {
-        /// What was tried.
+        /// Operation that failed.
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         source: std::io::Error,
     },
     /// The keyring says no.
@@ -68,9 +68,9 @@ pub enum VaultError {
          ({variable}) or {key_variable} instead"
     )]
     Keyring {
-        /// What was tried.
+        /// Operation that failed.
         what: &'static str,
-        /// Why, as the keyring tells it.
+        /// Reason given by the keyring.
         reason: String,
         /// The variable that names a key file.
         variable: &'static str,
@@ -85,10 +85,10 @@ pub enum VaultError {
     NoKey {
         /// The key.
         key: KeyId,
-        /// Where was looked, and what was found there.
+        /// Places that were searched, with what was found.
         places: String,
     },
-    /// What is sealed was changed, or stands in another row.
+    /// The sealed bytes were changed, or stand in another row.
     #[error("the sealed credential is damaged, or stands in another's place; save it again")]
     Damaged,
     /// A newer program sealed it.
@@ -100,7 +100,7 @@ pub enum VaultError {
     /// The system gives no random numbers.
     #[error("the system gives no random numbers: {reason}")]
     NoRandomness {
-        /// What the system said.
+        /// Reason given by the system.
         reason: String,
     },
     /// A key of the environment cannot be replaced from here.

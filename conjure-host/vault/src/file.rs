@@ -11,7 +11,7 @@ use crate::VaultError;
 use crate::key::MasterKey;
 
 /// More than any form of a key takes.
-const MOST: u64 = 4096;
+const MAX_FILE_BYTES: u64 = 4096;
 
 /// The file in which a key waits that is to replace the one in `path`.
 pub(crate) fn next(path: &Path) -> PathBuf {
@@ -48,8 +48,10 @@ pub(crate) fn read(path: &Path) -> Result<Option<MasterKey>, VaultError> {
             mode,
         });
     }
-    let mut text = Zeroizing::new(String::with_capacity(usize::try_from(MOST).unwrap_or(0)));
-    let read = file.take(MOST).read_to_string(&mut text);
+    let mut text = Zeroizing::new(String::with_capacity(
+        usize::try_from(MAX_FILE_BYTES).unwrap_or(0),
+    ));
+    let read = file.take(MAX_FILE_BYTES).read_to_string(&mut text);
     read.map_err(io("read", path))?;
     let key = MasterKey::parse(&text).ok_or_else(|| VaultError::BadKey {
         place: format!("the key file `{}`", path.display()),

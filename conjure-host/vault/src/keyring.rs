@@ -5,7 +5,7 @@ use std::sync::Arc;
 use keyring_core::{CredentialStore, Error};
 use zeroize::Zeroizing;
 
-/// What the entries of this program are filed under.
+/// Service name of this program's entries.
 const SERVICE: &str = "conjure";
 
 /// A place for keys that the system keeps for its user. May block.

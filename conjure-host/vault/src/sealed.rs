@@ -9,9 +9,9 @@ use crate::key::{ID_LENGTH, MasterKey};
 use crate::{KeyId, VaultError};
 
 /// The form that is written.
-const FORM: u8 = 1;
-const NONCE: usize = 24;
-const TAG: usize = 16;
+const FORMAT: u8 = 1;
+const NONCE_BYTES: usize = 24;
+const TAG_BYTES: usize = 16;
 
 /// Seals bytes for a place.
 pub(crate) fn seal(key: &MasterKey, place: &str, plain: &[u8]) -> Result<Vec<u8>, VaultError> {
@@ -19,7 +19,7 @@ pub(crate) fn seal(key: &MasterKey, place: &str, plain: &[u8]) -> Result<Vec<u8>
         reason: error.to_string(),
     })?;
     let head = head(key.id());
-    let about = about(&head, place);
+    let about = associated_data(&head, place);
     let payload = Payload {
         msg: plain,
         aad: &about,
@@ -29,7 +29,7 @@ pub(crate) fn seal(key: &MasterKey, place: &str, plain: &[u8]) -> Result<Vec<u8>
     let hidden = cipher
         .encrypt(&nonce, payload)
         .map_err(|_| VaultError::Damaged)?;
-    let mut sealed = Vec::with_capacity(head.len() + NONCE + hidden.len());
+    let mut sealed = Vec::with_capacity(head.len() + NONCE_BYTES + hidden.len());
     sealed.extend_from_slice(&head);
     sealed.extend_from_slice(&nonce);
     sealed.extend_from_slice(&hidden);
@@ -39,11 +39,11 @@ pub(crate) fn seal(key: &MasterKey, place: &str, plain: &[u8]) -> Result<Vec<u8>
 /// The key that something was sealed with.
 pub(crate) fn key_of(sealed: &[u8]) -> Result<KeyId, VaultError> {
     match sealed.split_first() {
-        Some((&FORM, rest)) => {
+        Some((&FORMAT, rest)) => {
             let id = rest.get(..ID_LENGTH).and_then(|id| id.try_into().ok());
             id.map(KeyId).ok_or(VaultError::Damaged)
         }
-        Some((&form, _)) if form > FORM => Err(VaultError::Newer { form }),
+        Some((&form, _)) if form > FORMAT => Err(VaultError::Newer { form }),
         _ => Err(VaultError::Damaged),
     }
 }
@@ -55,13 +55,13 @@ pub(crate) fn open(
     sealed: &[u8],
 ) -> Result<Zeroizing<Vec<u8>>, VaultError> {
     let rest = sealed.get(1 + ID_LENGTH..).unwrap_or_default();
-    let Some((nonce, hidden)) = rest.split_first_chunk::<NONCE>() else {
+    let Some((nonce, hidden)) = rest.split_first_chunk::<NONCE_BYTES>() else {
         return Err(VaultError::Damaged);
     };
-    if hidden.len() < TAG {
+    if hidden.len() < TAG_BYTES {
         return Err(VaultError::Damaged);
     }
-    let about = about(&head(key.id()), place);
+    let about = associated_data(&head(key.id()), place);
     let payload = Payload {
         msg: hidden,
         aad: &about,
@@ -72,7 +72,7 @@ pub(crate) fn open(
 }
 
 fn head(key: KeyId) -> [u8; 1 + ID_LENGTH] {
-    let mut head = [FORM; 1 + ID_LENGTH];
+    let mut head = [FORMAT; 1 + ID_LENGTH];
     head.iter_mut()
         .skip(1)
         .zip(key.0)
@@ -80,8 +80,8 @@ fn head(key: KeyId) -> [u8; 1 + ID_LENGTH] {
     head
 }
 
-/// What the tag covers beside the secret.
-fn about(head: &[u8], place: &str) -> Vec<u8> {
+/// Associated data: what the tag covers beside the secret.
+fn associated_data(head: &[u8], place: &str) -> Vec<u8> {
     [head, place.as_bytes()].concat()
 }
 

@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 use crate::key::MasterKey;
 use crate::{Credential, KeyId, Keyring, SystemKeyring, VaultError, file, sealed};
 
-/// What keys are looked for by.
+/// Where a vault looks for its keys.
 pub struct VaultOptions {
     /// The directory of the data: the key file is in it, unless another is named, and the keyring's
     /// entry is named after it.
@@ -38,14 +38,14 @@ impl VaultOptions {
     }
 }
 
-/// Where a key is.
+/// Place of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeyPlace {
-    /// In a variable of the environment.
+    /// A variable of the environment.
     Variable(&'static str),
-    /// In a file.
+    /// A file.
     File(PathBuf),
-    /// In the keyring, under this entry.
+    /// An entry of the keyring.
     Keyring(String),
 }
 
@@ -132,7 +132,7 @@ impl Vault {
         Credential::from_bytes(&sealed::open(&key, id, bytes)?)
     }
 
-    /// Where the key is that seals; nothing while there is none.
+    /// Place and id of the key that seals; nothing while there is none.
     #[must_use]
     pub fn place(&self) -> Option<(KeyPlace, KeyId)> {
         self.sealing().map(|(place, key)| (place, key.id()))
@@ -267,12 +267,12 @@ impl Vault {
         }
         Err(VaultError::NoKey {
             key: id,
-            places: self.places(asked.err()),
+            places: self.searched_places(asked.err()),
         })
     }
 
-    /// Where keys were looked for, and which were there.
-    fn places(&self, keyring: Option<VaultError>) -> String {
+    /// Places that were searched for keys, with what was found.
+    fn searched_places(&self, keyring: Option<VaultError>) -> String {
         let held = self.lock();
         let found = |place: &KeyPlace| {
             let held = held

@@ -12,17 +12,17 @@ use reqwest::{Method, RequestBuilder, Response};
 use serde_json::Value;
 
 use crate::PROVIDER;
-use crate::config::{AnthropicSettings, KEY};
+use crate::config::{AnthropicSettings, KEY_VARIABLE};
 use crate::items::is_id;
 
 /// Attempts in all at a request that nothing came of.
-const ATTEMPTS: u32 = 3;
+const MAX_ATTEMPTS: u32 = 3;
 /// The longest wait between two of them.
-const LONGEST_WAIT: Duration = Duration::from_secs(20);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(20);
 /// The most bytes of an answer that is no file and no stream.
-const MOST_BYTES: usize = 8 * 1024 * 1024;
+const MAX_ANSWER_BYTES: usize = 8 * 1024 * 1024;
 /// Time for an answer to begin.
-const FIRST_BYTE: Duration = Duration::from_secs(120);
+const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The API of one configuration.
 #[derive(Debug, Clone)]
@@ -81,7 +81,7 @@ impl RequestBody<'_> {
 pub(crate) struct ApiFailure {
     /// The HTTP status; 0 when there was no answer.
     pub(crate) status: u16,
-    /// What failed, why and what to do.
+    /// Message: what failed, why and what to do.
     pub(crate) message: String,
     retryable: bool,
     wait: Option<Duration>,
@@ -151,7 +151,7 @@ impl AnthropicApi {
         (method, path): (Method, &str),
         body: RequestBody<'_>,
     ) -> Result<Response, ApiFailure> {
-        let key = cx.secret_async(KEY).await;
+        let key = cx.secret_async(KEY_VARIABLE).await;
         let key = key.map_err(|error| ApiFailure::new(error.message()))?;
         let mut attempt = 1;
         loop {
@@ -166,16 +166,16 @@ impl AnthropicApi {
             };
             let request = body.put_into(request).await;
             let request = request.map_err(|error| ApiFailure::new(error.message()))?;
-            let refused = match self.once(request, self.endpoint(&body)).await {
+            let refused = match self.send_once(request, self.endpoint(&body)).await {
                 Ok(response) => return Ok(response),
                 Err(refused) => refused,
             };
-            if !refused.retryable || attempt >= ATTEMPTS || cx.cancelled() {
+            if !refused.retryable || attempt >= MAX_ATTEMPTS || cx.cancelled() {
                 return Err(refused);
             }
             let wait = refused.wait.unwrap_or(Duration::from_millis(500) * attempt);
             attempt += 1;
-            tokio::time::sleep(wait.min(LONGEST_WAIT)).await;
+            tokio::time::sleep(wait.min(MAX_RETRY_DELAY)).await;
         }
     }
 
@@ -188,12 +188,16 @@ impl AnthropicApi {
         }
     }
 
-    async fn once(&self, request: RequestBuilder, to: Endpoint) -> Result<Response, ApiFailure> {
-        let response = match tokio::time::timeout(FIRST_BYTE, request.send()).await {
+    async fn send_once(
+        &self,
+        request: RequestBuilder,
+        to: Endpoint,
+    ) -> Result<Response, ApiFailure> {
+        let response = match tokio::time::timeout(FIRST_BYTE_TIMEOUT, request.send()).await {
             Ok(response) => response.map_err(|error| ApiFailure::network(&error))?,
             Err(_) => {
                 return Err(ApiFailure::new(format!(
-                    "Anthropic gave no answer within {FIRST_BYTE:?}."
+                    "Anthropic gave no answer within {FIRST_BYTE_TIMEOUT:?}."
                 )));
             }
         };
@@ -276,7 +280,7 @@ async fn whole(mut response: Response) -> Result<Vec<u8>, ApiFailure> {
         let Some(piece) = piece.map_err(|error| ApiFailure::network(&error))? else {
             return Ok(bytes);
         };
-        if bytes.len() + piece.len() > MOST_BYTES {
+        if bytes.len() + piece.len() > MAX_ANSWER_BYTES {
             return Err(ApiFailure::new("Anthropic's answer is too large."));
         }
         bytes.extend_from_slice(&piece);

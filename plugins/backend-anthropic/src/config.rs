@@ -7,11 +7,11 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// The secret that holds the key: the provider's own variable.
-pub(crate) const KEY: &str = "ANTHROPIC_API_KEY";
+pub(crate) const KEY_VARIABLE: &str = "ANTHROPIC_API_KEY";
 /// The variable that says where the API is, when it is not at its usual place.
-const BASE_URL: &str = "ANTHROPIC_BASE_URL";
+const BASE_URL_VARIABLE: &str = "ANTHROPIC_BASE_URL";
 /// The most skills that a request may have.
-pub(crate) const MOST_SKILLS: usize = 20;
+pub(crate) const MAX_SKILLS: usize = 20;
 
 /// The settings of one backend instance.
 #[derive(Debug, Clone)]
@@ -38,7 +38,7 @@ pub(crate) struct AnthropicSkill {
 }
 
 impl AnthropicSkill {
-    /// As `container.skills` has it.
+    /// The skill's item in `container.skills`.
     pub(crate) fn reference(&self) -> Value {
         let mut reference = json!({ "type": self.source, "skill_id": self.id });
         if let (Some(version), Some(fields)) = (&self.version, reference.as_object_mut()) {
@@ -109,7 +109,7 @@ pub(crate) fn schema() -> Value {
         "properties": {
             "skills": {
                 "type": "array",
-                "maxItems": MOST_SKILLS,
+                "maxItems": MAX_SKILLS,
                 "description": "The skills: `xlsx`, `skill_…`, or tables of type, skill_id, version, name, description",
                 "items": { "anyOf": [
                     { "type": "string" },
@@ -160,13 +160,13 @@ pub(crate) fn schema() -> Value {
 
 impl AnthropicSettings {
     pub(crate) fn from_setup(setup: &Setup) -> Result<Self> {
-        Self::new(setup.config()?, std::env::var(BASE_URL).ok())
+        Self::new(setup.config()?, std::env::var(BASE_URL_VARIABLE).ok())
     }
 
     fn new(config: ConfigFile, elsewhere: Option<String>) -> Result<Self> {
-        if config.skills.len() > MOST_SKILLS {
+        if config.skills.len() > MAX_SKILLS {
             return Err(Error::invalid(format!(
-                "{} hosted skills are too many: Anthropic takes at most {MOST_SKILLS} a request; \
+                "{} hosted skills are too many: Anthropic takes at most {MAX_SKILLS} a request; \
                  name fewer in `skills`",
                 config.skills.len()
             )));

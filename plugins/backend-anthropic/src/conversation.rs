@@ -15,10 +15,10 @@ use crate::api::{ApiFailure, RequestBody};
 use crate::config::AnthropicSkill;
 use crate::{Hosted, PROVIDER, items};
 
-/// How often a reply may be paused.
-pub(crate) const MOST_PAUSES: u32 = 10;
+/// Maximum number of pauses of a reply.
+pub(crate) const MAX_PAUSES: u32 = 10;
 /// The most bytes of a reply.
-const MOST_BYTES: usize = 64 * 1024 * 1024;
+const MAX_REPLY_BYTES: usize = 64 * 1024 * 1024;
 
 /// A conversation.
 pub(crate) struct Conversation<'a> {
@@ -29,21 +29,21 @@ pub(crate) struct Conversation<'a> {
     messages: Vec<Message>,
     /// The reply that is coming.
     arriving: Option<Box<dyn ReplyDecoder>>,
-    /// Where it runs.
+    /// Container in which the code runs.
     pub(crate) container: Option<String>,
     /// Ids of the files that it made, each once.
     pub(crate) files: Vec<String>,
-    /// What was said.
+    /// Text of the replies.
     pub(crate) text: String,
     /// Tokens of all replies.
     pub(crate) usage: Usage,
 }
 
-/// How a conversation ended.
+/// End of a conversation.
 pub(crate) enum ConversationEnd {
     /// The model has answered.
     Well,
-    /// Before its end, and why.
+    /// The conversation broke off, for this reason.
     Short(String),
     /// Because the call was ended.
     Cancelled,
@@ -82,23 +82,23 @@ impl<'a> Conversation<'a> {
             let response = match self.ask().await {
                 Ok(decoded) => {
                     if let Some(error) = decoded.error {
-                        return self.broken(&error.message);
+                        return self.end_broken(&error.message);
                     }
                     decoded.response
                 }
                 Err(refused) => {
                     self.keep_arriving();
-                    return self.broken(&refused.message);
+                    return self.end_broken(&refused.message);
                 }
             };
             let Some(stop) = response.stop else {
-                return self.broken("The reply ended without a reason.");
+                return self.end_broken("The reply ended without a reason.");
             };
             match stop.reason {
-                StopReason::Pause if pauses < MOST_PAUSES => pauses += 1,
+                StopReason::Pause if pauses < MAX_PAUSES => pauses += 1,
                 StopReason::Pause => {
                     return Ok(ConversationEnd::Short(format!(
-                        "The skill was paused {MOST_PAUSES} times and is not done. Give it a \
+                        "The skill was paused {MAX_PAUSES} times and is not done. Give it a \
                          smaller task."
                     )));
                 }
@@ -128,7 +128,7 @@ impl<'a> Conversation<'a> {
     }
 
     /// What was made before a failure is not lost by it, nor what it cost.
-    fn broken(&self, why: &str) -> Result<ConversationEnd> {
+    fn end_broken(&self, why: &str) -> Result<ConversationEnd> {
         let is_paid = self.usage != Usage::default();
         if self.text.is_empty() && self.files.is_empty() && !is_paid {
             return Err(Error::new(why));
@@ -140,19 +140,19 @@ impl<'a> Conversation<'a> {
 
     /// One reply; where the container is over, once more without it.
     async fn ask(&mut self) -> Result<Decoded, ApiFailure> {
-        match self.once().await {
+        match self.next_reply().await {
             Err(refused)
                 if self.container.is_some() && items::is_expired_container(&refused.message) =>
             {
                 self.container = None;
-                self.once().await
+                self.next_reply().await
             }
             answer => answer,
         }
     }
 
     /// One reply, which is taken in as far as it came.
-    async fn once(&mut self) -> Result<Decoded, ApiFailure> {
+    async fn next_reply(&mut self) -> Result<Decoded, ApiFailure> {
         let encoded = anthropic::encode(&self.request());
         let mut response = self
             .hosted
@@ -172,7 +172,7 @@ impl<'a> Conversation<'a> {
                 break;
             };
             bytes = bytes.saturating_add(piece.len());
-            if bytes > MOST_BYTES {
+            if bytes > MAX_REPLY_BYTES {
                 break;
             }
             if let Some(decoder) = &mut self.arriving {

@@ -11,10 +11,10 @@ use crate::conversation::{Conversation, ConversationEnd};
 use crate::{Hosted, PROVIDER, files};
 
 /// The tool of every skill.
-pub(crate) const RUN: &str = "code_execution";
+pub(crate) const RUN_TOOL: &str = "code_execution";
 
 /// How long a call may take, where nobody says otherwise.
-const LIMIT_MS: u64 = 600_000;
+const DEFAULT_TIMEOUT_MS: u64 = 600_000;
 
 /// A skill with what its tool is called.
 #[derive(Debug, Clone)]
@@ -89,9 +89,9 @@ pub(crate) fn tool(skill: &NamedSkill) -> ToolDecl {
     );
     ToolDecl {
         skill: Some(skill.name.clone()),
-        timeout_ms: Some(LIMIT_MS),
+        timeout_ms: Some(DEFAULT_TIMEOUT_MS),
         ..ToolDecl::new(
-            RUN,
+            RUN_TOOL,
             description.trim(),
             json!({
                 "type": "object",
@@ -154,44 +154,43 @@ pub(crate) async fn run(
             containers.insert(skill.to_owned(), container);
         }
         for id in &made {
-            session.kept.made(id);
+            session.kept.remember(id);
         }
         session.kept.state()
     })?;
     let ended = ended?;
     let described = !matches!(ended, ConversationEnd::Cancelled);
-    let mut result = match ended {
-        ConversationEnd::Well if text.trim().is_empty() => {
-            ToolResult::text("The skill is done, and said nothing.")
-        }
-        ConversationEnd::Well => ToolResult::text(text),
-        ConversationEnd::Cancelled => {
-            let mut result = ToolResult::error("The work was stopped.");
-            if !text.trim().is_empty() {
-                result.content.insert(0, Part::Text { text });
-            }
-            result
-        }
-        ConversationEnd::Short(why) => {
-            let mut result = ToolResult::error(why);
-            if !text.trim().is_empty() {
-                result.content.insert(0, Part::Text { text });
-            }
-            result
-        }
-    };
+    let mut result = spoken_result(ended, text);
     // Nobody waits long for the answer of a call that was ended.
     if described {
         result.files = files::all_described(hosted, cx, &made).await;
     }
     result.state = state;
     if usage != Usage::default() {
-        result.spent.push(spent(hosted, usage));
+        result.spent.push(to_spent(hosted, usage));
     }
     Ok(result)
 }
 
-fn spent(hosted: &Hosted, usage: Usage) -> Spent {
+/// What the skill said, and why it ended where it did not end by itself.
+fn spoken_result(ended: ConversationEnd, text: String) -> ToolResult {
+    let is_silent = text.trim().is_empty();
+    let reason = match ended {
+        ConversationEnd::Well if is_silent => {
+            return ToolResult::text("The skill is done, and said nothing.");
+        }
+        ConversationEnd::Well => return ToolResult::text(text),
+        ConversationEnd::Cancelled => "The work was stopped.".to_owned(),
+        ConversationEnd::Short(why) => why,
+    };
+    let mut result = ToolResult::error(reason);
+    if !is_silent {
+        result.content.insert(0, Part::Text { text });
+    }
+    result
+}
+
+fn to_spent(hosted: &Hosted, usage: Usage) -> Spent {
     Spent {
         provider: PROVIDER.to_owned(),
         model: hosted.settings.model.clone(),

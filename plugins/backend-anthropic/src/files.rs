@@ -16,11 +16,11 @@ use crate::api::{self, ApiFailure, RequestBody};
 use crate::items::is_id;
 
 /// The most bytes of a file.
-const MOST_BYTES: u64 = 500 * 1024 * 1024;
+const MAX_FILE_BYTES: u64 = 500 * 1024 * 1024;
 /// The most questions about files at the same time.
-const MOST_AT_ONCE: usize = 8;
+const MAX_REQUESTS: usize = 8;
 /// The most characters of a name.
-const MOST_NAME: usize = 255;
+const MAX_NAME_CHARS: usize = 255;
 
 /// Brings a file to the provider. The same content under the same name goes up once a session.
 pub(crate) async fn put(hosted: &Hosted, cx: &Cx, file: &FileRef) -> Result<FileRef> {
@@ -33,10 +33,10 @@ pub(crate) async fn put(hosted: &Hosted, cx: &Cx, file: &FileRef) -> Result<File
     let about = tokio::fs::metadata(path).await;
     let about = about.map_err(|error| Error::new(format!("`{path}` cannot be read: {error}")))?;
     let size = about.len();
-    if !about.is_file() || size == 0 || size > MOST_BYTES {
+    if !about.is_file() || size == 0 || size > MAX_FILE_BYTES {
         return Err(Error::invalid(format!(
-            "`{}` cannot be uploaded: Anthropic takes files of 1 byte to {MOST_BYTES} bytes, and \
-             it has {size}",
+            "`{}` cannot be uploaded: Anthropic takes files of 1 byte to {MAX_FILE_BYTES} bytes, \
+             and it has {size}",
             file.name
         )));
     }
@@ -95,7 +95,7 @@ fn uploaded(file: &FileRef, name: String, size: u64, id: String) -> FileRef {
 
 /// What the provider knows of a file that a call made. One that it tells nothing of keeps its id
 /// as its name.
-async fn described(hosted: &Hosted, cx: &Cx, id: &str) -> FileRef {
+async fn describe_file(hosted: &Hosted, cx: &Cx, id: &str) -> FileRef {
     match hosted.api.json(cx, &format!("files/{id}")).await {
         Ok(told) => {
             let name = Some(text(&told, "filename")).filter(|name| !name.is_empty());
@@ -112,11 +112,11 @@ async fn described(hosted: &Hosted, cx: &Cx, id: &str) -> FileRef {
     }
 }
 
-/// [`described`] of several, asked for at the same time.
+/// [`describe_file`] of several, asked for at the same time.
 pub(crate) async fn all_described(hosted: &Hosted, cx: &Cx, ids: &[String]) -> Vec<FileRef> {
     stream::iter(ids.to_vec())
-        .map(|id| async move { described(hosted, cx, &id).await })
-        .buffered(MOST_AT_ONCE)
+        .map(|id| async move { describe_file(hosted, cx, &id).await })
+        .buffered(MAX_REQUESTS)
         .collect()
         .await
 }
@@ -141,7 +141,7 @@ pub(crate) async fn get(hosted: &Hosted, cx: &Cx, request: &FilesGet) -> Result<
         )));
     }
     let size = told.get("size_bytes").and_then(Value::as_u64);
-    if size.is_some_and(|size| size > MOST_BYTES) {
+    if size.is_some_and(|size| size > MAX_FILE_BYTES) {
         return Err(too_large(id));
     }
     let to = Path::new(&request.to);
@@ -176,7 +176,7 @@ async fn content(hosted: &Hosted, cx: &Cx, id: &str, to: &Path, told: Option<u64
     let mut size = 0_u64;
     while let Some(piece) = response.chunk().await? {
         size = size.saturating_add(u64::try_from(piece.len()).unwrap_or(u64::MAX));
-        if size > MOST_BYTES {
+        if size > MAX_FILE_BYTES {
             return Err(too_large(id));
         }
         cx.check()?;
@@ -193,7 +193,7 @@ async fn content(hosted: &Hosted, cx: &Cx, id: &str, to: &Path, told: Option<u64
 
 fn too_large(id: &str) -> Error {
     Error::new(format!(
-        "the file `{id}` is larger than {MOST_BYTES} bytes, the most that is fetched"
+        "the file `{id}` is larger than {MAX_FILE_BYTES} bytes, the most that is fetched"
     ))
 }
 
@@ -218,7 +218,7 @@ pub(crate) fn safe_name(name: &str) -> String {
     if name.is_empty() || name.chars().all(|c| c == '.') {
         return "file".to_owned();
     }
-    let too_long = name.chars().count().saturating_sub(MOST_NAME);
+    let too_long = name.chars().count().saturating_sub(MAX_NAME_CHARS);
     name.chars().skip(too_long).collect()
 }
 

@@ -11,12 +11,12 @@ use crate::session::AnthropicSession;
 use crate::{Hosted, files, items};
 
 /// The tool that brings files into the container.
-pub(crate) const UPLOAD: &str = "upload_files";
+pub(crate) const UPLOAD_TOOL: &str = "upload_files";
 
 /// The tool that is there beside the provider's own.
 pub(crate) fn upload_tool() -> ToolDecl {
     ToolDecl::new(
-        UPLOAD,
+        UPLOAD_TOOL,
         "Brings files of this conversation into the container in which `code_execution` runs. \
          The container is a machine of its own: what is there is not here, and what is here is \
          not there. Files that code execution saves in $OUTPUT_DIR come back by themselves.",
@@ -97,7 +97,7 @@ pub(crate) async fn observe(hosted: &Hosted, cx: &Cx, seen: &Observe) -> Result<
         }
         let fresh: Vec<String> = made
             .into_iter()
-            .filter(|id| session.kept.made(id))
+            .filter(|id| session.kept.remember(id))
             .collect();
         let changed = session.kept != before;
         (fresh, changed.then(|| session.kept.state()).flatten())

@@ -27,7 +27,7 @@ use conjure_skill_sdk::{
 };
 
 use crate::api::AnthropicApi;
-use crate::config::{AnthropicSettings, KEY};
+use crate::config::{AnthropicSettings, KEY_VARIABLE};
 use crate::session::AnthropicSessions;
 
 /// The provider whose requests the skills ride in.
@@ -72,8 +72,8 @@ impl Backend for Hosted {
 
     async fn call(&self, cx: Cx, request: BackendCall) -> Result<ToolResult> {
         match (request.skill.as_deref(), request.name.as_str()) {
-            (None, inline::UPLOAD) => inline::upload(self, &cx, &request).await,
-            (Some(skill), delegated::RUN) => delegated::run(self, &cx, skill, &request).await,
+            (None, inline::UPLOAD_TOOL) => inline::upload(self, &cx, &request).await,
+            (Some(skill), delegated::RUN_TOOL) => delegated::run(self, &cx, skill, &request).await,
             (_, name) => Err(Error::not_found(format!("there is no tool `{name}` here"))),
         }
     }
@@ -127,7 +127,7 @@ fn plugin() -> BackendPlugin<Hosted> {
     .config_schema(config::schema())
     .requires("secret.get/1")
     .permissions(Permissions {
-        secrets: vec![KEY.to_owned()],
+        secrets: vec![KEY_VARIABLE.to_owned()],
         ..Permissions::default()
     })
     .with_contributions()

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::delegated::NamedSkill;
 
 /// The most files that a session remembers; of more the oldest are forgotten.
-const MOST_FILES: usize = 2000;
+const MAX_FILES: usize = 2000;
 
 /// The open sessions.
 #[derive(Debug, Default)]
@@ -21,7 +21,7 @@ pub(crate) struct AnthropicSessions(Mutex<BTreeMap<String, AnthropicSession>>);
 pub(crate) struct AnthropicSession {
     /// The skills, each with what its tool is called, once that was wanted.
     pub(crate) skills: Option<Vec<NamedSkill>>,
-    /// What outlives the session.
+    /// State that outlives the session.
     pub(crate) kept: SessionRecord,
     /// Files that were uploaded, by what their content is known by.
     pub(crate) uploaded: BTreeMap<String, String>,
@@ -81,18 +81,18 @@ impl SessionRecord {
     }
 
     /// Takes note of a file that was made. False when it is known.
-    pub(crate) fn made(&mut self, id: &str) -> bool {
+    pub(crate) fn remember(&mut self, id: &str) -> bool {
         if self.files.iter().any(|known| known == id) {
             return false;
         }
-        if self.files.len() >= MOST_FILES {
+        if self.files.len() >= MAX_FILES {
             self.files.remove(0);
         }
         self.files.push(id.to_owned());
         true
     }
 
-    /// As the host logs it.
+    /// State for the host's log.
     pub(crate) fn state(&self) -> Option<Value> {
         serde_json::to_value(self).ok()
     }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// The image that `conjure docker build` makes.
-const IMAGE: &str = "conjure-workspace";
+const DEFAULT_IMAGE: &str = "conjure-workspace";
 
 /// The settings of one backend instance.
 #[derive(Debug, Clone, Deserialize)]
@@ -49,7 +49,7 @@ pub(crate) enum Sharing {
     Copy,
 }
 
-/// How one speaks to the agent.
+/// Transport between host and agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum AgentTransport {
@@ -66,7 +66,7 @@ pub(crate) enum AgentTransport {
 impl Default for DockerSettings {
     fn default() -> Self {
         Self {
-            image: IMAGE.to_owned(),
+            image: DEFAULT_IMAGE.to_owned(),
             engine: None,
             network: "none".to_owned(),
             memory_mb: 512,

@@ -21,18 +21,18 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::config::{AgentTransport, DockerSettings};
-use crate::engine::{Engine, explained};
+use crate::engine::{Engine, engine_error};
 use crate::mounts::{AGENT, ContainerMounts, SKILLS, TMP, WORKSPACE};
 use crate::output::{AgentOutput, read};
 use crate::owner::{ContainerOwner, remove_container};
 use crate::socket::{self, AgentSocket};
 
 /// How long the agent may take to say who it is.
-const READY: Duration = Duration::from_secs(20);
+const READY_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a container's exit code is waited for, once its stream is over.
-const EXIT: Duration = Duration::from_millis(500);
+const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
 /// Where a container's first process waits that is not spoken to.
-const HOLD: &str = "/tmp/.conjure-hold";
+const HOLD_PATH: &str = "/tmp/.conjure-hold";
 
 /// A running container.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ pub(crate) struct Container {
     pub(crate) by_exec: bool,
 }
 
-/// What a container is made from.
+/// Inputs from which a container is made.
 pub(crate) struct Plan<'a> {
     pub(crate) engine: &'a Engine,
     pub(crate) settings: &'a DockerSettings,
@@ -60,16 +60,16 @@ impl Plan<'_> {
     /// Makes and starts the container and waits until its agent answers.
     pub(crate) async fn start(self) -> Result<Container, ContainerFailure> {
         match self.settings.stream {
-            AgentTransport::Exec => self.started(true).await,
-            AgentTransport::Attach => self.started(false).await,
-            AgentTransport::Auto => match self.started(false).await {
-                Err(ContainerFailure::NotAttached(_)) => self.started(true).await,
+            AgentTransport::Exec => self.start_container(true).await,
+            AgentTransport::Attach => self.start_container(false).await,
+            AgentTransport::Auto => match self.start_container(false).await {
+                Err(ContainerFailure::NotAttached(_)) => self.start_container(true).await,
                 other => other,
             },
         }
     }
 
-    async fn started(&self, by_exec: bool) -> Result<Container, ContainerFailure> {
+    async fn start_container(&self, by_exec: bool) -> Result<Container, ContainerFailure> {
         let may = self.settings.stream == AgentTransport::Auto && self.mounts.is_here();
         let offer = if may && !by_exec {
             AgentSocket::new(self.owner)
@@ -110,7 +110,7 @@ impl Plan<'_> {
                 start.await.map_err(failed)?;
                 match transport {
                     ChosenTransport::Socket(offer) => {
-                        met(offer, attached, Instant::now() + READY).await
+                        agent_stream(offer, attached, Instant::now() + READY_TIMEOUT).await
                     }
                     _ => attached,
                 }
@@ -127,7 +127,7 @@ impl Plan<'_> {
             exit,
             by_exec: matches!(transport, ChosenTransport::Exec),
         };
-        match tokio::time::timeout(READY, container.link.ready()).await {
+        match tokio::time::timeout(READY_TIMEOUT, container.link.ready()).await {
             Ok(Ok(())) => Ok(container),
             Ok(Err(why)) => {
                 let code = container.exit_code().await;
@@ -172,7 +172,7 @@ impl Plan<'_> {
         match made {
             Ok(made) => Ok(made.id),
             Err(error) if crate::engine::sees_no_path(&error) => Err(ContainerFailure::NotHere(
-                explained("making a container", &self.settings.image, &error),
+                engine_error("making a container", &self.settings.image, &error),
             )),
             Err(error) => Err(self.failed("making a container", &error)),
         }
@@ -181,9 +181,9 @@ impl Plan<'_> {
     fn body(&self, transport: ChosenTransport<'_>) -> ContainerCreateBody {
         let settings = self.settings;
         let owned = |words: &[&str]| Some(words.iter().map(|word| (*word).to_owned()).collect());
-        let (quiet, socket) = (QUIET.to_string(), AgentSocket::inside());
+        let (quiet, socket) = (QUIET.to_string(), AgentSocket::path_in_container());
         let arguments = match transport {
-            ChosenTransport::Exec => owned(&["hold", HOLD]),
+            ChosenTransport::Exec => owned(&["hold", HOLD_PATH]),
             ChosenTransport::Attach => owned(&["serve", &quiet, WORKSPACE, SKILLS]),
             ChosenTransport::Socket(_) => owned(&["serve-at", &socket, &quiet, WORKSPACE, SKILLS]),
         };
@@ -271,7 +271,7 @@ impl Plan<'_> {
         let attached = self.engine.docker.attach_container(id, Some(options)).await;
         let AttachContainerResults { output, input } = attached.map_err(|error| {
             let image = &self.settings.image;
-            ContainerFailure::NotAttached(explained("attaching to a container", image, &error))
+            ContainerFailure::NotAttached(engine_error("attaching to a container", image, &error))
         })?;
         Ok((output, input))
     }
@@ -280,7 +280,7 @@ impl Plan<'_> {
         let docker = &self.engine.docker;
         let failed = |error: EngineError| self.failed("running the agent in a container", &error);
         let quiet = QUIET.to_string();
-        let words = [AGENT, "serve-held", HOLD, &quiet, WORKSPACE, SKILLS];
+        let words = [AGENT, "serve-held", HOLD_PATH, &quiet, WORKSPACE, SKILLS];
         let config = ExecConfig {
             attach_stdin: Some(true),
             attach_stdout: Some(true),
@@ -321,7 +321,7 @@ impl Plan<'_> {
     }
 
     fn failed(&self, what: &str, error: &EngineError) -> ContainerFailure {
-        let explained = explained(what, &self.settings.image, error);
+        let explained = engine_error(what, &self.settings.image, error);
         if is_answer(error) {
             ContainerFailure::Other(explained)
         } else {
@@ -342,7 +342,7 @@ enum ChosenTransport<'a> {
 }
 
 /// The stream that the agent takes: it says its first word there.
-async fn met(
+async fn agent_stream(
     offer: &AgentSocket,
     attached: (AgentOutput, AgentInput),
     until: Instant,
@@ -350,13 +350,13 @@ async fn met(
     let (output, input) = attached;
     let mut output = output.fuse();
     tokio::select! {
-        socket = offer.taken() => socket::stream(socket, (Box::pin(output), input)),
+        socket = offer.accept() => socket::stream(socket, (Box::pin(output), input)),
         first = output.next() => (Box::pin(stream::iter(first).chain(output)), input),
         () = tokio::time::sleep_until(until) => (Box::pin(output), input),
     }
 }
 
-/// Whether the engine said so itself.
+/// Whether the error is an answer of the engine itself.
 fn is_answer(error: &EngineError) -> bool {
     matches!(error, EngineError::DockerResponseServerError { .. })
 }
@@ -383,7 +383,7 @@ impl Container {
 
     async fn exit_code(&self) -> Option<i64> {
         let mut exit = self.exit.clone();
-        let _ = tokio::time::timeout(EXIT, exit.wait_for(Option::is_some)).await;
+        let _ = tokio::time::timeout(EXIT_TIMEOUT, exit.wait_for(Option::is_some)).await;
         *self.exit.borrow()
     }
 
@@ -403,7 +403,7 @@ impl Container {
     }
 }
 
-/// Why there is no container.
+/// Reasons why there is no container.
 #[derive(Debug)]
 pub(crate) enum ContainerFailure {
     /// The engine does not see this machine's files.

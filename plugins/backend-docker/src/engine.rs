@@ -10,13 +10,13 @@ use conjure_skill_sdk::{Error, Result};
 use tokio::sync::Mutex;
 
 /// How long one request to the engine may take, in seconds.
-const REQUEST: u64 = 60;
+const REQUEST_TIMEOUT_SECONDS: u64 = 60;
 
 /// An engine, as it was found.
 #[derive(Debug, Clone)]
 pub(crate) struct Engine {
     pub(crate) docker: Docker,
-    /// Where it is, for people.
+    /// Address of the engine, for people.
     pub(crate) address: String,
     /// Whether it could see this machine's files.
     pub(crate) may_be_here: bool,
@@ -92,9 +92,9 @@ impl Engine {
     async fn at(address: &str) -> Result<Self, EngineError> {
         let is_socket = address.starts_with("unix://") || address.starts_with('/');
         let docker = if is_socket {
-            Docker::connect_with_unix(address, REQUEST, API_DEFAULT_VERSION)?
+            Docker::connect_with_unix(address, REQUEST_TIMEOUT_SECONDS, API_DEFAULT_VERSION)?
         } else {
-            Docker::connect_with_http(address, REQUEST, API_DEFAULT_VERSION)?
+            Docker::connect_with_http(address, REQUEST_TIMEOUT_SECONDS, API_DEFAULT_VERSION)?
         };
         // Old engines refuse new versions of the interface, and new engines old ones.
         let docker = docker.negotiate_version().await?;
@@ -176,7 +176,7 @@ fn status(error: &EngineError) -> Option<(u16, &str)> {
 }
 
 /// What a failure of the engine means, and what to do about it.
-pub(crate) fn explained(what: &str, image: &str, error: &EngineError) -> Error {
+pub(crate) fn engine_error(what: &str, image: &str, error: &EngineError) -> Error {
     let text = match status(error) {
         Some((404, message)) if message.to_lowercase().contains("image") => format!(
             "the engine has no image `{image}`. `conjure docker build` makes the default one; \

@@ -9,9 +9,9 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
-/// Of a directory and of a program.
+/// Mode of a directory and of a program.
 pub(crate) const ALL_ENTER: u32 = 0o755;
-/// Of any other file.
+/// Mode of any other file.
 pub(crate) const ALL_READ: u32 = 0o644;
 
 /// Makes a directory that everybody may enter, or lets everybody into the one that is there.

@@ -20,15 +20,15 @@ use conjure_skill_sdk::protocol::SkillMount;
 use conjure_skill_sdk::{Error, Result};
 
 use crate::config::DockerSettings;
-use crate::engine::{Engine, explained};
+use crate::engine::{Engine, engine_error};
 use crate::owner::{ContainerOwner, remove_container};
 use crate::skills;
 
-/// Where commands work.
+/// Working directory of commands.
 pub(crate) const WORKSPACE: &str = "/workspace";
-/// Where skills are.
+/// Directory of the skills.
 pub(crate) const SKILLS: &str = "/mnt/skills";
-/// Where the agent is.
+/// Path of the agent.
 pub(crate) const AGENT: &str = "/mnt/conjure/agent";
 /// The only other place that can be written to.
 pub(crate) const TMP: &str = "/tmp";
@@ -42,7 +42,7 @@ const COVER_BYTES: i64 = 64 * 1024;
 /// Nobody on any system.
 const NOBODY: u32 = 65_534;
 
-/// What a session brings along.
+/// Directories that a session brings along.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SessionMounts {
     pub(crate) working_dir: PathBuf,
@@ -79,8 +79,8 @@ pub(crate) struct Volumes {
 }
 
 impl ContainerMounts {
-    /// This machine's directories.
-    pub(crate) fn here(
+    /// Mounts of directories of this machine.
+    pub(crate) fn from_directories(
         engine: &Engine,
         settings: &DockerSettings,
         owner: &ContainerOwner,
@@ -89,7 +89,7 @@ impl ContainerMounts {
     ) -> Result<Self> {
         let (user, userns) = match &settings.user {
             Some(user) => (user.clone(), None),
-            None => whom(engine, &session_mounts.working_dir)?,
+            None => container_user(engine, &session_mounts.working_dir)?,
         };
         let private = private_below(&session_mounts.working_dir, owner)?;
         let mut mounts = vec![
@@ -137,7 +137,7 @@ impl ContainerMounts {
         }
     }
 
-    /// Whether it is of this machine.
+    /// Whether the mounts are directories of this machine.
     pub(crate) fn is_here(&self) -> bool {
         matches!(self.source, MountSource::Here { .. })
     }
@@ -169,7 +169,7 @@ impl ContainerMounts {
         };
         // Something empty lies over what is private.
         let cover = |working_dir: &Path, path: &PathBuf| -> Option<Mount> {
-            let target = inside(working_dir, path)?;
+            let target = container_path(working_dir, path)?;
             if !path.is_dir() {
                 return Some(mount(MountType::BIND, "/dev/null", &target, false));
             }
@@ -238,7 +238,7 @@ impl ContainerMounts {
     }
 
     /// The first directory that it mounts and this machine does not have.
-    pub(crate) fn missing(&self) -> Option<&Path> {
+    pub(crate) fn missing_directory(&self) -> Option<&Path> {
         let MountSource::Here { mounts, .. } = &self.source else {
             return None;
         };
@@ -251,12 +251,12 @@ impl ContainerMounts {
         let MountSource::Here { working_dir, .. } = &self.source else {
             return None;
         };
-        inside(working_dir, path)
+        container_path(working_dir, path)
     }
 }
 
 /// A path of the working directory as the container has it.
-fn inside(working_dir: &Path, path: &Path) -> Option<String> {
+fn container_path(working_dir: &Path, path: &Path) -> Option<String> {
     let below = path.strip_prefix(working_dir).ok()?.to_str()?;
     Some(format!("{WORKSPACE}/{below}"))
 }
@@ -291,7 +291,7 @@ fn volume_user(settings: &DockerSettings) -> String {
 }
 
 /// As whom a container works in a directory of this machine.
-fn whom(engine: &Engine, working_dir: &Path) -> Result<(String, Option<String>)> {
+fn container_user(engine: &Engine, working_dir: &Path) -> Result<(String, Option<String>)> {
     let uid = rustix::process::geteuid().as_raw();
     let gid = rustix::process::getegid().as_raw();
     if uid != 0 {
@@ -344,7 +344,7 @@ impl Volumes {
             work: format!("conjure-work-{name}"),
             read_only: format!("conjure-mnt-{name}"),
         };
-        let failed = |error| explained("making a volume", &settings.image, &error);
+        let failed = |error| engine_error("making a volume", &settings.image, &error);
         let making = async {
             for name in [&volumes.work, &volumes.read_only] {
                 let request = VolumeCreateRequest {
@@ -373,7 +373,7 @@ impl Volumes {
         session: &str,
         session_mounts: &SessionMounts,
     ) -> Result<()> {
-        let failed = |error| explained("filling a volume", &settings.image, &error);
+        let failed = |error| engine_error("filling a volume", &settings.image, &error);
         let user = volume_user(settings);
         let unreadable = |error| Error::new(format!("the skills cannot be read: {error}"));
         let agent = owner.bin().join(owner.program());
@@ -453,7 +453,7 @@ fn read_only(agent: &Path, session_mounts: &SessionMounts) -> io::Result<Vec<u8>
         archive.append_data(&mut directory((0, 0)), in_archive(place), io::empty())?;
     }
     archive.append_path_with_name(agent, in_archive(AGENT))?;
-    let mut room = skills::MOST;
+    let mut room = skills::MAX_BYTES;
     for skill in &session_mounts.skills {
         let place = format!("{SKILLS}/{}", skill.name);
         skills::fits(Path::new(&skill.dir), &mut room)?;

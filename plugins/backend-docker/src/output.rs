@@ -7,11 +7,11 @@ use bollard::errors::Error as EngineError;
 use conjure_exec_agent::client::Feed;
 use futures_util::{Stream, StreamExt as _};
 
-/// What the agent writes.
+/// Stream of the agent's output.
 pub(crate) type AgentOutput = Pin<Box<dyn Stream<Item = Result<LogOutput, EngineError>> + Send>>;
 
 /// How much of what the agent complained about is kept.
-const COMPLAINT: usize = 2_000;
+const MAX_STDERR_BYTES: usize = 2_000;
 
 /// Hands over what comes, to its end, and says why that came about.
 pub(crate) async fn read(mut output: AgentOutput, mut feed: Feed) -> String {
@@ -20,7 +20,7 @@ pub(crate) async fn read(mut output: AgentOutput, mut feed: Feed) -> String {
         let bytes = match output.next().await {
             Some(Ok(LogOutput::StdOut { message } | LogOutput::Console { message })) => message,
             Some(Ok(LogOutput::StdErr { message })) => {
-                let room = COMPLAINT.saturating_sub(complaint.len());
+                let room = MAX_STDERR_BYTES.saturating_sub(complaint.len());
                 complaint
                     .extend_from_slice(message.get(..message.len().min(room)).unwrap_or_default());
                 continue;

@@ -21,15 +21,15 @@ use crate::engine::Engine;
 use crate::modes;
 
 /// The label that names the host: `<directory of all hosts>/<one host>`.
-pub(crate) const OWNER: &str = "io.conjure.host";
+pub(crate) const OWNER_LABEL: &str = "io.conjure.host";
 /// The label that names the session.
-pub(crate) const SESSION: &str = "io.conjure.session";
+pub(crate) const SESSION_LABEL: &str = "io.conjure.session";
 
 /// How long the engine may take to remove a container.
-const REMOVING: Duration = Duration::from_secs(15);
+const REMOVE_TIMEOUT: Duration = Duration::from_secs(15);
 
-const LOCK: &str = "lock";
-const PROGRAM: &str = "agent";
+const LOCK_FILE: &str = "lock";
+const PROGRAM_FILE: &str = "agent";
 
 /// This host, as its containers name it.
 #[derive(Debug)]
@@ -51,12 +51,12 @@ impl ContainerOwner {
         let made = || -> io::Result<File> {
             let dir = all.join(&name);
             fs::create_dir_all(&dir)?;
-            let lock = File::create(dir.join(LOCK))?;
+            let lock = File::create(dir.join(LOCK_FILE))?;
             lock.lock()?;
             // What is mounted into containers, which run as another user.
             let shared = dir.join("bin");
             modes::make_dir(&shared)?;
-            modes::make_program(&shared.join(PROGRAM), agent)?;
+            modes::make_program(&shared.join(PROGRAM_FILE), agent)?;
             Ok(lock)
         };
         match made() {
@@ -101,14 +101,14 @@ impl ContainerOwner {
 
     /// The agent's name in that directory.
     pub(crate) fn program(&self) -> &'static str {
-        PROGRAM
+        PROGRAM_FILE
     }
 
     /// What this host's containers and volumes are labelled with.
     pub(crate) fn labels(&self, session: &str) -> HashMap<String, String> {
         HashMap::from([
-            (OWNER.to_owned(), self.label(&self.name)),
-            (SESSION.to_owned(), session.to_owned()),
+            (OWNER_LABEL.to_owned(), self.label(&self.name)),
+            (SESSION_LABEL.to_owned(), session.to_owned()),
         ])
     }
 
@@ -120,7 +120,7 @@ impl ContainerOwner {
     pub(crate) async fn remove_leftovers(&self, engine: &Engine) -> usize {
         let mut removed = 0;
         let mut failed = Vec::new();
-        let filter = HashMap::from([("label", vec![OWNER])]);
+        let filter = HashMap::from([("label", vec![OWNER_LABEL])]);
         let options = ListContainersOptionsBuilder::new()
             .all(true)
             .filters(&filter)
@@ -160,15 +160,15 @@ impl ContainerOwner {
 
     /// The name of the host that these labels name, if it is one of ours and is gone.
     fn dead_owner(&self, labels: &HashMap<String, String>) -> Option<String> {
-        let label = Path::new(labels.get(OWNER)?);
+        let label = Path::new(labels.get(OWNER_LABEL)?);
         let name = label.file_name()?.to_str()?;
         let ours = label.parent()? == self.all && name != self.name;
-        (ours && !self.lives(name)).then(|| name.to_owned())
+        (ours && !self.is_alive(name)).then(|| name.to_owned())
     }
 
     /// Whether a host lives, or nobody knows: only one whose lock is gone or free is dead.
-    fn lives(&self, name: &str) -> bool {
-        match File::open(self.all.join(name).join(LOCK)) {
+    fn is_alive(&self, name: &str) -> bool {
+        match File::open(self.all.join(name).join(LOCK_FILE)) {
             Ok(lock) => lock.try_lock().is_err(),
             Err(error) => error.kind() != io::ErrorKind::NotFound,
         }
@@ -179,8 +179,8 @@ impl ContainerOwner {
         for name in names.filter_map(|entry| entry.file_name().into_string().ok()) {
             let other = name != self.name && !failed.contains(&name);
             // A host that has just made its directory does not hold its lock yet.
-            let settled = self.all.join(&name).join("bin").join(PROGRAM).exists();
-            if other && settled && !self.lives(&name) {
+            let settled = self.all.join(&name).join("bin").join(PROGRAM_FILE).exists();
+            if other && settled && !self.is_alive(&name) {
                 let _ = fs::remove_dir_all(self.all.join(&name));
             }
         }
@@ -197,7 +197,7 @@ impl Drop for ContainerOwner {
 pub(crate) async fn remove_container(engine: &Engine, id: &str) -> bool {
     let options = RemoveContainerOptionsBuilder::new().force(true).v(true);
     let removing = engine.docker.remove_container(id, Some(options.build()));
-    let Ok(removed) = tokio::time::timeout(REMOVING, removing).await else {
+    let Ok(removed) = tokio::time::timeout(REMOVE_TIMEOUT, removing).await else {
         return false;
     };
     match removed {
@@ -236,7 +236,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let killed = dir.path().join("hosts/killed");
         fs::create_dir_all(killed.join("bin")).unwrap();
-        for name in [LOCK, "bin/agent"] {
+        for name in [LOCK_FILE, "bin/agent"] {
             fs::write(killed.join(name), "").unwrap();
         }
         let living = ContainerOwner::new(dir.path(), b"x").unwrap();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_exec_agent::client::{AgentLink, remote_file};
-use conjure_exec_agent::executor::{AgentSession, AgentShell, SessionCalls, started};
+use conjure_exec_agent::executor::{AgentSession, AgentShell, SessionCalls, wait_for_start};
 use conjure_skill_sdk::abi::code;
 use conjure_skill_sdk::protocol::{ExecutorInit, ExecutorReady, FileRef, SkillMount};
 use conjure_skill_sdk::{Cx, Error, Result};
@@ -51,7 +51,7 @@ impl DockerState {
     }
 }
 
-/// One session.
+/// One session in a container.
 #[derive(Debug)]
 pub(crate) struct DockerSession {
     id: String,
@@ -160,13 +160,18 @@ impl DockerSession {
             Sharing::Auto => engine.may_be_here && !*world.elsewhere.borrow(),
         };
         if mount {
-            let mounts =
-                ContainerMounts::here(engine, settings, owner, &self.id, &self.session_mounts);
+            let mounts = ContainerMounts::from_directories(
+                engine,
+                settings,
+                owner,
+                &self.id,
+                &self.session_mounts,
+            );
             let mounts = mounts.map_err(ContainerFailure::Other)?;
             match plan(mounts.clone()).start().await {
                 Err(ContainerFailure::NotHere(_)) if settings.files == Sharing::Auto => {
                     // The engine sees none of this machine's files only if this machine has them.
-                    if let Some(missing) = mounts.missing() {
+                    if let Some(missing) = mounts.missing_directory() {
                         return Err(ContainerFailure::Other(Error::new(format!(
                             "{} is not there, so it cannot be brought into the container. Make it \
                              again, and call again",
@@ -236,7 +241,7 @@ impl AgentSession for DockerSession {
         }
         let session = Arc::clone(self);
         let start = async move { session.start().await };
-        started(&self.calls, cx, limit, start, || {
+        wait_for_start(&self.calls, cx, limit, start, || {
             Error::new("the session's container is not ready yet; it goes on starting: call again")
         })
         .await
@@ -250,7 +255,7 @@ impl AgentSession for DockerSession {
         container.end_error().await
     }
 
-    async fn unanswered(self: &Arc<Self>, container: &Arc<Container>) -> Error {
+    async fn give_up_agent(self: &Arc<Self>, container: &Arc<Container>) -> Error {
         if container.link.is_stuck().await {
             return container.give_up().await;
         }

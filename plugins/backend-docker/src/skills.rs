@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use crate::modes;
 
 /// The most bytes that are copied.
-pub(crate) const MOST: u64 = 512 * 1024 * 1024;
+pub(crate) const MAX_BYTES: u64 = 512 * 1024 * 1024;
 
 /// The folder to mount: the given one, or a copy of it below `copies`.
 ///
@@ -27,7 +27,7 @@ pub(crate) fn readable(folder: &Path, copies: &Path, name: &str, user: u32) -> i
         fs::remove_dir_all(&copy)?;
     }
     modes::make_dir(copies)?;
-    let mut room = MOST;
+    let mut room = MAX_BYTES;
     copy_all(folder, &copy, &mut room)?;
     Ok(copy)
 }
@@ -76,7 +76,7 @@ fn take(room: &mut u64, bytes: u64) -> io::Result<()> {
     *room = room.checked_sub(bytes).ok_or_else(|| {
         io::Error::other(format!(
             "the skills have more than {} MiB",
-            MOST / 1024 / 1024
+            MAX_BYTES / 1024 / 1024
         ))
     })?;
     Ok(())

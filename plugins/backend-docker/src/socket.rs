@@ -24,13 +24,13 @@ use crate::output::AgentOutput;
 use crate::owner::ContainerOwner;
 
 /// Where a container has the directory.
-const PLACE: &str = "/mnt/link";
-const NAME: &str = "agent";
-/// How much is read at once.
-const READ: usize = 64 * 1024;
+const LINK_DIR: &str = "/mnt/link";
+const SOCKET_NAME: &str = "agent";
+/// Size of one read, in bytes.
+const READ_BYTES: usize = 64 * 1024;
 /// How long the engine's word is waited for, once the socket is closed: what the agent complained
 /// about comes that way.
-const COMPLAINS: Duration = Duration::from_millis(500);
+const STDERR_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// A socket that waits for the agent.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ impl AgentSocket {
             fs::create_dir(&dir)?;
             fs::set_permissions(&dir, fs::Permissions::from_mode(0o755))?;
             let listener = listen(&dir)?;
-            fs::set_permissions(dir.join(NAME), fs::Permissions::from_mode(0o666))?;
+            fs::set_permissions(dir.join(SOCKET_NAME), fs::Permissions::from_mode(0o666))?;
             Ok(listener)
         };
         match listening() {
@@ -67,16 +67,16 @@ impl AgentSocket {
 
     /// The directory, its place in the container, and that nothing is written there.
     pub(crate) fn mount(&self) -> (PathBuf, String, bool) {
-        (self.dir.clone(), PLACE.to_owned(), false)
+        (self.dir.clone(), LINK_DIR.to_owned(), false)
     }
 
-    /// What the agent is told.
-    pub(crate) fn inside() -> String {
-        format!("{PLACE}/{NAME}")
+    /// Path of the socket inside a container.
+    pub(crate) fn path_in_container() -> String {
+        format!("{LINK_DIR}/{SOCKET_NAME}")
     }
 
     /// Waits for the agent.
-    pub(crate) async fn taken(&self) -> UnixStream {
+    pub(crate) async fn accept(&self) -> UnixStream {
         match self.listener.accept().await {
             Ok((socket, _)) => socket,
             // The other way is still there.
@@ -94,10 +94,10 @@ impl Drop for AgentSocket {
 /// The name of a socket is short, the path of a directory may be long.
 fn listen(dir: &Path) -> io::Result<UnixListener> {
     if !cfg!(target_os = "linux") {
-        return UnixListener::bind(dir.join(NAME));
+        return UnixListener::bind(dir.join(SOCKET_NAME));
     }
     let dir = File::open(dir)?;
-    UnixListener::bind(format!("/proc/self/fd/{}/{NAME}", dir.as_raw_fd()))
+    UnixListener::bind(format!("/proc/self/fd/{}/{SOCKET_NAME}", dir.as_raw_fd()))
 }
 
 /// The stream to the agent over its socket. What is attached says only what goes wrong, and stays
@@ -122,7 +122,7 @@ pub(crate) fn stream(
 
 /// The socket, and what is attached beside it.
 struct SocketOutput {
-    /// Until the socket is closed.
+    /// Reading half, until the socket is closed.
     reads: Option<OwnedReadHalf>,
     said: AgentOutput,
     _kept: AgentInput,
@@ -131,7 +131,7 @@ struct SocketOutput {
 impl SocketOutput {
     async fn next(&mut self) -> Option<LogOutput> {
         let reads = self.reads.as_mut()?;
-        let mut buffer = Vec::with_capacity(READ);
+        let mut buffer = Vec::with_capacity(READ_BYTES);
         if let Ok(1..) = reads.read_buf(&mut buffer).await {
             let message = buffer.into();
             return Some(LogOutput::StdOut { message });
@@ -145,7 +145,7 @@ impl SocketOutput {
                 }
             }
         };
-        let _ = tokio::time::timeout(COMPLAINS, listening).await;
+        let _ = tokio::time::timeout(STDERR_TIMEOUT, listening).await;
         let message = said.into();
         Some(LogOutput::StdErr { message })
     }

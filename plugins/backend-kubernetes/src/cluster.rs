@@ -14,14 +14,14 @@ use crate::config::KubernetesSettings;
 use crate::explain::causes;
 
 /// How long the login program that a kubeconfig names may take.
-const LOGIN: Duration = Duration::from_secs(60);
+const LOGIN_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A cluster, as it was found.
 #[derive(Clone)]
 pub(crate) struct Cluster {
     pub(crate) pods: Api<Pod>,
     pub(crate) namespace: String,
-    /// Where it is, for people.
+    /// Address of the cluster, for people.
     pub(crate) address: String,
 }
 
@@ -63,14 +63,14 @@ impl Cluster {
         };
         // The login program of a kubeconfig may take its time, or wait for somebody.
         let making = tokio::task::spawn_blocking(move || Client::try_from(config));
-        let client = match tokio::time::timeout(LOGIN, making).await {
+        let client = match tokio::time::timeout(LOGIN_TIMEOUT, making).await {
             Ok(Ok(Ok(client))) => client,
             Ok(Ok(Err(error))) => return Err(unusable(&causes(&error))),
             Ok(Err(_)) => return Err(unusable("reading its kubeconfig panicked")),
             Err(_) => {
                 return Err(unusable(&format!(
                     "its login is not over after {} s",
-                    LOGIN.as_secs()
+                    LOGIN_TIMEOUT.as_secs()
                 )));
             }
         };

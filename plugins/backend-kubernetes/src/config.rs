@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use conjure_exec_agent::executor::check_env;
 use conjure_skill_sdk::{Error, Result, Setup};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -15,7 +16,7 @@ pub(crate) struct KubernetesSettings {
     /// Nothing: `KUBECONFIG`, `~/.kube/config`, or the cluster that the host runs in.
     pub(crate) kubeconfig: Option<PathBuf>,
     pub(crate) context: Option<String>,
-    /// Nothing: that of the context.
+    /// Namespace of the pods; without one, that of the context.
     pub(crate) namespace: Option<String>,
     pub(crate) image: String,
     pub(crate) image_pull_policy: Option<PullPolicy>,
@@ -46,7 +47,7 @@ pub(crate) struct KubernetesSettings {
     pub(crate) agent: Option<PathBuf>,
 }
 
-/// When a node fetches the image.
+/// When a node pulls the image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub(crate) enum PullPolicy {
     Always,
@@ -55,8 +56,8 @@ pub(crate) enum PullPolicy {
 }
 
 impl PullPolicy {
-    /// As Kubernetes names it.
-    pub(crate) fn word(self) -> &'static str {
+    /// The value of Kubernetes' `imagePullPolicy`.
+    pub(crate) fn kubernetes_value(self) -> &'static str {
         match self {
             Self::Always => "Always",
             Self::IfNotPresent => "IfNotPresent",
@@ -213,6 +214,12 @@ impl KubernetesSettings {
                 "`image` is empty; leave it out for the default",
             ));
         }
+        self.check_paths()?;
+        self.check_labels()?;
+        check_env(&self.env)
+    }
+
+    fn check_paths(&self) -> Result<()> {
         if let Some(path) = &self.kubeconfig
             && !path.is_absolute()
             && below_home(path).is_none()
@@ -238,11 +245,15 @@ impl KubernetesSettings {
                 )));
             }
         }
-        if self.within(&self.working_dir, &self.agent_dir) {
+        if overlap(&self.working_dir, &self.agent_dir) {
             return Err(Error::invalid(
                 "`agent_dir` and `working_dir` must not lie in each other",
             ));
         }
+        Ok(())
+    }
+
+    fn check_labels(&self) -> Result<()> {
         let first = self.name_prefix.chars().next();
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         let fits = self.name_prefix.len() <= 30 && self.name_prefix.chars().all(plain);
@@ -258,23 +269,7 @@ impl KubernetesSettings {
                 "`labels` has `{name}`, which says whose a pod is: leave it out"
             )));
         }
-        for (name, value) in &self.env {
-            let first = name.chars().next();
-            let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
-            let starts = first.is_some_and(|c| plain(c) && !c.is_ascii_digit());
-            if !starts || !name.chars().all(plain) || value.contains('\0') {
-                return Err(Error::invalid(format!(
-                    "`env` has `{}`, which is no variable of an environment",
-                    name.escape_debug()
-                )));
-            }
-        }
         Ok(())
-    }
-
-    fn within(&self, one: &str, other: &str) -> bool {
-        let (one, other) = (std::path::Path::new(one), std::path::Path::new(other));
-        one.starts_with(other) || other.starts_with(one)
     }
 
     /// How long a command may take when nobody says.
@@ -282,12 +277,12 @@ impl KubernetesSettings {
         Duration::from_millis(self.timeout_ms)
     }
 
-    /// How long connecting may take.
+    /// Time limit for connecting.
     pub(crate) fn connect_timeout(&self) -> Duration {
         Duration::from_millis(self.connect_timeout_ms)
     }
 
-    /// How long a pod may take to run.
+    /// Time limit for a pod to run.
     pub(crate) fn ready_timeout(&self) -> Duration {
         Duration::from_millis(self.ready_timeout_ms)
     }
@@ -307,6 +302,12 @@ impl KubernetesSettings {
     pub(crate) fn session_dir(&self) -> String {
         format!("{}/session", self.agent_dir.trim_end_matches('/'))
     }
+}
+
+/// Whether one of two paths lies in the other.
+fn overlap(one: &str, other: &str) -> bool {
+    let (one, other) = (std::path::Path::new(one), std::path::Path::new(other));
+    one.starts_with(other) || other.starts_with(one)
 }
 
 fn below_home(path: &std::path::Path) -> Option<&std::path::Path> {

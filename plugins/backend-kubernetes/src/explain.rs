@@ -37,7 +37,7 @@ impl From<ClusterFailure> for RouteFailure {
 }
 
 impl ClusterFailure {
-    /// One that waiting does not change.
+    /// A failure that stays, however long one waits.
     pub(crate) fn lasting(text: String) -> Self {
         Self {
             text,
@@ -63,7 +63,7 @@ impl ClusterFailure {
 }
 
 /// Says what an error of the cluster means; `right` is what is needed for what was tried.
-pub(crate) fn explained(
+pub(crate) fn explain(
     cluster: &Cluster,
     what: &str,
     right: &str,

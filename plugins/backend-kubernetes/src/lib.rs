@@ -34,7 +34,7 @@ use crate::owner::PodOwner;
 use crate::session::{KubernetesState, PodSession};
 
 /// Where kubeconfigs and what they name are, and what a pod has to reach the cluster around it.
-const READ: [&str; 2] = ["~/.kube", "/var/run/secrets/kubernetes.io/serviceaccount"];
+const DEFAULT_PATHS: [&str; 2] = ["~/.kube", "/var/run/secrets/kubernetes.io/serviceaccount"];
 
 /// A cluster, as one instance has it.
 #[derive(Debug)]
@@ -83,7 +83,7 @@ fn plugin() -> ExecutorPlugin<AgentExecutor<Kubernetes>> {
     .config_schema(config::schema())
     .with_files()
     .permissions(Permissions {
-        read: READ.map(str::to_owned).into(),
+        read: DEFAULT_PATHS.map(str::to_owned).into(),
         network: true,
         // A kubeconfig may name a program that logs in.
         commands: true,

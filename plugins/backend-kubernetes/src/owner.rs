@@ -18,28 +18,28 @@ use kube::api::{DeleteParams, ListParams};
 use crate::cluster::Cluster;
 
 /// The label that names the host.
-const HOST: &str = "io.conjure/host";
+const HOST_LABEL: &str = "io.conjure/host";
 /// The label that names the data of hosts.
-const DATA: &str = "io.conjure/data";
+const DATA_LABEL: &str = "io.conjure/data";
 /// The annotation that names the session.
-pub(crate) const SESSION: &str = "io.conjure/session";
+pub(crate) const SESSION_ANNOTATION: &str = "io.conjure/session";
 
 /// How long the cluster may take to take a deletion.
-const DELETING: Duration = Duration::from_secs(15);
-/// How many seconds a pod has to end.
-const GRACE: u32 = 1;
+const DELETE_TIMEOUT: Duration = Duration::from_secs(15);
+/// Grace period of a pod's end, in seconds.
+const GRACE_SECONDS: u32 = 1;
 
-const LOCK: &str = "lock";
+const LOCK_FILE: &str = "lock";
 /// What the name of a directory begins with that is no host's yet.
-const MAKING: &str = "making-";
-const IDENTITY: &str = "identity";
+const MAKING_PREFIX: &str = "making-";
+const IDENTITY_FILE: &str = "identity";
 
 /// Whether a label says whose a pod is.
 pub(crate) fn is_ours(label: &str) -> bool {
     label.starts_with("io.conjure/")
 }
 
-/// This host, as its pods name it.
+/// Identity of this host in the labels of its pods.
 #[derive(Debug)]
 pub(crate) struct PodOwner {
     /// The directory of all hosts with the same data.
@@ -58,9 +58,9 @@ impl PodOwner {
         let name = uuid::Uuid::now_v7().simple().to_string();
         let made = || -> io::Result<(String, File)> {
             // It gets its name when its lock is held: nobody sees it without.
-            let making = all.join(format!("{MAKING}{name}"));
+            let making = all.join(format!("{MAKING_PREFIX}{name}"));
             fs::create_dir_all(&making)?;
-            let lock = File::create(making.join(LOCK))?;
+            let lock = File::create(making.join(LOCK_FILE))?;
             lock.lock()?;
             fs::rename(&making, all.join(&name))?;
             Ok((identity(data_dir)?, lock))
@@ -82,8 +82,8 @@ impl PodOwner {
     /// What this host's pods are labelled with.
     pub(crate) fn labels(&self) -> BTreeMap<String, String> {
         BTreeMap::from([
-            (HOST.to_owned(), self.name.clone()),
-            (DATA.to_owned(), self.data.clone()),
+            (HOST_LABEL.to_owned(), self.name.clone()),
+            (DATA_LABEL.to_owned(), self.data.clone()),
             (
                 "app.kubernetes.io/managed-by".to_owned(),
                 "conjure".to_owned(),
@@ -97,8 +97,8 @@ impl PodOwner {
     /// # Errors
     /// When the cluster cannot be asked.
     pub(crate) async fn remove_leftovers(&self, cluster: &Cluster) -> Result<usize, kube::Error> {
-        let ours = ListParams::default().labels(&format!("{DATA}={}", self.data));
-        let listing = tokio::time::timeout(DELETING, Box::pin(cluster.pods.list(&ours)));
+        let ours = ListParams::default().labels(&format!("{DATA_LABEL}={}", self.data));
+        let listing = tokio::time::timeout(DELETE_TIMEOUT, Box::pin(cluster.pods.list(&ours)));
         // One that says nothing is asked again with the next session.
         let pods = listing.await.map_err(|_| late())??;
         let mut removed = 0;
@@ -120,16 +120,16 @@ impl PodOwner {
     /// The name of the host that a pod names, if it is one of ours and is gone.
     fn dead_owner(&self, pod: &Pod) -> Option<String> {
         let labels = pod.metadata.labels.as_ref()?;
-        let host = labels.get(HOST)?;
-        let ours = labels.get(DATA) == Some(&self.data) && *host != self.name;
+        let host = labels.get(HOST_LABEL)?;
+        let ours = labels.get(DATA_LABEL) == Some(&self.data) && *host != self.name;
         // A label's value is no path.
         let plain = host.chars().all(|c| c.is_ascii_alphanumeric());
-        (ours && plain && !self.lives(host)).then(|| host.clone())
+        (ours && plain && !self.is_alive(host)).then(|| host.clone())
     }
 
     /// Whether a host lives, or nobody knows: only one whose lock is gone or free is dead.
-    fn lives(&self, name: &str) -> bool {
-        match File::open(self.all.join(name).join(LOCK)) {
+    fn is_alive(&self, name: &str) -> bool {
+        match File::open(self.all.join(name).join(LOCK_FILE)) {
             Ok(lock) => lock.try_lock().is_err(),
             Err(error) => error.kind() != io::ErrorKind::NotFound,
         }
@@ -141,7 +141,7 @@ impl PodOwner {
         let names = fs::read_dir(&self.all).into_iter().flatten().flatten();
         for name in names.filter_map(|entry| entry.file_name().into_string().ok()) {
             let other = name != self.name && !kept.contains(&name);
-            if other && !name.starts_with(MAKING) && !self.lives(&name) {
+            if other && !name.starts_with(MAKING_PREFIX) && !self.is_alive(&name) {
                 let _ = fs::remove_dir_all(self.all.join(&name));
             }
         }
@@ -156,7 +156,7 @@ impl Drop for PodOwner {
 
 /// The name of a data directory, which is made once: two machines may have one at the same path.
 fn identity(data_dir: &Path) -> io::Result<String> {
-    let path = data_dir.join(IDENTITY);
+    let path = data_dir.join(IDENTITY_FILE);
     let read = || -> io::Result<Option<String>> {
         match fs::read_to_string(&path) {
             Ok(text) => Ok(uuid::Uuid::parse_str(text.trim()).ok().map(simple)),
@@ -168,7 +168,7 @@ fn identity(data_dir: &Path) -> io::Result<String> {
         return Ok(identity);
     }
     let new = simple(uuid::Uuid::new_v4());
-    let whole = data_dir.join(format!("{IDENTITY}-{new}"));
+    let whole = data_dir.join(format!("{IDENTITY_FILE}-{new}"));
     fs::write(&whole, &new)?;
     // The first one stays, whoever else is about to make one.
     let linked = fs::hard_link(&whole, &path);
@@ -184,12 +184,12 @@ fn simple(id: uuid::Uuid) -> String {
     id.simple().to_string()
 }
 
-/// What a deletion came to.
+/// Outcome of a deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Deletion {
     /// The cluster does it.
     Taken,
-    /// There is no such pod, or not yet.
+    /// The pod does not exist, or not yet.
     NotThere,
     /// The cluster refused or did not answer, so the pod may still be there.
     Failed,
@@ -197,9 +197,9 @@ pub(crate) enum Deletion {
 
 /// Deletes a pod.
 pub(crate) async fn delete(pods: &Api<Pod>, name: &str) -> Deletion {
-    let soon = DeleteParams::default().grace_period(GRACE);
+    let soon = DeleteParams::default().grace_period(GRACE_SECONDS);
     let deleting = Box::pin(pods.delete(name, &soon));
-    match tokio::time::timeout(DELETING, deleting).await {
+    match tokio::time::timeout(DELETE_TIMEOUT, deleting).await {
         Ok(Ok(_)) => Deletion::Taken,
         Ok(Err(kube::Error::Api(status))) if status.code == 404 => Deletion::NotThere,
         Ok(Err(_)) | Err(_) => Deletion::Failed,
@@ -234,7 +234,7 @@ mod tests {
         let labels = living.labels();
         let name = living.name.clone();
         let mut path = labels.clone();
-        path.insert(HOST.to_owned(), "../x".to_owned());
+        path.insert(HOST_LABEL.to_owned(), "../x".to_owned());
         assert_eq!(ours.dead_owner(&pod(path)), None);
         drop((living, other));
         assert_eq!(ours.dead_owner(&pod(labels)), Some(name));
@@ -245,11 +245,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let killed = dir.path().join("hosts/killed");
         fs::create_dir_all(&killed).unwrap();
-        fs::write(killed.join(LOCK), "").unwrap();
+        fs::write(killed.join(LOCK_FILE), "").unwrap();
         let living = PodOwner::new(dir.path()).unwrap();
         let ours = PodOwner::new(dir.path()).unwrap();
         ours.remove_directories(&[]);
-        assert!(!killed.exists() && ours.lives(&living.name));
+        assert!(!killed.exists() && ours.is_alive(&living.name));
         assert_eq!(ours.data, living.data);
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::config::{KubernetesSettings, PullPolicy};
-use crate::owner::SESSION;
+use crate::owner::SESSION_ANNOTATION;
 
 /// The only other place that can be written to.
 pub(crate) const TMP: &str = "/tmp";
@@ -14,10 +14,10 @@ pub(crate) const CONTAINER: &str = "work";
 const AGENT_ROOM: &str = "1Gi";
 
 /// How many seconds a pod lasts in which no session's directory is, and how often it looks.
-const EMPTY: u64 = 300;
-const LOOKS: u64 = 3;
+const EMPTY_SECONDS: u64 = 300;
+const POLL_SECONDS: u64 = 3;
 
-/// What a pod is made from.
+/// The manifest of a session's pod.
 pub(crate) fn manifest(
     settings: &KubernetesSettings,
     name: &str,
@@ -44,7 +44,7 @@ pub(crate) fn manifest(
         "metadata": {
             "name": name,
             "labels": labels,
-            "annotations": { SESSION: session },
+            "annotations": { SESSION_ANNOTATION: session },
         },
         "spec": {
             "restartPolicy": "Never",
@@ -65,7 +65,7 @@ pub(crate) fn manifest(
             "containers": [{
                 "name": CONTAINER,
                 "image": settings.image,
-                "imagePullPolicy": settings.image_pull_policy.map(PullPolicy::word),
+                "imagePullPolicy": settings.image_pull_policy.map(PullPolicy::kubernetes_value),
                 "command": [settings.shell, "-c", lasts(settings)],
                 "workingDir": settings.working_dir,
                 // What is configured goes by the agent: a pod can be read by many.
@@ -96,10 +96,10 @@ pub(crate) fn manifest(
 /// a pod ends by itself whose host was killed, once its relay has waited for that.
 fn lasts(settings: &KubernetesSettings) -> String {
     let dir = settings.session_dir();
-    let times = EMPTY / LOOKS;
+    let times = EMPTY_SECONDS / POLL_SECONDS;
     format!(
         "trap \"exit 0\" TERM; n=0; while [ $n -lt {times} ]; do n=$((n+1)); \
-         if [ -d \"{dir}\" ]; then n=0; fi; sleep {LOOKS} & wait $!; done"
+         if [ -d \"{dir}\" ]; then n=0; fi; sleep {POLL_SECONDS} & wait $!; done"
     )
 }
 
@@ -109,7 +109,7 @@ mod tests {
 
     use super::*;
 
-    fn made(settings: Value) -> Pod {
+    fn pod_from_json(settings: Value) -> Pod {
         let settings = serde_json::from_value(settings).unwrap();
         let owned = [("io.conjure/host".to_owned(), "h".to_owned())].into();
         serde_json::from_value(manifest(&settings, "conjure-1", "s", owned)).unwrap()
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn a_pod_has_no_rights_without_being_told() {
-        let pod = made(json!({}));
+        let pod = pod_from_json(json!({}));
         let spec = pod.spec.unwrap();
         assert_eq!(spec.automount_service_account_token, Some(false));
         assert_eq!(spec.active_deadline_seconds, Some(86_400));
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn what_is_configured_is_in_it_and_no_label_of_the_owner_is_replaced() {
-        let pod = made(json!({
+        let pod = pod_from_json(json!({
             "image": "mine:1",
             "image_pull_policy": "Never",
             "image_pull_secrets": ["login"],

@@ -9,17 +9,17 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, ReadHalf, SimplexStream, 
 use tokio::task::JoinHandle;
 
 use crate::cluster::Cluster;
-use crate::explain::{ClusterFailure, explained};
+use crate::explain::{ClusterFailure, explain};
 use crate::pod::CONTAINER;
 
 /// How many bytes wait in each direction.
-const WAITING: usize = 64 * 1024;
+const BUFFER_BYTES: usize = 64 * 1024;
 /// How much of what is complained about is kept.
-const COMPLAINT: u64 = 4_000;
+const MAX_STDERR_BYTES: u64 = 4_000;
 /// How long starting a program in a pod may take.
-const STARTS: Duration = Duration::from_secs(30);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long an end is waited for, once a stream is over.
-const END: Duration = Duration::from_secs(2);
+const END_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A process in a pod, which goes on for as long as somebody is connected to it.
 pub(crate) struct PodProcess {
@@ -28,13 +28,13 @@ pub(crate) struct PodProcess {
     output: ReadHalf<SimplexStream>,
     /// Reads what is complained about.
     complaint: JoinHandle<String>,
-    /// What stands behind the mark.
+    /// Text behind the mark on its line.
     pub(crate) mark: String,
     /// What came behind that line already.
     pub(crate) rest: Vec<u8>,
 }
 
-/// How a process came to its end.
+/// End of a process in a pod.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ProcessEnd {
     pub(crate) code: Option<i32>,
@@ -64,17 +64,17 @@ impl PodProcess {
         let params = AttachParams {
             container: Some(CONTAINER.to_owned()),
             stdin: true,
-            max_stdin_buf_size: Some(WAITING),
-            max_stdout_buf_size: Some(WAITING),
-            max_stderr_buf_size: Some(WAITING),
+            max_stdin_buf_size: Some(BUFFER_BYTES),
+            max_stdout_buf_size: Some(BUFFER_BYTES),
+            max_stderr_buf_size: Some(BUFFER_BYTES),
             ..AttachParams::default()
         };
         let exec = Box::pin(cluster.pods.exec(pod, [shell, "-c", script], &params));
-        let mut attached = match tokio::time::timeout(STARTS, exec).await {
+        let mut attached = match tokio::time::timeout(START_TIMEOUT, exec).await {
             Ok(Ok(attached)) => attached,
             Ok(Err(error)) => {
                 let right = "create pods/exec";
-                let failure = explained(cluster, &what, right, &error);
+                let failure = explain(cluster, &what, right, &error);
                 return Err(ScriptFailure::Cluster(failure));
             }
             Err(_) => return Err(late()),
@@ -91,7 +91,7 @@ impl PodProcess {
             mark: String::new(),
             rest: Vec::new(),
         };
-        let begun = tokio::time::timeout(STARTS, async {
+        let begun = tokio::time::timeout(START_TIMEOUT, async {
             if let (Some(bytes), Some(input)) = (first, process.input.as_mut()) {
                 // Where nobody reads it, it is said why.
                 let _ = input.write_all(bytes).await;
@@ -136,9 +136,12 @@ impl PodProcess {
                 None => None,
             }
         };
-        let status = tokio::time::timeout(END, ending).await.ok().flatten();
+        let status = tokio::time::timeout(END_TIMEOUT, ending)
+            .await
+            .ok()
+            .flatten();
         attached.abort();
-        let said = tokio::time::timeout(END, &mut complaint).await;
+        let said = tokio::time::timeout(END_TIMEOUT, &mut complaint).await;
         complaint.abort();
         let said = said.ok().and_then(Result::ok).unwrap_or_default();
         let (code, reason) = status.map_or((None, String::new()), |status| outcome(&status));
@@ -174,7 +177,7 @@ impl std::fmt::Debug for PodProcess {
 
 async fn listen(error: ReadHalf<SimplexStream>) -> String {
     let mut kept = Vec::new();
-    let mut error = error.take(COMPLAINT);
+    let mut error = error.take(MAX_STDERR_BYTES);
     let _ = error.read_to_end(&mut kept).await;
     let mut rest = error.into_inner();
     let text = String::from_utf8_lossy(&kept);

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
 use crate::pod::CONTAINER;
 
 /// What keeps a container from its start and is not tried again, or is tried in vain.
-const NEVER: [&str; 8] = [
+const HOPELESS_REASONS: [&str; 8] = [
     "ImagePullBackOff",
     "InvalidImageName",
     "ErrImageNeverPull",
@@ -16,7 +16,7 @@ const NEVER: [&str; 8] = [
     "StartError",
 ];
 
-/// How far a pod is.
+/// State of a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PodState {
     Runs,
@@ -44,7 +44,7 @@ pub(crate) fn state(pod: &Pod) -> PodState {
         if let Some(waiting) = &state.waiting {
             let reason = waiting.reason.clone().unwrap_or_default();
             let text = with(&reason, waiting.message.as_deref());
-            return match NEVER.contains(&reason.as_str()) {
+            return match HOPELESS_REASONS.contains(&reason.as_str()) {
                 true => PodState::Over(format!("{text}{}", advice(&reason))),
                 false => PodState::Waits(text),
             };
@@ -65,7 +65,7 @@ pub(crate) fn state(pod: &Pod) -> PodState {
     PodState::Waits(String::new())
 }
 
-/// Why it does not run any more.
+/// Reason why the pod does not run any more.
 fn ended(status: &PodStatus) -> String {
     if let Some(reason) = &status.reason {
         let text = with(reason, status.message.as_deref());
@@ -96,7 +96,7 @@ fn with(reason: &str, message: Option<&str>) -> String {
     }
 }
 
-/// What to do about it.
+/// Advice about a reason of the cluster's.
 fn advice(reason: &str) -> &'static str {
     match reason {
         "ErrImagePull" | "ImagePullBackOff" | "InvalidImageName" | "ErrImageNeverPull" => {

@@ -17,13 +17,13 @@ use conjure_skill_sdk::abi::LogLevel;
 use conjure_skill_sdk::protocol::SkillMount;
 
 use crate::cluster::Cluster;
-use crate::explain::{ClusterFailure, explained};
+use crate::explain::{ClusterFailure, explain};
 use crate::pod_exec::{PodProcess, ProcessEnd, ScriptFailure};
 use crate::pod_status::{PodState, state};
 use crate::session::KubernetesState;
 
 /// How long the cluster may take to say how a pod is.
-const ASKS: Duration = Duration::from_secs(10);
+const STATUS_TIMEOUT: Duration = Duration::from_secs(10);
 
 type PodRelayed = relayed::Relayed<PodProcess>;
 
@@ -33,7 +33,7 @@ pub(crate) struct PodRoute {
     pub(crate) cluster: Cluster,
     pub(crate) name: String,
     world: Arc<KubernetesState>,
-    /// What only this session says.
+    /// Secret that only this session knows.
     token: String,
     skills: Arc<[SkillMount]>,
     calls: Arc<SessionCalls>,
@@ -78,7 +78,7 @@ impl PodRoute {
     }
 
     /// The same failure. Where the cluster does not know who asks, the kubeconfig is read again.
-    async fn noted(&self, failure: ClusterFailure) -> ClusterFailure {
+    async fn note_failure(&self, failure: ClusterFailure) -> ClusterFailure {
         if failure.unknown {
             self.world.connection.forget().await;
         }
@@ -115,21 +115,21 @@ impl PodRoute {
         }
         match answered {
             Some(RelayFrame::Welcome(0)) => Ok(connection),
-            other => Err(self.unwelcome(connection, other).await),
+            other => Err(self.refusal_reason(connection, other).await),
         }
     }
 
-    /// How the pod is.
+    /// Asks the cluster for the state of the pod.
     pub(crate) async fn state(&self) -> Result<PodState, ClusterFailure> {
         let what = format!("looking after the pod {}", self.name);
         let cluster = self.current().await?;
         let asking = Box::pin(cluster.pods.get_opt(&self.name));
-        match tokio::time::timeout(ASKS, asking).await {
+        match tokio::time::timeout(STATUS_TIMEOUT, asking).await {
             Ok(Ok(Some(pod))) => Ok(state(&pod)),
             Ok(Ok(None)) => Ok(PodState::Over("somebody has deleted it".to_owned())),
             Ok(Err(error)) => {
-                let failure = explained(&cluster, &what, "get pods", &error);
-                Err(self.noted(failure).await)
+                let failure = explain(&cluster, &what, "get pods", &error);
+                Err(self.note_failure(failure).await)
             }
             Err(_) => Err(ClusterFailure::late(&cluster, &what)),
         }
@@ -143,7 +143,7 @@ impl PodRoute {
             Ok(process) => Ok(process),
             Err(ScriptFailure::Ended(end)) => Err(self.ended(&end)),
             Err(ScriptFailure::Cluster(failure)) => {
-                let failure = self.noted(failure).await;
+                let failure = self.note_failure(failure).await;
                 Err(self.unless_over(failure).await)
             }
         }
@@ -165,7 +165,7 @@ impl PodRoute {
         ClusterFailure::lasting(format!("the pod {} {text}", self.name))
     }
 
-    /// What the end of a script means.
+    /// The failure that the end of a script means.
     fn ended(&self, end: &ProcessEnd) -> ClusterFailure {
         let what = match end.code {
             Some(NO_DIRECTORY | NOT_WRITTEN) => {
@@ -202,7 +202,11 @@ impl PodRoute {
     }
 
     /// Why somebody who came is not let in.
-    async fn unwelcome(&self, connection: PodRelayed, said: Option<RelayFrame>) -> ClusterFailure {
+    async fn refusal_reason(
+        &self,
+        connection: PodRelayed,
+        said: Option<RelayFrame>,
+    ) -> ClusterFailure {
         match said {
             Some(RelayFrame::Refused(RelayRefusal { reason, text })) => {
                 let hint = match reason {
@@ -255,7 +259,7 @@ impl RelayRoute for PodRoute {
                 code: Some(NOT_THERE.into()),
                 ..ProcessEnd::default()
             }),
-            other => self.unwelcome(connection, other).await,
+            other => self.refusal_reason(connection, other).await,
         }
         .into())
     }

@@ -8,7 +8,7 @@ use conjure_exec_agent::client::relayed::{
     AgentProgram, KeptStream, RelayRoute as _, RelayedAgent,
 };
 use conjure_exec_agent::client::{AgentLink, cancelled};
-use conjure_exec_agent::executor::{AgentSession, AgentShell, SessionCalls, started};
+use conjure_exec_agent::executor::{AgentSession, AgentShell, SessionCalls, wait_for_start};
 use conjure_exec_agent::relay::SKILLS;
 use conjure_skill_sdk::protocol::{ExecutorInit, ExecutorReady, SkillMount};
 use conjure_skill_sdk::{Cx, Error, Result};
@@ -18,27 +18,27 @@ use tokio::sync::{Mutex as AsyncMutex, OnceCell, oneshot};
 
 use crate::cluster::{Cluster, ClusterConnection};
 use crate::config::KubernetesSettings;
-use crate::explain::{ClusterFailure, explained};
+use crate::explain::{ClusterFailure, explain};
 use crate::owner::{Deletion, PodOwner, delete};
 use crate::pod::manifest;
 use crate::pod_status::PodState;
 use crate::route::PodRoute;
 
 /// How long an agent may take to say who it is.
-const READY: Duration = Duration::from_secs(20);
-/// How long making a pod may take.
-const MAKES: Duration = Duration::from_secs(30);
+const READY_TIMEOUT: Duration = Duration::from_secs(20);
+/// Time limit for making a pod.
+const CREATE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How soon a deletion that the cluster did not take is tried again: soon at first, and less often
 /// later.
-const FIRST_TRY: Duration = Duration::from_secs(1);
-const LATER_TRIES: Duration = Duration::from_secs(60);
+const FIRST_RETRY_DELAY: Duration = Duration::from_secs(1);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
 /// After how long it is left to the next host that starts.
-const TRIES_FOR: Duration = Duration::from_secs(24 * 60 * 60);
+const RETRY_PERIOD: Duration = Duration::from_secs(24 * 60 * 60);
 /// How long looking for leftovers of other hosts may hold a session up.
-const SWEEPS: Duration = Duration::from_secs(20);
+const SWEEP_TIMEOUT: Duration = Duration::from_secs(20);
 /// How often it is looked whether a pod runs: soon at first, and less often later.
-const FIRST_LOOK: Duration = Duration::from_millis(100);
-const LATER_LOOKS: Duration = Duration::from_secs(2);
+const FIRST_POLL_DELAY: Duration = Duration::from_millis(100);
+const MAX_POLL_DELAY: Duration = Duration::from_secs(2);
 
 /// What all sessions of a backend instance share.
 #[derive(Debug)]
@@ -72,7 +72,7 @@ impl KubernetesState {
 
     /// Deletes what hosts that are gone left behind, once.
     pub(crate) async fn sweep(&self) {
-        let sweeping = tokio::time::timeout(SWEEPS, async {
+        let sweeping = tokio::time::timeout(SWEEP_TIMEOUT, async {
             let cluster = self
                 .connection
                 .cluster(&self.settings)
@@ -94,8 +94,8 @@ impl KubernetesState {
         tokio::spawn(async move {
             let begun = Instant::now();
             let mut tell = Some(tell);
-            let mut pause = FIRST_TRY;
-            while begun.elapsed() < TRIES_FOR {
+            let mut pause = FIRST_RETRY_DELAY;
+            while begun.elapsed() < RETRY_PERIOD {
                 let came = match world.connection.cluster(&world.settings).await {
                     Ok(cluster) => delete(&cluster.pods, &route.name).await,
                     Err(_) => Deletion::Failed,
@@ -106,20 +106,24 @@ impl KubernetesState {
                 match came {
                     Deletion::Taken => return,
                     // One whose making was not answered may come yet.
-                    Deletion::NotThere if route.is_made() || begun.elapsed() > 2 * MAKES => return,
+                    Deletion::NotThere
+                        if route.is_made() || begun.elapsed() > 2 * CREATE_TIMEOUT =>
+                    {
+                        return;
+                    }
                     Deletion::NotThere => {}
                     // It may be asked by somebody whom it does not know any more.
                     Deletion::Failed => world.connection.forget().await,
                 }
                 tokio::time::sleep(pause).await;
-                pause = (2 * pause).min(LATER_TRIES);
+                pause = (2 * pause).min(MAX_RETRY_DELAY);
             }
         });
         told.await.unwrap_or(false)
     }
 }
 
-/// One session.
+/// One session in a pod.
 #[derive(Debug)]
 pub(crate) struct PodSession {
     id: String,
@@ -132,7 +136,7 @@ pub(crate) struct PodSession {
     slot: Arc<AsyncMutex<PodSlot>>,
 }
 
-/// What a session has in the cluster.
+/// Resources of a session in the cluster.
 #[derive(Debug, Default)]
 struct PodSlot {
     pod: Option<Arc<PodRoute>>,
@@ -188,7 +192,7 @@ impl PodSession {
         let connection = Box::pin(route.open(&stream)).await?;
         let agent = RelayedAgent::new(Arc::clone(&route), stream, connection);
         let name = &route.name;
-        match tokio::time::timeout(READY, agent.link.ready()).await {
+        match tokio::time::timeout(READY_TIMEOUT, agent.link.ready()).await {
             Ok(Ok(())) => {}
             Ok(Err(why)) => {
                 return Err(Error::new(format!(
@@ -258,9 +262,9 @@ impl PodSession {
             .map_err(|error| ClusterFailure::lasting(format!("the pod cannot be made: {error}")))?;
         let params = PostParams::default();
         let creating = Box::pin(cluster.pods.create(&params, &pod));
-        match tokio::time::timeout(MAKES, creating).await {
+        match tokio::time::timeout(CREATE_TIMEOUT, creating).await {
             Ok(Ok(_)) => Ok(()),
-            Ok(Err(error)) => Err(explained(cluster, "making a pod", "create pods", &error)),
+            Ok(Err(error)) => Err(explain(cluster, "making a pod", "create pods", &error)),
             Err(_) => Err(ClusterFailure::late(cluster, "making a pod")),
         }
     }
@@ -272,7 +276,7 @@ impl PodSession {
         };
         let limit = self.world.settings.ready_timeout();
         let begun = Instant::now();
-        let mut look = FIRST_LOOK;
+        let mut look = FIRST_POLL_DELAY;
         // What was said last that says something; what is tried again says less.
         let mut said = String::new();
         let why = loop {
@@ -299,7 +303,7 @@ impl PodSession {
                 );
             }
             tokio::time::sleep(look).await;
-            look = (look * 3 / 2).min(LATER_LOOKS);
+            look = (look * 3 / 2).min(MAX_POLL_DELAY);
         };
         let text = format!(
             "the pod {} of the image `{}` in the namespace {} does not start: {why}",
@@ -391,7 +395,7 @@ impl AgentSession for PodSession {
             tokio::select! {
                 () = agent.agent.cleared() => {}
                 () = cancelled(cx) => return Err(Error::cancelled()),
-                () = self.calls.over() => return Err(Error::cancelled()),
+                () = self.calls.until_ended() => return Err(Error::cancelled()),
                 () = tokio::time::sleep(limit) => return Err(self.late(&agent)),
             }
             found = open();
@@ -412,10 +416,10 @@ impl AgentSession for PodSession {
             tokio::select! {
                 started = Box::pin(session.start()) => started,
                 // The end of the session waits for nobody who begins.
-                () = session.calls.over() => Err(Error::cancelled()),
+                () = session.calls.until_ended() => Err(Error::cancelled()),
             }
         };
-        started(&self.calls, cx, limit, start, || {
+        wait_for_start(&self.calls, cx, limit, start, || {
             Error::new("the session's pod is not ready yet; it goes on starting: call again")
         })
         .await
@@ -443,7 +447,7 @@ impl AgentSession for PodSession {
 
     /// An agent that does not answer anything is given up; while the connection may be at fault
     /// nothing is, and the session's other calls go on.
-    async fn unanswered(self: &Arc<Self>, agent: &Arc<PodAgent>) -> Error {
+    async fn give_up_agent(self: &Arc<Self>, agent: &Arc<PodAgent>) -> Error {
         let session = Arc::clone(self);
         agent.agent.suspect(|suspect| async move {
             let mut slot = session.slot.lock().await;

@@ -21,15 +21,15 @@ use tokio::net::unix::OwnedReadHalf;
 use tokio::sync::oneshot;
 
 /// How long it may take to start, on a machine that is very busy.
-const START: Duration = Duration::from_secs(10);
+const START_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long its exit is waited for, once its stream is over.
-const EXIT: Duration = Duration::from_millis(500);
+const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
 /// How much of what it complained about is kept.
-const COMPLAINT: u64 = 2_000;
-/// How much is read at once.
-const READ: usize = 64 * 1024;
+const MAX_STDERR_BYTES: u64 = 2_000;
+/// Size of one read, in bytes.
+const READ_BYTES: usize = 64 * 1024;
 /// The variable by which a host knows that it is itself a command of another one.
-const OUTER: &str = "CONJURE_CALL";
+const CALL_VARIABLE: &str = "CONJURE_CALL";
 
 /// An agent that runs.
 #[derive(Debug)]
@@ -61,8 +61,8 @@ impl Agent {
             .stdin(Stdio::from(OwnedFd::from(theirs.try_clone()?)))
             .stdout(Stdio::from(OwnedFd::from(theirs)))
             .stderr(Stdio::piped());
-        if let Some(outer) = std::env::var_os(OUTER) {
-            command.env(OUTER, outer);
+        if let Some(outer) = std::env::var_os(CALL_VARIABLE) {
+            command.env(CALL_VARIABLE, outer);
         }
         let (watcher, exit) = watcher()?;
         let child = command.spawn()?;
@@ -78,7 +78,7 @@ impl Agent {
             process,
             _program: program,
         };
-        match tokio::time::timeout(START, agent.link.ready()).await {
+        match tokio::time::timeout(START_TIMEOUT, agent.link.ready()).await {
             Ok(Ok(())) => Ok(agent),
             Ok(Err(why)) => Err(io::Error::other(why)),
             Err(_) => {
@@ -110,7 +110,7 @@ fn watcher() -> io::Result<(Sender<Child>, oneshot::Receiver<String>)> {
         };
         let mut complaint = String::new();
         if let Some(said) = child.stderr.take() {
-            let _ = said.take(COMPLAINT).read_to_string(&mut complaint);
+            let _ = said.take(MAX_STDERR_BYTES).read_to_string(&mut complaint);
         }
         let how = match child.wait() {
             Ok(status) => status.to_string(),
@@ -126,7 +126,7 @@ fn watcher() -> io::Result<(Sender<Child>, oneshot::Receiver<String>)> {
 
 /// Hands over what it writes, to its end.
 async fn read(mut reads: OwnedReadHalf, mut feed: Feed, exit: oneshot::Receiver<String>) -> String {
-    let mut buffer = Vec::with_capacity(READ);
+    let mut buffer = Vec::with_capacity(READ_BYTES);
     loop {
         buffer.clear();
         match reads.read_buf(&mut buffer).await {
@@ -138,7 +138,7 @@ async fn read(mut reads: OwnedReadHalf, mut feed: Feed, exit: oneshot::Receiver<
             Ok(0) | Err(_) => break,
         }
     }
-    match tokio::time::timeout(EXIT, exit).await {
+    match tokio::time::timeout(EXIT_TIMEOUT, exit).await {
         Ok(Ok(how)) => how,
         _ => "its stream is over".to_owned(),
     }

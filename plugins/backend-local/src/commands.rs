@@ -62,7 +62,7 @@ impl Commands {
         let agent = self.agent(cx).await?;
         let shown = cx.working_dir().unwrap_or(roots.working_dir()).to_owned();
         match command
-            .run(agent.link(), &request, limits, session.over())
+            .run(agent.link(), &request, limits, session.until_ended())
             .await
         {
             Ok(ended) => {

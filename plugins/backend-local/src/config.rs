@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// Variables of the host's that commands see, besides everything that begins with `LC_`.
-const PASSED: &[&str] = &[
+const PASSED_VARIABLES: &[&str] = &[
     "PATH", "HOME", "LOGNAME", "USER", "SHELL", "LANG", "TERM", "TMPDIR", "TZ",
 ];
 
@@ -137,7 +137,7 @@ fn clean(
     more: &[String],
 ) -> Vec<(OsString, OsString)> {
     let passed = |name: &OsStr| {
-        PASSED.iter().any(|allowed| name == *allowed)
+        PASSED_VARIABLES.iter().any(|allowed| name == *allowed)
             || more.iter().any(|allowed| name == allowed.as_str())
             || name.as_encoded_bytes().starts_with(b"LC_")
     };

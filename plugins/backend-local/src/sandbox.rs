@@ -9,7 +9,7 @@ use conjure_exec_agent::message::ShellSandbox;
 use conjure_exec_agent::sandbox_rules::SandboxRules;
 
 /// The directory for temporary files, in the exchange directory.
-const TEMPORARY: &str = "tmp";
+const TEMPORARY_DIR: &str = "tmp";
 
 /// The sandbox of a command.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub(crate) struct SessionSandbox {
 }
 
 impl SessionSandbox {
-    /// Of a session with these rules.
+    /// The sandbox of a session with these rules.
     pub(crate) fn new(rules: &SandboxRules, exchange_dir: Option<&Path>) -> Self {
         Self {
             hidden: rules.hidden(),
@@ -36,7 +36,7 @@ impl SessionSandbox {
         self.temporary_dir.as_deref()
     }
 
-    /// As the agent is told.
+    /// The sandbox in the agent's type.
     pub(crate) fn into_shell(self) -> ShellSandbox {
         let texts = |paths: Vec<PathBuf>| {
             let texts = paths.iter().map(|path| path.to_string_lossy().into_owned());
@@ -52,7 +52,7 @@ impl SessionSandbox {
 
 /// The session's own, for this user only.
 fn temporary(exchange_dir: &Path) -> Option<PathBuf> {
-    let dir = exchange_dir.join(TEMPORARY);
+    let dir = exchange_dir.join(TEMPORARY_DIR);
     let made = DirBuilder::new().mode(0o700).recursive(true).create(&dir);
     made.ok().map(|()| dir)
 }

@@ -12,7 +12,7 @@ use conjure_skill_sdk::{Cx, Error, Result};
 use tokio::sync::watch;
 
 /// How long the end of a session waits for its commands, which end within the grace time.
-const END: Duration = Duration::from_secs(3);
+const END_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The sessions of a backend instance.
 #[derive(Debug, Default)]
@@ -61,7 +61,7 @@ impl LocalSessions {
         if let Some(session) = session {
             session.over.send_replace(true);
             let mut running = session.running.subscribe();
-            let _ = tokio::time::timeout(END, running.wait_for(|count| *count == 0)).await;
+            let _ = tokio::time::timeout(END_TIMEOUT, running.wait_for(|count| *count == 0)).await;
         }
     }
 }
@@ -116,11 +116,11 @@ impl LocalSession {
     }
 
     /// Becomes ready when the session is over.
-    pub(crate) async fn over(&self) {
+    pub(crate) async fn until_ended(&self) {
         let _ = self.over.subscribe().wait_for(|over| *over).await;
     }
 
-    /// What it was opened with.
+    /// Setup that the session was opened with.
     pub(crate) fn setup(&self) -> Arc<SessionSetup> {
         Arc::clone(&self.setup.lock().unwrap_or_else(PoisonError::into_inner))
     }

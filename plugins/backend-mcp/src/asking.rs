@@ -18,9 +18,9 @@ use serde_json::{Map, Value, json};
 use crate::server::Server;
 
 /// The most tokens of an answer that a server gets from the session's model.
-const MOST_TOKENS: u64 = 4_096;
+const MAX_TOKENS: u64 = 4_096;
 /// The most bytes of a question to the person.
-const MOST_QUESTION: usize = 8 * 1024;
+const MAX_QUESTION_BYTES: usize = 8 * 1024;
 
 /// The kinds of questions that a server may ask, and the name it asks under.
 #[derive(Debug, Clone)]
@@ -167,7 +167,7 @@ impl QuestionPolicy {
     fn elicit(&self, params: &Value) -> Result<Elicit, ErrorData> {
         let member = |name: &str| params.get(name).and_then(Value::as_str);
         let text = member("message").ok_or_else(|| invalid("`message` is missing"))?;
-        if text.len() > MOST_QUESTION {
+        if text.len() > MAX_QUESTION_BYTES {
             return Err(invalid("`message` is too long to be asked"));
         }
         let url = member("url");
@@ -279,7 +279,7 @@ fn sample(params: &Value) -> Result<Sample, ErrorData> {
         max_tokens: fields
             .get("maxTokens")
             .and_then(Value::as_u64)
-            .and_then(|tokens| u32::try_from(tokens.min(MOST_TOKENS)).ok()),
+            .and_then(|tokens| u32::try_from(tokens.min(MAX_TOKENS)).ok()),
         meta: (!rest.is_empty()).then_some(rest),
     })
 }

@@ -29,9 +29,9 @@ use crate::session::McpSession;
 use crate::trouble::Trouble;
 
 /// The most bytes of a resource that becomes a file.
-const MOST_BYTES: usize = 64 * 1024 * 1024;
+const MAX_FILE_BYTES: usize = 64 * 1024 * 1024;
 /// How long the connection of an earlier login may take to end.
-const GIVING_UP: Duration = Duration::from_secs(5);
+const ABANDON_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// One instance of the backend.
 pub(crate) struct Mcp {
@@ -136,7 +136,7 @@ impl Mcp {
                 // What the server says to a request tells what it wants.
                 entry.until_listed().await;
                 auth.log_in(cx).await.map_err(Error::new)?;
-                let until = Instant::now() + GIVING_UP + entry.server.config.initialize();
+                let until = Instant::now() + ABANDON_TIMEOUT + entry.server.config.initialize();
                 let ready = entry.ready(0, until).await;
                 ready.map_err(|not_there| Error::new(not_there.why))?;
                 let _ = tokio::time::timeout_at(until, entry.until_listed()).await;
@@ -159,7 +159,7 @@ impl Mcp {
 
     /// The servers of these settings as the session has them; one that cannot be used with the
     /// reason.
-    async fn resolved(
+    async fn resolve_servers(
         &self,
         cx: &Cx,
         settings: &McpSettings,
@@ -230,7 +230,7 @@ impl Backend for Mcp {
             false => None,
         };
         let settings = own.as_ref().unwrap_or(&self.settings);
-        let servers = self.resolved(&cx, settings).await;
+        let servers = self.resolve_servers(&cx, settings).await;
         let session = Arc::new(McpSession::new(session, cx.working_dir(), servers));
         let before = self.lock().insert(session.id.clone(), Arc::clone(&session));
         if let Some(before) = before {
@@ -345,8 +345,8 @@ impl Files for Mcp {
         let first = read.get("contents").and_then(|contents| contents.get(0));
         let bytes = first.and_then(result::bytes);
         let bytes = bytes.ok_or_else(|| Error::new(format!("`{uri}` has no content")))?;
-        if bytes.len() > MOST_BYTES {
-            let text = format!("`{uri}` has more than {MOST_BYTES} bytes");
+        if bytes.len() > MAX_FILE_BYTES {
+            let text = format!("`{uri}` has more than {MAX_FILE_BYTES} bytes");
             return Err(Error::new(text));
         }
         result::write_new(Path::new(&request.to), &bytes)?;
@@ -359,7 +359,7 @@ impl Reopens for Mcp {
     async fn reopen(&self, cx: Cx, request: Open) -> Result<()> {
         let settings = McpSettings::from_options(request.options)?;
         let before = self.session(&cx)?;
-        let servers = self.resolved(&cx, &settings).await;
+        let servers = self.resolve_servers(&cx, &settings).await;
         let session = Arc::new(McpSession::new(id(&cx)?, cx.working_dir(), servers));
         let gone = session.go_on_from(&before);
         self.lock().insert(session.id.clone(), Arc::clone(&session));

@@ -4,8 +4,8 @@ use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::time::Duration;
 
-const FIRST: Duration = Duration::from_secs(1);
-const MOST: Duration = Duration::from_secs(30);
+const FIRST_DELAY: Duration = Duration::from_secs(1);
+const MAX_DELAY: Duration = Duration::from_secs(30);
 
 /// The waits between tries.
 #[derive(Debug, Default)]
@@ -19,14 +19,16 @@ impl Backoff {
         self.tries = 0;
     }
 
-    /// How many tries failed in a row.
+    /// Number of tries that failed in a row.
     pub(crate) fn tries(&self) -> u32 {
         self.tries
     }
 
     /// The next wait.
     pub(crate) fn next(&mut self) -> Duration {
-        let wait = FIRST.saturating_mul(1 << self.tries.min(10)).min(MOST);
+        let wait = FIRST_DELAY
+            .saturating_mul(1 << self.tries.min(10))
+            .min(MAX_DELAY);
         self.tries = self.tries.saturating_add(1);
         // Every state of the standard library's hasher begins with a random number.
         let random = RandomState::new().build_hasher().finish() % 1_000;

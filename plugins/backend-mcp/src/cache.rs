@@ -15,7 +15,7 @@ use crate::listing::{Listing, Remembered};
 use crate::server::Server;
 
 /// The most bytes of what is kept of a server.
-const MOST: usize = 4 * 1024 * 1024;
+const MAX_BYTES: usize = 4 * 1024 * 1024;
 
 /// A directory with a file a server.
 #[derive(Debug, Default)]
@@ -60,7 +60,7 @@ impl Cache {
         } else {
             Era::Legacy
         };
-        Some(Listing::remembered(kept.lists, server, era))
+        Some(Listing::from_cache(kept.lists, server, era))
     }
 
     /// What is to be kept of a server's list, if anything.
@@ -71,7 +71,7 @@ impl Cache {
             lists: listing.to_remember(),
         };
         let bytes = serde_json::to_vec(&kept).ok()?;
-        (bytes.len() <= MOST).then(|| Note {
+        (bytes.len() <= MAX_BYTES).then(|| Note {
             number: self.next.fetch_add(1, Ordering::Relaxed) + 1,
             path,
             bytes,

@@ -22,9 +22,9 @@ use crate::session::McpSession;
 use crate::trouble::Trouble;
 
 /// How often the person is asked to log in for one call.
-const LOGINS: usize = 2;
+const MAX_LOGINS: usize = 2;
 /// A capability by which a peer declares that it keeps nothing: `{"mode": "stateless"}`.
-const SESSION: &str = "dev.conjure/session";
+const SESSION_CAPABILITY: &str = "dev.conjure/session";
 
 /// One call of a tool.
 pub(crate) struct Call<'a> {
@@ -62,10 +62,10 @@ impl Call<'_> {
                 (
                     Err(refused @ (Failure::NeedsAuth { .. } | Failure::MissingScope { .. })),
                     Some(auth),
-                ) if logins < LOGINS => {
+                ) if logins < MAX_LOGINS => {
                     logins += 1;
                     let done = auth.log_in_for_call(self.cx).await;
-                    done.map_err(|why| refused.because(why))?;
+                    done.map_err(|why| refused.with_reason(why))?;
                 }
                 (done, _) => break done?,
             }
@@ -258,6 +258,6 @@ impl Call<'_> {
 /// it speaks the newer protocol over HTTP, where there is nothing that could be kept.
 fn keeps_nothing(connection: &Connection, over_http: bool) -> bool {
     let experimental = connection.info.capabilities.experimental.as_ref();
-    let declared = experimental.and_then(|all| all.get(SESSION)?.get("mode")?.as_str());
+    let declared = experimental.and_then(|all| all.get(SESSION_CAPABILITY)?.get("mode")?.as_str());
     declared == Some("stateless") || (over_http && connection.era == Era::Modern)
 }

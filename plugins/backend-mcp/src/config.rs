@@ -36,7 +36,7 @@ pub(crate) struct McpSettings {
     pub(crate) catalog_wait: Duration,
 }
 
-/// One server.
+/// Settings of one server.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "an object with its settings")]
 pub(crate) struct ServerConfig {
@@ -93,7 +93,7 @@ pub(crate) struct ServerConfig {
     /// Whether the model and clients are told what it says about its use.
     #[serde(default = "yes")]
     pub(crate) instructions: bool,
-    /// Whether its resources are offered.
+    /// Whether the server's resources are offered.
     #[serde(default = "yes")]
     pub(crate) resources: bool,
     #[serde(default = "yes")]
@@ -138,7 +138,7 @@ impl Level {
     }
 }
 
-/// What is set for one tool.
+/// Settings of one tool.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "an object with its settings")]
 pub(crate) struct ToolConfig {

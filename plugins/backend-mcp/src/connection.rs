@@ -37,13 +37,13 @@ use crate::trouble::Trouble;
 use crate::wire;
 
 /// Calls that may run on a connection at the same time.
-const AT_ONCE: usize = 64;
+const MAX_CALLS: usize = 64;
 /// How long an answer that came with the end of the connection may take to arrive.
-const LAST_WORDS: Duration = Duration::from_millis(100);
+const LAST_ANSWER_TIMEOUT: Duration = Duration::from_millis(100);
 /// How long telling a server that a request is cancelled may take.
-const TELLING: Duration = Duration::from_secs(2);
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long the polite end of a connection may take.
-const CLOSING: Duration = Duration::from_secs(3);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// From which level on the messages of a call are wanted, in the newer era.
 const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
@@ -79,7 +79,7 @@ pub(crate) struct Connection {
     pub(crate) pid: Option<u32>,
     /// The file of its program.
     pub(crate) program: Option<String>,
-    /// How long it took to be made.
+    /// Time that connecting took.
     pub(crate) took: Duration,
     peer: Peer<RoleClient>,
     direct: Option<Direct>,
@@ -113,10 +113,10 @@ struct Ending {
     process: Option<ServerProcess>,
 }
 
-/// How a request is sent.
+/// Options for sending a request.
 pub(crate) struct RequestOptions<'a> {
     pub(crate) limits: RequestLimits,
-    /// Whose call it is for.
+    /// Call for which the request is sent.
     pub(crate) caller: Option<&'a Cx>,
     pub(crate) trace: Option<&'a str>,
     /// What can be asked, where that is less than was declared.
@@ -174,7 +174,7 @@ impl Connection {
             peer,
             direct,
             link,
-            slots: Semaphore::new(AT_ONCE),
+            slots: Semaphore::new(MAX_CALLS),
             alarm: Alarm::start(),
             level: has_log.then(|| {
                 server
@@ -198,7 +198,7 @@ impl Connection {
         &self.peer
     }
 
-    /// What its tasks share.
+    /// State that the connection's tasks share.
     pub(crate) fn link(&self) -> &Arc<Link> {
         &self.link
     }
@@ -244,7 +244,7 @@ impl Connection {
                 }
                 why = self.link.until_closed() => {
                     told.id = None;
-                    let last = tokio::time::timeout(LAST_WORDS, &mut sent.answer).await;
+                    let last = tokio::time::timeout(LAST_ANSWER_TIMEOUT, &mut sent.answer).await;
                     return match last {
                         Ok(Ok(Ok(result))) => self.answer(&sent.id, Ok(result)),
                         _ => Err(Trouble::Lost(why)),
@@ -255,7 +255,7 @@ impl Connection {
                 }
                 () = &mut cancelled => return Err(self.cancelled()),
                 () = clock.over(&self.alarm) => {
-                    let (what, limit) = clock.which();
+                    let (what, limit) = clock.exceeded_limit();
                     return Err(self.timed_out(what, limit));
                 }
             }
@@ -301,7 +301,7 @@ impl Connection {
         self.say_more(&mut meta, options);
         let with_meta = PeerRequestOptions::no_options().with_meta(meta);
         let sent = self.peer.send_request_with_option(request, with_meta).await;
-        let handle = sent.map_err(|error| self.trouble(error))?;
+        let handle = sent.map_err(|error| self.classify(error))?;
         let token = handle.progress_token.clone();
         let guard = self
             .link
@@ -355,7 +355,7 @@ impl Connection {
         } = ending?;
         self.link.close("the connection was closed");
         token.cancel();
-        let _ = tokio::time::timeout(CLOSING, service).await;
+        let _ = tokio::time::timeout(CLOSE_TIMEOUT, service).await;
         process?.end().await
     }
 
@@ -374,11 +374,11 @@ impl Connection {
             (Ok(_), Some(kept)) => Ok(kept),
             (Ok(ServerResult::CustomResult(result)), None) => Ok(result.0),
             (Ok(result), None) => serde_json::to_value(&result).map_err(|error| self.bad(&error)),
-            (Err(error), _) => Err(self.trouble(error)),
+            (Err(error), _) => Err(self.classify(error)),
         }
     }
 
-    fn trouble(&self, error: ServiceError) -> Trouble {
+    fn classify(&self, error: ServiceError) -> Trouble {
         match error {
             ServiceError::McpError(error) => Trouble::Failed(
                 Failure::Refused {
@@ -460,7 +460,8 @@ impl Drop for TellCancelled<'_> {
         runtime.spawn(async move {
             let notification =
                 ClientNotification::CancelledNotification(CancelledNotification::new(param));
-            let _ = tokio::time::timeout(TELLING, peer.send_notification(notification)).await;
+            let _ =
+                tokio::time::timeout(CANCEL_TIMEOUT, peer.send_notification(notification)).await;
         });
     }
 }
@@ -514,7 +515,7 @@ impl Clock {
         }
     }
 
-    fn which(&self) -> (&'static str, Duration) {
+    fn exceeded_limit(&self) -> (&'static str, Duration) {
         if self.total <= self.idle {
             ("was not done", self.limits.total)
         } else {

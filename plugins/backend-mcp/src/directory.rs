@@ -46,7 +46,7 @@ pub(crate) fn resource<'a>(
         return Ok(UriOwner::Known(server));
     }
     match by_template(lists, uri).as_slice() {
-        [] => Ok(only(lists)),
+        [] => Ok(sole_owner(lists)),
         [(server, _)] => Ok(UriOwner::Known(server)),
         several => {
             let named = several
@@ -86,7 +86,7 @@ fn by_template<'a>(lists: Lists<'a>, uri: &str) -> Vec<(&'a str, &'a str)> {
 }
 
 /// A server may have what it does not list. Where it is the only one with resources it is asked.
-fn only<'a>(lists: Lists<'a>) -> UriOwner<'a> {
+fn sole_owner<'a>(lists: Lists<'a>) -> UriOwner<'a> {
     let has_any = |listing: &Option<Arc<Listing>>| {
         listing
             .as_deref()
@@ -113,9 +113,9 @@ pub(crate) fn with_template<'a>(lists: Lists<'a>, template: &str) -> Option<&'a 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct NamedPrompt {
     pub(crate) server: String,
-    /// Its own name there.
+    /// Name of the prompt at its server.
     pub(crate) own: String,
-    /// As the host gets it.
+    /// The prompt as the host gets it.
     pub(crate) prompt: Prompt,
 }
 

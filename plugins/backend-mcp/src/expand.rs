@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-/// What the variables stand for.
+/// Values of the variables.
 pub(crate) struct ExpansionEnv<'a> {
     /// The session's working directory.
     pub(crate) working_dir: Option<&'a Path>,

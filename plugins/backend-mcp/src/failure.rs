@@ -61,7 +61,7 @@ pub(crate) enum Failure {
         server: String,
         code: i32,
         message: String,
-        /// What the error says beside.
+        /// Data of the error.
         data: Option<Box<Value>>,
     },
     /// The server's answer cannot be used.
@@ -137,7 +137,7 @@ impl Failure {
 
     /// The same refusal for want of credentials, with why nothing could be done about it.
     #[must_use]
-    pub(crate) fn because(mut self, reason: String) -> Self {
+    pub(crate) fn with_reason(mut self, reason: String) -> Self {
         match &mut self {
             Self::NeedsAuth { why, .. } => *why = reason,
             Self::MissingScope { why, .. } => *why = format!("{why}; {reason}"),

@@ -16,12 +16,12 @@ use crate::asking::QuestionPolicy;
 use crate::link::{Link, PendingRequest};
 
 /// Questions of one server that may wait for an answer at the same time.
-const ASKING: usize = 8;
+const MAX_QUESTIONS: usize = 8;
 
 /// Gives the context to ask through when no call runs.
 pub(crate) type ContextSource = Arc<dyn Fn() -> Option<Cx> + Send + Sync>;
 
-/// What the host calls itself.
+/// Name and version of the host, as servers are told.
 pub(crate) fn identity() -> Implementation {
     Implementation::new("conjure", env!("CARGO_PKG_VERSION"))
 }
@@ -41,7 +41,7 @@ impl Handler {
             link,
             policy,
             standing,
-            asking: Semaphore::new(ASKING),
+            asking: Semaphore::new(MAX_QUESTIONS),
         }
     }
 }
@@ -56,7 +56,7 @@ impl Service<RoleClient> for Handler {
             return Ok(ClientResult::empty(()));
         }
         let Ok(_permit) = self.asking.try_acquire() else {
-            let busy = format!("{ASKING} questions wait for an answer already");
+            let busy = format!("{MAX_QUESTIONS} questions wait for an answer already");
             return Err(ErrorData::new(ErrorCode::INTERNAL_ERROR, busy, None));
         };
         let origin = context.extensions.get::<InboundStreamOrigin>();

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
-const MARK: &str = "x-mcp-header";
+const HEADER_KEYWORD: &str = "x-mcp-header";
 
 /// Whether the marks of a tool's schema can be followed.
 ///
@@ -16,8 +16,8 @@ pub(crate) fn check(schema: &Value) -> Result<(), String> {
     let Value::Object(root) = schema else {
         return Ok(());
     };
-    if root.contains_key(MARK) {
-        return Err(format!("its `{MARK}` marks no property"));
+    if root.contains_key(HEADER_KEYWORD) {
+        return Err(format!("its `{HEADER_KEYWORD}` marks no property"));
     }
     let mut names = HashSet::new();
     properties(root, &mut names)
@@ -35,14 +35,17 @@ fn properties(schema: &Map<String, Value>, names: &mut HashSet<String>) -> Resul
                     }
                 }
             }
-            (MARK | "default" | "const" | "enum" | "examples" | "dependentRequired", _) => {}
+            (
+                HEADER_KEYWORD | "default" | "const" | "enum" | "examples" | "dependentRequired",
+                _,
+            ) => {}
             // The names in these are of properties, and may be any.
             (
                 "$defs" | "definitions" | "dependencies" | "dependentSchemas" | "patternProperties",
                 Value::Object(by_name),
             ) if !by_name.values().any(is_marked) => {}
             (_, other) if is_marked(other) => {
-                return Err(format!("its `{MARK}` is where no argument is"));
+                return Err(format!("its `{HEADER_KEYWORD}` is where no argument is"));
             }
             _ => {}
         }
@@ -55,19 +58,23 @@ fn one(
     property: &Map<String, Value>,
     names: &mut HashSet<String>,
 ) -> Result<(), String> {
-    let Some(mark) = property.get(MARK) else {
+    let Some(mark) = property.get(HEADER_KEYWORD) else {
         return Ok(());
     };
     let Some(header) = mark.as_str().filter(|header| is_token(header)) else {
-        return Err(format!("the `{MARK}` of `{name}` is no name of a header"));
+        return Err(format!(
+            "the `{HEADER_KEYWORD}` of `{name}` is no name of a header"
+        ));
     };
     if !names.insert(header.to_ascii_lowercase()) {
-        return Err(format!("two arguments have the `{MARK}` {header}"));
+        return Err(format!(
+            "two arguments have the `{HEADER_KEYWORD}` {header}"
+        ));
     }
     match property.get("type").and_then(Value::as_str) {
         Some("string" | "integer" | "boolean") => Ok(()),
         _ => Err(format!(
-            "`{name}` has an `{MARK}` and is no string, integer or boolean"
+            "`{name}` has an `{HEADER_KEYWORD}` and is no string, integer or boolean"
         )),
     }
 }
@@ -75,7 +82,9 @@ fn one(
 /// Whether there is a mark anywhere below.
 fn is_marked(value: &Value) -> bool {
     match value {
-        Value::Object(fields) => fields.contains_key(MARK) || fields.values().any(is_marked),
+        Value::Object(fields) => {
+            fields.contains_key(HEADER_KEYWORD) || fields.values().any(is_marked)
+        }
         Value::Array(values) => values.iter().any(is_marked),
         _ => false,
     }
@@ -99,41 +108,47 @@ mod tests {
 
     #[test]
     fn marks_that_can_be_followed() {
-        let inner = json!({ "b": { "type": "integer", MARK: "B" } });
+        let inner = json!({ "b": { "type": "integer", HEADER_KEYWORD: "B" } });
         let nested = json!({ "type": "object", "properties": inner });
         assert_eq!(
-            of(&json!({ "a": { "type": "string", MARK: "A" }, "n": nested })),
+            of(&json!({ "a": { "type": "string", HEADER_KEYWORD: "A" }, "n": nested })),
             Ok(())
         );
         // A property may have the name of a mark, also where others depend on it.
-        let named = json!({ MARK: { "type": "string" }, "a": { "type": "string", MARK: "A" } });
+        let named = json!({
+            HEADER_KEYWORD: { "type": "string" },
+            "a": { "type": "string", HEADER_KEYWORD: "A" },
+        });
         for depending in ["dependentRequired", "dependencies"] {
-            let schema = json!({ "properties": named, depending: { MARK: ["a"] } });
+            let schema = json!({ "properties": named, depending: { HEADER_KEYWORD: ["a"] } });
             assert_eq!(check(&schema), Ok(()), "{depending}");
         }
         // Data that looks like a mark is none.
-        assert_eq!(of(&json!({ "a": { "default": { MARK: "" } } })), Ok(()));
+        assert_eq!(
+            of(&json!({ "a": { "default": { HEADER_KEYWORD: "" } } })),
+            Ok(())
+        );
     }
 
     #[test]
     fn marks_that_cannot() {
-        let string = |mark: Value| json!({ "type": "string", MARK: mark });
+        let string = |mark: Value| json!({ "type": "string", HEADER_KEYWORD: mark });
         for bad in [
             json!({ "a": string(json!("")) }),
             json!({ "a": string(json!(7)) }),
             json!({ "a": string(json!("a b")) }),
             json!({ "a": string(json!("a:b")) }),
             json!({ "a": string(json!("\u{e9}")) }),
-            json!({ "a": { "type": "number", MARK: "A" } }),
-            json!({ "a": { "type": "object", MARK: "A" } }),
+            json!({ "a": { "type": "number", HEADER_KEYWORD: "A" } }),
+            json!({ "a": { "type": "object", HEADER_KEYWORD: "A" } }),
             json!({ "a": string(json!("A")), "b": string(json!("a")) }),
             json!({ "a": { "type": "array", "items": string(json!("A")) } }),
         ] {
             assert!(of(&bad).is_err(), "{bad}");
         }
-        assert!(check(&json!({ MARK: "A" })).is_err());
+        assert!(check(&json!({ HEADER_KEYWORD: "A" })).is_err());
         assert!(check(&json!({ "anyOf": [string(json!("A"))] })).is_err());
         let inner = json!({ "properties": { "b": string(json!("B")) } });
-        assert!(check(&json!({ "dependentSchemas": { MARK: inner } })).is_err());
+        assert!(check(&json!({ "dependentSchemas": { HEADER_KEYWORD: inner } })).is_err());
     }
 }

@@ -17,7 +17,7 @@ use tokio::sync::{Notify, oneshot, watch};
 
 use crate::oauth::Token;
 use crate::outside::Outside;
-use crate::wire::MESSAGE;
+use crate::wire::LOG_MESSAGE;
 
 /// The state of one connection that several tasks share.
 #[derive(Debug)]
@@ -49,10 +49,10 @@ struct LinkLogin {
 }
 
 /// The most results that are expected or kept; rmcp sends fewer requests at the same time.
-const RESULTS: usize = 1_024;
+const MAX_RESULTS: usize = 1_024;
 /// The ids of requests that pass rmcp by begin here: rmcp counts its own from 0, and makes few of
 /// them where there are any of these.
-const OWN_IDS: u64 = 1 << 20;
+const FIRST_OWN_ID: u64 = 1 << 20;
 
 /// The result of a request.
 pub(crate) type RequestResult = Result<ServerResult, ServiceError>;
@@ -72,7 +72,7 @@ pub(crate) struct PendingRequest {
 /// The progress of a request before its result.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct RequestProgress {
-    /// How often it made progress.
+    /// Number of progress messages.
     pub(crate) progress: u64,
     /// How many questions of the server's for it wait for an answer.
     pub(crate) asking: usize,
@@ -127,7 +127,7 @@ impl Link {
         });
     }
 
-    /// Why it is over, if it is.
+    /// Reason of the connection's end, once it ended.
     pub(crate) fn closed(&self) -> Option<String> {
         self.closed.borrow().clone()
     }
@@ -158,7 +158,7 @@ impl Link {
 
     /// The server wanted another token than this. As long as it did nothing with any, the connection
     /// is nobody's.
-    pub(crate) fn refused(&self, token: &Token) {
+    pub(crate) fn token_refused(&self, token: &Token) {
         let mut login = lock(&self.login);
         if !login.is_served {
             login.own.take_if(|own| own == token);
@@ -167,7 +167,7 @@ impl Link {
     }
 
     /// The server did something with this token, or may have.
-    pub(crate) fn served(&self, token: &Token) {
+    pub(crate) fn token_accepted(&self, token: &Token) {
         let mut login = lock(&self.login);
         let own = login.own.as_ref();
         if own.is_none_or(|own| own.login() == token.login()) {
@@ -199,11 +199,11 @@ impl Link {
     }
 
     /// The server said something.
-    pub(crate) fn heard(&self) {
+    pub(crate) fn note_activity(&self) {
         self.heard.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the server said something.
+    /// Whether the server sent anything.
     pub(crate) fn heard_something(&self) -> bool {
         self.heard.load(Ordering::Relaxed)
     }
@@ -219,7 +219,7 @@ impl Link {
     }
 
     /// Something was no message.
-    pub(crate) fn skipped(&self) {
+    pub(crate) fn note_skipped(&self) {
         self.skipped.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -233,12 +233,12 @@ impl Link {
         let Some(number) = number(id) else { return };
         let mut results = lock(&self.results);
         results.insert(number, None);
-        if results.len() > RESULTS {
+        if results.len() > MAX_RESULTS {
             results.pop_first();
         }
     }
 
-    /// Whether a result is to be kept.
+    /// Whether the result of a request is to be kept.
     pub(crate) fn is_expected(&self, id: &RequestId) -> bool {
         number(id).is_some_and(|number| lock(&self.results).contains_key(&number))
     }
@@ -270,7 +270,7 @@ impl Link {
     /// Notes a request that passes rmcp by, under an id and a token of its own.
     pub(crate) fn begin_own(self: &Arc<Self>, cx: Option<Cx>) -> DirectRequest {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let own = i64::try_from(OWN_IDS + number).unwrap_or(i64::MAX);
+        let own = i64::try_from(FIRST_OWN_ID + number).unwrap_or(i64::MAX);
         let id = RequestId::Number(own);
         let token = ProgressToken(NumberOrString::Number(own));
         let (waiter, answer) = oneshot::channel();
@@ -327,7 +327,7 @@ impl Link {
                 ServerNotification::ProgressNotification(progress) => {
                     self.progress(progress.params);
                 }
-                ServerNotification::CustomNotification(said) if said.method == MESSAGE => {
+                ServerNotification::CustomNotification(said) if said.method == LOG_MESSAGE => {
                     self.log(stream, said.params.unwrap_or_default());
                 }
                 _ => return Some(JsonRpcMessage::Notification(notification)),
@@ -340,7 +340,7 @@ impl Link {
     /// The request that passes rmcp by with this id.
     fn own(&self, id: &RequestId) -> Option<Arc<PendingRequest>> {
         let own = number(id)?;
-        let number = u64::try_from(own).ok()?.checked_sub(OWN_IDS)?;
+        let number = u64::try_from(own).ok()?.checked_sub(FIRST_OWN_ID)?;
         let found = self.lock().get(&number).cloned()?;
         // One of rmcp's may have the number, and has another id.
         (found.id == RequestId::Number(own)).then_some(found)
@@ -370,7 +370,7 @@ impl Link {
             .filter(|request| request.cx.is_some())
         {
             Some(call) => call.show(&PluginEvent::Log(message)),
-            None => self.outside.say(&message),
+            None => self.outside.report(&message),
         }
     }
 
@@ -470,10 +470,10 @@ mod tests {
         let (link, over) = (link(), Token::of_login("over", 1));
         assert!(link.admits(Some(&over)));
         assert!(!link.admits(None), "it may be served still");
-        link.refused(&over);
+        link.token_refused(&over);
         // Others send it at the same time, which makes it nobody's own again.
         assert!(link.admits(Some(&over)) && link.admits(None));
-        link.refused(&over);
+        link.token_refused(&over);
         assert!(link.token().is_none() && link.admits(None));
     }
 
@@ -481,10 +481,10 @@ mod tests {
     fn a_connection_on_which_a_token_may_have_done_something_is_its_logins() {
         let (link, own) = (link(), Token::of_login("own", 1));
         assert!(link.admits(Some(&own)));
-        link.refused(&own);
+        link.token_refused(&own);
         assert!(link.admits(Some(&own)));
-        link.served(&own);
-        link.refused(&own);
+        link.token_accepted(&own);
+        link.token_refused(&own);
         let (renewed, anothers) = (Token::of_login("renewed", 1), Token::of_login("other", 2));
         assert!(link.admits(Some(&renewed)));
         assert!(!link.admits(None) && !link.admits(Some(&anothers)));

@@ -21,20 +21,20 @@ use crate::server::Server;
 use crate::trouble::Trouble;
 
 /// The most pages of a list, and the most items.
-const PAGES: usize = 100;
-const ITEMS: usize = 5_000;
+const MAX_PAGES: usize = 100;
+const MAX_ITEMS: usize = 5_000;
 /// The most bytes of a schema, and how deep it may go.
-const SCHEMA_BYTES: usize = 256 * 1024;
-const SCHEMA_DEPTH: usize = 64;
+const MAX_SCHEMA_BYTES: usize = 256 * 1024;
+const MAX_SCHEMA_DEPTH: usize = 64;
 /// The most bytes of a name and of a description.
-const NAME: usize = 1_024;
-const DESCRIPTION: usize = 16 * 1024;
+const MAX_NAME_BYTES: usize = 1_024;
+const MAX_DESCRIPTION_BYTES: usize = 16 * 1024;
 /// The most bytes of a server's instructions; every request to the model has them.
-const INSTRUCTIONS: usize = 4 * 1024;
+const MAX_INSTRUCTIONS_BYTES: usize = 4 * 1024;
 /// JSON-RPC's code for a method that is not served.
-const NOT_SERVED: i32 = -32601;
-/// Where a tool says its mode itself.
-const MODE: &str = "dev.conjure/mode";
+const METHOD_NOT_FOUND: i32 = -32601;
+/// Key of `_meta` under which a tool states its mode.
+const MODE_KEY: &str = "dev.conjure/mode";
 
 /// Everything that a server lists, in a stable order.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -123,7 +123,7 @@ impl Listing {
     }
 
     /// Lists that were read at an earlier time.
-    pub(crate) fn remembered(kept: Remembered, server: &Server, era: Era) -> Self {
+    pub(crate) fn from_cache(kept: Remembered, server: &Server, era: Era) -> Self {
         let mut listing = Self {
             instructions: instructions(kept.instructions, server),
             serves_resources: kept.serves_resources && server.config.resources,
@@ -185,7 +185,7 @@ impl Listing {
     }
 }
 
-/// All items of a list.
+/// Reads all pages of a list.
 async fn pages(
     connection: &Connection,
     server: &str,
@@ -196,7 +196,7 @@ async fn pages(
     let mut items = Vec::new();
     let mut seen = HashSet::new();
     let mut cursor = None;
-    for _ in 0..PAGES {
+    for _ in 0..MAX_PAGES {
         let params = PaginatedRequestParams::default().with_cursor(cursor);
         let page = connection
             .request(request(params), RequestOptions::of_the_host(limits))
@@ -204,7 +204,7 @@ async fn pages(
         let mut page = match page {
             Ok(page) => page,
             Err(Trouble::Failed(Failure::Refused { code, .. }))
-                if code == NOT_SERVED && items.is_empty() =>
+                if code == METHOD_NOT_FOUND && items.is_empty() =>
             {
                 return Ok(items);
             }
@@ -217,8 +217,8 @@ async fn pages(
             }));
         };
         items.extend(more);
-        if items.len() >= ITEMS {
-            items.truncate(ITEMS);
+        if items.len() >= MAX_ITEMS {
+            items.truncate(MAX_ITEMS);
             break;
         }
         // An empty cursor is a cursor too.
@@ -233,8 +233,12 @@ async fn pages(
 fn tool(raw: &Value, server: &Server, era: Era) -> Result<Tool, String> {
     let config = &server.config;
     let name = match raw.get("name") {
-        Some(Value::String(name)) if !name.is_empty() && name.len() <= NAME => name.clone(),
-        Some(Value::String(_)) => return Err(format!("its name has not 1 to {NAME} bytes")),
+        Some(Value::String(name)) if !name.is_empty() && name.len() <= MAX_NAME_BYTES => {
+            name.clone()
+        }
+        Some(Value::String(_)) => {
+            return Err(format!("its name has not 1 to {MAX_NAME_BYTES} bytes"));
+        }
         _ => return Err("its name is no text".to_owned()),
     };
     let input_schema = schema(raw.get("inputSchema"))?;
@@ -252,7 +256,10 @@ fn tool(raw: &Value, server: &Server, era: Era) -> Result<Tool, String> {
         let hint = annotations.and_then(|annotations| annotations.get(name));
         hint.and_then(Value::as_bool)
     };
-    let description = cut(text("description").unwrap_or_default(), DESCRIPTION);
+    let description = truncate(
+        text("description").unwrap_or_default(),
+        MAX_DESCRIPTION_BYTES,
+    );
     let mut decl = ToolDecl::new(&name, description, input_schema);
     let title = annotations.and_then(|a| a.get("title")?.as_str().map(str::to_owned));
     decl.title = text("title").or(title);
@@ -286,7 +293,9 @@ fn tool(raw: &Value, server: &Server, era: Era) -> Result<Tool, String> {
 /// then the era.
 fn mode(name: &str, raw: &Value, config: &ServerConfig, era: Era) -> ToolMode {
     let own = config.tools.get(name).and_then(|own| own.mode);
-    let said = raw.get("_meta").and_then(|meta| meta.get(MODE)?.as_str());
+    let said = raw
+        .get("_meta")
+        .and_then(|meta| meta.get(MODE_KEY)?.as_str());
     let said = said.and_then(|mode| match mode {
         "stateless" => Some(ToolMode::Stateless),
         "stateful" => Some(ToolMode::Stateful),
@@ -307,20 +316,22 @@ fn schema(raw: Option<&Value>) -> Result<Value, String> {
         None => {
             let mut fields: Map<String, Value> = fields.clone();
             fields.insert("type".to_owned(), "object".into());
-            return bounded(Value::Object(fields));
+            return check_bounds(Value::Object(fields));
         }
         Some(Value::String(kind)) if kind == "object" => {}
         Some(other) => return Err(format!("its `inputSchema` is of type {other}, not object")),
     }
-    bounded(Value::Object(fields.clone()))
+    check_bounds(Value::Object(fields.clone()))
 }
 
-fn bounded(schema: Value) -> Result<Value, String> {
-    if schema.to_string().len() > SCHEMA_BYTES {
-        return Err(format!("its schema has more than {SCHEMA_BYTES} bytes"));
+fn check_bounds(schema: Value) -> Result<Value, String> {
+    if schema.to_string().len() > MAX_SCHEMA_BYTES {
+        return Err(format!("its schema has more than {MAX_SCHEMA_BYTES} bytes"));
     }
-    if depth(&schema) > SCHEMA_DEPTH {
-        return Err(format!("its schema is deeper than {SCHEMA_DEPTH} levels"));
+    if depth(&schema) > MAX_SCHEMA_DEPTH {
+        return Err(format!(
+            "its schema is deeper than {MAX_SCHEMA_DEPTH} levels"
+        ));
     }
     Ok(schema)
 }
@@ -337,10 +348,10 @@ fn depth(value: &Value) -> usize {
 /// What a server says about its use, if that is wanted; the end of a long text is left out.
 fn instructions(text: Option<String>, server: &Server) -> Option<String> {
     let text = text.filter(|text| server.config.instructions && !text.trim().is_empty())?;
-    Some(cut(text.trim().to_owned(), INSTRUCTIONS))
+    Some(truncate(text.trim().to_owned(), MAX_INSTRUCTIONS_BYTES))
 }
 
-fn cut(mut text: String, most: usize) -> String {
+fn truncate(mut text: String, most: usize) -> String {
     if text.len() > most {
         let end = (0..=most).rev().find(|end| text.is_char_boundary(*end));
         text.truncate(end.unwrap_or_default());

@@ -7,10 +7,10 @@ use std::collections::{HashMap, VecDeque};
 
 use serde_json::Value;
 
-/// How many are remembered.
-const MOST: usize = 2_000;
+/// Maximum number of remembered URIs.
+const MAX_MENTIONS: usize = 2_000;
 /// The most bytes of a URI that is.
-const LONGEST: usize = 4 * 1024;
+const MAX_URI_BYTES: usize = 4 * 1024;
 
 /// The URIs of one session.
 #[derive(Debug, Default)]
@@ -32,7 +32,7 @@ impl Mentions {
                 _ => None,
             };
             let uri = holder.and_then(|holder| holder.get("uri")?.as_str());
-            if let Some(uri) = uri.filter(|uri| uri.len() <= LONGEST) {
+            if let Some(uri) = uri.filter(|uri| uri.len() <= MAX_URI_BYTES) {
                 self.add(server, uri);
             }
         }
@@ -49,7 +49,7 @@ impl Mentions {
             return;
         }
         self.oldest.push_back(uri.to_owned());
-        if self.oldest.len() > MOST
+        if self.oldest.len() > MAX_MENTIONS
             && let Some(oldest) = self.oldest.pop_front()
         {
             self.servers.remove(&oldest);
@@ -75,11 +75,11 @@ mod tests {
         );
         assert_eq!(mentions.server("x://1"), Some("b"));
         assert_eq!(mentions.server("x://held"), Some("a"));
-        for number in 0..MOST {
+        for number in 0..MAX_MENTIONS {
             mentions.note("c", &json!({ "content": [link(&format!("y://{number}"))] }));
         }
         assert_eq!(mentions.server("x://1"), None);
         assert_eq!(mentions.server("y://0"), Some("c"));
-        assert_eq!(mentions.servers.len(), MOST);
+        assert_eq!(mentions.servers.len(), MAX_MENTIONS);
     }
 }

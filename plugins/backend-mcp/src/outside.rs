@@ -10,10 +10,10 @@ use serde_json::Value;
 use crate::secrets::{Secrets, beginning};
 
 /// The most notices in so long; a server may log all day.
-const MOST: u32 = 20;
+const MAX_NOTICES: u32 = 20;
 const WINDOW: Duration = Duration::from_secs(60);
 /// The most bytes of one.
-const BYTES: usize = 1_000;
+const MAX_NOTICE_BYTES: usize = 1_000;
 
 /// Where a server's words go outside of calls.
 pub(crate) struct Outside {
@@ -49,7 +49,7 @@ impl Outside {
 
     /// Tells of what the host knows of the server.
     pub(super) fn warn(&self, text: &str) {
-        if self.count() < MOST {
+        if self.count() < MAX_NOTICES {
             (self.tell)(&PluginEvent::Notice {
                 level: "warn".to_owned(),
                 text: format!("MCP server `{}`: {text}", self.server),
@@ -58,7 +58,7 @@ impl Outside {
     }
 
     /// Tells of a message. What is for who looks for a fault is left out.
-    pub(super) fn say(&self, message: &Message) {
+    pub(super) fn report(&self, message: &Message) {
         let level = match message.level.as_str() {
             "debug" => return,
             "warning" => "warn",
@@ -66,7 +66,7 @@ impl Outside {
             _ => "info",
         };
         let count = self.count();
-        if count > MOST {
+        if count > MAX_NOTICES {
             return;
         }
         let logger = message.logger.as_deref();
@@ -75,8 +75,11 @@ impl Outside {
             Value::String(text) => text.clone(),
             data => data.to_string(),
         };
-        let mut said = beginning(self.secrets.hide(format!("{logger}{data}")), BYTES);
-        if count == MOST {
+        let mut said = beginning(
+            self.secrets.hide(format!("{logger}{data}")),
+            MAX_NOTICE_BYTES,
+        );
+        if count == MAX_NOTICES {
             said.push_str(" (it says more than is shown)");
         }
         (self.tell)(&PluginEvent::Notice {
@@ -116,7 +119,7 @@ mod tests {
             },
         );
         let say = |level: &str, logger: Option<&str>, data: Value| {
-            outside.say(&Message {
+            outside.report(&Message {
                 level: level.to_owned(),
                 logger: logger.map(str::to_owned),
                 data,

@@ -24,7 +24,7 @@ use crate::trouble::Trouble;
 
 /// JSON-RPC codes by which a server says that it has no such resource: of the older era, and of
 /// the newer one.
-const NOT_FOUND: [i32; 2] = [-32002, -32602];
+const NOT_FOUND_CODES: [i32; 2] = [-32002, -32602];
 
 impl Mcp {
     /// Reads a resource of a server, as that says it.
@@ -117,7 +117,7 @@ impl Resources for Mcp {
                 // Another backend may have it. Whoever serves a program asks it, and hands this on
                 // where none has.
                 let to_model = !Receiver::of(&cx).verbatim;
-                if to_model && !is_known && NOT_FOUND.contains(&code) {
+                if to_model && !is_known && NOT_FOUND_CODES.contains(&code) {
                     return Err(Error::not_found(failure.to_string()));
                 }
                 Ok(failure.into_result())

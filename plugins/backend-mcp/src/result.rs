@@ -21,10 +21,10 @@ const SEPARATOR: char = '\n';
 const WHOLE: &str = "mcp_result";
 const WHOLE_FILE: &str = "mcp_result_file";
 
-/// Who gets a result.
+/// Context of whoever receives a result.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Receiver<'a> {
-    /// Where files may be made.
+    /// Directory in which files may be made.
     pub(crate) exchange_dir: Option<&'a Path>,
     /// Whether a program on the other side of the session gets the server's words.
     pub(crate) verbatim: bool,

@@ -15,7 +15,7 @@ use crate::server::Server;
 use crate::trouble::Trouble;
 
 /// How often a request may be sent again with answers.
-const ROUNDS: usize = 10;
+const MAX_ROUNDS: usize = 10;
 
 /// A request that may come back with questions.
 pub(crate) struct Rounds<'a> {
@@ -34,7 +34,7 @@ impl Rounds<'_> {
         let client = self.cx.client();
         let policy = QuestionPolicy::new(self.server, client);
         let mut refused = RefusedKinds::default();
-        for _ in 0..ROUNDS {
+        for _ in 0..MAX_ROUNDS {
             // Sessions of several clients may share a connection.
             let is_another = client != self.server.client || refused != RefusedKinds::default();
             let capabilities = is_another.then(|| policy.capabilities_without(refused));
@@ -63,7 +63,7 @@ impl Rounds<'_> {
                 return Err(self.bad("it needs input where none can be given").into());
             }
         }
-        let why = format!("it asked for input more than {ROUNDS} times");
+        let why = format!("it asked for input more than {MAX_ROUNDS} times");
         Err(self.bad(&why).into())
     }
 

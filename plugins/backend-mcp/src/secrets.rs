@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 /// Shorter ones would hide half of any text.
-const SHORTEST: usize = 4;
+const MIN_SECRET_BYTES: usize = 4;
 
 /// Secrets that a server was given. They can be hidden and not shown.
 #[derive(Clone, Default)]
@@ -13,7 +13,9 @@ impl Secrets {
     /// A collection that knows these texts as secrets.
     pub(crate) fn new<S: Into<String>>(secrets: impl IntoIterator<Item = S>) -> Self {
         let secrets = secrets.into_iter().map(Into::into);
-        let mut secrets: Vec<String> = secrets.filter(|text| text.len() >= SHORTEST).collect();
+        let mut secrets: Vec<String> = secrets
+            .filter(|text| text.len() >= MIN_SECRET_BYTES)
+            .collect();
         // One may begin as another does.
         secrets.sort_by_key(|text| std::cmp::Reverse(text.len()));
         Self(secrets.into())

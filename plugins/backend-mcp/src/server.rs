@@ -29,7 +29,7 @@ pub(crate) struct Server {
     /// The endpoint of a server over HTTP.
     pub(crate) url: Option<String>,
     pub(crate) headers: HashMap<HeaderName, HeaderValue>,
-    /// What must not be shown.
+    /// Secrets that must not be shown.
     pub(crate) secrets: Secrets,
     /// The login, for a server over HTTP that has no credentials in its configuration.
     pub(crate) auth: Option<Arc<Auth>>,

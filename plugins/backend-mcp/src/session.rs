@@ -151,7 +151,7 @@ impl McpSession {
         !self.waited.swap(true, Ordering::Relaxed)
     }
 
-    /// All entries that it uses.
+    /// All entries that the session uses.
     pub(crate) fn entries(&self) -> Vec<Arc<ServerEntry>> {
         lock(&self.entries).values().cloned().collect()
     }
@@ -183,7 +183,7 @@ impl McpSession {
         lock(&self.given).insert(server.to_owned(), Arc::clone(listing));
     }
 
-    /// Whether the host was told this.
+    /// Whether the host was given this listing of a server.
     pub(crate) fn has(&self, server: &str, listing: &Arc<Listing>) -> bool {
         let given = lock(&self.given);
         given

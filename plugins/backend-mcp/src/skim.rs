@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::wire;
 
 /// The most bytes of a member's name or of an id that count.
-const MOST: usize = 256;
+const MAX_NAME_BYTES: usize = 256;
 
 /// Looks at a JSON object piece by piece.
 #[derive(Debug, Default)]
@@ -74,7 +74,7 @@ impl Skim {
                 self.take(byte);
             }
             b'{' | b'[' => {
-                self.begun();
+                self.begin_value();
                 self.depth += 1;
             }
             b'}' | b']' => {
@@ -92,13 +92,13 @@ impl Skim {
     }
 
     fn take(&mut self, byte: u8) {
-        if self.depth == 1 && self.taken.len() < MOST {
+        if self.depth == 1 && self.taken.len() < MAX_NAME_BYTES {
             self.taken.push(byte);
         }
     }
 
     /// The value of a member is an object or a list.
-    fn begun(&mut self) {
+    fn begin_value(&mut self) {
         if self.depth == 1 && self.at == At::Value {
             self.note();
         }
@@ -111,7 +111,7 @@ impl Skim {
         }
         if self.at == At::Value {
             self.note();
-            if self.member == b"\"id\"" && self.taken.len() < MOST {
+            if self.member == b"\"id\"" && self.taken.len() < MAX_NAME_BYTES {
                 let value = serde_json::from_slice::<Value>(&self.taken).ok();
                 self.id = value.as_ref().and_then(wire::id_of);
             }

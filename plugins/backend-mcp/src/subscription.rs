@@ -10,7 +10,7 @@ use crate::backoff::Backoff;
 use crate::connection::Connection;
 
 /// How long a subscription may take to be acknowledged.
-const ACKNOWLEDGED: Duration = Duration::from_secs(10);
+const ACKNOWLEDGE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Ends the subscription when it is dropped.
 pub(crate) struct SubscriptionGuard(JoinHandle<()>);
@@ -31,7 +31,9 @@ pub(crate) fn keep(connection: Arc<Connection>) -> SubscriptionGuard {
         let mut backoff = Backoff::default();
         while connection.link().closed().is_none() {
             let listening = connection.peer().listen(filter.clone());
-            if let Ok(Ok(mut subscription)) = tokio::time::timeout(ACKNOWLEDGED, listening).await {
+            if let Ok(Ok(mut subscription)) =
+                tokio::time::timeout(ACKNOWLEDGE_TIMEOUT, listening).await
+            {
                 backoff.reset();
                 // What changed before the acknowledgement was told to nobody.
                 connection.link().change();

@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::secrets::Secrets;
 
-/// How a request went wrong.
+/// Failure of a request.
 #[derive(Debug)]
 pub(crate) enum Trouble {
     /// The connection is gone, and with it whatever was to come.
@@ -17,7 +17,7 @@ pub(crate) enum Trouble {
 }
 
 impl Trouble {
-    /// The same without secrets.
+    /// The same failure without secrets.
     pub(crate) fn hiding(self, secrets: &Secrets) -> Self {
         match self {
             Self::Lost(why) => Self::Lost(secrets.hide(why)),

@@ -13,12 +13,12 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 /// The most messages of one batch.
-const MOST_OF_A_BATCH: usize = 1_000;
+const MAX_BATCH: usize = 1_000;
 /// How every message begins, when something else was printed before it.
-pub(crate) const BEGINNING: &[u8] = b"{\"jsonrpc\"";
+pub(crate) const MESSAGE_START: &[u8] = b"{\"jsonrpc\"";
 
 /// A message of a server's log.
-pub(crate) const MESSAGE: &str = "notifications/message";
+pub(crate) const LOG_MESSAGE: &str = "notifications/message";
 
 /// The messages of a piece of input.
 #[derive(Debug, Default)]
@@ -52,8 +52,8 @@ pub(crate) fn read(line: &[u8]) -> ParsedInput {
     }
     // Something is around it.
     let from = line
-        .windows(BEGINNING.len())
-        .position(|window| window == BEGINNING);
+        .windows(MESSAGE_START.len())
+        .position(|window| window == MESSAGE_START);
     let Some(rest) = from.and_then(|from| line.get(from..)) else {
         read.skipped += 1;
         return read;
@@ -63,7 +63,7 @@ pub(crate) fn read(line: &[u8]) -> ParsedInput {
     }
     for value in serde_json::Deserializer::from_slice(rest)
         .into_iter::<Value>()
-        .take(MOST_OF_A_BATCH)
+        .take(MAX_BATCH)
     {
         match value {
             Ok(value) => take(value, &mut read),
@@ -79,7 +79,7 @@ pub(crate) fn read(line: &[u8]) -> ParsedInput {
 fn take(value: Value, read: &mut ParsedInput) {
     match value {
         Value::Array(values) => {
-            for value in values.into_iter().take(MOST_OF_A_BATCH) {
+            for value in values.into_iter().take(MAX_BATCH) {
                 match value {
                     Value::Object(object) => one(object, read),
                     _ => read.skipped += 1,
@@ -125,13 +125,13 @@ fn one(mut object: Map<String, Value>, read: &mut ParsedInput) {
 }
 
 fn is_log(notification: &Value) -> bool {
-    notification.get("method").and_then(Value::as_str) == Some(MESSAGE)
+    notification.get("method").and_then(Value::as_str) == Some(LOG_MESSAGE)
 }
 
 /// A notification as it came.
 fn custom(mut notification: Value) -> ServerJsonRpcMessage {
     let params = notification.get_mut("params").map(Value::take);
-    let notification = CustomNotification::new(MESSAGE, params);
+    let notification = CustomNotification::new(LOG_MESSAGE, params);
     ServerJsonRpcMessage::notification(ServerNotification::CustomNotification(notification))
 }
 
@@ -141,7 +141,7 @@ fn is_of_use(notification: &Value) -> bool {
         method.unwrap_or_default(),
         "notifications/progress"
             | "notifications/cancelled"
-            | MESSAGE
+            | LOG_MESSAGE
             | "notifications/tools/list_changed"
             | "notifications/prompts/list_changed"
             | "notifications/resources/list_changed"

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use conjure_exec_agent::executor::check_env;
 use conjure_skill_sdk::{Error, Result, Setup};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -45,7 +46,7 @@ pub(crate) struct SshSettings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum HostKeys {
-    /// It must be known.
+    /// The machine's key must be known.
     Yes,
     /// One that is new is taken, one that changed is not.
     AcceptNew,
@@ -54,8 +55,8 @@ pub(crate) enum HostKeys {
 }
 
 impl HostKeys {
-    /// As ssh names it.
-    pub(crate) fn word(self) -> &'static str {
+    /// The value of ssh's option.
+    pub(crate) fn ssh_value(self) -> &'static str {
         match self {
             Self::Yes => "yes",
             Self::AcceptNew => "accept-new",
@@ -187,6 +188,11 @@ impl SshSettings {
         if let Some((name, _)) = positive.iter().find(|(_, fine)| !fine) {
             return Err(Error::invalid(format!("`{name}` must be more than 0")));
         }
+        self.check_paths()?;
+        check_env(&self.env)
+    }
+
+    fn check_paths(&self) -> Result<()> {
         let paths = [
             ("identity_file", &self.identity_file),
             ("config_file", &self.config_file),
@@ -222,17 +228,6 @@ impl SshSettings {
                 )));
             }
         }
-        for (name, value) in &self.env {
-            let first = name.chars().next();
-            let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
-            let starts = first.is_some_and(|c| plain(c) && !c.is_ascii_digit());
-            if !starts || !name.chars().all(plain) || value.contains('\0') {
-                return Err(Error::invalid(format!(
-                    "`env` has `{}`, which is no variable of an environment",
-                    name.escape_debug()
-                )));
-            }
-        }
         Ok(())
     }
 
@@ -241,7 +236,7 @@ impl SshSettings {
         Duration::from_millis(self.timeout_ms)
     }
 
-    /// How long connecting may take.
+    /// Time limit for connecting.
     pub(crate) fn connect_timeout(&self) -> Duration {
         Duration::from_millis(self.connect_timeout_ms)
     }

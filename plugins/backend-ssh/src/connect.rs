@@ -17,15 +17,15 @@ use conjure_skill_sdk::protocol::SkillMount;
 use tokio::sync::Semaphore;
 
 use crate::config::SshSettings;
-use crate::explain::{Explained, explained, is_crowded};
+use crate::explain::{Explained, explain, is_crowded};
 use crate::session::SshState;
 use crate::ssh::SshProcess;
 
 /// How many connections to a machine are made at once: a server begins to refuse some when ten log in
 /// together (`MaxStartups`), and others log in there too.
-const LOGINS: u32 = 6;
+const MAX_LOGINS: u32 = 6;
 /// How often one is tried that such a server has refused, and how long the first wait is.
-const CROWDED: u32 = 6;
+const CROWDED_TRIES: u32 = 6;
 const CROWDED_WAIT: Duration = Duration::from_millis(150);
 
 /// The remote machine, as one session has it.
@@ -35,7 +35,7 @@ pub(crate) struct RemoteMachine {
     pub(crate) agent: Arc<AgentProgram>,
     /// The session's directory there.
     pub(crate) dir: String,
-    /// What only this session says.
+    /// Secret that only this session knows.
     token: String,
     pub(crate) skills: Vec<SkillMount>,
     pub(crate) calls: Arc<SessionCalls>,
@@ -74,7 +74,7 @@ impl RemoteMachine {
         };
         match answered {
             Some(RelayFrame::Welcome(0)) => Ok(connection),
-            other => Err(self.unwelcome(connection, other).await),
+            other => Err(self.refusal_reason(connection, other).await),
         }
     }
 
@@ -129,28 +129,30 @@ impl RemoteMachine {
             let run = {
                 let logins = self.logins();
                 // Whoever was refused comes again without company of ours.
-                let alone = if tries > 1 { LOGINS } else { 1 };
+                let alone = if tries > 1 { MAX_LOGINS } else { 1 };
                 let _login = logins.acquire_many(alone).await;
                 SshProcess::run(&self.settings, script, first).await
             };
             match run {
                 Ok(process) => return Ok(process),
-                Err(failure) if tries < CROWDED && is_crowded(&failure) => {
+                Err(failure) if tries < CROWDED_TRIES && is_crowded(&failure) => {
                     tokio::time::sleep(jittered(CROWDED_WAIT * tries)).await;
                     tries += 1;
                 }
-                Err(failure) => return Err(explained(&self.settings, &failure)),
+                Err(failure) => return Err(explain(&self.settings, &failure)),
             }
         }
     }
 
     /// Those who may log in there at once, from all sessions of this process.
     fn logins(&self) -> Arc<Semaphore> {
-        static LOGINS_OF: LazyLock<Mutex<HashMap<String, Arc<Semaphore>>>> =
+        static LOGINS_BY_MACHINE: LazyLock<Mutex<HashMap<String, Arc<Semaphore>>>> =
             LazyLock::new(Mutex::default);
-        let mut all = LOGINS_OF.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = LOGINS_BY_MACHINE
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let name = format!("{} {:?}", self.settings.host, self.settings.port);
-        let made = || Arc::new(Semaphore::new(LOGINS as usize));
+        let made = || Arc::new(Semaphore::new(MAX_LOGINS as usize));
         Arc::clone(all.entry(name).or_insert_with(made))
     }
 
@@ -189,7 +191,7 @@ impl RemoteMachine {
     }
 
     /// Why somebody who came is not let in.
-    async fn unwelcome(&self, connection: SshRelayed, said: Option<RelayFrame>) -> Explained {
+    async fn refusal_reason(&self, connection: SshRelayed, said: Option<RelayFrame>) -> Explained {
         match said {
             Some(RelayFrame::Refused(RelayRefusal { reason, text })) => {
                 let hint = match reason {
@@ -204,7 +206,7 @@ impl RemoteMachine {
                 let text = format!("does not take the session: {text}{hint}");
                 Explained::refused(&self.settings, &text)
             }
-            _ => explained(&self.settings, &connection.carrier.end().await),
+            _ => explain(&self.settings, &connection.carrier.end().await),
         }
     }
 }
@@ -234,7 +236,7 @@ impl RelayRoute for RemoteMachine {
         Err(match connection.greet(&self.token, stream).await {
             Some(RelayFrame::Welcome(received)) => return Ok((connection, received)),
             Some(RelayFrame::Vacant) => Explained::no_relay(&self.settings),
-            other => self.unwelcome(connection, other).await,
+            other => self.refusal_reason(connection, other).await,
         }
         .into())
     }

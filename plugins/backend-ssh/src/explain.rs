@@ -12,22 +12,22 @@ use crate::config::SshSettings;
 use crate::ssh::SshFailure;
 
 /// The exit code with which `ssh` speaks of itself.
-const OF_SSH: i32 = 255;
+const SSH_EXIT_CODE: i32 = 255;
 /// What a shell ends with that finds no program, and one that may not run it.
-const NO_PROGRAM: [i32; 2] = [126, 127];
+const NO_PROGRAM_CODES: [i32; 2] = [126, 127];
 
-/// What a failure means.
+/// Consequence of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FailureKind {
     /// The machine may be reached in a moment.
     Unreachable,
     /// The machine is another one than it was, or not known.
     HostKey,
-    /// Nothing that waiting changes.
+    /// The failure stays, however long one waits.
     Lasting,
     /// There is a relay, and it does not take the session.
     Refused,
-    /// There is no relay any more.
+    /// The relay does not exist any more.
     Gone,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Explained {
 }
 
 impl Explained {
-    /// One that waiting does not change.
+    /// A failure that stays, however long one waits.
     pub(crate) fn lasting(settings: &SshSettings, text: &str) -> Self {
         Self {
             kind: FailureKind::Lasting,
@@ -61,7 +61,7 @@ impl Explained {
             code: Some(NOT_THERE.into()),
             ..SshFailure::default()
         };
-        explained(settings, &failure)
+        explain(settings, &failure)
     }
 }
 
@@ -89,11 +89,11 @@ impl FailureKind {
 /// too many log in at once.
 pub(crate) fn is_crowded(failure: &SshFailure) -> bool {
     let ends = ["kex_exchange_identification", "Exceeded MaxStartups"];
-    failure.code == Some(OF_SSH) && ends.iter().any(|end| failure.complaint.contains(end))
+    failure.code == Some(SSH_EXIT_CODE) && ends.iter().any(|end| failure.complaint.contains(end))
 }
 
-/// Says what a failure means.
-pub(crate) fn explained(settings: &SshSettings, failure: &SshFailure) -> Explained {
+/// Explains a failure: its kind and a text with what to do.
+pub(crate) fn explain(settings: &SshSettings, failure: &SshFailure) -> Explained {
     let (kind, what) = meaning(settings, failure);
     let why = match (failure.complaint.as_str(), failure.said.as_str()) {
         ("", "") => String::new(),
@@ -155,7 +155,7 @@ fn meaning(settings: &SshSettings, failure: &SshFailure) -> (FailureKind, String
              on another one with `agent_dir`; for another processor name an agent with `agent`",
             settings.agent_dir
         )),
-        Some(OF_SSH) if has(&["HOST IDENTIFICATION HAS CHANGED"]) => (
+        Some(SSH_EXIT_CODE) if has(&["HOST IDENTIFICATION HAS CHANGED"]) => (
             FailureKind::HostKey,
             format!(
                 "shows another key than the one that is known, so nothing was sent: it may be \
@@ -163,28 +163,30 @@ fn meaning(settings: &SshSettings, failure: &SshFailure) -> (FailureKind, String
                  (`ssh-keygen -R {host}`), connect once by hand, and call again"
             ),
         ),
-        Some(OF_SSH) if has(&["Host key verification failed"]) => (
+        Some(SSH_EXIT_CODE) if has(&["Host key verification failed"]) => (
             FailureKind::HostKey,
             format!(
                 "is not known yet: connect once by hand (`ssh {host}`) and compare its key, or \
                  set `strict_host_key_checking = \"accept-new\"`"
             ),
         ),
-        Some(OF_SSH) if has(&["Permission denied", "Too many authentication failures"]) => lasting(
-            "refuses the key: name the right `user` and `identity_file`, or add the key to \
+        Some(SSH_EXIT_CODE) if has(&["Permission denied", "Too many authentication failures"]) => {
+            lasting(
+                "refuses the key: name the right `user` and `identity_file`, or add the key to \
              ssh-agent (a key with a passphrase needs that, since nobody is asked), and see that \
              it stands in ~/.ssh/authorized_keys there",
-        ),
-        Some(OF_SSH) if has(&["Could not resolve hostname"]) => (
+            )
+        }
+        Some(SSH_EXIT_CODE) if has(&["Could not resolve hostname"]) => (
             FailureKind::Unreachable,
             "is not known by that name: correct `host`, or add it to ssh's configuration"
                 .to_owned(),
         ),
-        Some(OF_SSH) if has(&["Connection refused"]) => (
+        Some(SSH_EXIT_CODE) if has(&["Connection refused"]) => (
             FailureKind::Unreachable,
             "refuses connections: see that sshd runs there and that `port` is right".to_owned(),
         ),
-        Some(OF_SSH)
+        Some(SSH_EXIT_CODE)
             if has(&[
                 "Bad owner or permissions",
                 "Bad configuration",
@@ -193,11 +195,11 @@ fn meaning(settings: &SshSettings, failure: &SshFailure) -> (FailureKind, String
         {
             lasting("cannot be reached: correct ssh's configuration")
         }
-        Some(OF_SSH) | None => (
+        Some(SSH_EXIT_CODE) | None => (
             FailureKind::Unreachable,
             "cannot be reached: see that it is up, and that `ssh` reaches it from here".to_owned(),
         ),
-        Some(code) if NO_PROGRAM.contains(&code) => lasting(
+        Some(code) if NO_PROGRAM_CODES.contains(&code) => lasting(
             "does not run the agent: give the user a shell, and see that /bin/sh is there and \
              that programs may run in `agent_dir`",
         ),
@@ -242,7 +244,7 @@ mod tests {
                 complaint: complaint.to_owned(),
                 ..SshFailure::default()
             };
-            explained(&settings, &failure)
+            explain(&settings, &failure)
         };
         for (code, complaint, kind, says) in [
             (

@@ -34,7 +34,7 @@ use crate::config::SshSettings;
 use crate::session::{SshSession, SshState};
 
 /// What `ssh` reads where a configuration names nothing else.
-const READ: [&str; 5] = [
+const DEFAULT_PATHS: [&str; 5] = [
     "~/.ssh",
     "/etc/ssh/ssh_config",
     "/etc/ssh/ssh_config.d",
@@ -74,7 +74,7 @@ impl AgentBackend for Ssh {
 /// What `ssh` needs. A worker has no sockets of this machine: there, keys are files and in no agent.
 fn permissions() -> Permissions {
     Permissions {
-        read: READ.map(str::to_owned).into(),
+        read: DEFAULT_PATHS.map(str::to_owned).into(),
         write: vec![KNOWN_HOSTS.to_owned()],
         network: true,
         commands: true,

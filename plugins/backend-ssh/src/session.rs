@@ -9,7 +9,7 @@ use conjure_exec_agent::client::relayed::{
     AgentProgram, KeptStream, RelayRoute as _, RelayedAgent,
 };
 use conjure_exec_agent::client::{AgentLink, cancelled};
-use conjure_exec_agent::executor::{AgentSession, AgentShell, SessionCalls, started};
+use conjure_exec_agent::executor::{AgentSession, AgentShell, SessionCalls, wait_for_start};
 use conjure_exec_agent::relay::{SKILLS, WORK};
 use conjure_skill_sdk::protocol::{ExecutorInit, ExecutorReady, SkillMount};
 use conjure_skill_sdk::{Cx, Error, Result};
@@ -20,11 +20,11 @@ use crate::connect::RemoteMachine;
 use crate::explain::FailureKind;
 
 /// How long the end of a session waits for a connection that is lost.
-const END: Duration = Duration::from_secs(3);
+const LOST_END_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long the remote machine may take to end everything.
-const CLOSES: Duration = Duration::from_secs(12);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(12);
 /// How long an agent may take to say who it is.
-const READY: Duration = Duration::from_secs(20);
+const READY_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// What all sessions of a backend instance share.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub(crate) struct SshState {
     pub(crate) cx: Cx,
 }
 
-/// One session.
+/// One session on a remote machine.
 #[derive(Debug)]
 pub(crate) struct SshSession {
     /// On this machine.
@@ -107,7 +107,7 @@ impl SshSession {
         };
         let route = Arc::clone(&self.machine);
         let agent = Arc::new(RelayedAgent::new(route, stream, connection));
-        match tokio::time::timeout(READY, agent.link.ready()).await {
+        match tokio::time::timeout(READY_TIMEOUT, agent.link.ready()).await {
             Ok(Ok(())) => {}
             Ok(Err(why)) => {
                 return Err(Error::new(format!(
@@ -190,7 +190,7 @@ impl AgentSession for SshSession {
             tokio::select! {
                 () = agent.cleared() => {}
                 () = cancelled(cx) => return Err(Error::cancelled()),
-                () = self.calls.over() => return Err(Error::cancelled()),
+                () = self.calls.until_ended() => return Err(Error::cancelled()),
                 () = tokio::time::sleep(limit) => return Err(self.late(&agent)),
             }
             found = open();
@@ -211,10 +211,10 @@ impl AgentSession for SshSession {
             tokio::select! {
                 started = Box::pin(session.start()) => started,
                 // The end of the session waits for nobody who begins.
-                () = session.calls.over() => Err(Error::cancelled()),
+                () = session.calls.until_ended() => Err(Error::cancelled()),
             }
         };
-        started(&self.calls, cx, limit, start, || {
+        wait_for_start(&self.calls, cx, limit, start, || {
             Error::new(format!(
                 "the connection to {} is not there yet; it is still being made: call again",
                 self.machine.settings.host
@@ -239,7 +239,7 @@ impl AgentSession for SshSession {
 
     /// An agent that does not answer anything is given up; while the connection may be at fault
     /// nothing is, and the session's other calls go on.
-    async fn unanswered(self: &Arc<Self>, agent: &Arc<RelayedAgent>) -> Error {
+    async fn give_up_agent(self: &Arc<Self>, agent: &Arc<RelayedAgent>) -> Error {
         let session = Arc::clone(self);
         agent.suspect(|suspect| async move {
             let mut slot = session.slot.lock().await;
@@ -256,8 +256,8 @@ impl AgentSession for SshSession {
         let closed = match agent.filter(|agent| agent.link.is_open()) {
             Some(agent) => {
                 let waits = match agent.stream.lost_for() {
-                    Some(_) => END,
-                    None => CLOSES,
+                    Some(_) => LOST_END_TIMEOUT,
+                    None => CLOSE_TIMEOUT,
                 };
                 agent.stream.close(waits).await
             }
@@ -267,7 +267,7 @@ impl AgentSession for SshSession {
             // Its agent is gone, what it worked in is not.
             Some(false) => {
                 let closing = Box::pin(self.machine.close());
-                tokio::time::timeout(CLOSES, closing).await == Ok(true)
+                tokio::time::timeout(CLOSE_TIMEOUT, closing).await == Ok(true)
             }
             closed => closed == Some(true),
         };

@@ -15,13 +15,13 @@ use crate::config::SshSettings;
 use crate::ssh_command::command;
 
 /// How much of what is complained about is kept.
-const COMPLAINT: usize = 4_000;
+const MAX_STDERR_BYTES: usize = 4_000;
 /// How long logging in and starting a program may take, beyond connecting.
-const LOGIN: Duration = Duration::from_secs(30);
+const LOGIN_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long an exit is waited for, once a stream is over.
-const EXIT: Duration = Duration::from_secs(2);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long what is complained about is waited for, after that.
-const COMPLAINS: Duration = Duration::from_millis(500);
+const STDERR_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// A connection that ended, or never came about.
 #[derive(Debug, Clone, Default)]
@@ -32,9 +32,9 @@ pub(crate) struct SshFailure {
     pub(crate) complaint: String,
     /// What the shell over there said in place of the mark.
     pub(crate) said: String,
-    /// Whether it took too long.
+    /// Whether the time limit was exceeded.
     pub(crate) late: bool,
-    /// Why there was no process at all.
+    /// Reason why no process was started.
     pub(crate) not_started: Option<io::ErrorKind>,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct SshProcess {
     complaint: Complaint,
     /// Reads what is complained about.
     listening: JoinHandle<()>,
-    /// What stands behind the mark.
+    /// Text behind the mark on its line.
     pub(crate) mark: String,
     /// What came behind that line already.
     pub(crate) rest: Vec<u8>,
@@ -107,7 +107,7 @@ impl SshProcess {
             mark: String::new(),
             rest: Vec::new(),
         };
-        let limit = settings.connect_timeout() + LOGIN;
+        let limit = settings.connect_timeout() + LOGIN_TIMEOUT;
         let begun = tokio::time::timeout(limit, async {
             if let Some(bytes) = first {
                 // The end of it is seen once it is dropped. Where nobody reads it, it is said why.
@@ -143,10 +143,10 @@ impl SshProcess {
             ..
         } = self;
         drop((input, output));
-        let status = tokio::time::timeout(EXIT, child.0.wait()).await;
+        let status = tokio::time::timeout(EXIT_TIMEOUT, child.0.wait()).await;
         let code = status.ok().and_then(Result::ok);
         // A program that a configuration starts may keep it open.
-        let _ = tokio::time::timeout(COMPLAINS, listening).await;
+        let _ = tokio::time::timeout(STDERR_TIMEOUT, listening).await;
         SshFailure {
             code: code.and_then(|status| status.code()),
             complaint: complaint.text(),
@@ -170,10 +170,10 @@ impl RelayCarrier for SshProcess {
 
 impl Complaint {
     async fn listen(self, mut error: ChildStderr) {
-        let mut buffer = Vec::with_capacity(COMPLAINT);
+        let mut buffer = Vec::with_capacity(MAX_STDERR_BYTES);
         while matches!(error.read_buf(&mut buffer).await, Ok(1..)) {
             let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let room = COMPLAINT.saturating_sub(kept.len());
+            let room = MAX_STDERR_BYTES.saturating_sub(kept.len());
             kept.extend(buffer.drain(..).take(room));
         }
     }

@@ -15,11 +15,11 @@ use tokio::sync::OnceCell;
 use crate::config::SshSettings;
 
 /// How many unanswered questions make a connection a lost one.
-const UNANSWERED: u32 = 3;
-/// The first version of OpenSSH that has the options of [`MODERN`].
+const ALIVE_COUNT_MAX: u32 = 3;
+/// The first version of OpenSSH that has the options of [`MODERN_OPTIONS`].
 const MODERN_SINCE: (u32, u32) = (8, 7);
 /// What a configuration could say that would leave no command, or no way to it.
-const MODERN: [&str; 3] = [
+const MODERN_OPTIONS: [&str; 3] = [
     "StdinNull=no",
     "ForkAfterAuthentication=no",
     "SessionType=default",
@@ -116,13 +116,13 @@ fn with_options(
         "ConnectionAttempts=1".to_owned(),
         format!("ConnectTimeout={connect}"),
         format!("ServerAliveInterval={alive}"),
-        format!("ServerAliveCountMax={UNANSWERED}"),
+        format!("ServerAliveCountMax={ALIVE_COUNT_MAX}"),
     ];
     if is_modern {
-        options.extend(MODERN.map(str::to_owned));
+        options.extend(MODERN_OPTIONS.map(str::to_owned));
     }
     if let Some(keys) = settings.strict_host_key_checking {
-        options.push(format!("StrictHostKeyChecking={}", keys.word()));
+        options.push(format!("StrictHostKeyChecking={}", keys.ssh_value()));
     }
     if let Some(file) = &settings.known_hosts {
         options.push(format!("UserKnownHostsFile=\"{}\"", plain(file)));
@@ -196,6 +196,6 @@ mod tests {
         let settings = SshSettings::default();
         let old = with_options(Command::new("ssh"), false, &settings, "true");
         let mut words = old.as_std().get_args().map(OsStr::to_string_lossy);
-        assert!(!words.any(|word| MODERN.contains(&word.as_ref())));
+        assert!(!words.any(|word| MODERN_OPTIONS.contains(&word.as_ref())));
     }
 }

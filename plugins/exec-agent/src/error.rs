@@ -4,7 +4,7 @@ use std::fmt;
 
 use conjure_process_tree::field::Malformed;
 
-/// What the code here returns.
+/// Result of the functions of this crate.
 pub type Result<T, E = AgentError> = std::result::Result<T, E>;
 
 /// The kind of an error. Its number crosses the stream.
@@ -73,13 +73,13 @@ impl AgentError {
         }
     }
 
-    /// What kind it is.
+    /// Kind of the error.
     #[must_use]
     pub fn kind(&self) -> AgentErrorKind {
         self.kind
     }
 
-    /// What happened and what to do.
+    /// What failed and what to do.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message

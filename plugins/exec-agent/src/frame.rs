@@ -15,9 +15,9 @@ pub enum AgentFrame {
     Call(Vec<u8>),
     /// A piece of a file.
     Data(Vec<u8>),
-    /// No more pieces.
+    /// The stream of pieces ended.
     End,
-    /// So many more bytes are welcome.
+    /// The receiver takes so many more bytes.
     Credit(u32),
     /// The call is cancelled.
     Cancel,
@@ -25,7 +25,7 @@ pub enum AgentFrame {
     Ping,
     /// The first frame from inside.
     Ready {
-        /// Its [`VERSION`](crate::VERSION).
+        /// The sender's [`VERSION`](crate::VERSION).
         version: u32,
     },
     /// Standard output of a command.

@@ -15,13 +15,13 @@ use conjure_process_tree::{supervise, users_probe};
 
 /// How long the first process waits for somebody to serve.
 #[cfg(target_os = "linux")]
-const FIRST: Duration = Duration::from_secs(60);
-/// How many calls run at once in a container.
-const CALLS_INSIDE: usize = 32;
+const FIRST_CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
+/// How many calls run at once in the agent of a single session, such as a container's.
+const MAX_SESSION_CALLS: usize = 32;
 /// The same on a machine, for all sessions of a host.
-const CALLS_HERE: usize = 4096;
+const MAX_LOCAL_CALLS: usize = 4096;
 /// How long commands have to end when the host is gone.
-const GRACE: Duration = Duration::from_millis(500);
+const TERM_GRACE: Duration = Duration::from_millis(500);
 
 fn run(mut arguments: impl Iterator<Item = OsString>) -> io::Result<ExitCode> {
     let verb = arguments.next().ok_or_else(usage)?;
@@ -32,38 +32,13 @@ fn run(mut arguments: impl Iterator<Item = OsString>) -> io::Result<ExitCode> {
         #[cfg(target_os = "linux")]
         Some("hold") => {
             let pipe = arguments.next().ok_or_else(usage)?;
-            conjure_exec_agent::serve::hold(pipe.as_ref(), FIRST)?;
+            conjure_exec_agent::serve::hold(pipe.as_ref(), FIRST_CLIENT_TIMEOUT)?;
             return Ok(ExitCode::SUCCESS);
         }
         Some(verb @ ("serve-confined" | "serve-unconfined")) => {
-            // No signal to the host's group or terminal reaches it: the end of the stream does.
-            rustix::process::setsid()?;
-            std::env::set_current_dir("/")?;
-            let hidden = arguments.map(|path| path.to_string_lossy().into_owned());
-            let hidden: Vec<String> = hidden.collect();
-            return on_standard_streams(AgentSettings {
-                quiet: None,
-                calls: CALLS_HERE,
-                grace: GRACE,
-                working_dir: PathBuf::from("/"),
-                skills: Vec::new(),
-                confined: (verb == "serve-confined").then_some(hidden),
-                takes_sandboxes: true,
-            });
+            return serve_machine(arguments, verb == "serve-confined");
         }
-        Some("serve-relayed") => {
-            let working_dir = PathBuf::from(arguments.next().ok_or_else(usage)?);
-            std::env::set_current_dir(&working_dir)?;
-            return on_standard_streams(AgentSettings {
-                quiet: None,
-                calls: CALLS_INSIDE,
-                grace: GRACE,
-                working_dir,
-                skills: arguments.map(PathBuf::from).collect(),
-                confined: None,
-                takes_sandboxes: false,
-            });
-        }
+        Some("serve-relayed") => return serve_relayed(arguments),
         Some("open") => {
             let dir = PathBuf::from(arguments.next().ok_or_else(usage)?);
             let seconds = arguments.next().ok_or_else(usage)?;
@@ -78,12 +53,8 @@ fn run(mut arguments: impl Iterator<Item = OsString>) -> io::Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
         Some("version") => {
-            writeln!(
-                io::stdout(),
-                "{} {}",
-                conjure_exec_agent::VERSION,
-                RELAY_VERSION
-            )?;
+            let version = conjure_exec_agent::VERSION;
+            writeln!(io::stdout(), "{version} {RELAY_VERSION}")?;
             return Ok(ExitCode::SUCCESS);
         }
         Some("serve") => None,
@@ -100,17 +71,7 @@ fn run(mut arguments: impl Iterator<Item = OsString>) -> io::Result<ExitCode> {
         }
         _ => return Err(usage()),
     };
-    let quiet = arguments.next().ok_or_else(usage)?;
-    let quiet = quiet.to_str().and_then(|quiet| quiet.parse().ok());
-    let settings = AgentSettings {
-        quiet: Some(Duration::from_secs(quiet.ok_or_else(usage)?)),
-        calls: CALLS_INSIDE,
-        grace: Duration::ZERO,
-        working_dir: PathBuf::from(arguments.next().ok_or_else(usage)?),
-        skills: arguments.map(PathBuf::from).collect(),
-        confined: None,
-        takes_sandboxes: false,
-    };
+    let settings = container_settings(arguments)?;
     // Where every command begins: the agent is there already.
     std::env::set_current_dir(&settings.working_dir)?;
     if let Some(socket) = socket {
@@ -118,6 +79,57 @@ fn run(mut arguments: impl Iterator<Item = OsString>) -> io::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     on_standard_streams(settings)
+}
+
+/// Serves all sessions of a host on this machine.
+fn serve_machine(
+    hidden: impl Iterator<Item = OsString>,
+    is_confined: bool,
+) -> io::Result<ExitCode> {
+    // No signal to the host's group or terminal reaches it: the end of the stream does.
+    rustix::process::setsid()?;
+    std::env::set_current_dir("/")?;
+    let hidden = hidden.map(|path| path.to_string_lossy().into_owned());
+    let hidden: Vec<String> = hidden.collect();
+    on_standard_streams(AgentSettings {
+        quiet: None,
+        calls: MAX_LOCAL_CALLS,
+        grace: TERM_GRACE,
+        working_dir: PathBuf::from("/"),
+        skills: Vec::new(),
+        confined: is_confined.then_some(hidden),
+        takes_sandboxes: true,
+    })
+}
+
+/// Serves one session behind a relay.
+fn serve_relayed(mut arguments: impl Iterator<Item = OsString>) -> io::Result<ExitCode> {
+    let working_dir = PathBuf::from(arguments.next().ok_or_else(usage)?);
+    std::env::set_current_dir(&working_dir)?;
+    on_standard_streams(AgentSettings {
+        quiet: None,
+        calls: MAX_SESSION_CALLS,
+        grace: TERM_GRACE,
+        working_dir,
+        skills: arguments.map(PathBuf::from).collect(),
+        confined: None,
+        takes_sandboxes: false,
+    })
+}
+
+/// The settings of an agent that is alone in a container with its session.
+fn container_settings(mut arguments: impl Iterator<Item = OsString>) -> io::Result<AgentSettings> {
+    let quiet = arguments.next().ok_or_else(usage)?;
+    let quiet = quiet.to_str().and_then(|quiet| quiet.parse().ok());
+    Ok(AgentSettings {
+        quiet: Some(Duration::from_secs(quiet.ok_or_else(usage)?)),
+        calls: MAX_SESSION_CALLS,
+        grace: Duration::ZERO,
+        working_dir: PathBuf::from(arguments.next().ok_or_else(usage)?),
+        skills: arguments.map(PathBuf::from).collect(),
+        confined: None,
+        takes_sandboxes: false,
+    })
 }
 
 fn on_standard_streams(settings: AgentSettings) -> io::Result<ExitCode> {

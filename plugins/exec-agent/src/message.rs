@@ -35,7 +35,7 @@ pub enum AgentRequest {
         path: String,
         /// The passage.
         old: String,
-        /// What comes in its place.
+        /// Replacement text.
         new: String,
     },
     /// Hands out a file's bytes as data, up to an end.
@@ -95,11 +95,11 @@ pub enum AgentReply {
     },
     /// A file was written.
     Written {
-        /// Where it is.
+        /// Path of the file.
         path: String,
         /// The directory that it is in.
         kind: RootKind,
-        /// Its bytes.
+        /// Size in bytes.
         size: u64,
         /// Whether there was a file before.
         replaced: bool,
@@ -115,7 +115,7 @@ pub struct CommandResult {
     pub exit_code: Option<i32>,
     /// The signal that ended it.
     pub signal: Option<i32>,
-    /// Whether its time was over.
+    /// Whether the time limit was exceeded.
     pub timed_out: bool,
     /// What of its confinement could not be had.
     pub gaps: Gaps,

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 /// Below a host's data directory, what holds the directories of its plugins.
-const OF_PLUGINS: &str = "plugin-data";
+const PLUGINS_DIR: &str = "plugin-data";
 /// The variables that say where the host keeps its things.
 const DATA_DIR: &str = "CONJURE_DATA_DIR";
 const KEY_FILE: &str = "CONJURE_KEY_FILE";
@@ -37,7 +37,7 @@ impl PrivatePaths {
         let absolute = |name: &str| named(name).filter(|path| path.is_absolute());
         let all = instance_dir.and_then(Path::parent);
         let data_dir = all
-            .filter(|all| all.ends_with(OF_PLUGINS))
+            .filter(|all| all.ends_with(PLUGINS_DIR))
             .and_then(Path::parent);
         // Also where this host was sent elsewhere: what the user's other hosts keep is there.
         let share = absolute("XDG_DATA_HOME")

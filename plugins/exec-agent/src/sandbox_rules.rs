@@ -67,7 +67,7 @@ impl SandboxRules {
         &self.write
     }
 
-    /// Whether it reaches the network.
+    /// Whether the sandbox has a network.
     #[must_use]
     pub fn network(&self) -> bool {
         self.network

@@ -69,6 +69,20 @@ pub fn signal_all_but(signal: Signal, spared: impl Fn(i32) -> bool) -> usize {
     found
 }
 
+/// Everything below a process, as far as it is there while this looks.
+pub(crate) fn below(root: i32) -> Vec<i32> {
+    let mut found = Vec::new();
+    let mut waiting = vec![root];
+    let mut seen = HashSet::from([root]);
+    while let Some(parent) = waiting.pop() {
+        let new = children(parent).into_iter().filter(|pid| seen.insert(*pid));
+        let before = found.len();
+        found.extend(new);
+        waiting.extend(found.iter().skip(before));
+    }
+    found
+}
+
 fn own() -> i32 {
     getpid().as_raw_nonzero().get()
 }

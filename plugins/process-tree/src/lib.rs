@@ -28,6 +28,7 @@ mod program;
 mod supervise;
 mod supervised;
 mod supervisor;
+mod usage;
 mod wake;
 
 pub use conjure_confinement::{Sandbox, outermost};
@@ -47,4 +48,5 @@ pub use program::Program;
 pub use supervise::{supervise, user_namespace_helps, users_probe};
 pub use supervised::{Outputs, ProgramEnd, ProgramEnds, Supervised};
 pub use supervisor::{Heard, Supervisor};
+pub use usage::TreeUsage;
 pub use wake::Wake;

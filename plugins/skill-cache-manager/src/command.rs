@@ -21,7 +21,7 @@ pub(crate) enum CacheCommand<'a> {
 impl<'a> CacheCommand<'a> {
     /// Reads a command; what is wrong with it is said together with the grammar.
     pub(crate) fn parse(text: &'a str) -> Result<Self> {
-        let (verb, rest) = word(text.trim_start());
+        let (verb, rest) = first_word(text.trim_start());
         let command = match verb {
             "set" => {
                 let (key, value) = key(rest, "set K V")?;
@@ -52,14 +52,14 @@ impl<'a> CacheCommand<'a> {
 }
 
 /// The first word, and what comes after the one blank behind it.
-fn word(text: &str) -> (&str, &str) {
+fn first_word(text: &str) -> (&str, &str) {
     text.split_once(char::is_whitespace).unwrap_or((text, ""))
 }
 
 fn key<'a>(text: &'a str, form: &str) -> Result<(&'a str, &'a str)> {
     let text = text.trim_start();
     let (key, rest) = match text.strip_prefix('"') {
-        None => word(text),
+        None => first_word(text),
         Some(quoted) => {
             let (key, rest) = quoted
                 .split_once('"')

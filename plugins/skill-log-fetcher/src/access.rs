@@ -7,7 +7,7 @@ use crate::entry::{LogEntry, LogSeverity, WebClient};
 use crate::timestamp;
 
 /// The fields before the time: client, identity, user, and a virtual host ahead of them.
-const LEAST_AHEAD: usize = 3;
+const MIN_FIELDS_BEFORE: usize = 3;
 
 /// The entry of a line such as
 /// `192.0.2.7 - ada [15/Jan/2024:10:30:00 +0000] "GET / HTTP/1.1" 200 512 "-" "curl/8.5"`.
@@ -18,13 +18,13 @@ pub(crate) fn from_access(line: &str) -> Option<LogEntry> {
     let ahead: Vec<&str> = ahead.split(' ').collect();
     // A name of a user may hold blanks, so there may be more fields than these.
     let (host, client) = match ahead.as_slice() {
-        fields if fields.len() < LEAST_AHEAD => return None,
+        fields if fields.len() < MIN_FIELDS_BEFORE => return None,
         // The identity is `-` in practice; where the third field is, something stands ahead.
         [host, client, "-", _, ..] => (Some(*host), *client),
         [client, ..] => (None, *client),
         [] => return None,
     };
-    let (request, rest) = quoted(rest)?;
+    let (request, rest) = quoted_text(rest)?;
     let mut fields = rest.trim_start().splitn(3, ' ');
     let status = fields.next().and_then(status)?;
     let bytes = fields.next()?;
@@ -50,7 +50,7 @@ pub(crate) fn from_access(line: &str) -> Option<LogEntry> {
 fn referrer_and_agent(rest: &str) -> (Option<String>, Option<String>) {
     let mut rest = rest.trim_start();
     let mut next = || {
-        let (text, after) = quoted(rest.strip_prefix('"')?)?;
+        let (text, after) = quoted_text(rest.strip_prefix('"')?)?;
         rest = after.trim_start();
         Some(text)
     };
@@ -86,7 +86,7 @@ fn status(text: &str) -> Option<u16> {
 }
 
 /// The text up to the closing quote, and what is behind that. A backslash hides a quote.
-fn quoted(text: &str) -> Option<(String, &str)> {
+fn quoted_text(text: &str) -> Option<(String, &str)> {
     let mut hidden = false;
     for (at, byte) in text.bytes().enumerate() {
         match byte {

@@ -10,7 +10,7 @@ pub(crate) const GRAMMAR: &str = "fetch <source> [--limit N] [--level L]. The so
     without it. --level: only entries of this level and more severe ones (TRACE, DEBUG, INFO, \
     WARN, ERROR)";
 
-/// How many entries are kept when the command does not say.
+/// Default number of entries.
 const DEFAULT_LIMIT: usize = 100;
 /// The most that a command can ask for.
 const MAX_LIMIT: usize = 100_000;
@@ -29,7 +29,7 @@ pub(crate) struct FetchCommand {
 impl FetchCommand {
     /// Reads a command; what is wrong with it is said together with the grammar.
     pub(crate) fn parse(text: &str) -> Result<Self> {
-        let mut words = words(text)?.into_iter();
+        let mut words = split_words(text)?.into_iter();
         match words.next() {
             Some(word) if word.text == "fetch" => {}
             Some(word) => {
@@ -94,7 +94,7 @@ struct CommandWord {
     quoted: bool,
 }
 
-fn words(text: &str) -> Result<Vec<CommandWord>> {
+fn split_words(text: &str) -> Result<Vec<CommandWord>> {
     let mut words = Vec::new();
     let mut rest = text.trim_start();
     while let Some(first) = rest.chars().next() {

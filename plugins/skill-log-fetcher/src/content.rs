@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value};
 
-/// What is read, for whoever brought something else.
+/// Formats that are read, for an error about any other.
 pub(crate) const FORMS: &str = "Logs are read as JSON lines or a JSON array of objects (also those \
     of `journalctl -o json`), logfmt, access logs of nginx and Apache (common or combined), \
     syslog, and text lines with a time, a level and a message; in UTF-8, not compressed";
@@ -107,7 +107,7 @@ const fn packed(what: &'static str, remedy: &'static str) -> NoLog {
     NoLog { what, remedy }
 }
 
-/// What a source is by its beginning, if it is no text.
+/// Recognises a source that is no text by its first bytes.
 pub(crate) fn not_text(start: &[u8]) -> Option<NoLog> {
     let known = MAGIC.iter().find(|(magic, _)| start.starts_with(magic));
     if let Some((_, no_log)) = known {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// How severe an entry is, the least severe first.
+/// Severity of an entry, the least severe first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub(crate) enum LogSeverity {
@@ -88,12 +88,12 @@ pub(crate) struct LogEntry {
     pub(crate) service: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) message: Option<String>,
-    /// Who asked, of a web server's request.
+    /// Client of a web server's request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) client: Option<Box<WebClient>>,
 }
 
-/// Who sent a request to a web server.
+/// Client that sent a request to a web server.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub(crate) struct WebClient {
     /// An IP address, or a name where the server looks names up.

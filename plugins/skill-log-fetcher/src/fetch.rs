@@ -15,7 +15,7 @@ use crate::{output, source};
 
 /// The most bytes of entries that are kept, whatever the limit is.
 const MAX_KEPT: usize = 64 * 1024 * 1024;
-/// How many entries stay for `read recent`.
+/// Number of entries that stay for `read recent`.
 const MAX_RECENT: usize = 1_000;
 
 /// What was fetched last, for `read`.
@@ -94,7 +94,7 @@ struct NewestEntries {
     bytes: usize,
     limit: usize,
     level: Option<LogSeverity>,
-    /// How many entries had the level, kept or not.
+    /// Number of entries of the level, kept or not.
     matching: u64,
 }
 
@@ -124,7 +124,7 @@ impl NewestEntries {
         }
     }
 
-    /// How many there are of each level, and without one.
+    /// Number of entries of each level, and of none.
     fn levels(&self) -> ([(LogSeverity, usize); 5], usize) {
         let count = |level| self.entries.iter().filter(|e| e.level == level).count();
         (
@@ -133,7 +133,7 @@ impl NewestEntries {
         )
     }
 
-    fn times(&self) -> Option<(&str, &str)> {
+    fn time_range(&self) -> Option<(&str, &str)> {
         let mut times = self.entries.iter().filter_map(|e| e.timestamp.as_deref());
         let first = times.next()?;
         Some((first, times.next_back().unwrap_or(first)))
@@ -155,7 +155,8 @@ impl NewestEntries {
             "skipped": report.skipped,
             "read": report.entries,
         });
-        if let (Some((first, last)), Some(object)) = (self.times(), structured.as_object_mut()) {
+        if let (Some((first, last)), Some(object)) = (self.time_range(), structured.as_object_mut())
+        {
             object.insert("from".to_owned(), json!(first));
             object.insert("to".to_owned(), json!(last));
         }
@@ -203,7 +204,7 @@ impl NewestEntries {
         if !counts.is_empty() {
             let _ = writeln!(text, "Levels: {}.", counts.join(", "));
         }
-        if let Some((first, last)) = self.times() {
+        if let Some((first, last)) = self.time_range() {
             let _ = writeln!(text, "Time: {first} to {last}.");
         }
         if report.skipped > 0 {

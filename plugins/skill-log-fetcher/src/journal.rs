@@ -9,16 +9,19 @@ use serde_json::{Map, Value};
 use crate::entry::{LogEntry, LogSeverity};
 
 /// Every entry has it, whichever fields were asked for.
-const RECEIVED: &str = "__REALTIME_TIMESTAMP";
+const RECEIVED_FIELD: &str = "__REALTIME_TIMESTAMP";
 /// When the sender says it happened, which is a little earlier.
-const SENT: &str = "_SOURCE_REALTIME_TIMESTAMP";
+const SENT_FIELD: &str = "_SOURCE_REALTIME_TIMESTAMP";
 /// Stands for a message that journalctl left out.
 const TOO_LONG: &str = "(a message that is too long for `journalctl -o json`; `--all` shows it)";
 
 /// The entry of an object, if the object is one of the journal.
 pub(crate) fn from_journal(object: &Map<String, Value>) -> Option<LogEntry> {
-    let received = object.get(RECEIVED)?;
-    let timestamp = object.get(SENT).and_then(time).or_else(|| time(received));
+    let received = object.get(RECEIVED_FIELD)?;
+    let timestamp = object
+        .get(SENT_FIELD)
+        .and_then(time)
+        .or_else(|| time(received));
     let level = field(object, "PRIORITY").and_then(|priority| priority.parse().ok());
     let service = ["SYSLOG_IDENTIFIER", "_SYSTEMD_UNIT", "_COMM"]
         .into_iter()
@@ -103,7 +106,7 @@ mod tests {
             (json!([[104, 105], "second"]), "hi"),
             (json!(null), TOO_LONG),
         ] {
-            let given = json!({ RECEIVED: "1705314600123456", "MESSAGE": message });
+            let given = json!({ RECEIVED_FIELD: "1705314600123456", "MESSAGE": message });
             assert_eq!(entry(&given).unwrap().message.unwrap(), expected, "{given}");
         }
     }
@@ -112,8 +115,8 @@ mod tests {
     fn what_is_not_of_the_journal_or_says_nothing_is_no_entry() {
         for given in [
             json!({ "MESSAGE": "text", "PRIORITY": "3" }),
-            json!({ RECEIVED: "1705314600123456" }),
-            json!({ RECEIVED: "soon", "PRIORITY": "3" }),
+            json!({ RECEIVED_FIELD: "1705314600123456" }),
+            json!({ RECEIVED_FIELD: "soon", "PRIORITY": "3" }),
         ] {
             assert_eq!(entry(&given), None, "{given}");
         }

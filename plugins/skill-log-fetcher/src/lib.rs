@@ -34,7 +34,7 @@ use crate::command::{FetchCommand, GRAMMAR};
 use crate::fetch::LastFetch;
 
 /// How many entries `read recent` gives when the call does not say.
-const RECENT: u64 = 20;
+const DEFAULT_RECENT: u64 = 20;
 /// A large log from a slow server takes its time.
 const TIMEOUT_MS: u64 = 120_000;
 
@@ -120,8 +120,9 @@ fn read(last: Option<&LastFetch>, request: &Read) -> Result<ToolResult> {
     })?;
     Ok(match path {
         "stats" => ToolResult::json(last.stats()?),
-        _ => ToolResult::text(
-            last.recent(request.offset.unwrap_or(0), request.limit.unwrap_or(RECENT)),
-        ),
+        _ => ToolResult::text(last.recent(
+            request.offset.unwrap_or(0),
+            request.limit.unwrap_or(DEFAULT_RECENT),
+        )),
     })
 }

@@ -21,12 +21,12 @@ use crate::text::from_line;
 const MAX_LINE: usize = 1024 * 1024;
 /// How long a message may grow by the lines that follow it, such as a stack trace.
 const MAX_MESSAGE: usize = 16 * 1024;
-/// How many unreadable lines are shown.
+/// Number of unreadable lines that are shown.
 const MAX_SHOWN: usize = 3;
-/// How much of a source is kept to tell what it is.
-const BEGINNING: usize = 4 * 1024;
-/// How often a cancel is looked for, in lines and elements.
-const CHECK: u64 = 256;
+/// Number of bytes of a source that are kept to recognise it.
+const HEAD_BYTES: usize = 4 * 1024;
+/// Interval of checks for a cancel, in lines and elements.
+const CANCEL_CHECK_INTERVAL: u64 = 256;
 
 /// Reads a source and hands over its entries. `check` is asked now and then and ends the reading
 /// with its error.
@@ -49,7 +49,7 @@ pub(crate) fn read(
     }
     // Enough to tell what it is, should there be no entry.
     let beginning = start
-        .get(..start.len().min(BEGINNING))
+        .get(..start.len().min(HEAD_BYTES))
         .unwrap_or_default()
         .to_vec();
     let byte_order_mark = start.starts_with(b"\xef\xbb\xbf");
@@ -77,12 +77,12 @@ pub(crate) fn read(
     Ok(report)
 }
 
-/// What reading a source came to.
+/// Result of reading a source.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReadReport {
-    /// How many entries there were.
+    /// Number of entries.
     pub(crate) entries: u64,
-    /// How many lines or elements were no entries.
+    /// Number of lines or elements that were no entries.
     pub(crate) skipped: u64,
     /// The first of them, each with its place and its reason or beginning.
     pub(crate) shown: Vec<String>,
@@ -133,7 +133,7 @@ impl<C: Fn() -> Result<()>, T: FnMut(LogEntry)> Reading<C, T> {
                 self.skip("line", "longer than 1 MiB");
             }
         }
-        self.hand_over();
+        self.push_entry();
         Ok(())
     }
 
@@ -158,7 +158,7 @@ impl<C: Fn() -> Result<()>, T: FnMut(LogEntry)> Reading<C, T> {
         }
         match from_line(text) {
             Some(entry) => {
-                self.hand_over();
+                self.push_entry();
                 self.pending = Some(entry);
             }
             None => self.skip("line", text),
@@ -202,19 +202,19 @@ impl<C: Fn() -> Result<()>, T: FnMut(LogEntry)> Reading<C, T> {
 
     fn step(&mut self) -> Result<()> {
         self.seen += 1;
-        if self.seen.is_multiple_of(CHECK) {
+        if self.seen.is_multiple_of(CANCEL_CHECK_INTERVAL) {
             (self.check)()?;
         }
         Ok(())
     }
 
     fn entry(&mut self, entry: LogEntry) {
-        self.hand_over();
+        self.push_entry();
         self.report.entries += 1;
         (self.take)(entry);
     }
 
-    fn hand_over(&mut self) {
+    fn push_entry(&mut self) {
         if let Some(entry) = self.pending.take() {
             self.report.entries += 1;
             (self.take)(entry);

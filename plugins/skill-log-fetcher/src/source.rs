@@ -13,7 +13,7 @@ use conjure_skill_sdk::{Cx, Error, Result};
 pub(crate) type LogSource = BufReader<Box<dyn Read>>;
 
 /// The size of a read.
-const BUFFER: usize = 64 * 1024;
+const BUFFER_BYTES: usize = 64 * 1024;
 
 /// Opens a source.
 pub(crate) fn open(cx: &Cx, name: &str, roots: &[PathBuf]) -> Result<LogSource> {
@@ -27,7 +27,7 @@ pub(crate) fn open(cx: &Cx, name: &str, roots: &[PathBuf]) -> Result<LogSource> 
         }
         None => Box::new(file(cx, name, roots)?),
     };
-    Ok(BufReader::with_capacity(BUFFER, reader))
+    Ok(BufReader::with_capacity(BUFFER_BYTES, reader))
 }
 
 /// Opens a file in the working directory or in one of the configured roots, links resolved.

@@ -6,7 +6,7 @@ use crate::structured::{from_logfmt, host_and_service};
 use crate::timestamp;
 
 /// How many words may stand between the time and the level: host, service, thread.
-const BETWEEN: usize = 3;
+const MAX_WORDS_BETWEEN: usize = 3;
 
 /// The entry of a line: a request to a web server, logfmt, or text with a time or a level in it.
 pub(crate) fn from_line(line: &str) -> Option<LogEntry> {
@@ -41,7 +41,7 @@ pub(crate) fn from_line(line: &str) -> Option<LogEntry> {
 
 /// `LEVEL …`, `[LEVEL] …`, `LEVEL: …`, with a time after it or none at all.
 fn from_level(line: &str) -> Option<LogEntry> {
-    let (word, rest) = word(line)?;
+    let (word, rest) = next_word(line)?;
     let level = level_word(word, true)?;
     let rest = separator(rest);
     let (timestamp, rest) = match timestamp::split(rest) {
@@ -65,8 +65,8 @@ fn after_time(rest: &str) -> LogEntry {
     let mut names = Vec::new();
     let mut between = 0;
     let mut ahead = rest;
-    while between <= BETWEEN {
-        let Some((next, after)) = word(ahead) else {
+    while between <= MAX_WORDS_BETWEEN {
+        let Some((next, after)) = next_word(ahead) else {
             break;
         };
         // The first word may be a level in small letters too; later on it may be prose.
@@ -101,7 +101,7 @@ fn after_time(rest: &str) -> LogEntry {
 fn from_syslog(rest: &str) -> LogEntry {
     let rest = rest.trim_start();
     let by_words = || after_time(rest);
-    let Some((host, after)) = word(rest) else {
+    let Some((host, after)) = next_word(rest) else {
         return by_words();
     };
     let after = after.trim_start();
@@ -113,7 +113,7 @@ fn from_syslog(rest: &str) -> LogEntry {
         return by_words();
     }
     let message = message.trim_start();
-    let level = word(message).and_then(|(first, _)| {
+    let level = next_word(message).and_then(|(first, _)| {
         let marked = first.ends_with(':') || first.starts_with(['[', '<', '(']);
         level_word(first, !marked)
     });
@@ -209,7 +209,7 @@ fn level_word(word: &str, strict: bool) -> Option<LogSeverity> {
 }
 
 /// The next word, and what follows it. A text in brackets is one word, as `[my thread]`.
-fn word(text: &str) -> Option<(&str, &str)> {
+fn next_word(text: &str) -> Option<(&str, &str)> {
     let text = text.trim_start();
     if text.is_empty() {
         return None;

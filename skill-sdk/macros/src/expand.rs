@@ -40,7 +40,7 @@ pub(crate) fn expand(options: TokenStream, block: &TokenStream) -> TokenStream {
     }
 }
 
-/// What is wrong, together.
+/// All mistakes of the input, reported together.
 #[derive(Default)]
 struct Mistakes(Option<Error>);
 
@@ -206,7 +206,7 @@ fn creation(function: &MethodItem) -> Result<TokenStream> {
     })
 }
 
-/// What no marked function may be.
+/// Refuses forms that no marked function may have.
 fn ordinary(function: &MethodItem) -> Result<()> {
     if let Some(word) = function.is_async {
         return Err(Error::new(

@@ -6,17 +6,17 @@ use syn::parse::{Parse, ParseStream};
 use syn::spanned::Spanned as _;
 use syn::{Attribute, Error, Expr, ExprLit, Ident, Lit, LitInt, LitStr, Meta, Result, Token};
 
-/// What a function is for.
+/// Purpose of a function.
 pub(crate) enum Mark {
     /// A tool of its own.
     Tool(ToolMark),
     /// One of the four callbacks, with the words for the model where they are not in its docs.
     Callback(Ident, Option<LitStr>),
-    /// What makes the state.
+    /// The function that makes the state.
     Create(Ident),
 }
 
-/// What is said of a tool.
+/// Arguments of a tool's mark.
 #[derive(Default)]
 pub(crate) struct ToolMark {
     pub(crate) name: Option<LitStr>,

@@ -23,7 +23,7 @@ use crate::error::to_fault;
 use crate::guard::Caught;
 
 /// Pieces of output that a call may have on the way, unless [`Client::with_credit`] says other.
-const CREDIT: u32 = 32;
+const DEFAULT_CREDIT: u32 = 32;
 
 /// The host's end of a stream with a plugin behind it.
 ///
@@ -77,7 +77,7 @@ impl Client {
         };
         Self {
             shared,
-            credit: CREDIT,
+            credit: DEFAULT_CREDIT,
             _tasks: Arc::new(tasks),
         }
     }
@@ -297,7 +297,7 @@ struct ClientCall {
     host: HashMap<u32, AbortHandle>,
 }
 
-/// Where what comes for a call goes.
+/// Destination of what arrives for a call.
 enum CallDelivery {
     /// To whom it is for, by whoever reads the stream. Nothing once the reply was taken.
     Direct(Option<oneshot::Sender<Reply>>),
@@ -523,7 +523,7 @@ impl ClientCore {
         }
     }
 
-    /// Why nothing comes any more.
+    /// The fault of calls whose stream ended.
     pub(super) fn end_of(&self) -> Fault {
         gone(self.state().ended.as_deref().unwrap_or("the call is over"))
     }

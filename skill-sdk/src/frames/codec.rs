@@ -9,12 +9,12 @@ pub const MAX_BYTES: usize = 32 * 1024 * 1024;
 pub const HEAD_LEN: usize = 4 + 1 + 8;
 
 /// Bytes of the head that the length counts.
-const COUNTED: usize = HEAD_LEN - 4;
+const COUNTED_HEAD_LEN: usize = HEAD_LEN - 4;
 
 /// A buffer that one frame has blown up beyond this is not kept.
-const KEPT: usize = 1024 * 1024;
+const MAX_KEPT_BUFFER: usize = 1024 * 1024;
 
-/// What a frame is.
+/// Kind of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
@@ -55,7 +55,7 @@ impl Kind {
 /// One frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame {
-    /// What it is.
+    /// Kind of the frame.
     pub kind: Kind,
     /// The call, or the instance, that it belongs to.
     pub call_id: u64,
@@ -69,7 +69,7 @@ impl Frame {
     /// # Errors
     /// [`FrameError::TooLarge`]; nothing was appended.
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), FrameError> {
-        let len = self.bytes.len() + COUNTED;
+        let len = self.bytes.len() + COUNTED_HEAD_LEN;
         if self.bytes.len() > MAX_BYTES {
             return Err(FrameError::TooLarge { len });
         }
@@ -83,7 +83,7 @@ impl Frame {
     }
 }
 
-/// Why a stream cannot be read on.
+/// Errors after which a stream cannot be read on.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FrameError {
@@ -108,21 +108,21 @@ pub enum FrameError {
     /// A frame is of a kind that this version does not know.
     #[error("a frame has the unknown kind {kind}: the other side is no Conjure, or a newer one")]
     UnknownKind {
-        /// Its number.
+        /// Number of the kind.
         kind: u8,
     },
     /// A frame's bytes are not what its kind says.
     #[error("a {kind:?} frame is malformed: {what}")]
     Malformed {
-        /// Its kind.
+        /// Kind of the frame.
         kind: Kind,
-        /// What is wrong with it.
+        /// Fault of the frame.
         what: &'static str,
     },
     /// A frame of a kind that only the receiver may send.
     #[error("a {kind:?} frame came from the wrong side")]
     Unexpected {
-        /// Its kind.
+        /// Kind of the frame.
         kind: Kind,
     },
     /// A request with the number of a call that runs.
@@ -146,14 +146,14 @@ pub enum FrameError {
     /// The stream failed.
     #[error("the stream failed: {source}")]
     Stream {
-        /// What the system said.
+        /// Error of the operating system.
         #[from]
         source: io::Error,
     },
 }
 
 /// Characters of what a program printed that its error shows.
-const TEXT: usize = 200;
+const MAX_SHOWN_CHARS: usize = 200;
 
 impl FrameError {
     /// Whether the other side sent what is not the protocol; otherwise the stream ended or failed.
@@ -194,11 +194,11 @@ impl Decoder {
             return Ok(None);
         };
         let len = usize::try_from(u32::from_le_bytes(*len)).unwrap_or(usize::MAX);
-        if len < COUNTED {
+        if len < COUNTED_HEAD_LEN {
             return Err(FrameError::TooShort { len });
         }
-        if len > MAX_BYTES + COUNTED {
-            return Err(match printed(rest) {
+        if len > MAX_BYTES + COUNTED_HEAD_LEN {
+            return Err(match printed_line(rest) {
                 Some(line) => FrameError::Text { line },
                 None => FrameError::TooLarge { len },
             });
@@ -211,14 +211,14 @@ impl Decoder {
             return Ok(None);
         };
         let call_id = u64::from_le_bytes(*call_id);
-        let Some(bytes) = behind.get(..len - COUNTED) else {
+        let Some(bytes) = behind.get(..len - COUNTED_HEAD_LEN) else {
             return Ok(None);
         };
         let bytes = bytes.to_vec();
         self.start += 4 + len;
         if self.rest().is_empty() {
             self.start = 0;
-            if self.buffer.capacity() > KEPT {
+            if self.buffer.capacity() > MAX_KEPT_BUFFER {
                 self.buffer = Vec::new();
             } else {
                 self.buffer.clear();
@@ -241,7 +241,7 @@ impl Decoder {
         if rest.is_empty() {
             return Ok(());
         }
-        if let Some(line) = printed(rest).filter(|_| rest.len() > 1) {
+        if let Some(line) = printed_line(rest).filter(|_| rest.len() > 1) {
             return Err(FrameError::Text { line });
         }
         let whole = match rest.split_first_chunk::<4>() {
@@ -262,12 +262,12 @@ impl Decoder {
 
 /// The first line of bytes that begin as text does; the length of a frame that is not too large begins
 /// with none.
-fn printed(bytes: &[u8]) -> Option<String> {
+fn printed_line(bytes: &[u8]) -> Option<String> {
     let is_text = |byte: &u8| byte.is_ascii_graphic() || byte.is_ascii_whitespace();
     if !bytes.iter().take(4).all(is_text) {
         return None;
     }
     let text = String::from_utf8_lossy(bytes);
     let line = text.trim_start().lines().next().unwrap_or_default();
-    Some(line.chars().take(TEXT).collect())
+    Some(line.chars().take(MAX_SHOWN_CHARS).collect())
 }

@@ -4,7 +4,7 @@ use conjure_abi::{Fault, RVec};
 
 use super::codec::{Frame, FrameError, Kind};
 
-/// What a request is for.
+/// Purpose of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Verb {
@@ -19,7 +19,7 @@ pub enum Verb {
     Start = 3,
 }
 
-/// What is not wanted any more.
+/// The work that is cancelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Cancel {
     /// Host to plugin: the call is cancelled; it may clean up and then replies.
@@ -41,7 +41,7 @@ pub enum Cancel {
 pub enum Message {
     /// Run an operation.
     Request {
-        /// What it is for.
+        /// Purpose of the request.
         verb: Verb,
         /// The instance, for a call or start.
         instance: u64,
@@ -63,7 +63,7 @@ pub enum Message {
     },
     /// Room for more output.
     Credit {
-        /// For how many pieces.
+        /// Number of pieces.
         pieces: u32,
     },
     /// Something is not wanted any more.

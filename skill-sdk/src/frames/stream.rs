@@ -17,7 +17,7 @@ const MAX_LOGS: usize = 256;
 /// Bytes that wait to be written at the most: another side that does not read, and asks, is left.
 const MAX_WAITING: usize = 128 * 1024 * 1024;
 
-/// How many bytes go into one write when there are that many.
+/// Number of bytes that go into one write when there are that many.
 const BATCH: usize = 64 * 1024;
 
 /// What is to be written. The number of frames that wait is bounded by whoever sends them: credits,
@@ -29,7 +29,7 @@ const BATCH: usize = 64 * 1024;
 pub(super) struct Outbox(Arc<Mutex<OutputState>>);
 
 struct OutputState {
-    /// Nothing once the stream is closed.
+    /// The writer; none once the stream is closed.
     writer: Option<Pin<Box<dyn AsyncWrite + Send>>>,
     waiting: VecDeque<WaitingFrame>,
     waiting_bytes: usize,

@@ -57,7 +57,7 @@ impl Answers {
     pub fn elicited(&self, key: &str) -> Result<&Elicited> {
         match self.answers.get(key) {
             Some(Answer::Elicited(answer)) => Ok(answer),
-            other => Err(missing(key, other)),
+            other => Err(no_answer(key, other)),
         }
     }
 
@@ -68,7 +68,7 @@ impl Answers {
     pub fn sampled(&self, key: &str) -> Result<&Sampled> {
         match self.answers.get(key) {
             Some(Answer::Sampled(answer)) => Ok(answer),
-            other => Err(missing(key, other)),
+            other => Err(no_answer(key, other)),
         }
     }
 
@@ -79,12 +79,12 @@ impl Answers {
     pub fn roots(&self, key: &str) -> Result<&[Root]> {
         match self.answers.get(key) {
             Some(Answer::Roots(answer)) => Ok(&answer.roots),
-            other => Err(missing(key, other)),
+            other => Err(no_answer(key, other)),
         }
     }
 }
 
-fn missing(key: &str, found: Option<&Answer>) -> Error {
+fn no_answer(key: &str, found: Option<&Answer>) -> Error {
     match found {
         Some(Answer::Refused { code, message }) => Error::with_code(*code, message),
         Some(_) => Error::invalid(format!("the answer `{key}` is of another kind")),

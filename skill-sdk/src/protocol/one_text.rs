@@ -6,11 +6,11 @@ use serde::Serialize as _;
 
 use super::{Part, ToolResult};
 
-const BEFORE: &str = r#"{"content":[{"type":"text","text":""#;
-const BEHIND: &str = r#""}],"is_error":false}"#;
+const HEAD: &str = r#"{"content":[{"type":"text","text":""#;
+const TAIL: &str = r#""}],"is_error":false}"#;
 
-/// What a small result takes beside its texts.
-const FRAME: usize = 128;
+/// Bytes that a result usually takes beside its texts.
+const RESULT_OVERHEAD: usize = 128;
 
 impl ToolResult {
     /// Its JSON.
@@ -19,10 +19,10 @@ impl ToolResult {
     /// None that a result of this type could cause.
     pub fn to_json(&self) -> serde_json::Result<Vec<u8>> {
         if let Some(text) = self.one_text().filter(|text| is_plain(text)) {
-            return Ok([BEFORE, text, BEHIND].concat().into_bytes());
+            return Ok([HEAD, text, TAIL].concat().into_bytes());
         }
         let texts: usize = self.content.iter().map(length).sum();
-        let mut json = Vec::with_capacity(texts + texts / 8 + FRAME);
+        let mut json = Vec::with_capacity(texts + texts / 8 + RESULT_OVERHEAD);
         self.serialize(&mut serde_json::Serializer::new(&mut json))?;
         Ok(json)
     }
@@ -33,8 +33,8 @@ impl ToolResult {
     /// When the JSON is none, or does not fit.
     pub fn from_json(json: &str) -> serde_json::Result<Self> {
         let text = json
-            .strip_prefix(BEFORE)
-            .and_then(|rest| rest.strip_suffix(BEHIND));
+            .strip_prefix(HEAD)
+            .and_then(|rest| rest.strip_suffix(TAIL));
         match text.filter(|text| is_plain(text)) {
             Some(text) => Ok(Self::text(text)),
             None => serde_json::from_str(json),

@@ -23,7 +23,7 @@ use crate::protocol::{
 use crate::spill;
 
 /// The most values that a completion has.
-const MOST_VALUES: usize = 100;
+const MAX_VALUES: usize = 100;
 
 type ContentsFn = Box<dyn Fn(&Cx) -> Result<Contents> + Send + Sync>;
 type ReadWith = Box<dyn Fn(&Cx, &[(String, String)]) -> Result<Contents> + Send + Sync>;
@@ -370,11 +370,11 @@ impl SkillLists {
             Some((_, complete)) => complete(cx, request)?,
             None => Completions::default(),
         };
-        if completions.values.len() > MOST_VALUES {
+        if completions.values.len() > MAX_VALUES {
             let all = u64::try_from(completions.values.len()).ok();
             completions.total = completions.total.or(all);
             completions.more = true;
-            completions.values.truncate(MOST_VALUES);
+            completions.values.truncate(MAX_VALUES);
         }
         Ok(completions)
     }

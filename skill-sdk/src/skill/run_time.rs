@@ -23,7 +23,7 @@ type ReadFn = Box<dyn Fn(&Cx, &str) -> Result<Contents> + Send + Sync>;
 type PromptFn =
     Box<dyn Fn(&Cx, &str, &BTreeMap<String, String>) -> Result<PromptText> + Send + Sync>;
 
-/// What a skill knows at run time only.
+/// State that a skill has at run time only.
 #[derive(Default)]
 pub(super) struct RunTime {
     tools: Option<(ListFn<ToolDecl>, CallFn)>,

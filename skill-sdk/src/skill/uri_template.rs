@@ -97,7 +97,7 @@ impl UriTemplate {
                     if value.is_empty() || (!slashes && value.contains('/')) {
                         return None;
                     }
-                    found.push((name.clone(), decoded(value)?));
+                    found.push((name.clone(), percent_decode(value)?));
                     rest = behind;
                 }
             }
@@ -108,7 +108,7 @@ impl UriTemplate {
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             if self.query.iter().any(|known| known == name) {
-                found.push((name.to_owned(), decoded(value)?));
+                found.push((name.to_owned(), percent_decode(value)?));
             }
         }
         Some(found)
@@ -116,7 +116,7 @@ impl UriTemplate {
 }
 
 /// The text without `%XX`; none when that is not UTF-8.
-fn decoded(text: &str) -> Option<String> {
+fn percent_decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, behind @ ..] = rest {

@@ -9,7 +9,7 @@ use conjure_abi::{EmitKind, EmitStatus, LogLevel};
 use serde_json::Value;
 use tokio::sync::watch;
 
-use super::PATIENCE;
+use super::DEADLINE;
 use super::transcript::SharedTranscript;
 
 /// A line that a plugin wrote to the log.
@@ -143,7 +143,7 @@ impl Channel {
 
     /// Waits for output, at most as long as the kit waits for anything.
     pub(super) fn wait_for(&self, enough: impl Fn(&CapturedOutput) -> bool) -> bool {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + DEADLINE;
         let mut state = self.state();
         loop {
             self.drain_locked(&mut state);

@@ -58,8 +58,8 @@ impl Transport {
     pub const BOTH: [Self; 2] = [Self::Direct, Self::Pipe];
 }
 
-/// How long the kit waits for anything.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Deadline of everything that the kit waits for.
+const DEADLINE: Duration = Duration::from_secs(30);
 
 /// The version that a linked plugin's manifest gets.
 const LINKED_VERSION: &str = "0.0.0";

@@ -20,7 +20,7 @@ use crate::protocol::{
 /// The longest key, in bytes.
 const MAX_KEY: usize = 512;
 
-/// What the host knows and who answers.
+/// Data of the test's host, and the functions that answer for it.
 #[derive(Default)]
 pub(super) struct TestServices {
     pub(super) kv: Mutex<BTreeMap<String, Value>>,

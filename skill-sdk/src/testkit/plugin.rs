@@ -12,7 +12,7 @@ use conjure_abi::{CallContext, FfiFuture, PluginObject, RResult, RSlice, Reply, 
 use serde::Serialize;
 use serde_json::Value;
 
-use super::PATIENCE;
+use super::DEADLINE;
 use super::channel::{CapturedOutput, Channel};
 use super::host::TestHost;
 use super::outcome::Outcome;
@@ -313,7 +313,7 @@ impl Wake for TestUnpark {
 
 /// Waits for a future on this thread, at most as long as the kit waits for anything.
 fn patiently<F: Future>(future: F) -> Result<F::Output> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + DEADLINE;
     let waker = Waker::from(Arc::new(TestUnpark(thread::current())));
     let mut cx = Context::from_waker(&waker);
     let mut future = pin!(future);
@@ -325,7 +325,7 @@ fn patiently<F: Future>(future: F) -> Result<F::Output> {
         if left.is_zero() {
             return Err(Error::with_code(
                 code::TIMEOUT,
-                format!("the call did not end within {} s", PATIENCE.as_secs()),
+                format!("the call did not end within {} s", DEADLINE.as_secs()),
             ));
         }
         thread::park_timeout(left);

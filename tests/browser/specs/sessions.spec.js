@@ -177,6 +177,54 @@ test('the configuration saves in place, and says before what will change', async
   expect(now.tools.backend).toEqual([{ kind: 'local' }]);
 });
 
+test('the configuration keeps the chat, or goes on with another one, a new one or a fork', async ({ page, server, model, session }) => {
+  const other = await session('other');
+  await server.api('PATCH', `/threads/${other.thread.id}`, { label: 'The other chat' });
+  await session('site');
+  await model.says('The lamp is broken.');
+  const said = await server.api('POST', '/sessions/site/turns', { text: 'What is wrong here?' });
+  await server.api('GET', `/turns/${said.turn}?wait=20`);
+  const dialog = page.getByRole('dialog');
+  const history = dialog.getByRole('group', { name: 'Chat history' });
+  const choose = async (kind) => {
+    await page.goto('/sessions/site');
+    await page.getByRole('link', { name: 'Config', exact: true }).click();
+    await expect(history.getByLabel(/^As it is/)).toBeChecked();
+    await history.getByLabel(kind, { exact: true }).check();
+  };
+  const save = () => dialog.getByRole('button', { name: 'Save', exact: true }).click();
+  const now = async () => (await server.api('GET', '/sessions/site')).thread.id;
+
+  await choose('Existing');
+  await history.getByLabel('Chat', { exact: true }).selectOption(other.thread.id);
+  await dialog.getByRole('button', { name: 'What will change?' }).click();
+  await expect(dialog.locator('#config-report')).toContainText('The chat is another one');
+  expect(await now()).toBe(said.thread);
+  await save();
+  await expect(page.getByRole('heading', { name: 'The other chat' })).toBeVisible();
+  expect(await now()).toBe(other.thread.id);
+
+  // What is wrong with the choice stands there, also where the rest was saved with it.
+  await choose('Fork');
+  await history.getByLabel('Chat', { exact: true }).selectOption(said.thread);
+  await history.getByLabel('Fork behind entry').fill('999');
+  await dialog.getByLabel('Model').fill('claude-other');
+  await save();
+  await expect(history.getByLabel('Chat', { exact: true })).toHaveAttribute('aria-invalid', 'true');
+  expect(await now()).toBe(other.thread.id);
+  await history.getByLabel('Fork behind entry').fill('');
+  await save();
+  await expect(page.getByText('The lamp is broken.')).toBeVisible();
+  expect((await server.api('GET', '/sessions/site')).model).toBe('claude-other');
+  const fork = await now();
+  expect((await server.api('GET', `/threads/${fork}`)).parent_thread_id).toBe(said.thread);
+
+  await choose('New');
+  await save();
+  await expect(page.getByText('Nothing was said here yet.')).toBeVisible();
+  expect([said.thread, other.thread.id, fork]).not.toContain(await now());
+});
+
 test('while a reply streams, a change holds now or on the next turn, as the person says', async ({ page, server, model, session }) => {
   for (const way of ['now', 'next']) {
     await session(way);
@@ -225,6 +273,45 @@ test('a change that stands against another one says so', async ({ page, server, 
   await dialog.getByRole('button', { name: 'Save' }).click();
   await expect(dialog).toHaveCount(0);
   expect((await server.api('GET', '/sessions/site')).model).toBe('claude-ours');
+});
+
+test('what others saved is not put over unseen, also where a form was refused, or where only its chat is another one', async ({ page, server, session }) => {
+  const other = await session('other');
+  await server.api('PATCH', `/threads/${other.thread.id}`, { label: 'The other chat' });
+  await session('site');
+  const dialog = page.getByRole('dialog');
+  const open = async () => {
+    await page.goto('/sessions/site');
+    await page.getByRole('link', { name: 'Config', exact: true }).click();
+    await expect(dialog.getByLabel('Model')).not.toHaveValue('');
+  };
+  const save = () => dialog.getByRole('button', { name: 'Save', exact: true }).click();
+  const changed = dialog.getByRole('alert').filter({ hasText: 'Somebody else changed this session' });
+
+  await open();
+  await server.api('PATCH', '/sessions/site', { model: 'claude-theirs' });
+  // Refused by the form itself: no entry has such a number.
+  const history = dialog.getByRole('group', { name: 'Chat history' });
+  await history.getByLabel('Fork', { exact: true }).check();
+  await history.getByLabel('Fork behind entry').fill('1e3');
+  await save();
+  await expect(history.getByLabel('Chat', { exact: true })).toHaveAttribute('aria-invalid', 'true');
+  await history.getByLabel(/^As it is/).check();
+  await save();
+  await expect(changed).toBeVisible();
+  expect((await server.api('GET', '/sessions/site')).model).toBe('claude-theirs');
+
+  await open();
+  const { thread } = await server.api('PATCH', '/sessions/site', { model: 'claude-mine' });
+  await dialog.getByLabel('Model').fill('claude-mine');
+  await history.getByLabel('Existing', { exact: true }).check();
+  await history.getByLabel('Chat', { exact: true }).selectOption(other.thread.id);
+  await save();
+  await expect(changed).toBeVisible();
+  expect((await server.api('GET', '/sessions/site')).thread.id).toBe(thread.id);
+  await save();
+  await expect(dialog).toHaveCount(0);
+  expect((await server.api('GET', '/sessions/site')).thread.id).toBe(other.thread.id);
 });
 
 test('without script a provider filters the saved auths, and what was filled in stays', async ({ browser, server, session }) => {

@@ -32,6 +32,7 @@ export function views({ mcp, persona, auth }) {
     ['config', '/sessions/lighthouse', '#config', '/sessions/lighthouse/config'],
     ['rename', '/sessions/lighthouse', '#rename'],
     ['clear', '/sessions/lighthouse', ['#chat-more', '#clear-chat']],
+    ['import-chat', '/sessions/lighthouse', ['#chat-more', '#import-chat'], '/sessions/lighthouse/import'],
     ['shortcuts', '/', '#shortcuts-open'],
     ['delete-session', '/', '[id^=session-delete-]', '/sessions/lighthouse/delete'],
     ['new-auth', '/auths', '#auth-new', '/auths/new'],

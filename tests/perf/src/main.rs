@@ -6,10 +6,12 @@
 
 mod bench;
 mod figure;
+mod live_host;
 mod manager;
 mod mcp_client;
 mod measured;
 mod noise;
+mod processor;
 mod relay;
 mod samples;
 mod shipped;

@@ -29,7 +29,8 @@ const PEERS: &str = "CONJURE_BROWSER_PEERS";
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Print the figures of the page instead: first paint, bytes, frames while typing, nodes, and what
-    /// pages that follow cost the server. Nothing fails by them
+    /// pages that follow cost the server. Fails where one is beyond its limit; with `--release` they
+    /// are of what people run
     #[arg(long)]
     figures: bool,
     /// Use programs that are built as they are shipped, which takes long; figures are of those

@@ -21,7 +21,7 @@ use third::{Third, Wish};
 use crate::{artifacts::Built, files, repo};
 
 /// The package of the host, and the plugins that the demo's session loads.
-pub(crate) const PACKAGES: [&str; 3] = [
+const PACKAGES: [&str; 3] = [
     "conjure-cli",
     "conjure-backend-local",
     "conjure-skill-log-fetcher",

@@ -208,10 +208,13 @@ impl AnthropicReply {
         }
     }
 
-    /// Whether a person has seen something of the reply. A call is not shown before the end.
+    /// Whether a person has seen something of the reply, or a tool of the provider's has run. A call
+    /// is not shown before the end, and a thought that is encrypted never.
     fn has_shown(&self) -> bool {
         self.blocks.iter().any(|block| match block.kind() {
-            "tool_use" => false,
+            "tool_use" | "redacted_thinking" => false,
+            // While it is written nobody runs it.
+            "server_tool_use" | "mcp_tool_use" => block.whole,
             kind @ ("text" | "thinking") => !block.text(kind).is_empty(),
             _ => true,
         })

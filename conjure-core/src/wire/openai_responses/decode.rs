@@ -247,7 +247,8 @@ impl ReplyAssembler for Items {
 }
 
 impl Items {
-    /// Whether a person has seen something of the reply. A call is not shown before the end.
+    /// Whether a person has seen something of the reply, or a tool of the provider's has run. A call
+    /// is not shown before the end.
     fn has_shown(&self) -> bool {
         self.items.iter().any(|item| {
             let shown = item.done.as_ref().unwrap_or(&item.begun);
@@ -256,6 +257,8 @@ impl Items {
             };
             match kind(shown) {
                 "function_call" | "custom_tool_call" => false,
+                // They only read: run twice, they do no harm.
+                "web_search_call" | "file_search_call" | "mcp_list_tools" => item.done.is_some(),
                 "message" => item.texts.iter().any(told) || !item::message_text(shown).is_empty(),
                 "reasoning" => item.texts.iter().any(told) || !item::thought_text(shown).is_empty(),
                 _ => true,

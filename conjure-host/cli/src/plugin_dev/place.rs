@@ -198,8 +198,8 @@ impl ServedDir {
         let Some(before) = self.before.remove(name) else {
             return Ok(None);
         };
-        let state = self.installed.state(name)?;
-        let there = self.installed.file(name)?.map(|there| there.sha256);
+        let (state, there) = self.installed.state_and_file(name)?;
+        let there = there.map(|there| there.sha256);
         // What came in a package meanwhile is another's, also where it is the same build.
         if there != Some(before.put) || state.locked().is_some() {
             return Ok(Some(format!(

@@ -16,12 +16,12 @@ use serde_json::{Map, Value, json};
 use super::address::ConversationAddress;
 use super::composer;
 use super::figures;
-use super::fingerprint::fingerprint;
 use super::question;
 use super::talk::Talk;
 use crate::PageState;
 use crate::client::segment;
 use crate::failure::PageFailure;
+use crate::fingerprint::fingerprint;
 use crate::request::PageRequest;
 use crate::respond::{Swap, go_to, piece, pieces};
 

@@ -20,7 +20,7 @@ pub(crate) fn composer(talk: &Talk, runs: &OpenRuns, follows: bool) -> Markup {
     let is_new = talk
         .thread
         .as_ref()
-        .is_none_or(|thread| thread.last_seq == 0);
+        .is_none_or(|thread| thread.last_turn == 0);
     html! {
         div.composer {
             (queue(talk, runs, follows))

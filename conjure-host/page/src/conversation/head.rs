@@ -39,6 +39,7 @@ pub(crate) fn head(talk: &Talk) -> Markup {
                                     a.button #share-chat href={ "/api/v1/threads/" (thread) "/export/html" } download="" { "Save as HTML" }
                                 }
                             }
+                            a.button #import-chat href=(address.of_session("import")) data-dialog="" { "Import…" }
                         }
                     }
                 }

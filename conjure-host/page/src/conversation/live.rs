@@ -296,7 +296,8 @@ impl LiveTurn {
         matches!(&item.shown, LiveContent::Call { call, .. } if matches!(call.state, CallProgress::Over(_)))
     }
 
-    /// All of it, as a page that has nothing of it needs it. What changes later is sent in pieces.
+    /// All of it, as a page that has nothing of it needs it. What changes later is sent in pieces, and
+    /// then there is no whole any more.
     pub(crate) fn whole(&mut self, address: &ConversationAddress) -> Markup {
         for item in &mut self.items {
             item.settle();

@@ -1,14 +1,15 @@
 //! A text that is being written: which blocks of it stay, and what of the one that does not is in the
 //! page already.
 //!
-//! A block that nothing can change any more is sent once. A paragraph that only grows is sent what it
-//! gets; any other block that is being written is sent again as a whole.
+//! A block that nothing can change any more is sent once, and forgotten: a page that is followed holds no
+//! copy of what it shows. A paragraph that only grows is sent what it gets; any other block that is being
+//! written is sent again as a whole.
 
 use conjure_core::foreign_text::clean;
 use maud::{Markup, PreEscaped, html};
 
-use super::fingerprint::fingerprint;
 use super::markdown;
+use crate::fingerprint::fingerprint;
 use crate::respond::{Swap, piece};
 
 /// How a paragraph begins and ends.
@@ -17,6 +18,7 @@ const PARAGRAPH: (&str, &str) = ("<p>", "</p>\n");
 /// A text that is being written.
 #[derive(Debug, Default)]
 pub(super) struct LiveText {
+    /// All of it at first, and from the first pieces on what is behind the blocks that were sent.
     text: String,
     /// Who writes it.
     model: String,
@@ -77,7 +79,7 @@ impl LiveText {
         self.shown = ShownParagraph::of(&self.open());
     }
 
-    /// All of it that is settled.
+    /// All of it, as long as nothing of it was sent in pieces.
     pub(super) fn markup(&self, at: usize) -> Markup {
         html! {
             article.entry.model id={ "live-" (at) } {
@@ -97,9 +99,9 @@ impl LiveText {
             let new = self.text.get(self.sent..self.finished);
             let new = markdown::render(new.unwrap_or_default());
             pieces.push(piece(Swap::Append, &format!("live-{at}-done"), &new));
-            self.sent = self.finished;
             self.shown = None;
         }
+        self.forget_finished();
         let open = self.open();
         match self.shown.as_ref().and_then(|shown| shown.grown(&open)) {
             Some("") => {}
@@ -113,6 +115,14 @@ impl LiveText {
             }
         }
         self.shown = ShownParagraph::of(&open);
+    }
+
+    /// Lets go of the blocks that are in the page.
+    fn forget_finished(&mut self) {
+        if self.finished > 0 && self.text.is_char_boundary(self.finished) {
+            self.text = self.text.split_off(self.finished);
+            (self.finished, self.sent) = (0, 0);
+        }
     }
 
     fn find_finished(&mut self) {
@@ -162,6 +172,25 @@ mod tests {
         text.push("ve");
         assert!(changes(&mut text).contains("\"live-3-tail\">ve</template>"));
         assert_eq!(changes(&mut text), "");
+    }
+
+    #[test]
+    fn blocks_that_are_in_the_page_are_held_no_more() {
+        let mut text = LiveText::new("one\n\ntwo\n\nth", "m".to_owned());
+        text.settle();
+        assert!(text.markup(3).into_string().contains("<p>one</p>"));
+        text.push("ree\n\nfour\n");
+        let first = changes(&mut text);
+        assert_eq!(text.text, "four\n");
+        text.push("\nfive\n");
+        let second = changes(&mut text);
+        assert_eq!(text.text, "five\n");
+        assert!(first.contains("<p>two</p>\n<p>three</p>"), "{first}");
+        assert!(second.contains("<p>four</p>"), "{second}");
+        for gone in ["<p>one", "<p>two", "<p>three"] {
+            assert!(!second.contains(gone), "{second}");
+        }
+        assert!(!first.contains("<p>one"), "{first}");
     }
 
     #[test]

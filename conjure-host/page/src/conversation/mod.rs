@@ -12,7 +12,6 @@ mod composer;
 mod dialogs;
 mod figures;
 mod find;
-mod fingerprint;
 mod head;
 #[cfg(test)]
 mod hostile;
@@ -26,6 +25,7 @@ mod render;
 mod shared;
 mod stream;
 mod talk;
+mod thread_import;
 mod threads;
 mod view;
 
@@ -70,4 +70,5 @@ pub(crate) fn router() -> Router<PageState> {
         )
         .route("/sessions/{session}/threads/new", post(actions::new_thread))
         .nest("/sessions/{session}/threads/{thread}", of_thread)
+        .merge(thread_import::router())
 }

@@ -23,13 +23,14 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use tokio::time::{Instant, sleep_until};
 
-use super::fingerprint::fingerprint;
+use super::address::ConversationAddress;
 use super::live::LiveTurn;
 use super::model;
 use super::talk::{Talk, behind};
 use super::{composer, head, render, threads};
 use crate::PageState;
 use crate::failure::PageFailure;
+use crate::fingerprint::fingerprint;
 use crate::live::keep_alive;
 use crate::respond::{Swap, piece};
 
@@ -84,7 +85,7 @@ pub(crate) async fn follow(
         listed: BTreeSet::new(),
         due: DueUpdates::now(),
         app,
-        talk,
+        address: talk.address,
         thread,
     };
     let begin = stream::iter([Ok::<_, Infallible>(Sent::default().retry(RETRY))]);
@@ -119,10 +120,11 @@ async fn begin(app: &PageState, thread: &ThreadId, seen: u64) -> Result<EventStr
     Ok(app.manager.events_of_turn(thread).await?)
 }
 
-/// A page that follows a thread.
+/// A page that follows a thread. Of the session it holds where that is and no more: persona, memory and
+/// tools are read where they are shown, and a page that waits has no copy of them.
 struct Follower {
     app: PageState,
-    talk: Talk,
+    address: ConversationAddress,
     thread: ThreadId,
     events: EventStream,
     changes: SessionChangeStream,
@@ -248,7 +250,7 @@ impl Follower {
         let is_here = match change {
             SessionChange::State { session, .. }
             | SessionChange::Saved { session }
-            | SessionChange::Deleted { session } => *session == self.talk.session.id,
+            | SessionChange::Deleted { session } => *session == self.address.session,
             SessionChange::Thread { thread, .. } => {
                 *thread == self.thread || self.listed.contains(thread)
             }
@@ -318,13 +320,13 @@ impl Follower {
         } else if std::mem::take(&mut self.due.turn)
             && let Some(turn) = &mut self.turn
         {
-            pieces.extend(turn.changes(&self.talk.address));
+            pieces.extend(turn.changes(&self.address));
         }
         if std::mem::take(&mut self.due.state) && !self.tell_state(&mut pieces).await? {
             return Ok(Some(PageUpdate::Gone));
         }
         if elsewhere {
-            let sessions = threads::sessions(&self.app, &self.talk.address).await;
+            let sessions = threads::sessions(&self.app, &self.address).await;
             pieces.extend(self.if_other("other-sessions", &sessions));
         }
         if pieces.is_empty() {
@@ -347,7 +349,7 @@ impl Follower {
         }
         let open = open.unwrap_or(entries.len());
         let (settled, unsettled) = entries.split_at(open);
-        let address = &self.talk.address;
+        let address = &self.address;
         if let Some(last) = settled.last() {
             let items = model::items(settled);
             pieces.push(piece(Swap::Remove, "empty", &html! {}));
@@ -363,7 +365,7 @@ impl Follower {
             }
             None => unsettled.to_vec(),
         };
-        let is_dead = !unsettled.is_empty() && !self.talk.runs_here(&self.app).await?;
+        let is_dead = !unsettled.is_empty() && !self.app.manager.runs_in(&self.thread).await?;
         let before = match is_dead {
             true => model::abandoned(&said),
             false => model::items(&said),
@@ -388,18 +390,18 @@ impl Follower {
     /// Not where what the page shows is there no more.
     async fn tell_state(&mut self, pieces: &mut Vec<Markup>) -> Result<bool, PageFailure> {
         let thread = self.thread.to_string();
-        let found = Talk::find(&self.app, &self.talk.session.id, Some(&thread)).await;
-        self.talk = match found {
+        let found = Talk::find(&self.app, &self.address.session, Some(&thread)).await;
+        let talk = match found {
             Ok(talk) => talk,
             Err(failure) if failure.status == axum::http::StatusCode::NOT_FOUND => {
                 return Ok(false);
             }
             Err(failure) => return Err(failure),
         };
-        if self.talk.thread()?.cleared_upto != self.cleared {
+        if talk.thread()?.cleared_upto != self.cleared {
             return Ok(false);
         }
-        let runs = self.talk.open_runs(&self.app).await?;
+        let runs = talk.open_runs(&self.app).await?;
         let waits = self.turn.as_ref().is_some_and(LiveTurn::waits);
         let runs_here = match runs
             .running
@@ -411,21 +413,19 @@ impl Follower {
             Some(_) => "The model works.",
         };
         let mut whole = vec![
-            ("strip", head::strip(&self.app, &self.talk).await?),
-            (
-                "turn-state",
-                composer::state(&self.talk, &runs, waits, true),
-            ),
-            ("queue", composer::queue(&self.talk, &runs, true)),
-            ("label", head::title(&self.talk)),
+            ("strip", head::strip(&self.app, &talk).await?),
+            ("turn-state", composer::state(&talk, &runs, waits, true)),
+            ("queue", composer::queue(&talk, &runs, true)),
+            ("label", head::title(&talk)),
         ];
         if std::mem::take(&mut self.due.lists) {
-            let sessions = threads::sessions(&self.app, &self.talk.address).await;
-            let tree = threads::tree(&self.app, &self.talk).await?;
+            let sessions = threads::sessions(&self.app, &talk.address).await;
+            let tree = threads::tree(&self.app, &talk).await?;
             self.listed = tree.listed;
             whole.push(("threads", tree.shown));
             whole.push(("other-sessions", sessions));
         }
+        self.address = talk.address;
         for (target, what) in whole {
             pieces.extend(self.if_other(target, &what));
         }

@@ -129,6 +129,14 @@ pub(super) enum WorkerPid {
 }
 
 impl WorkerPid {
+    /// The process above it and all that it starts, if there is one.
+    pub(super) fn supervisor(self) -> Option<u32> {
+        match self {
+            Self::Own(_) => None,
+            Self::Below(supervisor) => Some(supervisor),
+        }
+    }
+
     /// The directory of its threads, where the system has one and says which it is.
     pub(super) fn threads(self) -> Option<PathBuf> {
         let process = match self {

@@ -7,14 +7,14 @@
 use std::path::{Component, Path, PathBuf};
 
 use conjure_confinement::{ConfinementGaps, WorkerConfinement};
-use conjure_skill_sdk::protocol::Permissions;
 
-use super::InstanceDirs;
+use super::{InstanceDirs, WorkerGrants};
 
 /// Devices and the kernel's own settings, which no manifest gets.
 const SYSTEM_DIRS: [&str; 3] = ["/dev", "/proc", "/sys"];
 
-/// What a manifest names, and the directories that an instance works in. `home` stands for `~`.
+/// What an instance is granted of what its manifest names, and the directories that it works in. `home`
+/// stands for `~`.
 ///
 /// A directory to work in that holds one of the `secrets`, where the host keeps its own, is left out:
 /// [`holder_of_secrets`]. So is a skill folder where something else stands by now.
@@ -23,38 +23,42 @@ const SYSTEM_DIRS: [&str; 3] = ["/dev", "/proc", "/sys"];
 /// The path that cannot be granted: one that is not absolute, or that holds one of the secrets or lies
 /// in it.
 pub(super) fn granted(
-    permissions: &Permissions,
-    dirs: &InstanceDirs,
+    grants: &WorkerGrants,
     home: Option<&Path>,
     secrets: &[PathBuf],
 ) -> Result<WorkerConfinement, String> {
+    let WorkerGrants {
+        permissions,
+        asked_write,
+        dirs,
+    } = grants;
     let read = NamedPath::all(&permissions.read, home)?;
     let write = NamedPath::all(&permissions.write, home)?;
-    // What is below a directory that it may change is its own anyway; named apart, a link that
-    // it puts there would be granted what that leads to.
     let work = || {
         let dirs = dirs.work.iter();
         dirs.filter(move |dir| !holds(dir, secrets))
     };
-    let own = write.iter().map(|named| &named.path).chain(work());
-    let own: Vec<(&PathBuf, PathBuf)> = own.map(|dir| (dir, real(dir))).collect();
-    let is_below = |path: &Path| {
-        let above: Vec<PathBuf> = path.ancestors().skip(1).map(real).collect();
-        own.iter().any(|(dir, real_dir)| {
-            let leads_through = || above.iter().any(|above| above.starts_with(real_dir));
-            path != *dir && (path.starts_with(dir) || leads_through())
-        })
-    };
+    // What is below a directory that it may change is its own anyway; named apart, a link that
+    // it puts there would be granted what that leads to.
+    let own = write.iter().map(|named| named.path.clone());
+    let own = ChangeableDirs::of(own.chain(work().cloned()));
+    // Where this session lets it change nothing, another one may have let it put a link.
+    let elsewhere = asked_write
+        .iter()
+        .filter_map(|name| NamedPath::new(name, home).ok());
+    let elsewhere = ChangeableDirs::of(elsewhere.map(|named| named.path));
     let granted_of = |paths: &[NamedPath<'_>]| -> Result<Vec<PathBuf>, String> {
-        let apart = paths.iter().filter(|named| !is_below(&named.path));
+        let apart = paths
+            .iter()
+            .filter(|named| !own.hold(&named.path) && elsewhere.allow_apart(named));
         apart.map(|named| named.granted(secrets)).collect()
     };
     let mut write_granted = granted_of(&write)?;
     write_granted.extend(work().map(|dir| real(dir)));
     let mut read_granted = granted_of(&read)?;
     // They were without links when the session got them. Where others write above them, one may have come.
-    let folders = dirs.folders.iter().filter(|folder| !is_below(folder));
-    read_granted.extend(folders.filter(|folder| real(folder) == **folder).cloned());
+    let folders = dirs.folders.iter().filter(|folder| !own.hold(folder));
+    read_granted.extend(folders.filter(|folder| is_still_plain(folder)).cloned());
     Ok(WorkerConfinement {
         read: read_granted,
         write: write_granted,
@@ -62,6 +66,69 @@ pub(super) fn granted(
         commands: permissions.commands,
         program: false,
     })
+}
+
+/// Directories in which a plugin can put a link, each with where it leads.
+struct ChangeableDirs(Vec<(PathBuf, PathBuf)>);
+
+impl ChangeableDirs {
+    fn of(dirs: impl Iterator<Item = PathBuf>) -> Self {
+        let dirs = dirs.map(|dir| {
+            let real_dir = real(&dir);
+            (dir, real_dir)
+        });
+        Self(dirs.collect())
+    }
+
+    /// Those that a path leads through.
+    fn above<'a>(&'a self, path: &'a Path) -> impl Iterator<Item = &'a (PathBuf, PathBuf)> {
+        let parents: Vec<PathBuf> = path.ancestors().skip(1).map(real).collect();
+        self.0.iter().filter(move |(dir, real_dir)| {
+            let leads_through = || parents.iter().any(|parent| parent.starts_with(real_dir));
+            path != dir && (path.starts_with(dir) || leads_through())
+        })
+    }
+
+    /// Whether a path is below one of them.
+    fn hold(&self, path: &Path) -> bool {
+        self.above(path).next().is_some()
+    }
+
+    /// Whether a path may be granted apart from them. The log says so where it may not.
+    fn allow_apart(&self, named: &NamedPath<'_>) -> bool {
+        let is_straight = self.lead_straight_to(&named.path);
+        if !is_straight {
+            tracing::warn!(
+                name = named.name,
+                "a worker is not granted it: a link is on the way to it from a directory that the \
+                 manifest asks to change; name what it leads to in the manifest"
+            );
+        }
+        is_straight
+    }
+
+    /// Whether no link is on the way to a path from any of them that it is below, by the name of the
+    /// directory or by where that leads.
+    fn lead_straight_to(&self, path: &Path) -> bool {
+        let real_path = real(path);
+        self.above(path).all(|(dir, real_dir)| {
+            let rest = path.strip_prefix(dir);
+            let rest = rest.or_else(|_| path.strip_prefix(real_dir));
+            rest.is_ok_and(|rest| real_dir.join(rest) == real_path)
+        })
+    }
+}
+
+/// Whether a skill folder is what it was when the session got it. The log says so where it is not.
+fn is_still_plain(folder: &Path) -> bool {
+    let is_plain = real(folder) == folder;
+    if !is_plain {
+        tracing::warn!(
+            folder = %folder.display(),
+            "a worker is not granted this skill folder: a link is on the way to it by now"
+        );
+    }
+    is_plain
 }
 
 /// A directory to work in that cannot be granted, since the host keeps one of its `secrets` in it.
@@ -143,7 +210,18 @@ pub fn confinement_gaps() -> std::io::Result<ConfinementGaps> {
 
 #[cfg(test)]
 mod tests {
+    use conjure_skill_sdk::protocol::Permissions;
+
     use super::*;
+
+    /// What a session grants that withholds nothing.
+    fn grants(permissions: &Permissions, dirs: &InstanceDirs) -> WorkerGrants {
+        WorkerGrants {
+            permissions: permissions.clone(),
+            asked_write: permissions.write.clone(),
+            dirs: dirs.clone(),
+        }
+    }
 
     #[test]
     fn a_manifest_gets_what_it_names_and_never_what_is_the_hosts() {
@@ -161,8 +239,7 @@ mod tests {
             };
             let dirs = InstanceDirs::default();
             granted(
-                &permissions,
-                &dirs,
+                &grants(&permissions, &dirs),
                 Some(&home),
                 std::slice::from_ref(&secret),
             )
@@ -214,7 +291,7 @@ mod tests {
             folders: vec![work.join("sub"), skills.clone()],
             ..InstanceDirs::of_work(&[&work])
         };
-        let granted = granted(&permissions, &dirs, Some(&home), &[]);
+        let granted = granted(&grants(&permissions, &dirs), Some(&home), &[]);
         let expected = WorkerConfinement {
             read: vec![skills],
             write: vec![notes, work],
@@ -240,8 +317,68 @@ mod tests {
             ..Permissions::default()
         };
         let dirs = InstanceDirs::of_work(&[&work]);
-        let granted = granted(&permissions, &dirs, Some(&home), &[]).unwrap();
+        let granted = granted(&grants(&permissions, &dirs), Some(&home), &[]).unwrap();
         assert_eq!(granted.read, [keys.join("inner")]);
+    }
+
+    #[test]
+    fn a_link_that_a_session_with_more_rights_put_there_gets_one_with_less_nothing() {
+        let scratch = tempfile::tempdir().unwrap();
+        let home = scratch.path().canonicalize().unwrap();
+        let (out, keys) = (home.join("out"), home.join(".ssh"));
+        for dir in [&out.join("in"), &out.join("deep/er"), &keys.join("er")] {
+            std::fs::create_dir_all(dir).unwrap();
+        }
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let narrowed = WorkerGrants {
+            permissions: Permissions {
+                read: names(&["~/out/in"]),
+                write: names(&["~/out/deep/er"]),
+                ..Permissions::default()
+            },
+            asked_write: names(&["~/out", "~/out/in", "~/out/deep/er"]),
+            dirs: InstanceDirs {
+                folders: vec![out.join("deep")],
+                ..InstanceDirs::default()
+            },
+        };
+        let granted = || {
+            let granted = granted(&narrowed, Some(&home), &[]).unwrap();
+            (granted.read, granted.write)
+        };
+        let (read, write) = (out.join("in"), out.join("deep/er"));
+        let folder = out.join("deep");
+        assert_eq!(granted(), (vec![read.clone(), folder], vec![write]));
+        std::fs::remove_dir(&read).unwrap();
+        std::os::unix::fs::symlink(&keys, &read).unwrap();
+        std::fs::remove_dir_all(out.join("deep")).unwrap();
+        std::os::unix::fs::symlink(&keys, out.join("deep")).unwrap();
+        assert_eq!(granted(), (vec![], vec![]));
+    }
+
+    #[test]
+    fn what_a_manifest_names_by_where_its_directory_leads_is_granted_unless_a_link_is_behind_that()
+    {
+        let scratch = tempfile::tempdir().unwrap();
+        let home = scratch.path().canonicalize().unwrap();
+        let (inner, keys) = (home.join("real/in"), home.join("keys"));
+        for dir in [&inner, &keys] {
+            std::fs::create_dir_all(dir).unwrap();
+        }
+        std::os::unix::fs::symlink(home.join("real"), home.join("link")).unwrap();
+        let narrowed = WorkerGrants {
+            permissions: Permissions {
+                read: vec!["~/real/in".to_owned()],
+                ..Permissions::default()
+            },
+            asked_write: vec!["~/link".to_owned()],
+            dirs: InstanceDirs::default(),
+        };
+        let read = || granted(&narrowed, Some(&home), &[]).unwrap().read;
+        assert_eq!(read(), std::slice::from_ref(&inner));
+        std::fs::remove_dir(&inner).unwrap();
+        std::os::unix::fs::symlink(&keys, &inner).unwrap();
+        assert!(read().is_empty());
     }
 
     #[test]
@@ -257,7 +394,8 @@ mod tests {
         let granted = |work: &Path| {
             let dirs = InstanceDirs::of_work(&[work, &own]);
             let holder = holder_of_secrets(&dirs, &secrets).cloned();
-            let granted = granted(&Permissions::default(), &dirs, None, &secrets).unwrap();
+            let grants = grants(&Permissions::default(), &dirs);
+            let granted = granted(&grants, None, &secrets).unwrap();
             (granted.write, holder)
         };
         let work = home.join("work");
@@ -278,7 +416,7 @@ mod tests {
             folders: vec![skill, keys.clone()],
             ..InstanceDirs::default()
         };
-        let granted = granted(&Permissions::default(), &dirs, None, &[]).unwrap();
+        let granted = granted(&grants(&Permissions::default(), &dirs), None, &[]).unwrap();
         assert_eq!(granted.read, [keys]);
     }
 }

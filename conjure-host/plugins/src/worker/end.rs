@@ -37,6 +37,16 @@ enum EndCause {
     Threads {
         limit: usize,
     },
+    /// The host ended it, for what it and all that it started are together.
+    Processes {
+        count: usize,
+        limit: usize,
+    },
+    /// The host ended it, for what it and all that it started have together.
+    TreeMemory {
+        bytes: u64,
+        limit: u64,
+    },
     Signal(i32),
     Exit(i32),
     Unknown(String),
@@ -84,11 +94,29 @@ impl WorkerEnd {
         }
     }
 
+    /// An end that the host made of one that is too many processes with what it started.
+    pub(super) fn many_processes(count: usize, limit: usize) -> Self {
+        Self {
+            cause: EndCause::Processes { count, limit },
+            said: None,
+        }
+    }
+
+    /// An end that the host made of one that has too much memory with what it started.
+    pub(super) fn much_memory(bytes: u64, limit: u64) -> Self {
+        Self {
+            cause: EndCause::TreeMemory { bytes, limit },
+            said: None,
+        }
+    }
+
     /// Whether the worker itself brought about an end that the host made.
     pub(super) fn is_its_doing(&self) -> bool {
         match &self.cause {
             EndCause::Host(reason) => *reason == VIOLATION,
-            EndCause::Threads { .. } => true,
+            EndCause::Threads { .. } | EndCause::Processes { .. } | EndCause::TreeMemory { .. } => {
+                true
+            }
             _ => false,
         }
     }
@@ -132,6 +160,18 @@ impl fmt::Display for WorkerEnd {
             EndCause::Threads { limit } => write!(
                 f,
                 "was ended by the host because it has more threads than a worker may ({limit})"
+            )?,
+            EndCause::Processes { count, limit } => write!(
+                f,
+                "was ended by the host because it and the programs that it started were {count} processes, \
+                 and a worker may have {limit}"
+            )?,
+            EndCause::TreeMemory { bytes, limit } => write!(
+                f,
+                "was ended by the host because it and the programs that it started had {} MiB of memory, \
+                 and together they may have {} MiB",
+                bytes / 1024 / 1024,
+                limit / 1024 / 1024
             )?,
             EndCause::Signal(signal) => match Signal::from_named_raw(*signal) {
                 Some(Signal::SEGV) => f.write_str("ended with a segmentation fault (SIGSEGV)")?,
@@ -197,6 +237,19 @@ mod tests {
         assert_eq!(end(3 << 8, None), "called `exit` with code 3");
         assert!(end(9, None).starts_with("was killed (SIGKILL)"));
         assert_eq!(end(64, None), "was ended by signal 64");
+    }
+
+    #[test]
+    fn what_a_tree_has_too_much_of_is_said_with_the_limit_and_is_its_own_doing() {
+        let many = WorkerEnd::many_processes(1030, 1024);
+        let expected = "was ended by the host because it and the programs that it started were 1030 \
+                        processes, and a worker may have 1024";
+        assert_eq!(many.to_string(), expected);
+        let much = WorkerEnd::much_memory(300 << 20, 256 << 20);
+        let expected = "was ended by the host because it and the programs that it started had 300 MiB of \
+                        memory, and together they may have 256 MiB";
+        assert_eq!(much.to_string(), expected);
+        assert!(many.is_its_doing() && much.is_its_doing());
     }
 
     #[test]

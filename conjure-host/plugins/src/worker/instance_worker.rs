@@ -35,8 +35,10 @@ pub(crate) struct WorkerFile {
 /// is started: a link may have come where a directory was.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct WorkerGrants {
-    /// What the manifest names.
+    /// What the manifest names, or as much of it as its session grants.
     pub(crate) permissions: Permissions,
+    /// All that the manifest asks to change: in another session the plugin may have put links there.
+    pub(crate) asked_write: Vec<String>,
     /// The directories of its session, and its own.
     pub(crate) dirs: InstanceDirs,
 }
@@ -93,6 +95,11 @@ impl PluginWorkers {
         self.ends.load(Ordering::Relaxed)
     }
 
+    /// Whether they are confined, as far as the system can.
+    pub(crate) fn is_confined(&self) -> bool {
+        self.options.confined && cfg!(target_os = "linux")
+    }
+
     /// Asks for the manifest, in a worker that reaches nothing but what every program does. Blocks, at
     /// most for the limit.
     ///
@@ -119,7 +126,7 @@ impl PluginWorkers {
             let plugin = self.name();
             tracing::warn!(plugin, "its worker does not reach that directory: {text}");
         }
-        granted(&grants.permissions, &grants.dirs, home.as_deref(), &secrets)
+        granted(grants, home.as_deref(), &secrets)
     }
 
     /// Where the host keeps its own: the data directory, and the key file of the vault and the database

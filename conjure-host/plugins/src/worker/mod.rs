@@ -19,8 +19,11 @@ mod child;
 mod command;
 mod confinement;
 mod end;
+mod enforced;
+mod excess;
 mod instance_worker;
 mod link;
+mod machine_memory;
 mod openings;
 mod options;
 mod process;
@@ -39,5 +42,6 @@ pub use program::worker_main;
 pub use reason::IsolationReason;
 pub use trust::{PluginTrust, TrustedLibrary};
 
+pub(super) use enforced::EnforcedConfinement;
 pub(super) use instance_worker::{InstanceWorker, PluginWorkers, WorkerFile, WorkerGrants};
 pub(super) use link::WorkerLink;

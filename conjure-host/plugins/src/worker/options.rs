@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::PluginTrust;
+use super::machine_memory::usable_memory;
 use crate::TrustedSigners;
 
 /// Where the code of a plugin runs.
@@ -85,17 +86,27 @@ pub struct WorkerLimits {
     /// Threads that it has at the same time, looked at every second; 2,048. A worker with more ends. Those of
     /// programs that it starts are not counted. Linux only.
     pub threads: usize,
+    /// Processes that a worker which starts programs is at the same time with all of these, looked at every
+    /// second; 1,024. One that is more ends, and all of them with it. Linux only.
+    pub processes: usize,
+    /// Bytes of memory that these have together, looked at in the same way; half of what the host may use of
+    /// this machine's, and no less than `memory` where there is as much.
+    pub tree_memory: u64,
 }
 
 impl Default for WorkerLimits {
     fn default() -> Self {
         let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
         let processors = u32::try_from(processors).unwrap_or(u32::MAX);
+        let memory: u64 = 2 * 1024 * 1024 * 1024;
         Self {
-            memory: 2 * 1024 * 1024 * 1024,
+            memory,
             open_files: 1024,
             processor_time: Duration::from_secs(60 * 60).saturating_mul(processors),
             threads: 2048,
+            processes: 1024,
+            tree_memory: usable_memory()
+                .map_or(u64::MAX, |usable| memory.max(usable / 2).min(usable)),
         }
     }
 }

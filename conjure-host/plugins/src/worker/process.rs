@@ -2,7 +2,6 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -14,8 +13,9 @@ use tokio::runtime::{Handle, Runtime};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::child::{WorkerChild, WorkerPid, WorkerStreams};
+use super::child::{WorkerChild, WorkerStreams};
 use super::end::{WorkerEnd, last_words};
+use super::excess::exceeded;
 use super::program::WorkerArguments;
 use super::restarts::Restarts;
 use super::{WorkerLimits, WorkerOptions};
@@ -26,8 +26,6 @@ const CLOSING: Duration = Duration::from_secs(2);
 const DRAINING: Duration = Duration::from_secs(5);
 /// How long the cause of an end is waited for. The streams end a moment before the process.
 const END: Duration = Duration::from_secs(2);
-/// How often the threads of a worker are counted.
-const LOOK_AT_THREADS: Duration = Duration::from_secs(1);
 /// Why a worker is ended whose frames are none.
 pub(super) const VIOLATION: &str = "what it wrote to its standard output is not the protocol";
 /// Bytes of what a worker writes to standard error that are kept for its last words.
@@ -241,7 +239,7 @@ impl ProcessWatch {
                 None => std::future::pending().await,
             }
         };
-        let crowded = crowded(child.pid(), self.limits.threads);
+        let exceeded = exceeded(child.pid(), self.limits);
         let by_host = tokio::select! {
             biased;
             status = child.wait() => {
@@ -260,7 +258,7 @@ impl ProcessWatch {
                 return end;
             }
             reason = killed => WorkerEnd::by_host(reason),
-            () = crowded => WorkerEnd::crowded(self.limits.threads),
+            end = exceeded => end,
             () = closing => WorkerEnd::by_host("it did not end by itself"),
         };
         child.end().await;
@@ -269,24 +267,6 @@ impl ProcessWatch {
             self.restarts.ended(by_host.clone());
         }
         by_host
-    }
-}
-
-/// Becomes ready when a process has more threads than these. The system has a limit for all that its user
-/// runs, and none for root.
-async fn crowded(process: Option<WorkerPid>, threads: usize) {
-    let Some(process) = process.filter(|_| cfg!(target_os = "linux")) else {
-        return std::future::pending().await;
-    };
-    loop {
-        tokio::time::sleep(LOOK_AT_THREADS).await;
-        let tasks = process.threads();
-        let tasks = tasks.and_then(|tasks| std::fs::metadata(tasks).ok());
-        // One link is the directory itself, one its parent's name for it, and one each thread's.
-        let known = tasks.map_or(0, |tasks| tasks.nlink());
-        if known.saturating_sub(2) > threads as u64 {
-            return;
-        }
     }
 }
 

@@ -52,7 +52,8 @@ impl PluginTrust {
             .then_some(IsolationReason::TrustedFile)
     }
 
-    fn is_shipped(&self, path: &Path) -> bool {
+    /// Whether it lies where the program's own plugins are.
+    pub(crate) fn is_shipped(&self, path: &Path) -> bool {
         let Some(Ok(dir)) = path.parent().map(Path::canonicalize) else {
             return false;
         };

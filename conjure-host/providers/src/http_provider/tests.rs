@@ -3,12 +3,13 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use conjure_core::chat::{Message as Said, Part, StopReason, StreamEvent};
+use conjure_core::chat::{Content, Message as Said, Part, StopReason, StreamEvent};
 use conjure_core::request::ToolDefinition;
 use conjure_mock_llm::{
-    Bulk, CutAt, CutHow, ErrorReply, Faults, HttpReply, Message, MockLlm, Pings, Position, Reply,
-    Script, StreamError, Wire as Played,
+    Bulk, CutAt, CutHow, ErrorReply, Faults, GeminiDialect, HttpReply, Message, MockLlm, Pings,
+    Position, Reply, Script, StreamError, Wire as Played,
 };
+use futures_util::future::join_all;
 use serde_json::json;
 
 use super::*;
@@ -216,6 +217,108 @@ async fn a_connection_that_breaks_before_any_output_is_made_again() {
         );
         assert_eq!(text_of(&stage.ask().await.unwrap()), "Here.", "{}", which.0);
     }
+}
+
+/// How a reply stops in its middle.
+#[derive(Clone, Copy, Debug)]
+enum StreamHalt {
+    /// Nothing comes any more.
+    Silent,
+    Cut(CutHow),
+}
+
+/// A reply that stops after so many events: while the arguments of its call are written, of which
+/// each wire tells a dozen events and more.
+fn stopped(message: Message, events: usize, stop: StreamHalt) -> Reply {
+    let zone = "Europe/Amsterdam, where the clocks are one hour ahead in winter";
+    let message = message
+        .tool_use("call_1", "clock", json!({ "zone": zone }))
+        .dialect(GeminiDialect {
+            partial_args: true,
+            ..GeminiDialect::default()
+        })
+        .deltas(2);
+    match stop {
+        StreamHalt::Silent => Reply::from(message).hang(Position::Event(events)),
+        StreamHalt::Cut(how) => Reply::from(message).cut(CutAt::Events(events), how),
+    }
+}
+
+/// Every way in which a stream stops, on every wire.
+fn stops() -> impl Iterator<Item = ((Wire, &'static str, &'static str, Played), StreamHalt)> {
+    let ways = [
+        StreamHalt::Silent,
+        StreamHalt::Cut(CutHow::Reset),
+        StreamHalt::Cut(CutHow::Eof),
+        StreamHalt::Cut(CutHow::End),
+    ];
+    let each = move |which| ways.into_iter().map(move |stop| (which, stop));
+    WIRES.into_iter().flat_map(each)
+}
+
+/// Waits no minute for what stays silent.
+fn impatient(stop: StreamHalt) -> impl FnOnce(&mut HttpOptions) {
+    move |options| {
+        if matches!(stop, StreamHalt::Silent) {
+            // So much that a machine with other work is not taken for a silent one.
+            options.idle_timeout = Duration::from_secs(3);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_stops_while_a_call_is_written_is_asked_for_again_however_it_stops() {
+    // At once: each silence is waited for.
+    join_all(stops().map(|(which, stop)| async move {
+        let script = Script::new()
+            .reply(stopped(Message::new(), 8, stop))
+            .reply(Reply::text("Here."));
+        let stage = stage(which, script, impatient(stop));
+        let answer = stage.ask().await;
+        let place = format!("{}, {stop:?}", which.0);
+        let answer = answer.unwrap_or_else(|error| panic!("{place}: {error}"));
+        assert_eq!(text_of(&answer), "Here.", "{place}");
+        assert_eq!(*stage.shown.lock().unwrap(), "Here.", "{place}");
+        assert_eq!(stage.notices.lock().unwrap().len(), 1, "{place}");
+        assert_eq!(stage.sink.retries(), 1, "{place}");
+    }))
+    .await;
+}
+
+#[tokio::test]
+async fn a_stream_that_stops_after_some_text_or_thought_is_kept_however_it_stops() {
+    let begins = [
+        (Message::new().text("Let me see."), "text"),
+        (Message::new().thinking("Let me see.", "a-sign"), "thought"),
+    ];
+    let cases = stops().flat_map(|(which, stop)| {
+        let begins = begins.clone().into_iter();
+        begins.map(move |(begin, what)| check_kept(which, stop, begin, what))
+    });
+    join_all(cases).await;
+}
+
+/// Checks that a reply of which something was shown is kept, and not asked for again.
+async fn check_kept(
+    which: (Wire, &str, &str, Played),
+    stop: StreamHalt,
+    begin: Message,
+    what: &str,
+) {
+    let script = Script::new()
+        .reply(stopped(begin, 16, stop))
+        .reply(Reply::text("never"));
+    let stage = stage(which, script, impatient(stop));
+    let error = stage.ask().await.unwrap_err();
+    let place = format!("{}, {stop:?}, {what}", which.0);
+    assert_eq!(stage.mock.requests().len(), 1, "{place}: {error}");
+    let kept = error.partial.expect(&place);
+    let said = kept.parts.iter().find_map(|part| match &part.content {
+        Content::Text { text } | Content::Reasoning { text } => Some(text.as_str()),
+        _ => None,
+    });
+    assert_eq!(said, Some("Let me see."), "{place}");
+    assert!(!kept.complete, "{place}");
 }
 
 #[tokio::test]

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_core::context::notes;
-use conjure_skill_sdk::protocol::{CatalogReply, CatalogRequest, Empty, Open, SkillMount, op};
+use conjure_skill_sdk::protocol::{CatalogRequest, Empty, Open, SkillMount, op};
 use serde_json::Value;
 
+use super::backend_catalog::BackendCatalog;
 use super::backend_lease::{BackendLease, OpenInstances};
 use super::instances::Instances;
 use super::lease::ask;
@@ -17,7 +18,7 @@ use super::toolbox_error::{ToolboxError, names};
 use super::watching::{BackendChange, BackendChanges};
 use conjure_config::BackendSpec;
 use conjure_config::skill_folders::{self, LoadedFolder};
-use conjure_plugins::{InstanceDirs, LoadedPlugin, PackagedPlugins};
+use conjure_plugins::{InstanceGrant, LoadedPlugin, PackagedPlugins};
 
 /// Time for a backend of a session that runs to be there: what waits for it goes on without it then.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -63,7 +64,7 @@ impl Attaching {
                 spec.instance(),
                 spec.config.clone().unwrap_or(Value::Null),
                 &self.open,
-                &self.dirs(&plugin, &folders),
+                &self.grant(&plugin, &folders),
             )
             .await
             .map_err(not_ready)?;
@@ -92,10 +93,7 @@ impl Attaching {
         );
         let lease = Arc::new(lease.await.map_err(not_ready)?);
         match self.catalog(&lease).await {
-            Ok(catalog) => Ok(BackendKind::Backend {
-                lease,
-                catalog: Arc::new(catalog),
-            }),
+            Ok(catalog) => Ok(BackendKind::Backend { lease, catalog }),
             Err(reason) => {
                 lease.end().await;
                 Err(not_ready(reason))
@@ -120,7 +118,7 @@ impl Attaching {
         &self,
         spec: &BackendSpec,
         lease: Arc<BackendLease>,
-        known: Arc<CatalogReply>,
+        known: BackendCatalog,
         state: Option<Value>,
     ) -> Result<BackendKind, ToolboxError> {
         let folders = self.folders(spec)?;
@@ -140,7 +138,7 @@ impl Attaching {
             done.map_err(|error| not_ready(spec, error.to_string()))?;
             // From here on it has the options, whatever it says of its catalog.
             Ok::<_, ToolboxError>(match self.catalog(&lease).await {
-                Ok(catalog) => Arc::new(catalog),
+                Ok(catalog) => catalog,
                 Err(reason) => {
                     let backend = spec.instance().to_owned();
                     tracing::warn!(backend, "is asked for its catalog again: {reason}");
@@ -156,12 +154,11 @@ impl Attaching {
         Ok(BackendKind::Backend { lease, catalog })
     }
 
-    /// The session's directories and the skill folders that are given to a backend.
-    fn dirs(&self, plugin: &LoadedPlugin, folders: &[Arc<LoadedFolder>]) -> InstanceDirs {
-        InstanceDirs {
-            folders: folders.iter().map(|folder| folder.dir.clone()).collect(),
-            ..self.request_context.dirs(plugin.manifest())
-        }
+    /// What the session grants a backend, with the skill folders that are given to it.
+    fn grant(&self, plugin: &LoadedPlugin, folders: &[Arc<LoadedFolder>]) -> InstanceGrant {
+        let mut grant = self.request_context.grant(plugin.manifest());
+        grant.dirs.folders = folders.iter().map(|folder| folder.dir.clone()).collect();
+        grant
     }
 
     fn request(&self, spec: &BackendSpec, skills: Vec<SkillMount>, state: Option<Value>) -> Open {
@@ -175,15 +172,19 @@ impl Attaching {
         }
     }
 
-    async fn catalog(&self, lease: &BackendLease) -> Result<CatalogReply, String> {
+    async fn catalog(&self, lease: &BackendLease) -> Result<BackendCatalog, String> {
         let whom = self.whom.clone();
         let asked = ask(
             lease.instance(),
             &self.request_context,
             op::BACKEND_CATALOG,
-            whom,
+            &whom,
         );
-        asked.await.map_err(|error| error.to_string())
+        let reply = asked.await.map_err(|error| error.to_string())?;
+        Ok(BackendCatalog {
+            whom,
+            reply: Arc::new(reply),
+        })
     }
 
     fn folders(&self, spec: &BackendSpec) -> Result<Vec<Arc<LoadedFolder>>, ToolboxError> {

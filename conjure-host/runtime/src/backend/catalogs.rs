@@ -1,4 +1,4 @@
-//! Catalogs that depend on the session's model.
+//! Catalogs that depend on the session's provider.
 //!
 //! A backend that has a share in one provider's requests offers other tools there than elsewhere:
 //! it is asked anew when the session changes to another provider.
@@ -10,6 +10,8 @@ use conjure_skill_sdk::protocol::{CatalogReply, CatalogRequest, op};
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, join_all};
 
+use super::backend_catalog::BackendCatalog;
+use super::contributors::is_contributor;
 use super::lease::ask;
 use super::toolbox::{BackendKind, Toolbox};
 use super::watching::BackendChange;
@@ -23,6 +25,8 @@ pub(crate) struct AskedCatalog {
     pub(crate) backend: String,
     /// Which of the backend's moves was asked.
     move_number: u64,
+    /// The session's provider and model when it was asked.
+    whom: CatalogRequest,
     pub(crate) catalog: CatalogReply,
 }
 
@@ -50,12 +54,14 @@ impl Toolbox {
                 lease.instance(),
                 &request_context,
                 op::BACKEND_CATALOG,
-                whom,
+                &whom,
             );
+            let catalog = asked.await?;
             Ok(AskedCatalog {
                 backend,
                 move_number,
-                catalog: asked.await?,
+                whom,
+                catalog,
             })
         })
     }
@@ -66,7 +72,8 @@ impl Toolbox {
         let AskedCatalog {
             backend,
             move_number,
-            catalog: now,
+            whom,
+            catalog: reply,
         } = asked;
         let attached = self
             .attached
@@ -76,7 +83,10 @@ impl Toolbox {
         if attached.move_number != move_number {
             self.changes.push(BackendChange::Catalog { backend });
         } else if let BackendKind::Backend { catalog, .. } = &mut attached.kind {
-            *catalog = Arc::new(now);
+            *catalog = BackendCatalog {
+                whom,
+                reply: Arc::new(reply),
+            };
         }
     }
 
@@ -94,7 +104,7 @@ impl Toolbox {
             let BackendKind::Backend { lease, .. } = &attached.kind else {
                 return None;
             };
-            if !lease.plugin.manifest().has("backend.contribute/1") {
+            if !is_contributor(&lease.plugin) {
                 return None;
             }
             let asked = self.ask_catalog(&attached.name)?;

@@ -19,12 +19,21 @@ use super::request_context::RequestContext;
 use super::request_media::request_media;
 use super::results::fetch_with;
 use crate::artifacts::Artifacts;
-use conjure_plugins::PluginCallFailure;
+use conjure_plugins::{LoadedPlugin, PluginCallFailure};
 use conjure_providers::ProviderError;
 
 /// Time for a backend to say what it adds to a request, or to look at a reply: the request, or the
 /// end of the turn, waits for it.
 const LIMIT: Duration = Duration::from_secs(60);
+
+/// The operation that makes a backend one of them.
+const CONTRIBUTES: &str = "backend.contribute/1";
+
+/// Whether backends of this plugin have a share in requests: their tools may be others with another
+/// provider.
+pub(super) fn is_contributor(plugin: &LoadedPlugin) -> bool {
+    plugin.manifest().has(CONTRIBUTES)
+}
 
 /// The backends of a session that contribute, by instance name.
 #[derive(Clone, Default)]

@@ -9,15 +9,22 @@ use serde_json::{Value, json};
 use super::approved_tools::ApprovedTools;
 use super::backend_lease::OpenInstances;
 use super::lease::{SkillLease, create_request};
+use super::permission_check::PermissionCheck;
+use super::plugin_grants::PluginGrants;
 use super::services::{Services, ServicesShared};
+use super::shared_leases::SharedLeases;
 use conjure_plugins::{
-    HostServices, Instance, InstanceDirs, Isolation, LoadedPlugin, PluginId, PluginRegistry,
+    HostServices, Instance, InstanceGrant, Isolation, LoadedPlugin, PluginId, PluginRegistry,
 };
+use conjure_skill_sdk::protocol::Permissions;
 
-/// Plugin, instance name and configuration.
-type InstanceKey = (PluginId, String, String);
+/// Plugin, instance name, configuration, and what sessions grant it.
+type InstanceKey = (PluginId, String, String, GrantKey);
 /// An instance that is made at first use and lives for as long as somebody uses it.
 type InstanceCell = Arc<tokio::sync::Mutex<Weak<Instance>>>;
+
+/// What sessions that share an instance grant it; nothing stands for all that its manifest asks for.
+type GrantKey = Option<String>;
 
 /// The plugins of a host and the instances that its sessions share.
 pub(crate) struct Instances {
@@ -27,10 +34,11 @@ pub(crate) struct Instances {
     /// What was approved of tools that come from outside.
     pub(crate) approved: ApprovedTools,
     pub(crate) plugin_configs: BTreeMap<String, Value>,
-    /// Executors and backends inside the host, by plugin, instance name and configuration.
+    /// Executors and backends inside the host. Sessions that grant another set of permissions have
+    /// another instance: it asks the host for what it may have.
     pub(crate) shared: Mutex<HashMap<InstanceKey, InstanceCell>>,
-    /// The current lease of each skill whose state all sessions share.
-    pub(crate) shared_leases: Mutex<HashMap<String, Arc<SkillLease>>>,
+    /// The leases on skills whose state all sessions share that grant them the same.
+    pub(crate) shared_leases: SharedLeases,
 }
 
 impl Instances {
@@ -64,9 +72,15 @@ impl Instances {
         name: &str,
         config: Value,
         open: &OpenInstances,
-        dirs: &InstanceDirs,
+        grant: &InstanceGrant,
     ) -> Result<Arc<Instance>, String> {
-        let key = (plugin.id().clone(), name.to_owned(), config.to_string());
+        let granted = grant.permissions.as_ref();
+        let key = (
+            plugin.id().clone(),
+            name.to_owned(),
+            config.to_string(),
+            granted.map(grant_key),
+        );
         let config = match config {
             Value::Null => self.plugin_config(&plugin.manifest().name),
             config => config,
@@ -78,7 +92,7 @@ impl Instances {
             Some(self.plugin_dir(&plugin.manifest().name)),
         );
         if plugin.isolation() == Isolation::Process {
-            let made = plugin.create_in(&create, self.services_for(plugin), dirs);
+            let made = plugin.create_granted(&create, self.services_for(plugin, granted), grant);
             return made.await.map_err(|error| error.to_string());
         }
         let cell = {
@@ -97,7 +111,7 @@ impl Instances {
             return Ok(shared);
         }
         let instance = plugin
-            .create(&create, self.services_for(plugin))
+            .create_granted(&create, self.services_for(plugin, granted), grant)
             .await
             .map_err(|error| error.to_string())?;
         if !is_own {
@@ -106,33 +120,26 @@ impl Instances {
         Ok(instance)
     }
 
-    /// The host's lease on a skill whose state all sessions share.
-    pub(crate) fn shared_lease(&self, plugin: &Arc<LoadedPlugin>) -> Arc<SkillLease> {
-        let mut leases = self
-            .shared_leases
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let current = leases.get(&plugin.manifest().name);
-        if let Some(lease) = current
-            && Arc::ptr_eq(&lease.plugin, plugin)
-        {
-            return Arc::clone(lease);
-        }
-        let before = current.cloned();
-        let create = create_request(
-            None,
-            None,
-            self.plugin_config(&plugin.manifest().name),
-            Some(self.plugin_dir(&plugin.manifest().name)),
-        );
-        let lease = SkillLease::new(
-            Arc::clone(plugin),
-            self.services_for(plugin),
-            create,
-            before,
-        );
-        leases.insert(plugin.manifest().name.clone(), Arc::clone(&lease));
-        lease
+    /// The lease on a skill whose state all sessions share. A session that grants it less than others
+    /// shares another one, with those that grant the same.
+    pub(crate) fn shared_lease(
+        &self,
+        plugin: &Arc<LoadedPlugin>,
+        grants: &PluginGrants,
+    ) -> Arc<SkillLease> {
+        let name = &plugin.manifest().name;
+        let granted = grants.granted(name);
+        let make = |before| {
+            let create = create_request(
+                None,
+                None,
+                self.plugin_config(name),
+                Some(self.plugin_dir(name)),
+            );
+            let services = self.services_for(plugin, granted);
+            SkillLease::new(Arc::clone(plugin), services, create, before)
+        };
+        self.shared_leases.of(plugin, granted.map(grant_key), make)
     }
 
     /// What a person configured for a plugin.
@@ -153,11 +160,32 @@ impl Instances {
             .to_string()
     }
 
-    fn services_for(&self, plugin: &LoadedPlugin) -> Arc<dyn HostServices> {
+    fn services_for(
+        &self,
+        plugin: &LoadedPlugin,
+        granted: Option<&Permissions>,
+    ) -> Arc<dyn HostServices> {
         Arc::new(Services {
             shared: Arc::clone(&self.services),
-            permissions: plugin.manifest().permissions.clone(),
+            permissions: PermissionCheck::new(&plugin.manifest().permissions, granted),
             session: None,
         })
     }
+}
+
+/// The same for the same permissions, in whichever order they are named.
+fn grant_key(granted: &Permissions) -> String {
+    let mut granted = granted.clone();
+    let Permissions {
+        secrets,
+        http,
+        read,
+        write,
+        ..
+    } = &mut granted;
+    for names in [secrets, http, read, write] {
+        names.sort();
+        names.dedup();
+    }
+    json!(granted).to_string()
 }

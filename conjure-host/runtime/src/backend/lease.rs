@@ -236,13 +236,13 @@ impl SkillLease {
         request_context: &RequestContext,
     ) -> Result<Arc<Instance>, String> {
         // State that all sessions share is of none of their directories.
-        let dirs = match self.gate {
-            Some(_) => InstanceDirs::default(),
-            None => request_context.dirs(self.plugin.manifest()),
-        };
+        let mut grant = request_context.grant(self.plugin.manifest());
+        if self.gate.is_some() {
+            grant.dirs = InstanceDirs::default();
+        }
         let instance = self
             .plugin
-            .create_in(&self.create, Arc::clone(&self.services), &dirs)
+            .create_granted(&self.create, Arc::clone(&self.services), &grant)
             .await
             .map_err(|error| error.to_string())?;
         if let Some(old) = old

@@ -5,20 +5,25 @@
 //! makes a new one.
 
 mod active_call;
+mod approval_id;
 pub(crate) mod approved_tools;
 mod attached_files;
 mod attaching;
+mod backend_catalog;
 pub(crate) mod backend_lease;
 pub(crate) mod catalogs;
 pub(crate) mod contributors;
 mod executing;
 mod held_files;
+mod held_of_backend;
 pub(crate) mod instances;
 mod known_tools;
 pub(crate) mod lease;
 pub(crate) mod moves;
 mod offers;
+pub(crate) mod permission_check;
 mod plain_words;
+pub(crate) mod plugin_grants;
 pub mod questions;
 pub mod readers;
 mod report;
@@ -30,6 +35,7 @@ pub(crate) mod run;
 pub(crate) mod sampling;
 mod server_status;
 pub(crate) mod services;
+pub(crate) mod shared_leases;
 mod skills_prompt;
 mod snapshot;
 pub(crate) mod sources;

@@ -9,13 +9,14 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use conjure_core::log::{PluginChange, StateHandover};
-use conjure_skill_sdk::protocol::{CatalogReply, CatalogRequest};
+use conjure_skill_sdk::protocol::CatalogRequest;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::attaching::Attaching;
+use super::backend_catalog::BackendCatalog;
 use super::backend_lease::BackendLease;
 use super::toolbox::{Attached, BackendKind, Toolbox};
 use super::toolbox_error::ToolboxError;
@@ -340,13 +341,13 @@ const REOPENS: &str = "backend.reopen/1";
 fn reopenable(
     attached: &Attached,
     plugin: &LoadedPlugin,
-) -> Option<(Arc<BackendLease>, Arc<CatalogReply>)> {
+) -> Option<(Arc<BackendLease>, BackendCatalog)> {
     let BackendKind::Backend { lease, catalog } = &attached.kind else {
         return None;
     };
     let is_well = lease.plugin.health().quarantined.is_none();
     let is_same = lease.plugin.id() == plugin.id() && lease.plugin.manifest().has(REOPENS);
-    (is_well && is_same).then(|| (Arc::clone(lease), Arc::clone(catalog)))
+    (is_well && is_same).then(|| (Arc::clone(lease), catalog.clone()))
 }
 
 /// Nobody is told: the answer is too late.

@@ -8,8 +8,8 @@ use conjure_core::routing::{CallMode, CatalogTool, EffectLevel, Origin, Prefix, 
 use conjure_skill_sdk::protocol::{CatalogReply, Effects as DeclaredEffects, ToolDecl, ToolMode};
 use serde_json::{Map, Value};
 
-use super::approved_tools::HeldOfBackend;
 use super::backend_lease::BackendLease;
+use super::held_of_backend::HeldOfBackend;
 use super::snapshot::CallTarget;
 use conjure_config::BackendSpec;
 use conjure_config::skill_folders::LoadedFolder;

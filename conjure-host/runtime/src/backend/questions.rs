@@ -14,6 +14,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
+use super::permission_check::PermissionCheck;
 use super::sampling::{CurrentModel, sample};
 use super::services::Asker;
 
@@ -107,7 +108,8 @@ pub(super) fn waits_for_somebody(op: &str) -> bool {
 /// Who answers the questions of one plugin.
 pub(super) struct Answerers {
     pub(super) by: AskedBy,
-    pub(super) may_sample: bool,
+    /// Whether it may ask a model.
+    pub(super) sampling: PermissionCheck,
     pub(super) client: Option<Arc<dyn SessionClient>>,
     pub(super) asker: Arc<dyn Asker>,
     pub(super) asked: CurrentModel,
@@ -174,10 +176,10 @@ impl Answerers {
         let mut answers: Vec<Option<Result<Value, Fault>>> = Vec::new();
         answers.resize_with(questions.len(), || None);
         for (question, answer) in questions.iter().zip(&mut answers) {
-            if question.kind == QuestionKind::Sample && !self.may_sample {
-                let text = "`sample` is not in the manifest's `permissions.sample`; the plugin's \
-                            author declares it there";
-                *answer = Some(Err(Fault::new(code::DENIED, text)));
+            if question.kind == QuestionKind::Sample
+                && let Err(refused) = self.sampling.sample(&self.by.plugin)
+            {
+                *answer = Some(Err(refused));
             }
         }
         if let Some(client) = &self.client {
@@ -272,6 +274,7 @@ mod tests {
     use std::sync::Mutex;
 
     use arc_swap::ArcSwapOption;
+    use conjure_skill_sdk::protocol::Permissions;
 
     use super::super::services::Nobody;
     use super::*;
@@ -304,13 +307,21 @@ mod tests {
         }
     }
 
+    fn may_sample(sample: bool) -> PermissionCheck {
+        let asked = Permissions {
+            sample,
+            ..Permissions::default()
+        };
+        PermissionCheck::new(&asked, None)
+    }
+
     fn answerers(client: Option<Arc<dyn SessionClient>>) -> Answerers {
         Answerers {
             by: AskedBy {
                 plugin: "p".to_owned(),
                 call_id: None,
             },
-            may_sample: true,
+            sampling: may_sample(true),
             client,
             asker: Arc::new(Nobody),
             asked: Arc::new(ArcSwapOption::empty()),
@@ -365,7 +376,7 @@ mod tests {
     async fn a_plugin_without_the_permission_asks_no_model() {
         let client = Arc::new(RootsOnly(Mutex::default()));
         let mut answerers = answerers(Some(Arc::clone(&client) as _));
-        answerers.may_sample = false;
+        answerers.sampling = may_sample(false);
         let refused = served(&answerers, "sample", json!({ "messages": [] })).await;
         assert_eq!(refused.unwrap_err().code, code::DENIED);
         assert!(client.0.lock().unwrap().is_empty());

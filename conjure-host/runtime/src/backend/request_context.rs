@@ -7,7 +7,9 @@ use conjure_config::SandboxSpec;
 use conjure_skill_sdk::protocol::{Manifest, Permissions, Sandbox, ServedClient};
 use serde::Serialize;
 
-use conjure_plugins::{CallMeta, InstanceDirs};
+use conjure_plugins::{CallMeta, InstanceDirs, InstanceGrant};
+
+use super::plugin_grants::PluginGrants;
 
 /// What a request is expected to take beside the session's share.
 const EXPECTED: usize = 384;
@@ -20,6 +22,8 @@ pub struct RequestContext {
     pub(crate) exchange_dir: PathBuf,
     /// What alone commands may change, where that is limited.
     sandbox: Option<Arc<Sandbox>>,
+    /// What plugins are granted of what they ask for.
+    grants: PluginGrants,
     /// The program on the other side, and what it can be asked.
     client: Option<ServedClient>,
     /// A JSON object without its end.
@@ -73,6 +77,7 @@ impl RequestContext {
             working_dir,
             exchange_dir,
             sandbox: None,
+            grants: PluginGrants::default(),
             client: None,
         }
     }
@@ -92,6 +97,16 @@ impl RequestContext {
             sandbox: sandbox.map(Arc::new),
             ..self
         }
+    }
+
+    /// The same with plugins that are granted less than they ask for.
+    pub(crate) fn with_grants(self, grants: PluginGrants) -> Self {
+        Self { grants, ..self }
+    }
+
+    /// What plugins are granted of what they ask for.
+    pub(crate) fn grants(&self) -> &PluginGrants {
+        &self.grants
     }
 
     /// What alone commands of this machine may change, where that is limited.
@@ -152,15 +167,23 @@ impl RequestContext {
         Ok(())
     }
 
-    /// The session's directories for the worker of a plugin, without skill folders. A backend whose manifest
-    /// names neither files nor programs has no use for the working directory.
-    pub(crate) fn dirs(&self, manifest: &Manifest) -> InstanceDirs {
+    /// What the session grants an instance of a plugin, without skill folders.
+    pub(crate) fn grant(&self, manifest: &Manifest) -> InstanceGrant {
+        InstanceGrant {
+            dirs: self.dirs(manifest),
+            permissions: self.grants.granted(&manifest.name).cloned(),
+        }
+    }
+
+    /// The session's directories for the worker of a plugin, without skill folders. A backend that may use
+    /// neither files nor programs has no use for the working directory.
+    fn dirs(&self, manifest: &Manifest) -> InstanceDirs {
         let Permissions {
             read,
             write,
             commands,
             ..
-        } = &manifest.permissions;
+        } = &self.grants.allowed(manifest);
         let works_here = *commands || !(read.is_empty() && write.is_empty());
         match manifest.kind == "backend" && !works_here {
             true => InstanceDirs::of_work(&[&self.exchange_dir]),

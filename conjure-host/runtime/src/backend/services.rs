@@ -9,7 +9,7 @@ use conjure_abi::{Fault, code};
 use conjure_config::fs::range_of;
 use conjure_skill_sdk::protocol::{
     Elicit, Elicited, Empty, FileRef, HttpRequest, HttpResponse, INLINE_LIMIT, KvKey, KvKeys,
-    KvList, KvSet, KvValue, Permissions, RegisterFile, Registered, SecretGet, host_op,
+    KvList, KvSet, KvValue, RegisterFile, Registered, SecretGet, host_op,
 };
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -18,6 +18,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use super::permission_check::PermissionCheck;
 use super::questions::{ASK, Answerers, AskedBy, SessionClient, waits_for_somebody};
 use super::sampling::CurrentModel;
 use crate::artifacts::Artifacts;
@@ -147,7 +148,7 @@ impl KeyValues {
 /// The host operations for one plugin in one session (or for one backend instance).
 pub(crate) struct Services {
     pub(crate) shared: Arc<ServicesShared>,
-    pub(crate) permissions: Permissions,
+    pub(crate) permissions: PermissionCheck,
     pub(crate) session: Option<SessionServices>,
 }
 
@@ -244,7 +245,7 @@ impl HostServices for Services {
 
 struct Answering {
     shared: Arc<ServicesShared>,
-    permissions: Permissions,
+    permissions: PermissionCheck,
     session: Option<SessionServices>,
     plugin: String,
     call_id: Option<Arc<str>>,
@@ -314,7 +315,7 @@ impl Answering {
                 plugin: self.plugin.clone(),
                 call_id: self.call_id.clone(),
             },
-            may_sample: self.permissions.sample,
+            sampling: self.permissions.clone(),
             client: session.client.clone(),
             asker: Arc::clone(&session.asker),
             asked: Arc::clone(&session.asked),
@@ -361,13 +362,7 @@ impl Answering {
     }
 
     async fn secret(&self, SecretGet { name }: &SecretGet) -> Result<Vec<u8>, Fault> {
-        let mut asked_for = self.permissions.secrets.iter();
-        if !asked_for.any(|pattern| secret_fits(pattern, name)) {
-            return Err(denied(
-                &format!("the secret `{name}`"),
-                "permissions.secrets",
-            ));
-        }
+        self.permissions.secret(&self.plugin, name)?;
         let of_environment = self.shared.secrets.get(name).cloned();
         let secret = match (of_environment, &self.shared.auths) {
             (None, Some(auths)) => auths
@@ -405,14 +400,7 @@ impl Answering {
             ));
         }
         let host = url.host_str().unwrap_or_default().to_owned();
-        if !self
-            .permissions
-            .http
-            .iter()
-            .any(|pattern| host_fits(pattern, &host))
-        {
-            return Err(denied(&format!("the host `{host}`"), "permissions.http"));
-        }
+        self.permissions.http(&self.plugin, &host)?;
         let method = reqwest::Method::from_bytes(request.method.as_bytes())
             .map_err(|_| Fault::new(code::INVALID, format!("no method `{}`", request.method)))?;
         let client = self.shared.http.client();
@@ -495,22 +483,6 @@ impl Answering {
     }
 }
 
-fn denied(what: &str, field: &str) -> Fault {
-    Fault::new(
-        code::DENIED,
-        format!("{what} is not in the manifest's `{field}`; the plugin's author declares it there"),
-    )
-}
-
-/// Whether a name is the one that is asked for, or begins as `PREFIX_*` says. A lone `*` is no
-/// pattern: no plugin gets everything.
-fn secret_fits(pattern: &str, name: &str) -> bool {
-    match pattern.strip_suffix('*') {
-        Some(prefix) => !prefix.is_empty() && name.starts_with(prefix),
-        None => pattern == name,
-    }
-}
-
 /// Whether a header says which server is meant, or how a connection or a proxy works (RFC 9110, 7.6.1),
 /// and so would get around the hosts that a manifest names.
 fn is_of_connection(header: &str) -> bool {
@@ -525,15 +497,6 @@ fn is_of_connection(header: &str) -> bool {
     ];
     let name = header.trim().to_ascii_lowercase();
     NAMES.contains(&name.as_str()) || name.starts_with("proxy-") || name.starts_with(':')
-}
-
-fn host_fits(pattern: &str, host: &str) -> bool {
-    match pattern.strip_prefix("*.") {
-        Some(parent) => host
-            .strip_suffix(parent)
-            .is_some_and(|head| head.ends_with('.')),
-        None => pattern == "*" || pattern.eq_ignore_ascii_case(host),
-    }
 }
 
 fn chain(error: &reqwest::Error) -> String {
@@ -566,13 +529,6 @@ fn header_refusal(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_pattern_of_secrets_is_a_prefix_and_never_everything() {
-        assert!(secret_fits("KEY", "KEY") && !secret_fits("KEY", "KEYS"));
-        assert!(secret_fits("MCP_*", "MCP_GITHUB") && !secret_fits("MCP_*", "GITHUB"));
-        assert!(!secret_fits("*", "KEY") && !secret_fits("", "KEY"));
-    }
 
     #[test]
     fn a_header_that_would_mean_another_server_is_not_a_plugins() {

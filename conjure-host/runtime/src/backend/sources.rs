@@ -100,7 +100,7 @@ impl Toolbox {
                 BackendKind::Backend { lease, catalog } => sources.push(CatalogSource::Backend {
                     name: attached.name.clone(),
                     lease: Arc::clone(lease),
-                    catalog: self.without_held(&attached.name, catalog),
+                    catalog: self.without_held(&attached.name, &catalog.reply),
                 }),
                 BackendKind::Executor { .. } | BackendKind::Missing { .. } => {}
             }

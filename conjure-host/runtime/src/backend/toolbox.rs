@@ -6,19 +6,21 @@ use std::time::Duration;
 
 use conjure_core::log::PluginChange;
 use conjure_core::routing::{Catalog, Naming, QuarantinedTool, RoutingTable};
-use conjure_skill_sdk::protocol::{CatalogReply, CatalogRequest, StateScope, ToolDecl};
+use conjure_skill_sdk::protocol::{CatalogRequest, StateScope, ToolDecl};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::approved_tools::HeldOfBackend;
 use super::attaching::Attaching;
+use super::backend_catalog::BackendCatalog;
 use super::backend_lease::{BackendLease, OpenInstances};
-use super::contributors::Contributors;
+use super::contributors::{Contributors, is_contributor};
 use super::held_files::HeldFiles;
+use super::held_of_backend::HeldOfBackend;
 use super::instances::Instances;
 use super::lease::{SkillLease, create_request};
 use super::moves::Moves;
 use super::offers::{OfferTarget, OfferedTool, backend_tools, executor_tools, native_tools};
+use super::permission_check::PermissionCheck;
 use super::request_context::RequestContext;
 use super::results::fetch_with;
 use super::services::{Services, SessionServices};
@@ -82,7 +84,7 @@ pub(super) enum BackendKind {
     /// A backend with what it offers now.
     Backend {
         lease: Arc<BackendLease>,
-        catalog: Arc<CatalogReply>,
+        catalog: BackendCatalog,
     },
     /// A backend without a plugin: it offers nothing for now.
     Missing {
@@ -264,9 +266,7 @@ impl Toolbox {
             .attached
             .iter()
             .filter_map(|attached| match &attached.kind {
-                BackendKind::Backend { lease, .. }
-                    if lease.plugin.manifest().has("backend.contribute/1") =>
-                {
+                BackendKind::Backend { lease, .. } if is_contributor(&lease.plugin) => {
                     Some((attached.name.clone(), Arc::clone(lease)))
                 }
                 _ => None,
@@ -347,7 +347,7 @@ impl Toolbox {
                     backend_tools(
                         &attached.spec,
                         lease,
-                        catalog,
+                        &catalog.reply,
                         &held,
                         &mut tools,
                         &mut offers,
@@ -436,16 +436,22 @@ impl Toolbox {
             return Arc::clone(lease);
         }
         if plugin.manifest().state == StateScope::Shared {
-            return self.instances.shared_lease(plugin);
+            return self
+                .instances
+                .shared_lease(plugin, self.request_context.grants());
         }
         let before = self
             .leases
             .iter()
             .find(|(id, _)| id.name == plugin.id().name)
             .map(|(_, lease)| Arc::clone(lease));
+        let granted = self
+            .request_context
+            .grants()
+            .granted(&plugin.manifest().name);
         let services: Arc<dyn HostServices> = Arc::new(Services {
             shared: Arc::clone(&self.instances.services),
-            permissions: plugin.manifest().permissions.clone(),
+            permissions: PermissionCheck::new(&plugin.manifest().permissions, granted),
             session: Some(self.services.clone()),
         });
         let create = create_request(

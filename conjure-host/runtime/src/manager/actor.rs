@@ -456,6 +456,6 @@ impl SavedSessionActor {
         if when == When::Now {
             self.open_anew();
         }
-        self.runner.take_over(saved, when)
+        self.runner.take_over(saved, when).await
     }
 }

@@ -21,6 +21,8 @@ pub(super) struct ActorThread {
     pub(super) made: MadeOf,
     /// Its settings are others by now, which it cannot take over.
     pub(super) is_outdated: bool,
+    /// What is saved grants its plugins something else, which is nothing that it can take over.
+    pub(super) has_other_grants: bool,
     /// What it shows beyond pieces of texts, until that is over.
     shown: Option<Subscription>,
     is_at_rest: bool,
@@ -54,6 +56,7 @@ impl ActorThread {
             live: ActiveThread::new(owner, handle, abandoned),
             made: opened.made,
             is_outdated: false,
+            has_other_grants: false,
             is_at_rest: false,
             is_broken: false,
         })

@@ -11,9 +11,10 @@ use super::remote::RemoteRequest;
 use super::requests::ActorRequest;
 use super::server_settings;
 use super::session_names::check_name;
-use super::spec::{object, persona};
+use super::spec::{object, persona, tools};
 use super::view::{ChatRetention, NewSession, SessionPatch, SessionState, SessionView, ThreadView};
 use super::{Manager, ManagerError, ManagerState};
+use crate::backend::plugin_grants::PluginGrants;
 use crate::session::ToolPreview;
 use crate::session::check_compact_at;
 use conjure_config::{PolicySpec, SessionSpec};
@@ -27,6 +28,8 @@ use conjure_store::{
 /// The provider whose model a script plays, and where the tools of a session name it.
 const SCRIPTED: &str = "scripted";
 const SCRIPT: &str = "script";
+/// Where the tools of a session say what single plugins are granted.
+const PLUGINS: &str = "plugins";
 /// The most bytes of one.
 const LONGEST_SCRIPT: u64 = 16 << 20;
 
@@ -49,6 +52,7 @@ impl Manager {
         row.mcps = JsonText(new.mcps.clone().into());
         self.inner.check(&row, &auth)?;
         self.inner.check_script(&row, &auth).await?;
+        self.inner.check_grants(&row)?;
         let thread = self.thread_of(&new.thread).await?;
         row.chat_thread_id = Some(thread.to_string());
         let (mut tools, mut mcps) = (new.tools, new.mcps);
@@ -368,6 +372,9 @@ impl ManagerState {
         };
         let names_another =
             |tools: &Map<String, Value>| tools.get(SCRIPT) != row.tools.0.get(SCRIPT);
+        let grants_other =
+            |tools: &Map<String, Value>| tools.get(PLUGINS) != row.tools.0.get(PLUGINS);
+        let has_other_grants = patch.tools.as_ref().is_some_and(grants_other);
         let has_another_script =
             auth.id != row.auth_id || patch.tools.as_ref().is_some_and(names_another);
         row.auth_id.clone_from(&auth.id);
@@ -394,6 +401,9 @@ impl ManagerState {
         if has_another_script {
             self.check_script(row, &auth).await?;
         }
+        if has_other_grants {
+            self.check_grants(row)?;
+        }
         Ok(auth)
     }
 
@@ -419,6 +429,18 @@ impl ManagerState {
             ..self.spec_with(row, auth)?
         };
         Ok(check_compact_at(&spec, &self.host.shared.models)?)
+    }
+
+    /// Whether its plugins can be granted what it says.
+    fn check_grants(&self, row: &Row) -> Result<(), ManagerError> {
+        let grants = PluginGrants::of(&tools(&row.tools.0)?.plugins);
+        let loaded = self.host.shared.instances.registry.snapshot();
+        grants
+            .check(&loaded)
+            .map_err(|error| ManagerError::Invalid {
+                field: Some("tools"),
+                message: error.to_string(),
+            })
     }
 
     /// Whether the script is there that plays the model, where one does.

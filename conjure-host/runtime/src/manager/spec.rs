@@ -1,5 +1,6 @@
 //! From what is saved to what a session is opened with.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use conjure_core::routing::Naming;
@@ -32,6 +33,7 @@ const EXECUTOR: &str = "local";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct MadeOf {
     place: Digest,
+    plugins: Digest,
     policy: Digest,
     rest: Digest,
     /// When its saved auth was last changed: a credential that was replaced is another one under
@@ -48,10 +50,12 @@ impl MadeOf {
             working_dir: None,
             policy: PolicySpec::default(),
             sandbox: SandboxSpec::default(),
+            plugins: BTreeMap::new(),
             ..spec.clone()
         };
         Self {
             place: digest(&(&spec.routing, &spec.working_dir, &spec.sandbox)),
+            plugins: digest(&spec.plugins),
             policy: digest(&spec.policy),
             rest: digest(&rest),
             auth_changed_ms: auth.updated_at_ms,
@@ -59,9 +63,14 @@ impl MadeOf {
     }
 
     /// Whether a running session can take these settings over, or has to be opened anew: its names,
-    /// its directory and its sandbox are made when it opens.
+    /// its directory, its sandbox and what its plugins are granted are made when it opens.
     pub(super) fn is_same_place(&self, other: &Self) -> bool {
-        self.place == other.place
+        self.place == other.place && self.has_same_grants(other)
+    }
+
+    /// Whether its plugins are granted the same.
+    pub(super) fn has_same_grants(&self, other: &Self) -> bool {
+        self.plugins == other.plugins
     }
 
     /// Takes note that it has another policy.
@@ -222,6 +231,7 @@ mod tests {
             ("sandbox = \"none\"", false),
             ("sandbox = { network = true }", false),
             ("working_dir = \"/srv\"", false),
+            ("plugins.notes.permissions = {}", false),
         ] {
             assert_eq!(usual.is_same_place(&made(text)), is_same, "{text}");
         }

@@ -268,7 +268,10 @@ impl TurnRunner {
     pub(super) async fn thread_happened(&mut self, happening: ThreadHappening) -> bool {
         match happening {
             ThreadHappening::Shown(event) => self.seen(&event),
-            ThreadHappening::Compacted => true,
+            ThreadHappening::Compacted => {
+                self.close_other_grants().await;
+                true
+            }
             ThreadHappening::Failed(error) => {
                 self.see_shown();
                 if let Some(open) = self.open.take() {
@@ -355,6 +358,7 @@ impl TurnRunner {
         ended.await;
         let noted = self.manager.note_latest(&self.session, &running.thread);
         noted.await;
+        self.close_other_grants().await;
         // One that had its answer before it was stopped is over.
         let goes_on = running.goes_on && state == RunState::Cancelled;
         goes_on.then(|| QueuedTurn {
@@ -441,15 +445,17 @@ impl TurnRunner {
     pub(super) fn settings_are(&mut self, made: MadeOf) {
         if let Some(open) = self.open.as_mut().filter(|open| open.made != made) {
             open.is_outdated = true;
+            open.has_other_grants = !open.made.has_same_grants(&made);
         }
     }
 
     /// Takes over settings that were saved, now or from the next turn on. Where the thread has to be
-    /// opened anew for that, a turn that is to have them now is ended, and goes on then.
+    /// opened anew for that, a turn that is to have them now is ended, and goes on then. Where plugins
+    /// are granted something else, the thread is closed, at the end of what runs on it.
     ///
     /// # Errors
     /// When the thread breaks. What cannot be taken over after all holds from the next turn on.
-    pub(super) fn take_over(
+    pub(super) async fn take_over(
         &mut self,
         change: SavedChange,
         when: When,
@@ -458,6 +464,7 @@ impl TurnRunner {
         let Some(open) = &mut self.open else {
             return Ok(row);
         };
+        open.has_other_grants = !open.made.has_same_grants(&made);
         if let Some(ready) = ready {
             if open.made != made {
                 let when = match self.running {
@@ -482,8 +489,19 @@ impl TurnRunner {
                 running.goes_on = true;
                 open.with(|thread| thread.cancel(false));
             }
+            self.close_other_grants().await;
         }
         Ok(row)
+    }
+
+    /// Closes a thread whose plugins are granted something else by now, where nothing runs on it. Workers
+    /// have what they were granted for as long as they are there, and nobody may say anything here for
+    /// days.
+    async fn close_other_grants(&mut self) {
+        let open = self.open.as_ref();
+        if self.is_free() && open.is_some_and(|open| open.has_other_grants) {
+            Box::pin(self.close()).await;
+        }
     }
 
     /// Gives room back, while there is nothing to do.

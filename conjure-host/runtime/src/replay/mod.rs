@@ -38,7 +38,7 @@ impl Host {
         let entries = LoadedThread::of(records).closed();
         let spec = spec.with_base_url_at_its_provider();
         let policy = spec.call_policy();
-        let calls = self.calls(spec.clone()).await?;
+        let calls = self.calls_unchecked(spec.clone()).await?;
         let setup = self.setup(&spec, policy, &calls, &entries);
         calls.close().await;
         let files = thread_files(&entries, &self.shared.instances.data_dir, thread);

@@ -80,8 +80,8 @@ pub use approvals::{ApprovalMode, PendingApproval};
 pub use calls::ToolSession;
 pub use compaction::{CompactError, UnfoldError};
 pub use conjure_config::{
-    BackendSpec, BudgetSpec, CompactAt, HttpSpec, LimitSpec, PolicySpec, ProviderSpec, SandboxMode,
-    SandboxSpec, SessionSpec, SpecError, TimeoutSpec,
+    BackendSpec, BudgetSpec, CompactAt, HttpSpec, LimitSpec, PermissionsSpec, PluginSpec,
+    PolicySpec, ProviderSpec, SandboxMode, SandboxSpec, SessionSpec, SpecError, TimeoutSpec,
 };
 pub use handle::{ChatError, Session, SessionError, SessionSettings, TurnSummary};
 pub use hub::{Stamped, Subscription};

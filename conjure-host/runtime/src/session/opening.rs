@@ -29,6 +29,7 @@ use super::thread_handle::ThreadHandle;
 use super::thread_resources::ThreadResources;
 use super::tools::Tools;
 use super::turns::Turns;
+use crate::backend::plugin_grants::PluginGrants;
 use conjure_config::SessionSpec;
 use conjure_providers::Provider;
 use conjure_store::ThreadId;
@@ -66,6 +67,7 @@ pub(crate) async fn open(
     // Of a saved session it was looked at when it was set.
     if saved.is_none() {
         check_compact_at(&spec, &host.models)?;
+        PluginGrants::of(&spec.plugins).check(&host.instances.registry.snapshot())?;
     }
     let spec = spec.with_base_url_at_its_provider();
     let provider = host.provider(&spec)?;
@@ -126,18 +128,16 @@ async fn attach(
         turns: Turns::default(),
         name: ThreadName::default(),
     });
-    begin(&mut thread, saved.is_some());
+    begin(&mut thread);
     Ok((thread, handle))
 }
 
-/// Writes what there is to say about a thread that is open again; `records` says whether it is to
-/// know the session's settings.
-fn begin(thread: &mut OpenThread, records: bool) {
+/// Writes what there is to say about a thread that was opened: its session's settings, and what is
+/// other than it was.
+fn begin(thread: &mut OpenThread) {
     thread.recorder.recover();
-    if records {
-        let working_dir = &thread.resources.request_context.working_dir;
-        record_settings(&mut thread.recorder, thread.settings.spec(), working_dir);
-    }
+    let working_dir = &thread.resources.request_context.working_dir;
+    record_settings(&mut thread.recorder, thread.settings.spec(), working_dir);
     if let Some(change) = thread.tools.versions_since(thread.recorder.entries()) {
         let text = reopened_notice(&change);
         thread.recorder.event(Event::Notice { text });

@@ -11,6 +11,7 @@ use super::exchange_dir::ExchangeDir;
 use super::handle::SessionError;
 use super::host_state::HostState;
 use crate::artifacts::Artifacts;
+use crate::backend::plugin_grants::PluginGrants;
 use crate::backend::questions::SessionClient;
 use crate::backend::request_context::RequestContext;
 use crate::backend::sampling::{AskedModel, CurrentModel};
@@ -121,7 +122,8 @@ impl SessionDirs {
         Ok(Self {
             request_context: RequestContext::new(&session, working_dir, exchange_dir)
                 .with_client(declared)
-                .with_sandbox(&spec.sandbox),
+                .with_sandbox(&spec.sandbox)
+                .with_grants(PluginGrants::of(&spec.plugins)),
             services,
             asked,
             exchange: Exchange {

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 /// How long wake-ups are held back. A piece is shown at most 10 ms after it came: this, and what the
 /// log's writer waits for others and needs to write.
-const WINDOW: Duration = Duration::from_millis(5);
+const WINDOW: Duration = Duration::from_millis(6);
 /// How often replies that come fast are read, unless somebody says otherwise. What they say waits for
 /// no window then, so it is shown within the same 10 ms.
 const FRAME: Duration = Duration::from_millis(5);

@@ -25,7 +25,7 @@ pub use write::MaestroChoices;
 use source::{Fields, MaestroSource};
 use threads::MaestroThread;
 
-/// What was read there, at one moment.
+/// Content of the-maestro's database at one moment.
 pub struct Maestro {
     auths: Vec<MaestroAuth>,
     sessions: Vec<Fields>,
@@ -51,7 +51,7 @@ struct MaestroPersona {
 
 /// A saved authentication there.
 pub struct MaestroAuth {
-    /// Its id there.
+    /// Id in the-maestro.
     pub id: String,
     /// The provider, such as `openai`.
     pub provider: String,

@@ -18,14 +18,14 @@ use super::settings::MaestroSettings;
 use super::threads::MaestroThread;
 
 /// Entries that are read at once.
-const PAGE: u64 = 1_000;
+const PAGE_ENTRIES: u64 = 1_000;
 
 /// A thread that is to be made.
 pub(super) struct Planned<'a> {
     pub(super) thread: &'a MaestroThread,
     /// The thread that it is a fork of, and behind which entry.
     pub(super) fork: Option<(ThreadId, u64)>,
-    /// Its own entries.
+    /// Entries of the thread itself.
     pub(super) entries: Vec<Entry>,
     pub(super) left_out: LeftOut,
 }
@@ -57,7 +57,7 @@ pub(super) async fn plan<'a>(
     let mut known = 0;
     for (thread, parent) in in_order(&maestro.threads) {
         let is_parent = parents.contains(&thread.id);
-        if is_here(store, &thread.id).await? {
+        if thread_exists(store, &thread.id).await? {
             known += 1;
             if is_parent && let Some(of_here) = read(store, &thread.id).await? {
                 shown.insert(thread.id.clone(), of_here);
@@ -75,11 +75,11 @@ pub(super) async fn plan<'a>(
         };
         let mut fork = None;
         if let Some(of_parent) = parent.and_then(|parent| shown.get(parent)) {
-            fork = alike(of_parent, &all);
+            fork = common_prefix(of_parent, &all);
             if fork.is_none() {
                 let behind = thread
                     .fork_at
-                    .and_then(|at| behind(of_parent, thread, persona, at));
+                    .and_then(|at| with_parent_entries(of_parent, thread, persona, at));
                 if let Some((from, with_parent)) = behind {
                     all.drafts = with_parent;
                     fork = Some(from);
@@ -135,7 +135,7 @@ fn in_order(threads: &[MaestroThread]) -> Vec<(&MaestroThread, Option<&ThreadId>
 
 /// How many entries two threads begin with alike; nothing where no message of the conversation is
 /// among them: what the host says is in each.
-fn alike(parent: &PlannedThread, fork: &PlannedThread) -> Option<usize> {
+fn common_prefix(parent: &PlannedThread, fork: &PlannedThread) -> Option<usize> {
     let both = parent.drafts.iter().zip(&fork.drafts);
     let alike = both.take_while(|(one, other)| (one.turn, &one.body) == (other.turn, &other.body));
     let mut count = 0;
@@ -159,7 +159,7 @@ fn alike(parent: &PlannedThread, fork: &PlannedThread) -> Option<usize> {
 
 /// A fork that holds nothing of what is before it: its parent's entries up to so many messages, how
 /// many these are, and its own behind them.
-fn behind(
+fn with_parent_entries(
     parent: &PlannedThread,
     fork: &MaestroThread,
     persona: &str,
@@ -217,7 +217,7 @@ fn behind(
         } else {
             draft.turn + turn
         },
-        body: renumbered(draft.body, turn),
+        body: shift_turn(draft.body, turn),
         ..draft
     }));
     Some((from, all))
@@ -233,7 +233,7 @@ fn as_entry(draft: &Draft) -> Entry {
 }
 
 /// With the id of a turn that comes behind so many.
-fn renumbered(body: EntryBody, turns: u64) -> EntryBody {
+fn shift_turn(body: EntryBody, turns: u64) -> EntryBody {
     let new = |turn_id: String| match turn_id.rsplit_once('-') {
         Some((before, number)) => match number.parse::<u64>() {
             Ok(number) => format!("{before}-{}", number + turns),
@@ -261,7 +261,7 @@ fn renumbered(body: EntryBody, turns: u64) -> EntryBody {
 }
 
 /// Whether a thread is here, or was here and is still needed.
-async fn is_here(store: &Store, thread: &ThreadId) -> Result<bool, StoreError> {
+async fn thread_exists(store: &Store, thread: &ThreadId) -> Result<bool, StoreError> {
     let sql = "SELECT id FROM threads WHERE id = $1";
     Ok(store.one(sql, [thread.as_str().into()]).await?.is_some())
 }
@@ -271,7 +271,10 @@ async fn read(store: &Store, thread: &ThreadId) -> Result<Option<PlannedThread>,
     let mut drafts = Vec::new();
     let mut after = 0;
     loop {
-        let page = match store.entries(thread, Window::After(after), PAGE).await {
+        let page = match store
+            .entries(thread, Window::After(after), PAGE_ENTRIES)
+            .await
+        {
             Err(StoreError::NoThread { .. }) => return Ok(None),
             page => page?,
         };

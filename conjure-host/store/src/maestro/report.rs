@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// What came of an import.
+/// Outcome of an import.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct MaestroReport {
     /// Sessions that are new here, by their names or ids.
@@ -13,15 +13,15 @@ pub struct MaestroReport {
     pub known_sessions: usize,
     /// Sessions that have no saved authentication that could be carried over, and were left out.
     pub without_auth: Vec<String>,
-    /// Of the new ones, those that were given the authentication for such.
+    /// New sessions that were given the authentication chosen for such.
     pub given_auth: Vec<String>,
-    /// Of the new ones, those that name no model.
+    /// New sessions that name no model.
     pub without_model: Vec<String>,
     /// Of the new ones, those that name no absolute working directory, and got the one for such.
     pub without_working_dir: Vec<String>,
     /// Threads that are new here.
     pub threads: usize,
-    /// Of these, the forks that share their beginning with another thread.
+    /// Number of forks among them that share their beginning with another thread.
     pub forks: usize,
     /// Threads that were here already, and were left as they are.
     pub known_threads: usize,
@@ -61,18 +61,18 @@ impl LeftOut {
         }
     }
 
-    /// How often something was left out.
+    /// Number of things of a kind that were left out.
     pub fn get(&self, kind: Left) -> u64 {
         self.0.get(&kind).copied().unwrap_or_default()
     }
 
-    /// What was left out at all, with how often.
+    /// Kinds of what was left out, with their numbers.
     pub fn all(&self) -> impl Iterator<Item = (Left, u64)> {
         self.0.iter().map(|(kind, number)| (*kind, *number))
     }
 }
 
-/// What is left out, or is not as it should be.
+/// Kinds of what is left out or changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Left {
@@ -113,7 +113,7 @@ pub enum Left {
 }
 
 impl Left {
-    /// What it is, for people; many of it.
+    /// Name of the kind, for people, in the plural.
     pub fn told(self) -> &'static str {
         match self {
             Self::UnreadableSnapshots => "snapshots whose messages cannot be read",

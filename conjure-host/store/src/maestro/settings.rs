@@ -10,7 +10,7 @@ use crate::StoreError;
 
 use super::report::{Left, LeftOut};
 use super::source::{Fields, MaestroSource, SourceTable};
-use super::threads::cut;
+use super::threads::shorten;
 use super::{Maestro, MaestroAuth, MaestroPersona, MaestroSecret};
 
 pub(super) const AUTHS: SourceTable = SourceTable {
@@ -88,12 +88,12 @@ const ITEMS: SourceTable = SourceTable {
     columns: &["id", "type", "name", "text", "version"],
 };
 
-/// What a persona is called that has no name, and its version.
-const NAMELESS: (&str, &str) = ("default", "1");
+/// Name and version of a persona without a name.
+const UNNAMED_PERSONA: (&str, &str) = ("default", "1");
 /// The longest name of a session, in characters.
-const LONGEST_NAME: usize = 100;
+const MAX_NAME_CHARS: usize = 100;
 /// A text of so many letters and digits in one piece is no word.
-const LONG: usize = 24;
+const MIN_TOKEN_CHARS: usize = 24;
 
 /// The settings of a Maestro session.
 pub(super) struct MaestroSettings {
@@ -120,7 +120,7 @@ impl MaestroSettings {
         self.name.clone().unwrap_or_else(short)
     }
 
-    /// What the model is told of who it is.
+    /// Text of the persona for the model.
     pub(super) fn persona_text(&self) -> &str {
         let text = self.persona.get("persona_text").and_then(Json::as_str);
         text.unwrap_or_default()
@@ -134,7 +134,7 @@ impl Maestro {
     }
 
     fn settings_of(&self, row: &Fields) -> Option<MaestroSettings> {
-        let id = row.filled("id")?.to_owned();
+        let id = row.nonblank("id")?.to_owned();
         let none = Fields::default();
         let agent = row
             .text("agent_id")
@@ -157,12 +157,12 @@ impl Maestro {
             left_out.count(Left::Tools);
         }
         let either = |here: &str, there: &str| {
-            let text = row.filled(here).or_else(|| agent.filled(there));
+            let text = row.nonblank(here).or_else(|| agent.nonblank(there));
             text.map(str::to_owned)
         };
         Some(MaestroSettings {
-            name: row.filled("name").map(|name| {
-                let short = cut(name, LONGEST_NAME);
+            name: row.nonblank("name").map(|name| {
+                let short = shorten(name, MAX_NAME_CHARS);
                 if short != name {
                     left_out.count(Left::Names);
                 }
@@ -204,7 +204,8 @@ impl Maestro {
             let texts: Vec<&str> = texts.into_iter().flatten().map(String::as_str).collect();
             texts.join("\n\n")
         });
-        let (name, version) = of_agent.map_or(NAMELESS, |p| (p.name.as_str(), p.version.as_str()));
+        let (name, version) =
+            of_agent.map_or(UNNAMED_PERSONA, |p| (p.name.as_str(), p.version.as_str()));
         json!({
             "name": text("name").unwrap_or_else(|| name.to_owned()),
             "version": text("version").unwrap_or_else(|| version.to_owned()),
@@ -225,7 +226,7 @@ impl Maestro {
         }
         for id in self.attached.get(session).into_iter().flatten() {
             let row = self.servers.get(id);
-            let named = row.and_then(|row| Some((row.filled("name")?, server(&as_json(row))?)));
+            let named = row.and_then(|row| Some((row.nonblank("name")?, server(&as_json(row))?)));
             match named {
                 Some((name, settings)) => {
                     mcps.insert(name.to_owned(), settings);
@@ -241,7 +242,7 @@ impl Maestro {
     pub(super) fn servers(&self) -> impl Iterator<Item = (&str, Option<Json>, bool)> {
         self.servers.values().filter_map(|row| {
             let on = row.text("is_enabled") == Some("true");
-            Some((row.filled("name")?, server(&as_json(row)), on))
+            Some((row.nonblank("name")?, server(&as_json(row)), on))
         })
     }
 }
@@ -249,7 +250,7 @@ impl Maestro {
 fn as_json(row: &Fields) -> Json {
     let mut object = Map::new();
     for name in ["url", "command", "auth_token"] {
-        if let Some(text) = row.filled(name) {
+        if let Some(text) = row.nonblank(name) {
             object.insert(name.to_owned(), text.into());
         }
     }
@@ -258,7 +259,7 @@ fn as_json(row: &Fields) -> Json {
             object.insert(name.to_owned(), json);
         }
     }
-    if let Some(args) = row.filled("args") {
+    if let Some(args) = row.nonblank("args") {
         object.insert("args".to_owned(), array(args).into());
     }
     object.into()
@@ -332,7 +333,7 @@ fn server(settings: &Json) -> Option<Json> {
     }
 }
 
-/// Whether it may be a secret, or says one. Errs on the careful side.
+/// Whether a text may hold a secret. Errs on the careful side.
 fn may_hold_a_secret(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
     let named = [
@@ -348,17 +349,17 @@ fn may_hold_a_secret(text: &str) -> bool {
     let mut pieces = text.split(|c: char| !c.is_ascii_alphanumeric());
     in_url
         || named.iter().any(|word| lower.contains(word))
-        || pieces.any(|piece| piece.len() >= LONG)
+        || pieces.any(|piece| piece.len() >= MIN_TOKEN_CHARS)
 }
 
 /// The saved authentications. The oldest form has no names: one for each provider and kind.
 pub(super) fn auths(rows: &[Fields]) -> Vec<MaestroAuth> {
     let auth = |row: &Fields| {
-        let provider = row.filled("provider")?.to_owned();
-        let kind = row.filled("auth_type").unwrap_or("api_key");
-        let name = row.filled("name").map(str::to_owned);
+        let provider = row.nonblank("provider")?.to_owned();
+        let kind = row.nonblank("auth_type").unwrap_or("api_key");
+        let name = row.nonblank("name").map(str::to_owned);
         Some(MaestroAuth {
-            id: row.filled("id")?.to_owned(),
+            id: row.nonblank("id")?.to_owned(),
             name: name.unwrap_or_else(|| format!("default_{provider}_{kind}")),
             secret: secret(row),
             expires_at_ms: row.number("expires_at"),
@@ -401,9 +402,12 @@ pub(super) async fn personas(
     rows.extend(items);
     let persona = |row: Fields| {
         Some(MaestroPersona {
-            id: row.filled("id")?.to_owned(),
-            name: row.filled("name")?.to_owned(),
-            version: row.filled("version").unwrap_or(NAMELESS.1).to_owned(),
+            id: row.nonblank("id")?.to_owned(),
+            name: row.nonblank("name")?.to_owned(),
+            version: row
+                .nonblank("version")
+                .unwrap_or(UNNAMED_PERSONA.1)
+                .to_owned(),
             text: row.text("prompt_text").or(row.text("text"))?.to_owned(),
         })
     };

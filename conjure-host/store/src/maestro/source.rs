@@ -16,12 +16,12 @@ use crate::row::{column, text};
 use crate::sql::{Pool, SqlTransaction, TransactionMode};
 use crate::{Location, StoreError};
 
-/// What is said of a failure.
+/// Operation that errors name.
 pub(super) const READING: &str = "read the-maestro's database";
 /// How long one waits for a server that does not answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Without these it is another application's.
-const NEEDED: [(&str, &str); 3] = [
+const REQUIRED_COLUMNS: [(&str, &str); 3] = [
     ("sessions", "id"),
     ("chat_history", "combined_chat"),
     ("saved_authentications", "credentials"),
@@ -44,7 +44,7 @@ impl Fields {
     }
 
     /// A text that says something.
-    pub(super) fn filled(&self, column: &str) -> Option<&str> {
+    pub(super) fn nonblank(&self, column: &str) -> Option<&str> {
         self.text(column).filter(|text| !text.trim().is_empty())
     }
 
@@ -84,13 +84,13 @@ impl MaestroSource {
             .disable_statement_logging();
         let pool = PgPoolOptions::new()
             .max_connections(1)
-            .acquire_timeout(PATIENCE);
+            .acquire_timeout(RESPONSE_TIMEOUT);
         let pool = pool.connect_with(options).await.map_err(connecting)?;
         let db = Pool::Postgres(pool);
         let tx = db.begin(TransactionMode::Read).await;
         let tx = tx.map_err(StoreError::of(READING))?;
         let columns = columns(&tx).await?;
-        for (table, column) in NEEDED {
+        for (table, column) in REQUIRED_COLUMNS {
             if !columns.get(table).is_some_and(|of| of.contains_key(column)) {
                 return Err(bad(&format!(
                     "it is not the database of the-maestro: it has no `{column}` in a table \
@@ -119,7 +119,7 @@ impl MaestroSource {
         self.table_with(wanted, &[]).await
     }
 
-    /// The same, with columns that are computed: a name, and SQL of a text.
+    /// Reads a table with computed columns: a name, and SQL of a text.
     pub(super) async fn table_with(
         &self,
         wanted: SourceTable,

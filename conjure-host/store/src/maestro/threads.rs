@@ -24,13 +24,13 @@ const HISTORY: SourceTable = SourceTable {
     ],
 };
 /// How many messages a snapshot has; nothing when they cannot be read.
-const MESSAGES: (&str, &str) = (
+const MESSAGE_COUNT: (&str, &str) = (
     "messages",
     "CASE jsonb_typeof(combined_chat -> 'messages') WHEN 'array' THEN \
      CAST(jsonb_array_length(combined_chat -> 'messages') AS TEXT) END",
 );
 /// The longest label, in characters.
-const LONGEST_LABEL: usize = 200;
+const MAX_LABEL_CHARS: usize = 200;
 
 /// A thread of Maestro.
 pub(super) struct MaestroThread {
@@ -38,11 +38,11 @@ pub(super) struct MaestroThread {
     pub(super) id: ThreadId,
     /// The session that it was used in last.
     pub(super) session: Option<String>,
-    /// Its newest label.
+    /// Newest label of the thread.
     pub(super) label: Option<String>,
     /// The thread that it was forked from.
     pub(super) parent: Option<ThreadId>,
-    /// How many messages of that thread are before it, where that is told.
+    /// Number of messages of that thread before the fork, if known.
     pub(super) fork_at: Option<usize>,
     /// The newest snapshot that can be read.
     pub(super) chat: Json,
@@ -69,7 +69,7 @@ impl MaestroThread {
 
 /// Reads all threads.
 pub(super) async fn read(source: &MaestroSource) -> Result<Vec<MaestroThread>, StoreError> {
-    let rows = source.table_with(HISTORY, &[MESSAGES]).await?;
+    let rows = source.table_with(HISTORY, &[MESSAGE_COUNT]).await?;
     let mut groups: BTreeMap<ThreadId, Vec<&Fields>> = BTreeMap::new();
     // Where a fork can begin: the thread of a row, and its messages.
     let mut points: BTreeMap<&str, (ThreadId, usize)> = BTreeMap::new();
@@ -109,17 +109,18 @@ pub(super) async fn read(source: &MaestroSource) -> Result<Vec<MaestroThread>, S
         };
         let newest_of = |column: &str| {
             let by_time = |row: &&&Fields| row.number("inserted_at");
-            let said = rows.iter().filter(|row| row.filled(column).is_some());
-            said.max_by_key(by_time).and_then(|row| row.filled(column))
+            let said = rows.iter().filter(|row| row.nonblank(column).is_some());
+            said.max_by_key(by_time)
+                .and_then(|row| row.nonblank(column))
         };
         let (parent, fork_at) = lineage(&id, &rows, &points);
         threads.push(MaestroThread {
             session: newest_of("session_id").map(str::to_owned),
-            label: newest_of("thread_label").map(|label| cut(label, LONGEST_LABEL)),
+            label: newest_of("thread_label").map(|label| shorten(label, MAX_LABEL_CHARS)),
             parent,
             fork_at,
             chat: chat.unwrap_or_default(),
-            times: times(&rows),
+            times: message_times(&rows),
             rows: rows
                 .iter()
                 .filter_map(|row| row.text("id"))
@@ -135,9 +136,9 @@ pub(super) async fn read(source: &MaestroSource) -> Result<Vec<MaestroThread>, S
 /// The thread of a row: its own, else one that is made of its session, else one of its own.
 fn thread_of(row: &Fields) -> Option<ThreadId> {
     let own = row
-        .filled("thread_id")
+        .nonblank("thread_id")
         .and_then(|id| ThreadId::parse(id).ok());
-    own.or_else(|| of_session(row.filled("session_id").or(row.text("id"))?))
+    own.or_else(|| of_session(row.nonblank("session_id").or(row.text("id"))?))
 }
 
 /// The thread of a session's rows that name none.
@@ -166,9 +167,9 @@ fn lineage(
     rows: &[&Fields],
     points: &BTreeMap<&str, (ThreadId, usize)>,
 ) -> (Option<ThreadId>, Option<usize>) {
-    let parent = |row: &&Fields| ThreadId::parse(row.filled("parent_thread_id")?).ok();
+    let parent = |row: &&Fields| ThreadId::parse(row.nonblank("parent_thread_id")?).ok();
     let parent = rows.iter().filter_map(parent).find(|parent| parent != id);
-    let point = |row: &&Fields| points.get(row.filled("fork_from_entry_id")?);
+    let point = |row: &&Fields| points.get(row.nonblank("fork_from_entry_id")?);
     let mut points = rows
         .iter()
         .filter_map(point)
@@ -185,7 +186,7 @@ fn lineage(
 }
 
 /// When how many messages were there, for the first time.
-fn times(rows: &[&Fields]) -> Vec<(usize, i64)> {
+fn message_times(rows: &[&Fields]) -> Vec<(usize, i64)> {
     let mut times: Vec<(usize, i64)> = Vec::new();
     for row in rows {
         if let Some(at_ms) = row.number("inserted_at") {
@@ -196,7 +197,7 @@ fn times(rows: &[&Fields]) -> Vec<(usize, i64)> {
 }
 
 /// A text of one line, at most so long.
-pub(super) fn cut(text: &str, most: usize) -> String {
+pub(super) fn shorten(text: &str, most: usize) -> String {
     let line = text.replace(char::is_control, " ");
     let short: String = line.trim().chars().take(most).collect();
     short.trim_end().to_owned()

@@ -17,7 +17,7 @@ use super::report::{Left, MaestroReport};
 use super::settings::MaestroSettings;
 use super::threads::of_session;
 
-/// What is chosen where the other application does not say it.
+/// Choices where the-maestro's data leave one open.
 #[derive(Debug, Clone, Default)]
 pub struct MaestroChoices {
     /// Ids of saved authentications here, by their ids there.

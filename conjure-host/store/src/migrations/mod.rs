@@ -9,7 +9,7 @@ mod statements;
 use std::path::Path;
 
 use crate::database::{Database, Transaction};
-use crate::schema::applied;
+use crate::schema::applied_steps;
 use crate::sql::DatabaseKind;
 use crate::{Location, StoreError, backup};
 
@@ -19,7 +19,7 @@ const MIGRATING: &str = "bring the database to the newest schema";
 
 /// Notes the steps that a database has. The name and the columns are those that databases have had
 /// since the first version.
-const NOTES: &str = "CREATE TABLE IF NOT EXISTS \"seaql_migrations\" ( \
+const CREATE_MIGRATIONS_TABLE: &str = "CREATE TABLE IF NOT EXISTS \"seaql_migrations\" ( \
                      \"version\" varchar NOT NULL PRIMARY KEY, \"applied_at\" bigint NOT NULL );";
 
 /// A step of the schema.
@@ -74,8 +74,8 @@ pub(crate) async fn migrate(
     location: &Location,
     backups: Option<&Path>,
 ) -> Result<(), StoreError> {
-    let applied = applied(&db.snapshot(MIGRATING).await?).await?;
-    if missing(steps, &applied)?.is_empty() {
+    let applied = applied_steps(&db.snapshot(MIGRATING).await?).await?;
+    if missing_steps(steps, &applied)?.is_empty() {
         return Ok(());
     }
     if db.is_read_only() {
@@ -85,7 +85,7 @@ pub(crate) async fn migrate(
         });
     }
     if let Some(newest) = applied.last() {
-        backup::before(db, location, backups, newest).await?;
+        backup::before_migration(db, location, backups, newest).await?;
     }
     let tx = db.begin(true, MIGRATING).await?;
     if tx.backend() == DatabaseKind::Postgres {
@@ -98,7 +98,7 @@ pub(crate) async fn migrate(
 }
 
 /// The steps that a database does not have.
-fn missing(steps: &[Step], applied: &[String]) -> Result<Vec<Step>, StoreError> {
+fn missing_steps(steps: &[Step], applied: &[String]) -> Result<Vec<Step>, StoreError> {
     let is_known = |name: &String| steps.iter().any(|step| step.name == name);
     if let Some(newer) = applied.iter().find(|name| !is_known(name)) {
         return Err(StoreError::Newer {
@@ -111,11 +111,11 @@ fn missing(steps: &[Step], applied: &[String]) -> Result<Vec<Step>, StoreError> 
 
 /// Takes the steps that a database does not have, and notes them.
 async fn apply(steps: &[Step], tx: &Transaction<'_>) -> Result<(), StoreError> {
-    for statement in statements(NOTES, tx.backend()) {
+    for statement in statements(CREATE_MIGRATIONS_TABLE, tx.backend()) {
         tx.execute(&statement, []).await?;
     }
-    let applied = applied(tx.inner()).await?;
-    for step in missing(steps, &applied)? {
+    let applied = applied_steps(tx.inner()).await?;
+    for step in missing_steps(steps, &applied)? {
         for statement in statements(step.sql, tx.backend()) {
             tx.execute(&statement, []).await?;
         }

@@ -3,7 +3,7 @@
 use crate::sql::DatabaseKind;
 
 /// Types as the files name them, which is PostgreSQL's way, and what SQLite's databases call them.
-const TYPES: [(&str, &str); 4] = [
+const SQLITE_TYPES: [(&str, &str); 4] = [
     (" bigint ", " integer "),
     (" bool ", " boolean "),
     (" bytea ", " blob(1) "),
@@ -11,7 +11,7 @@ const TYPES: [(&str, &str); 4] = [
 ];
 
 /// Comments that say of the statement behind them which database it is for.
-const ONLY: [(&str, DatabaseKind); 2] = [
+const DATABASE_MARKERS: [(&str, DatabaseKind); 2] = [
     ("-- only in SQLite", DatabaseKind::Sqlite),
     ("-- only in PostgreSQL", DatabaseKind::Postgres),
 ];
@@ -22,15 +22,15 @@ pub(crate) fn statements(sql: &str, backend: DatabaseKind) -> Vec<String> {
     let lines = sql.lines().map(str::trim);
     let is_read = |line: &&str| {
         let is_comment = line.starts_with("--");
-        !line.is_empty() && (!is_comment || ONLY.iter().any(|(only, _)| only == line))
+        !line.is_empty() && (!is_comment || DATABASE_MARKERS.iter().any(|(only, _)| only == line))
     };
     let lines: Vec<&str> = lines.filter(is_read).collect();
     lines
         .split_inclusive(|line| line.ends_with(';'))
         .filter_map(|statement| match statement.split_first() {
-            Some((first, rest)) if first.starts_with("--") => {
-                ONLY.contains(&(*first, backend)).then_some(rest)
-            }
+            Some((first, rest)) if first.starts_with("--") => DATABASE_MARKERS
+                .contains(&(*first, backend))
+                .then_some(rest),
             _ => Some(statement),
         })
         .map(|statement| {
@@ -38,7 +38,7 @@ pub(crate) fn statements(sql: &str, backend: DatabaseKind) -> Vec<String> {
             let statement = statement.strip_suffix(';').unwrap_or(&statement).to_owned();
             match backend {
                 DatabaseKind::Postgres => statement,
-                DatabaseKind::Sqlite => TYPES
+                DatabaseKind::Sqlite => SQLITE_TYPES
                     .iter()
                     .fold(statement, |text, (from, to)| text.replace(from, to)),
             }

@@ -23,11 +23,11 @@ pub struct SavedAuth {
     pub id: String,
     /// The provider.
     pub provider: String,
-    /// Such as `api_key`.
+    /// Kind of the credential, such as `api_key`.
     pub kind: String,
     /// Its name: 3 to 50 of `A-Z a-z 0-9 _ -`.
     pub name: String,
-    /// Where a compatible server is.
+    /// Base URL of a compatible server.
     pub base_url: Option<String>,
     /// The secret, encrypted; empty where it was left out by an export.
     pub sealed: Vec<u8>,
@@ -221,7 +221,7 @@ fn names_secret(settings: &Value, name: &str) -> bool {
     }
 }
 
-/// What people call a session.
+/// Name of a session, for people.
 fn known_as(session: &SavedSession) -> String {
     let name = session.name.as_ref().filter(|name| !name.is_empty());
     name.map_or_else(|| session.id.clone(), |name| format!("`{name}`"))

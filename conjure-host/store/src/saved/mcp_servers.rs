@@ -11,9 +11,9 @@ pub struct McpServer {
     pub id: String,
     /// Its name.
     pub name: String,
-    /// How it is reached, in the shape of the session file; a JSON object.
+    /// Settings of the server, in the shape of the session file; a JSON object.
     pub settings: JsonText,
-    /// Whether sessions may choose it.
+    /// Whether sessions may choose the server.
     pub enabled: bool,
     /// When it was made, in milliseconds since 1970.
     pub created_at_ms: i64,

@@ -16,7 +16,7 @@ use std::str::FromStr;
 
 use sqlx::error::DatabaseError;
 
-use crate::database::{for_update, places};
+use crate::database::{for_update, placeholders};
 use crate::sql::{DatabaseRow, FromColumn, SqlError, Value};
 use crate::{Store, StoreError};
 
@@ -29,7 +29,7 @@ use row::{TableRow, table_row};
 pub use sessions::SavedSession;
 pub(crate) use sessions::free_name;
 
-/// What is said of a failure.
+/// Operation that errors name.
 const SAVING: &str = "save it";
 const READING: &str = "read what is saved";
 
@@ -87,11 +87,11 @@ impl Store {
             "INSERT INTO {} ({}) VALUES ({}) RETURNING {1}",
             S::TABLE,
             S::COLUMNS.join(", "),
-            places(1, values.len())
+            placeholders(1, values.len())
         );
         let tx = self.db().begin(true, SAVING).await?;
         let made = tx.inner().one(&sql, values).await;
-        let made = made.map_err(|error| refused::<S>(error, name))?;
+        let made = made.map_err(|error| constraint_error::<S>(error, name))?;
         let made = made.ok_or_else(|| not_found::<S>(name))?;
         let made = S::from_row(&made).map_err(StoreError::of(SAVING))?;
         tx.commit().await?;
@@ -151,7 +151,7 @@ impl Store {
             S::COLUMNS.join(", ")
         );
         let changed = tx.inner().one(&sql, values).await;
-        let changed = changed.map_err(|error| refused::<S>(error, name))?;
+        let changed = changed.map_err(|error| constraint_error::<S>(error, name))?;
         let changed = changed.ok_or_else(|| not_found::<S>(&id))?;
         let changed = S::from_row(&changed).map_err(StoreError::of(SAVING))?;
         tx.commit().await?;
@@ -227,7 +227,7 @@ fn not_found<S: TableRow>(id: &str) -> StoreError {
     }
 }
 
-fn refused<S: TableRow>(error: SqlError, name: &str) -> StoreError {
+fn constraint_error<S: TableRow>(error: SqlError, name: &str) -> StoreError {
     let said = error.database();
     if said.is_some_and(DatabaseError::is_unique_violation) {
         return StoreError::NameTaken {

@@ -13,7 +13,7 @@ pub struct Persona {
     pub name: String,
     /// Its version.
     pub version: String,
-    /// What the model is told.
+    /// Text that the model is given.
     pub persona_text: String,
     /// When it was made, in milliseconds since 1970.
     pub created_at_ms: i64,

@@ -1,7 +1,7 @@
 //! Plugins that were loaded, by the hash of their bytes: what a person is told who asks which code
 //! ran here.
 
-use crate::database::places;
+use crate::database::placeholders;
 use crate::{Store, StoreError};
 
 use super::{SAVING, TableRow, now_ms, table_row};
@@ -15,9 +15,9 @@ pub struct Plugin {
     pub name: String,
     /// Its version.
     pub version: String,
-    /// What it is, such as `backend` or `skills`.
+    /// Kind of the plugin, such as `backend` or `skills`.
     pub kind: String,
-    /// Where it was loaded from the last time.
+    /// Origin from which it was loaded the last time.
     pub origin: String,
     /// Whether somebody vouched for these bytes.
     pub pinned: bool,
@@ -74,7 +74,7 @@ impl Store {
              origin = excluded.origin, pinned = excluded.pinned, \
              updated_at_ms = excluded.updated_at_ms",
             Plugin::COLUMNS.join(", "),
-            places(1, Plugin::COLUMNS.len())
+            placeholders(1, Plugin::COLUMNS.len())
         );
         let tx = self.db().begin(false, SAVING).await?;
         let noted = tx.inner().execute(&sql, plugin.into_values()).await;

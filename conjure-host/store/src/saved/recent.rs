@@ -5,7 +5,7 @@ use crate::row::{column, text};
 use crate::sql::DatabaseRow;
 use crate::{Store, StoreError};
 
-/// Where a list of sessions in the order of their last use goes on.
+/// Position in a list of sessions in the order of their last use.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SessionCursor {
     /// When the last one on the page before was used, in milliseconds since 1970.
@@ -40,7 +40,7 @@ impl Store {
         let mut places = Vec::new();
         for row in &rows {
             if has_all(row, &words)? {
-                let place = place(row)?;
+                let place = session_cursor(row)?;
                 if behind.is_none_or(|behind| place < *behind) {
                     places.push(place);
                 }
@@ -65,7 +65,7 @@ impl Store {
 }
 
 /// When a session was used, of the tables of [`Store::latest_sessions`].
-const USED: &str = "CASE WHEN t.updated_at_ms > s.updated_at_ms THEN t.updated_at_ms \
+const LAST_USED_SQL: &str = "CASE WHEN t.updated_at_ms > s.updated_at_ms THEN t.updated_at_ms \
                     ELSE s.updated_at_ms END";
 
 impl Store {
@@ -76,9 +76,9 @@ impl Store {
     ) -> Result<Vec<(SavedSession, SessionCursor)>, StoreError> {
         let columns = SavedSession::COLUMNS.iter().map(|name| format!("s.{name}"));
         let sql = format!(
-            "SELECT {}, {USED} AS used_at_ms \
+            "SELECT {}, {LAST_USED_SQL} AS used_at_ms \
              FROM sessions s LEFT JOIN threads t ON t.id = s.chat_thread_id \
-             WHERE {USED} < $1 OR ({USED} = $1 AND s.id < $2) \
+             WHERE {LAST_USED_SQL} < $1 OR ({LAST_USED_SQL} = $1 AND s.id < $2) \
              ORDER BY used_at_ms DESC, s.id DESC LIMIT $3",
             columns.collect::<Vec<_>>().join(", ")
         );
@@ -97,7 +97,7 @@ impl Store {
     }
 }
 
-fn place(row: &DatabaseRow) -> Result<SessionCursor, StoreError> {
+fn session_cursor(row: &DatabaseRow) -> Result<SessionCursor, StoreError> {
     let changed: i64 = column(row, "updated_at_ms")?;
     let grew: i64 = column(row, "grew_at_ms")?;
     Ok(SessionCursor {

@@ -4,19 +4,19 @@ use crate::sql::{DatabaseRow, SqlError, Value};
 
 /// A row of a table of what is saved.
 pub(super) trait TableRow: Sized {
-    /// What people call it.
+    /// Kind of the rows, as errors name it.
     const NAME: &'static str;
-    /// Its table.
+    /// Name of the table.
     const TABLE: &'static str;
     /// The column of ids.
     const ID: &'static str;
     /// The columns, the one of ids first.
     const COLUMNS: &'static [&'static str];
 
-    /// Its id.
+    /// Id of the row.
     fn id(&self) -> &str;
 
-    /// What is in the columns, in their order.
+    /// Values of the columns, in their order.
     fn into_values(self) -> Vec<Value>;
 
     /// Reads it out of the columns.

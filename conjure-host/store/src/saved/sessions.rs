@@ -43,7 +43,7 @@ pub struct SavedSession {
 }
 
 /// The longest name, in characters.
-const LONGEST_NAME: usize = 100;
+const MAX_NAME_CHARS: usize = 100;
 
 table_row!(SavedSession: "session", "sessions", [
     id,
@@ -92,7 +92,7 @@ impl SavedSession {
             return Ok(());
         };
         let length = name.chars().count();
-        if (1..=LONGEST_NAME).contains(&length) && !name.contains(char::is_control) {
+        if (1..=MAX_NAME_CHARS).contains(&length) && !name.contains(char::is_control) {
             return Ok(());
         }
         Err(StoreError::BadName {
@@ -102,8 +102,8 @@ impl SavedSession {
         })
     }
 
-    /// What it is called in errors.
-    fn called(&self) -> String {
+    /// Name of the session in errors.
+    fn display_name(&self) -> String {
         self.name.clone().unwrap_or_else(|| self.id.clone())
     }
 }
@@ -116,7 +116,7 @@ impl Store {
     /// no such authentication or thread, and what the database says.
     pub async fn create_session(&self, session: SavedSession) -> Result<SavedSession, StoreError> {
         session.is_named_well()?;
-        let called = session.called();
+        let called = session.display_name();
         self.insert(session, &called).await
     }
 
@@ -196,7 +196,7 @@ impl Store {
     /// the database says.
     pub async fn update_session(&self, session: SavedSession) -> Result<SavedSession, StoreError> {
         session.is_named_well()?;
-        let called = session.called();
+        let called = session.display_name();
         let seen_ms = session.updated_at_ms;
         let session = SavedSession {
             updated_at_ms: after_ms(seen_ms),

@@ -1,6 +1,6 @@
 //! What a database says, and at which step.
 
-/// Why a statement could not be executed.
+/// Errors of a statement.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SqlError {
     /// No connection was free in time.
@@ -27,7 +27,7 @@ pub(crate) enum SqlError {
 }
 
 impl SqlError {
-    /// Why no connection was given.
+    /// The error for a connection that was not given.
     pub(crate) fn acquire(error: sqlx::Error) -> Self {
         match error {
             sqlx::Error::PoolTimedOut => Self::PoolTimedOut,

@@ -13,13 +13,13 @@ pub(crate) enum DatabaseRow {
 }
 
 impl DatabaseRow {
-    /// What a column holds, by its name.
+    /// Value of a column, by its name.
     pub(crate) fn get<T: FromColumn>(&self, name: &str) -> Result<T, SqlError> {
         T::from_column(self, name)
     }
 }
 
-/// What a column may hold.
+/// Types that a column may hold.
 pub(crate) trait FromColumn: Sized {
     fn from_column(row: &DatabaseRow, name: &str) -> Result<Self, SqlError>;
 }

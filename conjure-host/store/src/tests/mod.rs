@@ -20,6 +20,7 @@ mod run_waits;
 mod runs;
 mod search;
 mod session_marks;
+mod settings_entries;
 mod threads;
 mod transfer;
 mod writing;

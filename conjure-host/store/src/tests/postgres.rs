@@ -8,8 +8,8 @@ use crate::Location;
 
 use super::{
     Bed, followers, idempotency, keeping, kept_entries, labels, orphans, other_program,
-    recent_events, requests, run_usage, run_waits, runs, runtime, search, session_marks, threads,
-    transfer, writing,
+    recent_events, requests, run_usage, run_waits, runs, runtime, search, session_marks,
+    settings_entries, threads, transfer, writing,
 };
 
 /// A server, which ends with this value where this test began it.
@@ -73,6 +73,7 @@ fn every_case_holds_over_postgres_too() {
         followers::ALL,
         search::ALL,
         session_marks::ALL,
+        settings_entries::ALL,
     ]
     .concat();
     for (name, case) in all {

@@ -57,11 +57,15 @@ async fn an_old_thread_that_grew_last_comes_first(bed: Bed) {
     let store = bed.open().await;
     let mut old = open(&store, "old").await;
     store.create_thread(&id("empty"), "Named").await.unwrap();
+    let mut unused = open(&store, "unused").await;
+    unused.append(&[of_turn(1, 0)], true).await.unwrap();
     for thread in ["a", "b"] {
         let mut log = open(&store, thread).await;
         log.append(&[entry(1)], true).await.unwrap();
     }
     old.append(&[entry(1)], true).await.unwrap();
+    let mut opened = open(&store, "opened").await;
+    opened.append(&[of_turn(1, 0)], true).await.unwrap();
     let latest = store.latest_threads(9).await.unwrap();
     let latest: Vec<&str> = latest.iter().map(|thread| thread.id.as_str()).collect();
     assert_eq!(latest, ["old", "b", "a"]);

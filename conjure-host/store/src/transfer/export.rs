@@ -14,7 +14,7 @@ use crate::row::column;
 use crate::sql::{DatabaseRow, SqlTransaction};
 use crate::{Store, StoreError, body};
 
-use super::{ColumnKind, ExportTable, TransferLine, VERSION, tables};
+use super::{ColumnKind, ExportTable, FORMAT_VERSION, TransferLine, tables};
 
 const EXPORTING: &str = "export the database";
 
@@ -44,7 +44,7 @@ pub(crate) async fn write_all(
     secrets: SecretHandling,
 ) -> Result<(), StoreError> {
     let tx = db.snapshot(EXPORTING).await?;
-    let migration = crate::schema::applied(&tx).await?.pop();
+    let migration = crate::schema::applied_steps(&tx).await?.pop();
     let file = crate::files::create_private(path)?;
     let mut to = BufWriter::new(tokio::fs::File::from_std(file));
     let migration = migration.unwrap_or_default();
@@ -63,7 +63,7 @@ async fn write(
     secrets: SecretHandling,
 ) -> Result<(), StoreError> {
     let first = TransferLine::Conjure {
-        version: VERSION,
+        version: FORMAT_VERSION,
         migration: migration.to_owned(),
     };
     line(to, path, &first).await?;

@@ -8,12 +8,12 @@ use base64::prelude::BASE64_STANDARD;
 use serde_json::{Map, Value as Json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
-use crate::database::{Transaction, places};
+use crate::database::{Transaction, placeholders};
 use crate::row::column;
 use crate::sql::Value;
 use crate::{Store, StoreError, ThreadId, body};
 
-use super::{ColumnKind, ExportTable, TransferLine, VERSION, tables};
+use super::{ColumnKind, ExportTable, FORMAT_VERSION, TransferLine, tables};
 
 impl Store {
     /// Reads what [`Store::export`] wrote, all or nothing. What is here already stays: a saved
@@ -47,8 +47,8 @@ pub(crate) async fn read_all(tx: &Transaction<'_>, path: &Path) -> Result<u64, S
     match lines.next().await? {
         Some(TransferLine::Conjure { version, migration }) => {
             // A step that this database does not have is one of a newer Conjure.
-            let known = crate::schema::applied(tx.inner()).await?;
-            if version > VERSION || !known.contains(&migration) {
+            let known = crate::schema::applied_steps(tx.inner()).await?;
+            if version > FORMAT_VERSION || !known.contains(&migration) {
                 return Err(StoreError::Newer { migration });
             }
         }
@@ -216,7 +216,7 @@ impl DatabaseImport<'_, '_> {
             "INSERT INTO {} ({}) VALUES ({}) ON CONFLICT DO NOTHING",
             table.name,
             names.join(", "),
-            places(1, values.len())
+            placeholders(1, values.len())
         );
         Ok(self.tx.execute(&sql, values).await?)
     }

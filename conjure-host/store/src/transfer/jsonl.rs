@@ -8,9 +8,9 @@ use crate::{Log as _, Record, Store, StoreError, ThreadId};
 use super::thread_file::{CutLine, read_records};
 
 /// Records of one append.
-const AT_ONCE: usize = 1_000;
+const BATCH_RECORDS: usize = 1_000;
 
-/// What became of a directory of files.
+/// Outcome of importing a directory of files.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Imported {
     /// Threads that are here now.
@@ -180,7 +180,7 @@ impl Store {
             }
             rest = rest.get(skip..).unwrap_or_default();
             let stretch = rest.iter().take_while(|record| !opened(record)).count();
-            let (these, others) = rest.split_at(stretch.min(AT_ONCE));
+            let (these, others) = rest.split_at(stretch.min(BATCH_RECORDS));
             log.append(these, others.is_empty()).await?;
             rest = others;
         }

@@ -23,13 +23,13 @@ pub(crate) use import::{migration_of, read_all};
 pub use jsonl::{Imported, json_lines};
 
 /// The form of these files.
-const VERSION: u32 = 1;
+const FORMAT_VERSION: u32 = 1;
 
 /// Written first, in this order, since others refer to them.
-const FIRST: [&str; 4] = ["saved_authentications", "threads", "sessions", "blobs"];
+const TABLES_WRITTEN_FIRST: [&str; 4] = ["saved_authentications", "threads", "sessions", "blobs"];
 /// Who writes and asks at the moment, and what the schema is: true of one database only. Recent events
 /// are written as rows of `events`, and the index of the search is made anew.
-const LEFT_OUT: [&str; 6] = [
+const SKIPPED_TABLES: [&str; 6] = [
     "writers",
     "idempotency_keys",
     "seaql_migrations",
@@ -38,7 +38,7 @@ const LEFT_OUT: [&str; 6] = [
     "entry_texts",
 ];
 /// What the names of the tables begin with that are SQLite's index of words.
-const WORDS: &str = "entry_words";
+const INDEX_TABLE_PREFIX: &str = "entry_words";
 
 /// A line.
 #[derive(Debug, Serialize, Deserialize)]
@@ -122,9 +122,15 @@ async fn tables(tx: &SqlTransaction) -> Result<Vec<ExportTable>, StoreError> {
             }),
         }
     }
-    tables
-        .retain(|table| !LEFT_OUT.contains(&table.name.as_str()) && !table.name.starts_with(WORDS));
-    let place = |table: &ExportTable| FIRST.iter().position(|first| *first == table.name);
-    tables.sort_by_key(|table| place(table).unwrap_or(FIRST.len()));
+    tables.retain(|table| {
+        !SKIPPED_TABLES.contains(&table.name.as_str())
+            && !table.name.starts_with(INDEX_TABLE_PREFIX)
+    });
+    let place = |table: &ExportTable| {
+        TABLES_WRITTEN_FIRST
+            .iter()
+            .position(|first| *first == table.name)
+    };
+    tables.sort_by_key(|table| place(table).unwrap_or(TABLES_WRITTEN_FIRST.len()));
     Ok(tables)
 }

@@ -5,16 +5,16 @@ use conjure_core::chat::EventId;
 use crate::Record;
 
 /// How often a thread may have been opened: it is opened as often when it is taken in.
-const MOST_EPOCHS: u64 = 100_000;
+const MAX_EPOCHS: u64 = 100_000;
 
-/// Where a file of records has come to.
+/// Position in a file of records.
 #[derive(Debug)]
 pub(super) struct RecordSequence {
     entry: Option<u64>,
     epoch: u64,
     /// The newest event of the epoch, as the file has it.
     event: Option<u64>,
-    /// How many events of the epoch are before the first one here.
+    /// Number of events of the epoch before the first one of the file.
     before: u64,
     /// Whether there was an event of any epoch.
     has_events: bool,
@@ -46,8 +46,8 @@ impl RecordSequence {
                 Ok(())
             }
             Record::Event { id, .. } => self.event(id),
-            Record::Opened { epoch } if *epoch > MOST_EPOCHS => Err(format!(
-                "epoch {epoch} is more often than a thread is opened, {MOST_EPOCHS} times at most"
+            Record::Opened { epoch } if *epoch > MAX_EPOCHS => Err(format!(
+                "epoch {epoch} is more often than a thread is opened, {MAX_EPOCHS} times at most"
             )),
             Record::Opened { epoch } => {
                 if *epoch > self.epoch {

@@ -7,10 +7,10 @@
 use super::sequence::RecordSequence;
 use crate::Record;
 
-/// What a last line without its end comes to.
+/// Treatment of a last line without its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CutLine {
-    /// It is not read.
+    /// The line is skipped.
     LeftOut,
     /// The file is refused, unless the line is a whole record.
     Refused,
@@ -19,7 +19,7 @@ pub(super) enum CutLine {
 /// A line that is no record, or none that follows those before it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct DamagedLine {
-    /// Its number, from 1 on.
+    /// Line number, from 1 on.
     pub(super) line: usize,
     /// Reason, for the person who wants the file read.
     pub(super) reason: String,

@@ -9,13 +9,13 @@ use crate::sql::Value;
 use crate::{StoreError, ThreadId};
 
 use super::WriterTask;
-use super::lease::taken_meanwhile;
+use super::lease::taken_error;
 
 impl WriterTask {
     /// Deletes what a thread shows, as far as no fork shows it.
     pub(super) async fn clear(&mut self, thread: &ThreadId) -> Result<(), StoreError> {
         let tx = self.db.begin_ahead(true, "clear the thread").await?;
-        let owner = self.nobody_else(&tx, thread).await?;
+        let owner = self.require_free(&tx, thread).await?;
         unlink(&tx, thread, owner).await?;
         tx.notify_threads(std::iter::once(thread)).await?;
         tx.commit().await?;
@@ -32,7 +32,7 @@ impl WriterTask {
             });
         }
         let tx = self.db.begin_ahead(true, "remove the thread").await?;
-        let owner = self.nobody_else(&tx, thread).await?;
+        let owner = self.require_free(&tx, thread).await?;
         let id: Value = thread.as_str().into();
         let sql = "UPDATE sessions SET chat_thread_id = NULL WHERE chat_thread_id = $1";
         tx.execute(sql, [id.clone()]).await?;
@@ -66,7 +66,7 @@ async fn unlink(
                cost = NULL \
                WHERE id = $1 AND removed = FALSE AND (owner IS NULL OR owner = $2)";
     if tx.execute(sql, [id.clone(), owner.into()]).await? == 0 {
-        return Err(taken_meanwhile(thread));
+        return Err(taken_error(thread));
     }
     for table in ["events", "recent_events"] {
         let sql = format!("DELETE FROM {table} WHERE thread_id = $1");
@@ -126,7 +126,7 @@ async fn reap(tx: &Transaction<'_>, thread: &str) -> Result<(), StoreError> {
     Ok(())
 }
 
-const BELOW: &str = "\
+const DESCENDANTS_SQL: &str = "\
     WITH RECURSIVE below (id, upto, floor) AS (\
         SELECT id, fork_from_seq, \
                CASE WHEN cleared_upto > fork_floor THEN cleared_upto ELSE fork_floor END \
@@ -139,7 +139,7 @@ const BELOW: &str = "\
 
 /// The stretches that descendants show, as (entry before the first, last), by their beginning.
 async fn shown_below(tx: &Transaction<'_>, thread: &str) -> Result<Vec<(u64, u64)>, StoreError> {
-    let rows = tx.all(BELOW, [thread.into()]).await?;
+    let rows = tx.all(DESCENDANTS_SQL, [thread.into()]).await?;
     rows.iter()
         .map(|row| Ok((number(row, "floor")?, number(row, "upto")?)))
         .collect()

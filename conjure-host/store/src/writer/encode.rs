@@ -8,9 +8,9 @@ use crate::body;
 use crate::{Record, StoreError, ThreadId};
 
 /// A row of events holds no more than this, in bytes, unless one event is longer.
-const RUN: usize = 32 * 1024;
-/// What a row costs in the queue beside its body, in bytes.
-const ROW: usize = 96;
+const MAX_ROW_BYTES: usize = 32 * 1024;
+/// Cost of a row in the queue beside its body, in bytes.
+const ROW_OVERHEAD: usize = 96;
 
 /// The place of a file whose bytes are a blob of this store.
 pub(crate) const BLOB_PLACE: &str = "blob:";
@@ -25,7 +25,7 @@ pub(crate) struct Rows {
     pub(crate) spent: ReplyUsage,
     /// The newest cost event's account of the thread, as JSON.
     pub(crate) cost: Option<String>,
-    /// What it costs in the queue, in bytes.
+    /// Cost in the queue, in bytes.
     pub(crate) size: usize,
 }
 
@@ -53,7 +53,7 @@ impl EventRow {
     /// Takes the events of the next row in, if they follow and the row may grow.
     pub(crate) fn takes(&mut self, next: &Self) -> bool {
         let follows = (self.epoch, self.last + 1) == (next.epoch, next.first);
-        if !follows || self.body.len() + next.body.len() > RUN {
+        if !follows || self.body.len() + next.body.len() > MAX_ROW_BYTES {
             return false;
         }
         // `[a]` and `[b]` become `[a,b]`.
@@ -66,7 +66,7 @@ impl EventRow {
     }
 }
 
-/// What an entry says of a call.
+/// Columns of a call, from an entry.
 #[derive(Debug)]
 pub(crate) struct CallRow {
     pub(crate) call_id: String,
@@ -87,7 +87,7 @@ pub(crate) enum CallChange {
     },
 }
 
-/// What an entry says of a file.
+/// Columns of a file, from an entry.
 #[derive(Debug)]
 pub(crate) struct FileRow {
     pub(crate) seq: u64,
@@ -119,7 +119,7 @@ impl ReplyUsage {
 
 /// Bodies above this are compressed here, in bytes: a long reply is in several, which would all wait
 /// in full for the writer.
-const LONG: usize = 1024 * 1024;
+const COMPRESS_HERE_ABOVE: usize = 1024 * 1024;
 
 /// Makes rows of an append.
 ///
@@ -134,15 +134,15 @@ pub(crate) fn rows(thread: &ThreadId, records: &[Record]) -> Result<Rows, StoreE
             Record::Opened { .. } => {}
         }
     }
-    let bodies = rows.entries.iter().map(|row| row.body.len() + ROW);
-    let runs = rows.events.iter().map(|row| row.body.len() + ROW);
-    rows.size = bodies.chain(runs).sum::<usize>() + ROW;
+    let bodies = rows.entries.iter().map(|row| row.body.len() + ROW_OVERHEAD);
+    let runs = rows.events.iter().map(|row| row.body.len() + ROW_OVERHEAD);
+    rows.size = bodies.chain(runs).sum::<usize>() + ROW_OVERHEAD;
     for run in &mut rows.events {
         run.body.push(b']');
     }
     let entries = rows.entries.iter_mut().map(|row| &mut row.body);
     let long = entries.chain(rows.events.iter_mut().map(|row| &mut row.body));
-    for body in long.filter(|body| body.len() > LONG) {
+    for body in long.filter(|body| body.len() > COMPRESS_HERE_ABOVE) {
         *body = body::pack(std::mem::take(body));
     }
     Ok(rows)
@@ -159,7 +159,7 @@ impl Rows {
                 latency_ms: meta.latency_ms,
             });
         }
-        self.look_at(entry);
+        self.observe(entry);
         self.entries.push(EntryRow {
             seq: entry.seq,
             turn: entry.turn,
@@ -170,7 +170,7 @@ impl Rows {
         Ok(())
     }
 
-    fn look_at(&mut self, entry: &Entry) {
+    fn observe(&mut self, entry: &Entry) {
         let (call_id, change) = match &entry.body {
             EntryBody::CallStarted {
                 call_id,
@@ -240,7 +240,7 @@ impl Rows {
         let after_entry = self.entries.last().map(|entry| entry.seq);
         if let Some(run) = self.events.last_mut()
             && (run.epoch, run.after_entry) == (epoch, after_entry)
-            && run.body.len() < RUN
+            && run.body.len() < MAX_ROW_BYTES
         {
             run.body.push(b',');
             run.last = seq;

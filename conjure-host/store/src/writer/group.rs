@@ -17,25 +17,25 @@ use crate::{StoreError, ThreadId, row};
 use super::encode::{
     BLOB_PLACE, CallChange, CallRow, EntryRow, EventRow, FileRow, ReplyUsage, Rows, in_order,
 };
-use super::insert::{ARTIFACTS, ENTRIES, EVENTS, InsertTable, MOST, RECENT_EVENTS, Statements};
-use super::lease::{Position, SILENT};
-use super::{Append, PATIENCE, WriterTask, no_answer};
+use super::insert::{ARTIFACTS, ENTRIES, EVENTS, InsertTable, MAX_ROWS, RECENT_EVENTS, Statements};
+use super::lease::{LEASE_EXPIRY, Position};
+use super::{Append, WRITE_TIMEOUT, WriterTask, no_answer};
 
-/// What is said of a failure.
+/// Operation that errors name.
 const APPENDING: &str = "append to the thread";
 /// More than this is compressed aside, in bytes.
 const COMPRESS_ASIDE: usize = 64 * 1024;
 
 /// Rows of events that are no longer than this, in bytes, are written to `recent_events` first. A
 /// longer one is worth the pages that it takes in `events`.
-const SHORT: usize = 1024;
+const RECENT_ROW_BYTES: usize = 1024;
 /// Between two looks at a database that does not answer.
-const AGAIN: Duration = Duration::from_millis(200);
+const RETRY_DELAY: Duration = Duration::from_millis(200);
 
 /// A row of events of a thread, and the newest entry before them.
 type EventRecord = (ThreadId, EventRow, u64);
 
-/// What one transaction writes.
+/// Content of one transaction.
 #[derive(Default)]
 struct Group {
     entries: Vec<(ThreadId, EntryRow)>,
@@ -74,7 +74,7 @@ impl WriterTask {
             if before.is_some_and(|before| before != append.lease) {
                 self.lease_changed = Some(Instant::now());
             }
-            let refused = match self.place(&group, &append) {
+            let refused = match self.locate(&group, &append) {
                 Ok(change) => {
                     group.take(append.lease, append.rows, change, append.durable);
                     None
@@ -88,12 +88,12 @@ impl WriterTask {
         let written = if all_refused {
             Ok(())
         } else {
-            let written = tokio::time::timeout(PATIENCE, self.commit(group)).await;
+            let written = tokio::time::timeout(WRITE_TIMEOUT, self.commit(group)).await;
             written.unwrap_or_else(|_| {
                 // Whether it was written nobody knows, so what comes next in these threads is not
                 // known either: they must be opened again, and read.
-                self.lost();
-                Err(no_answer(PATIENCE, APPENDING))
+                self.forfeit_leases();
+                Err(no_answer(WRITE_TIMEOUT, APPENDING))
             })
         };
         for (thread, answer, refused) in answers {
@@ -106,8 +106,8 @@ impl WriterTask {
         }
     }
 
-    /// Where an append begins, behind those that the group has.
-    fn place(&self, group: &Group, append: &Append) -> Result<ThreadUpdate, StoreError> {
+    /// Position of an append, after those that the group has.
+    fn locate(&self, group: &Group, append: &Append) -> Result<ThreadUpdate, StoreError> {
         let lease = self
             .leases
             .get(&append.lease)
@@ -152,8 +152,8 @@ impl WriterTask {
         let recent_rows = recent.len();
         if group.is_one_statement(&self.db) {
             match (recent_rows, others.len()) {
-                (1..=MOST, 0) => return self.execute(group, &RECENT_EVENTS, recent).await,
-                (0, 1..=MOST) => return self.execute(group, &EVENTS, others).await,
+                (1..=MAX_ROWS, 0) => return self.execute(group, &RECENT_EVENTS, recent).await,
+                (0, 1..=MAX_ROWS) => return self.execute(group, &EVENTS, others).await,
                 _ => {}
             }
         }
@@ -166,11 +166,11 @@ impl WriterTask {
         let values = [number.into(), self.id.as_str().into()];
         if tx.execute(&sql, values).await? == 0 {
             drop(tx);
-            return Err(self.taken(&group));
+            return Err(self.lose_threads(&group));
         }
         if !group.threads(&tx, &self.id).await? {
             drop(tx);
-            return Err(self.taken(&group));
+            return Err(self.lose_threads(&group));
         }
         let Group {
             entries,
@@ -195,7 +195,7 @@ impl WriterTask {
         }
         self.groups = number;
         self.recent += recent_rows;
-        self.moved(threads);
+        self.record_progress(threads);
         Ok(())
     }
 
@@ -217,7 +217,7 @@ impl WriterTask {
             .await?
             == 0
         {
-            self.lost();
+            self.forfeit_leases();
             let thread = group.threads.into_values().next();
             return Err(
                 thread.map_or(StoreError::Closed, |change| StoreError::Lost {
@@ -228,11 +228,11 @@ impl WriterTask {
         if table.name == RECENT_EVENTS.name {
             self.recent += rows;
         }
-        self.moved(group.threads);
+        self.record_progress(group.threads);
         Ok(())
     }
 
-    fn moved(&mut self, threads: HashMap<u64, ThreadUpdate>) {
+    fn record_progress(&mut self, threads: HashMap<u64, ThreadUpdate>) {
         for (lease, change) in threads {
             if let Some(lease) = self.leases.get_mut(&lease) {
                 lease.position = change.position;
@@ -241,8 +241,8 @@ impl WriterTask {
     }
 
     /// Another process took the threads of this one.
-    fn taken(&mut self, group: &Group) -> StoreError {
-        self.lost();
+    fn lose_threads(&mut self, group: &Group) -> StoreError {
+        self.forfeit_leases();
         let thread = group.threads.values().map(|change| &change.thread).next();
         thread.map_or(StoreError::Closed, |thread| StoreError::Lost {
             thread: thread.clone(),
@@ -257,7 +257,7 @@ impl WriterTask {
             // What makes it a commit was not written. To look may need space, too.
             return Err(error);
         }
-        let deadline = Instant::now() + SILENT;
+        let deadline = Instant::now() + LEASE_EXPIRY;
         let sql = "SELECT groups FROM writers WHERE id = $1";
         loop {
             let row = self
@@ -271,12 +271,12 @@ impl WriterTask {
                 Ok(Some(_)) => return Err(error),
                 Ok(None) => break,
                 Err(StoreError::Unreachable { .. }) if Instant::now() < deadline => {
-                    tokio::time::sleep(AGAIN).await;
+                    tokio::time::sleep(RETRY_DELAY).await;
                 }
                 Err(_) => break,
             }
         }
-        self.lost();
+        self.forfeit_leases();
         Err(error)
     }
 }
@@ -320,8 +320,9 @@ impl Group {
     /// Takes the events out: the rows for `recent_events`, and those for `events`.
     fn take_events(&mut self, backend: DatabaseKind) -> (Vec<EventRecord>, Vec<EventRecord>) {
         let events = std::mem::take(&mut self.events);
-        let is_recent =
-            |(_, row, _): &EventRecord| backend == DatabaseKind::Sqlite && row.body.len() <= SHORT;
+        let is_recent = |(_, row, _): &EventRecord| {
+            backend == DatabaseKind::Sqlite && row.body.len() <= RECENT_ROW_BYTES
+        };
         events.into_iter().partition(is_recent)
     }
 

@@ -11,9 +11,9 @@ use crate::database::Transaction;
 use crate::sql::{DatabaseKind, Value};
 
 /// Rows of one statement at most.
-pub(crate) const MOST: usize = 64;
+pub(crate) const MAX_ROWS: usize = 64;
 /// From here on statements have a multiple of so many rows.
-const STEP: usize = 16;
+const ROWS_STEP: usize = 16;
 
 /// A table with the columns that are written.
 pub(crate) struct InsertTable {
@@ -79,9 +79,9 @@ impl Statements {
         let mut values = values.into_iter();
         while left > 0 {
             let rows = match left {
-                ..=STEP => left,
-                MOST.. => MOST,
-                _ => left / STEP * STEP,
+                ..=ROWS_STEP => left,
+                MAX_ROWS.. => MAX_ROWS,
+                _ => left / ROWS_STEP * ROWS_STEP,
             };
             let sql = self
                 .0
@@ -112,7 +112,7 @@ fn text(table: &InsertTable, rows: usize, backend: DatabaseKind) -> String {
     format!("{insert} VALUES {values}")
 }
 
-/// What is inserted into, and the places of the values.
+/// The statement's table and columns, and the placeholders of its values.
 fn parts(table: &InsertTable, rows: usize, backend: DatabaseKind) -> (String, String) {
     let insert = format!("INSERT INTO {} ({})", table.name, table.columns.join(", "));
     let width = table.columns.len();

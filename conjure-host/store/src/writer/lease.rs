@@ -18,8 +18,8 @@ use crate::{StoreError, ThreadId};
 use super::WriterTask;
 
 /// A writer that was silent for so long may be taken for dead.
-pub(crate) const SILENT: Duration = Duration::from_secs(15);
-/// What is said of a failure.
+pub(crate) const LEASE_EXPIRY: Duration = Duration::from_secs(15);
+/// Operation that errors name.
 pub(super) const OPENING: &str = "open the thread";
 
 /// A thread that this writer has open: what comes next in it.
@@ -29,7 +29,7 @@ pub(super) struct Lease {
     pub(super) position: Position,
 }
 
-/// Where a thread ends.
+/// Last position of a thread.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Position {
     pub(super) last_seq: u64,
@@ -44,7 +44,7 @@ impl WriterTask {
     ///
     /// # Errors
     /// [`StoreError::Busy`] when it is another that lives, [`StoreError::NoThread`].
-    pub(super) async fn nobody_else(
+    pub(super) async fn require_free(
         &self,
         tx: &Transaction<'_>,
         thread: &ThreadId,
@@ -79,7 +79,7 @@ impl WriterTask {
         }
     }
 
-    /// Says that this writer lives.
+    /// Writes the heartbeat of this writer.
     pub(super) async fn beat(&mut self) {
         #[cfg(test)]
         if self.db.is_mute.load(std::sync::atomic::Ordering::SeqCst) {
@@ -99,14 +99,14 @@ impl WriterTask {
             Ok::<_, StoreError>(beaten)
         };
         match beat.await {
-            Ok(0) => self.lost(),
+            Ok(0) => self.forfeit_leases(),
             Ok(_) => self.settle().await,
             Err(error) => tracing::warn!(%error, "the store's heartbeat failed"),
         }
     }
 
     /// Takes note that this writer was taken for dead: it has no thread any more.
-    pub(super) fn lost(&mut self) {
+    pub(super) fn forfeit_leases(&mut self) {
         self.leases.clear();
         self.id.clear();
         self.share_id();
@@ -124,7 +124,7 @@ impl WriterTask {
         {
             let _ = tx.commit().await;
         }
-        self.lost();
+        self.forfeit_leases();
     }
 
     /// Makes this writer known, and takes the opportunity to forget the dead.
@@ -134,7 +134,7 @@ impl WriterTask {
         }
         let id = uuid::Uuid::now_v7().to_string();
         let alive = Alive::new(&id);
-        let this = ProcessIdentity::this();
+        let this = ProcessIdentity::current();
         let tx = self.db.begin_ahead(false, OPENING).await?;
         let sql = format!(
             "SELECT * FROM writers ORDER BY id{}",
@@ -184,7 +184,7 @@ pub(super) fn no_thread(thread: &ThreadId) -> StoreError {
 }
 
 /// Somebody was quicker.
-pub(super) fn taken_meanwhile(thread: &ThreadId) -> StoreError {
+pub(super) fn taken_error(thread: &ThreadId) -> StoreError {
     StoreError::Busy {
         thread: thread.clone(),
         owner: "another process".to_owned(),
@@ -216,7 +216,7 @@ impl WriterRecord {
     }
 
     fn is_dead(&self) -> bool {
-        self.process.is_dead() || (self.process.is_this() && !Alive::is(&self.id))
+        self.process.is_dead() || (self.process.is_this() && !Alive::has(&self.id))
     }
 }
 
@@ -251,7 +251,7 @@ async fn still_writes(tx: &Transaction<'_>, id: &str) -> Result<Option<String>, 
         return Ok(None);
     };
     let writer = WriterRecord::of(&row)?;
-    let silent_since = i64::try_from(SILENT.as_millis()).unwrap_or(i64::MAX);
+    let silent_since = i64::try_from(LEASE_EXPIRY.as_millis()).unwrap_or(i64::MAX);
     let sql = format!(
         "UPDATE writers SET lost = TRUE WHERE id = $1 AND (lost = TRUE OR beat_ms < {} - $2)",
         now_ms(tx.backend())
@@ -264,7 +264,7 @@ async fn still_writes(tx: &Transaction<'_>, id: &str) -> Result<Option<String>, 
     if tx.execute(&sql, [id.into(), limit.into()]).await? > 0 {
         return Ok(None);
     }
-    let this = ProcessIdentity::this();
+    let this = ProcessIdentity::current();
     let owner = if writer.process == this {
         "this process".to_owned()
     } else if writer.process.machine == this.machine && tx.backend() == DatabaseKind::Sqlite {

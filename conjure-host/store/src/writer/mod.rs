@@ -28,29 +28,29 @@ use insert::Statements;
 use lease::Lease;
 
 pub(crate) use insert::EVENT_COLUMNS;
-pub(crate) use lease::{SILENT, is_dead, is_gone, lock_writer};
+pub(crate) use lease::{LEASE_EXPIRY, is_dead, is_gone, lock_writer};
 pub(crate) use whole::write_whole;
 
 /// How much may wait to be written, in bytes.
-const QUEUE: usize = 64 * 1024 * 1024;
+const QUEUE_BYTES: usize = 64 * 1024 * 1024;
 /// The largest append, in bytes.
-const LARGEST: usize = QUEUE / 2;
+const MAX_APPEND_BYTES: usize = QUEUE_BYTES / 2;
 /// Transactions that nobody waits for urgently are at least so far apart: what comes meanwhile
 /// goes into one.
-const SPACING: Duration = Duration::from_millis(3);
-/// How long events without entries wait for those of other threads, which come together, where
-/// others came a moment ago.
-const GATHER: Duration = Duration::from_millis(1);
-/// How long that moment is.
-const RECENTLY: Duration = Duration::from_millis(50);
+const COMMIT_SPACING: Duration = Duration::from_millis(3);
+/// How long events without entries wait for those of other threads, while several threads are appended
+/// to.
+const GATHER_TIME: Duration = Duration::from_millis(1);
+/// How long after an append of another thread than the one before it events are gathered.
+const GATHER_WINDOW: Duration = Duration::from_millis(50);
 /// How often a writer that is idle says that it lives.
-const BEAT: Duration = Duration::from_secs(4);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(4);
 /// How long the writer waits for a database that does not answer.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// The same for clearing a thread, which may be a long one.
-const CLEARING: Duration = Duration::from_secs(300);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time limit for clearing a thread, which may be a long one.
+const CLEAR_TIMEOUT: Duration = Duration::from_secs(300);
 /// A transaction takes in no more than this, in bytes.
-const GROUP: usize = 8 * 1024 * 1024;
+const MAX_GROUP_BYTES: usize = 8 * 1024 * 1024;
 
 /// A command to the writer.
 enum WriterCommand {
@@ -89,7 +89,7 @@ struct Append {
 struct OpenRequest {
     thread: ThreadId,
     answer: oneshot::Sender<Result<WriteGrant, StoreError>>,
-    /// How it gives the thread back.
+    /// Channel that returns the lease.
     commands: mpsc::UnboundedSender<WriterCommand>,
 }
 
@@ -104,13 +104,13 @@ struct WriteGrant {
 #[derive(Clone)]
 pub(crate) struct WriterQueue {
     commands: mpsc::UnboundedSender<WriterCommand>,
-    /// What bounds the queue: a permit a byte.
+    /// Bounds the queue: a permit a byte.
     room: Arc<Semaphore>,
     /// Told of appends that should not wait for others.
     urgent: Arc<Notify>,
     /// The writer's id in the database; empty while it has none.
     id: Arc<RwLock<String>>,
-    /// Where this process serves the API.
+    /// Address at which this process serves the API.
     address: Arc<RwLock<Option<String>>>,
 }
 
@@ -121,7 +121,7 @@ impl WriterQueue {
         let (commands, received) = mpsc::unbounded_channel();
         let queue = Self {
             commands,
-            room: Arc::new(Semaphore::new(QUEUE)),
+            room: Arc::new(Semaphore::new(QUEUE_BYTES)),
             urgent: Arc::default(),
             id: Arc::default(),
             address: Arc::default(),
@@ -194,7 +194,7 @@ impl WriterQueue {
         *known = Some(address.to_owned());
     }
 
-    /// The same where it has one already.
+    /// Id of the writer, where the store has one already.
     pub(crate) fn known_writer(&self) -> Option<String> {
         let id = self.id.read().unwrap_or_else(PoisonError::into_inner);
         let known = !id.is_empty() && !self.commands.is_closed();
@@ -268,15 +268,15 @@ impl ThreadWriter {
         let rows = encode::rows(&self.thread, records)?;
         let too_large = StoreError::TooLarge {
             size: rows.size,
-            limit: LARGEST,
+            limit: MAX_APPEND_BYTES,
         };
         let room = u32::try_from(rows.size)
             .ok()
-            .filter(|_| rows.size <= LARGEST)
+            .filter(|_| rows.size <= MAX_APPEND_BYTES)
             .ok_or(too_large)?;
         let room = Arc::clone(&self.queue.room)
             .try_acquire_many_owned(room)
-            .map_err(|_| StoreError::Behind { limit: QUEUE })?;
+            .map_err(|_| StoreError::Behind { limit: QUEUE_BYTES })?;
         let (answer, answered) = oneshot::channel();
         let append = Append {
             lease: self.held.lease,
@@ -315,9 +315,9 @@ struct WriterTask {
     db: Arc<Database>,
     /// Its id in the database; empty while it has no thread open.
     id: String,
-    /// The same, for those who ask for it.
+    /// Id of the writer, for those who ask for it.
     shared_id: Arc<RwLock<String>>,
-    /// Where this process serves the API.
+    /// Address at which this process serves the API.
     address: Arc<RwLock<Option<String>>>,
     alive: Option<Alive>,
     /// Transactions so far, as the database counts them.
@@ -340,7 +340,7 @@ impl WriterTask {
         urgent: Arc<Notify>,
     ) {
         let mut ended = None;
-        let mut beat = tokio::time::interval(BEAT);
+        let mut beat = tokio::time::interval(HEARTBEAT_INTERVAL);
         beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut due = Instant::now();
         while ended.is_none() {
@@ -354,7 +354,8 @@ impl WriterTask {
                         self.beat().await;
                         Ok(())
                     };
-                    let _ = within(PATIENCE, "say that this process lives", beaten).await;
+                    let what = "say that this process lives";
+                    let _ = with_timeout(WRITE_TIMEOUT, what, beaten).await;
                     continue;
                 }
             };
@@ -364,7 +365,7 @@ impl WriterTask {
                 WriterCommand::Append(append)
                     if append.rows.entries.is_empty() && self.is_shared(now) =>
                 {
-                    due.max(now + GATHER)
+                    due.max(now + GATHER_TIME)
                 }
                 WriterCommand::Append(_) => due,
                 _ => now,
@@ -379,7 +380,7 @@ impl WriterTask {
             if self.recent >= self.most_recent() {
                 self.settle().await;
             }
-            due = Instant::now() + SPACING;
+            due = Instant::now() + COMMIT_SPACING;
         }
         self.end().await;
         if let Some(ended) = ended {
@@ -402,7 +403,7 @@ impl WriterTask {
                 WriterCommand::Append(append) => {
                     size += append.rows.size;
                     appends.push(*append);
-                    if size > GROUP {
+                    if size > MAX_GROUP_BYTES {
                         break;
                     }
                 }
@@ -426,7 +427,7 @@ impl WriterTask {
     /// Whether more than one thread is being appended to.
     fn is_shared(&self, now: Instant) -> bool {
         let changed = self.lease_changed;
-        changed.is_some_and(|changed| now.duration_since(changed) < RECENTLY)
+        changed.is_some_and(|changed| now.duration_since(changed) < GATHER_WINDOW)
     }
 
     async fn control(&mut self, command: WriterCommand) {
@@ -437,18 +438,21 @@ impl WriterTask {
                     Ok(())
                 };
                 // The thread is free when this writer is silent or gone, too.
-                let _ = within(PATIENCE, "close the thread", released).await;
+                let _ = with_timeout(WRITE_TIMEOUT, "close the thread", released).await;
             }
             WriterCommand::Register { answer } => {
-                let registered = within(PATIENCE, "make this process known", self.register()).await;
+                let registered =
+                    with_timeout(WRITE_TIMEOUT, "make this process known", self.register()).await;
                 let _ = answer.send(registered.map(|()| self.id.clone()));
             }
             WriterCommand::Clear { thread, answer } => {
-                let cleared = within(CLEARING, "clear the thread", self.clear(&thread)).await;
+                let cleared =
+                    with_timeout(CLEAR_TIMEOUT, "clear the thread", self.clear(&thread)).await;
                 let _ = answer.send(cleared);
             }
             WriterCommand::Remove { thread, answer } => {
-                let removed = within(CLEARING, "remove the thread", self.remove(&thread)).await;
+                let removed =
+                    with_timeout(CLEAR_TIMEOUT, "remove the thread", self.remove(&thread)).await;
                 let _ = answer.send(removed);
             }
             WriterCommand::Append(_) | WriterCommand::Open(_) | WriterCommand::Close { .. } => {}
@@ -456,8 +460,8 @@ impl WriterTask {
     }
 }
 
-/// What a database says in time, or that it does not answer.
-async fn within<T>(
+/// Result of an operation of the database, or an error after a time limit.
+async fn with_timeout<T>(
     limit: Duration,
     what: &'static str,
     done: impl Future<Output = Result<T, StoreError>>,

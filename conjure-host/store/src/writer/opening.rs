@@ -7,25 +7,27 @@ use std::collections::{HashMap, HashSet};
 
 use tokio::sync::mpsc;
 
-use crate::database::{Transaction, now_ms, places};
+use crate::database::{Transaction, now_ms, placeholders};
 use crate::row::{column, number};
 use crate::sql::{DatabaseKind, DatabaseRow, Value};
 use crate::{StoreError, ThreadId};
 
-use super::lease::{Lease, OPENING, Position, taken_meanwhile};
-use super::{LeaseGuard, OpenRequest, PATIENCE, WriteGrant, WriterCommand, WriterTask, within};
+use super::lease::{Lease, OPENING, Position, taken_error};
+use super::{
+    LeaseGuard, OpenRequest, WRITE_TIMEOUT, WriteGrant, WriterCommand, WriterTask, with_timeout,
+};
 
 /// Threads that one transaction opens.
-const AT_ONCE: usize = 64;
+const BATCH_THREADS: usize = 64;
 
-/// What is read of a thread that is opened.
-const READ: &str = "id, epoch, last_seq, last_turn";
+/// Columns that opening a thread reads.
+const OPENING_COLUMNS: &str = "id, epoch, last_seq, last_turn";
 
 impl WriterTask {
     /// Opens threads and answers who asked for them.
     pub(super) async fn open_all(&mut self, mut openings: Vec<OpenRequest>) {
         while !openings.is_empty() {
-            let rest = openings.split_off(openings.len().min(AT_ONCE));
+            let rest = openings.split_off(openings.len().min(BATCH_THREADS));
             self.open_some(openings).await;
             openings = rest;
         }
@@ -40,12 +42,13 @@ impl WriterTask {
         }
         // In their order, so that no two processes that make threads wait for each other.
         free.sort_unstable();
-        let (mut taken, failed) = match within(PATIENCE, OPENING, self.open_free(&free)).await {
-            Ok(taken) => (taken, None),
-            // One of them may be the reason, and the others are not to blame.
-            Err(error) if free.len() > 1 && is_of_a_row(&error) => (HashMap::new(), None),
-            Err(error) => (HashMap::new(), Some(error)),
-        };
+        let (mut taken, failed) =
+            match with_timeout(WRITE_TIMEOUT, OPENING, self.open_free(&free)).await {
+                Ok(taken) => (taken, None),
+                // One of them may be the reason, and the others are not to blame.
+                Err(error) if free.len() > 1 && is_of_a_row(&error) => (HashMap::new(), None),
+                Err(error) => (HashMap::new(), Some(error)),
+            };
         let mut left = Vec::new();
         for opening in openings {
             match taken.remove(&opening.thread) {
@@ -56,7 +59,7 @@ impl WriterTask {
         for opening in left {
             let opened = match &failed {
                 Some(error) if !self.has_open(&opening.thread) => Err(error.clone()),
-                _ => within(PATIENCE, OPENING, self.open(&opening.thread)).await,
+                _ => with_timeout(WRITE_TIMEOUT, OPENING, self.open(&opening.thread)).await,
             };
             self.answer(opening, opened);
         }
@@ -87,7 +90,7 @@ impl WriterTask {
         let free = "removed = FALSE AND (owner IS NULL OR owner = $1)";
         let mut padded = threads.to_vec();
         pad(&mut padded);
-        let places = places(2, padded.len());
+        let places = placeholders(2, padded.len());
         let skip = match tx.backend() {
             DatabaseKind::Postgres => " ORDER BY id FOR NO KEY UPDATE SKIP LOCKED",
             DatabaseKind::Sqlite => "",
@@ -95,7 +98,7 @@ impl WriterTask {
         let sql = format!(
             "UPDATE threads SET owner = $1, epoch = epoch + 1 WHERE id IN \
              (SELECT id FROM threads WHERE id IN ({places}) AND {free}{skip}) AND {free} \
-             RETURNING {READ}"
+             RETURNING {OPENING_COLUMNS}"
         );
         let ids = padded.iter().map(|thread| Value::from(thread.as_str()));
         let values = [Value::from(self.id.as_str())].into_iter().chain(ids);
@@ -120,7 +123,7 @@ impl WriterTask {
     ) -> Result<Vec<DatabaseRow>, StoreError> {
         let sql = format!(
             "SELECT id FROM threads WHERE id IN ({})",
-            places(1, new.len())
+            placeholders(1, new.len())
         );
         let ids = new.iter().map(|thread| thread.as_str().into());
         let known = tx.all(&sql, ids).await?;
@@ -138,7 +141,7 @@ impl WriterTask {
             .collect();
         let sql = format!(
             "INSERT INTO threads (id, owner, epoch, created_at_ms, updated_at_ms) VALUES {} \
-             ON CONFLICT (id) DO NOTHING RETURNING {READ}",
+             ON CONFLICT (id) DO NOTHING RETURNING {OPENING_COLUMNS}",
             rows.join(", ")
         );
         let ids = new.iter().map(|thread| Value::from(thread.as_str()));
@@ -162,10 +165,10 @@ impl WriterTask {
              ON CONFLICT (id) DO NOTHING"
         );
         tx.execute(&sql, [thread.as_str().into()]).await?;
-        let owner = self.nobody_else(&tx, thread).await?;
+        let owner = self.require_free(&tx, thread).await?;
         let sql = format!(
             "UPDATE threads SET owner = $1, epoch = epoch + 1 WHERE id = $2 \
-             AND removed = FALSE AND (owner IS NULL OR owner = $3) RETURNING {READ}"
+             AND removed = FALSE AND (owner IS NULL OR owner = $3) RETURNING {OPENING_COLUMNS}"
         );
         let values: [Value; 3] = [
             self.id.as_str().into(),
@@ -173,7 +176,7 @@ impl WriterTask {
             owner.into(),
         ];
         let row = tx.one(&sql, values).await?;
-        let lease = lease(&row.ok_or_else(|| taken_meanwhile(thread))?)?;
+        let lease = lease(&row.ok_or_else(|| taken_error(thread))?)?;
         tx.commit().await?;
         Ok(lease)
     }

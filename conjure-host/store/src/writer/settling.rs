@@ -1,20 +1,20 @@
 //! Moving recent events to where they are found by their thread.
 
-use super::{PATIENCE, WriterTask, within};
+use super::{WRITE_TIMEOUT, WriterTask, with_timeout};
 use crate::recent_events;
 use crate::sql::DatabaseKind;
 
 /// So many recent rows of each open thread are worth moving: they come to one place in `events`.
-const A_THREAD: usize = 16;
+const ROWS_PER_THREAD: usize = 16;
 /// Recent rows before they are moved, at least. Tests write few.
-const LEAST: usize = if cfg!(test) { 8 } else { 1024 };
-/// The same, at most: who reads a thread reads all recent rows.
-const MOST: usize = if cfg!(test) { 8 } else { 8192 };
+const MIN_RECENT_ROWS: usize = if cfg!(test) { 8 } else { 1024 };
+/// Recent rows, at most: who reads a thread reads all recent rows.
+const MAX_RECENT_ROWS: usize = if cfg!(test) { 8 } else { 8192 };
 
 impl WriterTask {
-    /// How many recent rows there may be.
+    /// Maximum number of recent rows.
     pub(super) fn most_recent(&self) -> usize {
-        (self.leases.len() * A_THREAD).clamp(LEAST, MOST)
+        (self.leases.len() * ROWS_PER_THREAD).clamp(MIN_RECENT_ROWS, MAX_RECENT_ROWS)
     }
 
     /// Moves recent events, also those of processes that were killed. Where that fails they are as
@@ -29,7 +29,7 @@ impl WriterTask {
             recent_events::settle(&tx).await?;
             tx.commit().await
         };
-        if let Err(error) = within(PATIENCE, SETTLING, settled).await {
+        if let Err(error) = with_timeout(WRITE_TIMEOUT, SETTLING, settled).await {
             tracing::warn!(%error, "recent events are not moved yet");
         }
         self.recent = 0;

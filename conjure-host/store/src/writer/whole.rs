@@ -14,7 +14,7 @@ use super::group::{insert_entries, note_call};
 use super::insert::Statements;
 
 /// Entries of one statement's batch, so that their bytes are not all there twice.
-const AT_ONCE: usize = 500;
+const BATCH_ENTRIES: usize = 500;
 
 /// Writes the entries of a thread, which has none yet, and its sums.
 pub(crate) async fn write_whole(
@@ -24,7 +24,7 @@ pub(crate) async fn write_whole(
 ) -> Result<(), StoreError> {
     let mut statements = Statements::default();
     let mut spent = encode::ReplyUsage::default();
-    for entries in entries.chunks(AT_ONCE) {
+    for entries in entries.chunks(BATCH_ENTRIES) {
         let records: Vec<Record> = entries.iter().cloned().map(Record::Entry).collect();
         let rows = encode::rows(thread, &records)?;
         spent.add(rows.spent);

@@ -57,7 +57,7 @@ impl AnswerFilter {
 
     /// An event as rmcp reads it, or as many as messages are in it.
     pub(super) fn clean(&self, event: Result<Sse, SseError>) -> Vec<Result<Sse, SseError>> {
-        self.link.heard();
+        self.link.note_activity();
         let event = match event {
             Ok(event) => event,
             Err(error) => return vec![Err(error)],
@@ -89,7 +89,7 @@ impl AnswerFilter {
 
     /// The answer in a body that is no stream.
     pub(super) fn in_body(&self, body: &[u8]) -> Option<ServerJsonRpcMessage> {
-        self.link.heard();
+        self.link.note_activity();
         let mut messages = self.read(body);
         let is_answer = |message: &ServerJsonRpcMessage| {
             matches!(
@@ -113,7 +113,7 @@ impl AnswerFilter {
     fn read(&self, data: &[u8]) -> Vec<ServerJsonRpcMessage> {
         let read = wire::read(data);
         if read.skipped > 0 {
-            self.link.skipped();
+            self.link.note_skipped();
         }
         let messages = read.messages.into_iter();
         messages

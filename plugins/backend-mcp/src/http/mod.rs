@@ -39,9 +39,9 @@ pub(crate) use trouble::judge;
 
 /// How long a connection is kept that nothing runs on: common servers close theirs after 5 s, and
 /// a request that meets that is lost.
-const IDLE: Duration = Duration::from_secs(4);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 /// How long a TCP connection may take to be made.
-const CONNECTING: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 type Headers = HashMap<HeaderName, HeaderValue>;
 type HttpTransportError = StreamableHttpError<reqwest::Error>;
@@ -70,8 +70,8 @@ impl McpHttpClient {
         let builder = || {
             let builder = reqwest::Client::builder()
                 .redirect(Policy::none())
-                .connect_timeout(CONNECTING)
-                .pool_idle_timeout(IDLE);
+                .connect_timeout(CONNECT_TIMEOUT)
+                .pool_idle_timeout(IDLE_TIMEOUT);
             match &tls {
                 Some(tls) => builder.tls_backend_preconfigured(tls.clone()),
                 // Fails as well, with reqwest's own reason.
@@ -110,32 +110,32 @@ impl McpHttpClient {
             return send(own).await;
         };
         let token = auth.token().await?;
-        let mut challenge = match self.sent(token.as_ref(), &send).await {
+        let mut challenge = match self.send_authorized(token.as_ref(), &send).await {
             Err(StreamableHttpError::AuthRequired(challenge)) => challenge,
             Err(StreamableHttpError::InsufficientScope(challenge)) => {
-                auth.challenged(&challenge.www_authenticate_header);
+                auth.note_challenge(&challenge.www_authenticate_header);
                 return Err(StreamableHttpError::InsufficientScope(challenge));
             }
             done => return done,
         };
         if let Some(token) = token {
             if let Some(another) = auth.instead_of(&token).await? {
-                return self.sent(Some(&another), &send).await;
+                return self.send_authorized(Some(&another), &send).await;
             }
             // A login that is over takes away nothing that everybody gets.
             if self.link.token().is_none() {
-                challenge = match self.sent(None, &send).await {
+                challenge = match self.send_authorized(None, &send).await {
                     Err(StreamableHttpError::AuthRequired(challenge)) => challenge,
                     done => return done,
                 };
             }
         }
-        auth.challenged(&challenge.www_authenticate_header);
+        auth.note_challenge(&challenge.www_authenticate_header);
         Err(StreamableHttpError::AuthRequired(challenge))
     }
 
     /// Sends with a token or without, if the connection is of that login.
-    async fn sent<T, F>(
+    async fn send_authorized<T, F>(
         &self,
         token: Option<&Token>,
         send: impl Fn(Option<String>) -> F,
@@ -171,9 +171,9 @@ struct TokenInUse<'a> {
 impl Drop for TokenInUse<'_> {
     fn drop(&mut self) {
         if self.is_refused {
-            self.link.refused(self.token);
+            self.link.token_refused(self.token);
         } else {
-            self.link.served(self.token);
+            self.link.token_accepted(self.token);
         }
     }
 }

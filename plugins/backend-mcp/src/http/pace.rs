@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 /// Answers in a row that must look delayed before connections are no longer kept.
-const DELAYED_IN_A_ROW: u32 = 8;
+const MAX_DELAYED_ANSWERS: u32 = 8;
 /// What Linux's delayed acknowledgement looks like.
-const DELAYED: std::ops::Range<Duration> = Duration::from_millis(38)..Duration::from_millis(55);
+const DELAYED_ACK: std::ops::Range<Duration> = Duration::from_millis(38)..Duration::from_millis(55);
 
 /// How quickly a server's answers begin.
 #[derive(Default)]
@@ -18,9 +18,9 @@ pub(super) struct Pace {
 impl Pace {
     /// Notes how long the beginning of an answer took.
     pub(super) fn note(&self, took: Duration) {
-        if !DELAYED.contains(&took) {
+        if !DELAYED_ACK.contains(&took) {
             self.delayed.store(0, Ordering::Relaxed);
-        } else if self.delayed.fetch_add(1, Ordering::Relaxed) + 1 >= DELAYED_IN_A_ROW {
+        } else if self.delayed.fetch_add(1, Ordering::Relaxed) + 1 >= MAX_DELAYED_ANSWERS {
             self.fresh.store(true, Ordering::Relaxed);
         }
     }

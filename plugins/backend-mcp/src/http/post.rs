@@ -24,12 +24,12 @@ use super::pace::Pace;
 use super::{Headers, HttpTransportError, SseEvents};
 use crate::secrets::beginning;
 
-const SESSION: &str = "mcp-session-id";
-const EVENTS: &str = "text/event-stream";
+const SESSION_HEADER: &str = "mcp-session-id";
+const EVENT_STREAM: &str = "text/event-stream";
 const JSON: &str = "application/json";
 /// The most bytes of the body of a refusal, and how many of them are told.
-const REFUSAL: usize = 64 * 1024;
-const TOLD: usize = 300;
+const MAX_REFUSAL_BYTES: usize = 64 * 1024;
+const MAX_SHOWN_BYTES: usize = 300;
 
 /// What is posted.
 pub(super) struct Post<'a> {
@@ -52,13 +52,13 @@ impl Post<'_> {
     ) -> Result<StreamableHttpPostResponse, HttpTransportError> {
         let mut request = client
             .post(self.uri)
-            .header(ACCEPT, [EVENTS, JSON].join(", "))
+            .header(ACCEPT, [EVENT_STREAM, JSON].join(", "))
             .header(CONTENT_TYPE, JSON);
         for (name, value) in self.headers {
             request = request.header(name, value);
         }
         if let Some(session) = self.session {
-            request = request.header(SESSION, session);
+            request = request.header(SESSION_HEADER, session);
         }
         if let Some(token) = token {
             request = request.bearer_auth(token);
@@ -81,12 +81,12 @@ impl Post<'_> {
         if !status.is_success() {
             return self.refused(response, is(JSON), &answers).await;
         }
-        let session = header(&response, SESSION);
+        let session = header(&response, SESSION_HEADER);
         if !answers.are_awaited() {
             // Some answer with something where nothing is to be answered.
             return Ok(StreamableHttpPostResponse::Accepted);
         }
-        if is(EVENTS) {
+        if is(EVENT_STREAM) {
             let events = events(response, self.most, answers, (begun, Arc::clone(pace)));
             return Ok(StreamableHttpPostResponse::Sse(events, session));
         }
@@ -142,7 +142,7 @@ impl Post<'_> {
     ) -> Result<StreamableHttpPostResponse, HttpTransportError> {
         let status = response.status();
         let retry_after = header(&response, RETRY_AFTER.as_str());
-        let body = body_of(response, REFUSAL).await.ok().flatten();
+        let body = body_of(response, MAX_REFUSAL_BYTES).await.ok().flatten();
         let body = body.unwrap_or_default();
         let error = if is_json {
             answers.in_body(&body)
@@ -153,7 +153,7 @@ impl Post<'_> {
             Some(JsonRpcMessage::Error(error)) => Some(error.error),
             _ => None,
         };
-        let told = || beginning(String::from_utf8_lossy(&body).into_owned(), TOLD);
+        let told = || beginning(String::from_utf8_lossy(&body).into_owned(), MAX_SHOWN_BYTES);
         // A server of the era before may refuse the question for the era in any way.
         if let JsonRpcMessage::Request(request) = self.message
             && matches!(request.request, ClientRequest::DiscoverRequest(_))
@@ -239,7 +239,7 @@ fn events(
     let bytes = response
         .bytes_stream()
         .map(|piece| piece.map_err(|error| io::Error::other(error.without_url())));
-    let events = SseStream::from_bytes_stream(bounded(bytes, most));
+    let events = SseStream::from_bytes_stream(limit_events(bytes, most));
     let mut pace = Some(pace);
     events
         .flat_map(move |event| {
@@ -270,7 +270,7 @@ fn events(
 struct TooLong;
 
 /// The same bytes, up to an event that is longer than `most`.
-fn bounded<B: AsRef<[u8]> + Send + 'static>(
+fn limit_events<B: AsRef<[u8]> + Send + 'static>(
     bytes: impl Stream<Item = io::Result<B>> + Send + 'static,
     most: usize,
 ) -> impl Stream<Item = io::Result<B>> + Send + 'static {
@@ -336,7 +336,7 @@ mod tests {
     #[test]
     fn a_media_type_has_any_case_and_parameters_and_is_no_other_that_begins_like_it() {
         assert!(is_of("Application/JSON; charset=utf-8", JSON));
-        assert!(is_of(" text/event-stream ", EVENTS));
+        assert!(is_of(" text/event-stream ", EVENT_STREAM));
         assert!(!is_of("application/json-patch+json", JSON));
     }
 

@@ -12,9 +12,9 @@ use rustls_platform_verifier::BuilderVerifierExt as _;
 
 /// How long certificates hold that were read: a host runs for weeks, and a company's own
 /// certificate may be added meanwhile.
-const FRESH: Duration = Duration::from_secs(60 * 60);
+const CERTIFICATES_LIFETIME: Duration = Duration::from_secs(60 * 60);
 
-static SHARED: Mutex<Option<TlsCache>> = Mutex::new(None);
+static CACHE: Mutex<Option<TlsCache>> = Mutex::new(None);
 
 /// The last TLS configuration and when it was read.
 struct TlsCache {
@@ -28,8 +28,11 @@ struct TlsCache {
 /// # Errors
 /// When there are no certificates that can be read, and were none before.
 pub(super) fn config() -> Result<ClientConfig, rustls::Error> {
-    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = shared.as_ref().filter(|it| it.read.elapsed() < FRESH) {
+    let mut shared = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = shared
+        .as_ref()
+        .filter(|it| it.read.elapsed() < CERTIFICATES_LIFETIME)
+    {
         return Ok(known.config.clone());
     }
     let config = match read() {

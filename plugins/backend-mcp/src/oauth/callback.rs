@@ -12,11 +12,11 @@ use crate::secrets::beginning;
 /// The path at which it ends.
 const PATH: &str = "/callback";
 /// The most bytes of a request, and how long it may take.
-const MOST: usize = 16 * 1024;
-const READING: Duration = Duration::from_secs(5);
+const MAX_REQUEST_BYTES: usize = 16 * 1024;
+const READ_TIMEOUT: Duration = Duration::from_secs(5);
 /// The most requests that are read at the same time.
-const AT_ONCE: usize = 16;
-/// What the browser shows.
+const MAX_REQUESTS: usize = 16;
+/// Page that the browser shows.
 const PAGE: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Conjure</title>\
                     <p>Conjure has what it needs. You can close this page.</p></html>";
 
@@ -54,11 +54,11 @@ impl Loopback {
         let mut reading: JoinSet<Option<Result<Callback, String>>> = JoinSet::new();
         loop {
             tokio::select! {
-                accepted = self.listener.accept(), if reading.len() < AT_ONCE => {
+                accepted = self.listener.accept(), if reading.len() < MAX_REQUESTS => {
                     if let Ok((stream, _)) = accepted {
                         let state = state.to_owned();
                         reading.spawn(async move {
-                            tokio::time::timeout(READING, one(stream, &state)).await.ok()?
+                            tokio::time::timeout(READ_TIMEOUT, one(stream, &state)).await.ok()?
                         });
                     }
                 }
@@ -77,11 +77,11 @@ pub(super) fn port_of(redirect_uri: &str) -> Option<u16> {
     Url::parse(redirect_uri).ok()?.port()
 }
 
-/// One request of a browser.
+/// Answers one request of a browser.
 async fn one(mut stream: TcpStream, state: &str) -> Option<Result<Callback, String>> {
     let mut head = Vec::new();
     let mut piece = [0; 2 * 1024];
-    while !head.windows(4).any(|window| window == b"\r\n\r\n") && head.len() < MOST {
+    while !head.windows(4).any(|window| window == b"\r\n\r\n") && head.len() < MAX_REQUEST_BYTES {
         match stream.read(&mut piece).await {
             Ok(read @ 1..) => head.extend_from_slice(piece.get(..read)?),
             _ => return None,

@@ -16,19 +16,19 @@ use url::Url;
 
 use super::callback::{Callback, Loopback, port_of, read};
 use super::store::Grant;
-use super::{ActiveToken, Auth, TOLD, issuer_of, lock, store_failed};
+use super::{ActiveToken, Auth, MAX_REASON_BYTES, issuer_of, lock, store_failed};
 use crate::digest::digest;
 use crate::failure::chain;
 use crate::failure::rights;
 use crate::secrets::beginning;
 
-/// How long the person may take.
-const PATIENCE: Duration = Duration::from_secs(5 * 60);
+/// Time limit for the person to log in.
+const LOGIN_TIMEOUT: Duration = Duration::from_secs(5 * 60);
 /// How the host is called where it registers itself.
-const NAME: &str = "Conjure";
+const CLIENT_NAME: &str = "Conjure";
 
 /// How many sessions are remembered to want no login; of more all are asked once more.
-const MOST_DECLINED: usize = 1000;
+const MAX_DECLINED: usize = 1000;
 
 /// A login that waits for the person in the browser.
 struct PendingLogin {
@@ -54,7 +54,7 @@ impl Auth {
             one = self.logging_in.lock() => one,
             () = cx.until_cancelled() => return Err("it was cancelled".to_owned()),
         };
-        self.look().await;
+        self.check_stored_login().await;
         if self.now().await != before {
             // Somebody else did meanwhile, here or elsewhere.
             return Ok(());
@@ -92,7 +92,7 @@ impl Auth {
             Err(LoginFailure::Unanswered(why)) => Err(why),
             Err(LoginFailure::Declined) => {
                 let mut declined = lock(&self.declined);
-                if declined.len() >= MOST_DECLINED {
+                if declined.len() >= MAX_DECLINED {
                     declined.clear();
                 }
                 declined.insert(session(cx).to_owned());
@@ -100,7 +100,7 @@ impl Auth {
             }
             Err(LoginFailure::Failed(error)) => {
                 let text = format!("the login did not work: {}", chain(&error));
-                Err(beginning(text, TOLD))
+                Err(beginning(text, MAX_REASON_BYTES))
             }
         }
     }
@@ -247,7 +247,9 @@ impl Auth {
                 issuer_of(metadata)
             )));
         }
-        let registered = manager.register_client(NAME, &redirect_uri, scopes).await?;
+        let registered = manager
+            .register_client(CLIENT_NAME, &redirect_uri, scopes)
+            .await?;
         let registered = grant(&registered.client_id, registered.client_secret);
         let _lock = self
             .store
@@ -313,8 +315,8 @@ impl Auth {
             answer = asked.loopback.answer(&asked.state) => answer.map_err(refused),
             answer = person => answer,
             () = cx.until_cancelled() => Err(LoginFailure::Unanswered("it was cancelled".to_owned())),
-            () = tokio::time::sleep(PATIENCE) => {
-                let minutes = PATIENCE.as_secs() / 60;
+            () = tokio::time::sleep(LOGIN_TIMEOUT) => {
+                let minutes = LOGIN_TIMEOUT.as_secs() / 60;
                 Err(LoginFailure::Unanswered(format!("nobody logged in within {minutes} minutes")))
             }
         }

@@ -30,9 +30,9 @@ use crate::values::value;
 use store::{Grant, LoginFileStamp, LoginStore, StoredLogin};
 
 /// The most bytes of a reason.
-const TOLD: usize = 500;
+const MAX_REASON_BYTES: usize = 500;
 /// A token is renewed so long before it ends, or after half of its time.
-const EARLY: Duration = Duration::from_secs(30);
+const RENEWAL_MARGIN: Duration = Duration::from_secs(30);
 
 /// A token for requests. It can be sent and not shown.
 #[derive(Clone)]
@@ -108,9 +108,9 @@ impl OAuthClient {
     }
 }
 
-/// What a logout came to.
+/// Outcome of a logout.
 pub(crate) enum LoggedOut {
-    /// There was no login.
+    /// No login existed.
     Before,
     /// It is forgotten, and given back where that is possible.
     Now,
@@ -185,7 +185,9 @@ impl ActiveToken {
             refresh: text("refresh_token"),
             ends: stored.token_received_at.zip(lasts).map(|(at, s)| at + s),
             // One that lasts shortly would be renewed for every request.
-            early: lasts.map_or(EARLY, |s| EARLY.min(Duration::from_secs(s) / 2)),
+            early: lasts.map_or(RENEWAL_MARGIN, |s| {
+                RENEWAL_MARGIN.min(Duration::from_secs(s) / 2)
+            }),
         })
     }
 
@@ -279,7 +281,7 @@ impl Auth {
     }
 
     /// Looks whether somebody has logged in or out elsewhere, such as in another process.
-    pub(crate) async fn look(&self) {
+    pub(crate) async fn check_stored_login(&self) {
         let mut held = self.held.lock().await;
         let seen = self.store.stamp();
         let is_as_before = seen.is_some() && held.seen == seen;
@@ -313,7 +315,7 @@ impl Auth {
     }
 
     /// The server wants other credentials, and said this.
-    pub(crate) fn challenged(&self, challenge: &str) {
+    pub(crate) fn note_challenge(&self, challenge: &str) {
         *lock(&self.challenge) = Some(challenge.to_owned());
     }
 
@@ -347,7 +349,7 @@ impl Auth {
         };
         Ok(match revoke::revoke(&self.url, issuer, grant).await {
             Ok(()) => LoggedOut::Now,
-            Err(why) => LoggedOut::Here(beginning(why, TOLD)),
+            Err(why) => LoggedOut::Here(beginning(why, MAX_REASON_BYTES)),
         })
     }
 

@@ -14,7 +14,7 @@ use super::{ActiveToken, issuer_of};
 use crate::failure::chain;
 
 /// How long the authorization server may take, for everything.
-const PATIENCE: Duration = Duration::from_secs(15);
+const REVOKE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Gives a grant's tokens back to its issuer.
 ///
@@ -70,8 +70,8 @@ pub(super) async fn revoke(url: &str, issuer: &str, grant: &Grant) -> Result<(),
         }
         refused.map_or(Ok(()), Err)
     };
-    let limited = tokio::time::timeout(PATIENCE, given_back).await;
-    limited.unwrap_or_else(|_| Err(format!("it did not answer within {PATIENCE:?}")))
+    let limited = tokio::time::timeout(REVOKE_TIMEOUT, given_back).await;
+    limited.unwrap_or_else(|_| Err(format!("it did not answer within {REVOKE_TIMEOUT:?}")))
 }
 
 async fn metadata(url: &str) -> Result<AuthorizationMetadata, String> {

@@ -17,14 +17,14 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 /// How long another process may hold the lock: a renewal takes one request or a few.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// How often it is tried.
-const AGAIN: Duration = Duration::from_millis(20);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
+/// Delay between two tries to lock.
+const LOCK_RETRY_DELAY: Duration = Duration::from_millis(20);
 
 /// The stored login of one server.
 #[derive(Default, Clone, Serialize, Deserialize)]
 pub(super) struct StoredLogin {
-    /// Whose tokens are used.
+    /// Issuer whose tokens are used.
     current: Option<String>,
     #[serde(default)]
     issuers: BTreeMap<String, Grant>,
@@ -52,7 +52,7 @@ impl StoredLogin {
         Some((issuer, grant))
     }
 
-    /// What an issuer gave.
+    /// Tokens of an issuer.
     pub(super) fn of(&self, issuer: &str) -> Option<&Grant> {
         self.issuers.get(issuer)
     }
@@ -166,12 +166,12 @@ impl LoginStore {
             .mode(0o600)
             .open(&path);
         let lock = open.map_err(|error| with_path(&path, &error))?;
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + LOCK_TIMEOUT;
         loop {
             match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => return Ok(Lock(Some(lock))),
                 Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < until => {
-                    tokio::time::sleep(AGAIN).await;
+                    tokio::time::sleep(LOCK_RETRY_DELAY).await;
                 }
                 Err(error) => return Err(with_path(&path, &error.into())),
             }

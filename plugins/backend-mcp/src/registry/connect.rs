@@ -34,12 +34,12 @@ use crate::stdio::{
 };
 use crate::trouble::Trouble;
 
-/// How long the last words of a server that failed may take to arrive.
-const LAST_WORDS: Duration = Duration::from_millis(100);
+/// How long after a server failed its last words are read, which arrive meanwhile.
+const STDERR_DELAY: Duration = Duration::from_millis(100);
 /// How many lines of standard error a reason has.
-const LINES: usize = 5;
+const MAX_STDERR_LINES: usize = 5;
 /// How many bytes of a server's words a reason has.
-const TOLD: usize = 500;
+const MAX_REASON_BYTES: usize = 500;
 
 /// Everything that a connection is made of.
 pub(super) struct ConnectionParts<'a> {
@@ -105,7 +105,7 @@ pub(super) enum ConnectError {
     NoProgram(String),
     /// It will not work until somebody changes something.
     Permanent(String),
-    /// It may work later.
+    /// A failure that may be over later.
     Transient(String),
 }
 
@@ -145,22 +145,22 @@ impl ConnectionParts<'_> {
             Box::pin(self.attempt(Some(Era::Legacy), link))
         };
         match probed {
-            Some(Err(ConnectError::Transient(probed))) => {
-                handshake().await.map_err(|error| both(error, &probed))
-            }
+            Some(Err(ConnectError::Transient(probed))) => handshake()
+                .await
+                .map_err(|error| with_earlier(error, &probed)),
             Some(done) => done,
             None => {
                 let mut second = handshake();
                 tokio::select! {
                     asked = &mut asked => match asked {
                         Err(ConnectError::Transient(probed)) => {
-                            second.await.map_err(|error| both(error, &probed))
+                            second.await.map_err(|error| with_earlier(error, &probed))
                         }
                         done => done,
                     },
                     done = &mut second => match done {
                         Err(ConnectError::Transient(why)) => {
-                            asked.await.map_err(|error| both(error, &why))
+                            asked.await.map_err(|error| with_earlier(error, &why))
                         }
                         done => done,
                     },
@@ -250,7 +250,7 @@ impl ConnectionParts<'_> {
         tokio::spawn(async move {
             exit.wait().await;
             // What it said last is still in its pipe. Another program may hold that open.
-            tokio::time::sleep(LAST_WORDS).await;
+            tokio::time::sleep(STDERR_DELAY).await;
             over.close("it ended");
         });
         let pipe = StdioTransport::new(
@@ -308,7 +308,7 @@ impl ConnectionParts<'_> {
         } else {
             self.server.secrets.hide(error.to_string())
         };
-        ConnectError::Transient(self.with_last_words(beginning(why, TOLD)).await)
+        ConnectError::Transient(self.with_last_words(beginning(why, MAX_REASON_BYTES)).await)
     }
 
     /// The reason with the last lines of the server's standard error.
@@ -316,13 +316,13 @@ impl ConnectionParts<'_> {
         if self.server.config.url.is_some() {
             return why;
         }
-        tokio::time::sleep(LAST_WORDS).await;
-        self.tail.after(&why, LINES)
+        tokio::time::sleep(STDERR_DELAY).await;
+        self.tail.after(&why, MAX_STDERR_LINES)
     }
 }
 
 /// A failure with the one before it.
-fn both(error: ConnectError, before: &str) -> ConnectError {
+fn with_earlier(error: ConnectError, before: &str) -> ConnectError {
     match error {
         ConnectError::Transient(why) => {
             ConnectError::Transient(format!("{why}; and started in the other way: {before}"))

@@ -27,7 +27,7 @@ pub(crate) use entry::ServerEntry;
 pub(crate) use state::{EntryState, NotThere};
 pub(crate) use status::Status;
 
-/// Whose connection it is.
+/// Key of a connection: its server, and whose it is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     config: String,
@@ -43,7 +43,7 @@ pub(crate) struct ConnectionRegistry {
     entries: Mutex<HashMap<Key, Arc<ServerEntry>>>,
     /// The era that servers spoke, by configuration.
     eras: Mutex<HashMap<String, Era>>,
-    /// How many connections there were.
+    /// Number of connections that were made.
     connections: AtomicU64,
     starting: Semaphore,
     supervisors: Arc<Supervisors>,
@@ -154,7 +154,7 @@ impl ConnectionRegistry {
 
     /// Puts an entry under the key that its era and tools give it. One that must not be shared
     /// (any more) and has several users is retired: each gets one of its own.
-    fn place(&self, entry: &Arc<ServerEntry>, era: Era, may_be_shared: bool) {
+    fn insert_entry(&self, entry: &Arc<ServerEntry>, era: Era, may_be_shared: bool) {
         let mut entries = self.lock();
         if !entries.values().any(|known| Arc::ptr_eq(known, entry)) {
             return;

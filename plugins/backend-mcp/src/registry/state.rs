@@ -8,7 +8,7 @@ use crate::connection::Connection;
 /// The state of an entry.
 #[derive(Clone)]
 pub(crate) enum EntryState {
-    /// Not wanted yet.
+    /// No call needs the connection yet.
     Idle,
     /// Being connected, or waiting for its turn to be; with the try that failed before, if the last
     /// one did.
@@ -17,9 +17,9 @@ pub(crate) enum EntryState {
     Ready(Arc<Connection>),
     /// Waiting before the next try.
     Backoff {
-        /// How many tries failed in a row.
+        /// Number of tries that failed in a row.
         tries: u32,
-        /// How long this wait is.
+        /// Length of this wait.
         wait: Duration,
         why: String,
     },
@@ -53,7 +53,7 @@ pub(crate) struct NotThere {
 }
 
 impl EntryState {
-    /// What it means for a call.
+    /// The error that a call gets in this state.
     pub(super) fn not_there(&self) -> NotThere {
         NotThere {
             why: self.why(),
@@ -116,7 +116,7 @@ impl EntryState {
         }
     }
 
-    /// Why it is not ready.
+    /// Reason why the connection is not ready.
     pub(crate) fn why(&self) -> String {
         match self {
             Self::Idle => "it was not started".to_owned(),

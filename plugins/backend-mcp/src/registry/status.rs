@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::listing::Quarantined;
 
-/// How an entry is.
+/// Status of an entry, for people.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Status {
     pub(crate) server: String,
@@ -26,7 +26,7 @@ pub(crate) struct Status {
     pub(crate) auth: Option<&'static str>,
     /// `required` once a stateful tool was advertised or invoked, else `optional`.
     pub(crate) session_mode: &'static str,
-    /// Whether sessions share it.
+    /// Whether sessions share the connection.
     pub(crate) shared: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) era: Option<&'static str>,
@@ -57,7 +57,7 @@ pub(crate) struct Status {
     pub(crate) list_error: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) quarantined: Vec<Quarantined>,
-    /// What it says about its use.
+    /// The server's instructions for its use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) instructions: Option<String>,
     /// The last lines of its standard error.

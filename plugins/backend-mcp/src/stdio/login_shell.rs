@@ -22,17 +22,17 @@ use super::supervisors::Supervisors;
 
 /// Who is asked when nobody says which shell is the person's.
 const DEFAULT_SHELL: &str = "/bin/sh";
-/// How long a profile may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Time limit for running a profile.
+const PROFILE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How old an answer is at least before the shell is asked again for what it does not have: a
 /// profile may take long, and start much.
-const AGAIN: Duration = Duration::from_secs(60);
+const REFRESH_INTERVAL: Duration = Duration::from_secs(60);
 /// How long it counts that there was none: servers start together.
-const FAILED: Duration = Duration::from_secs(1);
+const FAILURE_LIFETIME: Duration = Duration::from_secs(1);
 /// A profile may print as well, but not everything.
-const MOST_BYTES: u64 = 1024 * 1024;
+const MAX_OUTPUT_BYTES: u64 = 1024 * 1024;
 /// What stands before and behind the answer, so that it is told from what a profile prints.
-const AROUND: &str = "@@conjure-path@@";
+const MARKER: &str = "@@conjure-path@@";
 
 /// The person's login shell, with what it answered last.
 #[derive(Debug, Default)]
@@ -71,8 +71,8 @@ impl LoginShell {
         if let Some((asked, answer)) = &*answer {
             let age = asked.elapsed();
             let counts = match answer.path {
-                Ok(_) => !stale || age < AGAIN,
-                Err(_) => age < FAILED,
+                Ok(_) => !stale || age < REFRESH_INTERVAL,
+                Err(_) => age < FAILURE_LIFETIME,
             };
             if counts {
                 return answer.clone();
@@ -80,7 +80,7 @@ impl LoginShell {
         }
         let shell = env.get(OsStr::new("SHELL")).cloned();
         let shell = shell.unwrap_or_else(|| DEFAULT_SHELL.into());
-        let path = ask(&shell, env, supervisors, PATIENCE).await;
+        let path = ask(&shell, env, supervisors, PROFILE_TIMEOUT).await;
         let new = ShellAnswer { shell, path };
         *answer = Some((Instant::now(), new.clone()));
         new
@@ -97,7 +97,7 @@ async fn ask(
     // An interactive shell reads more of what a person has set, but stops where there is a
     // terminal that belongs to somebody else. Where there is one, the host was started from a shell.
     let interactive = File::open("/dev/tty").is_err().then_some("-i");
-    let command = format!("printf %s \"{AROUND}$PATH{AROUND}\"");
+    let command = format!("printf %s \"{MARKER}$PATH{MARKER}\"");
     let arguments = interactive.into_iter().chain(["-l", "-c", &command]);
     let start = Start {
         program: shell.to_string_lossy().into_owned(),
@@ -118,11 +118,11 @@ async fn ask(
 
 /// Reads up to the end of the answer; somebody may hold the output open for longer.
 async fn read_answer(output: impl AsyncRead + Unpin) -> Option<OsString> {
-    let mut output = output.take(MOST_BYTES);
+    let mut output = output.take(MAX_OUTPUT_BYTES);
     let mut read = Vec::new();
     loop {
         let bytes = output.read_buf(&mut read).await.ok()?;
-        if let Some(path) = between(&read) {
+        if let Some(path) = marked_output(&read) {
             return (!path.is_empty()).then(|| OsString::from_vec(path.to_vec()));
         }
         if bytes == 0 {
@@ -131,8 +131,8 @@ async fn read_answer(output: impl AsyncRead + Unpin) -> Option<OsString> {
     }
 }
 
-fn between(read: &[u8]) -> Option<&[u8]> {
-    let around = AROUND.as_bytes();
+fn marked_output(read: &[u8]) -> Option<&[u8]> {
+    let around = MARKER.as_bytes();
     let at = |bytes: &[u8]| {
         bytes
             .windows(around.len())
@@ -143,7 +143,7 @@ fn between(read: &[u8]) -> Option<&[u8]> {
 }
 
 /// The entries of one `PATH`, and behind them those of another that it lacks.
-pub(super) fn joined(own: &OsStr, more: &OsStr) -> OsString {
+pub(super) fn join_paths(own: &OsStr, more: &OsStr) -> OsString {
     // An empty path has no entry; an empty entry would be the directory of whoever looks.
     let split = |path: &OsStr| -> Vec<_> {
         let entries = std::env::split_paths(path);
@@ -206,7 +206,7 @@ mod tests {
         }
     }
 
-    fn first(path: &OsStr) -> PathBuf {
+    fn first_file(path: &OsStr) -> PathBuf {
         std::env::split_paths(path).next().unwrap()
     }
 
@@ -234,11 +234,11 @@ mod tests {
                 shell.as_ref(),
                 &env,
                 &Supervisors::new(PrivatePaths::default()),
-                PATIENCE,
+                PROFILE_TIMEOUT,
             )
             .await
             .unwrap();
-            assert_eq!(first(&path), home.path().join("my tools"), "{shell}");
+            assert_eq!(first_file(&path), home.path().join("my tools"), "{shell}");
         }
     }
 
@@ -247,8 +247,8 @@ mod tests {
         let person = Person::with_profile(
             "echo @@conjure-\nsleep 1000 &\necho \"$!\" > \"$HOME/left\"\nPATH=/opt/x:$PATH\n",
         );
-        let path = person.asked(PATIENCE).await.unwrap();
-        assert_eq!(first(&path), Path::new("/opt/x"));
+        let path = person.asked(PROFILE_TIMEOUT).await.unwrap();
+        assert_eq!(first_file(&path), Path::new("/opt/x"));
         let left = person.left().unwrap();
         until("it was ended", || !runs(left));
     }
@@ -258,7 +258,7 @@ mod tests {
         let profile = "echo \"$$\" > \"$HOME/left\"\nsleep 1000\n";
         let person = Arc::new(Person::with_profile(profile));
         let asks = Arc::clone(&person);
-        let asked = tokio::spawn(async move { asks.asked(PATIENCE * 6).await });
+        let asked = tokio::spawn(async move { asks.asked(PROFILE_TIMEOUT * 6).await });
         until("it began", || person.left().is_some());
         let left = person.left().unwrap();
         assert!(runs(left));
@@ -273,13 +273,16 @@ mod tests {
     #[tokio::test]
     async fn a_shell_that_says_nothing_or_is_none_has_no_path() {
         let silent = Person::with_profile("exit 0\n");
-        assert_eq!(silent.asked(PATIENCE).await, Err(Silent::SaidNothing));
+        assert_eq!(
+            silent.asked(PROFILE_TIMEOUT).await,
+            Err(Silent::SaidNothing)
+        );
         let absent = OsStr::new("/no/such/shell");
         let asked = ask(
             absent,
             &silent.env,
             &Supervisors::new(PrivatePaths::default()),
-            PATIENCE,
+            PROFILE_TIMEOUT,
         )
         .await;
         assert!(matches!(asked, Err(Silent::NotStarted(_))), "{asked:?}");
@@ -299,7 +302,7 @@ mod tests {
         assert_eq!(asked(), "asked\n");
         // Much later.
         if let Some((when, _)) = &mut *shell.answer.lock().await {
-            *when -= AGAIN;
+            *when -= REFRESH_INTERVAL;
         }
         ask(false).await;
         assert_eq!(asked(), "asked\n");
@@ -309,7 +312,7 @@ mod tests {
 
     #[test]
     fn a_path_gets_what_it_lacks_behind_what_it_has() {
-        let joined = |own: &str, more: &str| joined(own.as_ref(), more.as_ref());
+        let joined = |own: &str, more: &str| join_paths(own.as_ref(), more.as_ref());
         assert_eq!(joined("/b:/a", "/a:/c:rel::/b:/d"), "/b:/a:/c:/d");
         assert_eq!(joined("/a", ""), "/a");
         assert_eq!(joined("", "/a:/b"), "/a:/b");

@@ -20,11 +20,11 @@ use super::program::{Launch, ServerProgram};
 use super::supervisors::{ProcessExit, SupervisedProcess, Supervisors};
 
 /// How long a server may take to end when its input has ended, and after it was told to.
-const POLITE: Duration = Duration::from_secs(1);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long what it started may take after it was told to.
-const REST: Duration = Duration::from_millis(300);
+const CHILDREN_TIMEOUT: Duration = Duration::from_millis(300);
 /// How long it is waited for that what was killed is gone.
-const KILLED: Duration = Duration::from_secs(1);
+const KILL_TIMEOUT: Duration = Duration::from_secs(1);
 
 const TMPDIR: &str = "TMPDIR";
 
@@ -138,7 +138,7 @@ pub(crate) async fn launch(
 }
 
 impl ServerProcess {
-    /// Its number.
+    /// Process id.
     pub(crate) fn id(&self) -> u32 {
         self.running.supervised.id()
     }
@@ -148,7 +148,7 @@ impl ServerProcess {
         &self.program
     }
 
-    /// Its end.
+    /// Future exit of the process.
     pub(crate) fn exit(&self) -> ProcessExit {
         self.running.exit.clone()
     }
@@ -174,17 +174,17 @@ impl ServerProcess {
     /// Ends it: it has a moment after the end of its input, one after SIGTERM, and then none. Its
     /// input must be closed already.
     pub(crate) async fn end(mut self) -> Option<ExitStatus> {
-        let mut status = self.exited(POLITE).await;
+        let mut status = self.exited(EXIT_TIMEOUT).await;
         // Whatever it started and left has a moment, too.
         let grace = match status {
-            None => POLITE,
-            Some(_) => REST,
+            None => EXIT_TIMEOUT,
+            Some(_) => CHILDREN_TIMEOUT,
         };
         self.running.supervised.end(grace);
         if status.is_none() {
-            status = self.exited(POLITE + KILLED).await;
+            status = self.exited(EXIT_TIMEOUT + KILL_TIMEOUT).await;
         }
-        let _ = tokio::time::timeout(grace + KILLED, self.running.exit.until_gone()).await;
+        let _ = tokio::time::timeout(grace + KILL_TIMEOUT, self.running.exit.until_gone()).await;
         status
     }
 

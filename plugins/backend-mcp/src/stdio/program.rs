@@ -12,20 +12,20 @@ use std::sync::Arc;
 
 use conjure_exec_agent::sandbox_rules::SandboxRules;
 
-use super::login_shell::{LoginShell, ShellAnswer, Silent, joined};
+use super::login_shell::{LoginShell, ShellAnswer, Silent, join_paths};
 use super::supervisors::Supervisors;
 
 /// Variables of the host's that every server sees, besides everything that begins with `LC_`.
-const PASSED: &[&str] = &[
+const PASSED_VARIABLES: &[&str] = &[
     "PATH", "HOME", "LOGNAME", "USER", "SHELL", "LANG", "TERM", "TMPDIR", "TZ",
 ];
 const PATH: &str = "PATH";
 /// Where programs are looked for when the host does not say.
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 /// The kernel reads no more of a script's first line.
-const FIRST_LINE: u64 = 256;
+const MAX_SHEBANG_BYTES: u64 = 256;
 
-/// What a server is started from.
+/// Command, environment and directory that a server is started from.
 #[derive(Debug)]
 pub(crate) struct Launch<'a> {
     pub(crate) command: &'a str,
@@ -48,7 +48,7 @@ pub(crate) struct ServerProgram {
     pub(super) env: BTreeMap<OsString, OsString>,
 }
 
-/// Why there is no program.
+/// Reasons why there is no program.
 #[derive(Debug)]
 enum Missing {
     /// A file that was named.
@@ -68,7 +68,7 @@ impl Launch<'_> {
         supervisors: &Arc<Supervisors>,
     ) -> io::Result<ServerProgram> {
         let mut env = self.environment(std::env::vars_os());
-        let missing = match self.look(&env) {
+        let missing = match self.resolve(&env) {
             Ok(file) => return Ok(ServerProgram { file, env }),
             Err(missing) => missing,
         };
@@ -82,9 +82,9 @@ impl Launch<'_> {
         for stale in [false, true] {
             let answer = login_shell.path(stale, &hosts, supervisors).await;
             if let Ok(more) = &answer.path {
-                env.insert(PATH.into(), joined(&own, more));
+                env.insert(PATH.into(), join_paths(&own, more));
             }
-            match self.look(&env) {
+            match self.resolve(&env) {
                 Ok(file) => {
                     self.put_first(&file, &own, &mut env);
                     return Ok(ServerProgram { file, env });
@@ -102,7 +102,7 @@ impl Launch<'_> {
             return;
         };
         if !std::env::split_paths(own).any(|dir| dir == beside) {
-            let path = joined(beside.as_os_str(), path(env));
+            let path = join_paths(beside.as_os_str(), path(env));
             env.insert(PATH.into(), path);
         }
     }
@@ -120,7 +120,7 @@ impl Launch<'_> {
 
     /// The program's file: what has a slash is a path, anything else is looked for. A script needs
     /// what runs it, too.
-    fn look(&self, env: &BTreeMap<OsString, OsString>) -> Result<PathBuf, Missing> {
+    fn resolve(&self, env: &BTreeMap<OsString, OsString>) -> Result<PathBuf, Missing> {
         let named = self.command;
         let file = if named.contains('/') {
             let file = self.cwd.map_or_else(|| named.into(), |dir| dir.join(named));
@@ -129,11 +129,11 @@ impl Launch<'_> {
                 false => return Err(Missing::File(file)),
             }
         } else {
-            let found = self.among(path(env), named);
+            let found = self.search_path(path(env), named);
             found.ok_or_else(|| Missing::Name(named.to_owned(), None))?
         };
         match interpreter(&file) {
-            Some(needed) if self.among(path(env), &needed).is_none() => {
+            Some(needed) if self.search_path(path(env), &needed).is_none() => {
                 Err(Missing::Name(needed, Some(file)))
             }
             _ => Ok(file),
@@ -141,7 +141,7 @@ impl Launch<'_> {
     }
 
     /// The first program of that name. An entry that is not absolute is below where it will run.
-    fn among(&self, path: &OsStr, name: &str) -> Option<PathBuf> {
+    fn search_path(&self, path: &OsStr, name: &str) -> Option<PathBuf> {
         let cwd = self.cwd.unwrap_or(Path::new(""));
         let mut files = std::env::split_paths(path).map(|dir| cwd.join(dir).join(name));
         files.find(|file| is_program(file))
@@ -185,7 +185,7 @@ fn passed(
     more: &[String],
 ) -> BTreeMap<OsString, OsString> {
     let passed = |name: &OsStr| {
-        PASSED.iter().any(|allowed| name == *allowed)
+        PASSED_VARIABLES.iter().any(|allowed| name == *allowed)
             || more.iter().any(|allowed| name == allowed.as_str())
             || name.as_encoded_bytes().starts_with(b"LC_")
     };
@@ -211,7 +211,7 @@ fn is_program(path: &Path) -> bool {
 fn interpreter(script: &Path) -> Option<String> {
     let mut begin = Vec::new();
     let file = File::open(script).ok()?;
-    file.take(FIRST_LINE).read_to_end(&mut begin).ok()?;
+    file.take(MAX_SHEBANG_BYTES).read_to_end(&mut begin).ok()?;
     let line = begin
         .strip_prefix(b"#!")?
         .split(|byte| *byte == b'\n')
@@ -255,9 +255,9 @@ mod tests {
         BTreeMap::from([(PATH.into(), path.into())])
     }
 
-    fn looked(command: &str, path: &str) -> Result<PathBuf, String> {
+    fn find_program(command: &str, path: &str) -> Result<PathBuf, String> {
         let (own, env) = (BTreeMap::new(), with_path(path));
-        let found = launch(command, &own).look(&env);
+        let found = launch(command, &own).resolve(&env);
         found.map_err(|missing| missing.error(&env, None).to_string())
     }
 
@@ -289,10 +289,14 @@ mod tests {
 
     #[test]
     fn a_program_that_is_missing_is_named_with_the_path() {
-        assert!(looked("sh", "/nowhere:/bin").unwrap().ends_with("bin/sh"));
-        let error = looked("no-such-program", "/nowhere:/bin").unwrap_err();
+        assert!(
+            find_program("sh", "/nowhere:/bin")
+                .unwrap()
+                .ends_with("bin/sh")
+        );
+        let error = find_program("no-such-program", "/nowhere:/bin").unwrap_err();
         assert!(error.contains("PATH=/nowhere:/bin"), "{error}");
-        let error = looked("/no/such/program", "/bin").unwrap_err();
+        let error = find_program("/no/such/program", "/bin").unwrap_err();
         assert_eq!(error, "there is no program /no/such/program");
     }
 
@@ -306,7 +310,7 @@ mod tests {
             ..launch("a", &own)
         };
         assert_eq!(
-            launch.look(&with_path("bin:/bin")).unwrap(),
+            launch.resolve(&with_path("bin:/bin")).unwrap(),
             Path::new(&named)
         );
     }
@@ -328,7 +332,7 @@ mod tests {
     fn a_script_without_what_runs_it_is_missing_that() {
         let dir = tempfile::tempdir().unwrap();
         let named = script(dir.path(), "a", "#!/usr/bin/env no-such-program");
-        let error = looked(&named, "/bin").unwrap_err();
+        let error = find_program(&named, "/bin").unwrap_err();
         let why = format!("there is no program `no-such-program`, which runs {named}; ");
         assert!(error.starts_with(&why), "{error}");
         let lines = [
@@ -344,7 +348,7 @@ mod tests {
         ];
         for line in lines {
             let named = script(dir.path(), "b", line);
-            assert_eq!(looked(&named, "/bin"), Ok(named.into()), "{line}");
+            assert_eq!(find_program(&named, "/bin"), Ok(named.into()), "{line}");
         }
     }
 

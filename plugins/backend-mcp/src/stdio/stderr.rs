@@ -10,8 +10,8 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use crate::secrets::Secrets;
 
 /// The most lines that are kept, and the most bytes of one.
-const LINES: usize = 100;
-const LINE_BYTES: usize = 2 * 1024;
+const MAX_LINES: usize = 100;
+const MAX_LINE_BYTES: usize = 2 * 1024;
 
 /// The last lines of a server's standard error.
 #[derive(Debug, Clone, Default)]
@@ -59,7 +59,7 @@ impl StderrTail {
                 if *byte == b'\n' {
                     self.push(&line);
                     line.clear();
-                } else if line.len() < LINE_BYTES {
+                } else if line.len() < MAX_LINE_BYTES {
                     line.push(*byte);
                 }
             }
@@ -76,7 +76,7 @@ impl StderrTail {
         }
         text = self.secrets.hide(text);
         let mut kept = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() >= LINES {
+        if kept.len() >= MAX_LINES {
             kept.pop_front();
         }
         kept.push_back(text);
@@ -98,6 +98,6 @@ mod tests {
             last,
             ["line 999", "the key is [secret], without a line break"]
         );
-        assert_eq!(tail.last(1_000).len(), LINES);
+        assert_eq!(tail.last(1_000).len(), MAX_LINES);
     }
 }

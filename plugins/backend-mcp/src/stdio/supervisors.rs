@@ -14,7 +14,7 @@ use conjure_process_tree::{Outputs, Program, ProgramEnd, ProgramEnds, Start, Sup
 use tokio::sync::watch;
 
 /// The stack of a thread that waits for an end.
-const STACK: usize = 128 * 1024;
+const STACK_BYTES: usize = 128 * 1024;
 
 /// What an instance starts programs with.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ pub(crate) struct ProcessExit(watch::Receiver<ExitProgress>);
 struct ExitProgress {
     /// Its process has ended, with this status if it is known.
     ended: Option<Option<ExitStatus>>,
-    /// Nothing that it started is left.
+    /// Whether nothing that the server started is left.
     gone: bool,
 }
 
@@ -103,7 +103,7 @@ impl ProcessExit {
     fn of(mut ends: ProgramEnds) -> io::Result<Self> {
         let (told, exit) = watch::channel(ExitProgress::default());
         let waiter = std::thread::Builder::new().name("mcp-process".to_owned());
-        waiter.stack_size(STACK).spawn(move || {
+        waiter.stack_size(STACK_BYTES).spawn(move || {
             loop {
                 let end = ends.wait();
                 told.send_modify(|course| match end {

@@ -21,10 +21,10 @@ use crate::link::Link;
 use crate::skim::Skim;
 use crate::wire;
 
-/// How much is read at once.
-const PIECE: usize = 32 * 1024;
+/// Size of one read, in bytes.
+const READ_BYTES: usize = 32 * 1024;
 /// How many lines that are no messages are noted beside standard error.
-const NOTED: usize = 20;
+const MAX_NOTED_LINES: usize = 20;
 
 /// The pipes of a server.
 pub(crate) struct StdioTransport {
@@ -104,8 +104,8 @@ impl StdioTransport {
                 self.passing_over = Some(PassedOver::default());
                 // A print without a line break may come before it.
                 let message = rest
-                    .windows(wire::BEGINNING.len())
-                    .position(|window| window == wire::BEGINNING);
+                    .windows(wire::MESSAGE_START.len())
+                    .position(|window| window == wire::MESSAGE_START);
                 rest = rest.get(message.unwrap_or_default()..).unwrap_or_default();
             }
             self.pass_over(rest);
@@ -141,8 +141,8 @@ impl StdioTransport {
 
     fn skip(&mut self, line: &[u8]) {
         self.skipped += 1;
-        self.link.skipped();
-        if self.skipped <= NOTED {
+        self.link.note_skipped();
+        if self.skipped <= MAX_NOTED_LINES {
             let shown = line.get(..line.len().min(200)).unwrap_or_default();
             let shown = String::from_utf8_lossy(shown);
             self.tail
@@ -173,13 +173,13 @@ impl Transport<RoleClient> for StdioTransport {
     async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
         loop {
             if let Some(message) = self.messages.pop_front() {
-                self.link.heard();
+                self.link.note_activity();
                 if let Some(message) = self.link.take(message, None) {
                     return Some(message);
                 }
                 continue;
             }
-            self.buffer.reserve(PIECE);
+            self.buffer.reserve(READ_BYTES);
             // Nothing is lost when this future is dropped here.
             match self.stdout.read_buf(&mut self.buffer).await {
                 Ok(1..) => self.lines(),

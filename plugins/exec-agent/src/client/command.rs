@@ -18,15 +18,15 @@ use crate::output::{
 
 /// How long the agent may take beyond the command's own time to end it and to say so. The host waits
 /// for 3 s beyond it.
-pub(super) const ENDING: Duration = Duration::from_millis(2_500);
+pub(super) const END_MARGIN: Duration = Duration::from_millis(2_500);
 /// The same for a call that was cancelled, beyond the time that processes have to react. The host
 /// waits for 2 s in all.
-pub(super) const CANCELLED: Duration = Duration::from_millis(1_200);
+pub(super) const CANCEL_MARGIN: Duration = Duration::from_millis(1_200);
 
-/// Why a command has no end of its own.
+/// Reasons why the end of a command is not known.
 #[derive(Debug)]
 pub enum Lost {
-    /// It could not be run.
+    /// The command could not be run.
     Fault(AgentError),
     /// The agent went.
     Gone,
@@ -67,7 +67,7 @@ impl<'a> RemoteCommand<'a> {
         over: impl Future<Output = ()>,
     ) -> Result<CommandResult, Lost> {
         let mut call = link.call(request);
-        let stuck = limits.at + limits.grace + ENDING;
+        let stuck = limits.at + limits.grace + END_MARGIN;
         let stuck = tokio::time::sleep_until(stuck.into());
         let ending = async {
             tokio::select! {
@@ -102,7 +102,7 @@ impl<'a> RemoteCommand<'a> {
                 () = &mut ending, if !told => {
                     told = true;
                     call.send(&AgentFrame::Cancel);
-                    stuck.as_mut().reset((Instant::now() + limits.grace + CANCELLED).into());
+                    stuck.as_mut().reset((Instant::now() + limits.grace + CANCEL_MARGIN).into());
                 }
                 () = &mut stuck => {
                     return Err(if told { Lost::Unheard } else { Lost::Stuck });
@@ -138,7 +138,7 @@ impl<'a> RemoteCommand<'a> {
         }
     }
 
-    /// What is left of the output of one that has no end.
+    /// The captured output of a command whose end is not known.
     #[must_use]
     pub fn output(self) -> CommandOutput {
         self.capture.finish()

@@ -20,17 +20,17 @@ use crate::frame::{AgentFrame, AgentFrames};
 use crate::message::AgentRequest;
 use crate::{PIECE, VERSION, WINDOW};
 
-/// How often the agent hears that somebody is there.
-const PING: Duration = Duration::from_secs(20);
+/// Interval of pings to the agent.
+const PING_INTERVAL: Duration = Duration::from_secs(20);
 /// After so long without a frame an agent ends that cannot rely on the end of its stream, in
 /// seconds.
 pub const QUIET: u32 = 90;
 /// How long an agent may take to answer anything.
-const ANSWERS: Duration = Duration::from_millis(1_500);
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(1_500);
 /// The most bytes of a call that may wait here; credit keeps them below.
-const MOST: usize = WINDOW as usize + PIECE;
-/// How much output is taken before it is paid for, in one go.
-const PAY: u32 = 64 * 1024;
+const MAX_WAITING_BYTES: usize = WINDOW as usize + PIECE;
+/// Number of bytes of output for which credit is given in one go.
+const CREDIT_BYTES: u32 = 64 * 1024;
 
 /// The writing end of the agent's standard input.
 pub type AgentInput = Pin<Box<dyn AsyncWrite + Send>>;
@@ -62,13 +62,13 @@ impl Inbox {
     /// False when more came than was paid for.
     fn put(&self, frame: AgentFrame) -> bool {
         let size = size(&frame);
-        let fits = self.waiting.fetch_add(size, Ordering::Relaxed) + size <= MOST;
+        let fits = self.waiting.fetch_add(size, Ordering::Relaxed) + size <= MAX_WAITING_BYTES;
         let _ = self.frames.send(frame);
         fits
     }
 }
 
-/// How many bytes of a frame cost credit.
+/// Number of bytes of a frame that cost credit.
 fn size(frame: &AgentFrame) -> usize {
     match frame {
         AgentFrame::Stdout(bytes) | AgentFrame::Stderr(bytes) | AgentFrame::Data(bytes) => {
@@ -80,7 +80,7 @@ fn size(frame: &AgentFrame) -> usize {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum LinkState {
-    /// Nothing came yet.
+    /// The agent said nothing yet.
     New,
     Ready,
     /// Over, and why.
@@ -129,13 +129,13 @@ impl AgentLink {
         }
     }
 
-    /// Whether it can be used.
+    /// Whether the link can be used.
     #[must_use]
     pub fn is_open(&self) -> bool {
         !matches!(*self.shared.state.borrow(), LinkState::Over(_))
     }
 
-    /// Why it is over.
+    /// Reason of the link's end, once it ended.
     #[must_use]
     pub fn end(&self) -> Option<String> {
         match &*self.shared.state.borrow() {
@@ -158,7 +158,9 @@ impl AgentLink {
 
     /// Whether the agent answers nothing, for as long as somebody who waits for a late answer has.
     pub async fn is_stuck(self: &Arc<Self>) -> bool {
-        tokio::time::timeout(ANSWERS, self.answers()).await.is_err()
+        tokio::time::timeout(ANSWER_TIMEOUT, self.answers())
+            .await
+            .is_err()
     }
 
     fn begin(self: &Arc<Self>, request: Vec<u8>) -> RemoteCall {
@@ -224,13 +226,13 @@ pub struct RemoteCall {
 }
 
 impl RemoteCall {
-    /// What comes next; nothing when the stream is over.
+    /// The next frame; nothing when the stream is over.
     pub async fn next(&mut self) -> Option<AgentFrame> {
         let frame = self.frames.recv().await;
         let size = frame.as_ref().map_or(0, size);
         self.waiting.fetch_sub(size, Ordering::Relaxed);
-        self.unpaid += u32::try_from(size).unwrap_or(PAY);
-        if self.unpaid >= PAY {
+        self.unpaid += u32::try_from(size).unwrap_or(CREDIT_BYTES);
+        if self.unpaid >= CREDIT_BYTES {
             let paid = std::mem::take(&mut self.unpaid);
             self.send(&AgentFrame::Credit(paid));
         }
@@ -258,7 +260,7 @@ impl Drop for RemoteCall {
 
 /// Writes what was not written where it was sent, and pings.
 async fn write(outgoing: Arc<Outgoing>) {
-    let mut pings = tokio::time::interval(PING);
+    let mut pings = tokio::time::interval(PING_INTERVAL);
     pings.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     pings.reset();
     loop {
@@ -269,7 +271,7 @@ async fn write(outgoing: Arc<Outgoing>) {
     }
 }
 
-/// Where what the agent writes goes.
+/// Destination of the agent's output.
 #[derive(Debug)]
 pub struct Feed {
     frames: AgentFrames,

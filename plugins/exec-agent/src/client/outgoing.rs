@@ -19,7 +19,7 @@ use super::link::AgentInput;
 /// Frames on their way out.
 pub(super) struct Outgoing {
     stream: Mutex<OutgoingStream>,
-    /// There is something for the task.
+    /// Wakes the task that sends.
     left: Notify,
 }
 

@@ -10,7 +10,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use conjure_skill_sdk::Cx;
 use conjure_skill_sdk::protocol::FileRef;
 
-use super::command::{CANCELLED, ENDING, cancelled};
+use super::command::{CANCEL_MARGIN, END_MARGIN, cancelled};
 use super::{AgentLink, RemoteCall};
 use crate::error::AgentError;
 use crate::frame::AgentFrame;
@@ -20,7 +20,7 @@ use crate::{PIECE, WINDOW};
 /// Bytes that go in.
 pub type ByteSource<'s> = Option<Box<dyn Read + Send + 's>>;
 
-/// Why a call about files has no reply.
+/// Reasons why a call about files has no reply.
 #[derive(Debug)]
 pub enum TransferError {
     /// The agent could not do it.
@@ -102,12 +102,12 @@ pub async fn transfer(
         }
         (told, late) = (true, is_late);
         call.send(&AgentFrame::Cancel);
-        let ending = if late { ENDING } else { CANCELLED };
+        let ending = if late { END_MARGIN } else { CANCEL_MARGIN };
         limit.as_mut().reset((Instant::now() + ending).into());
     }
 }
 
-/// What goes in, as far as there is credit.
+/// Bytes that are sent, as far as there is credit.
 struct Sending<'s> {
     source: ByteSource<'s>,
     credit: usize,

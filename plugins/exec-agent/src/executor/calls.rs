@@ -10,7 +10,7 @@ use conjure_skill_sdk::protocol::PluginEvent;
 use tokio::sync::watch;
 
 /// How long the end of a session waits for its calls.
-const END: Duration = Duration::from_secs(3);
+const END_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The calls of a session.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ impl SessionCalls {
     }
 
     /// Becomes ready when the session is over.
-    pub async fn over(&self) {
+    pub async fn until_ended(&self) {
         let _ = self.over.subscribe().wait_for(|over| *over).await;
     }
 
@@ -75,7 +75,7 @@ impl SessionCalls {
     pub(super) async fn end(&self) {
         self.over.send_replace(true);
         let mut running = self.running.subscribe();
-        let _ = tokio::time::timeout(END, running.wait_for(|count| *count == 0)).await;
+        let _ = tokio::time::timeout(END_TIMEOUT, running.wait_for(|count| *count == 0)).await;
     }
 
     fn contexts(&self) -> MutexGuard<'_, BTreeMap<u64, Cx>> {

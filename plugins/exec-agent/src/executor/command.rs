@@ -12,7 +12,7 @@ use crate::message::{AgentRequest, ShellCommand};
 use crate::output::{Capture, Limits};
 
 /// How much of the output of a lost command the error shows.
-const SHOWN: usize = 2_000;
+const MAX_SHOWN_BYTES: usize = 2_000;
 
 /// Runs a command.
 pub(super) async fn run<S: AgentSession>(
@@ -36,7 +36,7 @@ pub(super) async fn run<S: AgentSession>(
     });
     let mut command = RemoteCommand::new(cx, Capture::new(request.keep_bytes, spill));
     let request = request_of(cx, request, session.shell(), limits);
-    let over = session.calls().over();
+    let over = session.calls().until_ended();
     match command.run(S::link(&agent), &request, limits, over).await {
         Ok(ended) => {
             let file = |path: &str, size| {
@@ -47,7 +47,7 @@ pub(super) async fn run<S: AgentSession>(
         Err(Lost::Fault(error)) => Err(to_error(&error)),
         Err(Lost::Gone) => Err(with_output(command, &session.agent_end(&agent).await)),
         Err(Lost::Unheard) => Err(with_output(command, &Error::cancelled())),
-        Err(Lost::Stuck) => Err(with_output(command, &session.unanswered(&agent).await)),
+        Err(Lost::Stuck) => Err(with_output(command, &session.give_up_agent(&agent).await)),
     }
 }
 
@@ -74,7 +74,7 @@ fn with_output(command: RemoteCommand<'_>, error: &Error) -> Error {
     let mut text = error.message().to_owned();
     for (name, output) in [("output", kept.stdout), ("error output", kept.stderr)] {
         if !output.is_empty() {
-            let from = output.len().saturating_sub(SHOWN);
+            let from = output.len().saturating_sub(MAX_SHOWN_BYTES);
             let from = (from..=output.len()).find(|at| output.is_char_boundary(*at));
             let end = output.get(from.unwrap_or_default()..).unwrap_or_default();
             text.push_str(&format!("\nIts {name} until then: {end}"));

@@ -154,7 +154,7 @@ impl<'a, S: AgentSession> FileCall<'a, S> {
         source: ByteSource<'_>,
         to: Option<&mut File>,
     ) -> Result<AgentReply> {
-        let (link, over) = (S::link(&self.agent), self.session.calls().over());
+        let (link, over) = (S::link(&self.agent), self.session.calls().until_ended());
         match transfer(self.cx, link, request, source, to, over, self.until).await {
             Ok(reply) => Ok(reply),
             Err(TransferError::Fault(error)) => Err(to_error(&error)),
@@ -165,7 +165,7 @@ impl<'a, S: AgentSession> FileCall<'a, S> {
             )),
             Err(TransferError::Gone) => Err(self.session.agent_end(&self.agent).await),
             Err(TransferError::Unheard) => Err(Error::cancelled()),
-            Err(TransferError::Stuck) => Err(self.session.unanswered(&self.agent).await),
+            Err(TransferError::Stuck) => Err(self.session.give_up_agent(&self.agent).await),
         }
     }
 

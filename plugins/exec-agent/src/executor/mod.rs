@@ -7,6 +7,7 @@ mod calls;
 mod command;
 mod files;
 mod sessions;
+mod settings;
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -23,6 +24,7 @@ use conjure_skill_sdk::{Cx, Error, Executor, Files, Result};
 pub use calls::{CallGuard, SessionCalls};
 use files::FileCall;
 use sessions::Sessions;
+pub use settings::check_env;
 
 use crate::client::{AgentLink, cancelled, remote_file};
 use crate::error::{AgentError, AgentErrorKind};
@@ -31,7 +33,7 @@ use crate::error::{AgentError, AgentErrorKind};
 pub trait AgentBackend: Send + Sync + 'static {
     /// A session there.
     type Session: AgentSession;
-    /// What a session has there, in words: `a container`.
+    /// What a session has there, for people, with its article: `a container`.
     const PLACE: &'static str;
 
     /// Prepares a session. Nothing is started before its first call.
@@ -44,10 +46,10 @@ pub trait AgentBackend: Send + Sync + 'static {
 
 /// A session of a backend, which has one agent at a time.
 pub trait AgentSession: Send + Sync + 'static {
-    /// Its agent.
+    /// Type of the executor's agents.
     type Agent: Send + Sync + 'static;
 
-    /// Where it works, and where its skills are, as commands see it.
+    /// Working directory and skills of the session, as commands see them.
     fn ready(&self) -> ExecutorReady;
 
     /// The calls that run.
@@ -56,10 +58,10 @@ pub trait AgentSession: Send + Sync + 'static {
     /// The working directory on this machine, out of which files may be handed over.
     fn working_dir(&self) -> &Path;
 
-    /// Where commands work over there.
+    /// Working directory of commands at the agent.
     fn remote_dir(&self) -> &str;
 
-    /// What a command needs.
+    /// Settings that a command needs.
     fn shell(&self) -> AgentShell<'_>;
 
     /// The agent, which is started where there is none.
@@ -72,12 +74,14 @@ pub trait AgentSession: Send + Sync + 'static {
     /// The stream to an agent.
     fn link(agent: &Self::Agent) -> &Arc<AgentLink>;
 
-    /// What a call says whose agent ended.
+    /// The error of a call whose agent ended.
     fn agent_end(&self, agent: &Arc<Self::Agent>) -> impl Future<Output = Error> + Send;
 
-    /// What a call says whose agent did not answer in time, and what follows from that.
-    fn unanswered(self: &Arc<Self>, agent: &Arc<Self::Agent>)
-    -> impl Future<Output = Error> + Send;
+    /// Gives up an agent that did not answer in time; the error is what its calls say.
+    fn give_up_agent(
+        self: &Arc<Self>,
+        agent: &Arc<Self::Agent>,
+    ) -> impl Future<Output = Error> + Send;
 
     /// The path over there of a file that lies here and is seen there, if it is.
     fn seen_there(&self, agent: &Self::Agent, path: &Path) -> Option<String> {
@@ -98,14 +102,14 @@ pub trait AgentSession: Send + Sync + 'static {
     fn end(&self) -> impl Future<Output = Result<()>> + Send;
 }
 
-/// How commands of a session are run.
+/// Settings of a session's commands.
 #[derive(Debug, Clone, Copy)]
 pub struct AgentShell<'s> {
     /// The absolute path of the shell over there.
     pub program: &'s str,
-    /// What every command has in its environment.
+    /// Environment of every command.
     pub env: &'s [(String, String)],
-    /// How long a command may take when nobody says.
+    /// Default time limit of a command.
     pub timeout: Duration,
 }
 
@@ -117,7 +121,7 @@ pub struct AgentExecutor<B: AgentBackend> {
 }
 
 impl<B: AgentBackend> AgentExecutor<B> {
-    /// One without a session.
+    /// An executor without a session.
     pub fn new(backend: B) -> Self {
         Self {
             backend,
@@ -229,7 +233,7 @@ pub fn agent_program(configured: Option<&Path>, own: &'static [u8]) -> Result<Co
 ///
 /// # Errors
 /// When it does not start, or the call or its session ends before that.
-pub async fn started<A: Send + 'static>(
+pub async fn wait_for_start<A: Send + 'static>(
     calls: &SessionCalls,
     cx: &Cx,
     limit: Duration,
@@ -240,7 +244,7 @@ pub async fn started<A: Send + 'static>(
     tokio::select! {
         started = starting => started.unwrap_or_else(|_| Err(Error::cancelled())),
         () = cancelled(cx) => Err(Error::cancelled()),
-        () = calls.over() => Err(Error::cancelled()),
+        () = calls.until_ended() => Err(Error::cancelled()),
         () = tokio::time::sleep(limit) => Err(late()),
     }
 }

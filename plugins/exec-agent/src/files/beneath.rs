@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use super::paths::RootedPath;
 use crate::error::{AgentError, Result};
 
-const DIRECTORY: OFlags = OFlags::RDONLY
+const DIRECTORY_FLAGS: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
@@ -36,7 +36,8 @@ pub enum OpenFile {
 pub fn open(place: &RootedPath) -> Result<OpenFile> {
     let opened = |error| place.error("opened", error);
     let Some((parent, name)) = parent(place, false).map_err(opened)? else {
-        let root = rustix::fs::open(place.root(), DIRECTORY, Mode::empty()).map_err(opened)?;
+        let root =
+            rustix::fs::open(place.root(), DIRECTORY_FLAGS, Mode::empty()).map_err(opened)?;
         return Ok(OpenFile::Directory(root));
     };
     // Without NONBLOCK, opening a pipe waits for a writer.
@@ -55,7 +56,7 @@ pub fn open(place: &RootedPath) -> Result<OpenFile> {
 
 /// Opens a directory inside another one.
 pub(super) fn open_directory(parent: &OwnedFd, name: &OsStr) -> rustix::io::Result<OwnedFd> {
-    rustix::fs::openat(parent, name, DIRECTORY, Mode::empty())
+    rustix::fs::openat(parent, name, DIRECTORY_FLAGS, Mode::empty())
 }
 
 /// Writes a file so that a reader sees the old content or the new one and nothing between.
@@ -99,7 +100,7 @@ pub(super) fn write(
 /// The directory that a place is in, and the place's name in it; nothing for a root.
 fn parent(place: &RootedPath, make: bool) -> rustix::io::Result<Option<(OwnedFd, OsString)>> {
     let mut names = place.names().peekable();
-    let mut dir = rustix::fs::open(place.root(), DIRECTORY, Mode::empty())?;
+    let mut dir = rustix::fs::open(place.root(), DIRECTORY_FLAGS, Mode::empty())?;
     while let Some(name) = names.next() {
         if names.peek().is_none() {
             return Ok(Some((dir, name.to_owned())));
@@ -116,18 +117,18 @@ fn parent(place: &RootedPath, make: bool) -> rustix::io::Result<Option<(OwnedFd,
 }
 
 /// How the name of a file begins that is not whole yet, and how it ends; numbers are between.
-const TEMPORARY: (&str, &str) = (".conjure-", ".tmp");
+const TEMPORARY_NAME: (&str, &str) = (".conjure-", ".tmp");
 
 fn temporary_name() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let (begin, end) = TEMPORARY;
+    let (begin, end) = TEMPORARY_NAME;
     format!("{begin}{}-{number}{end}", std::process::id())
 }
 
 /// Whether a name is that of a file which an agent writes: it gets its own name once it is whole.
 pub(super) fn is_temporary(name: &OsStr) -> bool {
-    let (begin, end) = TEMPORARY;
+    let (begin, end) = TEMPORARY_NAME;
     let number = name.to_str().and_then(|name| {
         let (process, number) = name
             .strip_prefix(begin)?

@@ -14,12 +14,12 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
 
 use super::beneath::is_temporary;
 
-/// How many entries a walk looks at.
+/// Maximum number of entries that a walk looks at.
 const MAX_ENTRIES: usize = 10_000;
-/// How many of them are looked at without a thread of their own.
+/// Maximum number of entries of a small directory, which needs no thread.
 const FEW_ENTRIES: usize = 64;
 /// Directories that are not entered: they are large, and nobody wants their files one by one.
-const SKIPPED: &[&str] = &[".git", "node_modules"];
+const SKIPPED_DIRS: &[&str] = &[".git", "node_modules"];
 /// File times are as coarse as the kernel's tick.
 const TICK: Duration = Duration::from_millis(20);
 
@@ -44,7 +44,7 @@ struct Stamp {
 pub struct FileChanges {
     /// New and modified files, in the order of their paths.
     pub files: Vec<FileChange>,
-    /// How many more there are whose names are not UTF-8.
+    /// Number of further changes whose names are not UTF-8.
     pub unnamed: usize,
     /// Whether the directory has more entries than were looked at.
     pub cut: bool,
@@ -55,7 +55,7 @@ pub struct FileChanges {
 pub struct FileChange {
     /// Below the directory that was looked at.
     pub path: String,
-    /// Its bytes.
+    /// Size in bytes.
     pub size: u64,
 }
 
@@ -66,9 +66,9 @@ impl DirectorySnapshot {
         Self::walked(dir, MAX_ENTRIES)
     }
 
-    /// The same of a small directory; nothing for any other.
+    /// A snapshot of a small directory; nothing for any other.
     #[must_use]
-    pub fn few(dir: &Path) -> Option<Self> {
+    pub fn of_small(dir: &Path) -> Option<Self> {
         let snapshot = Self::walked(dir, FEW_ENTRIES);
         (!snapshot.cut).then_some(snapshot)
     }
@@ -89,19 +89,19 @@ impl DirectorySnapshot {
         snapshot
     }
 
-    /// What is different now.
+    /// The changes since the snapshot.
     #[must_use]
     pub fn changes(&self, dir: &Path) -> FileChanges {
         self.compared(Self::take(dir))
     }
 
-    /// The same for a directory that was small and is; nothing for any other.
+    /// The changes of a directory that was small and is; nothing for any other.
     #[must_use]
     pub fn few_changes(&self, dir: &Path) -> Option<FileChanges> {
         if !self.is_small() {
             return None;
         }
-        Some(self.compared(Self::few(dir)?))
+        Some(self.compared(Self::of_small(dir)?))
     }
 
     fn compared(&self, now: Self) -> FileChanges {
@@ -176,7 +176,7 @@ impl DirectorySnapshot {
                     FileType::RegularFile => {
                         self.files.insert(path.join(name), Stamp::of(&stat));
                     }
-                    FileType::Directory if !SKIPPED.iter().any(|skipped| name == *skipped) => {
+                    FileType::Directory if !SKIPPED_DIRS.iter().any(|skipped| name == *skipped) => {
                         waiting.push_back(path.join(name));
                     }
                     _ => {}

@@ -9,7 +9,7 @@ use super::paths::RootedPath;
 use super::view::PathView;
 use crate::error::Result;
 
-/// How many entries a listing shows.
+/// Maximum number of entries of a listing.
 const MAX_ENTRIES: usize = 1_000;
 
 /// Lists a directory: what is in it and in its directories, without hidden entries.

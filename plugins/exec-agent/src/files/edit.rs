@@ -10,17 +10,17 @@ use crate::error::{AgentError, Result};
 
 /// The largest file in which a passage is replaced.
 const MAX_EDITED: u64 = 32 * 1024 * 1024;
-/// How many places of a passage are told.
+/// Maximum number of places of a passage that an error lists.
 const MAX_TOLD: usize = 8;
 
 /// A file that was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WrittenFile {
-    /// Where it is, for people and for the host.
+    /// Path of the file, for people and for the host.
     pub path: PathBuf,
     /// The directory that it is in.
     pub kind: RootKind,
-    /// Its bytes.
+    /// Size in bytes.
     pub size: u64,
     /// Whether there was a file before.
     pub replaced: bool,
@@ -70,7 +70,7 @@ pub fn str_replace(roots: &CallRoots, path: &str, old: &str, new: &str) -> Resul
         return Err(AgentError::new(if found.is_empty() {
             not_there(path, &content, old)
         } else {
-            too_often(path, &content, &found)
+            ambiguous_passage(path, &content, &found)
         }));
     };
     let mut edited = Vec::with_capacity(content.len() + new.len());
@@ -100,7 +100,7 @@ fn write(
     })
 }
 
-/// Where a passage begins, overlapping occurrences included.
+/// Positions of a passage, overlapping occurrences included.
 fn occurrences(content: &[u8], passage: &[u8]) -> Vec<usize> {
     let Some(first) = passage.first() else {
         return Vec::new();
@@ -136,7 +136,7 @@ fn not_there(path: &str, content: &[u8], passage: &str) -> String {
     format!("old_str is 0 times in `{path}`, nothing was changed: {hint}")
 }
 
-fn too_often(path: &str, content: &[u8], found: &[usize]) -> String {
+fn ambiguous_passage(path: &str, content: &[u8], found: &[usize]) -> String {
     let lines: Vec<String> = found
         .iter()
         .take(MAX_TOLD)

@@ -17,28 +17,28 @@ pub struct CallRoots {
     /// The first is the working directory.
     roots: Vec<AllowedRoot>,
     working: AllowedRoot,
-    /// What of them nobody sees or writes, without any link in it.
+    /// Parts of the roots that nobody reads or writes, without links in their paths.
     private: Vec<PathBuf>,
 }
 
 /// A directory that paths may be in.
 #[derive(Debug, Clone)]
 struct AllowedRoot {
-    /// As the host named it, which is how results name it again.
+    /// Path as the host gave it, which results use.
     shown: PathBuf,
     /// Without any link in it.
     real: PathBuf,
     kind: RootKind,
 }
 
-/// What a directory is to the session.
+/// Purpose of a directory in the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RootKind {
     /// The session's working directory.
     Working,
     /// A skill's folder, read only.
     Skill,
-    /// Where large payloads cross.
+    /// The directory through which large payloads cross.
     Exchange,
 }
 
@@ -48,7 +48,7 @@ pub struct RootedPath {
     root: AllowedRoot,
     /// From the root, only plain components; empty for the root itself.
     relative: PathBuf,
-    /// As the model wrote it.
+    /// The path as the model wrote it.
     asked: String,
 }
 
@@ -206,7 +206,7 @@ impl RootedPath {
         self.relative.iter()
     }
 
-    /// Which directory it is in.
+    /// Kind of the directory that holds the path.
     #[must_use]
     pub fn kind(&self) -> RootKind {
         self.root.kind

@@ -15,7 +15,7 @@ use crate::files::{TEXT_BUDGET, drop_start, json_len};
 /// The most bytes of output that go to a file.
 const FILE_LIMIT: u64 = 64 * 1024 * 1024;
 /// How many bytes of each stream are kept when the call does not say.
-const KEEP: usize = 32 * 1024;
+const DEFAULT_KEEP: usize = 32 * 1024;
 /// The most that a call can ask to keep; a reply holds less than that anyway.
 const MAX_KEEP: u64 = 64 * 1024;
 
@@ -49,7 +49,7 @@ impl Capture {
     /// Keeps `keep` bytes of each stream; `path` is where the file will be, if there is a place.
     #[must_use]
     pub fn new(keep: Option<u64>, path: Option<PathBuf>) -> Self {
-        let keep = keep.map_or(KEEP, |bytes| bytes.min(MAX_KEEP) as usize);
+        let keep = keep.map_or(DEFAULT_KEEP, |bytes| bytes.min(MAX_KEEP) as usize);
         Self {
             stdout: Tail::new(keep),
             stderr: Tail::new(keep),
@@ -76,7 +76,7 @@ impl Capture {
         }
     }
 
-    /// What is left, small enough for a reply.
+    /// The captured output, small enough for a reply.
     #[must_use]
     pub fn finish(mut self) -> CommandOutput {
         let (mut stdout, mut stderr) = (self.stdout.text(), self.stderr.text());
@@ -185,7 +185,7 @@ struct Spill {
     path: PathBuf,
     written: u64,
     discarded: u64,
-    /// Why something could not be written.
+    /// Error of a write that failed.
     refused: Option<io::Error>,
 }
 

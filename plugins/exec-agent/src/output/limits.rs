@@ -7,10 +7,10 @@ const MARGIN: Duration = Duration::from_millis(700);
 /// How long processes have to react to SIGTERM.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// When a command must be over.
+/// Deadlines of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// When its time is over.
+    /// Deadline of the command.
     pub at: Instant,
     /// How long its processes then have to react to SIGTERM.
     pub grace: Duration,

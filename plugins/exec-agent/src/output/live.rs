@@ -12,9 +12,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 /// How many pieces wait for a slow host.
-const WAITING: usize = 32;
+const MAX_WAITING: usize = 32;
 /// How long a finished command waits for the host to take the last pieces.
-const FLUSH: Duration = Duration::from_millis(500);
+const FLUSH_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Relays the output of one command to the host.
 pub struct OutputRelay {
@@ -72,7 +72,7 @@ impl OutputRelay {
     pub async fn finish(mut self) {
         if let Some(mut queue) = self.queue.take() {
             queue.pieces = None;
-            let _ = tokio::time::timeout(FLUSH, &mut queue.task).await;
+            let _ = tokio::time::timeout(FLUSH_TIMEOUT, &mut queue.task).await;
         }
         if self.skipped > 0 && !self.over {
             let text = format!(
@@ -100,7 +100,7 @@ impl OutputRelay {
 
 impl PieceQueue {
     fn new(cx: Cx) -> Self {
-        let (pieces, mut waiting) = mpsc::channel::<(EmitKind, Vec<u8>)>(WAITING);
+        let (pieces, mut waiting) = mpsc::channel::<(EmitKind, Vec<u8>)>(MAX_WAITING);
         let task = tokio::spawn(async move {
             while let Some((kind, bytes)) = waiting.recv().await {
                 if cx.emit_async(kind, &bytes).await.is_err() {

@@ -14,15 +14,15 @@ use rustix::io::Errno;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
 use super::connection::StreamConnection;
-use super::server::{Relay, STACK};
+use super::server::{Relay, STACK_BYTES};
 use super::state::{IncomingStream, RelayAgent, RelayState};
 use super::stream::SentStream;
-use super::{MOST, RELAY_PIECE};
+use super::{MAX_WAITING_BYTES, RELAY_PIECE};
 
 /// How long an agent may take to end everything that it runs.
-const ENDS: Duration = Duration::from_secs(7);
-/// How long one that was killed may take.
-const DIES: Duration = Duration::from_secs(3);
+const END_TIMEOUT: Duration = Duration::from_secs(7);
+/// Time limit for an agent that was killed to be gone.
+const KILL_TIMEOUT: Duration = Duration::from_secs(3);
 
 impl Relay {
     /// Starts the agent of a stream, in place of the one before, and gives the stream to a
@@ -40,11 +40,11 @@ impl Relay {
         // Once the agent runs nothing can fail any more.
         let (gives_input, input) = channel();
         let (gives_agent, started) = channel();
-        let thread = || thread::Builder::new().stack_size(STACK);
+        let thread = || thread::Builder::new().stack_size(STACK_BYTES);
         let relay = Arc::clone(self);
         thread().spawn(move || {
             if let Ok(input) = input.recv() {
-                relay.hand_over(stream, input);
+                relay.feed_input(stream, input);
             }
         })?;
         let relay = Arc::clone(self);
@@ -86,7 +86,7 @@ impl Relay {
     }
 
     /// Gives the agent what is for it, for as long as it is told anything.
-    fn hand_over(&self, stream: u64, mut input: ChildStdin) {
+    fn feed_input(&self, stream: u64, mut input: ChildStdin) {
         loop {
             let idle =
                 |state: &mut RelayState| state.is_told(stream) && state.told.waiting.is_empty();
@@ -119,11 +119,13 @@ impl Relay {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(_) => break,
             };
-            let full = |state: &mut RelayState| state.is_told(stream) && state.out.len() >= MOST;
+            let full = |state: &mut RelayState| {
+                state.is_told(stream) && state.out.len() >= MAX_WAITING_BYTES
+            };
             let state = self.changed.wait_while(self.lock(), full);
             let mut state = state.unwrap_or_else(PoisonError::into_inner);
             // One that ends must not wait for somebody to hear it.
-            if state.stream == Some(stream) && state.out.len() < MOST {
+            if state.stream == Some(stream) && state.out.len() < MAX_WAITING_BYTES {
                 state.out.push(buffer.get(..length).unwrap_or_default());
                 self.changed.notify_all();
             }
@@ -136,7 +138,7 @@ impl Relay {
         ) {}
         let mut state = self.lock();
         let how = match agent.wait() {
-            Ok(status) => ended(status),
+            Ok(status) => exit_words(status),
             Err(error) => error.to_string(),
         };
         // There may be another one by now.
@@ -166,18 +168,23 @@ impl Relay {
             let now = state.agent.as_ref();
             now.is_some_and(|now| now.stream == agent.stream)
         };
-        let waiting = self.changed.wait_timeout_while(state, ENDS, is_there);
+        let waiting = self
+            .changed
+            .wait_timeout_while(state, END_TIMEOUT, is_there);
         let (mut state, _) = waiting.unwrap_or_else(PoisonError::into_inner);
         if is_there(&mut state) {
             agent.kill();
-            drop(self.changed.wait_timeout_while(state, DIES, is_there));
+            drop(
+                self.changed
+                    .wait_timeout_while(state, KILL_TIMEOUT, is_there),
+            );
         }
         true
     }
 }
 
-/// How an agent ended, in words.
-fn ended(status: ExitStatus) -> String {
+/// Description of an agent's exit.
+fn exit_words(status: ExitStatus) -> String {
     match (status.signal(), status.code()) {
         (Some(signal), _) => format!("it was ended by signal {signal}"),
         (None, code) => format!("its exit code was {}", code.unwrap_or_default()),
@@ -244,7 +251,10 @@ mod tests {
         let begun = Instant::now();
         assert!(relay.end_agent(None));
         assert!(relay.lock().agent.is_none());
-        assert!(begun.elapsed() < ENDS + DIES, "it did not die");
+        assert!(
+            begun.elapsed() < END_TIMEOUT + KILL_TIMEOUT,
+            "it did not die"
+        );
         listening.join().unwrap();
     }
 }

@@ -25,9 +25,9 @@ pub const NO_SESSION_DIR: u8 = 95;
 pub const NO_ROOM: u8 = 96;
 
 /// How long a relay may take to listen, or to listen again where a command removed its socket.
-const LISTENS: Duration = Duration::from_secs(5);
-/// How often it is tried.
-const TRIES: Duration = Duration::from_millis(20);
+const LISTEN_TIMEOUT: Duration = Duration::from_secs(5);
+/// Delay between two tries.
+const RETRY_DELAY: Duration = Duration::from_millis(20);
 
 /// Goes to the relay of a directory, which is started where there is none. It waits for `seconds`
 /// for somebody to come back, each time that nobody is there. Where the directory is not to be had,
@@ -52,7 +52,7 @@ pub fn open(dir: &Path, seconds: &str) -> io::Result<ExitCode> {
 /// Connects to the relay of the working directory, which is started where there is none and
 /// somebody says how. Nothing where none is.
 fn reach(starts: Option<(&Path, &str)>) -> io::Result<Option<UnixStream>> {
-    let deadline = Instant::now() + LISTENS;
+    let deadline = Instant::now() + LISTEN_TIMEOUT;
     loop {
         let error = match UnixStream::connect(SOCKET) {
             Ok(socket) => return Ok(Some(socket)),
@@ -68,7 +68,7 @@ fn reach(starts: Option<(&Path, &str)>) -> io::Result<Option<UnixStream>> {
         match starts {
             None if !taken => return Ok(None),
             Some((dir, seconds)) if !taken => start(dir, seconds)?,
-            _ => thread::sleep(TRIES),
+            _ => thread::sleep(RETRY_DELAY),
         }
     }
 }

@@ -12,29 +12,29 @@ pub enum RelayFrame {
     Hello {
         /// Its [`RELAY_VERSION`](super::RELAY_VERSION).
         version: u32,
-        /// What only the one who came first knows.
+        /// Secret of the first client.
         token: String,
         /// The number of the stream that he wants.
         stream: u64,
-        /// How many bytes of it he has.
+        /// Number of bytes that the client received.
         received: u64,
     },
     /// From an executor: a folder of the skills, by its path below them.
     Folder(String),
     /// From an executor: a file of the skills, empty so far.
     File {
-        /// Its path below the skills.
+        /// Path below the directory of skills.
         path: String,
-        /// Whether it can be run.
+        /// Whether the file is executable.
         executable: bool,
     },
     /// From an executor: more of the file before.
     Content(Vec<u8>),
     /// From an executor: a link in the skills.
     Link {
-        /// Its path below the skills.
+        /// Path below the directory of skills.
         path: String,
-        /// What it says.
+        /// Target of the link.
         target: String,
     },
     /// From an executor: the stream begins, with an agent that works there; without a directory, in
@@ -142,7 +142,8 @@ impl RelayFrame {
             kind::VACANT => Self::Vacant,
             kind::REFUSED => Self::Refused(RelayRefusal {
                 text: reader.text()?,
-                reason: reader.default_at_end(|reader| reader.u8().map(RefusalReason::numbered))?,
+                reason: reader
+                    .default_at_end(|reader| reader.u8().map(RefusalReason::from_number))?,
             }),
             kind::OVER => Self::Over(reader.text()?),
             kind::CLOSED => Self::Closed,

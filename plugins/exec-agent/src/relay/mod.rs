@@ -34,10 +34,10 @@ pub const RELAY_VERSION: u32 = 2;
 pub const RELAY_PIECE: usize = 64 * 1024;
 
 /// The most bytes that wait for somebody to come back; then the agent waits.
-const MOST: usize = 16 * 1024 * 1024;
+const MAX_WAITING_BYTES: usize = 16 * 1024 * 1024;
 
-/// How many bytes may have come before they are confirmed.
-pub const CONFIRM: u64 = 64 * 1024;
+/// Number of bytes after which what came is confirmed.
+pub const CONFIRM_BYTES: u64 = 64 * 1024;
 
 /// Below a relay's directory, where commands work when nothing else is named.
 pub const WORK: &str = "work";

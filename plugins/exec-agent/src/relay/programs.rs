@@ -8,16 +8,16 @@ use std::time::{Duration, SystemTime};
 
 use rustix::fs::{FlockOperation, flock};
 
-/// How the name of one begins, before its digest.
-const NAME: &str = "agent-";
-/// How the name of one begins that is being copied.
-const COPIED: &str = ".new-";
-/// How many hexadecimal digits the digest has.
-const DIGEST: usize = 64;
-/// How many stay in any case: those that were used last.
-const STAY: usize = 3;
-/// How old half a copy is before nobody writes it any more.
-const LEFT: Duration = Duration::from_secs(60 * 60);
+/// Prefix of a program's name, before its digest.
+const NAME_PREFIX: &str = "agent-";
+/// Prefix of the name of a program that is being copied.
+const COPY_PREFIX: &str = ".new-";
+/// Hexadecimal digits of the digest.
+const DIGEST_DIGITS: usize = 64;
+/// Number of programs that are kept in any case, the last used ones.
+const KEPT_PROGRAMS: usize = 3;
+/// Age at which an unfinished copy is abandoned.
+const STALE_COPY_AGE: Duration = Duration::from_secs(60 * 60);
 
 /// Says that this process uses its program, for as long as the value lives, and removes those beside
 /// it that no relay uses and that were not used lately. A program that lies somewhere else, under a
@@ -47,13 +47,13 @@ fn remove_unused(dir: &Path) {
         if found.is_file() && is_agent(&name) {
             agents.push((used, entry.path()));
         }
-        let is_copy = name.to_string_lossy().starts_with(COPIED);
-        if found.is_file() && is_copy && used.elapsed().is_ok_and(|age| age > LEFT) {
+        let is_copy = name.to_string_lossy().starts_with(COPY_PREFIX);
+        if found.is_file() && is_copy && used.elapsed().is_ok_and(|age| age > STALE_COPY_AGE) {
             let _ = fs::remove_file(entry.path());
         }
     }
     agents.sort_by(|one, other| other.cmp(one));
-    for (_, path) in agents.split_off(STAY.min(agents.len())) {
+    for (_, path) in agents.split_off(KEPT_PROGRAMS.min(agents.len())) {
         remove_where_unused(&path);
     }
 }
@@ -67,9 +67,11 @@ fn remove_where_unused(path: &PathBuf) {
 }
 
 fn is_agent(name: &OsStr) -> bool {
-    let name = name.to_str().and_then(|name| name.strip_prefix(NAME));
+    let name = name
+        .to_str()
+        .and_then(|name| name.strip_prefix(NAME_PREFIX));
     let is_digest = |digest: &str| {
-        digest.len() == DIGEST && digest.bytes().all(|byte| byte.is_ascii_hexdigit())
+        digest.len() == DIGEST_DIGITS && digest.bytes().all(|byte| byte.is_ascii_hexdigit())
     };
     name.is_some_and(is_digest)
 }

@@ -6,9 +6,9 @@ use std::io::{Error, ErrorKind};
 /// A refusal of a relay: the reason, and the words for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RelayRefusal {
-    /// What a backend names the remedy by.
+    /// Reason, from which a backend names the remedy.
     pub reason: RefusalReason,
-    /// What failed and why.
+    /// Text with what failed and why.
     pub text: String,
 }
 
@@ -25,7 +25,7 @@ pub enum RefusalReason {
 }
 
 impl RelayRefusal {
-    /// One because commands cannot work in a directory.
+    /// A refusal because commands cannot work in a directory.
     pub(super) fn working_dir(text: String) -> Self {
         Self {
             reason: RefusalReason::WorkingDir,
@@ -67,7 +67,7 @@ impl RefusalReason {
     }
 
     /// The reason with a number; one that is not known here is a reason without a remedy.
-    pub(super) fn numbered(number: u8) -> Self {
+    pub(super) fn from_number(number: u8) -> Self {
         let known = [Self::WorkingDir, Self::NoRoom];
         let found = known
             .into_iter()

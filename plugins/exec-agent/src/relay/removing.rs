@@ -8,8 +8,8 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-/// Where the system says what is mounted.
-const MOUNTS: &str = "/proc/self/mountinfo";
+/// The system's list of mounts.
+const MOUNT_INFO: &str = "/proc/self/mountinfo";
 
 /// Removes a directory.
 ///
@@ -26,7 +26,7 @@ pub(super) fn remove(dir: &Path) -> io::Result<()> {
             format!("{} is no directory any more", whole.display()),
         ));
     }
-    let mounts = fs::read(MOUNTS).unwrap_or_default();
+    let mounts = fs::read(MOUNT_INFO).unwrap_or_default();
     if let Some(mounted) = mounted_below(&mounts, &whole) {
         return Err(io::Error::other(format!(
             "{} stays as it is, since something is mounted at {}",

@@ -23,17 +23,17 @@ use super::frame::RelayFrame;
 use super::refusal::RelayRefusal;
 use super::session_dir::{RelayDir, RelaySocket};
 use super::state::RelayState;
-use super::{MOST, RELAY_PIECE, RELAY_VERSION, SKILLS, WORK, programs, removing};
+use super::{MAX_WAITING_BYTES, RELAY_PIECE, RELAY_VERSION, SKILLS, WORK, programs, removing};
 
-/// How long somebody may take to say who comes.
-const HELLO: Duration = Duration::from_secs(30);
+/// Time limit for a client to say who it is.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(30);
 /// After so long without a word whoever is connected is not there any more: an executor says
 /// something every 20 s.
-const SILENT: Duration = Duration::from_secs(90);
-/// How often it is looked whether somebody is there.
-const LOOKS: Duration = Duration::from_millis(500);
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(90);
+/// Interval of checks that a client is connected.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// The stack of a thread; nothing here is deep.
-pub(super) const STACK: usize = 256 * 1024;
+pub(super) const STACK_BYTES: usize = 256 * 1024;
 
 /// Serves a directory until it is closed, or nobody was there for `alone`. Says on standard output
 /// that it is `ready`, or that another relay has the directory: `taken`.
@@ -61,7 +61,7 @@ pub fn relay(dir: &Path, alone: Duration) -> io::Result<()> {
     let _in_use = programs::keep_only_what_is_used();
     while !relay.is_over(alone) {
         relay.accept(&socket)?;
-        socket.mend();
+        socket.restore();
     }
     relay.end();
     Ok(())
@@ -75,11 +75,11 @@ pub(super) struct Relay {
     closed: Wake,
 }
 
-/// What a connection is for.
+/// Purpose of a connection.
 enum Begun {
-    /// It has the stream, and hears how far that was read here.
+    /// The client takes the stream with this number, and is told how far it was read.
     Stream(u64),
-    /// It ends everything.
+    /// Ends the agent and the relay.
     Closes,
     /// Whoever came has gone, or somebody newer has come.
     Nothing,
@@ -89,7 +89,11 @@ impl Relay {
     fn is_over(&self, alone: Duration) -> bool {
         let state = self.lock();
         let somebody = state.current.is_some() || state.beginning > 0;
-        let waits = if somebody { alone.max(SILENT) } else { alone };
+        let waits = if somebody {
+            alone.max(SILENCE_TIMEOUT)
+        } else {
+            alone
+        };
         // Where a command has removed the directory nobody comes back.
         let lost = !somebody && state.count > 0 && !self.dir.is_there();
         state.closed || lost || state.since.elapsed() > waits
@@ -97,7 +101,7 @@ impl Relay {
 
     /// Waits a while for somebody to come.
     fn accept(self: &Arc<Self>, socket: &RelaySocket) -> io::Result<()> {
-        let time = Timespec::try_from(LOOKS).ok();
+        let time = Timespec::try_from(POLL_INTERVAL).ok();
         let mut fds = [
             PollFd::from_borrowed_fd(socket.listener.as_fd(), PollFlags::IN),
             PollFd::from_borrowed_fd(self.closed.as_fd(), PollFlags::IN),
@@ -109,7 +113,7 @@ impl Relay {
         if let Ok((socket, _)) = socket.listener.accept() {
             socket.set_nonblocking(false)?;
             let relay = Arc::clone(self);
-            let thread = thread::Builder::new().stack_size(STACK);
+            let thread = thread::Builder::new().stack_size(STACK_BYTES);
             // Whoever cannot be served comes again.
             let _ = thread.spawn(move || relay.serve(&socket));
         }
@@ -142,7 +146,7 @@ impl Relay {
             }
         };
         let writer = Arc::clone(self);
-        let thread = thread::Builder::new().stack_size(STACK);
+        let thread = thread::Builder::new().stack_size(STACK_BYTES);
         let writing = socket
             .try_clone()
             .and_then(|socket| thread.spawn(move || writer.write(number, &socket)));
@@ -176,7 +180,7 @@ impl Relay {
         reads: &mut ConnectionReader,
         socket: &UnixStream,
     ) -> Result<(u64, Begun), RelayRefusal> {
-        socket.set_read_timeout(Some(HELLO))?;
+        socket.set_read_timeout(Some(HELLO_TIMEOUT))?;
         let (token, stream, received) = match reads.next()? {
             None => return Ok((0, Begun::Nothing)),
             Some(RelayFrame::Hello {
@@ -277,7 +281,7 @@ impl Relay {
         while let Ok(Some(frame)) = reads.next() {
             // An agent that takes nothing holds this up only when very much waits for it.
             let full = |state: &mut RelayState| {
-                state.is_current(number) && state.told.left() >= 2 * MOST as u64
+                state.is_current(number) && state.told.undelivered() >= 2 * MAX_WAITING_BYTES as u64
             };
             let state = self.changed.wait_while(self.lock(), full);
             let mut state = state.unwrap_or_else(PoisonError::into_inner);
@@ -327,7 +331,7 @@ impl Relay {
                     }
                 }
             }
-            let given = state.out.given();
+            let given = state.out.sent();
             if let Some((question, _)) = state.question.take_if(|(_, from)| given >= *from) {
                 bytes.extend(RelayFrame::Answer(question).encode());
             }

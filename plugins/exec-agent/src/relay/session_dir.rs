@@ -15,9 +15,9 @@ use rustix::io::Errno;
 pub(super) const SOCKET: &str = "link";
 /// How long a relay waits for the directory: whoever only looks whether it is taken has it for a
 /// moment.
-const TAKES: Duration = Duration::from_secs(1);
-/// How often it is tried.
-const TRIES: Duration = Duration::from_millis(10);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
+/// Delay between two tries.
+const RETRY_DELAY: Duration = Duration::from_millis(10);
 
 /// The directory of a relay, which nobody else has while this value lives.
 #[derive(Debug)]
@@ -37,10 +37,10 @@ impl RelayDir {
         let own = File::open(path)?;
         let begun = Instant::now();
         while is_locked(&own, FlockOperation::NonBlockingLockExclusive) {
-            if begun.elapsed() > TAKES {
+            if begun.elapsed() > LOCK_TIMEOUT {
                 return Ok(None);
             }
-            thread::sleep(TRIES);
+            thread::sleep(RETRY_DELAY);
         }
         let identity = identity(&own.metadata()?);
         Ok(Some(Self {
@@ -115,7 +115,7 @@ impl RelaySocket {
     }
 
     /// Listens again where a command has removed the socket or put something else in its place.
-    pub(super) fn mend(&mut self) {
+    pub(super) fn restore(&mut self) {
         let found = fs::symlink_metadata(SOCKET);
         if !found.is_ok_and(|found| identity(&found) == self.identity)
             && let Ok(anew) = Self::bind()

@@ -6,17 +6,17 @@ use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::CONFIRM;
+use super::CONFIRM_BYTES;
 use super::connection::StreamConnection;
 use super::stream::SentStream;
 
 /// The state of a relay.
 pub(super) struct RelayState {
-    /// What whoever came first said.
+    /// Token of the first client.
     pub(super) token: Option<String>,
-    /// How many connections there were, which is the number of the newest.
+    /// Number of connections so far, which is the number of the newest.
     pub(super) count: u64,
-    /// How many of them have said who they are, and not yet what they want.
+    /// Number of clients that said who they are, and not yet what they want.
     pub(super) beginning: usize,
     /// The one that has the stream.
     pub(super) current: Option<StreamConnection>,
@@ -26,14 +26,14 @@ pub(super) struct RelayState {
     pub(super) since: Instant,
     /// The number of the stream.
     pub(super) stream: Option<u64>,
-    /// What the agent said.
+    /// Bytes that the agent wrote.
     pub(super) out: SentStream,
-    /// What the agent is told.
+    /// Bytes for the agent.
     pub(super) told: IncomingStream,
     /// A question, and how far the stream has to be given before it is answered.
     pub(super) question: Option<(u64, u64)>,
     pub(super) agent: Option<RelayAgent>,
-    /// How the agent ended.
+    /// Description of the agent's exit.
     pub(super) over: Option<String>,
     pub(super) closed: bool,
 }
@@ -42,12 +42,12 @@ pub(super) struct RelayState {
 #[derive(Debug, Default)]
 pub(super) struct IncomingStream {
     pub(super) waiting: VecDeque<Vec<u8>>,
-    /// How many have come.
+    /// Number of bytes that came.
     pub(super) received: u64,
-    /// How many of them the agent has.
+    /// Number of bytes that the agent has.
     delivered_bytes: u64,
     confirmed: u64,
-    /// How many are to be confirmed.
+    /// Number of bytes that are to be confirmed.
     pub(super) confirm: Option<u64>,
 }
 
@@ -56,7 +56,7 @@ pub(super) struct IncomingStream {
 pub(super) struct RelayAgent {
     pub(super) stream: u64,
     pub(super) pid: Pid,
-    /// Whether it is told nothing more.
+    /// Whether the agent gets no more bytes.
     pub(super) ends: bool,
 }
 
@@ -119,15 +119,15 @@ impl IncomingStream {
         self.waiting.push_back(bytes);
     }
 
-    /// How many bytes the agent does not have yet.
-    pub(super) fn left(&self) -> u64 {
+    /// Number of bytes that the agent does not have yet.
+    pub(super) fn undelivered(&self) -> u64 {
         self.received - self.delivered_bytes
     }
 
     /// The agent has so many bytes more.
     pub(super) fn note_delivered(&mut self, bytes: u64) {
         self.delivered_bytes += bytes;
-        if self.delivered_bytes - self.confirmed >= CONFIRM {
+        if self.delivered_bytes - self.confirmed >= CONFIRM_BYTES {
             self.confirm_all();
             self.confirm = Some(self.delivered_bytes);
         }

@@ -8,9 +8,9 @@ use std::collections::VecDeque;
 pub struct SentStream {
     /// The bytes from `begin` on.
     kept: VecDeque<u8>,
-    /// How many bytes were confirmed.
+    /// Number of confirmed bytes.
     begin: u64,
-    /// How many bytes of the stream the current connection was given.
+    /// Position up to which the current connection was sent the stream.
     given: u64,
 }
 
@@ -20,13 +20,13 @@ impl SentStream {
         self.kept.extend(bytes);
     }
 
-    /// How many bytes wait to be confirmed.
+    /// Number of bytes that wait to be confirmed.
     #[must_use]
     pub fn len(&self) -> usize {
         self.kept.len()
     }
 
-    /// Whether all was confirmed.
+    /// Whether all bytes were confirmed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.kept.is_empty()
@@ -41,19 +41,19 @@ impl SentStream {
         self.given = self.given.max(self.begin);
     }
 
-    /// How many bytes there are in all.
+    /// Number of bytes in all.
     #[must_use]
     pub fn end(&self) -> u64 {
         self.begin + self.kept.len() as u64
     }
 
-    /// How many bytes the current connection was given, with those before it.
+    /// Position up to which the current connection was sent the stream.
     #[must_use]
-    pub fn given(&self) -> u64 {
+    pub fn sent(&self) -> u64 {
         self.given
     }
 
-    /// How many bytes were confirmed.
+    /// Number of confirmed bytes.
     #[must_use]
     pub fn confirmed(&self) -> u64 {
         self.begin

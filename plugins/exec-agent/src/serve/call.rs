@@ -88,7 +88,7 @@ impl AgentCall {
     }
 
     /// Readable once somebody woke it.
-    pub(super) fn woken(&self) -> BorrowedFd<'_> {
+    pub(super) fn wake_fd(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
     }
 
@@ -108,7 +108,7 @@ impl AgentCall {
         Ok(())
     }
 
-    /// How many bytes may be sent now.
+    /// Number of bytes that may be sent now.
     pub(super) fn credit(&self) -> usize {
         lock(&self.state).credit as usize
     }

@@ -23,9 +23,9 @@ use super::lock;
 use super::shell::{Ready, Shell};
 
 /// How long a shell waits for a command.
-const WAITS: Duration = Duration::from_secs(120);
+const IDLE_SHELL_TIMEOUT: Duration = Duration::from_secs(120);
 /// How long what a lost supervisor left behind is killed, at most.
-const STRAYS: Duration = Duration::from_secs(2);
+const STRAYS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The supervisors.
 #[derive(Default)]
@@ -60,7 +60,7 @@ impl Children {
     /// Starts a command, in the shell that waits for such a one or in a new one. While it starts
     /// nothing is collected: a start that fails collects its own child.
     pub(super) fn start(&self, shell: &Shell, command: &str) -> io::Result<Supervisor> {
-        let mut table = self.settled();
+        let mut table = self.lock_settled();
         let ready = table.take_waiting(|_| true);
         let given = ready.and_then(|ready| ready.give(shell, command));
         let supervisor = match given {
@@ -79,7 +79,7 @@ impl Children {
     }
 
     /// The table, once no shell is being started.
-    fn settled(&self) -> MutexGuard<'_, ChildTable> {
+    fn lock_settled(&self) -> MutexGuard<'_, ChildTable> {
         self.started
             .wait_while(lock(&self.table), |table| {
                 matches!(table.next, NextShell::Starts)
@@ -112,7 +112,7 @@ impl Children {
     /// Ends a shell that has waited for long.
     pub(super) fn end_old(&self) {
         let mut table = lock(&self.table);
-        let ready = table.take_waiting(|ready| ready.since.elapsed() >= WAITS);
+        let ready = table.take_waiting(|ready| ready.since.elapsed() >= IDLE_SHELL_TIMEOUT);
         if let Some(ready) = ready {
             ready.end();
         }
@@ -121,13 +121,13 @@ impl Children {
     /// Kills what a supervisor left behind that was itself killed: whatever is here without one.
     /// No command begins meanwhile.
     pub(super) fn end_strays(&self) {
-        let table = self.settled();
+        let table = self.lock_settled();
         let waiting = match &table.next {
             NextShell::Waits(ready) => Some(ready.pid()),
             _ => None,
         };
         let spared = |pid| table.supervisors.contains(&pid) || waiting == Some(pid);
-        let deadline = Instant::now() + STRAYS;
+        let deadline = Instant::now() + STRAYS_TIMEOUT;
         while signal_all_but(Signal::KILL, spared) > 0 && Instant::now() < deadline {
             while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
             std::thread::yield_now();

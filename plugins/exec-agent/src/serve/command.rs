@@ -24,18 +24,18 @@ use crate::frame::AgentFrame;
 use crate::message::{CommandResult, Gaps, ShellCommand};
 
 /// How long output is read after every process is gone; somebody may have been handed the pipes.
-const DRAIN: Duration = Duration::from_millis(200);
+const DRAIN_TIME: Duration = Duration::from_millis(200);
 /// How long a finished command waits for somebody to take its output.
-const TAKEN: Duration = Duration::from_secs(10);
+const OUTPUT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long output waits for the end of its command, so that both go out at once.
-const TOGETHER: Duration = Duration::from_micros(500);
+const END_WAIT: Duration = Duration::from_micros(500);
 /// How long a command's first output stays where it is: most commands are over by then, and are not
 /// held up by somebody who reads.
-const AT_FIRST: Duration = Duration::from_millis(2);
+const FIRST_OUTPUT_DELAY: Duration = Duration::from_millis(2);
 /// How much longer than the processes have, a supervisor may take to end them.
-const ENDING: Duration = Duration::from_secs(4);
+const SUPERVISOR_MARGIN: Duration = Duration::from_secs(4);
 /// How many bytes of names the reply may hold.
-const NAMES: usize = 2 * 1024 * 1024;
+const MAX_NAMES_BYTES: usize = 2 * 1024 * 1024;
 
 /// Runs a command to its end.
 pub(super) fn run(
@@ -64,7 +64,7 @@ pub(super) fn run(
         return Err(AgentError::cancelled());
     }
     let mut changes = before.changes(dir);
-    let mut room = NAMES;
+    let mut room = MAX_NAMES_BYTES;
     changes.files.retain(|FileChange { path, .. }| {
         room = room.saturating_sub(path.len() + 12);
         changes.cut |= room == 0;
@@ -119,9 +119,9 @@ struct CommandExit {
 /// The phase of a running command, and until when it lasts.
 #[derive(Clone, Copy)]
 enum CommandPhase {
-    /// The end of the command and of what it started.
+    /// The command and what it started run.
     Runs,
-    /// The same, which was asked for.
+    /// The supervisor was told to end the command, which was cancelled or out of time.
     Ends(Instant),
     /// The rest of the output.
     Drains(Instant),
@@ -134,7 +134,7 @@ impl<'a> ServedCommand<'a> {
             call,
             pipes: OutputPipes::new(&mut supervisor.child),
             supervisor,
-            held: Some(Instant::now() + AT_FIRST),
+            held: Some(Instant::now() + FIRST_OUTPUT_DELAY),
         }
     }
 
@@ -151,13 +151,13 @@ impl<'a> ServedCommand<'a> {
             let now = Instant::now();
             let next = match phase {
                 CommandPhase::Runs | CommandPhase::Ends(_) if gone => {
-                    CommandPhase::Drains(now + DRAIN)
+                    CommandPhase::Drains(now + DRAIN_TIME)
                 }
                 CommandPhase::Runs | CommandPhase::Ends(_) if lost => {
                     self.supervisor.kill_program();
                     self.state.children.forget(self.supervisor.pid());
                     self.state.children.end_strays();
-                    CommandPhase::Drains(now + DRAIN)
+                    CommandPhase::Drains(now + DRAIN_TIME)
                 }
                 CommandPhase::Runs => {
                     let late = now >= deadline;
@@ -165,7 +165,7 @@ impl<'a> ServedCommand<'a> {
                     timed_out = late && !ended;
                     if late || self.call.cancelled() {
                         self.supervisor.end(grace);
-                        CommandPhase::Ends(now + grace + ENDING)
+                        CommandPhase::Ends(now + grace + SUPERVISOR_MARGIN)
                     } else {
                         CommandPhase::Runs
                     }
@@ -174,7 +174,7 @@ impl<'a> ServedCommand<'a> {
                     // It was stopped: nothing that it says is waited for.
                     self.supervisor.kill_program();
                     self.state.children.kill(self.supervisor.pid());
-                    CommandPhase::Drains(now + DRAIN)
+                    CommandPhase::Drains(now + DRAIN_TIME)
                 }
                 CommandPhase::Drains(until) => {
                     if self.pipes.are_closed() || now >= until {
@@ -208,9 +208,9 @@ impl<'a> ServedCommand<'a> {
             let read = self.wait(until.saturating_duration_since(now), drains(phase));
             if let CommandPhase::Drains(until) = &mut phase {
                 if read {
-                    *until = Instant::now() + DRAIN;
+                    *until = Instant::now() + DRAIN_TIME;
                 } else if self.call.credit() == 0 && !self.call.cancelled() {
-                    *until = (*until).max(now + TAKEN);
+                    *until = (*until).max(now + OUTPUT_TIMEOUT);
                 }
             }
         }
@@ -229,10 +229,10 @@ impl<'a> ServedCommand<'a> {
         let ready = {
             // Where nothing is said any more the same is asked twice.
             let said = match drains {
-                true => self.call.woken(),
+                true => self.call.wake_fd(),
                 false => self.supervisor.control_stream(),
             };
-            let own = [self.call.woken(), said];
+            let own = [self.call.wake_fd(), said];
             let own = own.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
             let mut fds = Vec::from(own);
             // While output is held nobody needs to hear that there is more, or no more: the end of
@@ -257,7 +257,7 @@ impl<'a> ServedCommand<'a> {
         let read = self.pipes.read(pipes, credit, self.call);
         let now = Instant::now();
         if read > 0 {
-            self.held.get_or_insert(now + TOGETHER);
+            self.held.get_or_insert(now + END_WAIT);
         }
         // Where a whole piece came more is to come, and soon.
         if read >= PIECE || self.held.is_some_and(|until| now >= until) {

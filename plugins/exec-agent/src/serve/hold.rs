@@ -35,8 +35,8 @@ pub fn hold(pipe: &Path, first: Duration) -> io::Result<()> {
 }
 
 /// How often somebody who is early looks again, and after how long.
-const EARLY: u32 = 250;
-const AGAIN: Duration = Duration::from_millis(20);
+const MAX_EARLY_TRIES: u32 = 250;
+const RETRY_DELAY: Duration = Duration::from_millis(20);
 
 /// Comes to the pipe, which may not be there yet; who waits there goes on waiting for as long as the result lives.
 ///
@@ -46,9 +46,9 @@ pub fn let_go_at_end(pipe: &Path) -> io::Result<File> {
     let mut tries = 0;
     let mut held = loop {
         match OpenOptions::new().write(true).open(pipe) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound && tries < EARLY => {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && tries < MAX_EARLY_TRIES => {
                 tries += 1;
-                std::thread::sleep(AGAIN);
+                std::thread::sleep(RETRY_DELAY);
             }
             opened => break opened?,
         }

@@ -48,11 +48,11 @@ use stream::FrameInput;
 use workers::Workers;
 
 /// How long everything may be killed at the end of the stream.
-const KILLED: Duration = Duration::from_secs(5);
-/// How often it is looked whether everything has ended by itself.
-const ENDS: Duration = Duration::from_millis(5);
+const KILL_TIMEOUT: Duration = Duration::from_secs(5);
+/// Interval of checks that everything has ended by itself.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// The stack of a call's thread; nothing here is deep.
-const STACK: usize = 256 * 1024;
+const STACK_BYTES: usize = 256 * 1024;
 
 /// The settings of the agent.
 #[derive(Debug)]
@@ -64,7 +64,7 @@ pub struct AgentSettings {
     /// After so long without a frame nobody is there any more; without it, the end of the stream
     /// alone says that.
     pub quiet: Option<Duration>,
-    /// How many calls run at once.
+    /// Maximum number of calls at once.
     pub calls: usize,
     /// How long processes have to react to SIGTERM when the stream ends.
     pub grace: Duration,
@@ -75,16 +75,16 @@ pub struct AgentSettings {
 }
 
 impl AgentSettings {
-    /// Whether the agent itself works there, so that a command which it starts begins there
-    /// without being sent.
-    fn is_here(&self) -> bool {
+    /// Whether the agent runs in the working directory, so that a command which it starts begins
+    /// there without being sent.
+    fn stands_in_directory(&self) -> bool {
         let here = std::env::current_dir();
         let there = self.working_dir.canonicalize();
         here.is_ok_and(|here| there.is_ok_and(|there| here == there))
     }
 }
 
-/// What all calls share.
+/// State that all calls share.
 struct AgentState {
     settings: AgentSettings,
     /// Whether the agent works where commands begin.
@@ -121,7 +121,7 @@ impl AgentState {
         })
     }
 
-    /// Where commands are sent: nowhere, where the agent is there.
+    /// Directory that commands are sent to; none where the agent stands in it.
     fn sent_to(&self) -> Option<&Path> {
         (!self.is_there).then_some(&self.settings.working_dir)
     }
@@ -143,7 +143,7 @@ pub fn serve(settings: AgentSettings, input: OwnedFd, output: OwnedFd) -> io::Re
     let output = Arc::new(FrameOutput::new(File::from(output)));
     let grace = settings.grace;
     let state = Arc::new(AgentState {
-        is_there: settings.is_here(),
+        is_there: settings.stands_in_directory(),
         by_user_namespace: has_use_of_users(&settings),
         settings,
         children: Children::default(),
@@ -151,7 +151,7 @@ pub fn serve(settings: AgentSettings, input: OwnedFd, output: OwnedFd) -> io::Re
     });
     let reaping = Arc::clone(&state);
     thread::Builder::new()
-        .stack_size(STACK)
+        .stack_size(STACK_BYTES)
         .spawn(move || reaping.children.reap())?;
     output.send(
         0,
@@ -164,10 +164,10 @@ pub fn serve(settings: AgentSettings, input: OwnedFd, output: OwnedFd) -> io::Re
         state,
         output,
         calls: Mutex::default(),
-        workers: Workers::new(STACK),
+        workers: Workers::new(STACK_BYTES),
         handed_on: Mutex::default(),
     });
-    let begun = server.hand_on(FrameInput::new(File::from(input), over));
+    let begun = server.spawn_reader(FrameInput::new(File::from(input), over));
     let served = match begun {
         Ok(()) => ended.recv().unwrap_or_else(|_| Err(unread())),
         Err((_, error)) => Err(error),
@@ -195,10 +195,10 @@ fn end_all(grace: Duration) {
     let begun = Instant::now();
     if !grace.is_zero() && signal_all(Signal::TERM) > 0 {
         while !has_no_child() && begun.elapsed() < grace {
-            thread::sleep(ENDS);
+            thread::sleep(POLL_INTERVAL);
         }
     }
-    while signal_all(Signal::KILL) > 0 && begun.elapsed() < grace + KILLED {
+    while signal_all(Signal::KILL) > 0 && begun.elapsed() < grace + KILL_TIMEOUT {
         // Supervisors die first, and what they had is the agent's from then on.
         thread::yield_now();
     }
@@ -222,7 +222,7 @@ impl AgentServer {
     ///
     /// # Errors
     /// When there is none; the stream comes back.
-    fn hand_on(
+    fn spawn_reader(
         self: &Arc<Self>,
         stream: FrameInput,
     ) -> std::result::Result<(), (FrameInput, io::Error)> {
@@ -267,7 +267,7 @@ impl AgentServer {
                     continue;
                 }
             };
-            match self.hand_on(stream) {
+            match self.spawn_reader(stream) {
                 Ok(()) => return self.carry_out(number, &call, request),
                 Err((back, error)) => {
                     stream = back;

@@ -21,12 +21,12 @@ const MAX_COMMAND: usize = 128 * 1024 - 1;
 /// A shell reads its input byte by byte: a longer command is faster as an argument of a new one.
 const MAX_GIVEN: usize = 512;
 /// What `bash` runs when it starts. What that does is a command's doing, and never done ahead.
-const STARTS_WITH: &str = "BASH_ENV";
+const STARTUP_VARIABLE: &str = "BASH_ENV";
 /// The shells that are known to take a command so, by the names of their files.
-const KNOWN: [&str; 4] = ["sh", "dash", "ash", "bash"];
+const KNOWN_SHELLS: [&str; 4] = ["sh", "dash", "ash", "bash"];
 /// Reads the command to the end of the input, and lets nothing of that be seen by it: its standard
 /// input is empty, its `$0` the shell, its lines count from one. `$1` is a line's end.
-const WAIT: &str = "__conjure_all=; while IFS= read -r __conjure_line; do \
+const WAIT_SCRIPT: &str = "__conjure_all=; while IFS= read -r __conjure_line; do \
                     __conjure_all=$__conjure_all$__conjure_line$1; done; exec </dev/null; shift; \
                     eval \"unset __conjure_all __conjure_line;$__conjure_all\"";
 
@@ -102,7 +102,7 @@ impl Shell {
 
     /// What its directory and what is hidden from it are at this moment: others may stand under
     /// the same names later, and a shell that was started before knows nothing of that.
-    fn places(&self) -> Vec<Option<(u64, u64)>> {
+    fn visible_places(&self) -> Vec<Option<(u64, u64)>> {
         let confinement = self.confinement.iter();
         let places = confinement.flat_map(|one| one.hidden.iter().chain(&one.visible));
         let identity = |path: &String| {
@@ -116,9 +116,9 @@ impl Shell {
     pub(super) fn can_wait(&self) -> bool {
         let name = Path::new(&self.path).file_name();
         let known = |known: &&str| name.is_some_and(|name| name == *known);
-        let does_something = std::env::var_os(STARTS_WITH).is_some()
-            || self.env.iter().any(|(name, _)| name == STARTS_WITH);
-        KNOWN.iter().any(known) && !does_something
+        let does_something = std::env::var_os(STARTUP_VARIABLE).is_some()
+            || self.env.iter().any(|(name, _)| name == STARTUP_VARIABLE);
+        KNOWN_SHELLS.iter().any(known) && !does_something
     }
 }
 
@@ -147,8 +147,8 @@ impl Ready {
         if !shell.can_wait() {
             return None;
         }
-        let places = shell.places();
-        let supervisor = shell.start(&[WAIT, &shell.path, "\n"], StdinSource::Given);
+        let places = shell.visible_places();
+        let supervisor = shell.start(&[WAIT_SCRIPT, &shell.path, "\n"], StdinSource::Given);
         Some(Self {
             shell: shell.clone(),
             places,
@@ -164,7 +164,8 @@ impl Ready {
     /// Gives it its command. Nothing where it is another shell than that command wants or is gone;
     /// then it is ended.
     pub(super) fn give(mut self, shell: &Shell, command: &str) -> Option<Supervisor> {
-        let fits = self.shell == *shell && can_be_given(command) && self.places == shell.places();
+        let fits =
+            self.shell == *shell && can_be_given(command) && self.places == shell.visible_places();
         let heard = self.supervisor.heard();
         let lives = heard.is_ok_and(|heard| heard.ended.is_none() && !heard.gone && !heard.lost);
         if fits && lives && self.supervisor.give(format!("{command}\n")).is_ok() {
@@ -209,8 +210,8 @@ mod tests {
             .unwrap()
     }
 
-    fn given(path: &str, command: &str) -> Output {
-        let mut child = start(path, &[WAIT, path, "\n"]);
+    fn run_given(path: &str, command: &str) -> Output {
+        let mut child = start(path, &[WAIT_SCRIPT, path, "\n"]);
         let mut input = child.stdin.take().unwrap();
         input.write_all(format!("{command}\n").as_bytes()).unwrap();
         drop(input);
@@ -238,7 +239,7 @@ mod tests {
         for path in shells.into_iter().filter(|path| Path::new(path).exists()) {
             for command in commands {
                 let plain = start(path, &[command]).wait_with_output().unwrap();
-                let given = given(path, command);
+                let given = run_given(path, command);
                 assert_eq!(given.status, plain.status, "{path}: {command}");
                 let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
                 assert_eq!(
@@ -273,16 +274,16 @@ mod tests {
         let path = dir.path().join("work");
         fs::create_dir(&path).unwrap();
         let shell = Shell::of(&ShellCommand::default(), Some(&path), None).unwrap();
-        let before = shell.places();
-        assert_eq!(shell.places(), before);
+        let before = shell.visible_places();
+        assert_eq!(shell.visible_places(), before);
         fs::rename(&path, dir.path().join("old")).unwrap();
         fs::create_dir(&path).unwrap();
-        assert_ne!(shell.places(), before);
+        assert_ne!(shell.visible_places(), before);
     }
 
     #[test]
     fn without_a_command_it_ends_by_itself() {
-        let mut child = start("/bin/sh", &[WAIT, "/bin/sh", "\n"]);
+        let mut child = start("/bin/sh", &[WAIT_SCRIPT, "/bin/sh", "\n"]);
         drop(child.stdin.take());
         assert!(child.wait().unwrap().success());
     }

@@ -53,7 +53,7 @@ impl FrameInput {
         }
     }
 
-    /// Says how it ended.
+    /// Records the end of the stream.
     pub(super) fn end(self, ended: io::Result<()>) {
         // Nobody waits for it but who ends the agent.
         let _ = self.over.send(ended);

@@ -14,7 +14,7 @@ use crate::frame::AgentFrame;
 use crate::message::AgentReply;
 
 /// How many names are tried for a file whose own is taken.
-const NAMES: u32 = 1_000;
+const MAX_NAMES: u32 = 1_000;
 
 /// Writes a file from the call's data.
 pub(super) fn create(roots: &CallRoots, call: &AgentCall, path: &str) -> Result<AgentReply> {
@@ -71,7 +71,7 @@ pub(super) fn put(
         Some((stem, extension)) if !stem.is_empty() => (stem, format!(".{extension}")),
         _ => (name, String::new()),
     };
-    let others = (2..NAMES).map(|number| format!("{stem}-{number}{extension}"));
+    let others = (2..MAX_NAMES).map(|number| format!("{stem}-{number}{extension}"));
     let mut names = std::iter::once(name.to_owned()).chain(others);
     let mut taken = Vec::new();
     let free = loop {
@@ -87,7 +87,7 @@ pub(super) fn put(
     };
     let made = create(roots, call, &free.name)?;
     for name in taken {
-        if let Some(size) = same(roots, &name, &free.name) {
+        if let Some(size) = same_content(roots, &name, &free.name) {
             let _ = std::fs::remove_file(roots.working_dir().join(&free.name));
             let place = roots.resolve(&name)?;
             return Ok(written(&WrittenFile {
@@ -102,7 +102,7 @@ pub(super) fn put(
 }
 
 /// The size of two files in the working directory, if both have the same content.
-fn same(roots: &CallRoots, one: &str, other: &str) -> Option<u64> {
+fn same_content(roots: &CallRoots, one: &str, other: &str) -> Option<u64> {
     let opened = |name| open_file(&roots.resolve(name).ok()?).ok();
     let ((one, size), (other, others)) = (opened(one)?, opened(other)?);
     if size != others {

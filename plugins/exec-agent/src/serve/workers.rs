@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::lock;
 
 /// How long a thread without work stays.
-const IDLE: Duration = Duration::from_secs(30);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
 type WorkerJob = Box<dyn FnOnce() + Send>;
 
@@ -63,7 +63,7 @@ impl Idle {
         first();
         loop {
             lock(&self.waiting).push((number, sender.clone()));
-            let mut work = more.recv_timeout(IDLE).ok();
+            let mut work = more.recv_timeout(IDLE_TIMEOUT).ok();
             if work.is_none() && !self.leaves(number) {
                 // Whoever took it from the list is about to send.
                 work = more.recv().ok();

@@ -215,7 +215,10 @@ fn what_is_exported_can_be_imported_and_damage_is_said() {
     let whole = notices(3);
     let mut lines: Vec<&str> = whole.lines().collect();
     lines.remove(1);
-    import(&lines.join("\n")).is(422);
+    // The entry behind the one that is missing, by its line in what was sent.
+    let gap = import(&format!("\n\n{}", lines.join("\n"))).is(422).json();
+    let detail = gap["detail"].as_str().unwrap();
+    assert!(detail.starts_with("line 4: "), "{detail}");
     // Nothing of what was refused stays.
     let listed = server.get("/api/v1/threads").is(200).json();
     assert_eq!(listed["items"].as_array().unwrap().len(), 2);

@@ -1,8 +1,10 @@
 //! Where a saved auth goes: to the address that it is bound to, whoever names another one.
 
+use conjure_host::provider::KNOWN;
 use conjure_kit::{Cli, Model, Workspace};
 use conjure_mock_llm::Message;
 
+use crate::session::{done, server};
 use crate::stage::{conjure, workspace};
 
 /// The secret that must not go elsewhere.
@@ -78,6 +80,85 @@ fn however_an_address_is_said_a_saved_auth_goes_to_its_own() {
             refused(run, &elsewhere, "a saved session");
         }
     }
+}
+
+#[test]
+fn a_variable_of_the_environment_leads_no_saved_auth_elsewhere() {
+    let workspace = workspace(&[]);
+    let (own, elsewhere) = (Model::start().unwrap(), Model::start().unwrap());
+    for known in &KNOWN {
+        let name = known.name;
+        let url = own.base_url();
+        save(
+            &workspace,
+            &format!("{name} --provider {name} --base-url {url}"),
+        );
+        own.says(Message::new().text("Hello."));
+        let run = conjure(&workspace, &format!("run --auth {name} --model m Hi."));
+        let run = run.env(known.base_url_var, elsewhere.base_url());
+        let output = run.run().unwrap();
+        assert_eq!(output.stdout, "Hello.\n", "{name}: {output:?}");
+        assert!(elsewhere.requests().is_empty(), "{name}");
+    }
+    assert_eq!(own.requests().len(), KNOWN.len());
+}
+
+/// A change of a saved session, here or at a server that runs (`PATCH /sessions`).
+#[test]
+fn no_change_of_a_saved_session_leads_its_auth_elsewhere() {
+    let workspace = workspace(&[]);
+    let (own, elsewhere) = (Model::start().unwrap(), Model::start().unwrap());
+    let address = |url: &str| format!("[providers.anthropic]\nbase_url = \"{url}\"\n");
+    let tools = |name: &str, url: &str| workspace.write(name, address(url)).unwrap();
+    let there = tools("there.toml", &elsewhere.base_url());
+    let here = tools("here.toml", &own.base_url());
+    for (auth, url) in [("one", own.base_url()), ("two", elsewhere.base_url())] {
+        save(
+            &workspace,
+            &format!("{auth} --provider anthropic --base-url {url}"),
+        );
+    }
+    for with_server in [false, true] {
+        let _server = with_server.then(|| server(&workspace, ""));
+        // Other tools, and another auth beside tools that say where the first one goes.
+        let changes = [
+            ("tools", format!("--tools {}", there.display())),
+            ("auth", "--auth two".to_owned()),
+        ];
+        for (what, change) in changes {
+            let session = format!("{what}-{with_server}");
+            done(
+                &workspace,
+                &format!(
+                    "session create {session} --auth one --model m --tools {}",
+                    here.display()
+                ),
+            );
+            done(&workspace, &format!("session set {session} {change}"));
+            let run = conjure(&workspace, &format!("run --session {session} Hi."));
+            refused(run, &elsewhere, &session);
+            assert!(own.requests().is_empty(), "{session}");
+        }
+    }
+}
+
+#[test]
+fn an_auth_that_a_chat_takes_up_does_not_go_where_the_chat_was() {
+    let workspace = workspace(&[]);
+    let (own, elsewhere) = (Model::start().unwrap(), Model::start().unwrap());
+    let url = own.base_url();
+    save(
+        &workspace,
+        &format!("own --provider anthropic --base-url {url}"),
+    );
+    let url = elsewhere.base_url();
+    let file = format!("provider = \"ollama\"\nmodel = \"m\"\nbase_url = \"{url}\"\n");
+    workspace.write("session.toml", file).unwrap();
+    let chat = conjure(&workspace, "chat --config session.toml");
+    let output = chat.stdin("/auth own m\n").run().unwrap();
+    assert!(is_told(&output.stderr), "{output:?}");
+    assert!(elsewhere.requests().is_empty(), "{output:?}");
+    assert!(own.requests().is_empty(), "{output:?}");
 }
 
 #[test]

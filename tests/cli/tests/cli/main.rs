@@ -119,6 +119,10 @@ mod terminal_images;
 #[cfg(test)]
 mod terminal_run;
 #[cfg(test)]
+mod terminal_saved;
+#[cfg(test)]
+mod terminal_widths;
+#[cfg(test)]
 mod thread_entries;
 #[cfg(test)]
 mod threads;

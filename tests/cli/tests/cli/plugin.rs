@@ -1,8 +1,9 @@
 //! `conjure plugin list`, `inspect` and `check`.
 
 use std::fs;
+use std::path::Path;
 
-use conjure_kit::{Model, Redactor, Workspace, build_plugin};
+use conjure_kit::{Cli, Model, Redactor, Workspace, build_plugin, conjure_bin};
 use conjure_mock_llm::Message;
 use insta::assert_snapshot;
 use serde_json::{Value, json};
@@ -81,6 +82,31 @@ fn a_trusted_plugin_runs_in_the_host_where_others_do_not() {
     assert!(unknown.stderr.contains("is not one of the trusted plugins"));
     let refused = run("plugin trust Cargo.toml");
     assert_eq!(refused.code, Some(1), "{refused:?}");
+}
+
+#[test]
+fn what_lies_in_plugins_beside_the_program_is_trusted_and_what_lies_beside_it_alone_is_not() {
+    let workspace = workspace(&[]);
+    let installed = workspace.root().join("installed");
+    fs::create_dir_all(installed.join("plugins")).unwrap();
+    let program = installed.join("conjure");
+    fs::copy(conjure_bin().unwrap(), &program).unwrap();
+    let library = build_plugin(CACHE).unwrap();
+    let isolation = |dir: &Path| {
+        let file = dir.join(library.file_name().unwrap());
+        fs::copy(&library, &file).unwrap();
+        let file = file.display().to_string();
+        let listed = Cli::program(&program, ["plugin", "list", "--json", "--plugin", &file])
+            .workspace(&workspace)
+            .env("CONJURE_ISOLATION", "process")
+            .run()
+            .unwrap();
+        fs::remove_file(&file).unwrap();
+        let plugin = &json(&listed)["plugins"][0];
+        plugin["isolation"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(isolation(&installed), "process");
+    assert_eq!(isolation(&installed.join("plugins")), "in-process");
 }
 
 #[test]

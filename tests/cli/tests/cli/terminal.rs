@@ -313,7 +313,7 @@ fn a_call_shows_what_would_run_and_only_an_answer_is_an_answer() {
 
 /// Presses a key at a call that waits, until this is seen. A key that comes right after the question
 /// is taken for one that was meant for the text.
-fn decides(tmux: &Tmux, key: &str, seen: &str) -> String {
+pub(crate) fn decides(tmux: &Tmux, key: &str, seen: &str) -> String {
     const TYPING: &str = "You are typing";
     loop {
         tmux.types(key).unwrap();

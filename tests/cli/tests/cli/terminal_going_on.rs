@@ -6,7 +6,7 @@ use conjure_mock_llm::Message;
 use serde_json::json;
 
 use crate::mcp::place;
-use crate::stage::{LOCAL, workspace};
+use crate::stage::{LOCAL, asks, workspace};
 use crate::terminal::{chat, says, started};
 
 #[test]
@@ -433,4 +433,65 @@ fn a_file_that_a_call_would_overwrite_is_compared_with_what_it_has() {
     ] {
         assert!(screen.contains(line), "{line}: {screen}");
     }
+}
+
+#[test]
+fn the_conversation_that_goes_on_is_one_of_this_directory() {
+    let workspace = workspace(&[]);
+    let model = Model::start().unwrap();
+    let other = workspace.root().join("other");
+    std::fs::create_dir(&other).unwrap();
+    model.says(Message::new().text("About here."));
+    let tmux = started(&workspace, &model, "", 100, 30);
+    says(&tmux, "Here.", "About here.");
+    drop(tmux);
+    model.says(Message::new().text("About there."));
+    let there = format!("run --working-dir {}", other.display());
+    let run = asks(&workspace, &model, &there, "There.").env("HOME", workspace.root());
+    assert_eq!(run.run().unwrap().code, Some(0));
+    let tmux = started(&workspace, &model, "--continue", 100, 30);
+    tmux.wait_for("About here.").unwrap();
+    tmux.types("/resume").unwrap();
+    tmux.press(&["Enter"]).unwrap();
+    let screen = tmux.wait_for("1 of 2;").unwrap();
+    let line = |label: &str| screen.lines().position(|line| line.starts_with(label));
+    let (near, far) = (line("▸ Here"), line("  There"));
+    assert!(near.is_some() && near < far, "{screen}");
+    let far = screen.lines().nth(far.unwrap()).unwrap();
+    assert!(far.contains("in ~/other, "), "{screen}");
+    drop(tmux);
+    let there = format!("--continue --working-dir {}", other.display());
+    let tmux = started(&workspace, &model, &there, 100, 30);
+    tmux.wait_for("About there.").unwrap();
+    drop(tmux);
+    let none = format!("--continue --working-dir {}", workspace.home().display());
+    let output = chat(&workspace, &model, &none).run().unwrap();
+    assert_eq!(output.code, Some(2), "{output:?}");
+    assert!(
+        output
+            .stderr
+            .contains("there is no conversation of ~/home to go on with"),
+        "{output:?}"
+    );
+}
+
+#[test]
+fn a_conversation_in_which_nothing_was_said_is_none_to_go_on_with() {
+    let workspace = workspace(&[]);
+    let model = Model::start().unwrap();
+    model.says(Message::new().text("I heard it."));
+    model.says(Message::new().text("It was Lyon."));
+    for (args, said) in [
+        ("chat", "Remember Lyon.\n"),
+        ("chat", "/quit\n"),
+        ("chat --continue", "What was it?\n"),
+    ] {
+        let output = asks(&workspace, &model, args, "")
+            .stdin(said)
+            .run()
+            .unwrap();
+        assert_eq!(output.code, Some(0), "{output:?}");
+    }
+    let said = model.last_request().body.to_string();
+    assert!(said.contains("Remember Lyon."), "{said}");
 }

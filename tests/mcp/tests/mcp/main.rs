@@ -6,6 +6,8 @@
 //! whole programs show: several processes with one login, a gateway in front of a server.
 
 #[cfg(test)]
+mod all_servers;
+#[cfg(test)]
 mod clients;
 #[cfg(test)]
 mod conformance;

@@ -26,15 +26,18 @@ const VOLATILE: &[&str] = &[
 ];
 
 /// A server as a session file has it.
-struct Server {
+pub(super) struct Server {
+    pub(super) name: &'static str,
     command: PathBuf,
     args: Vec<String>,
     env: Vec<(&'static str, String)>,
-    work: PathBuf,
+    pub(super) work: PathBuf,
+    /// Whether it also speaks the newer era.
+    pub(super) is_new: bool,
 }
 
 impl Server {
-    fn direct(&self) -> Command {
+    pub(super) fn direct(&self) -> Command {
         let mut command = Command::new(&self.command);
         command.args(&self.args).env_clear().current_dir(&self.work);
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
@@ -53,15 +56,24 @@ impl Server {
 
     /// A backend of this name with this server.
     fn session(&self, backend: &str) -> String {
+        format!(
+            "[[backend]]\nkind = \"mcp\"\nname = \"{backend}\"\nprefix = \"none\"\n[backend.config]\n\
+             catalog_wait_ms = 60000\n{}",
+            self.entry("s", false)
+        )
+    }
+
+    /// The server among the servers of a backend, under this name.
+    pub(super) fn entry(&self, name: &str, modern: bool) -> String {
         let text = |text: &str| Value::from(text).to_string();
         let env = self.env.iter();
         let env: Vec<_> = env
             .map(|(name, value)| format!("{name} = {}", text(value)))
             .collect();
+        let era = if modern { "modern" } else { "legacy" };
         format!(
-            "[[backend]]\nkind = \"mcp\"\nname = \"{backend}\"\nprefix = \"none\"\n[backend.config]\n\
-             catalog_wait_ms = 60000\n[backend.config.servers.s]\ncommand = {:?}\nargs = {}\n\
-             env = {{ {} }}\ncwd = {:?}\nera = \"legacy\"\ninitialize_timeout_ms = 60000\n",
+            "[backend.config.servers.{name}]\ncommand = {:?}\nargs = {}\nenv = {{ {} }}\n\
+             cwd = {:?}\nera = \"{era}\"\ninitialize_timeout_ms = 60000\n",
             self.command,
             json!(self.args),
             env.join(", "),
@@ -70,40 +82,45 @@ impl Server {
     }
 }
 
-/// All reference servers, over stdio and by their own programs.
-fn servers(peers: &Peers, root: &Path) -> Vec<Server> {
-    // As long for each, or an answer would name another directory.
-    let work = root.join("work");
-    let home = work.to_str().unwrap().to_owned();
-    let server = |command: PathBuf, args: &[&str]| Server {
-        command,
-        args: args.iter().map(|arg| (*arg).to_owned()).collect(),
-        env: vec![
-            ("PATH", peers.path().into_string().unwrap()),
-            ("HOME", home.clone()),
-            ("LANG", "C".to_owned()),
-            ("TZ", "UTC".to_owned()),
-            ("MEMORY_FILE_PATH", format!("{home}/memory.jsonl")),
-        ],
-        work: work.clone(),
+/// All reference servers, over stdio and by their own programs, each in a directory of its own.
+pub(super) fn servers(peers: &Peers, root: &Path) -> Vec<Server> {
+    // `~` stands for its directory.
+    let server = |name, command: PathBuf, args: &[&str]| {
+        let work = root.join(name);
+        let home = work.to_str().unwrap().to_owned();
+        Server {
+            name,
+            command,
+            args: args.iter().map(|arg| arg.replace('~', &home)).collect(),
+            env: vec![
+                ("PATH", peers.path().into_string().unwrap()),
+                ("HOME", home.clone()),
+                ("LANG", "C".to_owned()),
+                ("TZ", "UTC".to_owned()),
+                ("MEMORY_FILE_PATH", format!("{home}/memory.jsonl")),
+            ],
+            work,
+            is_new: matches!(name, "time" | "git" | "web"),
+        }
     };
     vec![
-        server(peers.js("mcp-server-everything"), &["stdio"]),
-        server(peers.js("mcp-server-filesystem"), &[&home]),
-        server(peers.js("mcp-server-memory"), &[]),
-        server(peers.python("mcp-server-time"), &[]),
-        server(peers.python("mcp-server-git"), &[]),
-        server(peers.python("mcp-server-fetch"), &[]),
+        server("everything", peers.js("mcp-server-everything"), &["stdio"]),
+        server("files", peers.js("mcp-server-filesystem"), &["~"]),
+        server("memory", peers.js("mcp-server-memory"), &[]),
+        server("time", peers.python("mcp-server-time"), &[]),
+        server("git", peers.python("mcp-server-git"), &[]),
+        server("web", peers.python("mcp-server-fetch"), &[]),
         server(
+            "sqlite",
             peers.python_1("mcp-server-sqlite"),
-            &["--db-path", &format!("{home}/data.db")],
+            &["--db-path", "~/data.db"],
         ),
     ]
 }
 
-/// `conjure mcp serve` in front of a server, as one client reaches it.
-struct Gateway {
-    wire: Box<dyn Wire>,
+/// `conjure mcp serve` in front of servers, as one client reaches it.
+pub(super) struct Gateway {
+    pub(super) wire: Box<dyn Wire>,
     info: Value,
     _serving: Option<Running>,
     _workspace: Workspace,
@@ -114,7 +131,7 @@ impl Gateway {
         Self::of(server.workspace(), over_http, manner)
     }
 
-    fn of(workspace: Workspace, over_http: bool, manner: Manner) -> Self {
+    pub(super) fn of(workspace: Workspace, over_http: bool, manner: Manner) -> Self {
         if !over_http {
             let mut command = Command::new(conjure_bin().unwrap());
             command.arg("--plugin-dir").arg(workspace.plugins());
@@ -182,7 +199,7 @@ fn arguments(schema: &Value, dir: &Path) -> Map<String, Value> {
 }
 
 /// The directory that servers work on, as it is at the beginning.
-fn fresh(dir: &Path) {
+pub(super) fn fresh(dir: &Path) {
     let _ = fs::remove_dir_all(dir);
     fs::create_dir_all(dir.join("inner")).unwrap();
     fs::write(dir.join("note.txt"), "a note\nof two lines\n").unwrap();
@@ -208,11 +225,65 @@ fn masked(value: &Value) -> Value {
 }
 
 /// One request of a server.
-struct Asked {
-    method: &'static str,
-    params: Value,
+pub(super) struct Asked {
+    pub(super) method: &'static str,
+    pub(super) params: Value,
     /// Whether it says something else each time.
     volatile: bool,
+}
+
+/// What a server sent.
+pub(super) struct Sent {
+    pub(super) lists: [Vec<Value>; 4],
+    pub(super) answers: Vec<(Asked, Value)>,
+}
+
+impl Sent {
+    /// Asks a server for everything.
+    pub(super) fn by(wire: &mut dyn Wire, dir: &Path) -> Self {
+        let asked = everything(wire, dir);
+        let lists = LISTS.map(|(method, field)| entries(wire, method, field));
+        let answered = asked.into_iter().map(|asked| {
+            let answer = wire.ask(asked.method, &asked.params);
+            (asked, answer)
+        });
+        Self {
+            lists,
+            answers: answered.collect(),
+        }
+    }
+
+    /// What a client gets that is something else.
+    pub(super) fn differences(&self, client: &mut dyn Wire) -> Vec<String> {
+        let mut wrong = Vec::new();
+        for ((method, field), expected) in LISTS.iter().zip(&self.lists) {
+            let listed = entries(client, method, field);
+            if listed != *expected {
+                let (listed, expected) = (json!(listed), json!(expected));
+                wrong.push(format!("{method}\n  is {listed}\n  of {expected}"));
+            }
+        }
+        for (asked, sent) in &self.answers {
+            let got = client.ask(asked.method, &asked.params);
+            let is_same = match asked.volatile {
+                true => masked(&got) == masked(sent),
+                false => bytes(&got) == bytes(sent),
+            };
+            if !is_same {
+                let what = format!("{} {}", asked.method, asked.params);
+                wrong.push(format!("{what}\n  is {got}\n  of {sent}"));
+            }
+        }
+        wrong
+    }
+}
+
+fn read(uri: &str) -> Asked {
+    Asked {
+        method: "resources/read",
+        params: json!({ "uri": uri }),
+        volatile: true,
+    }
 }
 
 /// Every tool, resource and prompt of a server, what it refuses too.
@@ -240,11 +311,6 @@ fn everything(wire: &mut dyn Wire, dir: &Path) -> Vec<Asked> {
             _ => {}
         }
     }
-    let read = |uri: &str| Asked {
-        method: "resources/read",
-        params: json!({ "uri": uri }),
-        volatile: true,
-    };
     for resource in wire.list("resources/list", "resources") {
         asked.push(read(resource["uri"].as_str().unwrap()));
     }
@@ -252,10 +318,6 @@ fn everything(wire: &mut dyn Wire, dir: &Path) -> Vec<Asked> {
         let text = template["uriTemplate"].as_str().unwrap();
         let begin = text.split('{').next().unwrap();
         asked.extend([read(&format!("{begin}1")), read(&format!("{begin}x"))]);
-    }
-    // A gateway has resources, whether its server has any or not.
-    if asked.iter().any(|asked| asked.method == "resources/read") {
-        asked.push(read("demo://nothing/of/the/kind"));
     }
     for prompt in wire.list("prompts/list", "prompts") {
         let wanted = prompt["arguments"].as_array().into_iter().flatten();
@@ -272,7 +334,7 @@ fn everything(wire: &mut dyn Wire, dir: &Path) -> Vec<Asked> {
     asked
 }
 
-fn manner(modern: bool, capabilities: Value) -> Manner {
+pub(super) fn manner(modern: bool, capabilities: Value) -> Manner {
     Manner {
         modern,
         name: "client",
@@ -298,8 +360,13 @@ fn entries(wire: &mut dyn Wire, method: &str, field: &str) -> Vec<Value> {
             }
         }
     }
-    entries.sort_by_key(|entry| entry["name"].to_string() + &entry["uri"].to_string());
+    entries.sort_by_key(by_name);
     entries
+}
+
+/// The order in which entries are compared.
+pub(super) fn by_name(entry: &Value) -> String {
+    entry["name"].to_string() + &entry["uri"].to_string()
 }
 
 const LISTS: [(&str, &str); 4] = [
@@ -322,36 +389,21 @@ fn compare(over_http: bool, modern: bool) {
     for server in servers(&peers, root.path()) {
         fresh(&server.work);
         let mut direct = OverStdio::start(server.direct(), manner(false, json!({})));
-        let asked = everything(&mut direct, &server.work);
-        let lists = LISTS.map(|(method, field)| entries(&mut direct, method, field));
-        let sent: Vec<Value> = asked
-            .iter()
-            .map(|asked| direct.ask(asked.method, &asked.params))
-            .collect();
+        let mut sent = Sent::by(&mut direct, &server.work);
+        // A gateway has resources, whether its server has any or not.
+        let is_read = |(asked, _): &(Asked, Value)| asked.method == "resources/read";
+        if sent.answers.iter().any(is_read) {
+            let asked = read("demo://nothing/of/the/kind");
+            let answer = direct.ask(asked.method, &asked.params);
+            sent.answers.push((asked, answer));
+        }
         let instructions = direct.info["instructions"].clone();
         drop(direct);
 
         fresh(&server.work);
         let mut gateway = Gateway::start(&server, over_http, manner(modern, json!({})));
-        for ((method, field), expected) in LISTS.iter().zip(lists) {
-            let listed = entries(&mut *gateway.wire, method, field);
-            if listed != expected {
-                let (listed, expected) = (json!(listed), json!(expected));
-                wrong.push(format!("{method}\n  is {listed}\n  of {expected}"));
-            }
-        }
-        for (asked, sent) in asked.iter().zip(sent) {
-            let got = gateway.wire.ask(asked.method, &asked.params);
-            let is_same = match asked.volatile {
-                true => masked(&got) == masked(&sent),
-                false => bytes(&got) == bytes(&sent),
-            };
-            if !is_same {
-                let what = format!("{} {}", asked.method, asked.params);
-                wrong.push(format!("{what}\n  is {got}\n  of {sent}"));
-            }
-            count += 1;
-        }
+        wrong.extend(sent.differences(&mut *gateway.wire));
+        count += sent.answers.len();
         if let Some(text) = instructions.as_str() {
             let told = gateway.info["instructions"].as_str().unwrap_or_default();
             if !told.contains(text.trim()) {
@@ -417,8 +469,9 @@ fn a_template_of_another_backend_leads_to_the_server_that_has_it() {
     let Some(peers) = Peers::find() else { return };
     let root = tempfile::tempdir().unwrap();
     let mut servers = servers(&peers, root.path());
-    fresh(&servers[0].work);
     let (sqlite, everything) = (servers.pop().unwrap(), servers.swap_remove(0));
+    fresh(&sqlite.work);
+    fresh(&everything.work);
     // The one that refuses comes first.
     let session = sqlite.session("one") + &everything.session("two");
     let workspace = Workspace::new().unwrap();

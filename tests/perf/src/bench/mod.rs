@@ -5,6 +5,7 @@
 mod boundary;
 mod docker_command;
 mod executor_session;
+mod file_live;
 mod history;
 mod hot_add_load;
 mod in_place;
@@ -15,12 +16,14 @@ mod mcp_call;
 mod mcp_gateway;
 mod mcp_hot_add;
 mod mcp_overlap;
+mod oci_live;
 mod one_shot;
 mod ordinary;
 mod overlap;
 mod routing_build;
 mod routing_lookup;
 mod serve;
+mod source_live;
 mod ssh_command;
 mod streams;
 mod template;
@@ -190,10 +193,36 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
     },
     Benchmark {
         name: "template",
-        figures: &["template_clean", "template_incremental", "template_size"],
+        figures: &[
+            "template_clean",
+            "template_clean_cpu",
+            "template_incremental",
+            "template_size",
+        ],
         needs: &[Need::Program],
         slow: true,
         run: template::run,
+    },
+    Benchmark {
+        name: "source_live",
+        figures: &["source_live"],
+        needs: &[Need::Program],
+        slow: true,
+        run: source_live::run,
+    },
+    Benchmark {
+        name: "file_live",
+        figures: &["file_live"],
+        needs: &[Need::Program, Need::Skill],
+        slow: false,
+        run: file_live::run,
+    },
+    Benchmark {
+        name: "oci_live",
+        figures: &["oci_live"],
+        needs: &[Need::Program, Need::Skill],
+        slow: false,
+        run: oci_live::run,
     },
     Benchmark {
         name: "serve",
@@ -238,7 +267,7 @@ pub(crate) const BENCHMARKS: &[Benchmark] = &[
     },
     Benchmark {
         name: "streams",
-        figures: &["streams_lag"],
+        figures: &["streams_lag", "streams_cores"],
         needs: &[],
         slow: false,
         run: streams::run_lag,

@@ -7,11 +7,14 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 
 use crate::figure::Figure;
+use crate::processor;
 use crate::samples::{Samples, timed};
 use crate::shipped::{Shipped, cargo, new_skill};
 
-/// Seconds that a clean build and one after a change may take.
-const CLEAN: f64 = 30.0;
+/// Seconds that a clean build may take, on the clock and of processors.
+const CLEAN: f64 = 15.0;
+const CLEAN_PROCESSORS: f64 = 40.0;
+/// Seconds that a build after a change may take.
 const INCREMENTAL: f64 = 1.5;
 /// MiB that the release library may have.
 const SIZE: f64 = 1.0;
@@ -25,20 +28,18 @@ pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
     new_skill(shipped.program()?, "my-skill", &krate)?;
     // Fetching is the network's time, not the build's.
     build(cargo_here(&krate).arg("fetch"))?;
-    let mut clean = Samples::default();
+    let (mut clean, mut processors) = (Samples::default(), Samples::default());
     for _ in 0..2 {
         build(cargo_here(&krate).args(["clean", "--quiet"]))?;
+        let before = processor::seconds_of_ended_children()?;
         clean.push(build(cargo_here(&krate).args(["build", "--quiet"]))?.as_secs_f64());
+        processors.push(processor::seconds_of_ended_children()? - before);
     }
     let mut incremental = Samples::default();
     let source = krate.join("src/lib.rs");
     let text = std::fs::read_to_string(&source)?;
-    anyhow::ensure!(text.contains(LINE), "the template has no `{LINE}` any more");
     for round in 0..12 {
-        std::fs::write(
-            &source,
-            text.replace(LINE, &format!("Hello {round}, {{}}!")),
-        )?;
+        std::fs::write(&source, greeting(&text, round)?)?;
         let took = build(cargo_here(&krate).args(["build", "--quiet"]))?;
         if round >= 2 {
             incremental.push(took.as_secs_f64());
@@ -61,6 +62,16 @@ pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
         )
         .at_most(CLEAN),
         Figure::new(
+            "template_clean_cpu",
+            "s",
+            &processors,
+            &format!(
+                "{of}: processor time of that build, nearly all of it for the SDK and what it \
+                 depends on."
+            ),
+        )
+        .at_most(CLEAN_PROCESSORS),
+        Figure::new(
             "template_incremental",
             "s",
             &incremental,
@@ -78,6 +89,18 @@ pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
         .at_most(SIZE)
         .note(format!("That build took {:.0} s.", release.as_secs_f64())),
     ])
+}
+
+/// The template's source with the greeting of a round.
+///
+/// # Errors
+/// When the template greets otherwise.
+pub(super) fn greeting(source: &str, round: usize) -> Result<String> {
+    anyhow::ensure!(
+        source.contains(LINE),
+        "the template has no `{LINE}` any more"
+    );
+    Ok(source.replace(LINE, &format!("Hello {round}, {{}}!")))
 }
 
 /// Cargo in the crate, with a target directory of the crate's own.

@@ -11,8 +11,9 @@ use conjure_host::store::ThreadId;
 use conjure_kit::{Cli, Running, Workspace};
 
 use super::history;
-use crate::figure::Figure;
+use crate::figure::{Figure, short};
 use crate::measured::status;
+use crate::processor;
 use crate::samples::{Samples, ms};
 use crate::shipped::Shipped;
 use crate::stream_server::{StreamServer, ask};
@@ -124,7 +125,8 @@ pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
             &echo,
             "From typing a letter meanwhile to its being written to the terminal.",
         )
-        .at_most(ECHO),
+        .at_most(ECHO)
+        .note(format!("The slowest: {} ms.", short(echo.at(100)))),
         Figure::single(
             "terminal_memory",
             "MiB",
@@ -138,7 +140,7 @@ pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
 /// Percent of a processor that a stream needs, and milliseconds until keys are seen meanwhile.
 fn streamed(chat: &mut Running) -> Result<(f64, Samples)> {
     let process = process(chat)?;
-    let (used, begun) = (processor_time(&process)?, Instant::now());
+    let (used, begun) = (processor::seconds_of(&process)?, Instant::now());
     chat.send(&format!("{}\r", ask(DELTAS, APART)))?;
     chat.wait_for_stdout("type what comes next")?;
     let mut echo = Samples::default();
@@ -153,27 +155,11 @@ fn streamed(chat: &mut Running) -> Result<(f64, Samples)> {
         echo.push(ms(pressed.elapsed()));
     }
     std::thread::sleep((APART * u32::try_from(DELTAS)?).saturating_sub(begun.elapsed()));
-    let used = processor_time(&process)? - used;
+    let used = processor::seconds_of(&process)? - used;
     Ok((100.0 * used / begun.elapsed().as_secs_f64(), echo))
 }
 
 fn process(chat: &Running) -> Result<String> {
     let process = chat.pid().context("the chat has no process")?;
     Ok(process.as_raw_nonzero().to_string())
-}
-
-/// Seconds of processor time that a process has had.
-fn processor_time(process: &str) -> Result<f64> {
-    /// Linux counts in hundredths of a second here, on every machine.
-    const A_SECOND: f64 = 100.0;
-    let text = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
-    let (_, fields) = text.rsplit_once(')').context("the process has no name")?;
-    let fields: Vec<&str> = fields.split_whitespace().collect();
-    let field = |at: usize| -> Result<f64> {
-        let field = fields
-            .get(at)
-            .context("the process's figures are not whole")?;
-        Ok(field.parse()?)
-    };
-    Ok((field(11)? + field(12)?) / A_SECOND)
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use conjure_host::plugin::{
     InstallAction, InstallChange, InstallError, InstalledPlugins, InstalledState, LibraryTarget,
-    LockedPlugin, PluginFile, Sha256,
+    LockedPlugin, PluginError, PluginFile, Sha256,
 };
 use conjure_kit::{Workspace, cli};
 use conjure_plugin_tests::{roll_back, versioned};
@@ -273,6 +273,48 @@ fn a_package_is_installed_only_while_what_it_was_compared_with_is_there() {
     let change = install(&now).unwrap().unwrap();
     assert_eq!(versions(&change), (Some("0.2.0"), Some("0.3.0")));
     assert!(install(&now).unwrap().is_none(), "the very same package");
+}
+
+#[test]
+fn one_look_gives_the_state_and_the_file_that_is_there() {
+    let stage = Stage::new();
+    let (nothing, file) = stage.installed.state_and_file("teller").unwrap();
+    assert!(file.is_none());
+    stage.add("0.2.0");
+    let (state, file) = stage.installed.state_and_file("teller").unwrap();
+    assert_ne!(state, nothing);
+    assert_eq!(state, stage.installed.state("teller").unwrap());
+    assert_eq!(file.unwrap().sha256, stage.build("0.2.0").sha256);
+    let upgrade = stage
+        .installed
+        .add_if_unchanged(&stage.build("0.3.0"), &state);
+    assert_eq!(
+        versions(&upgrade.unwrap().unwrap()),
+        (Some("0.2.0"), Some("0.3.0"))
+    );
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn of_a_plugin_of_another_name_nothing_behind_the_header_is_judged() {
+    let stage = Stage::new();
+    let mut library = versioned("teller", "0.2.0");
+    // Of the entries of the table of segments: which kind of segment it is, and its flags.
+    let count = usize::from(u16::from_le_bytes([library[56], library[57]]));
+    for entry in library[64..].chunks_exact_mut(56).take(count) {
+        if entry[..4] == [1, 0, 0, 0] {
+            entry[4] |= 0b11;
+        }
+    }
+    let path = stage.dir.path().join("altered.so");
+    std::fs::write(&path, library).unwrap();
+    let refused = |error: &PluginError| matches!(error, PluginError::Incomplete { .. });
+    let whole = PluginFile::read(&path, true).unwrap_err();
+    assert!(refused(&whole), "{whole}");
+    let same = PluginFile::read_of(&path, "teller", true).unwrap_err();
+    assert!(refused(&same), "{same}");
+    let other = PluginFile::read_of(&path, "keeper", true).unwrap();
+    assert!(other.is_none());
 }
 
 #[test]

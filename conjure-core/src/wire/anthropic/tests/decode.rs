@@ -149,6 +149,23 @@ fn w09_usage_of_message_delta_replaces_that_of_message_start() {
 }
 
 #[test]
+fn a_tool_of_the_providers_own_counts_as_run_only_when_its_call_is_written() {
+    for kind in ["server_tool_use", "mcp_tool_use"] {
+        let used = json!({"type": kind, "id": "srvtoolu_1", "name": "look", "input": {}});
+        let begun = [start(), block(0, used)];
+        let whole = [&begun[..], &[stop(0)]].concat();
+        for (events, passes) in [(&begun[..], true), (&whole[..], false)] {
+            let error = decode(&stream(events)).0.error.unwrap();
+            assert_eq!(
+                (error.kind.as_str(), error.retryable),
+                ("cut", passes),
+                "{kind}"
+            );
+        }
+    }
+}
+
+#[test]
 fn w10_a_paused_reply_keeps_its_server_items_and_says_so() {
     let used = json!({"type": "server_tool_use", "id": "srvtoolu_1", "name": "code_execution",
                       "input": {}});

@@ -327,6 +327,25 @@ fn w58_a_stream_that_just_stops_is_not_complete_and_its_call_cannot_run() {
 }
 
 #[test]
+fn a_tool_of_the_providers_own_that_only_reads_counts_as_run_only_when_it_is_done() {
+    let error = |events: &[Value]| RIG.decode(&stream(events)).0.error.unwrap();
+    for (kind, passes) in [
+        ("web_search_call", true),
+        ("file_search_call", true),
+        ("mcp_list_tools", true),
+        ("code_interpreter_call", false),
+        ("mcp_call", false),
+    ] {
+        let item = json!({"type": kind, "id": "i_1"});
+        let of = |event: &str| json!({"type": format!("response.output_item.{event}"), "output_index": 0, "item": item});
+        let begun = [created(), of("added")];
+        assert_eq!(error(&begun).retryable, passes, "{kind}");
+        let done = [&begun[..], &[of("done")]].concat();
+        assert!(!error(&done).retryable, "{kind}");
+    }
+}
+
+#[test]
 fn w59_items_of_the_providers_own_tools_are_kept_opaque() {
     let search = json!({"type": "web_search_call", "id": "ws_1", "status": "completed",
                         "action": {"type": "search", "query": "x"}});

@@ -2,7 +2,7 @@
 
 use conjure_core::chat::Message as Said;
 use conjure_mock_llm::{Message, Script, Step};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::stage::{Stage, always, call, held, object};
 use crate::manager::{
@@ -116,6 +116,34 @@ async fn what_cannot_be_is_said_and_nothing_is_saved() {
     assert_eq!(stage.manager.list(None, 10).await.unwrap(), []);
     let nobody = stage.manager.get("nobody").await.unwrap_err();
     assert!(matches!(nobody, ManagerError::NotFound { .. }), "{nobody}");
+}
+
+#[tokio::test]
+async fn what_a_session_grants_plugins_is_judged_when_it_is_set() {
+    let stage = Stage::new(always("x")).await;
+    let granting = |plugin: &str, permissions: Value| {
+        let mut new = stage.new_session();
+        let plugins = json!({ plugin: { "permissions": permissions } });
+        new.tools.insert("plugins".to_owned(), plugins);
+        new
+    };
+    let too_much = granting("free", json!({ "network": true }));
+    let error = stage.manager.create(too_much).await.unwrap_err();
+    let said = error.to_string();
+    assert!(said.contains("`plugins.free.permissions`"), "{said}");
+    assert!(said.contains("connections of its own"), "{said}");
+    let misspelt = stage.manager.create(granting("fre", json!({}))).await;
+    let said = misspelt.unwrap_err().to_string();
+    assert!(said.contains("no plugin is called `fre`"), "{said}");
+    let nothing = granting("free", json!({}));
+    let session = stage.manager.create(nothing).await.unwrap();
+    let more = SessionPatch {
+        tools: Some(granting("careful", json!({ "commands": true })).tools),
+        ..SessionPatch::default()
+    };
+    let refused = stage.manager.update(&session.id, more, When::Now).await;
+    let said = refused.unwrap_err().to_string();
+    assert!(said.contains("programs that it starts"), "{said}");
 }
 
 #[tokio::test]

@@ -4,10 +4,10 @@ use conjure_core::chat::Message as Said;
 use conjure_core::turn::When;
 use conjure_mock_llm::{Message, Script, Step, Wire};
 use conjure_vault::Credential;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::stage::{Stage, always, held, object};
-use crate::manager::{NewSession, PersonaCopy, SessionPatch};
+use super::stage::{Stage, always, call, held, object};
+use crate::manager::{NewSession, PersonaCopy, SessionPatch, lock};
 use conjure_store::RunState;
 
 fn openai() -> SessionPatch {
@@ -237,4 +237,81 @@ async fn a_credential_that_was_replaced_is_used_from_the_next_turn_on() {
         .map(|request| request.header("x-api-key").unwrap_or_default().to_owned())
         .collect();
     assert_eq!(keys, ["sk-test", "sk-replaced"]);
+}
+
+/// The session's tools with this under `plugins`.
+fn plugins(stage: &Stage, plugins: Value) -> SessionPatch {
+    let mut tools = stage.new_session().tools;
+    tools.insert("plugins".to_owned(), plugins);
+    SessionPatch {
+        tools: Some(tools),
+        ..SessionPatch::default()
+    }
+}
+
+#[tokio::test]
+async fn what_plugins_are_granted_no_more_they_do_not_keep_while_nobody_says_anything() {
+    let stage = Stage::new(always("Here.")).await;
+    let session = stage.session().await;
+    stage.say(&session, "hello").await;
+    let thread = session.thread.clone().unwrap().id;
+    let is_open = || lock(&stage.manager.inner.live).contains_key(&thread);
+    assert!(is_open());
+    // What takes nothing from anybody keeps the thread open.
+    let nothing = plugins(&stage, json!({}));
+    let same = stage.manager.update(&session.id, nothing, When::NextTurn);
+    same.await.unwrap();
+    assert!(is_open());
+    let less = plugins(&stage, json!({ "free": { "permissions": {} } }));
+    let less = stage.manager.update(&session.id, less, When::NextTurn);
+    less.await.unwrap();
+    assert!(!is_open());
+}
+
+#[tokio::test]
+async fn what_plugins_are_granted_no_more_while_a_turn_runs_they_have_until_its_end_at_most() {
+    let script = Script::new().reply(held("A whole answer", "middle"));
+    let stage = Stage::new(script).await;
+    let session = stage.session().await;
+    let turn = stage
+        .manager
+        .say(&session.id, Said::user("hello"), None)
+        .await
+        .unwrap();
+    stage.model.reached("middle").await.unwrap();
+    let thread = session.thread.clone().unwrap().id;
+    let is_open = || lock(&stage.manager.inner.live).contains_key(&thread);
+    let less = plugins(&stage, json!({ "free": { "permissions": {} } }));
+    let less = stage.manager.update(&session.id, less, When::NextTurn);
+    less.await.unwrap();
+    assert!(is_open());
+    stage.model.release("middle");
+    assert_eq!(stage.wait(&turn.id).await.state, RunState::Completed);
+    // What is asked for then is answered when all is done at the end of the turn.
+    let waiting = stage.manager.approvals(&session.id).await.unwrap();
+    assert!(waiting.is_empty() && !is_open());
+}
+
+#[tokio::test]
+async fn a_permission_that_is_taken_away_between_two_turns_is_gone_in_the_second() {
+    let script = Script::new()
+        .reply(call("1", "free_execute", "secret"))
+        .reply(Message::new().text("Told."))
+        .reply(call("2", "free_execute", "secret"))
+        .reply(Message::new().text("Not told."));
+    let stage = Stage::new(script).await;
+    let session = stage.session().await;
+    stage.say(&session, "the word?").await;
+    let less = plugins(&stage, json!({ "free": { "permissions": {} } }));
+    let less = stage.manager.update(&session.id, less, When::NextTurn);
+    less.await.unwrap();
+    let run = stage.say(&session, "and now?").await;
+    assert_eq!(run.state, RunState::Completed, "{run:?}");
+    let requests = stage.model.requests();
+    let told = requests[1].tool_result_text("1").unwrap();
+    assert!(told.contains("sesame"), "{told}");
+    let refused = requests[3].tool_result_text("2").unwrap();
+    assert!(!refused.contains("sesame"), "{refused}");
+    let to_blame = "the session's `plugins.free.permissions`";
+    assert!(refused.contains(to_blame), "{refused}");
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use conjure_core::chat::{Event, EventId, Message as Said};
 use conjure_mock_llm::{Message, MockLlm, Position, Reply, Script, Step};
 use conjure_skill_sdk::Skill;
-use conjure_skill_sdk::protocol::Execute;
+use conjure_skill_sdk::protocol::{Execute, Permissions};
 use conjure_vault::Credential;
 use serde_json::{Map, Value, json};
 
@@ -18,6 +18,8 @@ use conjure_store::{Location, Run, Store, ThreadId};
 
 /// The database's file in the directory of data.
 const DATABASE: &str = "conjure.db";
+/// The secret that a skill asks for.
+const SECRET: &str = "WORD";
 /// How long anything may take.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -176,6 +178,7 @@ async fn manager(data_dir: &Path, database: &Path, options: ManagerOptions) -> (
         .data_dir(data_dir)
         .log(store.clone())
         .auths(auths.clone())
+        .secret(SECRET, "sesame".to_owned().into())
         .skill(free)
         .skill(careful)
         .build()
@@ -184,9 +187,19 @@ async fn manager(data_dir: &Path, database: &Path, options: ManagerOptions) -> (
     (Manager::start(host, store, options).await.unwrap(), auths)
 }
 
-/// A skill that may run without asking; it waits where it is told to.
+/// A skill that may run without asking; it waits where it is told to, and has a secret of the host's.
 fn free() -> Skill {
-    Skill::new("free", "Says what it is told").execute("say TEXT | wait MS", |cx, it: Execute| {
+    let free = Skill::new("free", "Says what it is told").permissions(Permissions {
+        secrets: vec![SECRET.to_owned()],
+        ..Permissions::default()
+    });
+    free.execute("say TEXT | wait MS | secret", |cx, it: Execute| {
+        if it.command == "secret" {
+            return match cx.secret(SECRET) {
+                Ok(secret) => secret,
+                Err(refused) => refused.message().to_owned(),
+            };
+        }
         if let Some(ms) = it.command.strip_prefix("wait ") {
             let ms = Duration::from_millis(ms.parse().unwrap_or_default());
             let until = std::time::Instant::now() + ms;

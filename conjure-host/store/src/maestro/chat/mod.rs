@@ -17,9 +17,9 @@ use super::report::{Left, LeftOut};
 #[cfg(test)]
 mod tests;
 
-/// Who ran the calls.
+/// Name of the backend under which imported calls are recorded.
 const BACKEND: &str = "the-maestro";
-/// What the model reads of a call whose result is not known.
+/// Text for the model in place of a result that is not known.
 const NO_OUTPUT: &str = "The result of this call was not kept by the application that this \
                          conversation was brought from. Check what it did before you call it again.";
 
@@ -90,12 +90,12 @@ impl CallHistory {
         let mut history = Self::default();
         for round in list(chat, "tool_history") {
             for call in list(round, "calls") {
-                if let Some(id) = filled(call, "id") {
+                if let Some(id) = filled_text(call, "id") {
                     history.calls.insert(id.to_owned(), call.clone());
                 }
             }
             for output in list(round, "outputs") {
-                if let (Some(id), Some(said)) = (filled(output, "id"), output.get("output")) {
+                if let (Some(id), Some(said)) = (filled_text(output, "id"), output.get("output")) {
                     history.outputs.insert(id.to_owned(), said.clone());
                 }
             }
@@ -131,7 +131,7 @@ impl ChatReader<'_> {
                 } else {
                     self.end(index.saturating_sub(1));
                     self.begin(index);
-                    self.say(index, Message::new(role, parts));
+                    self.push_message(index, Message::new(role, parts));
                 }
                 1
             }
@@ -142,7 +142,7 @@ impl ChatReader<'_> {
                 } else if said.text().trim() == self.persona.trim() {
                     self.left_out.count(Left::PersonaMessages);
                 } else {
-                    self.say(index, said);
+                    self.push_message(index, said);
                 }
                 1
             }
@@ -165,7 +165,7 @@ impl ChatReader<'_> {
         let meta = message.get("_meta").and_then(Json::as_object).map(meta);
         let mut outputs: BTreeMap<&str, VecDeque<Json>> = BTreeMap::new();
         for result in results {
-            if let Some(id) = filled(result, "tool_call_id") {
+            if let Some(id) = filled_text(result, "tool_call_id") {
                 let said = Json::String(self.text(result));
                 outputs.entry(id).or_default().push_back(said);
             } else {
@@ -174,7 +174,7 @@ impl ChatReader<'_> {
         }
         let mut calls: Vec<(String, Json)> = Vec::new();
         for call in list(message, "tool_calls") {
-            let id = filled(call, "id").unwrap_or_default().to_owned();
+            let id = filled_text(call, "id").unwrap_or_default().to_owned();
             calls.push((id, call.clone()));
         }
         let told: BTreeSet<String> = calls.iter().map(|(id, _)| id.clone()).collect();
@@ -216,13 +216,13 @@ impl ChatReader<'_> {
             ..Message::new(Role::Assistant, content)
         };
         if asked.is_empty() {
-            self.say(index, with_meta(parts, meta));
+            self.push_message(index, with_meta(parts, meta));
         } else {
             let alone = parts.is_empty();
-            self.say(index, with_meta(asked, meta.clone().filter(|_| alone)));
+            self.push_message(index, with_meta(asked, meta.clone().filter(|_| alone)));
             self.results(index, ended);
             if !alone {
-                self.say(index, with_meta(parts, meta));
+                self.push_message(index, with_meta(parts, meta));
             }
         }
         if let Some((_, answered)) = &mut self.open {
@@ -242,7 +242,7 @@ impl ChatReader<'_> {
             );
             let (output, end) = match output {
                 Some(said) => {
-                    let (text, failed) = said_by(&said);
+                    let (text, failed) = tool_output(&said);
                     let end = if failed {
                         CallEnd::Failed
                     } else {
@@ -271,7 +271,7 @@ impl ChatReader<'_> {
     /// A call, with an id that no other has.
     fn call(&mut self, index: usize, id: &str, call: &Json) -> Option<FunctionCall> {
         let inner = call.get("function").unwrap_or(call);
-        let name = filled(inner, "name").or_else(|| filled(call, "name"))?;
+        let name = filled_text(inner, "name").or_else(|| filled_text(call, "name"))?;
         let (arguments, arguments_text) = match inner.get("arguments") {
             None | Some(Json::Null) => (Json::Object(Map::new()), None),
             Some(object @ Json::Object(_)) => (object.clone(), None),
@@ -358,7 +358,7 @@ impl ChatReader<'_> {
         );
     }
 
-    fn say(&mut self, index: usize, message: Message) {
+    fn push_message(&mut self, index: usize, message: Message) {
         self.draft(index, EntryBody::Message { message });
     }
 
@@ -385,13 +385,13 @@ fn list<'a>(of: &'a Json, name: &str) -> impl Iterator<Item = &'a Json> {
     of.get(name).and_then(Json::as_array).into_iter().flatten()
 }
 
-fn filled<'a>(of: &'a Json, name: &str) -> Option<&'a str> {
+fn filled_text<'a>(of: &'a Json, name: &str) -> Option<&'a str> {
     let text = of.get(name).and_then(Json::as_str);
     text.filter(|text| !text.is_empty())
 }
 
 /// What a tool said, and whether it failed. It may be JSON in a text in JSON.
-fn said_by(output: &Json) -> (String, bool) {
+fn tool_output(output: &Json) -> (String, bool) {
     let text = match output {
         Json::String(text) => match serde_json::from_str(text) {
             Ok(Json::String(inner)) => inner,

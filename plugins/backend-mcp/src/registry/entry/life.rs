@@ -19,11 +19,11 @@ use crate::subscription;
 use crate::trouble::Trouble;
 
 /// Changes that come together are one.
-const TOGETHER: Duration = Duration::from_millis(10);
+const CHANGE_DEBOUNCE: Duration = Duration::from_millis(10);
 /// How long answers are waited for when somebody else has logged in.
-const ANSWERS: Duration = Duration::from_secs(1);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 /// How often it is looked whether somebody has logged in.
-const LOGIN: Duration = Duration::from_secs(2);
+const LOGIN_POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 impl ServerEntry {
     /// Runs until it is stopped.
@@ -61,7 +61,7 @@ impl ServerEntry {
                             continue;
                         }
                         ConnectionEnd::NeedsAuth(why) => {
-                            self.stuck(&registry, EntryState::NeedsAuth(why), &mut stop)
+                            self.wait_for_retry(&registry, EntryState::NeedsAuth(why), &mut stop)
                                 .await;
                             continue;
                         }
@@ -78,17 +78,17 @@ impl ServerEntry {
                     why
                 }
                 Err(ConnectError::NeedsAuth(why)) => {
-                    self.stuck(&registry, EntryState::NeedsAuth(why), &mut stop)
+                    self.wait_for_retry(&registry, EntryState::NeedsAuth(why), &mut stop)
                         .await;
                     continue;
                 }
                 Err(ConnectError::Permanent(why)) => {
-                    self.stuck(&registry, EntryState::Failed(why), &mut stop)
+                    self.wait_for_retry(&registry, EntryState::Failed(why), &mut stop)
                         .await;
                     continue;
                 }
                 Err(ConnectError::NoProgram(why)) => {
-                    self.stuck(&registry, EntryState::NoProgram(why), &mut stop)
+                    self.wait_for_retry(&registry, EntryState::NoProgram(why), &mut stop)
                         .await;
                     continue;
                 }
@@ -105,7 +105,7 @@ impl ServerEntry {
     }
 
     /// Waits until somebody wants it, or has logged in.
-    async fn stuck(
+    async fn wait_for_retry(
         &self,
         registry: &ConnectionRegistry,
         state: EntryState,
@@ -127,7 +127,7 @@ impl ServerEntry {
                 return std::future::pending().await;
             };
             loop {
-                tokio::time::sleep(LOGIN).await;
+                tokio::time::sleep(LOGIN_POLL_INTERVAL).await;
                 if auth.may_be_taken().await {
                     return;
                 }
@@ -205,7 +205,7 @@ impl ServerEntry {
                 why = connection.link().until_closed() => return ConnectionEnd::Over(why),
                 _ = changes.changed() => {}
             }
-            tokio::time::sleep(TOGETHER).await;
+            tokio::time::sleep(CHANGE_DEBOUNCE).await;
             changes.mark_unchanged();
         }
     }
@@ -269,7 +269,7 @@ impl ServerEntry {
             error: None,
             asked: Some(connection.generation),
         });
-        registry.place(self, connection.era, may_be_shared);
+        registry.insert_entry(self, connection.era, may_be_shared);
         if is_new {
             registry.hub.catalog_changed(&self.users());
         }
@@ -294,11 +294,11 @@ impl ServerEntry {
         };
         let mut logins = auth.logins();
         while !self.is_anothers(connection) {
-            let _ = tokio::time::timeout(LOGIN, logins.changed()).await;
-            auth.look().await;
+            let _ = tokio::time::timeout(LOGIN_POLL_INTERVAL, logins.changed()).await;
+            auth.check_stored_login().await;
         }
         self.set_starting(registry);
-        let _ = tokio::time::timeout(ANSWERS, connection.link().until_quiet()).await;
+        let _ = tokio::time::timeout(ANSWER_TIMEOUT, connection.link().until_quiet()).await;
     }
 }
 

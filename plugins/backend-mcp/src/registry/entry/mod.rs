@@ -24,13 +24,13 @@ use crate::server::Server;
 use crate::stdio::StderrTail;
 
 /// How many lines of standard error a status has.
-const LINES: usize = 10;
+const STATUS_LINES: usize = 10;
 /// After so many tries that failed in a row, calls do not wait for the next.
-const HOPELESS: u32 = 3;
+const HOPELESS_FAILURES: u32 = 3;
 /// How long calls may go on after their entry was retired.
-const UNUSED: Duration = Duration::from_secs(30 * 60);
+const RETIRED_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 /// How long the end of an entry may take.
-const CLOSING: Duration = Duration::from_secs(8);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// One server in the registry, with its connection.
 pub(crate) struct ServerEntry {
@@ -40,7 +40,7 @@ pub(crate) struct ServerEntry {
     state: watch::Sender<EntryState>,
     listed: watch::Sender<ServerLists>,
     users: Mutex<BTreeSet<String>>,
-    /// How many calls run.
+    /// Number of running calls.
     calls: watch::Sender<usize>,
     /// Counts those who wanted a connection.
     wanted: watch::Sender<u64>,
@@ -60,7 +60,7 @@ pub(crate) struct ServerEntry {
 pub(crate) struct ServerLists {
     /// The newest that could be read.
     pub(crate) listing: Option<Arc<Listing>>,
-    /// Why the last try failed.
+    /// Error of the last try.
     pub(crate) error: Option<String>,
     /// The connection that was asked last; none when this is from an earlier time.
     asked: Option<u64>,
@@ -95,7 +95,7 @@ impl ServerEntry {
         })
     }
 
-    /// What it listed at an earlier time.
+    /// Sets the listing of an earlier time.
     pub(crate) fn remember(&self, listing: Arc<Listing>) {
         if listing.tools.iter().any(is_stateful) {
             self.require_session();
@@ -132,7 +132,7 @@ impl ServerEntry {
                     return Ok(Arc::clone(connection));
                 }
                 EntryState::Closed => return Err(now.not_there()),
-                EntryState::Backoff { tries, .. } if *tries >= HOPELESS => {
+                EntryState::Backoff { tries, .. } if *tries >= HOPELESS_FAILURES => {
                     return Err(now.not_there());
                 }
                 now if now.is_stuck() && tried => return Err(now.not_there()),
@@ -163,7 +163,7 @@ impl ServerEntry {
     pub(super) async fn until_unused(&self) {
         let mut calls = self.calls.subscribe();
         let unused = calls.wait_for(|calls| *calls == 0);
-        let _ = tokio::time::timeout(UNUSED, unused).await;
+        let _ = tokio::time::timeout(RETIRED_TIMEOUT, unused).await;
     }
 
     /// The newest connection's number.
@@ -171,7 +171,7 @@ impl ServerEntry {
         self.generation.load(Ordering::Relaxed)
     }
 
-    /// What it lists now.
+    /// Current lists of the server.
     pub(crate) fn lists(&self) -> ServerLists {
         self.listed.borrow().clone()
     }
@@ -235,7 +235,7 @@ impl ServerEntry {
         self.retired.load(Ordering::Relaxed)
     }
 
-    /// It must not be used any more.
+    /// Whether the entry must not be used any more.
     pub(crate) fn is_over(&self) -> bool {
         self.is_retired() || *self.stop.borrow()
     }
@@ -271,7 +271,7 @@ impl ServerEntry {
             quarantined: listing
                 .map(|listing| listing.quarantined.clone())
                 .unwrap_or_default(),
-            stderr: self.tail.last(LINES),
+            stderr: self.tail.last(STATUS_LINES),
             ..Status::default()
         };
         if let EntryState::Ready(connection) = &state {
@@ -304,14 +304,14 @@ impl ServerEntry {
         self.stop.send_replace(true);
         let mut states = self.state.subscribe();
         let closed = states.wait_for(|state| matches!(state, EntryState::Closed));
-        let _ = tokio::time::timeout(CLOSING, closed).await;
+        let _ = tokio::time::timeout(CLOSE_TIMEOUT, closed).await;
     }
 
     pub(super) fn add(&self, session: &str) {
         lock(&self.users).insert(session.to_owned());
     }
 
-    /// Whether nobody is left.
+    /// Removes a session; whether none is left.
     pub(super) fn remove(&self, session: &str) -> bool {
         let mut users = lock(&self.users);
         users.remove(session);

@@ -10,18 +10,18 @@ use super::stream::{KeptStream, StreamInput};
 use crate::client::AgentLink;
 
 /// How long an agent may take to answer anything, over a connection that carries.
-const ANSWERS: Duration = Duration::from_secs(3);
-/// How long it is looked whether a connection carries.
-const CARRIES: Duration = Duration::from_secs(15);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
+/// Time limit for a connection to carry anything.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The agent of a session.
 #[derive(Debug)]
 pub struct RelayedAgent {
     /// The stream to it, as calls use it.
     pub link: Arc<AgentLink>,
-    /// The same, as connections carry it.
+    /// The stream to the agent, as connections carry it.
     pub stream: Arc<KeptStream>,
-    /// Whether it is being looked whether it still answers.
+    /// Whether the agent is being probed.
     suspected: watch::Sender<bool>,
 }
 
@@ -42,7 +42,7 @@ impl RelayedAgent {
         }
     }
 
-    /// Whether it is being looked whether it still answers.
+    /// Whether the agent is being probed.
     #[must_use]
     pub fn is_suspected(&self) -> bool {
         *self.suspected.borrow()
@@ -85,14 +85,14 @@ impl RelayedAgent {
             // Or it is over, which every call finds out.
             _ = &mut answers => return false,
             () = self.stream.lost() => return false,
-            () = tokio::time::sleep(CARRIES) => return false,
+            () = tokio::time::sleep(PROBE_TIMEOUT) => return false,
             () = self.stream.carried() => {}
         }
         let before = self.stream.progress();
         tokio::select! {
             _ = &mut answers => false,
             () = self.stream.lost() => false,
-            () = tokio::time::sleep(ANSWERS) => self.stream.progress() == before,
+            () = tokio::time::sleep(ANSWER_TIMEOUT) => self.stream.progress() == before,
         }
     }
 }

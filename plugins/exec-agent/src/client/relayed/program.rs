@@ -13,15 +13,15 @@ use super::scripts::AgentPath;
 pub struct AgentProgram {
     /// The program.
     pub bytes: Cow<'static, [u8]>,
-    /// Whether it is of this plugin's own system and processor.
+    /// Whether it is for this plugin's own system and processor.
     pub own: bool,
     digest: OnceLock<String>,
-    /// One copy at a time.
+    /// Lock that allows one copy at a time.
     pub copying: AsyncMutex<()>,
 }
 
 impl AgentProgram {
-    /// One that was copied nowhere.
+    /// A program that was copied nowhere yet.
     #[must_use]
     pub fn new(bytes: Cow<'static, [u8]>, own: bool) -> Self {
         Self {
@@ -39,7 +39,7 @@ impl AgentProgram {
         })
     }
 
-    /// Where it is below a directory over there.
+    /// Path of the program below a directory of the remote machine.
     #[must_use]
     pub fn path(&self, agent_dir: &str) -> String {
         format!("{agent_dir}/agent-{}", self.digest())

@@ -12,14 +12,14 @@ use super::stream::KeptStream;
 use crate::relay::{RELAY_VERSION, RelayFrame};
 
 /// How long a relay may take to answer, the end of an agent before included.
-const ANSWERS: Duration = Duration::from_secs(40);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(40);
 
-/// How a session comes to its relay, again and again.
+/// The way of a session to its relay, for the first connection and all later ones.
 pub trait RelayRoute: Send + Sync + 'static {
-    /// What carries a connection.
+    /// Carrier of a connection.
     type Carrier: RelayCarrier;
 
-    /// What it leads to, for people.
+    /// Description of the target, for people.
     fn place(&self) -> &str;
 
     /// Tells whoever waits for a call of the session, and the log.
@@ -31,7 +31,7 @@ pub trait RelayRoute: Send + Sync + 'static {
         stream: &KeptStream,
     ) -> impl Future<Output = Result<(Relayed<Self::Carrier>, u64), RouteFailure>> + Send;
 
-    /// How long a lost connection is tried again.
+    /// Time for which a lost connection is tried again.
     fn tries_for(&self) -> Duration;
 
     /// How often the relay is asked whether it is there, where nothing below does that.
@@ -42,19 +42,19 @@ pub trait RelayRoute: Send + Sync + 'static {
 
 /// Carries bytes to a program over there and back.
 pub trait RelayCarrier: Send + 'static {
-    /// Where it reads.
+    /// Writing half of the connection.
     type Input: AsyncWrite + Unpin + Send;
-    /// Where it writes.
+    /// Reading half of the connection.
     type Output: AsyncRead + Unpin + Send;
 
     /// Both ends; no input where nothing more is to be written.
     fn ends(&mut self) -> (Option<&mut Self::Input>, &mut Self::Output);
 
-    /// What was complained about at its end.
+    /// Standard error of the carrier, at its end.
     fn complaint(self) -> impl Future<Output = String> + Send;
 }
 
-/// Why a connection did not come about.
+/// Reason why a connection was not made.
 #[derive(Debug, Clone)]
 pub struct RouteFailure {
     /// The words for people.
@@ -66,13 +66,13 @@ pub struct RouteFailure {
 /// A connection over which a stream goes on.
 #[derive(Debug)]
 pub struct Relayed<C> {
-    /// What carries it.
+    /// Carrier of the connection.
     pub carrier: C,
     pub(super) frames: Frames,
 }
 
 impl<C: RelayCarrier> Relayed<C> {
-    /// One of which this has come already.
+    /// A connection of which these bytes came already.
     pub fn new(carrier: C, rest: &[u8]) -> Self {
         let mut frames = Frames::default();
         frames.push(rest);
@@ -138,7 +138,10 @@ impl<C: RelayCarrier> Relayed<C> {
                 }
             }
         };
-        tokio::time::timeout(ANSWERS, hearing).await.ok().flatten()
+        tokio::time::timeout(ANSWER_TIMEOUT, hearing)
+            .await
+            .ok()
+            .flatten()
     }
 }
 

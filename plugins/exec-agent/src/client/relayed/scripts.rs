@@ -7,12 +7,12 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 /// What begins the line after which the stream is the agent's. Whatever a shell says before it is
 /// left out.
 const MARK: &str = "conjure-agent=";
-/// The same in a script, so that one that is only shown has no such line.
+/// The mark as a script writes it, so that a script that is only shown has no such line.
 const MARK_IN_SCRIPT: &str = "$m-agent=";
 /// The most that a shell may say before that.
-const SHELL_SAYS: usize = 64 * 1024;
-/// How much of it is kept where nothing else comes.
-const KEPT: usize = 4_000;
+const MAX_PREAMBLE: usize = 64 * 1024;
+/// Number of bytes of the preamble that are kept where nothing else comes.
+const KEPT_PREAMBLE: usize = 4_000;
 
 /// Waits for the mark: what stands behind it, and what came after its line already.
 ///
@@ -33,12 +33,12 @@ pub async fn marked(output: &mut (impl AsyncRead + Unpin)) -> Result<(String, Ve
         if let Some((mark, before)) = marked {
             return Ok((mark, said.split_off(before)));
         }
-        let ended = match said.len() < SHELL_SAYS {
+        let ended = match said.len() < MAX_PREAMBLE {
             true => !matches!(output.read_buf(&mut said).await, Ok(1..)),
             false => true,
         };
         if ended {
-            said.truncate(KEPT);
+            said.truncate(KEPT_PREAMBLE);
             return Err(String::from_utf8_lossy(&said).trim().to_owned());
         }
     }
@@ -57,12 +57,12 @@ pub fn attach_script(agent: &AgentPath<'_>, dir: &str) -> String {
     on_agent(agent, &format!("attach \"{dir}\""))
 }
 
-/// Where an agent is on a remote machine, and what it is.
+/// Path and digest of an agent on a remote machine.
 #[derive(Debug, Clone, Copy)]
 pub struct AgentPath<'p> {
     /// The file.
     pub path: &'p str,
-    /// Of SHA-256, in hexadecimal digits.
+    /// SHA-256 of the program, in hexadecimal digits.
     pub digest: &'p str,
     /// In bytes; all that is looked at where there is no program for digests.
     pub size: usize,
@@ -100,7 +100,7 @@ pub fn copy_script(agent_dir: &str, agent: &AgentPath<'_>) -> String {
 pub const NO_DIRECTORY: i32 = 91;
 /// The agent cannot be written.
 pub const NOT_WRITTEN: i32 = 92;
-/// Not all of the agent came.
+/// The agent arrived incomplete.
 pub const CUT: i32 = 93;
 /// The agent cannot be run.
 pub const DOES_NOT_RUN: i32 = 94;

@@ -12,9 +12,9 @@ use super::route::{RelayCarrier, Relayed};
 use crate::relay::{RELAY_PIECE, RelayFrame};
 
 /// The most bytes that are sent.
-const MOST: u64 = 512 * 1024 * 1024;
-/// How many frames wait to be sent.
-const WAITING: usize = 16;
+const MAX_BYTES: u64 = 512 * 1024 * 1024;
+/// Maximum number of frames that wait to be sent.
+const MAX_WAITING_FRAMES: usize = 16;
 
 /// Sends all of them: folders, files and links as links; anything else is no part of a skill.
 ///
@@ -24,10 +24,10 @@ pub(super) async fn send<C: RelayCarrier>(
     skills: &[SkillMount],
     to: &mut Relayed<C>,
 ) -> io::Result<()> {
-    let (sender, mut frames) = mpsc::channel(WAITING);
+    let (sender, mut frames) = mpsc::channel(MAX_WAITING_FRAMES);
     let skills = skills.to_vec();
     let reading = tokio::task::spawn_blocking(move || {
-        let mut room = MOST;
+        let mut room = MAX_BYTES;
         skills.iter().try_for_each(|skill| {
             let read = read(Path::new(&skill.dir), &skill.name, &mut room, &sender);
             read.map_err(|error| io::Error::other(format!("{}: {error}", skill.dir)))
@@ -63,7 +63,7 @@ fn read(from: &Path, name: &str, room: &mut u64, sender: &mpsc::Sender<Vec<u8>>)
         *room = room.checked_sub(found.len()).ok_or_else(|| {
             io::Error::other(format!(
                 "the skills have more than {} MiB",
-                MOST / 1024 / 1024
+                MAX_BYTES / 1024 / 1024
             ))
         })?;
         let executable = found.permissions().mode() & 0o111 != 0;

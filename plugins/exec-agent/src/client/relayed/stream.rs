@@ -17,22 +17,22 @@ use tokio::sync::{Notify, watch};
 
 use super::route::{RelayCarrier, RelayRoute, Relayed, RouteFailure, jittered};
 use crate::client::Feed;
-use crate::relay::{CONFIRM, RELAY_PIECE, RelayFrame, SentStream};
+use crate::relay::{CONFIRM_BYTES, RELAY_PIECE, RelayFrame, SentStream};
 
 /// The most bytes that wait to be confirmed; then whoever sends waits.
-const MOST: usize = 16 * 1024 * 1024;
-/// How long the first wait before another connection is, and the longest.
-const FIRST_WAIT: Duration = Duration::from_millis(200);
-const LONGEST_WAIT: Duration = Duration::from_secs(5);
+const MAX_UNCONFIRMED_BYTES: usize = 16 * 1024 * 1024;
+/// Delays before another connection: the first, and the longest.
+const FIRST_DELAY: Duration = Duration::from_millis(200);
+const MAX_DELAY: Duration = Duration::from_secs(5);
 /// How many times an answer is waited for until a connection counts as lost.
-const UNANSWERED: u32 = 3;
+const MAX_UNANSWERED: u32 = 3;
 
 /// The state of a stream, which its writer, its reader and its session share.
 pub struct KeptStream {
     /// Its number, which the relay knows it by.
     pub(super) number: u64,
     state: Mutex<StreamState>,
-    /// There is something to send.
+    /// Wakes whoever sends.
     news: Notify,
     /// Since when the connection is lost, if it is.
     lost: watch::Sender<Option<Instant>>,
@@ -47,18 +47,18 @@ struct StreamState {
     out: SentStream,
     received: u64,
     confirmed: u64,
-    /// How many questions there were.
+    /// Number of questions that were asked.
     questions: u64,
     /// A question, and how far the stream has to be given before it is asked.
     question: Option<(u64, u64)>,
     closing: bool,
-    /// Who waits for room.
+    /// Task that waits for room.
     waiting: Option<Waker>,
 }
 
-/// Why a connection is over.
+/// Reason of a connection's end.
 enum DisconnectCause {
-    /// And with it the stream.
+    /// The stream is over too.
     Over(String),
     /// Another one can go on.
     Lost,
@@ -71,7 +71,7 @@ impl Default for KeptStream {
 }
 
 impl KeptStream {
-    /// One that nothing has gone over.
+    /// A stream that carried nothing yet.
     #[must_use]
     pub fn new() -> Self {
         let (_, number) = uuid::Uuid::new_v4().as_u64_pair();
@@ -85,12 +85,12 @@ impl KeptStream {
         }
     }
 
-    /// How far it was read.
+    /// Number of bytes that were read.
     pub fn received(&self) -> u64 {
         self.lock().received
     }
 
-    /// How long the connection has been lost for, if it is.
+    /// Time since the connection was lost, if it is.
     pub fn lost_for(&self) -> Option<Duration> {
         self.lost.borrow().map(|since| since.elapsed())
     }
@@ -192,7 +192,7 @@ impl KeptStream {
         route: &R,
         since: Instant,
     ) -> Result<Relayed<R::Carrier>, String> {
-        let mut wait = FIRST_WAIT;
+        let mut wait = FIRST_DELAY;
         loop {
             let failed = match route.attach(self).await {
                 Ok((connection, over_there)) => {
@@ -217,7 +217,7 @@ impl KeptStream {
                 ));
             }
             tokio::time::sleep(jittered(wait)).await;
-            wait = (wait * 2).min(LONGEST_WAIT);
+            wait = (wait * 2).min(MAX_DELAY);
         }
     }
 
@@ -262,7 +262,7 @@ impl KeptStream {
                 quiet = if now == seen { quiet + 1 } else { 0 };
                 seen = now;
                 // The first of these waits comes before the question.
-                if quiet > UNANSWERED {
+                if quiet > MAX_UNANSWERED {
                     return;
                 }
             }
@@ -318,7 +318,7 @@ impl KeptStream {
     fn count(&self, bytes: u64) {
         let mut state = self.lock();
         state.received += bytes;
-        if state.received - state.confirmed >= CONFIRM {
+        if state.received - state.confirmed >= CONFIRM_BYTES {
             drop(state);
             self.news.notify_one();
         }
@@ -338,7 +338,7 @@ impl KeptStream {
             let mut bytes = Vec::new();
             {
                 let mut state = self.lock();
-                if state.received - state.confirmed >= CONFIRM {
+                if state.received - state.confirmed >= CONFIRM_BYTES {
                     state.confirmed = state.received;
                     bytes.extend(RelayFrame::Taken(state.received).encode());
                 }
@@ -348,7 +348,7 @@ impl KeptStream {
                     closes = true;
                     bytes.extend(RelayFrame::Close.encode());
                 }
-                let given = state.out.given();
+                let given = state.out.sent();
                 if let Some((question, _)) = state.question.take_if(|(_, from)| given >= *from) {
                     bytes.extend(RelayFrame::Question(question).encode());
                 }
@@ -384,7 +384,7 @@ impl AsyncWrite for StreamInput {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let mut state = self.0.lock();
-        if state.out.len() >= MOST {
+        if state.out.len() >= MAX_UNCONFIRMED_BYTES {
             state.waiting = Some(cx.waker().clone());
             return Poll::Pending;
         }

@@ -23,17 +23,26 @@ use crate::stage::{FETCHER, LOCAL, conjure, workspace};
 const HOSTED: &str = "conjure-backend-anthropic";
 /// The address that pages show for a server.
 const SHOWN_ADDRESS: &str = "127.0.0.1:7420";
+/// The manifest of an MCP bundle that a page imports.
+const BUNDLE: &str = r#"{
+    "manifest_version": "0.3", "name": "notebook", "version": "1.0.0",
+    "server": { "type": "node", "entry_point": "server/index.js", "mcp_config": {
+        "command": "node", "args": ["${__dirname}/server/index.js"]
+    } }
+}"#;
 /// A page's commands, a build of a small crate among them.
 const DEADLINE: Duration = Duration::from_secs(240);
 
 /// Pages with commands, each run by a test below, and the last one, which has servers that go on, by
 /// `five_minutes`.
-const TESTED: [&str; 11] = [
+const TESTED: [&str; 13] = [
     "README.md",
+    "conjure-host/docs/acp.md",
     "conjure-host/docs/api.md",
     "conjure-host/docs/auths.md",
     "conjure-host/docs/hosted.md",
     "conjure-host/docs/mcp.md",
+    "conjure-host/docs/page.md",
     "conjure-host/docs/plugins.md",
     "conjure-host/docs/replay.md",
     "conjure-host/docs/saved-sessions.md",
@@ -52,6 +61,16 @@ fn every_page_with_commands_is_run() {
 #[test]
 fn readme() {
     Place::new().run("README.md");
+}
+
+#[test]
+fn acp() {
+    Place::new().run("conjure-host/docs/acp.md");
+}
+
+#[test]
+fn page() {
+    Place::new().run("conjure-host/docs/page.md");
 }
 
 #[test]
@@ -129,11 +148,13 @@ fn store() {
 
 #[test]
 fn api() {
-    if !have(&["curl", "jq"]) {
+    if !have(&["curl", "jq", "python3"]) {
         return;
     }
     let place = Place::new();
     place.workspace.write("key.txt", "a-key-of-nobody").unwrap();
+    place.workspace.write("manifest.json", BUNDLE).unwrap();
+    place.make("/usr/bin/python3 -m zipfile --create notes.mcpb manifest.json");
     let token = "a-token-of-nobody-that-is-long-enough\n";
     place.workspace.write("tokens", token).unwrap();
     place.auth("home", "openai");
@@ -166,7 +187,7 @@ fn command_lines_that_are_not_run_are_such_that_the_program_takes() {
 }
 
 /// Whether programs that a page uses are installed; if not, that is said.
-fn have(programs: &[&str]) -> bool {
+pub(super) fn have(programs: &[&str]) -> bool {
     let mut all = true;
     for name in programs {
         let path = std::env::var_os("PATH").unwrap();
@@ -191,17 +212,22 @@ fn commands(page: &str) -> Vec<Block> {
 }
 
 /// A reader's machine: a home, a working directory, a model, and programs.
-struct Place {
-    workspace: Workspace,
+pub(super) struct Place {
+    pub(super) workspace: Workspace,
     model: MockLlm,
 }
 
 impl Place {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let workspace = workspace(&[LOCAL, FETCHER, HOSTED]);
-        // Says something, and makes a file where it is asked to and has not.
+        // Says something, in a form where one is asked for, and makes a file where it is asked to
+        // and has not.
         let says = Step::answer(|request| {
-            let asked = request.body.to_string().contains("Make a page");
+            let body = request.body.to_string();
+            if body.contains("\"json_schema\"") {
+                return Message::new().text(r#"{"files": 3}"#).into();
+            }
+            let asked = body.contains("Make a page");
             match asked && request.tool_result_text("toolu_1").is_none() {
                 true => Message::new()
                     .tool_use(
@@ -261,13 +287,13 @@ impl Place {
     }
 
     /// What the reader did before.
-    fn make(&self, script: &str) {
+    pub(super) fn make(&self, script: &str) {
         let output = self.shell(script);
         assert_eq!(output.code, Some(0), "{script}\n{}", output.snapshot());
     }
 
     /// A saved auth that a page takes for granted.
-    fn auth(&self, name: &str, provider: &str) {
+    pub(super) fn auth(&self, name: &str, provider: &str) {
         let url = self.model.base_url();
         let add = format!("auth create {name} --provider {provider} --base-url {url}");
         let add = conjure(&self.workspace, &add);
@@ -390,6 +416,9 @@ case "${{1-}} ${{2-}}" in
     serve* | 'mcp serve') ;;
     *) exec "$real" "$@" ;;
 esac
+# One without options also says how a browser gets in.
+ready=http://
+if [ "$*" = serve ]; then ready='/login?code='; fi
 case " $* " in *' --stdio '*) exec "$real" "$@" ;; esac
 case " $* " in *' --listen '* | *' --http '*) ;; *) set -- "$@" --listen 127.0.0.1:0 ;; esac
 for word; do
@@ -402,7 +431,7 @@ rm -f "$STAGE/said" && mkfifo "$STAGE/said"
 server=$!
 while IFS= read -r line; do
     printf '%s\n' "$line"
-    case $line in *http://*) kill -TERM "$server"; cat ;; esac
+    case $line in *"$ready"*) kill -TERM "$server"; cat ;; esac
 done <"$STAGE/said"
 wait "$server" || [ $? = 143 ]
 "#,

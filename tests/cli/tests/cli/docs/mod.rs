@@ -7,6 +7,7 @@ mod blocks;
 mod commands;
 mod files;
 mod five_minutes;
+mod help_examples;
 mod snippets;
 
 use blocks::{Check, blocks, checked_as, pages};
@@ -15,34 +16,40 @@ use insta::assert_snapshot;
 
 #[test]
 fn each_block_is_run_checked_or_has_its_reason() {
-    let mut reasons = String::new();
+    let (mut checked, mut reasons) = (0, Vec::<(String, usize)>::new());
     let mut wrong = Vec::new();
     for block in pages().iter().flat_map(|page| blocks(page)) {
         match block.check() {
             Ok(Check::NotRun(reason)) => {
-                let told = format!("{}: {reason}\n", block.page);
-                if !reasons.ends_with(&told) {
-                    reasons.push_str(&told);
+                let told = format!("{}: {reason}", block.page);
+                match reasons.last_mut() {
+                    Some((last, count)) if *last == told => *count += 1,
+                    _ => reasons.push((told, 1)),
                 }
             }
-            Ok(_) => {}
+            Ok(_) => checked += 1,
             Err(why) => wrong.push(why),
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let not_run: usize = reasons.iter().map(|(_, count)| count).sum();
+    println!("{checked} blocks are run or checked, {not_run} are not");
+    let reasons = reasons.iter().map(|(told, count)| match count {
+        1 => format!("{told}\n"),
+        _ => format!("{told} ({count} blocks)\n"),
+    });
+    let reasons = format!("{not_run} are not run\n{}", reasons.collect::<String>());
     // Whoever adds a line here says why no reader will ever run that block.
     assert_snapshot!(reasons, @r"
+    33 are not run
     README.md: a drawing
     README.md: it installs
-    conjure-host/docs/acp.md: the page of saved auths runs it
     conjure-host/docs/api.md: a piece of an answer
     conjure-host/docs/api.md: an MCP server has to ask meanwhile
-    conjure-host/docs/api.md: there is no bundle
-    conjure-host/docs/cli.md: examples of the help, which show the form of a line
+    conjure-host/docs/cli.md: examples of the help, which a test runs line by line (20 blocks)
     conjure-host/docs/containers.md: the image is built from one that a registry has
     conjure-host/docs/packages.md: it needs a library of your own
     conjure-host/docs/packages.md: it needs a package of somebody else's
-    conjure-host/docs/page.md: the page of the API runs it
     conjure-host/docs/saved-sessions.md: a call has to wait for a person meanwhile
     conjure-host/docs/store.md: they need the database of another application, and a backup of an earlier version
     conjure-host/docs/terminal.md: a person has to be at a terminal

@@ -4,6 +4,7 @@
 mod files;
 mod kinds;
 mod odd;
+mod sharing;
 mod wrong;
 
 use std::path::PathBuf;

@@ -5,7 +5,7 @@
 use sha2::{Digest as _, Sha256};
 
 /// The same for the same text, and hardly ever for another one.
-pub(super) fn fingerprint(text: &str) -> u64 {
+pub(crate) fn fingerprint(text: &str) -> u64 {
     let digest = Sha256::digest(text.as_bytes());
     let first = digest.iter().take(8);
     first.fold(0_u64, |number, byte| (number << 8) | u64::from(*byte))

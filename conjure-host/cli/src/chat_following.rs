@@ -1,0 +1,118 @@
+//! What others do in a saved session while its chat says nothing: what waits for a person in the turns
+//! that they begin, and where they take the session. A thread that cannot be followed is tried again.
+
+use conjure_core::chat::Event;
+use conjure_runtime::manager::Manager;
+use conjure_store::ThreadId;
+
+use super::chat_session::SavedChat;
+use super::error::CliError;
+use super::thread_feed::{FollowPause, Following, ThreadFeed, concerns_person};
+
+/// What others do in a session.
+pub(crate) enum OthersNews {
+    /// What happens in a turn that they began, as far as it concerns a person.
+    Told(Box<Event>),
+    /// They took the session to another thread.
+    Moved,
+    /// What they begin cannot be followed for now, and why; it is tried again.
+    Unfollowed(CliError),
+}
+
+/// What came of following.
+enum FollowStep {
+    /// Something that concerns a person.
+    Told(Box<Event>),
+    /// The session goes on with another thread.
+    Moved,
+    /// It is followed so from here on.
+    Next(Following),
+}
+
+/// What happens next in turns that others begin. That it cannot be followed is told once, until it can.
+/// May be dropped and called again.
+pub(crate) async fn next_of_others(saved: &mut SavedChat) -> OthersNews {
+    loop {
+        match step(saved).await {
+            Ok(FollowStep::Told(event)) => return OthersNews::Told(event),
+            Ok(FollowStep::Moved) => {
+                saved.following = Following::No;
+                saved.shown = None;
+                return OthersNews::Moved;
+            }
+            Ok(FollowStep::Next(following)) => saved.following = following,
+            Err(error) => {
+                let failures = saved.following.failures();
+                saved.following = Following::Paused(FollowPause::after(failures + 1));
+                if failures == 0 {
+                    return OthersNews::Unfollowed(error);
+                }
+            }
+        }
+    }
+}
+
+async fn step(saved: &mut SavedChat) -> Result<FollowStep, CliError> {
+    match &mut saved.following {
+        Following::Yes(feed) => {
+            let manager = saved.sessions.manager();
+            return next_told(feed, manager, &saved.id).await;
+        }
+        Following::Paused(pause) => pause.over().await,
+        Following::No => {}
+    }
+    follow(saved).await
+}
+
+/// Follows the thread that a saved session is in, unless the person sees another; looks again later where
+/// it is in none.
+async fn follow(saved: &SavedChat) -> Result<FollowStep, CliError> {
+    let view = saved.sessions.manager().get(&saved.id).await?;
+    let Some(thread) = view.thread else {
+        let pause = FollowPause::before_look();
+        return Ok(FollowStep::Next(Following::Paused(pause)));
+    };
+    if saved.shows_another(&thread.id) {
+        return Ok(FollowStep::Moved);
+    }
+    let failures = saved.following.failures();
+    let feed = ThreadFeed::from_now(&saved.sessions, &thread.id, failures).await?;
+    Ok(FollowStep::Next(Following::Yes(Box::new(feed))))
+}
+
+/// Waits for what concerns a person, and looks meanwhile whether the session is still in the thread.
+async fn next_told(
+    feed: &mut ThreadFeed,
+    manager: &Manager,
+    session: &str,
+) -> Result<FollowStep, CliError> {
+    loop {
+        let look_at = feed.look_at();
+        tokio::select! {
+            biased;
+            event = feed.next() => match event? {
+                Some(event) if concerns_person(&event) => {
+                    return Ok(FollowStep::Told(Box::new(event)));
+                }
+                Some(_) => {}
+                // The thread was removed, or the program ends.
+                None => {
+                    let pause = FollowPause::before_look();
+                    return Ok(FollowStep::Next(Following::Paused(pause)));
+                }
+            },
+            () = tokio::time::sleep_until(look_at) => {
+                if is_elsewhere(manager, session, feed.thread()).await {
+                    return Ok(FollowStep::Moved);
+                }
+                feed.has_looked();
+            }
+        }
+    }
+}
+
+/// Whether a session goes on with another thread; not where that cannot be told now.
+async fn is_elsewhere(manager: &Manager, session: &str, thread: &ThreadId) -> bool {
+    let now = manager.get(session).await.ok().and_then(|view| view.thread);
+    now.is_some_and(|now| now.id != *thread)
+}

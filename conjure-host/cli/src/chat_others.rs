@@ -1,0 +1,189 @@
+//! What waits for the person in turns of the session that somebody else began: it is shown in the chat
+//! and answered there, as what waits in the chat's own turns.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use conjure_core::chat::Event;
+use conjure_terminal::{OthersPrompt, Update};
+use tokio::sync::mpsc;
+use tokio::time::{Interval, MissedTickBehavior};
+
+use super::chat_commands;
+use super::chat_face::FacedChat;
+use super::chat_following::OthersNews;
+use super::chat_session::{ChatSession, SavedChat};
+use super::error::CliError;
+use super::open_prompts::{OpenPrompts, settled_id};
+use super::output::{DIM, RESET, aside};
+use super::overwritten;
+use super::signals::{Signal, Signals};
+
+/// How often it is looked what of others still waits.
+const LOOK: Duration = Duration::from_secs(5);
+
+impl FacedChat<'_> {
+    /// Shows what others do in the session.
+    pub(crate) async fn others_news(&mut self, news: OthersNews) {
+        match news {
+            OthersNews::Told(event) => self.others_event(*event).await,
+            OthersNews::Moved => {
+                let words = "Somebody else took the session to another thread.";
+                aside(format_args!("{DIM}{words} The chat goes on there.{RESET}"));
+                if let Err(error) = self.show_anew().await {
+                    chat_commands::told(&error);
+                }
+            }
+            OthersNews::Unfollowed(error) => {
+                let context =
+                    "what others begin in the session is not seen for now, and is tried again";
+                chat_commands::told(&error.context(context));
+                self.withdraw_others().await;
+            }
+        }
+    }
+
+    /// Takes in what an event of somebody else's turn says of what waits in it.
+    async fn others_event(&mut self, event: Event) {
+        if matches!(event, Event::Done { .. }) {
+            self.withdraw_others().await;
+        } else if let Some(id) = settled_id(&event) {
+            self.withdraw(id).await;
+        }
+        self.noted.note(event);
+    }
+
+    /// Shows what others asked, as far as it still waits.
+    pub(crate) async fn show_noted(&mut self) {
+        let noted = std::mem::take(&mut self.noted);
+        let ChatSession::Saved(saved) = &self.chat else {
+            return;
+        };
+        for event in noted.still_waiting(&saved.sessions, &saved.id).await {
+            if let Some((id, prompt)) = prompt_of(saved, event).await {
+                self.others.insert(id, prompt.clone());
+                self.tell(Update::Others(prompt)).await;
+            }
+        }
+    }
+
+    /// Looks what of others still waits: no event tells of what waited in a process that is gone.
+    pub(crate) async fn look_at_others(&mut self) {
+        let ChatSession::Saved(saved) = &self.chat else {
+            return;
+        };
+        let Ok(waiting) = all_waiting(saved).await else {
+            // The next look may say more.
+            return;
+        };
+        for id in gone(&self.others, &waiting) {
+            self.withdraw(&id).await;
+        }
+    }
+
+    /// Nothing of others waits any more, as far as the chat shows it.
+    pub(crate) async fn withdraw_others(&mut self) {
+        self.noted = OpenPrompts::default();
+        for (id, _) in std::mem::take(&mut self.others) {
+            self.tell(Update::Others(OthersPrompt::Over { id })).await;
+        }
+    }
+
+    /// Something of others does not wait any more; whether it did.
+    pub(crate) async fn withdraw(&mut self, id: &str) -> bool {
+        let is_of_others = self.others.remove(id).is_some();
+        if is_of_others {
+            let id = id.to_owned();
+            self.tell(Update::Others(OthersPrompt::Over { id })).await;
+        }
+        is_of_others
+    }
+
+    /// Tells again what still waits: an answer was not heard where a command had the chat, or could not
+    /// be sent.
+    pub(crate) async fn tell_others_again(&self) {
+        for prompt in self.others.values() {
+            self.tell(Update::Others(prompt.clone())).await;
+        }
+    }
+}
+
+/// The looks at what of others still waits, none sooner than it is due.
+pub(crate) fn look() -> Interval {
+    let mut look = tokio::time::interval(LOOK);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    look
+}
+
+/// Waits for something that a server may take its time for, unless the chat is left meanwhile: the
+/// signal that ended it. A face that is gone is told by what it was told with.
+pub(crate) async fn unless_left(
+    work: impl Future<Output = ()>,
+    updates: &mpsc::Sender<Update>,
+    signals: &mut Signals,
+) -> Option<Signal> {
+    tokio::select! {
+        biased;
+        signal = signals.next() => Some(signal),
+        () = updates.closed() => None,
+        () = work => None,
+    }
+}
+
+/// The ids of the calls and the questions of a session that wait for a person.
+async fn all_waiting(saved: &SavedChat) -> Result<BTreeSet<String>, CliError> {
+    let calls = saved.sessions.approvals(&saved.id).await?;
+    let questions = saved.sessions.questions(&saved.id).await?;
+    let calls = calls.into_iter().map(|waiting| waiting.call.id);
+    let questions = questions.into_iter().map(|waiting| waiting.asked.id);
+    Ok(calls.chain(questions).collect())
+}
+
+/// The ids of what is shown and does not wait any more.
+fn gone(shown: &BTreeMap<String, OthersPrompt>, waiting: &BTreeSet<String>) -> Vec<String> {
+    let gone = shown.keys().filter(|id| !waiting.contains(*id));
+    gone.cloned().collect()
+}
+
+/// What an event asks of the person, with its id; nothing where it asks nothing.
+async fn prompt_of(saved: &SavedChat, event: Event) -> Option<(String, OthersPrompt)> {
+    match event {
+        Event::Approval { call, reason } => {
+            let manager = saved.sessions.manager();
+            let overwritten = overwritten::in_saved(manager, &saved.id, &call).await;
+            let id = call.id.clone();
+            let prompt = OthersPrompt::Approval {
+                call,
+                reason,
+                overwritten,
+            };
+            Some((id, prompt))
+        }
+        Event::Question(asked) => Some((asked.id.clone(), OthersPrompt::Question(asked))),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use conjure_core::chat::CallAnnounced;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_shown_and_waits_no_more_is_gone() {
+        let prompt = |id: &str| OthersPrompt::Approval {
+            call: CallAnnounced {
+                id: id.to_owned(),
+                name: "sh".to_owned(),
+                arguments: json!({}),
+            },
+            reason: String::new(),
+            overwritten: None,
+        };
+        let shown = BTreeMap::from(["a", "b"].map(|id| (id.to_owned(), prompt(id))));
+        let waiting = BTreeSet::from(["b", "c"].map(str::to_owned));
+        assert_eq!(gone(&shown, &waiting), ["a"]);
+    }
+}

@@ -1,0 +1,96 @@
+//! How it is with the conversation that a face shows: what was said before, who answers, and what it came
+//! to.
+
+use conjure_runtime::manager::SessionPatch;
+use conjure_runtime::session::SessionSettings;
+use conjure_terminal::{ConversationStatus, Update};
+
+use super::chat_before;
+use super::chat_face::FacedChat;
+use super::chat_session::ChatSession;
+use super::error::CliError;
+
+impl FacedChat<'_> {
+    /// What was said before, and what it came to.
+    pub(crate) async fn show_before(&mut self) -> Result<(), CliError> {
+        let thread = self.chat.thread().await?;
+        if let ChatSession::Saved(saved) = &mut self.chat {
+            saved.shown = Some(thread.clone());
+        }
+        let said = chat_before::last(self.chat.store(), &thread).await?;
+        if !said.is_empty() {
+            self.was_used = true;
+            if !std::mem::take(&mut self.is_shown) {
+                self.tell(Update::Before(said)).await;
+            }
+        }
+        let (provider, model) = self.answerer().await?;
+        self.answers(&provider, &model);
+        if self.was_used {
+            let cost = self.chat.cost().await?;
+            self.status.tokens = cost.cost.usage.total();
+            self.status.usd = cost.cost.usd;
+            self.measure().await;
+        }
+        self.tell(Update::Status(self.status.clone())).await;
+        Ok(())
+    }
+
+    /// The provider and the model that answer.
+    async fn answerer(&self) -> Result<(String, String), CliError> {
+        let (provider, model) = match &self.chat {
+            ChatSession::Own(own) => (own.spec.provider.clone(), own.spec.model.clone()),
+            ChatSession::Saved(saved) => {
+                let view = saved.sessions.manager().get(&saved.id).await?;
+                (Some(view.auth.provider), Some(view.model))
+            }
+        };
+        Ok((provider.unwrap_or_default(), model.unwrap_or_default()))
+    }
+
+    /// This model answers.
+    pub(crate) fn answers(&mut self, provider: &str, model: &str) {
+        self.status.model = match (provider, model) {
+            ("", model) => model.to_owned(),
+            (provider, "") => provider.to_owned(),
+            (provider, model) => format!("{provider}/{model}"),
+        };
+        self.status.window = self.chat.window(provider, model);
+    }
+
+    /// How much the next request would have.
+    pub(crate) async fn measure(&mut self) {
+        let report = match &self.chat {
+            ChatSession::Own(own) => own.session.check(SessionSettings::default()).await.ok(),
+            ChatSession::Saved(saved) => {
+                let manager = saved.sessions.manager();
+                let report = manager.check(&saved.id, &SessionPatch::default()).await;
+                report.ok()
+            }
+        };
+        if let Some(report) = report {
+            self.status.context = report.tokens;
+        }
+    }
+
+    /// Shows the thread that the chat has gone to.
+    pub(crate) async fn show_anew(&mut self) -> Result<(), CliError> {
+        self.withdraw_others().await;
+        self.status = ConversationStatus {
+            directory: self.status.directory.clone(),
+            ..ConversationStatus::default()
+        };
+        self.show_before().await
+    }
+
+    /// The status after something may have changed.
+    pub(crate) async fn status_now(&mut self) -> Result<(), CliError> {
+        let (provider, model) = self.answerer().await?;
+        self.answers(&provider, &model);
+        if self.was_used {
+            self.measure().await;
+        }
+        self.tell(Update::Status(self.status.clone())).await;
+        Ok(())
+    }
+}

@@ -1,0 +1,162 @@
+//! What turns that somebody else began ask a person, until it is told: what comes at once may have been
+//! settled long ago, so it is looked up, all of it together, which of it still waits.
+
+use std::time::Duration;
+
+use conjure_core::chat::Event;
+use tokio::time::Instant;
+
+use super::sessions::SavedSessions;
+
+/// When nothing came for so long, what was there before is told: it comes at once.
+const QUIET: Duration = Duration::from_millis(200);
+/// It is told after so long however much comes.
+const LONGEST: Duration = Duration::from_secs(1);
+
+/// Calls and questions that wait, in the order in which they were asked.
+#[derive(Debug)]
+pub(crate) struct OpenPrompts {
+    events: Vec<Event>,
+    /// Since when something of it is to be told.
+    since: Instant,
+    /// When the last event came.
+    heard: Instant,
+}
+
+impl Default for OpenPrompts {
+    fn default() -> Self {
+        let now = Instant::now();
+        Self {
+            events: Vec::new(),
+            since: now,
+            heard: now,
+        }
+    }
+}
+
+impl OpenPrompts {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+
+    /// When it is to be told.
+    pub(crate) fn due(&self) -> Instant {
+        (self.heard + QUIET).min(self.since + LONGEST)
+    }
+
+    /// Takes in what asks something, and leaves out what an event settles.
+    pub(crate) fn note(&mut self, event: Event) {
+        self.heard = Instant::now();
+        if prompt_id(&event).is_some() {
+            if self.events.is_empty() {
+                self.since = self.heard;
+            }
+            self.events.push(event);
+            return;
+        }
+        let is_settled = |open: &Event| prompt_id(open).is_some_and(|id| settles(&event, id));
+        self.events.retain(|open| !is_settled(open));
+    }
+
+    /// What of this still waits for a person; all that cannot be looked up.
+    pub(crate) async fn still_waiting(self, sessions: &SavedSessions, session: &str) -> Vec<Event> {
+        let calls = sessions.approvals(session).await.ok();
+        let questions = sessions.questions(session).await.ok();
+        let waits = |event: &Event| match event {
+            Event::Approval { call, .. } => {
+                let mut calls = calls.iter().flatten();
+                calls.any(|waiting| waiting.call.id == call.id)
+            }
+            Event::Question(asked) => {
+                let mut questions = questions.iter().flatten();
+                questions.any(|waiting| waiting.asked.id == asked.id)
+            }
+            _ => false,
+        };
+        let is_known = |event: &Event| match event {
+            Event::Approval { .. } => calls.is_some(),
+            _ => questions.is_some(),
+        };
+        let mut open = self.events;
+        open.retain(|event| !is_known(event) || waits(event));
+        open
+    }
+}
+
+/// The id of the call or the question that an event asks about.
+pub(crate) fn prompt_id(event: &Event) -> Option<&str> {
+    match event {
+        Event::Approval { call, .. } => Some(&call.id),
+        Event::Question(asked) => Some(&asked.id),
+        _ => None,
+    }
+}
+
+/// The id of the call or the question that waits no longer after an event.
+pub(crate) fn settled_id(event: &Event) -> Option<&str> {
+    match event {
+        Event::QuestionOver { id, .. } => Some(id),
+        Event::ApprovalOver { call_id, .. } | Event::CallStarted { call_id, .. } => Some(call_id),
+        Event::FunctionCallOutput(output) => Some(&output.call_id),
+        _ => None,
+    }
+}
+
+/// Whether what waited for a person does so no longer, after this.
+pub(crate) fn settles(event: &Event, id: &str) -> bool {
+    matches!(event, Event::Done { .. }) || settled_id(event) == Some(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use conjure_core::chat::CallAnnounced;
+    use serde_json::json;
+
+    use super::*;
+
+    fn asked(id: &str) -> Event {
+        Event::Approval {
+            call: CallAnnounced {
+                id: id.to_owned(),
+                name: "sh".to_owned(),
+                arguments: json!({}),
+            },
+            reason: String::new(),
+        }
+    }
+
+    fn heard() -> Event {
+        Event::Content {
+            delta: "x".to_owned(),
+        }
+    }
+
+    #[test]
+    fn what_was_settled_before_is_not_asked_again() {
+        let mut open = OpenPrompts::default();
+        for id in ["a", "b", "c"] {
+            open.note(asked(id));
+        }
+        open.note(Event::CallStarted {
+            call_id: "b".to_owned(),
+            backend: "local".to_owned(),
+            plugin: None,
+        });
+        let ids: Vec<&str> = open.events.iter().filter_map(prompt_id).collect();
+        assert_eq!(ids, ["a", "c"]);
+    }
+
+    #[test]
+    fn what_waits_is_told_however_much_comes() {
+        let mut open = OpenPrompts::default();
+        open.note(asked("a"));
+        assert_eq!(open.due(), open.since + QUIET);
+        // What comes puts it off, and not for ever.
+        open.heard = open.since + LONGEST;
+        assert_eq!(open.due(), open.since + LONGEST);
+        let since = open.since;
+        open.note(heard());
+        open.note(asked("b"));
+        assert_eq!(open.since, since);
+    }
+}

@@ -1,0 +1,82 @@
+//! What a session says of single plugins: the setting `plugins`.
+//!
+//! Which of these a plugin can be granted is a matter of its manifest, which is not known here.
+
+use serde::{Deserialize, Serialize};
+
+/// What a session says of one plugin.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PluginSpec {
+    /// What the plugin may do in this session: of what its manifest asks for, what is named here and
+    /// nothing else. All of that without it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub permissions: Option<PermissionsSpec>,
+}
+
+/// Permissions of a plugin in a session, in the words of a manifest. An empty table grants nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PermissionsSpec {
+    /// Secrets that it may ask for; one that ends in `*` stands for all that begin so.
+    pub secrets: Vec<String>,
+    /// Hosts that `http.send` reaches, such as `api.example.com` or `*.example.com`.
+    pub http: Vec<String>,
+    /// Whether it asks the session's model.
+    pub sample: bool,
+    /// Files and directories outside the session that it reads: absolute, or `~/…`.
+    pub read: Vec<String>,
+    /// Files and directories outside the session that it reads and changes: absolute, or `~/…`.
+    pub write: Vec<String>,
+    /// Whether it opens connections itself.
+    pub network: bool,
+    /// Whether it starts programs.
+    pub commands: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::SessionSpec;
+
+    fn read(text: &str) -> Result<Option<PermissionsSpec>, String> {
+        let spec = SessionSpec::from_toml(text).map_err(|error| error.to_string())?;
+        let written = serde_json::to_value(&spec.plugins).unwrap();
+        assert_eq!(
+            serde_json::from_value::<std::collections::BTreeMap<String, PluginSpec>>(written)
+                .unwrap(),
+            spec.plugins
+        );
+        let of_notes = spec.plugins.get("notes").cloned().unwrap_or_default();
+        Ok(of_notes.permissions)
+    }
+
+    #[test]
+    fn a_table_of_permissions_grants_what_it_names_and_none_grants_all() {
+        assert_eq!(read(""), Ok(None));
+        assert_eq!(read("[plugins.notes]"), Ok(None));
+        let nothing = PermissionsSpec::default();
+        assert_eq!(
+            read("[plugins.notes]\npermissions = {}"),
+            Ok(Some(nothing.clone()))
+        );
+        let some = PermissionsSpec {
+            read: vec!["~/notes".to_owned()],
+            network: true,
+            ..nothing
+        };
+        let text = "[plugins.notes.permissions]\nread = [\"~/notes\"]\nnetwork = true";
+        assert_eq!(read(text), Ok(Some(some)));
+    }
+
+    #[test]
+    fn a_word_that_no_manifest_has_is_refused() {
+        for text in [
+            "[plugins.notes]\npermission = {}",
+            "[plugins.notes.permissions]\nnetworks = true",
+        ] {
+            let said = read(text).unwrap_err();
+            assert!(said.contains("unknown field"), "{text}: {said}");
+        }
+    }
+}

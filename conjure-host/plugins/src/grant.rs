@@ -1,0 +1,381 @@
+//! What a session grants an instance: its directories, and of what the manifest asks for the part that
+//! the session names.
+//!
+//! A grant only ever takes away. What it names and the manifest does not is refused where the grant is
+//! set, and is nothing where an instance is made: another version of the plugin may ask for less.
+
+use std::path::Path;
+
+use conjure_skill_sdk::protocol::Permissions;
+
+use super::LoadedPlugin;
+use super::worker::{EnforcedConfinement, InstanceDirs};
+
+/// What a session grants an instance.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct InstanceGrant {
+    /// The session's directories.
+    pub dirs: InstanceDirs,
+    /// Of what its manifest asks for, what it is allowed; all of that without it.
+    pub permissions: Option<Permissions>,
+}
+
+/// Why a session cannot grant a plugin what it says.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum GrantError {
+    /// The manifest does not ask for it.
+    #[error(
+        "the session grants `{plugin}` {what}, which its manifest does not ask for; a session grants \
+         what the manifest names, in its words, or less, so leave that out"
+    )]
+    NotAsked {
+        /// Name and version.
+        plugin: String,
+        /// What is granted too much.
+        what: String,
+    },
+    /// Nothing would keep the plugin from it.
+    #[error(
+        "the session does not grant `{plugin}` {what}, and nothing would keep it from that: only a \
+         process of its own is confined, and only on Linux. Let it run in one (`conjure plugin list` says \
+         where it runs and why), or grant that too"
+    )]
+    NotKept {
+        /// Name and version.
+        plugin: String,
+        /// What it could do all the same.
+        what: String,
+    },
+    /// The kernel would not keep it from it.
+    #[error(
+        "the session does not grant `{plugin}` {what}, and this kernel keeps no process from that: files \
+         take Landlock, connections and programs a filter of system calls, and `conjure doctor` says which \
+         of them is missing here. Run the host on a kernel that has both, or grant that too"
+    )]
+    NotEnforced {
+        /// Name and version.
+        plugin: String,
+        /// What it could do all the same.
+        what: String,
+    },
+}
+
+impl LoadedPlugin {
+    /// Whether a session can grant these permissions, and nothing else.
+    ///
+    /// # Errors
+    /// [`GrantError`] names what the manifest does not ask for, or what nothing would keep the plugin
+    /// from.
+    pub fn check_grant(&self, granted: &Permissions) -> Result<(), GrantError> {
+        let allowed = narrowed_permissions(&self.manifest().permissions, granted);
+        let too_much = beyond(granted, &allowed);
+        if too_much != Permissions::default() {
+            return Err(GrantError::NotAsked {
+                plugin: self.id().to_string(),
+                what: permission_phrases(&too_much).join(", "),
+            });
+        }
+        self.check_kept(&allowed)
+    }
+
+    /// Whether something keeps an instance to these permissions. The host itself answers for secrets,
+    /// requests and questions; for the rest the kernel does, as far as it can, where the plugin is confined.
+    pub(super) fn check_kept(&self, allowed: &Permissions) -> Result<(), GrantError> {
+        let withheld = withheld_by_system(&self.manifest().permissions, allowed);
+        if withheld == Permissions::default() {
+            return Ok(());
+        }
+        let plugin = self.id().to_string();
+        if !self.is_confined() {
+            let what = permission_phrases(&withheld).join(", ");
+            return Err(GrantError::NotKept { plugin, what });
+        }
+        let open = unenforced(withheld, EnforcedConfinement::of_kernel());
+        if open == Permissions::default() {
+            return Ok(());
+        }
+        let what = permission_phrases(&open).join(", ");
+        Err(GrantError::NotEnforced { plugin, what })
+    }
+}
+
+/// Of what is asked for, what is granted too.
+///
+/// Files are granted by the very names that are asked for: one below them may be a link that leads
+/// elsewhere.
+#[must_use]
+pub fn narrowed_permissions(asked: &Permissions, granted: &Permissions) -> Permissions {
+    // What may be changed may be read.
+    let readable: Vec<String> = asked.read.iter().chain(&asked.write).cloned().collect();
+    Permissions {
+        secrets: covered(&granted.secrets, &asked.secrets, covers_secret),
+        http: covered(&granted.http, &asked.http, covers_host),
+        sample: granted.sample && asked.sample,
+        read: covered(&granted.read, &readable, covers_file),
+        write: covered(&granted.write, &asked.write, covers_file),
+        network: granted.network && asked.network,
+        commands: granted.commands && asked.commands,
+    }
+}
+
+/// What permissions are, a phrase each.
+#[must_use]
+pub fn permission_phrases(permissions: &Permissions) -> Vec<String> {
+    let Permissions {
+        secrets,
+        http,
+        sample,
+        read,
+        write,
+        network,
+        commands,
+    } = permissions;
+    let each = |what: &str, names: &[String]| -> Vec<String> {
+        names.iter().map(|name| format!("{what} {name}")).collect()
+    };
+    let mut phrases = each("the secret", secrets);
+    phrases.extend(each("requests to", http));
+    phrases.extend(each("reading", read));
+    phrases.extend(each("changing", write));
+    for (is_there, what) in [
+        (*sample, "questions to the session's model"),
+        (*network, "connections of its own"),
+        (*commands, "programs that it starts"),
+    ] {
+        phrases.extend(is_there.then(|| what.to_owned()));
+    }
+    phrases
+}
+
+/// What is asked for and not allowed, of what the system keeps and not the host.
+fn withheld_by_system(asked: &Permissions, allowed: &Permissions) -> Permissions {
+    let withheld = beyond(asked, allowed);
+    // What is below a directory that may be changed may be changed too, and read.
+    let is_changed_anyway = |name: &String| {
+        let mut changed = allowed.write.iter();
+        changed.any(|changed| Path::new(name).starts_with(changed))
+    };
+    let apart = |names: Vec<String>| -> Vec<String> {
+        let names = names.into_iter();
+        names.filter(|name| !is_changed_anyway(name)).collect()
+    };
+    Permissions {
+        secrets: Vec::new(),
+        http: Vec::new(),
+        sample: false,
+        read: apart(withheld.read),
+        write: apart(withheld.write),
+        network: withheld.network,
+        commands: withheld.commands,
+    }
+}
+
+/// What of these a kernel that enforces this much keeps nobody from.
+fn unenforced(withheld: Permissions, enforced: EnforcedConfinement) -> Permissions {
+    let files = |names: Vec<String>| match enforced.files {
+        true => Vec::new(),
+        false => names,
+    };
+    Permissions {
+        read: files(withheld.read),
+        write: files(withheld.write),
+        network: withheld.network && !enforced.calls,
+        commands: withheld.commands && !enforced.calls,
+        ..Permissions::default()
+    }
+}
+
+/// What is in these and not in those, by name.
+fn beyond(these: &Permissions, those: &Permissions) -> Permissions {
+    let rest = |these: &[String], those: &[String]| {
+        let rest = these.iter().filter(|name| !those.contains(name));
+        rest.cloned().collect()
+    };
+    Permissions {
+        secrets: rest(&these.secrets, &those.secrets),
+        http: rest(&these.http, &those.http),
+        sample: these.sample && !those.sample,
+        read: rest(&these.read, &those.read),
+        write: rest(&these.write, &those.write),
+        network: these.network && !those.network,
+        commands: these.commands && !those.commands,
+    }
+}
+
+fn covered(
+    granted: &[String],
+    asked: &[String],
+    covers: impl Fn(&str, &str) -> bool,
+) -> Vec<String> {
+    let covered = granted
+        .iter()
+        .filter(|name| asked.iter().any(|asked| covers(asked, name)));
+    covered.cloned().collect()
+}
+
+/// Whether all that fits one pattern of secrets fits the other; `MCP_*` covers `MCP_GITHUB`.
+fn covers_secret(asked: &str, name: &str) -> bool {
+    let prefix = asked.strip_suffix('*').filter(|prefix| !prefix.is_empty());
+    asked == name || prefix.is_some_and(|prefix| name.starts_with(prefix))
+}
+
+/// Whether all that fits one pattern of hosts fits the other; `*.example.com` covers `api.example.com`.
+fn covers_host(asked: &str, name: &str) -> bool {
+    let is_below = |parent: &str| {
+        let head = name.strip_suffix(parent);
+        head.is_some_and(|head| head.ends_with('.'))
+    };
+    asked == "*"
+        || asked.eq_ignore_ascii_case(name)
+        || asked.strip_prefix("*.").is_some_and(is_below)
+}
+
+fn covers_file(asked: &str, name: &str) -> bool {
+    asked == name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    fn asked() -> Permissions {
+        Permissions {
+            secrets: names(&["KEY", "MCP_*"]),
+            http: names(&["*.example.com", "other.example"]),
+            sample: true,
+            read: names(&["~/notes"]),
+            write: names(&["/srv/out"]),
+            network: true,
+            commands: false,
+        }
+    }
+
+    #[test]
+    fn a_grant_takes_away_and_never_adds() {
+        let granted = Permissions {
+            secrets: names(&["MCP_GITHUB", "MCP_A*", "KEYS", "*"]),
+            http: names(&["api.example.com", "*.a.example.com", "example.com", "*"]),
+            sample: false,
+            read: names(&["/srv/out", "~/notes/sub", "~/"]),
+            write: names(&["~/notes"]),
+            network: true,
+            commands: true,
+        };
+        let expected = Permissions {
+            secrets: names(&["MCP_GITHUB", "MCP_A*"]),
+            http: names(&["api.example.com", "*.a.example.com"]),
+            read: names(&["/srv/out"]),
+            network: true,
+            ..Permissions::default()
+        };
+        assert_eq!(narrowed_permissions(&asked(), &granted), expected);
+        assert_eq!(narrowed_permissions(&asked(), &asked()), asked());
+        let nothing = Permissions::default();
+        assert_eq!(narrowed_permissions(&asked(), &nothing), nothing);
+        assert_eq!(narrowed_permissions(&nothing, &asked()), nothing);
+    }
+
+    #[test]
+    fn what_goes_beyond_others_is_named() {
+        let granted = Permissions {
+            read: names(&["~/notes", "~/other"]),
+            network: true,
+            commands: true,
+            ..Permissions::default()
+        };
+        let too_much = Permissions {
+            read: names(&["~/other"]),
+            commands: true,
+            ..Permissions::default()
+        };
+        assert_eq!(beyond(&granted, &asked()), too_much);
+        let withheld = Permissions {
+            write: names(&["/srv/out"]),
+            ..Permissions::default()
+        };
+        assert_eq!(withheld_by_system(&asked(), &granted), withheld);
+    }
+
+    #[test]
+    fn what_may_be_changed_is_read_anyway() {
+        let asked = Permissions {
+            read: names(&["/srv/out", "/srv/out/in", "/srv/other"]),
+            write: names(&["/srv/out"]),
+            ..Permissions::default()
+        };
+        let granted = Permissions {
+            write: names(&["/srv/out"]),
+            ..Permissions::default()
+        };
+        let withheld = Permissions {
+            read: names(&["/srv/other"]),
+            ..Permissions::default()
+        };
+        assert_eq!(withheld_by_system(&asked, &granted), withheld);
+    }
+
+    #[test]
+    fn what_is_below_a_directory_that_may_be_changed_is_changed_anyway() {
+        let asked = Permissions {
+            write: names(&["/srv/out", "/srv/out/in", "/srv/outer"]),
+            ..Permissions::default()
+        };
+        let granted = Permissions {
+            write: names(&["/srv/out"]),
+            ..Permissions::default()
+        };
+        let withheld = Permissions {
+            write: names(&["/srv/outer"]),
+            ..Permissions::default()
+        };
+        assert_eq!(withheld_by_system(&asked, &granted), withheld);
+    }
+
+    #[test]
+    fn a_kernel_keeps_what_it_enforces_and_nothing_else() {
+        let withheld = Permissions {
+            read: names(&["~/notes"]),
+            write: names(&["/srv/out"]),
+            network: true,
+            commands: true,
+            ..Permissions::default()
+        };
+        let open = |files, calls| {
+            let enforced = EnforcedConfinement { files, calls };
+            permission_phrases(&unenforced(withheld.clone(), enforced))
+        };
+        let files = ["reading ~/notes", "changing /srv/out"];
+        let calls = ["connections of its own", "programs that it starts"];
+        assert_eq!(open(true, true), [""; 0]);
+        assert_eq!(open(false, true), files);
+        assert_eq!(open(true, false), calls);
+        assert_eq!(open(false, false), [files, calls].concat());
+    }
+
+    #[test]
+    fn who_asks_for_every_host_is_granted_any() {
+        assert!(covers_host("*", "*.example.com") && covers_host("*", "localhost"));
+        assert!(covers_host("API.example.com", "api.example.com"));
+        assert!(!covers_host("*.example.com", "evilexample.com"));
+        assert!(!covers_host("*.example.com", "*"));
+    }
+
+    #[test]
+    fn each_permission_has_a_phrase_that_names_it() {
+        let expected = [
+            "the secret KEY",
+            "the secret MCP_*",
+            "requests to *.example.com",
+            "requests to other.example",
+            "reading ~/notes",
+            "changing /srv/out",
+            "questions to the session's model",
+            "connections of its own",
+        ];
+        assert_eq!(permission_phrases(&asked()), expected);
+    }
+}

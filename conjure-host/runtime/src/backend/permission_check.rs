@@ -1,0 +1,155 @@
+//! Whether the host does for a plugin what it asks for: what its manifest names and the session does not
+//! withhold. A refusal says which of the two stands in the way.
+
+use std::sync::Arc;
+
+use conjure_abi::{Fault, code};
+use conjure_plugins::narrowed_permissions;
+use conjure_skill_sdk::protocol::Permissions;
+
+/// What a plugin may ask the host for.
+#[derive(Debug, Clone)]
+pub(crate) struct PermissionCheck(Arc<CheckedPermissions>);
+
+#[derive(Debug)]
+struct CheckedPermissions {
+    /// What the manifest names.
+    asked: Permissions,
+    /// Of that, what the session allows.
+    allowed: Permissions,
+}
+
+impl PermissionCheck {
+    /// Of a manifest that asks for these, in a session that grants it the others; all of them where it
+    /// says nothing.
+    pub(crate) fn new(asked: &Permissions, granted: Option<&Permissions>) -> Self {
+        let allowed = match granted {
+            Some(granted) => narrowed_permissions(asked, granted),
+            None => asked.clone(),
+        };
+        let asked = asked.clone();
+        Self(Arc::new(CheckedPermissions { asked, allowed }))
+    }
+
+    /// Whether it may have the secret of this name.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(super) fn secret(&self, plugin: &str, name: &str) -> Result<(), Fault> {
+        let fits = |permissions: &Permissions| {
+            let mut patterns = permissions.secrets.iter();
+            patterns.any(|pattern| secret_fits(pattern, name))
+        };
+        self.may(plugin, &format!("the secret `{name}`"), "secrets", fits)
+    }
+
+    /// Whether it may send requests to this host.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(super) fn http(&self, plugin: &str, host: &str) -> Result<(), Fault> {
+        let fits = |permissions: &Permissions| {
+            let mut patterns = permissions.http.iter();
+            patterns.any(|pattern| host_fits(pattern, host))
+        };
+        self.may(plugin, &format!("the host `{host}`"), "http", fits)
+    }
+
+    /// Whether it may ask the session's model.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(super) fn sample(&self, plugin: &str) -> Result<(), Fault> {
+        self.may(plugin, "`sample`", "sample", |permissions| {
+            permissions.sample
+        })
+    }
+
+    fn may(
+        &self,
+        plugin: &str,
+        what: &str,
+        field: &str,
+        holds: impl Fn(&Permissions) -> bool,
+    ) -> Result<(), Fault> {
+        let CheckedPermissions { asked, allowed } = &*self.0;
+        let text = match (holds(allowed), holds(asked)) {
+            (true, _) => return Ok(()),
+            (false, true) => format!(
+                "{what} is not granted: the manifest asks for it, and the session's \
+                 `plugins.{plugin}.permissions` leaves it out; who sets the session up grants it there, \
+                 in `{field}`"
+            ),
+            (false, false) => format!(
+                "{what} is not in the manifest's `permissions.{field}`; the plugin's author declares it \
+                 there"
+            ),
+        };
+        Err(Fault::new(code::DENIED, text))
+    }
+}
+
+/// Whether a name is the one that is asked for, or begins as `PREFIX_*` says. A lone `*` is no
+/// pattern: no plugin gets everything.
+fn secret_fits(pattern: &str, name: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(prefix) => !prefix.is_empty() && name.starts_with(prefix),
+        None => pattern == name,
+    }
+}
+
+fn host_fits(pattern: &str, host: &str) -> bool {
+    match pattern.strip_prefix("*.") {
+        Some(parent) => host
+            .strip_suffix(parent)
+            .is_some_and(|head| head.ends_with('.')),
+        None => pattern == "*" || pattern.eq_ignore_ascii_case(host),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_of_secrets_is_a_prefix_and_never_everything() {
+        assert!(secret_fits("KEY", "KEY") && !secret_fits("KEY", "KEYS"));
+        assert!(secret_fits("MCP_*", "MCP_GITHUB") && !secret_fits("MCP_*", "GITHUB"));
+        assert!(!secret_fits("*", "KEY") && !secret_fits("", "KEY"));
+    }
+
+    #[test]
+    fn a_refusal_says_whether_the_manifest_or_the_session_stands_in_the_way() {
+        let asked = Permissions {
+            secrets: vec!["KEY".to_owned()],
+            http: vec!["a.example".to_owned()],
+            sample: true,
+            ..Permissions::default()
+        };
+        let nothing = Permissions::default();
+        let answers = |asked: &Permissions, granted: Option<&Permissions>| {
+            let check = PermissionCheck::new(asked, granted);
+            [
+                check.secret("p", "KEY"),
+                check.http("p", "a.example"),
+                check.sample("p"),
+            ]
+        };
+        assert!(answers(&asked, None).iter().all(Result::is_ok));
+        assert!(answers(&asked, Some(&asked)).iter().all(Result::is_ok));
+        let who = [
+            (
+                answers(&asked, Some(&nothing)),
+                "the session's `plugins.p.permissions`",
+            ),
+            (answers(&nothing, None), "the plugin's author"),
+        ];
+        for (answers, to_blame) in who {
+            for answer in answers {
+                let refused = answer.unwrap_err();
+                assert_eq!(refused.code, code::DENIED);
+                assert!(refused.text().contains(to_blame), "{}", refused.text());
+            }
+        }
+    }
+}

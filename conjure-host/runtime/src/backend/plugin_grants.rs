@@ -1,0 +1,130 @@
+//! What a session grants single plugins of what their manifests ask for.
+//!
+//! Keeps to it nobody here: host operations ask their own permissions, and the system a worker's.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use conjure_config::{PermissionsSpec, PluginSpec, SpecError};
+use conjure_plugins::{PluginSnapshot, narrowed_permissions};
+use conjure_skill_sdk::protocol::{Manifest, Permissions};
+
+use super::toolbox_error::names;
+
+/// The plugins that a session grants less than their manifests ask for, by their names.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct PluginGrants(Arc<BTreeMap<String, Permissions>>);
+
+impl PluginGrants {
+    pub(crate) fn of(plugins: &BTreeMap<String, PluginSpec>) -> Self {
+        let granted = plugins.iter().filter_map(|(name, plugin)| {
+            let permissions = plugin.permissions.clone()?;
+            Some((name.clone(), permissions_of(permissions)))
+        });
+        Self(Arc::new(granted.collect()))
+    }
+
+    /// What a plugin of this name is granted, where that is said.
+    pub(crate) fn granted(&self, plugin: &str) -> Option<&Permissions> {
+        self.0.get(plugin)
+    }
+
+    /// What a plugin may do.
+    pub(crate) fn allowed(&self, manifest: &Manifest) -> Permissions {
+        let asked = &manifest.permissions;
+        match self.granted(&manifest.name) {
+            Some(granted) => narrowed_permissions(asked, granted),
+            None => asked.clone(),
+        }
+    }
+
+    /// Finds what cannot be granted, as far as the plugins that are loaded tell. A plugin that goes
+    /// or changes afterwards gets of its grant what it asks for then.
+    ///
+    /// # Errors
+    /// [`SpecError::Invalid`] names the plugin and the permission.
+    pub(crate) fn check(&self, loaded: &PluginSnapshot) -> Result<(), SpecError> {
+        for (name, granted) in &*self.0 {
+            if let Some(problem) = problem(name, granted, loaded) {
+                let message = format!("`plugins.{name}.permissions`: {problem}");
+                return Err(SpecError::Invalid { message });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why a plugin cannot be granted this; what is said of its newest version, where no version can.
+fn problem(name: &str, granted: &Permissions, loaded: &PluginSnapshot) -> Option<String> {
+    let mut newest = None;
+    for plugin in loaded.versions(name) {
+        match plugin.check_grant(granted) {
+            // A session may call an older one.
+            Ok(()) => return None,
+            Err(error) => newest = newest.or_else(|| Some(error.to_string())),
+        }
+    }
+    Some(newest.unwrap_or_else(|| unknown(name, loaded)))
+}
+
+fn unknown(name: &str, loaded: &PluginSnapshot) -> String {
+    format!(
+        "no plugin is called `{name}`; loaded are: {}. Without its manifest nobody can say what it may \
+         be granted, so load it first, or leave that out",
+        names(loaded.plugins())
+    )
+}
+
+/// The same as a manifest has it.
+fn permissions_of(spec: PermissionsSpec) -> Permissions {
+    let PermissionsSpec {
+        secrets,
+        http,
+        sample,
+        read,
+        write,
+        network,
+        commands,
+    } = spec;
+    Permissions {
+        secrets,
+        http,
+        sample,
+        read,
+        write,
+        network,
+        commands,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use conjure_config::SessionSpec;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_plugin_may_do_what_its_manifest_asks_for_and_its_session_grants() {
+        let manifest = |name: &str| -> Manifest {
+            serde_json::from_value(json!({
+                "manifest": 1, "kind": "skill", "name": name, "version": "1.0.0", "description": "",
+                "permissions": { "secrets": ["KEY"], "network": true },
+            }))
+            .unwrap()
+        };
+        let text = "[plugins.a.permissions]\nsecrets = [\"KEY\", \"OTHER\"]\ncommands = true\n\n\
+                    [plugins.b]\n\n[plugins.c]\npermissions = {}";
+        let grants = PluginGrants::of(&SessionSpec::from_toml(text).unwrap().plugins);
+        let secrets_only = Permissions {
+            secrets: vec!["KEY".to_owned()],
+            ..Permissions::default()
+        };
+        assert_eq!(grants.allowed(&manifest("a")), secrets_only);
+        for untouched in ["b", "d"] {
+            let asked = manifest(untouched);
+            assert_eq!(grants.allowed(&asked), asked.permissions);
+        }
+        assert_eq!(grants.allowed(&manifest("c")), Permissions::default());
+    }
+}

@@ -1,0 +1,223 @@
+//! Sessions that grant a plugin less than its manifest asks for.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use conjure_core::chat::{FunctionCall, OutputPart};
+use conjure_host::Host;
+use conjure_host::plugin::{InstanceDirs, InstanceGrant, Isolation, NoServices, WorkerOptions};
+use conjure_host::session::{
+    BackendSpec, PermissionsSpec, PluginSpec, SessionError, SessionSpec, ToolSession,
+};
+use conjure_kit::conjure_bin;
+use conjure_plugin_tests::{Bench, Plugin};
+use conjure_skill_sdk::protocol::Permissions;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use crate::confined::bench;
+
+const PROBER: &str = include_str!("prober/lib.rs");
+
+/// A directory that the manifest names and no worker has otherwise.
+const NAMED_DIR: &str = "/var/log";
+
+/// The prober, whose state all sessions share, and which asks for connections, programs and a directory.
+fn library() -> PathBuf {
+    let asks = format!(
+        ".shared().permissions(conjure_skill_sdk::protocol::Permissions {{ \
+         read: vec![\"{NAMED_DIR}\".into()], network: true, commands: true, ..Default::default() }})\
+         \n}}\n\nfn attempt("
+    );
+    let source = PROBER.replace("\n}\n\nfn attempt(", &asks);
+    Plugin::new("prober-to-narrow", &source).build()
+}
+
+/// An attempt at each of its permissions.
+fn attempts(listener: &TcpListener) -> [String; 3] {
+    [
+        format!("list {NAMED_DIR}"),
+        format!("tcp {}", listener.local_addr().unwrap()),
+        "run /bin/true".to_owned(),
+    ]
+}
+
+fn is_refused(outcome: &str) -> bool {
+    ["error 1", "error 13"].contains(&outcome)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_reaches_of_its_manifest_what_its_session_grants() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let work = tempfile::tempdir().unwrap();
+    let bench = bench(true);
+    let plugin = bench.load(&library());
+    let instance = async |permissions: Option<Permissions>| {
+        let grant = InstanceGrant {
+            dirs: InstanceDirs::of_work(&[work.path()]),
+            permissions,
+        };
+        plugin
+            .create_granted(&Bench::create(), Arc::new(NoServices), &grant)
+            .await
+            .unwrap()
+    };
+    let nothing = Permissions::default();
+    let grants = [
+        (None, [true; 3]),
+        (Some(nothing.clone()), [false; 3]),
+        (
+            Some(Permissions {
+                read: vec![NAMED_DIR.to_owned()],
+                // Nobody asked for it.
+                write: vec![NAMED_DIR.to_owned()],
+                ..nothing.clone()
+            }),
+            [true, false, false],
+        ),
+        (
+            Some(Permissions {
+                network: true,
+                ..nothing.clone()
+            }),
+            [false, true, false],
+        ),
+        (
+            Some(Permissions {
+                commands: true,
+                ..nothing
+            }),
+            [false, false, true],
+        ),
+    ];
+    // All of them at the same time: none has what another has.
+    let mut instances = Vec::new();
+    for (granted, expected) in grants {
+        instances.push((instance(granted.clone()).await, granted, expected));
+    }
+    for (instance, granted, expected) in &instances {
+        for (attempt, works) in attempts(&listener).iter().zip(expected) {
+            let outcome = Bench::execute(instance, attempt).await.unwrap();
+            let is_right = match works {
+                true => outcome == "done",
+                false => is_refused(&outcome),
+            };
+            assert!(is_right, "{granted:?}: `{attempt}`: {outcome}");
+        }
+        let write = format!("write {NAMED_DIR}/conjure-test");
+        assert!(is_refused(&Bench::execute(instance, &write).await.unwrap()));
+    }
+}
+
+async fn host(dir: &Path, isolation: Isolation) -> Host {
+    let mut workers = WorkerOptions::new(conjure_bin().unwrap(), &["plugin-host"]);
+    workers.isolation = isolation;
+    let host = Host::builder()
+        .data_dir(dir.join("data"))
+        .workers(workers)
+        .plugin_file(library());
+    host.build().await.unwrap()
+}
+
+/// A session that grants the plugin of this name these permissions.
+fn spec(plugin: &str, permissions: Option<PermissionsSpec>) -> SessionSpec {
+    SessionSpec {
+        plugins: [(plugin.to_owned(), PluginSpec { permissions })].into(),
+        ..SessionSpec::hybrid([BackendSpec::all_native()])
+    }
+}
+
+async fn outcome(session: &ToolSession, attempt: &str) -> String {
+    let call = FunctionCall {
+        call_id: "call-1".to_owned(),
+        name: "prober_execute".to_owned(),
+        arguments: json!({ "command": attempt }),
+        arguments_text: None,
+    };
+    let called = session.call(&call, &CancellationToken::new()).await;
+    let output = called.unwrap().output;
+    let texts = output.output.iter().filter_map(|part| match part {
+        OutputPart::Text { text } => Some(text.as_str()),
+        _ => None,
+    });
+    texts.collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_grants_a_shared_skill_less_has_a_worker_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let host = host(dir.path(), Isolation::Process).await;
+    let network_only = PermissionsSpec {
+        network: true,
+        ..PermissionsSpec::default()
+    };
+    let all = host.calls(spec("prober", None)).await.unwrap();
+    let less = host
+        .calls(spec("prober", Some(network_only)))
+        .await
+        .unwrap();
+    for (session, expected) in [
+        (&all, [true; 3]),
+        (&less, [false, true, false]),
+        (&all, [true; 3]),
+    ] {
+        for (attempt, works) in attempts(&listener).iter().zip(expected) {
+            let outcome = outcome(session, attempt).await;
+            let is_right = match works {
+                true => outcome == "done",
+                false => is_refused(&outcome),
+            };
+            assert!(is_right, "`{attempt}`: {outcome}");
+        }
+    }
+}
+
+async fn refusal(host: &Host, plugin: &str, permissions: PermissionsSpec) -> String {
+    match host.calls(spec(plugin, Some(permissions))).await {
+        Err(SessionError::Spec(error)) => error.to_string(),
+        Err(other) => panic!("another error: {other}"),
+        Ok(_) => panic!("it is granted"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_granted_or_kept_is_said_before_the_session_opens() {
+    let dir = tempfile::tempdir().unwrap();
+    let confined = host(dir.path(), Isolation::Process).await;
+    let too_much = PermissionsSpec {
+        write: vec![NAMED_DIR.to_owned()],
+        sample: true,
+        network: true,
+        ..PermissionsSpec::default()
+    };
+    let said = refusal(&confined, "prober", too_much).await;
+    for part in [
+        "`plugins.prober.permissions`",
+        "changing /var/log, questions to the session's model",
+        "does not ask for",
+    ] {
+        assert!(said.contains(part), "{said}");
+    }
+    assert!(!said.contains("connections"), "{said}");
+    let said = refusal(&confined, "probe", PermissionsSpec::default()).await;
+    assert!(said.contains("no plugin is called `probe`"), "{said}");
+    let dir = tempfile::tempdir().unwrap();
+    let in_process = host(dir.path(), Isolation::InProcess).await;
+    let less = PermissionsSpec {
+        read: vec![NAMED_DIR.to_owned()],
+        network: true,
+        ..PermissionsSpec::default()
+    };
+    let said = refusal(&in_process, "prober", less.clone()).await;
+    assert!(said.contains("programs that it starts"), "{said}");
+    assert!(said.contains("nothing would keep it"), "{said}");
+    // What nothing is taken from needs nobody who keeps it.
+    let all = PermissionsSpec {
+        commands: true,
+        ..less
+    };
+    let session = in_process.calls(spec("prober", Some(all))).await.unwrap();
+    assert_eq!(outcome(&session, "run /bin/true").await, "done");
+}
