@@ -12,8 +12,9 @@ use std::thread;
 
 use super::{FileStamp, FoundLibrary, LoadedPlugin, Loader, PluginError};
 
-/// Files that are loaded at the same time at the most, however many processors there are.
-const AT_ONCE: usize = 8;
+/// Files that are loaded at the same time at the most, however many processors there are. In directories
+/// that are watched as many are: those that hang take no time of a processor from the others.
+pub(super) const MAX_LOADS: usize = 8;
 
 /// What came of a file.
 #[derive(Default)]
@@ -61,7 +62,7 @@ fn in_parallel<I: Sync, T: Send + Sync>(
             }
         }
     };
-    let threads = loads_at_once();
+    let threads = threads(thread::available_parallelism().map_or(1, NonZero::get));
     thread::scope(|scope| {
         for _ in 1..items.len().min(threads) {
             let builder = thread::Builder::new().name("plugin-load".to_owned());
@@ -73,16 +74,11 @@ fn in_parallel<I: Sync, T: Send + Sync>(
     slots.into_iter().map(OnceLock::into_inner).collect()
 }
 
-/// How many files are loaded at the same time on this machine.
-pub(super) fn loads_at_once() -> usize {
-    threads(thread::available_parallelism().map_or(1, NonZero::get))
-}
-
 /// How many files are loaded at the same time where so many programs run at the same time: more would
 /// take each other's time until one seems to hang. Two at the least, so that beside one which does hang
 /// the others go on.
 fn threads(processors: usize) -> usize {
-    processors.clamp(2, AT_ONCE)
+    processors.clamp(2, MAX_LOADS)
 }
 
 #[cfg(test)]
@@ -91,7 +87,7 @@ mod tests {
 
     #[test]
     fn no_more_are_loaded_at_once_than_the_machine_has_time_for() {
-        assert_eq!([1, 2, 4, 64].map(threads), [2, 2, 4, AT_ONCE]);
+        assert_eq!([1, 2, 4, 64].map(threads), [2, 2, 4, MAX_LOADS]);
     }
 
     #[test]

@@ -20,7 +20,7 @@ use tokio::task::{Id, JoinError, JoinHandle, JoinSet};
 use tokio::time::Instant;
 
 use super::find::{is_library_name, libraries};
-use super::parallel_load::loads_at_once;
+use super::parallel_load::MAX_LOADS;
 use super::program;
 use super::{FileStamp, PluginFile, PluginRegistry};
 
@@ -253,7 +253,7 @@ impl DirectoryWatch {
             })
             .collect();
         let is_removing = self.loading.values().any(LoadingPath::is_removal);
-        let room = loads_at_once().saturating_sub(self.loading.len());
+        let room = MAX_LOADS.saturating_sub(self.loading.len());
         for due in removals_first(due, is_removing).into_iter().take(room) {
             let first = self.pending.get(&due.path).map(|pending| pending.first);
             let patient = first.is_some_and(|first| now - first < self.options.patience);
