@@ -189,7 +189,7 @@ test('the configuration keeps the chat, or goes on with another one, a new one o
   const choose = async (kind) => {
     await page.goto('/sessions/site');
     await page.getByRole('link', { name: 'Config', exact: true }).click();
-    await expect(history.getByLabel(/^As it is/)).toBeChecked();
+    await expect(history.getByRole('radio', { name: /^As it is/ })).toBeChecked();
     await history.getByLabel(kind, { exact: true }).check();
   };
   const save = () => dialog.getByRole('button', { name: 'Save', exact: true }).click();
@@ -296,7 +296,7 @@ test('what others saved is not put over unseen, also where a form was refused, o
   await history.getByLabel('Fork behind entry').fill('1e3');
   await save();
   await expect(history.getByLabel('Chat', { exact: true })).toHaveAttribute('aria-invalid', 'true');
-  await history.getByLabel(/^As it is/).check();
+  await history.getByRole('radio', { name: /^As it is/ }).check();
   await save();
   await expect(changed).toBeVisible();
   expect((await server.api('GET', '/sessions/site')).model).toBe('claude-theirs');
