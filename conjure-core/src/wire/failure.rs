@@ -107,7 +107,7 @@ pub(super) fn in_stream(who: &str, kind: &'static str, told: &str, shown: bool) 
 /// A reply that cannot be read.
 pub(super) fn protocol(who: &str, found: &str) -> WireError {
     WireError::new(
-        "protocol",
+        REPLY_UNREADABLE,
         format!(
             "{who}'s reply cannot be read: {found}. Check the base URL and any proxy on the way."
         ),
@@ -121,10 +121,17 @@ pub const REPLY_TOO_LARGE: &str = "reply_too_large";
 /// The kind of a reply whose end is missing.
 pub const REPLY_CUT: &str = "cut";
 
+/// The kind of a reply that cannot be read: an event or a body that is none of the wire's, which a JSON
+/// body is too that was cut. What ran at the provider until then is not known.
+pub const REPLY_UNREADABLE: &str = "protocol";
+
 /// A reply that has more than is read, in place of an error about what was read of it. An error of
 /// the provider's stays.
 pub(super) fn too_large(error: &mut Option<WireError>, found: &str) {
-    if error.as_ref().is_none_or(|known| known.kind == "protocol") {
+    if error
+        .as_ref()
+        .is_none_or(|known| known.kind == REPLY_UNREADABLE)
+    {
         *error = Some(WireError::new(REPLY_TOO_LARGE, found, false));
     }
 }

@@ -37,7 +37,7 @@ mod tools;
 pub use crate::model_family::model_family;
 pub use crate::wire_name::{UnknownWire, Wire};
 pub use endpoint::Endpoint;
-pub use failure::{REPLY_CUT, REPLY_TOO_LARGE};
+pub use failure::{REPLY_CUT, REPLY_TOO_LARGE, REPLY_UNREADABLE};
 pub use openai_chat::{AnswerForm, AnyTool, Dialect, Effort, Limit, ThinkingEcho};
 
 /// Decodes the body of one streaming reply.

@@ -17,9 +17,33 @@ const PAGE: u64 = 50;
 /// The most characters of a message that are shown.
 const LONGEST: usize = 4000;
 
-/// The last of what was said in a thread, with how much there is before it.
-pub(crate) async fn last(store: &Store, thread: &ThreadId) -> Result<Vec<PastItem>, StoreError> {
-    Ok(shown(&newest(store, thread).await?))
+/// The last of what was said in a thread, with how much there is before it; of what was said before
+/// the turn that `runs`, where one does, as that is shown by its events.
+pub(crate) async fn last(
+    store: &Store,
+    thread: &ThreadId,
+    runs: Option<&str>,
+) -> Result<Vec<PastItem>, StoreError> {
+    let Some(turn) = runs else {
+        return Ok(shown(&newest(store, thread, TURNS).await?));
+    };
+    let mut entries = newest(store, thread, TURNS + 1).await?;
+    leave_out(&mut entries, turn);
+    Ok(shown(&entries))
+}
+
+/// Leaves out a turn and all behind it; of what is before it the newest turns stay.
+fn leave_out(entries: &mut Vec<Entry>, turn: &str) {
+    let begins = |entry: &Entry| match &entry.body {
+        EntryBody::TurnStarted { turn_id } => turn_id == turn,
+        _ => false,
+    };
+    if let Some(at) = entries.iter().position(begins) {
+        entries.truncate(at);
+    }
+    let newest = entries.last().map_or(0, |last| last.turn);
+    let from = newest.saturating_sub(TURNS - 1);
+    entries.retain(|entry| entry.turn >= from);
 }
 
 /// The same before the thread is opened; nothing where opening it changes what was said last: it ends
@@ -28,7 +52,7 @@ pub(crate) async fn last_if_settled(
     store: &Store,
     thread: &ThreadId,
 ) -> Result<Option<Vec<PastItem>>, StoreError> {
-    let entries = newest(store, thread).await?;
+    let entries = newest(store, thread, TURNS).await?;
     Ok(is_settled(&entries).then(|| shown(&entries)))
 }
 
@@ -42,11 +66,11 @@ fn is_settled(entries: &[Entry]) -> bool {
     over.unwrap_or(false)
 }
 
-/// The entries of the newest turns.
-async fn newest(store: &Store, thread: &ThreadId) -> Result<Vec<Entry>, StoreError> {
+/// The entries of the newest turns, so many of them.
+async fn newest(store: &Store, thread: &ThreadId, turns: u64) -> Result<Vec<Entry>, StoreError> {
     let page = store.entries(thread, Window::Last, PAGE).await?;
     let newest = page.entries.last().map_or(0, |last| last.turn);
-    let from = newest.saturating_sub(TURNS - 1);
+    let from = newest.saturating_sub(turns - 1);
     let mut pages = vec![page];
     while let Some(page) = pages.last()
         && let Some(first) = page.entries.first()
@@ -157,6 +181,38 @@ mod tests {
     }
 
     #[test]
+    fn a_turn_that_runs_is_no_part_of_what_was_said_before() {
+        let mut seq = 0;
+        let mut entry = |turn, body| {
+            seq += 1;
+            Entry {
+                seq,
+                turn,
+                at_ms: 0,
+                body,
+            }
+        };
+        let mut entries = Vec::new();
+        for turn in 1..=3 {
+            let turn_id = format!("turn-{turn}");
+            entries.push(entry(turn, EntryBody::TurnStarted { turn_id }));
+            let message = Message::user(format!("Question {turn}"));
+            entries.push(entry(turn, EntryBody::Message { message }));
+        }
+        let of_turns = |runs: &str| {
+            let mut entries = entries.clone();
+            leave_out(&mut entries, runs);
+            let turns = entries.iter().map(|entry| entry.turn);
+            turns.collect::<Vec<_>>()
+        };
+        assert_eq!(of_turns("turn-3"), [1, 1, 2, 2]);
+        assert_eq!(of_turns("turn-2"), [1, 1]);
+        assert_eq!(of_turns("turn-1"), [0_u64; 0]);
+        // It waits for others, and has not begun.
+        assert_eq!(of_turns("turn-4"), [2, 2, 3, 3]);
+    }
+
+    #[test]
     fn what_was_said_is_shown_with_the_names_of_its_files_and_without_what_commands_said() {
         let text = "I ran `ls` (exit code 0). It said:\n\n```\na.png\n```\n\nWhat is it?";
         let mut message = Message::user(text);
@@ -207,7 +263,7 @@ mod tests {
             }
         }
         open.append(&records, false).await.unwrap();
-        let shown = last(&store, &thread).await.unwrap();
+        let shown = last(&store, &thread, None).await.unwrap();
         assert_eq!(shown.len(), 141, "{shown:?}");
         let note = PastItem::Note("… 2 turns before this".to_owned());
         let question = |turn: u8| PastItem::Person(format!("Question {turn}"));

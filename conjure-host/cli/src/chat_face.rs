@@ -128,7 +128,7 @@ pub(crate) struct FacedChat<'a> {
     pub(crate) chat: ChatSession,
     pub(crate) directory: PathBuf,
     updates: mpsc::Sender<Update>,
-    turn: ChatTurn,
+    pub(crate) turn: ChatTurn,
     /// The person's own command that runs.
     command: Option<OwnCommand>,
     /// What such commands said since the last message.

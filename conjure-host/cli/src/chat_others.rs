@@ -20,7 +20,7 @@ use super::overwritten;
 use super::signals::{Signal, Signals};
 
 /// How often it is looked what of others still waits.
-const LOOK: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 impl FacedChat<'_> {
     /// Shows what others do in the session.
@@ -110,7 +110,7 @@ impl FacedChat<'_> {
 
 /// The looks at what of others still waits, none sooner than it is due.
 pub(crate) fn look() -> Interval {
-    let mut look = tokio::time::interval(LOOK);
+    let mut look = tokio::time::interval(POLL_INTERVAL);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     look
 }

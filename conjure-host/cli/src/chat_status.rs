@@ -17,7 +17,7 @@ impl FacedChat<'_> {
         if let ChatSession::Saved(saved) = &mut self.chat {
             saved.shown = Some(thread.clone());
         }
-        let said = chat_before::last(self.chat.store(), &thread).await?;
+        let said = chat_before::last(self.chat.store(), &thread, self.turn.id()).await?;
         if !said.is_empty() {
             self.was_used = true;
             if !std::mem::take(&mut self.is_shown) {

@@ -79,6 +79,14 @@ impl ChatTurn {
         !matches!(self, Self::None)
     }
 
+    /// The id of one in a saved session: its thread may be shown while it runs.
+    pub(crate) fn id(&self) -> Option<&str> {
+        match self {
+            Self::Saved(running) => Some(&running.turn.id),
+            Self::None | Self::Own(_) => None,
+        }
+    }
+
     /// Ends it; what came so far is kept.
     pub(crate) async fn stop(&self, chat: &ChatSession) -> Result<(), CliError> {
         match (self, chat) {

@@ -9,9 +9,9 @@ use tokio::time::Instant;
 use super::sessions::SavedSessions;
 
 /// When nothing came for so long, what was there before is told: it comes at once.
-const QUIET: Duration = Duration::from_millis(200);
+const SETTLE_TIME: Duration = Duration::from_millis(200);
 /// It is told after so long however much comes.
-const LONGEST: Duration = Duration::from_secs(1);
+const MAX_SETTLE_TIME: Duration = Duration::from_secs(1);
 
 /// Calls and questions that wait, in the order in which they were asked.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ impl OpenPrompts {
 
     /// When it is to be told.
     pub(crate) fn due(&self) -> Instant {
-        (self.heard + QUIET).min(self.since + LONGEST)
+        (self.heard + SETTLE_TIME).min(self.since + MAX_SETTLE_TIME)
     }
 
     /// Takes in what asks something, and leaves out what an event settles.
@@ -150,10 +150,10 @@ mod tests {
     fn what_waits_is_told_however_much_comes() {
         let mut open = OpenPrompts::default();
         open.note(asked("a"));
-        assert_eq!(open.due(), open.since + QUIET);
+        assert_eq!(open.due(), open.since + SETTLE_TIME);
         // What comes puts it off, and not for ever.
-        open.heard = open.since + LONGEST;
-        assert_eq!(open.due(), open.since + LONGEST);
+        open.heard = open.since + MAX_SETTLE_TIME;
+        assert_eq!(open.due(), open.since + MAX_SETTLE_TIME);
         let since = open.since;
         open.note(heard());
         open.note(asked("b"));

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use conjure_plugins::{
-    InstallAction, InstallChange, InstallError, InstalledPlugins, InstalledVersion, Loader,
-    LockedPlugin, PluginFile,
+    InstallAction, InstallChange, InstallError, InstalledPlugins, InstalledVersion, LockedPlugin,
+    PluginFile,
 };
 use conjure_runtime::{
     InstallConsent, PluginDifference, consent_to_add, consent_to_roll_back, version_step,
@@ -167,22 +167,21 @@ impl OfferedBuild {
         }
     }
 
-    /// One that was there before.
-    pub(crate) fn put_back(
-        installed: &InstalledPlugins,
-        loader: &Loader,
+    /// A build of this name that was there before, in the place of `there`.
+    fn put_back(
         name: &str,
         build: &InstalledVersion,
-    ) -> Result<Self, CliError> {
-        let (consent, difference) = consent_to_roll_back(installed, loader, name, build)?;
-        Ok(Self {
+        there: Option<&PluginFile>,
+        (consent, difference): (InstallConsent, PluginDifference),
+    ) -> Self {
+        Self {
             name: name.to_owned(),
-            from: installed.file(name)?.map(|there| there.header.version),
+            from: there.map(|there| there.header.version.clone()),
             to: build.version.clone(),
             tools: Vec::new(),
             difference,
             consent,
-        })
+        }
     }
 
     /// The same, where the very build is there already: what it asks for and shows is nothing new.
@@ -301,9 +300,11 @@ pub(crate) async fn rollback(global: &Global, args: &PluginRollbackArgs) -> Resu
     let installed = InstalledPlugins::of(&global.data_dir());
     let name = &args.name;
     let wanted = args.wanted.as_deref();
-    let state = installed.state(name)?;
+    let (state, there) = installed.state_and_file(name)?;
+    let there = there.as_ref();
     let build = installed.earlier(name, wanted)?;
-    let offered = OfferedBuild::put_back(&installed, &loader(global)?, name, &build)?;
+    let consent = consent_to_roll_back(&loader(global)?, there, &state, &build);
+    let offered = OfferedBuild::put_back(name, &build, there, consent);
     if offered.has_news() && !global.json {
         offered.tell();
     }

@@ -57,7 +57,10 @@ fn known_lines(provider: &str, item: &Value, shown: ItemDetail) -> Vec<String> {
         return used(provider, item, shown);
     }
     match (kind.strip_suffix("_tool_result"), item.get("content")) {
-        (Some(tool), Some(content)) => result(provider, tool, content, shown),
+        (Some(tool), Some(content)) => {
+            let is_error = item.get("is_error") == Some(&Value::Bool(true));
+            result(provider, tool, content, is_error, shown)
+        }
         _ => {
             let rest = shown.one_line(&item.to_string());
             vec![format!(
@@ -110,11 +113,18 @@ fn used(provider: &str, item: &Value, shown: ItemDetail) -> Vec<String> {
     lines
 }
 
-/// What it gave back.
-fn result(provider: &str, tool: &str, content: &Value, shown: ItemDetail) -> Vec<String> {
+/// What it gave back; `is_error` where the item itself says that it failed, as a server's tool has no
+/// code for that.
+fn result(
+    provider: &str,
+    tool: &str,
+    content: &Value,
+    is_error: bool,
+    shown: ItemDetail,
+) -> Vec<String> {
     let code = content.get("return_code").and_then(Value::as_i64);
     let error = content.get("error_code").and_then(Value::as_str);
-    let is_error = error.is_some() || code.is_some_and(|code| code != 0);
+    let is_error = is_error || error.is_some() || code.is_some_and(|code| code != 0);
     let mark = if is_error {
         format!("{RED}✗{RESET}")
     } else {
@@ -139,6 +149,9 @@ fn result(provider: &str, tool: &str, content: &Value, shown: ItemDetail) -> Vec
 
 /// The texts of a result: its output, its errors, and what it lists.
 fn said(content: &Value) -> Vec<String> {
+    if let Value::String(text) = content {
+        return vec![text.clone()];
+    }
     if let Value::Array(items) = content {
         let listed = items.iter().map(|item| {
             let told = [text(item, "title"), text(item, "url"), text(item, "text")];
@@ -303,6 +316,41 @@ mod tests {
             of("openai", &mcp),
             "→ roll (hosted by openai) {\"dice\":2}\n✓ roll (hosted by openai)\n  7"
         );
+    }
+
+    #[test]
+    fn a_call_of_a_servers_tool_that_failed_is_no_success() {
+        let used = json!({ "type": "mcp_tool_use", "name": "roll", "input": { "dice": 2 } });
+        assert_eq!(plain(&used), "→ roll (hosted by anthropic) {\"dice\":2}");
+        let said = |is_error: bool| {
+            json!({ "type": "mcp_tool_result", "is_error": is_error,
+                "content": [{ "type": "text", "text": "7" }] })
+        };
+        assert_eq!(plain(&said(false)), "✓ mcp (hosted by anthropic)\n  7");
+        assert_eq!(plain(&said(true)), "✗ mcp (hosted by anthropic)\n  7");
+        let text = json!({ "type": "mcp_tool_result", "is_error": true, "content": "no dice" });
+        assert_eq!(plain(&text), "✗ mcp (hosted by anthropic)\n  no dice");
+    }
+
+    #[test]
+    fn a_call_of_a_servers_tool_at_openai_has_a_result_once_it_is_over() {
+        let call = |status: &str, output: Value, error: Value| {
+            let item = json!({ "type": "mcp_call", "name": "roll", "arguments": "{\"dice\":2}",
+                "status": status, "output": output, "error": error });
+            of("openai", &item)
+        };
+        let used = "→ roll (hosted by openai) {\"dice\":2}";
+        for status in ["in_progress", "calling"] {
+            assert_eq!(call(status, Value::Null, Value::Null), used);
+        }
+        let done = format!("{used}\n✓ roll (hosted by openai)");
+        assert_eq!(call("completed", Value::Null, Value::Null), done);
+        for status in ["failed", "incomplete"] {
+            let failed = format!("{used}\n✗ roll (hosted by openai, {status})");
+            assert_eq!(call(status, Value::Null, Value::Null), failed);
+        }
+        let refused = format!("{used}\n✗ roll (hosted by openai, no dice)");
+        assert_eq!(call("failed", Value::Null, json!("no dice")), refused);
     }
 
     #[test]

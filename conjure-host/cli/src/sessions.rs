@@ -15,7 +15,7 @@ use conjure_runtime::manager::{
 use conjure_runtime::session::Stamped;
 use conjure_runtime::{Host, HostBuilder};
 use conjure_skill_sdk::protocol::Elicited;
-use conjure_store::{Run, Thread, ThreadId};
+use conjure_store::{Run, ThreadId};
 
 use super::args::Global;
 use super::attachments::AttachedMessage;
@@ -314,28 +314,16 @@ impl SavedSessions {
     }
 
     /// Follows a thread's events, for a person who is there, from the beginning of the turn that runs, or
-    /// from now on where none does.
+    /// from now on where none does. A server tells again what happened since the thread was opened, also
+    /// in turns that are over by now.
     pub(crate) async fn events_of_turn(&self, thread: &ThreadId) -> Result<EventFeed, CliError> {
         if self.server.is_some() {
             let known = self.manager.store().thread(thread).await?;
-            return self.events(thread, end_of_what_was(&known), true).await;
+            return self.events(thread, known.end_of_past(), true).await;
         }
         Ok(EventFeed::Here {
             events: Box::new(self.manager.events_of_turn(thread).await?),
             _person: Some(self.manager.attend(Some(thread))),
         })
     }
-}
-
-/// Behind which event there is only what may still go on: all of a thread that nobody has open is over.
-fn end_of_what_was(thread: &Thread) -> Option<EventId> {
-    let epoch = if thread.is_open {
-        thread.epoch.checked_sub(1)
-    } else {
-        Some(thread.epoch)
-    };
-    epoch.map(|epoch| EventId {
-        epoch,
-        seq: u64::MAX,
-    })
 }

@@ -12,10 +12,10 @@ use super::session_following::before;
 use super::sessions::{EventFeed, SavedSessions};
 
 /// How often it is looked where the session has gone.
-const LOOK: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// The pause before a thread that could not be followed is tried again, and the longest one.
-const PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+const MAX_RETRY_DELAY: Duration = Duration::from_mins(1);
 
 /// Follows one thread. Whoever decides about its calls is there for as long as this is.
 pub(crate) struct ThreadFeed {
@@ -41,16 +41,16 @@ impl FollowPause {
     pub(crate) fn before_look() -> Self {
         Self {
             failures: 0,
-            until: Instant::now() + LOOK,
+            until: Instant::now() + POLL_INTERVAL,
         }
     }
 
     /// After it failed so often in a row: the longer, the oftener.
     pub(crate) fn after(failures: u32) -> Self {
-        let pause = PAUSE * 2_u32.saturating_pow(failures.saturating_sub(1).min(10));
+        let pause = RETRY_DELAY * 2_u32.saturating_pow(failures.saturating_sub(1).min(10));
         Self {
             failures,
-            until: Instant::now() + pause.min(LONGEST_PAUSE),
+            until: Instant::now() + pause.min(MAX_RETRY_DELAY),
         }
     }
 
@@ -84,7 +84,7 @@ impl Following {
         match self {
             Self::No => 0,
             Self::Paused(pause) => pause.failures,
-            Self::Yes(feed) if feed.since.elapsed() > LONGEST_PAUSE => 0,
+            Self::Yes(feed) if feed.since.elapsed() > MAX_RETRY_DELAY => 0,
             Self::Yes(feed) => feed.failures,
         }
     }
@@ -92,7 +92,8 @@ impl Following {
 
 impl ThreadFeed {
     /// Follows from where the turn that runs began, or from now on where none does; after it failed so
-    /// often in a row.
+    /// often in a row. A server tells again all since the thread was opened, so what an event asks may be
+    /// settled long ago.
     pub(crate) async fn from_now(
         sessions: &SavedSessions,
         thread: &ThreadId,
@@ -117,7 +118,7 @@ impl ThreadFeed {
         Self {
             thread: thread.clone(),
             events,
-            look_at: now + LOOK,
+            look_at: now + POLL_INTERVAL,
             since: now,
             failures,
         }
@@ -135,7 +136,7 @@ impl ThreadFeed {
 
     /// It was looked: the session is where it was.
     pub(crate) fn has_looked(&mut self) {
-        self.look_at = Instant::now() + LOOK;
+        self.look_at = Instant::now() + POLL_INTERVAL;
     }
 
     /// The next event; nothing when none comes any more. May be dropped and called again.

@@ -25,9 +25,8 @@ const RETRY_DELAY: Duration = Duration::from_millis(if cfg!(test) { 1 } else { 2
 /// How often a server is tried that is not to be reached.
 const MAX_ATTEMPTS: u32 = if cfg!(test) { 2 } else { 10 };
 
-/// A server that was there for so long is tried as often again as at first: this often it says that it is
-/// there.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// A connection that lasted so long was a good one: those that failed before it do not count.
+const STABLE_AFTER: Duration = Duration::from_secs(15);
 
 /// In a wrapper that can be shared between threads, as whoever holds a feed may be.
 type Bytes = SyncWrapper<BoxStream<'static, reqwest::Result<bytes::Bytes>>>;
@@ -141,13 +140,13 @@ impl ServerEvents {
         };
         let mut events = Vec::new();
         if connection.decoder.push(bytes, &mut events).is_err() {
-            return Err(self.malformed_event("an event is too long"));
+            return Err(self.bad_answer("an event is too long"));
         }
         // Only what has a number is an event of the thread.
         for event in events.into_iter().filter(|event| !event.id.is_empty()) {
             let read = number(&event.id).zip(serde_json::from_str::<Event>(&event.data).ok());
             let Some((id, event)) = read else {
-                return Err(self.malformed_event("an event is none that is known"));
+                return Err(self.bad_answer("an event is none that is known"));
             };
             // What says no more than how to try again ends again and again all the same.
             self.tries = 0;
@@ -158,18 +157,19 @@ impl ServerEvents {
 
     /// A connection was lost that lasted so long.
     fn lost(&mut self, lasted: Duration) -> Result<(), ServerError> {
-        if lasted >= KEEP_ALIVE {
+        if lasted >= STABLE_AFTER {
             self.tries = 0;
         }
         self.tries += 1;
         if self.tries > MAX_ATTEMPTS {
             self.tries = 0;
-            return Err(self.malformed_event("its stream of events ends again and again"));
+            return Err(self.bad_answer("its stream of events ends again and again"));
         }
         Ok(())
     }
 
-    fn malformed_event(&self, reason: &str) -> ServerError {
+    /// The server answered, and not as one of these servers does.
+    fn bad_answer(&self, reason: &str) -> ServerError {
         ServerError::Odd {
             url: self.server.url().to_owned(),
             reason: reason.to_owned(),
@@ -280,10 +280,10 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut events = events(&listener);
         events.tries = MAX_ATTEMPTS;
-        events.lost(KEEP_ALIVE).unwrap();
+        events.lost(STABLE_AFTER).unwrap();
         assert_eq!(events.tries, 1);
         events.tries = MAX_ATTEMPTS;
-        events.lost(KEEP_ALIVE / 2).unwrap_err();
+        events.lost(STABLE_AFTER / 2).unwrap_err();
     }
 
     #[tokio::test]
@@ -321,8 +321,16 @@ mod tests {
         let thread = ThreadId::parse("t").unwrap();
         let mut events = server.events(&thread, None, false);
         // Whoever looks at something else meanwhile drops what it waited for.
-        events.tries = MAX_ATTEMPTS;
-        let error = events.next().await.unwrap_err();
+        let failed = async {
+            loop {
+                if let Some(next) = events.next().now_or_never() {
+                    return next.unwrap_err();
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        let failed = tokio::time::timeout(Duration::from_secs(10), failed);
+        let error = failed.await.unwrap();
         assert!(matches!(error, ServerError::Unreachable { .. }), "{error}");
         assert_eq!(events.tries, 0);
     }

@@ -249,10 +249,10 @@ async fn rollback(
         let (installed, name) = (installed.clone(), name.clone());
         let registry = Arc::clone(app.host.registry());
         let rolled_back = blocking(move || {
-            let state = installed.state(&name)?;
+            let (state, there) = installed.state_and_file(&name)?;
             let build = installed.earlier(&name, version.as_deref())?;
             let (consent, difference) =
-                consent_to_roll_back(&installed, registry.loader(), &name, &build)?;
+                consent_to_roll_back(registry.loader(), there.as_ref(), &state, &build);
             if !yes {
                 check_grants(&format!("{name} {}", build.version), &consent, &difference)?;
             }

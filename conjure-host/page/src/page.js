@@ -128,10 +128,7 @@ function follow(element) {
   source?.close();
   const mine = source = new EventSource(url);
   // Also while it opens: a connection may be taken, and nothing come of it.
-  const arm = () => {
-    clearTimeout(silence);
-    silence = setTimeout(() => { mine.close(); lost(); }, 40000);
-  };
+  const arm = () => { clearTimeout(silence); silence = setTimeout(() => { mine.close(); lost(); }, 40000); };
   const heard = () => { document.body.removeAttribute("data-lost"); arm(); };
   const lost = async () => {
     if (source !== mine) return;
@@ -222,10 +219,14 @@ addEventListener("click", (event) => {
   if (at("end")) toEnd();
   if ((element = at("copy"))) {
     const from = byId(element.dataset.copy) ?? element.closest("figure, article")?.querySelector("pre, .text");
+    // What stands over a block of code is none of it.
+    const strip = (is) => from?.querySelectorAll("figcaption").forEach((head) => { head.hidden = is; });
+    strip(true);
     navigator.clipboard?.writeText(from?.innerText.replace(/\n$/, "") ?? "").then(() => {
       element.dataset.done = "";
       setTimeout(() => delete element.dataset.done, 1500);
     }, () => say("The browser does not allow copying here."));
+    strip(false);
   }
   closeMenus((menu) => !menu.contains(event.target) || event.target.closest(".menu > div"));
 });

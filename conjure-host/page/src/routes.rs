@@ -16,10 +16,11 @@ use futures_util::stream;
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::sync::{Semaphore, SemaphorePermit, watch};
+use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, timeout_at};
 
 use crate::PageState;
+use crate::client::ApiProblem;
 use crate::failure::PageFailure;
 use crate::held_tools::{HeldToolInfo, HeldToolWatch, ToolDefinitionInfo, held_mark};
 use crate::layout::{Nav, PageFrame, layout};
@@ -97,7 +98,9 @@ async fn show(
 ) -> Result<Response, PageFailure> {
     let session = session(&app.api, &name).await?;
     let generation = *app.manager.host().registry().subscribe().borrow();
-    let held = app.held_tools.list().await.unwrap_or_default();
+    let held = app.held_tools.list().await;
+    // What could not be read is news to the page when it can.
+    let mark = held.as_deref().map_or(0, held_mark);
     let title = format!("Routes of {}", session.shown_name());
     let body = html! {
         header."row spread" {
@@ -107,8 +110,8 @@ async fn show(
                 a.button #routes-config href={ (session.url()) "/config" } data-dialog { "Config" }
             }
         }
-        div data-stream={ (session.url()) "/routes/live?generation=" (generation) "&settings=" (session.updated_at_ms) "&held=" (held_mark(&held)) } {
-            (table(&app, &session).await)
+        div data-stream={ (session.url()) "/routes/live?generation=" (generation) "&settings=" (session.updated_at_ms) "&held=" (mark) } {
+            (table(&app, &session, &held).await)
         }
     };
     Ok(layout(
@@ -119,12 +122,15 @@ async fn show(
 }
 
 /// Everything that changes: the table, and what is not in it.
-async fn table(app: &PageState, session: &SessionInfo) -> Markup {
+async fn table(
+    app: &PageState,
+    session: &SessionInfo,
+    held: &Result<Vec<HeldToolInfo>, ApiProblem>,
+) -> Markup {
     let table = app
         .api
         .get::<RoutingTableInfo>(&format!("{}/tools", session.api()))
         .await;
-    let held = app.held_tools.list().await.unwrap_or_default();
     let calls = lately(app).await;
     html! {
         div #routes {
@@ -132,7 +138,20 @@ async fn table(app: &PageState, session: &SessionInfo) -> Markup {
                 Ok(table) => (routed(table, &calls)),
                 Err(problem) => { p.form-error role="alert" { (problem.detail) } }
             }
-            @if !held.is_empty() { (waiting(&held, session)) }
+            (held_part(held, &session.url()))
+        }
+    }
+}
+
+/// What is held, where anything is, or why nobody knows.
+fn held_part(held: &Result<Vec<HeldToolInfo>, ApiProblem>, session_url: &str) -> Markup {
+    html! {
+        @match held {
+            Ok(held) if held.is_empty() => {}
+            Ok(held) => (waiting(held, session_url)),
+            Err(problem) => {
+                p.form-error role="alert" { "Which tools are held could not be read: " (problem.detail) }
+            }
         }
     }
 }
@@ -244,7 +263,7 @@ fn kept_out(title: &str, id: &str, words: &str, tools: &[KeptOutInfo]) -> Markup
 }
 
 /// What is held until somebody approves it.
-fn waiting(held: &[HeldToolInfo], session: &SessionInfo) -> Markup {
+fn waiting(held: &[HeldToolInfo], session_url: &str) -> Markup {
     html! {
         section aria-labelledby="routes-held" {
             h2 #routes-held { "Held" }
@@ -259,7 +278,7 @@ fn waiting(held: &[HeldToolInfo], session: &SessionInfo) -> Markup {
                         (definition("Approved", &one.approved))
                         (definition("Now", &one.now))
                     }
-                    form method="post" action={ (session.url()) "/routes/approve" } data-swap {
+                    form method="post" action={ (session_url) "/routes/approve" } data-swap {
                         input type="hidden" name="digest" value=(one.digest);
                         button.primary id={ "held-approve-" (at) } aria-label={ "Approve " (clean(tool)) " of " (clean(server)) } { "Approve" }
                     }
@@ -288,7 +307,7 @@ async fn approve(
         .send::<Value>(Method::POST, "/api/v1/held-tools/approve", &body)
         .await?;
     if request.pieces {
-        let fresh = table(&app, &session).await;
+        let fresh = table(&app, &session, &app.held_tools.list().await).await;
         return Ok(pieces(
             html! { (piece(Swap::Outer, "routes", &fresh)) (toast("Approved")) },
         ));
@@ -316,10 +335,10 @@ const GATHERED: Duration = Duration::from_millis(100);
 /// For how long a stream waits for others that make tables, which a backend may hold up.
 const REDRAW_WAIT: Duration = Duration::from_secs(2);
 
-/// A turn to make a table. Without one, where it does not come in time, the table is made all the same.
-async fn redraw_turn(redraws: &Semaphore) -> Option<SemaphorePermit<'_>> {
-    let turn = timeout_at(Instant::now() + REDRAW_WAIT, redraws.acquire()).await;
-    turn.ok()?.ok()
+/// Makes a table in its turn. Where that does not come in time, it is made all the same.
+async fn in_turn<T>(redraws: &Semaphore, made: impl Future<Output = T>) -> T {
+    let _turn = timeout_at(Instant::now() + REDRAW_WAIT, redraws.acquire()).await;
+    made.await
 }
 
 /// What a stream of a session's routes knows.
@@ -344,8 +363,11 @@ impl RoutesStream {
             }
         }
         // A tool that is held or approved is news to every page at the same moment.
-        let _turn = redraw_turn(&self.app.redraws).await;
-        let fresh = table(&self.app, &self.session).await;
+        let made = Box::pin(async {
+            let held = self.app.held_tools.list().await;
+            table(&self.app, &self.session, &held).await
+        });
+        let fresh = in_turn(&self.app.redraws, made).await;
         Some(piece(Swap::Outer, "routes", &fresh))
     }
 
@@ -389,15 +411,30 @@ async fn follow(
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+
+    use futures_util::FutureExt as _;
+
     use super::*;
+    use crate::saved::invalid;
 
     #[tokio::test(start_paused = true)]
     async fn a_table_that_is_never_made_holds_up_no_other() {
         let redraws = Semaphore::new(1);
-        let never_made = redraw_turn(&redraws).await;
-        assert!(never_made.is_some());
-        assert!(redraw_turn(&redraws).await.is_none());
-        drop(never_made);
-        assert!(redraw_turn(&redraws).await.is_some());
+        let mut never_made = pin!(in_turn(&redraws, std::future::pending::<()>()));
+        assert!(never_made.as_mut().now_or_never().is_none());
+        // It has the only turn.
+        assert_eq!(redraws.available_permits(), 0);
+        let mut waits = pin!(in_turn(&redraws, async { "made" }));
+        assert!(waits.as_mut().now_or_never().is_none());
+        assert_eq!(waits.await, "made");
+    }
+
+    #[test]
+    fn held_tools_that_cannot_be_read_are_not_none() {
+        let broken = held_part(&Err(invalid("the disk is full")), "/sessions/a").into_string();
+        assert!(broken.contains("form-error"), "{broken}");
+        assert!(broken.contains("the disk is full"), "{broken}");
+        assert_eq!(held_part(&Ok(Vec::new()), "/sessions/a").into_string(), "");
     }
 }

@@ -99,12 +99,20 @@ impl LoadedPlugin {
     }
 }
 
+/// Of what a manifest asks for, what a session grants; all of it where that says nothing.
+#[must_use]
+pub fn allowed_permissions(asked: &Permissions, granted: Option<&Permissions>) -> Permissions {
+    match granted {
+        Some(granted) => narrowed_permissions(asked, granted),
+        None => asked.clone(),
+    }
+}
+
 /// Of what is asked for, what is granted too.
 ///
 /// Files are granted by the very names that are asked for: one below them may be a link that leads
 /// elsewhere.
-#[must_use]
-pub fn narrowed_permissions(asked: &Permissions, granted: &Permissions) -> Permissions {
+fn narrowed_permissions(asked: &Permissions, granted: &Permissions) -> Permissions {
     // What may be changed may be read.
     let readable: Vec<String> = asked.read.iter().chain(&asked.write).cloned().collect();
     Permissions {
@@ -213,14 +221,19 @@ fn covered(
     covered.cloned().collect()
 }
 
-/// Whether all that fits one pattern of secrets fits the other; `MCP_*` covers `MCP_GITHUB`.
-fn covers_secret(asked: &str, name: &str) -> bool {
+/// Whether a pattern of secrets that is asked for covers a name, or all that fits another pattern:
+/// `MCP_*` covers `MCP_GITHUB` and `MCP_A*`. A lone `*` covers nothing but itself: no plugin
+/// gets everything.
+#[must_use]
+pub fn covers_secret(asked: &str, name: &str) -> bool {
     let prefix = asked.strip_suffix('*').filter(|prefix| !prefix.is_empty());
     asked == name || prefix.is_some_and(|prefix| name.starts_with(prefix))
 }
 
-/// Whether all that fits one pattern of hosts fits the other; `*.example.com` covers `api.example.com`.
-fn covers_host(asked: &str, name: &str) -> bool {
+/// Whether a pattern of hosts that is asked for covers a host, or all that fits another pattern:
+/// `*.example.com` covers `api.example.com` and `*.a.example.com`, and `*` all.
+#[must_use]
+pub fn covers_host(asked: &str, name: &str) -> bool {
     let is_below = |parent: &str| {
         let head = name.strip_suffix(parent);
         head.is_some_and(|head| head.ends_with('.'))
@@ -354,6 +367,20 @@ mod tests {
         assert_eq!(open(false, true), files);
         assert_eq!(open(true, false), calls);
         assert_eq!(open(false, false), [files, calls].concat());
+    }
+
+    #[test]
+    fn who_says_nothing_of_a_plugin_grants_what_it_asks_for() {
+        assert_eq!(allowed_permissions(&asked(), None), asked());
+        let nothing = Permissions::default();
+        assert_eq!(allowed_permissions(&asked(), Some(&nothing)), nothing);
+    }
+
+    #[test]
+    fn a_pattern_of_secrets_is_a_prefix_and_never_everything() {
+        assert!(covers_secret("KEY", "KEY") && !covers_secret("KEY", "KEYS"));
+        assert!(covers_secret("MCP_*", "MCP_GITHUB") && !covers_secret("MCP_*", "GITHUB"));
+        assert!(!covers_secret("*", "KEY") && !covers_secret("", "KEY"));
     }
 
     #[test]

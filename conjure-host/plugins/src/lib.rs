@@ -54,7 +54,9 @@ pub use emit::{EMIT_BYTES, EMIT_ITEMS, EMIT_PIECE, Emit, EmitSink, EmitStream, e
 pub use error::PluginError;
 pub use file::{FILE_LIMIT, FileStamp, Pin, PluginFile};
 pub use find::{FoundLibrary, SearchPath, is_library_name, libraries};
-pub use grant::{GrantError, InstanceGrant, narrowed_permissions, permission_phrases};
+pub use grant::{
+    GrantError, InstanceGrant, allowed_permissions, covers_host, covers_secret, permission_phrases,
+};
 pub use hash::Sha256;
 pub use health::{PluginHealth, PluginLimits};
 pub use hung::HungBefore;

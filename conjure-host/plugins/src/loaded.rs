@@ -12,7 +12,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::call::CallRecord;
-use super::grant::{InstanceGrant, narrowed_permissions};
+use super::grant::{InstanceGrant, allowed_permissions};
 use super::health::{PluginHealth, PluginLimits, SharedHealth};
 use super::in_place::Earned;
 use super::instance::Instance;
@@ -271,11 +271,7 @@ impl LoadedPlugin {
         grant: &InstanceGrant,
     ) -> Result<Arc<Instance>, PluginError> {
         let asked = &self.manifest.permissions;
-        let allowed = grant.permissions.as_ref();
-        let allowed = allowed.map_or_else(
-            || asked.clone(),
-            |granted| narrowed_permissions(asked, granted),
-        );
+        let allowed = allowed_permissions(asked, grant.permissions.as_ref());
         if let Err(error) = self.check_kept(&allowed) {
             return Err(PluginError::Create {
                 plugin: self.id.to_string(),

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use conjure_core::chat::StreamEvent;
-use conjure_core::wire::{Decoded, REPLY_CUT, ReplyDecoder, WireError};
+use conjure_core::wire::{Decoded, REPLY_CUT, REPLY_UNREADABLE, ReplyDecoder, WireError};
 use tokio::time::Instant;
 
 use super::ReplySink;
@@ -120,20 +120,21 @@ fn end_at(cut: &Cut, is_cut: bool, decoded: &mut Decoded, sink: &ReplySink) {
 /// Whether an error is what the provider said itself. It knows whether a tool of the provider's had
 /// run, and so whether the request may be made again.
 fn is_of_provider(found: Option<&WireError>) -> bool {
-    found.is_some_and(|found| !matches!(found.kind.as_str(), REPLY_CUT | TOO_LARGE | UNREADABLE))
+    found.is_some_and(|found| {
+        !matches!(
+            found.kind.as_str(),
+            REPLY_CUT | TOO_LARGE | REPLY_UNREADABLE
+        )
+    })
 }
 
 /// Whether a tool of the provider's own may have run of which nothing was shown: the decoder knows of
 /// one, or could not read all that came. Asked again, the provider would run it twice.
 fn may_have_run(found: Option<&WireError>) -> bool {
     found.is_some_and(|found| {
-        matches!(found.kind.as_str(), REPLY_CUT | UNREADABLE) && !found.retryable
+        matches!(found.kind.as_str(), REPLY_CUT | REPLY_UNREADABLE) && !found.retryable
     })
 }
-
-/// The kind of a reply that cannot be read: an event or a body that is none of the wire's, which a JSON
-/// body is too that was cut. What ran at the provider until then is not known.
-const UNREADABLE: &str = "protocol";
 
 /// The kind of a reply that has too many bytes: an error also when it has said that it is whole.
 const TOO_LARGE: &str = conjure_core::wire::REPLY_TOO_LARGE;

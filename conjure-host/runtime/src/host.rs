@@ -167,7 +167,7 @@ impl Host {
         Box::pin(Session::open(Arc::clone(&self.shared), spec, Some(thread))).await
     }
 
-    /// Opens the thread of a saved session, which is to know its settings.
+    /// Opens the thread of a saved session.
     ///
     /// # Errors
     /// As [`Host::session`].

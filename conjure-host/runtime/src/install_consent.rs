@@ -3,7 +3,7 @@
 //! HTTP, and where it is put back.
 
 use conjure_core::log::VersionStep;
-use conjure_plugins::{InstallError, InstalledPlugins, InstalledVersion, Loader, LockedPlugin};
+use conjure_plugins::{InstalledState, InstalledVersion, Loader, LockedPlugin, PluginFile};
 use conjure_skill_sdk::protocol::Manifest;
 
 use super::PluginDifference;
@@ -63,37 +63,32 @@ pub fn consent_to_add(
 }
 
 /// What a build asks to be allowed that was there before. Going back is what was asked for, and the first
-/// of its name was allowed when it came.
-///
-/// # Errors
-/// [`InstallError`] where nobody knows what is there.
+/// of its name was allowed when it came. `there` is the file that is there, `state` what was read with
+/// it.
 pub fn consent_to_roll_back(
-    installed: &InstalledPlugins,
     loader: &Loader,
-    name: &str,
+    there: Option<&PluginFile>,
+    state: &InstalledState,
     build: &InstalledVersion,
-) -> Result<(InstallConsent, PluginDifference), InstallError> {
-    let there = installed.file(name)?;
-    let known = there.as_ref();
-    let known = known.and_then(|there| loader.kept_manifest(&there.sha256));
+) -> (InstallConsent, PluginDifference) {
+    let known = there.and_then(|there| loader.kept_manifest(&there.sha256));
     let back = loader.kept_manifest(&build.sha256);
     let difference = match (&known, &back) {
         (Some(known), Some(back)) => PluginDifference::of(Some(known), back),
         _ => PluginDifference::default(),
     };
-    let mut more = match &there {
+    let mut more = match there {
         Some(_) => asked_beyond(known.as_ref(), back.as_ref()),
         None => Vec::new(),
     };
-    let locked = installed.lock().plugin(name)?;
-    more.extend(signed_otherwise(locked.as_ref(), build.package.as_deref()));
+    more.extend(signed_otherwise(state.locked(), build.package.as_deref()));
     let consent = InstallConsent {
         more,
         shows_other_tools: difference.shows_other_tools(),
         is_unknown: there.is_some() && known.is_none(),
         is_downgrade: false,
     };
-    Ok((consent, difference))
+    (consent, difference)
 }
 
 /// What one build asks for beyond another. Of one that is there and not known any more nobody can say

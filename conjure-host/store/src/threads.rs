@@ -1,6 +1,6 @@
 //! Threads: making, forking, naming and listing them.
 
-use conjure_core::chat::Usage;
+use conjure_core::chat::{EventId, Usage};
 
 use crate::database::{for_update, now_ms};
 use crate::labels::name;
@@ -308,6 +308,17 @@ impl Thread {
             },
             cost: text(row, "cost")?,
         })
+    }
+
+    /// The event behind which there is only what may still go on: what came before the thread was
+    /// opened, or all of one that nobody has open. Nothing where that is no event at all.
+    pub fn end_of_past(&self) -> Option<EventId> {
+        let epoch = match self.is_open {
+            true => self.epoch.checked_sub(1),
+            false => Some(self.epoch),
+        };
+        let seq = u64::MAX;
+        epoch.map(|epoch| EventId { epoch, seq })
     }
 
     /// Cursor of a list that goes on behind this thread.

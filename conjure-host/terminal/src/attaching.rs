@@ -24,7 +24,7 @@ impl Face {
         let Some(paste) = self.attachments.take_paste() else {
             return Ok(());
         };
-        if !self.prompts.is_empty() {
+        if !self.is_writing_message() {
             // Something came up meanwhile: what was written before that is no answer to it.
             let text = paste.text + &written(&paste.behind);
             self.prompts.set_aside(text);
@@ -49,7 +49,7 @@ impl Face {
     /// is no message, but a command or what a form asks for.
     pub(crate) fn before_mention(&self) -> Option<&'static str> {
         let written = self.editor.whole();
-        let is_message = self.prompts.is_empty() && !written.starts_with(['!', '/']);
+        let is_message = self.is_writing_message() && !written.starts_with(['!', '/']);
         let is_apart = written.is_empty() || written.ends_with(char::is_whitespace);
         is_message.then_some(if is_apart { "" } else { " " })
     }
@@ -72,7 +72,7 @@ impl Face {
     async fn image_pasted(&mut self, image: Result<PastedImage, String>) -> io::Result<()> {
         let is_attached = self.attach_image(image);
         let behind = self.attachments.take_behind_enter();
-        if !self.prompts.is_empty() {
+        if !self.is_writing_message() {
             // Neither is an answer to what came up meanwhile.
             let text = behind.map(|behind| written(&behind)).unwrap_or_default();
             if !text.is_empty() {
@@ -85,6 +85,8 @@ impl Face {
         };
         if is_attached {
             self.enter().await;
+            // It was typed long ago, behind the message.
+            self.prompts.defer_question();
             for input in behind {
                 self.input(input).await?;
             }
@@ -139,12 +141,11 @@ fn written(inputs: &[Input]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use conjure_core::chat::QuestionAsked;
     use crossterm::event::KeyEvent;
 
     use super::*;
     use crate::conversation::{PersonRequest, Update};
-    use crate::waiting::tests::{face, press, shown};
+    use crate::waiting::tests::{face, name_question, others_ask, press, shown, wait};
 
     #[tokio::test]
     async fn an_image_that_is_still_coming_goes_with_the_message() {
@@ -259,15 +260,7 @@ mod tests {
         face.input(Input::Paste("and this".to_owned()))
             .await
             .unwrap();
-        let question = QuestionAsked {
-            id: "q1".to_owned(),
-            plugin: "p".to_owned(),
-            call_id: None,
-            message: "m".to_owned(),
-            schema: None,
-            url: None,
-        };
-        face.update(Update::Question(question)).await;
+        face.update(Update::Question(name_question("q1"))).await;
         let ready = face.attachments.next().await;
         face.attach(ready).await.unwrap();
         assert_eq!(face.editor.whole(), "");
@@ -275,6 +268,55 @@ mod tests {
             face.prompts.take_draft(),
             Some(format!("{none}W?\nand this"))
         );
+    }
+
+    #[tokio::test]
+    async fn files_go_with_a_message_also_where_others_ask_something() {
+        let (mut face, mut asked) = face();
+        let dir = tempfile::tempdir().unwrap();
+        let [path, image] = ["a.gif", "b.gif"].map(|name| {
+            let path = dir.path().canonicalize().unwrap().join(name);
+            std::fs::write(&path, b"GIF89a\x0a\x00\x14\x00").unwrap();
+            path
+        });
+        press(&mut face, KeyCode::Char('?')).await;
+        others_ask(&mut face).await;
+        let pasted = path.display().to_string();
+        face.input(Input::Paste(pasted)).await.unwrap();
+        assert_eq!(face.editor.whole(), "?", "it is looked at aside");
+        let ready = face.attachments.next().await;
+        face.attach(ready).await.unwrap();
+        let said = format!("? @{} ", path.display());
+        assert_eq!(face.editor.whole(), said);
+        let (come, coming) = tokio::sync::oneshot::channel();
+        face.attachments
+            .take_image_of(tokio::spawn(async { coming.await.unwrap() }));
+        for code in [KeyCode::Enter, KeyCode::Char('x')] {
+            let key = KeyEvent::new(code, KeyModifiers::NONE);
+            face.input(Input::Key(key)).await.unwrap();
+        }
+        come.send(Ok(PastedImage(image.clone()))).unwrap();
+        // However long it takes: what was typed behind it is no answer.
+        wait(&mut face);
+        let ready = face.attachments.next().await;
+        face.attach(ready).await.unwrap();
+        let said = PersonRequest::Say(format!("{said}@{}", image.display()));
+        assert_eq!(asked.try_recv().ok(), Some(said));
+        assert_eq!(face.editor.whole(), "x");
+        assert!(!face.is_answering());
+    }
+
+    #[tokio::test]
+    async fn ctrl_c_takes_back_a_paste_also_where_others_ask_something() {
+        let (mut face, _asked) = face();
+        press(&mut face, KeyCode::Char('?')).await;
+        others_ask(&mut face).await;
+        let none = "/none/of/this.gif".to_owned();
+        face.input(Input::Paste(none)).await.unwrap();
+        assert!(face.attachments.behind().is_some());
+        let key = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+        face.input(Input::Key(key)).await.unwrap();
+        assert!(face.attachments.behind().is_none() && face.editor.is_empty());
     }
 
     #[tokio::test]

@@ -261,7 +261,7 @@ impl Face {
     }
 
     pub(crate) async fn input(&mut self, input: Input) -> io::Result<()> {
-        if is_interrupt(&input) && self.prompts.is_empty() {
+        if is_interrupt(&input) && self.is_writing_message() {
             // It clears what is typed, also what is still looked at.
             self.attachments.take_back_typed();
         }

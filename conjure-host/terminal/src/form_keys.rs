@@ -21,6 +21,19 @@ impl Face {
         matches!(front, Some(InputMode::Form { has_line: true, .. }))
     }
 
+    /// Whether what is typed is a message or a command: nothing waits, or a question that leaves the line
+    /// to it.
+    pub(crate) fn is_writing_message(&self) -> bool {
+        let front = self.prompts.front();
+        matches!(
+            front,
+            None | Some(InputMode::Form {
+                has_line: false,
+                ..
+            })
+        )
+    }
+
     /// The question that has the line.
     pub(crate) fn answered_question(&self) -> Option<String> {
         match self.prompts.front() {
@@ -131,45 +144,15 @@ impl Face {
 
 #[cfg(test)]
 mod tests {
-    use conjure_core::chat::QuestionAsked;
-    use serde_json::json;
     use tokio::sync::mpsc;
 
     use super::*;
-    use crate::conversation::{OthersPrompt, Update};
-    use crate::waiting::tests::{face, press};
+    use crate::conversation::Update;
+    use crate::waiting::tests::{face, name_question, others_ask, press, wait};
 
-    /// A question of somebody else's turn, for a text.
-    async fn others_ask(face: &mut Face) {
-        let prompt = OthersPrompt::Question(question("q1"));
-        face.update(Update::Others(prompt)).await;
-    }
-
-    fn question(id: &str) -> QuestionAsked {
-        QuestionAsked {
-            id: id.to_owned(),
-            plugin: "p".to_owned(),
-            call_id: None,
-            message: "m".to_owned(),
-            schema: Some(json!({
-                "type": "object",
-                "properties": { "name": { "type": "string" } },
-                "required": ["name"],
-            })),
-            url: None,
-        }
-    }
-
-    /// Lets the time pass in which keys were meant for something else.
-    fn wait(face: &mut Face) {
-        if let Some(InputMode::Form { since, .. }) = face.prompts.front_mut() {
-            *since = since.checked_sub(HEEDED_AFTER).unwrap();
-        }
-    }
-
-    /// A question of the person's own turn, for a text.
+    /// A question of the person's own turn, for a name.
     async fn turn_asks(face: &mut Face, id: &str) {
-        let asked = question(id);
+        let asked = name_question(id);
         face.update(Update::Question(asked)).await;
     }
 
@@ -193,6 +176,15 @@ mod tests {
         Some(PersonRequest::Say(text.to_owned()))
     }
 
+    /// A question of somebody else's turn, while one of the person's own runs and a message waits for it.
+    async fn others_ask_behind_a_queue(face: &mut Face, asked: &mut mpsc::Receiver<PersonRequest>) {
+        face.begin(PersonRequest::Say("first".to_owned())).await;
+        assert_eq!(asked.try_recv().ok(), said("first"));
+        face.queue.push("second".to_owned());
+        others_ask(face).await;
+        wait(face);
+    }
+
     #[tokio::test]
     async fn keys_on_their_way_to_a_message_answer_no_question_of_others() {
         let (mut face, mut asked) = face();
@@ -210,7 +202,7 @@ mod tests {
             asked.try_recv(),
             Ok(PersonRequest::Answer { .. })
         ));
-        assert!(!face.prompts.is_empty());
+        assert!(face.prompts.front().is_some());
     }
 
     #[tokio::test]
@@ -221,7 +213,7 @@ mod tests {
         types(&mut face, "Ada").await;
         press(&mut face, KeyCode::Enter).await;
         assert_eq!(answered(&mut asked), Some(Some("Ada".to_owned())));
-        assert!(face.prompts.is_empty());
+        assert!(face.prompts.front().is_none());
         others_ask(&mut face).await;
         wait(&mut face);
         press(&mut face, KeyCode::Esc).await;
@@ -245,11 +237,7 @@ mod tests {
     #[tokio::test]
     async fn keys_that_mean_something_else_give_no_line_to_a_question_of_others() {
         let (mut face, mut asked) = face();
-        face.begin(PersonRequest::Say("first".to_owned())).await;
-        assert_eq!(asked.try_recv().ok(), said("first"));
-        face.queue.push("second".to_owned());
-        others_ask(&mut face).await;
-        wait(&mut face);
+        others_ask_behind_a_queue(&mut face, &mut asked).await;
         let control = |c| KeyEvent::new(KeyCode::Char(c), KeyModifiers::CONTROL);
         face.key(control('o')).await;
         press(&mut face, KeyCode::Esc).await;
@@ -298,11 +286,7 @@ mod tests {
     #[tokio::test]
     async fn a_held_message_is_no_answer_to_a_question_of_others() {
         let (mut face, mut asked) = face();
-        face.begin(PersonRequest::Say("first".to_owned())).await;
-        assert_eq!(asked.try_recv().ok(), said("first"));
-        face.queue.push("second".to_owned());
-        others_ask(&mut face).await;
-        wait(&mut face);
+        others_ask_behind_a_queue(&mut face, &mut asked).await;
         types(&mut face, "A").await;
         face.update(Update::Halted).await;
         face.update(Update::Ready).await;

@@ -110,10 +110,6 @@ pub(crate) struct PromptQueue {
 }
 
 impl PromptQueue {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.modes.is_empty()
-    }
-
     /// What has the keys.
     pub(crate) fn front(&self) -> Option<&InputMode> {
         self.modes.front()
@@ -121,6 +117,13 @@ impl PromptQueue {
 
     pub(crate) fn front_mut(&mut self) -> Option<&mut InputMode> {
         self.modes.front_mut()
+    }
+
+    /// What comes now was meant for something else than the question in front.
+    pub(crate) fn defer_question(&mut self) {
+        if let Some(InputMode::Form { since, .. }) = self.modes.front_mut() {
+            *since = Instant::now();
+        }
     }
 
     pub(crate) fn push(&mut self, mode: InputMode) {

@@ -284,9 +284,33 @@ pub(crate) mod tests {
         face.key(KeyEvent::new(code, KeyModifiers::NONE)).await;
     }
 
+    /// A question for a name.
+    pub(crate) fn name_question(id: &str) -> QuestionAsked {
+        QuestionAsked {
+            id: id.to_owned(),
+            plugin: "p".to_owned(),
+            call_id: None,
+            message: "m".to_owned(),
+            schema: Some(json!({
+                "type": "object",
+                "properties": { "name": { "type": "string" } },
+                "required": ["name"],
+            })),
+            url: None,
+        }
+    }
+
+    /// A question of somebody else's turn, for a name.
+    pub(crate) async fn others_ask(face: &mut Face) {
+        let prompt = OthersPrompt::Question(name_question("q1"));
+        face.update(Update::Others(prompt)).await;
+    }
+
     /// Lets the time pass in which keys were meant for something else.
-    fn wait(face: &mut Face) {
-        if let Some(InputMode::Approval { since, .. }) = face.prompts.front_mut() {
+    pub(crate) fn wait(face: &mut Face) {
+        if let Some(InputMode::Approval { since, .. } | InputMode::Form { since, .. }) =
+            face.prompts.front_mut()
+        {
             *since = since.checked_sub(HEEDED_AFTER).unwrap();
         }
     }
@@ -389,16 +413,8 @@ pub(crate) mod tests {
     #[tokio::test]
     async fn who_asked_is_told_that_there_will_be_no_answer() {
         let (mut face, mut asked) = face();
-        let question = QuestionAsked {
-            id: "q1".to_owned(),
-            plugin: "p".to_owned(),
-            call_id: None,
-            message: "m".to_owned(),
-            schema: None,
-            url: None,
-        };
         press(&mut face, KeyCode::Char('x')).await;
-        face.update(Update::Question(question)).await;
+        face.update(Update::Question(name_question("q1"))).await;
         assert_eq!(face.editor.whole(), "");
         face.update(Update::Ready).await;
         let declined = PersonRequest::Answer {
@@ -412,14 +428,6 @@ pub(crate) mod tests {
     #[tokio::test]
     async fn what_others_wait_for_outlasts_what_was_asked_for_here() {
         let (mut face, mut asked) = face();
-        let question = QuestionAsked {
-            id: "q1".to_owned(),
-            plugin: "p".to_owned(),
-            call_id: None,
-            message: "m".to_owned(),
-            schema: None,
-            url: None,
-        };
         let call = CallAnnounced {
             id: "c1".to_owned(),
             name: "sh".to_owned(),
@@ -434,8 +442,7 @@ pub(crate) mod tests {
         face.queue.push("next".to_owned());
         face.update(Update::Others(approval())).await;
         face.update(Update::Others(approval())).await;
-        face.update(Update::Others(OthersPrompt::Question(question)))
-            .await;
+        others_ask(&mut face).await;
         face.update(Update::Ready).await;
         let next = PersonRequest::Say("next".to_owned());
         assert_eq!(asked.try_recv().ok(), Some(next), "nothing is declined");
@@ -448,7 +455,7 @@ pub(crate) mod tests {
         assert!(shown(&mut face).contains("p asks: m"));
         let id = "q1".to_owned();
         face.update(Update::Others(OthersPrompt::Over { id })).await;
-        assert!(face.prompts.is_empty());
+        assert!(face.prompts.front().is_none());
     }
 
     #[tokio::test]

@@ -127,6 +127,17 @@ impl Tmux {
         Ok(self.run(&["capture-pane", "-p"])?.trim_end().to_owned())
     }
 
+    /// What is on the screen, lines that the terminal broke because they were too long as one each. Where
+    /// the program broke them itself they stay apart.
+    ///
+    /// # Errors
+    /// As [`Tmux::press`].
+    pub fn unwrapped(&self) -> Result<String, KitError> {
+        let lines = self.run(&["capture-pane", "-p", "-J"])?;
+        let lines: Vec<&str> = lines.lines().map(str::trim_end).collect();
+        Ok(lines.join("\n").trim_end().to_owned())
+    }
+
     /// What is on the screen with its colours, as escape sequences.
     ///
     /// # Errors

@@ -75,14 +75,24 @@ fn code_interpreter(item: &Value) -> Vec<Value> {
     let logs: Vec<String> = logs.collect();
     let status = text(item, "status");
     let content = ResultContent {
-        error_code: matches!(status, "failed" | "incomplete").then(|| status.to_owned()),
+        error_code: failure(status),
         ..ResultContent::of_stdout(logs.join("\n"))
     };
     let mut told = vec![used(TOOL, &json!({ "code": text(item, "code") }))];
-    if matches!(status, "completed" | "failed" | "incomplete") {
+    if is_over(status) {
         told.push(result(TOOL, &json!(content)));
     }
     told
+}
+
+/// How a call failed, as its status has it.
+fn failure(status: &str) -> Option<String> {
+    matches!(status, "failed" | "incomplete").then(|| status.to_owned())
+}
+
+/// Whether a call of this status goes on no longer.
+fn is_over(status: &str) -> bool {
+    matches!(status, "completed" | "failed" | "incomplete")
 }
 
 /// The commands of a shell: each on a line, or the words of one.
@@ -150,13 +160,21 @@ fn mcp_call(item: &Value) -> Vec<Value> {
     let name = text(item, "name");
     let arguments = text(item, "arguments");
     let input = serde_json::from_str(arguments).unwrap_or_else(|_| json!(arguments));
-    let error = item.get("error").filter(|error| !error.is_null());
+    let status = text(item, "status");
+    let known = |field: &str| item.get(field).filter(|value| !value.is_null());
+    let error = known("error").map(|error| match error.as_str() {
+        Some(error) => error.to_owned(),
+        None => error.to_string(),
+    });
+    // What has a result is over, whether a status says so or not.
+    let has_result = error.is_some() || known("output").is_some() || is_over(status);
     let content = ResultContent {
-        error_code: error.map(|error| match error.as_str() {
-            Some(error) => error.to_owned(),
-            None => error.to_string(),
-        }),
+        error_code: error.or_else(|| failure(status)),
         ..ResultContent::of_stdout(text(item, "output"))
     };
-    vec![used(name, &input), result(name, &json!(content))]
+    let mut told = vec![used(name, &input)];
+    if has_result {
+        told.push(result(name, &json!(content)));
+    }
+    told
 }

@@ -4,7 +4,7 @@ use axum::body::Body;
 use axum::extract::{Form, Path, Query, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
-use conjure_core::chat::ArtifactRef;
+use conjure_core::chat::{ArtifactRef, Message};
 use conjure_core::foreign_text::clean;
 use conjure_runtime::manager::QuestionReply;
 use conjure_runtime::uploads::MOST_ATTACHED;
@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 
 use super::address::ConversationAddress;
 use super::composer;
+use super::dialogs::{self, MessageDraft};
 use super::figures;
 use super::question;
 use super::talk::Talk;
@@ -22,6 +23,7 @@ use crate::PageState;
 use crate::client::segment;
 use crate::failure::PageFailure;
 use crate::fingerprint::fingerprint;
+use crate::forms::close_dialog;
 use crate::request::PageRequest;
 use crate::respond::{Swap, go_to, piece, pieces};
 
@@ -173,7 +175,7 @@ pub(crate) async fn attach(
         span.badge {
             input type="hidden" name="attachment" value=(kept.id);
             (clean(&kept.name)) ", " (figures::size(kept.size)) " "
-            button.plain type="button" data-drop="" aria-label={ "Leave out " (clean(&kept.name)) } { "×" }
+            button.plain id={ "drop-" (kept.id) } type="button" data-drop="" aria-label={ "Leave out " (clean(&kept.name)) } { "×" }
         }
     };
     Ok(pieces(piece(Swap::Append, "attached", &shown)))
@@ -270,11 +272,31 @@ pub(crate) async fn edit(
     Form(sent): Form<Vec<(String, String)>>,
 ) -> Result<Response, PageFailure> {
     let mut edited = MessageForm::read(sent);
-    let refused = |words: &str| PageFailure::new(StatusCode::UNPROCESSABLE_ENTITY, words);
     let talk = Talk::find(&app, &session, Some(&thread)).await?;
-    let thread = talk.thread()?;
-    let message = super::dialogs::message_at(&app, &thread.id, seq).await?;
-    let files = super::dialogs::files_of(&message).into_iter();
+    let message = dialogs::message_at(&app, &talk.thread()?.id, seq).await?;
+    match say_in_fork(&app, &talk, seq, &message, &mut edited).await {
+        Ok(fork) => Ok(go_to(&request, &talk.address.with_thread(&fork))),
+        Err(refused) => {
+            let draft = MessageDraft {
+                text: &edited.text,
+                ticked: Some(&edited.files),
+                problem: Some(&refused.detail),
+            };
+            Ok(dialogs::edit_form(&request, &talk, seq, &message, &draft))
+        }
+    }
+}
+
+/// Says a message otherwise in a fork before its turn. The fork.
+async fn say_in_fork(
+    app: &PageState,
+    talk: &Talk,
+    seq: u64,
+    message: &Message,
+    edited: &mut MessageForm,
+) -> Result<ThreadId, PageFailure> {
+    let refused = |words: &str| PageFailure::new(StatusCode::UNPROCESSABLE_ENTITY, words);
+    let files = dialogs::files_of(message).into_iter();
     let files: Vec<_> = files.filter(|it| edited.files.contains(&it.id)).collect();
     if edited.text.trim().is_empty() && files.is_empty() {
         return Err(refused(
@@ -288,18 +310,18 @@ pub(crate) async fn edit(
     }
     // Before there is a fork: where a file is gone, nothing happens.
     for file in files {
-        let again = attach_again(&app, &talk, file).await?;
+        let again = attach_again(app, talk, file).await?;
         edited.attachments.push(again);
     }
     let fork = ThreadId::fresh();
     let store = app.manager.store();
-    match super::dialogs::before_turn(&app, &thread.id, seq).await? {
-        Some(before) => store.fork(&thread.id, before, &fork).await?,
+    match dialogs::before_turn(app, &talk.thread()?.id, seq).await? {
+        Some(before) => store.fork(&talk.thread()?.id, before, &fork).await?,
         // Nothing is before it.
         None => store.create_thread(&fork, "").await?,
     }
     // The session goes on there with the turn, and not without it.
-    if let Err(refused) = begin(&app, &talk.address, &edited.body(Some(&fork))).await {
+    if let Err(refused) = begin(app, &talk.address, &edited.body(Some(&fork))).await {
         // The next try has a fork of its own. Where it is not known whether it was begun, it stays.
         if is_refusal(refused.status)
             && let Err(error) = app.manager.remove_thread(&fork).await
@@ -308,7 +330,7 @@ pub(crate) async fn edit(
         }
         return Err(refused);
     }
-    Ok(go_to(&request, &talk.address.with_thread(&fork)))
+    Ok(fork)
 }
 
 /// Whether a status says that no turn was begun. A conflict says nothing of it: another process may have
@@ -464,8 +486,21 @@ pub(crate) async fn requeue(
     let talk = Talk::find(&app, &session, None).await?;
     let path = format!("/api/v1/turns/{}", segment(&turn));
     let body = json!({ "text": edited.text });
-    let _: Value = app.api.send(Method::PATCH, &path, &body).await?;
-    done(&request, &talk.address)
+    let said = app.api.send::<Value>(Method::PATCH, &path, &body).await;
+    let Err(problem) = said else {
+        return Ok(match request.pieces && !request.in_sheet {
+            // The stream says what waits now.
+            true => pieces(close_dialog()),
+            false => go_to(&request, &here(&talk.address)),
+        });
+    };
+    let run = app.manager.run(&turn).await?;
+    let draft = MessageDraft {
+        text: &edited.text,
+        ticked: None,
+        problem: Some(&problem.detail),
+    };
+    Ok(dialogs::queued_form(&request, &talk, &run, &draft))
 }
 
 #[cfg(test)]

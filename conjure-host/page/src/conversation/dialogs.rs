@@ -7,16 +7,17 @@ use conjure_core::chat::{ArtifactRef, Content, Message};
 use conjure_core::foreign_text::clean;
 use conjure_core::log::{Entry, EntryBody};
 use conjure_runtime::uploads::SOURCE;
-use conjure_store::{ThreadId, Window};
+use conjure_store::{Run, ThreadId, Window};
 use maud::{Markup, html};
 
 use super::talk::Talk;
 use super::threads::label;
 use crate::PageState;
 use crate::failure::PageFailure;
-use crate::forms::{Field, show_dialog};
+use crate::forms::{Field, form_error, show_dialog};
 use crate::layout::{Nav, PageFrame};
 use crate::request::PageRequest;
+use crate::sheet::{refused, sheet};
 
 /// How many entries before a turn are looked at for the files that it attaches.
 const MOST_ATTACHING: u64 = 500;
@@ -57,6 +58,29 @@ pub(crate) async fn clear(
     Ok(shown(&request, &talk, "Clear this chat?", &body))
 }
 
+/// What the form of a message holds that is said otherwise.
+pub(crate) struct MessageDraft<'a> {
+    pub(crate) text: &'a str,
+    /// The ids of the files that are ticked; nothing where nobody chose yet, and all are.
+    pub(crate) ticked: Option<&'a [String]>,
+    /// Why it was refused.
+    pub(crate) problem: Option<&'a str>,
+}
+
+impl MessageDraft<'_> {
+    fn is_ticked(&self, file: &ArtifactRef) -> bool {
+        self.ticked.is_none_or(|ticked| ticked.contains(&file.id))
+    }
+
+    /// Shows the form that holds it.
+    fn shown(&self, request: &PageRequest, title: &str, form: &Markup) -> Response {
+        match self.problem {
+            Some(_) => refused(request, Nav::Sessions, title, form),
+            None => sheet(request, Nav::Sessions, title, form),
+        }
+    }
+}
+
 /// A message of the person's, to be said otherwise in a fork.
 pub(crate) async fn edit(
     State(app): State<PageState>,
@@ -65,9 +89,25 @@ pub(crate) async fn edit(
 ) -> Result<Response, PageFailure> {
     let talk = Talk::find(&app, &session, Some(&thread)).await?;
     let message = message_at(&app, &talk.thread()?.id, seq).await?;
+    let draft = MessageDraft {
+        text: &message.text(),
+        ticked: None,
+        problem: None,
+    };
+    Ok(edit_form(&request, &talk, seq, &message, &draft))
+}
+
+/// The form of a message that is said otherwise in a fork.
+pub(crate) fn edit_form(
+    request: &PageRequest,
+    talk: &Talk,
+    seq: u64,
+    message: &Message,
+    draft: &MessageDraft<'_>,
+) -> Response {
     let at = talk.address.of_thread(&format!("edit/{seq}"));
-    let files = files_of(&message);
-    // A dialog that was closed keeps what was typed into it, which is for this message alone.
+    let files = files_of(message);
+    // A form that is shown once more keeps what was typed into it, which is for this message alone.
     let id = format!("edit-text-{seq}");
     let field = Field::new(&id, "text", "Message")
         .hint("It is said in a new chat that forks before this message. This one stays as it is.");
@@ -77,14 +117,16 @@ pub(crate) async fn edit(
         field
     };
     let body = html! {
-        form method="post" action=(at) data-swap="close" {
-            (field.textarea(6, &message.text()))
+        form method="post" action=(at) data-swap {
+            (form_error(draft.problem))
+            (field.textarea(6, draft.text))
             @if !files.is_empty() {
                 p.hint #edit-files { "Files that are attached again" }
                 div.row role="group" aria-labelledby="edit-files" {
                     @for (number, file) in files.iter().enumerate() {
                         label.choice {
-                            input id={ "edit-file-" (seq) "-" (number) } type="checkbox" name="file" value=(file.id) checked;
+                            input id={ "edit-file-" (seq) "-" (number) } type="checkbox" name="file" value=(file.id)
+                                checked[draft.is_ticked(file)];
                             " " (clean(&file.name))
                         }
                     }
@@ -93,7 +135,7 @@ pub(crate) async fn edit(
             div.row { button.primary #edit-send { "Fork and send" } }
         }
     };
-    Ok(shown(&request, &talk, "Edit and fork", &body))
+    draft.shown(request, "Edit and fork", &body)
 }
 
 /// A follow-up that waits.
@@ -104,7 +146,21 @@ pub(crate) async fn queued(
 ) -> Result<Response, PageFailure> {
     let talk = Talk::find(&app, &session, None).await?;
     let run = app.manager.run(&turn).await?;
-    let text = run.message.as_ref().map(Message::text).unwrap_or_default();
+    let draft = MessageDraft {
+        text: &run.message.as_ref().map(Message::text).unwrap_or_default(),
+        ticked: None,
+        problem: None,
+    };
+    Ok(queued_form(&request, &talk, &run, &draft))
+}
+
+/// The form of a follow-up that waits.
+pub(crate) fn queued_form(
+    request: &PageRequest,
+    talk: &Talk,
+    run: &Run,
+    draft: &MessageDraft<'_>,
+) -> Response {
     let files = run.message.as_ref();
     let files = files.map_or(0, |message| files_of(message).len());
     let hint = match files {
@@ -114,20 +170,21 @@ pub(crate) async fn queued(
             counted(files)
         ),
     };
-    let id = format!("queued-text-{turn}");
+    let id = format!("queued-text-{}", run.id);
     let field = Field::new(&id, "text", "Message").hint(&hint);
     let field = if files == 0 { field.required() } else { field };
-    let field = field.textarea(6, &text);
+    let field = field.textarea(6, draft.text);
     let at = talk
         .address
-        .of_session(&format!("queue/{}", crate::client::segment(&turn)));
+        .of_session(&format!("queue/{}", crate::client::segment(&run.id)));
     let body = html! {
-        form method="post" action=(at) data-swap="close" {
+        form method="post" action=(at) data-swap {
+            (form_error(draft.problem))
             (field)
             div.row { button.primary #queued-send { "Save" } }
         }
     };
-    Ok(shown(&request, &talk, "Edit a follow-up", &body))
+    draft.shown(request, "Edit a follow-up", &body)
 }
 
 /// All of what a call gave back.
@@ -144,7 +201,7 @@ pub(crate) async fn output(
     let text = output.joined_text();
     let body = html! {
         figure.code {
-            figcaption { span { "Result" } button.plain type="button" data-copy="" { "Copy" } }
+            figcaption { span { "Result" } button.plain #copy-output type="button" data-copy="" { "Copy" } }
             pre.wrap tabindex="0" { (clean(&text)) }
         }
     };
@@ -161,11 +218,14 @@ pub(crate) async fn file(
     let url = talk.address.file(&file);
     let (bytes, is_cut) = app.api.beginning(&url, PREVIEW).await?;
     let text = String::from_utf8_lossy(&bytes);
+    let all = app.manager.store().artifacts(&talk.thread()?.id).await?;
+    let known = all.iter().rfind(|known| known.id == file);
+    let name = known.map_or(file.as_str(), |known| &known.name);
     let body = html! {
-        p.row { a.button href=(url) download="" { "Download" }
+        p.row { a.button #preview-download href=(url) download="" { "Download" }
             @if is_cut { span.muted { "Only the beginning is shown." } } }
         figure.code {
-            figcaption { span { (clean(&file)) } button.plain type="button" data-copy="" { "Copy" } }
+            figcaption { span { (clean(name)) } button.plain #copy-preview type="button" data-copy="" { "Copy" } }
             pre.wrap tabindex="0" { (clean(&text)) }
         }
     };

@@ -57,7 +57,7 @@ fn item(address: &ConversationAddress, item: &ConversationItem) -> Markup {
         },
         ItemContent::Notice(text) => notice(text),
         ItemContent::Settings(summary) => html! {
-            div.entry.mark id={ "e" (seq) } { p { "Settings changed: " (clean(summary)) } }
+            div.entry.mark id={ "e" (seq) } { p { "Settings: " (clean(summary)) } }
         },
         ItemContent::Tools(change) => table_change(seq, change),
         ItemContent::Compacted(summary) => html! {

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use conjure_core::context::quoted_word;
 use conjure_core::routing::HeldReason;
 use conjure_skill_sdk::protocol::ToolDecl;
 
@@ -48,7 +49,7 @@ impl HeldOfBackend {
                     remedy: format!(
                         "`conjure mcp held` shows how, and `conjure mcp approve {}` lets it be \
                          offered again",
-                        quoted(name)
+                        quoted_word(name)
                     ),
                 })
             }
@@ -81,15 +82,6 @@ fn listed(words: &[String]) -> String {
         [] => "definition".to_owned(),
         [one] => one.clone(),
         [first @ .., last] => format!("{} and {last}", first.join(", ")),
-    }
-}
-
-/// A name as one word of a command line.
-fn quoted(name: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    match !name.is_empty() && name.chars().all(is_plain) {
-        true => name.to_owned(),
-        false => format!("'{}'", name.replace('\'', "'\\''")),
     }
 }
 

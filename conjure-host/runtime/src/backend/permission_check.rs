@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use conjure_abi::{Fault, code};
-use conjure_plugins::narrowed_permissions;
+use conjure_plugins::{allowed_permissions, covers_host, covers_secret};
 use conjure_skill_sdk::protocol::Permissions;
 
 /// What a plugin may ask the host for.
@@ -23,10 +23,7 @@ impl PermissionCheck {
     /// Of a manifest that asks for these, in a session that grants it the others; all of them where it
     /// says nothing.
     pub(crate) fn new(asked: &Permissions, granted: Option<&Permissions>) -> Self {
-        let allowed = match granted {
-            Some(granted) => narrowed_permissions(asked, granted),
-            None => asked.clone(),
-        };
+        let allowed = allowed_permissions(asked, granted);
         let asked = asked.clone();
         Self(Arc::new(CheckedPermissions { asked, allowed }))
     }
@@ -38,7 +35,7 @@ impl PermissionCheck {
     pub(super) fn secret(&self, plugin: &str, name: &str) -> Result<(), Fault> {
         let fits = |permissions: &Permissions| {
             let mut patterns = permissions.secrets.iter();
-            patterns.any(|pattern| secret_fits(pattern, name))
+            patterns.any(|pattern| covers_secret(pattern, name))
         };
         self.may(plugin, &format!("the secret `{name}`"), "secrets", fits)
     }
@@ -50,7 +47,7 @@ impl PermissionCheck {
     pub(super) fn http(&self, plugin: &str, host: &str) -> Result<(), Fault> {
         let fits = |permissions: &Permissions| {
             let mut patterns = permissions.http.iter();
-            patterns.any(|pattern| host_fits(pattern, host))
+            patterns.any(|pattern| covers_host(pattern, host))
         };
         self.may(plugin, &format!("the host `{host}`"), "http", fits)
     }
@@ -89,34 +86,9 @@ impl PermissionCheck {
     }
 }
 
-/// Whether a name is the one that is asked for, or begins as `PREFIX_*` says. A lone `*` is no
-/// pattern: no plugin gets everything.
-fn secret_fits(pattern: &str, name: &str) -> bool {
-    match pattern.strip_suffix('*') {
-        Some(prefix) => !prefix.is_empty() && name.starts_with(prefix),
-        None => pattern == name,
-    }
-}
-
-fn host_fits(pattern: &str, host: &str) -> bool {
-    match pattern.strip_prefix("*.") {
-        Some(parent) => host
-            .strip_suffix(parent)
-            .is_some_and(|head| head.ends_with('.')),
-        None => pattern == "*" || pattern.eq_ignore_ascii_case(host),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_pattern_of_secrets_is_a_prefix_and_never_everything() {
-        assert!(secret_fits("KEY", "KEY") && !secret_fits("KEY", "KEYS"));
-        assert!(secret_fits("MCP_*", "MCP_GITHUB") && !secret_fits("MCP_*", "GITHUB"));
-        assert!(!secret_fits("*", "KEY") && !secret_fits("", "KEY"));
-    }
 
     #[test]
     fn a_refusal_says_whether_the_manifest_or_the_session_stands_in_the_way() {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use conjure_config::{PermissionsSpec, PluginSpec, SpecError};
-use conjure_plugins::{PluginSnapshot, narrowed_permissions};
+use conjure_plugins::{PluginSnapshot, allowed_permissions};
 use conjure_skill_sdk::protocol::{Manifest, Permissions};
 
 use super::toolbox_error::names;
@@ -31,11 +31,7 @@ impl PluginGrants {
 
     /// What a plugin may do.
     pub(crate) fn allowed(&self, manifest: &Manifest) -> Permissions {
-        let asked = &manifest.permissions;
-        match self.granted(&manifest.name) {
-            Some(granted) => narrowed_permissions(asked, granted),
-            None => asked.clone(),
-        }
+        allowed_permissions(&manifest.permissions, self.granted(&manifest.name))
     }
 
     /// Finds what cannot be granted, as far as the plugins that are loaded tell. A plugin that goes

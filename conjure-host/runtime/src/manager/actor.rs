@@ -394,12 +394,15 @@ impl SavedSessionActor {
 
     async fn opened(&mut self, opened: Result<OpenSessionThread, ManagerError>) {
         self.used = Instant::now();
-        if let Some(turn) = self.runner.opened(opened).await {
+        if let Some((turn, saved)) = self.runner.opened(opened).await {
             self.waiting.put_back(turn);
             // The process that had the thread may be known as gone only now.
             self.waiting.adopt().await;
             if let Some(first) = self.waiting.pop() {
                 self.runner.begin_or_open(first).await;
+            }
+            if let Some(saved) = saved {
+                self.runner.saved_meanwhile(saved).await;
             }
         }
     }

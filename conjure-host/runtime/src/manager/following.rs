@@ -109,15 +109,7 @@ impl Manager {
         let open = lock(&self.inner.live).get(thread).cloned();
         let after = match open {
             Some(open) => open.handle.before_turn(),
-            None => {
-                let known = self.inner.store.thread(thread).await?;
-                let epoch = match known.is_open {
-                    true => known.epoch.checked_sub(1),
-                    false => Some(known.epoch),
-                };
-                let seq = u64::MAX;
-                epoch.map(|epoch| EventId { epoch, seq })
-            }
+            None => self.inner.store.thread(thread).await?.end_of_past(),
         };
         self.events(thread, after).await
     }

@@ -6,12 +6,15 @@ use tokio::task::JoinHandle;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::opening::OpenSessionThread;
+use super::spec::MadeOf;
 use super::turn_queue::QueuedTurn;
 use super::{ManagerError, ManagerState};
 
 /// A turn that begins when its thread is open. Dropping it gives up opening.
 pub(super) struct OpeningTurn {
     pub(super) turn: QueuedTurn,
+    /// What was saved of the session since it began to open, which it may have missed.
+    pub(super) saved: Option<MadeOf>,
     task: AbortOnDropHandle<Result<OpenSessionThread, ManagerError>>,
 }
 
@@ -34,6 +37,7 @@ impl OpeningTurn {
         });
         Self {
             turn,
+            saved: None,
             task: AbortOnDropHandle::new(task),
         }
     }

@@ -200,16 +200,16 @@ impl TurnRunner {
     }
 
     /// The thread for the next turn is open, or cannot be opened. Gives back the turn where it can
-    /// begin.
+    /// begin, and what was saved meanwhile, for [`TurnRunner::saved_meanwhile`] once it has.
     pub(super) async fn opened(
         &mut self,
         opened: Result<OpenSessionThread, ManagerError>,
-    ) -> Option<QueuedTurn> {
-        let OpeningTurn { turn, .. } = self.opening.take()?;
+    ) -> Option<(QueuedTurn, Option<MadeOf>)> {
+        let OpeningTurn { turn, saved, .. } = self.opening.take()?;
         match opened {
             Ok(opened) => {
                 self.take_thread(opened);
-                Some(turn)
+                Some((turn, saved))
             }
             Err(error) => {
                 let why = error.to_string();
@@ -441,12 +441,24 @@ impl TurnRunner {
     }
 
     /// The settings that are saved: where the open thread has others, it is opened anew for the
-    /// next turn.
+    /// next turn. One that opens may have read others, which shows when it is open.
     pub(super) fn settings_are(&mut self, made: MadeOf) {
-        if let Some(open) = self.open.as_mut().filter(|open| open.made != made) {
-            open.is_outdated = true;
-            open.has_other_grants = !open.made.has_same_grants(&made);
+        match (&mut self.open, &mut self.opening) {
+            (Some(open), _) if open.made != made => {
+                open.is_outdated = true;
+                open.has_other_grants = !open.made.has_same_grants(&made);
+            }
+            (None, Some(opening)) => opening.saved = Some(made),
+            _ => {}
         }
+    }
+
+    /// What was saved while the thread was opened for a turn that has begun: it holds from the next
+    /// turn on.
+    pub(super) async fn saved_meanwhile(&mut self, made: MadeOf) {
+        self.settings_are(made);
+        // The turn may have been ended elsewhere.
+        self.close_other_grants().await;
     }
 
     /// Takes over settings that were saved, now or from the next turn on. Where the thread has to be
@@ -462,6 +474,7 @@ impl TurnRunner {
     ) -> Result<Row, ManagerError> {
         let SavedChange { row, made, ready } = change;
         let Some(open) = &mut self.open else {
+            self.settings_are(made);
             return Ok(row);
         };
         open.has_other_grants = !open.made.has_same_grants(&made);

@@ -1,7 +1,7 @@
 //! Where a saved auth goes: to the address that it is bound to, whoever names another one.
 
 use conjure_host::provider::KNOWN;
-use conjure_kit::{Cli, Model, Workspace};
+use conjure_kit::{Cli, Model, Output, Workspace};
 use conjure_mock_llm::Message;
 
 use crate::session::{done, server};
@@ -23,7 +23,10 @@ fn is_told(text: &str) -> bool {
 
 /// Runs a command, and sees that nobody was asked and why.
 fn refused(cli: Cli, elsewhere: &Model, way: &str) {
-    let output = cli.run().unwrap();
+    assert_refused(&cli.run().unwrap(), elsewhere, way);
+}
+
+fn assert_refused(output: &Output, elsewhere: &Model, way: &str) {
     assert_ne!(output.code, Some(0), "{way}: {output:?}");
     let told = format!("{}{}", output.stdout, output.stderr);
     assert!(is_told(&told), "{way}: {told}");
@@ -78,6 +81,8 @@ fn however_an_address_is_said_a_saved_auth_goes_to_its_own() {
         if created.code == Some(0) {
             let run = conjure(&workspace, &format!("run --session {auth}-s Hi."));
             refused(run, &elsewhere, "a saved session");
+        } else {
+            assert_refused(&created, &elsewhere, &create);
         }
     }
 }

@@ -45,6 +45,16 @@ pub(crate) fn asks(workspace: &Workspace, args: &[&str], question: &str) -> Cli 
     conjure_kit::cli(args.copied()).workspace(workspace)
 }
 
+/// A turn of the session `work` at a terminal, once it asks the person there about a call.
+pub(crate) fn asks_person(workspace: &Workspace, question: &str) -> conjure_kit::Running {
+    let running = asks(workspace, &["--session", "work"], question)
+        .on_terminal()
+        .start()
+        .unwrap();
+    running.wait_for_stdout("Allow it?").unwrap();
+    running
+}
+
 pub(crate) fn show(workspace: &Workspace, session: &str) -> Value {
     parsed(&done(workspace, &format!("session show {session} --json")))
 }
@@ -438,11 +448,7 @@ fn a_call_is_decided_about_on_the_terminal_wherever_it_runs() {
         json!({ "command": "echo lit > lamp" }),
     );
     model.says(Message::new().text("Done."));
-    let mut running = asks(&workspace, &["--session", "work"], "Light the lamp")
-        .on_terminal()
-        .start()
-        .unwrap();
-    running.wait_for_stdout("Allow it?").unwrap();
+    let mut running = asks_person(&workspace, "Light the lamp");
     running.send_line("y").unwrap();
     let output = running.wait().unwrap();
     assert!(output.stdout.contains("Done."), "{output:?}");
@@ -480,11 +486,7 @@ fn a_prompt_goes_when_somebody_else_has_settled_it() {
         json!({ "command": "echo lit > lamp" }),
     );
     model.says(Message::new().text("Done."));
-    let mut running = asks(&workspace, &["--session", "work"], "Ask, and light it")
-        .on_terminal()
-        .start()
-        .unwrap();
-    running.wait_for_stdout("Allow it?").unwrap();
+    let mut running = asks_person(&workspace, "Ask, and light it");
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let elsewhere = RemoteServer::find(&workspace.home().join(DATA)).unwrap();

@@ -9,7 +9,7 @@ use conjure_kit::{Model, Signal, Workspace};
 use conjure_mock_llm::{Message, Position, Reply};
 use serde_json::{Value, json};
 
-use crate::session::{DATA, asks, done, ok, server, show, stage};
+use crate::session::{DATA, asks, asks_person, done, ok, server, show, stage};
 use crate::stage::{conjure, json as parsed};
 
 const TOOL: &str = "local_bash_tool";
@@ -152,11 +152,7 @@ fn who_follows_at_a_terminal_is_asked_and_cancels_from_another_one() {
         Reply::from(Message::new().text("A long story of the sea").deltas(3))
             .hold(Position::Event(4), "never"),
     );
-    let mut running = asks(&workspace, &["--session", "work"], "Go")
-        .on_terminal()
-        .start()
-        .unwrap();
-    running.wait_for_stdout("Allow it?").unwrap();
+    let mut running = asks_person(&workspace, "Go");
     let mut follower = conjure(&workspace, "session follow work")
         .on_terminal()
         .start()

@@ -1,11 +1,11 @@
 //! Chats in a saved session on a terminal: what waits in turns that somebody else began, and what a call
 //! would overwrite.
 
-use conjure_kit::{Model, Tmux, Workspace};
+use conjure_kit::{Model, Signal, Tmux, Workspace};
 use conjure_mock_llm::Message;
 use serde_json::json;
 
-use crate::session::{asks, done, stage};
+use crate::session::{asks, asks_person, done, stage};
 use crate::stage::conjure;
 use crate::terminal::decides;
 
@@ -21,20 +21,28 @@ fn chat(workspace: &Workspace) -> Tmux {
     tmux
 }
 
+/// Has the model call for a file of this name.
+fn lights(model: &Model, file: &str) {
+    let command = json!({ "command": format!("echo lit > {file}"), "description": "" });
+    model.calls(&format!("call-{file}"), "local_bash_tool", command);
+    model.says(Message::new().text("Done."));
+}
+
+/// Waits until nothing waits for the person in the chat.
+fn wait_until_free(tmux: &Tmux) {
+    let is_free =
+        |screen: &str| !screen.contains("It waits for you.") && screen.contains("/ for commands");
+    tmux.wait_until("nothing that waits", is_free).unwrap();
+}
+
 #[test]
 fn a_call_of_a_turn_that_somebody_else_began_is_shown_and_decided_in_the_chat() {
     let model = Model::start().unwrap();
     let workspace = stage(&model);
     let tmux = chat(&workspace);
-    let command = json!({ "command": "echo lit > lamp", "description": "" });
-    model.calls("call-1", "local_bash_tool", command);
-    model.says(Message::new().text("Done."));
+    lights(&model, "lamp");
     // A person who could answer is there too, so that it waits whenever the chat sees it.
-    let running = asks(&workspace, &["--session", "work"], "Light the lamp")
-        .on_terminal()
-        .start()
-        .unwrap();
-    running.wait_for_stdout("Allow it?").unwrap();
+    let running = asks_person(&workspace, "Light the lamp");
     let screen = tmux.wait_for("It waits for you.").unwrap();
     for shown in [
         "In a turn that somebody else began:",
@@ -48,8 +56,7 @@ fn a_call_of_a_turn_that_somebody_else_began_is_shown_and_decided_in_the_chat() 
     assert_eq!(output.code, Some(0), "{output:?}");
     assert!(output.stdout.contains("Done."), "{output:?}");
     assert_eq!(workspace.read("lamp").unwrap(), "lit\n");
-    let is_free = |screen: &str| !screen.contains("It waits for you.");
-    tmux.wait_until("nothing that waits", is_free).unwrap();
+    wait_until_free(&tmux);
 }
 
 #[test]
@@ -57,21 +64,27 @@ fn what_somebody_else_decided_waits_in_the_chat_no_longer() {
     let model = Model::start().unwrap();
     let workspace = stage(&model);
     let tmux = chat(&workspace);
-    let command = json!({ "command": "echo lit > lamp", "description": "" });
-    model.calls("call-1", "local_bash_tool", command);
-    model.says(Message::new().text("Done."));
-    let mut running = asks(&workspace, &["--session", "work"], "Light the lamp")
-        .on_terminal()
-        .start()
-        .unwrap();
-    running.wait_for_stdout("Allow it?").unwrap();
+    lights(&model, "lamp");
+    let mut running = asks_person(&workspace, "Light the lamp");
     tmux.wait_for("It waits for you.").unwrap();
     running.send_line("y").unwrap();
     let output = running.wait().unwrap();
     assert!(output.stdout.contains("Done."), "{output:?}");
-    let is_free =
-        |screen: &str| !screen.contains("It waits for you.") && screen.contains("/ for commands");
-    tmux.wait_until("nothing that waits", is_free).unwrap();
+    wait_until_free(&tmux);
+}
+
+#[test]
+fn what_waited_in_a_program_that_was_killed_waits_in_the_chat_no_longer() {
+    let model = Model::start().unwrap();
+    let workspace = stage(&model);
+    let tmux = chat(&workspace);
+    lights(&model, "lamp");
+    let running = asks_person(&workspace, "Light the lamp");
+    tmux.wait_for("It waits for you.").unwrap();
+    running.signal(Signal::KILL);
+    let output = running.wait().unwrap();
+    assert!(output.signal.is_some(), "{output:?}");
+    wait_until_free(&tmux);
 }
 
 #[test]
@@ -98,13 +111,6 @@ fn a_file_that_a_call_would_overwrite_is_compared_in_a_saved_session_too() {
     assert_eq!(workspace.read("a.txt").unwrap(), "one\nnew\n");
 }
 
-/// Has the model call for a file of this name.
-fn lights(model: &Model, file: &str) {
-    let command = json!({ "command": format!("echo lit > {file}"), "description": "" });
-    model.calls(&format!("call-{file}"), "local_bash_tool", command);
-    model.says(Message::new().text("Done."));
-}
-
 #[test]
 fn a_run_with_nobody_at_it_waits_for_the_chat_as_long_as_that_is_open() {
     let model = Model::start().unwrap();
@@ -112,18 +118,13 @@ fn a_run_with_nobody_at_it_waits_for_the_chat_as_long_as_that_is_open() {
     let tmux = chat(&workspace);
     // The chat is there when it has shown what waits.
     lights(&model, "seen");
-    let args = ["--session", "work"];
-    let mut running = asks(&workspace, &args, "Light one")
-        .on_terminal()
-        .start()
-        .unwrap();
-    running.wait_for_stdout("Allow it?").unwrap();
+    let mut running = asks_person(&workspace, "Light one");
     tmux.wait_for("It waits for you.").unwrap();
     running.send_line("y").unwrap();
     assert_eq!(running.wait().unwrap().code, Some(0));
-    let is_free = |screen: &str| !screen.contains("It waits for you.");
-    tmux.wait_until("nothing that waits", is_free).unwrap();
+    wait_until_free(&tmux);
     lights(&model, "decided");
+    let args = ["--session", "work"];
     let running = asks(&workspace, &args, "Light two").start().unwrap();
     tmux.wait_for("It waits for you.").unwrap();
     decides(&tmux, "y", "↳ yes, once");
@@ -149,9 +150,13 @@ fn a_chat_is_told_where_its_session_is_also_where_it_speaks_first() {
     tmux.types("Hello").unwrap();
     tmux.press(&["Enter"]).unwrap();
     let is_told = |screen: &str| {
-        screen.contains("took the session to another thread.") && screen.contains("Heard there.")
+        screen.contains("took the session to another thread.")
+            && screen.contains("Heard there.")
+            && screen.contains("/ for commands")
+            && !screen.contains("Esc stops")
     };
-    tmux.wait_until("the move and the answer", is_told).unwrap();
+    let screen = tmux.wait_until("the move and the answer", is_told).unwrap();
+    assert_eq!(screen.matches("Heard there.").count(), 1, "{screen}");
 }
 
 #[test]
@@ -163,11 +168,7 @@ fn a_chat_goes_where_somebody_else_takes_its_session() {
     let told = "Somebody else took the session to another thread.";
     tmux.wait_for(told).unwrap();
     lights(&model, "lamp");
-    let running = asks(&workspace, &["--session", "work"], "Light the lamp")
-        .on_terminal()
-        .start()
-        .unwrap();
-    running.wait_for_stdout("Allow it?").unwrap();
+    let running = asks_person(&workspace, "Light the lamp");
     tmux.wait_for("It waits for you.").unwrap();
     decides(&tmux, "y", "↳ yes, once");
     let output = running.wait().unwrap();

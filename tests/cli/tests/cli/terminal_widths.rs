@@ -27,20 +27,19 @@ impl ShownScreen {
     /// What is there, once that is so.
     fn once(tmux: &Tmux, columns: u16, what: &str, is_so: impl Fn(&str) -> bool) -> Self {
         let text = tmux.wait_until(what, is_so).unwrap();
-        let screen = Self { columns, text };
-        screen.assert_fits();
-        screen
+        Self::of(tmux, columns, text)
     }
 
     /// The same as it is.
-    fn of(columns: u16, text: String) -> Self {
+    fn of(tmux: &Tmux, columns: u16, text: String) -> Self {
         let screen = Self { columns, text };
-        screen.assert_fits();
+        screen.assert_fits(tmux);
         screen
     }
 
-    fn assert_fits(&self) {
-        for line in self.text.lines() {
+    /// The program broke every line itself: what the terminal has to break is torn within words.
+    fn assert_fits(&self, tmux: &Tmux) {
+        for line in tmux.unwrapped().unwrap().lines() {
             let width = line.chars().count();
             assert!(width <= usize::from(self.columns), "{line:?}\n{self}");
         }
@@ -123,7 +122,7 @@ fn reasoning_is_one_line_and_opens_with_whole_words() {
         let model = Model::start().unwrap();
         model.says(Message::new().reasoning(&thought).text("It is 7."));
         let tmux = started(&workspace, &model, "", columns, ROWS);
-        let screen = ShownScreen::of(columns, says(&tmux, "Which?", "It is 7."));
+        let screen = ShownScreen::of(&tmux, columns, says(&tmux, "Which?", "It is 7."));
         let folded: Vec<&str> = screen.beginning_with("∴ ").collect();
         assert_eq!(folded.len(), 1, "{screen}");
         assert!(folded[0].starts_with("∴ Thought"), "{screen}");
@@ -198,7 +197,7 @@ fn an_approval_shows_the_difference_and_every_choice() {
             screen.assert_has(part);
         }
         let written = decides(&tmux, "y", "It is written.");
-        let screen = ShownScreen::of(columns, written);
+        let screen = ShownScreen::of(&tmux, columns, written);
         screen.assert_has("↳ yes, once");
         assert_eq!(screen.beginning_with("✓ local_create_file").count(), 1);
     }

@@ -1,5 +1,7 @@
 //! Settings that change while a session runs.
 
+use std::sync::Arc;
+
 use conjure_core::chat::Message as Said;
 use conjure_core::turn::When;
 use conjure_mock_llm::{Message, Script, Step, Wire};
@@ -7,7 +9,11 @@ use conjure_vault::Credential;
 use serde_json::{Value, json};
 
 use super::stage::{Stage, always, call, held, object};
-use crate::manager::{NewSession, PersonaCopy, SessionPatch, lock};
+use crate::manager::running::TurnHappening;
+use crate::manager::session_row::SessionRow;
+use crate::manager::turn_queue::{QueuedTurn, TurnQueue};
+use crate::manager::turn_runner::{RunnerEvent, TurnRunner};
+use crate::manager::{NewSession, PersonaCopy, SessionPatch, SessionView, lock};
 use conjure_store::RunState;
 
 fn openai() -> SessionPatch {
@@ -25,12 +31,7 @@ async fn apply_now_restarts_the_stream_with_another_auth_and_keeps_the_partial_t
         .step(Step::new(Message::new().text("From the other.")).always());
     let stage = Stage::new(script).await;
     let session = stage.session().await;
-    let turn = stage
-        .manager
-        .say(&session.id, Said::user("hello"), None)
-        .await
-        .unwrap();
-    stage.model.reached("middle").await.unwrap();
+    let turn = stage.say_until(&session, "hello", "middle").await;
     let view = stage
         .manager
         .update(&session.id, openai(), When::Now)
@@ -55,12 +56,7 @@ async fn apply_on_next_turn_lets_the_stream_end() {
         .step(Step::new(Message::new().text("From the other.")).always());
     let stage = Stage::new(script).await;
     let session = stage.session().await;
-    let turn = stage
-        .manager
-        .say(&session.id, Said::user("hello"), None)
-        .await
-        .unwrap();
-    stage.model.reached("middle").await.unwrap();
+    let turn = stage.say_until(&session, "hello", "middle").await;
     stage
         .manager
         .update(&session.id, openai(), When::NextTurn)
@@ -88,12 +84,7 @@ async fn tools_that_change_now_restart_the_turn_with_them() {
         .step(Step::new(Message::new().text("With less.")).always());
     let stage = Stage::new(script).await;
     let session = stage.session().await;
-    stage
-        .manager
-        .say(&session.id, Said::user("hello"), None)
-        .await
-        .unwrap();
-    stage.model.reached("middle").await.unwrap();
+    stage.say_until(&session, "hello", "middle").await;
     let less = SessionPatch {
         tools: Some(object(
             json!({ "backend": [{ "kind": "native", "skills": ["free"] }] }),
@@ -273,12 +264,7 @@ async fn what_plugins_are_granted_no_more_while_a_turn_runs_they_have_until_its_
     let script = Script::new().reply(held("A whole answer", "middle"));
     let stage = Stage::new(script).await;
     let session = stage.session().await;
-    let turn = stage
-        .manager
-        .say(&session.id, Said::user("hello"), None)
-        .await
-        .unwrap();
-    stage.model.reached("middle").await.unwrap();
+    let turn = stage.say_until(&session, "hello", "middle").await;
     let thread = session.thread.clone().unwrap().id;
     let is_open = || lock(&stage.manager.inner.live).contains_key(&thread);
     let less = plugins(&stage, json!({ "free": { "permissions": {} } }));
@@ -290,6 +276,81 @@ async fn what_plugins_are_granted_no_more_while_a_turn_runs_they_have_until_its_
     // What is asked for then is answered when all is done at the end of the turn.
     let waiting = stage.manager.approvals(&session.id).await.unwrap();
     assert!(waiting.is_empty() && !is_open());
+}
+
+#[tokio::test]
+async fn what_plugins_are_granted_no_more_while_a_summary_is_written_they_have_until_its_end() {
+    let script = Script::new()
+        .reply(Message::new().text("word ".repeat(40_000)))
+        .reply(Message::new().text("Yes."))
+        .reply(held("They wrote a lot of words.", "summary"));
+    let stage = Stage::new(script).await;
+    let session = stage.session().await;
+    for words in ["Write a lot", "Is that all?"] {
+        assert_eq!(stage.say(&session, words).await.state, RunState::Completed);
+    }
+    let thread = session.thread.clone().unwrap().id;
+    let (manager, id) = (stage.manager.clone(), thread.clone());
+    let compacted = tokio::spawn(async move { manager.compact(&id, None).await });
+    stage.model.reached("summary").await.unwrap();
+    let is_open = || lock(&stage.manager.inner.live).contains_key(&thread);
+    let less = plugins(&stage, json!({ "free": { "permissions": {} } }));
+    let less = stage.manager.update(&session.id, less, When::NextTurn);
+    less.await.unwrap();
+    assert!(is_open());
+    stage.model.release("summary");
+    compacted.await.unwrap().unwrap();
+    let waiting = stage.manager.approvals(&session.id).await.unwrap();
+    assert!(waiting.is_empty() && !is_open());
+}
+
+/// What opens a session's threads and runs their turns, and a turn that waited for it.
+async fn runner_and_turn(stage: &Stage, session: &SessionView) -> (TurnRunner, QueuedTurn) {
+    let inner = &stage.manager.inner;
+    let mut waiting = TurnQueue::new(Arc::clone(inner), &session.id);
+    let turn = QueuedTurn {
+        turn_id: "first".to_owned(),
+        thread: session.thread.clone().unwrap().id,
+        message: Some(Said::user("hello")),
+        terms: Box::default(),
+    };
+    waiting.add(turn, false).await.unwrap();
+    let runner = TurnRunner::new(Arc::clone(inner), &session.id);
+    (runner, waiting.pop().unwrap())
+}
+
+#[tokio::test]
+async fn what_is_saved_while_a_thread_opens_holds_from_the_next_turn_on() {
+    let stage = Stage::new(always("Here.")).await;
+    let session = stage.session().await;
+    let (mut runner, turn) = runner_and_turn(&stage, &session).await;
+    runner.begin_or_open(turn).await;
+    let RunnerEvent::Opened(opened) = runner.next().await else {
+        panic!("nothing else happens");
+    };
+    // It has read what was saved before.
+    let less = plugins(&stage, json!({ "free": { "permissions": {} } }));
+    let row = SessionRow::new(Arc::clone(&stage.manager.inner), &session.id);
+    let less = Box::pin(row.save(&less, None)).await.unwrap();
+    runner.take_over(less, When::NextTurn).await.unwrap();
+    let (turn, saved) = runner.opened(opened).await.unwrap();
+    runner.begin_or_open(turn).await;
+    assert!(runner.is_running());
+    runner.saved_meanwhile(saved.unwrap()).await;
+    let open = runner.open().unwrap();
+    assert!(open.is_outdated && open.has_other_grants);
+    let answer = loop {
+        match runner.next().await {
+            RunnerEvent::Turn(TurnHappening::Over(answer)) => break answer,
+            RunnerEvent::Thread(happening) => {
+                runner.thread_happened(happening).await;
+            }
+            RunnerEvent::Turn(TurnHappening::Presence(_)) | RunnerEvent::Opened(_) => {}
+        }
+    };
+    assert!(runner.turn_over(answer).await.is_none());
+    assert!(runner.open().is_none());
+    assert_eq!(stage.wait("first").await.state, RunState::Completed);
 }
 
 #[tokio::test]

@@ -225,18 +225,11 @@ async fn a_silent_run_is_ended_and_marked() {
         .reply(held("Nor does this", "again"));
     let stage = Stage::with(script, impatient).await;
     let session = stage.session().await;
-    let turn = stage
-        .manager
-        .say(&session.id, Said::user("hello"), None)
-        .await
-        .unwrap();
-    stage.model.reached("never").await.unwrap();
+    let turn = stage.say_until(&session, "hello", "never").await;
     let thread = session.thread.clone().unwrap().id;
     stage.ask(&thread, ActorRequest::Panic).await;
     assert_eq!(stage.wait(&turn.id).await.state, RunState::Interrupted);
-    let turn = stage.manager.say(&session.id, Said::user("again"), None);
-    let turn = turn.await.unwrap();
-    stage.model.reached("again").await.unwrap();
+    let turn = stage.say_until(&session, "again", "again").await;
     // It answers, so it lives, for however long the model says nothing.
     let mut beats = tokio::time::interval(impatient.beat);
     loop {

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::Host;
 use crate::manager::requests::ActorRequest;
-use crate::manager::{Manager, ManagerOptions, NewSession, SessionView, lock};
+use crate::manager::{Manager, ManagerOptions, NewSession, SessionView, Turn, lock};
 use conjure_providers::auths::{Auths, KeySources, NewAuth};
 use conjure_store::{Location, Run, Store, ThreadId};
 
@@ -115,6 +115,14 @@ impl Stage {
         let turn = self.manager.say(&session.id, Said::user(text), None);
         let turn = turn.await.unwrap();
         self.wait(&turn.id).await
+    }
+
+    /// Says something and waits until the model gets as far as this token.
+    pub(super) async fn say_until(&self, session: &SessionView, text: &str, token: &str) -> Turn {
+        let turn = self.manager.say(&session.id, Said::user(text), None);
+        let turn = turn.await.unwrap();
+        self.model.reached(token).await.unwrap();
+        turn
     }
 
     pub(super) async fn wait(&self, turn: &str) -> Run {
