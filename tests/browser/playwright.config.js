@@ -16,7 +16,7 @@ export default defineConfig({
   // limit is so, and is told at once.
   retries: process.env.CI && !figures ? 2 : 0,
   timeout: 60_000,
-  globalTimeout: 15 * 60_000,
+  globalTimeout: 25 * 60_000,
   expect: { timeout: 10_000 },
   reporter: [['list']],
   use: {

@@ -20,7 +20,7 @@ use crate::wire::Wire;
 
 /// The most changes that a divergence names.
 const NAMED: usize = 8;
-/// The most problems that a report names.
+/// The most problems that a report names, apart from the first of each request.
 const PROBLEMS: usize = 20;
 
 /// What a replay found.
@@ -111,6 +111,12 @@ pub struct OtherWireReport {
     pub requests: usize,
     /// What would keep requests from being sent; the first of them.
     pub problems: Vec<UnsendableRequest>,
+    /// The first problem of each request that `problems` has no room for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub further_problems: Vec<UnsendableRequest>,
+    /// How many problems all requests have together.
+    #[serde(default)]
+    pub problems_in_all: usize,
     /// Tools that it would not be offered, each with why.
     pub left_out: Vec<String>,
 }
@@ -122,6 +128,27 @@ pub struct UnsendableRequest {
     pub step: u64,
     /// What is wrong.
     pub problem: String,
+}
+
+impl OtherWireReport {
+    /// The problems that are named for the request of a step.
+    pub fn problems_of(&self, step: u64) -> impl Iterator<Item = &UnsendableRequest> {
+        let named = self.problems.iter().chain(&self.further_problems);
+        named.filter(move |problem| problem.step == step)
+    }
+
+    /// Takes in what would keep the request of a step from being sent.
+    fn add_problems(&mut self, step: u64, problems: Vec<String>) {
+        self.problems_in_all += problems.len();
+        for problem in problems {
+            let unsendable = UnsendableRequest { step, problem };
+            if self.problems.len() < PROBLEMS {
+                self.problems.push(unsendable);
+            } else if self.problems_of(step).next().is_none() {
+                self.further_problems.push(unsendable);
+            }
+        }
+    }
 }
 
 impl ReplayReport {
@@ -154,6 +181,8 @@ pub fn replay(cassette: &Cassette, to: Option<&Recipient>) -> ReplayReport {
             wire: to.wire,
             requests: 0,
             problems: Vec::new(),
+            further_problems: Vec::new(),
+            problems_in_all: 0,
             left_out: Vec::new(),
         }),
     };
@@ -306,11 +335,7 @@ impl Compare<'_, '_> {
             return;
         };
         elsewhere.requests += 1;
-        for problem in problems {
-            if elsewhere.problems.len() < PROBLEMS {
-                elsewhere.problems.push(UnsendableRequest { step, problem });
-            }
-        }
+        elsewhere.add_problems(step, problems);
         for tool in &encoded.quarantined {
             let text = format!("{}: {}", tool.tool, tool.reason);
             if !elsewhere.left_out.contains(&text) {
@@ -464,4 +489,46 @@ fn changed<T: Serialize + PartialEq>(
 
 fn is_zero(number: &usize) -> bool {
     *number == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn elsewhere() -> OtherWireReport {
+        OtherWireReport {
+            provider: "gemini".to_owned(),
+            model: "another".to_owned(),
+            wire: Wire::Gemini,
+            requests: 0,
+            problems: Vec::new(),
+            further_problems: Vec::new(),
+            problems_in_all: 0,
+            left_out: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn every_request_that_cannot_be_sent_is_named_however_many_there_are() {
+        let mut report = elsewhere();
+        for step in 1..=100 {
+            report.add_problems(step, vec!["first".to_owned(), "second".to_owned()]);
+        }
+        assert_eq!(report.problems.len(), PROBLEMS);
+        assert_eq!(report.problems_in_all, 200);
+        for step in 1..=100 {
+            assert!(report.problems_of(step).next().is_some(), "step {step}");
+        }
+        assert_eq!(report.problems_of(1).count(), 2);
+        assert_eq!(report.problems_of(100).count(), 1);
+    }
+
+    #[test]
+    fn a_report_of_an_earlier_version_is_read() {
+        let mut written = serde_json::to_value(elsewhere()).unwrap();
+        let fields = written.as_object_mut().unwrap();
+        assert!(fields.remove("problems_in_all").is_some());
+        let read: OtherWireReport = serde_json::from_value(written).unwrap();
+        assert_eq!(read, elsewhere());
+    }
 }

@@ -24,14 +24,12 @@ pub(crate) async fn of(manager: &Manager, options: &AcpOptions) -> Result<Sessio
              saves one",
         ));
     }
-    let sessions = listing::newest_first(manager).await;
-    let sessions = sessions.map_err(|error| of_manager(&error))?;
     let auth = match &options.auth {
         Some(auth) => auth.clone(),
         None => {
-            let used = sessions.first().map(|session| session.auth_id.clone());
-            match (used, saved.as_slice()) {
-                (Some(used), _) => used,
+            let used = listing::newest(manager, |_| true).await;
+            match (used.map_err(|error| of_manager(&error))?, saved.as_slice()) {
+                (Some(used), _) => used.auth_id,
                 (None, [only]) => only.id.clone(),
                 (None, _) => {
                     return Err(failed(
@@ -42,12 +40,18 @@ pub(crate) async fn of(manager: &Manager, options: &AcpOptions) -> Result<Sessio
             }
         }
     };
-    let uses = |session: &&SessionView| {
+    let uses = |session: &SessionView| {
         let name = &session.auth;
         session.auth_id == auth || name.name == auth || name.to_string() == auth
     };
-    let used = sessions.iter().find(uses).map(|session| &session.model);
-    let model = options.model.as_ref().or(used).cloned();
+    let model = match &options.model {
+        Some(model) => Some(model.clone()),
+        None => {
+            let used = listing::newest(manager, uses).await;
+            let used = used.map_err(|error| of_manager(&error))?;
+            used.map(|session| session.model)
+        }
+    };
     let model = model.ok_or_else(|| {
         failed(format!(
             "no session has used a model with the auth `{auth}` yet; say one with `conjure acp \

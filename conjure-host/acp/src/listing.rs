@@ -1,32 +1,40 @@
 //! The saved sessions, as a client lists them: what was used last comes first.
 
-use std::path::Path;
-
 use agent_client_protocol::Error;
 use agent_client_protocol::v1::schema::{ListSessionsRequest, ListSessionsResponse, SessionInfo};
 use conjure_runtime::manager::{Manager, ManagerError, SessionView};
+use conjure_store::SessionCursor;
 
 use super::error::{invalid, of_manager};
 use super::open_session::title;
 
-/// Sessions that are read at once.
-const BATCH_SESSIONS: u64 = 200;
 /// Sessions of one answer.
 const PAGE_SESSIONS: usize = 50;
+/// Sessions that are read first: those of an answer, and one that says that there are more.
+const BATCH_SESSIONS: u64 = PAGE_SESSIONS as u64 + 1;
+/// How many times as many are read with each batch: finding one looks at all sessions in the database.
+const BATCH_GROWTH: u64 = 4;
 
-/// All sessions, those that were used last first.
-pub(crate) async fn newest_first(manager: &Manager) -> Result<Vec<SessionView>, ManagerError> {
-    let mut all: Vec<SessionView> = Vec::new();
+/// The session that was used last of those that fit.
+pub(crate) async fn newest(
+    manager: &Manager,
+    fits: impl Fn(&SessionView) -> bool,
+) -> Result<Option<SessionView>, ManagerError> {
+    let mut behind = None;
+    let mut limit = BATCH_SESSIONS;
     loop {
-        let after = all.last().map(|session| session.id.clone());
-        let page = manager.list(after.as_deref(), BATCH_SESSIONS).await?;
-        if page.is_empty() {
-            break;
+        let batch = manager.recent("", behind.as_ref(), limit).await?;
+        let Some((_, last)) = batch.last() else {
+            return Ok(None);
+        };
+        behind = Some(last.clone());
+        let mut sessions = batch.into_iter().map(|(session, _)| session);
+        let found = sessions.find(|session| fits(session));
+        if found.is_some() {
+            return Ok(found);
         }
-        all.extend(page);
+        limit = limit.saturating_mul(BATCH_GROWTH);
     }
-    all.sort_by(|a, b| sort_key(b).cmp(&sort_key(a)));
-    Ok(all)
 }
 
 /// A page of the sessions.
@@ -34,39 +42,52 @@ pub(crate) async fn page(
     manager: &Manager,
     request: &ListSessionsRequest,
 ) -> Result<ListSessionsResponse, Error> {
-    let after = request.cursor.as_deref().map(cursor).transpose()?;
-    let all = newest_first(manager).await;
-    let all = all.map_err(|error| of_manager(&error))?;
-    let in_dir = |session: &&SessionView| {
-        let wanted: Option<&Path> = request.cwd.as_deref();
-        wanted.is_none_or(|dir| session.working_dir == dir)
-    };
-    let behind = |session: &&SessionView| {
-        let after = after.as_ref();
-        after.is_none_or(|after| sort_key(session) < (after.0, &after.1))
-    };
-    let mut wanted = all.iter().filter(in_dir).filter(behind);
-    let page: Vec<&SessionView> = wanted.by_ref().take(PAGE_SESSIONS).collect();
-    let next = match (page.last(), wanted.next()) {
-        (Some(last), Some(_)) => Some(format!("{}:{}", last.updated_at_ms, last.id)),
-        _ => None,
-    };
-    let sessions = page.into_iter().map(info).collect();
-    Ok(ListSessionsResponse::new(sessions).next_cursor(next))
+    let mut behind = request.cursor.as_deref().map(cursor).transpose()?;
+    let mut listed: Vec<(SessionView, SessionCursor)> = Vec::new();
+    let mut limit = BATCH_SESSIONS;
+    loop {
+        let batch = manager.recent("", behind.as_ref(), limit).await;
+        let batch = batch.map_err(|error| of_manager(&error))?;
+        let is_last = (batch.len() as u64) < limit;
+        limit = limit.saturating_mul(BATCH_GROWTH);
+        behind = batch.last().map(|(_, place)| place.clone());
+        let in_dir = |(session, _): &(SessionView, SessionCursor)| {
+            let wanted = request.cwd.as_deref();
+            wanted.is_none_or(|dir| session.working_dir == dir)
+        };
+        listed.extend(batch.into_iter().filter(in_dir));
+        if listed.len() > PAGE_SESSIONS {
+            listed.truncate(PAGE_SESSIONS);
+            let next = listed.last().map(|(_, place)| written(place));
+            return Ok(answer(&listed, next));
+        }
+        if is_last {
+            return Ok(answer(&listed, None));
+        }
+    }
 }
 
-fn sort_key(session: &SessionView) -> (i64, &str) {
-    (session.updated_at_ms, &session.id)
+fn answer(listed: &[(SessionView, SessionCursor)], next: Option<String>) -> ListSessionsResponse {
+    let sessions = listed.iter().map(|(session, place)| info(session, place));
+    ListSessionsResponse::new(sessions.collect::<Vec<_>>()).next_cursor(next)
 }
 
-fn cursor(text: &str) -> Result<(i64, String), Error> {
-    let parts = text.split_once(':');
-    let read = parts.and_then(|(at, id)| Some((at.parse().ok()?, id.to_owned())));
-    read.ok_or_else(|| invalid(format!("`{text}` is no cursor of a list of sessions")))
+fn written(place: &SessionCursor) -> String {
+    format!("{}:{}", place.used_at_ms, place.id)
 }
 
-fn info(session: &SessionView) -> SessionInfo {
-    let at = jiff::Timestamp::from_millisecond(session.updated_at_ms).ok();
+fn cursor(text: &str) -> Result<SessionCursor, Error> {
+    let place = text.split_once(':').and_then(|(at, id)| {
+        Some(SessionCursor {
+            used_at_ms: at.parse().ok()?,
+            id: id.to_owned(),
+        })
+    });
+    place.ok_or_else(|| invalid(format!("`{text}` is no cursor of a list of sessions")))
+}
+
+fn info(session: &SessionView, place: &SessionCursor) -> SessionInfo {
+    let at = jiff::Timestamp::from_millisecond(place.used_at_ms).ok();
     SessionInfo::new(session.id.clone(), session.working_dir.clone())
         .title(title(session))
         .updated_at(at.map(|at| at.to_string()))

@@ -10,7 +10,7 @@ use conjure_config::{BackendSpec, PolicySpec, SessionSpec};
 use conjure_core::foreign_text::escape_line;
 use conjure_core::routing::Pattern;
 use conjure_core::wire::{Dialect, Wire};
-use conjure_providers::auths::Auths;
+use conjure_providers::auths::{Auths, KeySources};
 use conjure_runtime::Host;
 use conjure_store::Store;
 
@@ -52,9 +52,12 @@ impl Global {
 
     /// The saved auths.
     pub(crate) fn auths(&self) -> Auths {
-        Auths::at(conjure_providers::auths::KeySources::from_env(
-            self.data_dir(),
-        ))
+        Auths::at(KeySources::from_env(self.data_dir()))
+    }
+
+    /// The same where their database is open already.
+    pub(crate) fn auths_over(&self, store: &Store) -> Auths {
+        Auths::over(store.clone(), KeySources::from_env(self.data_dir()))
     }
 }
 
@@ -154,6 +157,48 @@ impl SessionArgs {
             && self.auth.is_none()
             && self.script.is_none()
             && self.config.is_none()
+    }
+
+    /// The options that are given and that describe a session; where calls work is not among them, as it
+    /// names a conversation too.
+    fn describing(&self) -> Vec<&'static str> {
+        let own = [
+            ("--config", self.config.is_some()),
+            ("--provider", self.provider.is_some()),
+            ("--auth", self.auth.is_some()),
+            ("--model", self.model.is_some()),
+            ("--base-url", self.base_url.is_some()),
+            ("--wire", self.wire.is_some()),
+            ("--dialect", self.dialect.is_some()),
+            ("--script", self.script.is_some()),
+            ("--set", !self.set.is_empty()),
+            ("--persona", self.persona.is_some()),
+            ("--max-iterations", self.max_iterations.is_some()),
+            ("--skill", !self.skill.is_empty()),
+            ("--executor", self.executor.is_some()),
+        ];
+        let all = own.into_iter().chain(self.sandbox.given());
+        let given = all.filter_map(|(option, is_given)| is_given.then_some(option));
+        given.collect()
+    }
+
+    /// Refuses the options that a saved session says itself.
+    ///
+    /// # Errors
+    /// When one of them is given.
+    pub(crate) fn check_for_saved(&self, session: &str) -> Result<(), CliError> {
+        let given = self.describing();
+        if given.is_empty() {
+            return Ok(());
+        }
+        let message = format!(
+            "the conversation goes on in the saved session `{}`, which cannot be used with {}",
+            escape_line(session),
+            given.join(", ")
+        );
+        Err(CliError::usage(message)
+            .hint("`conjure session set` changes what the session says")
+            .hint("`--provider NAME` or `--auth NAME` goes on with the conversation outside of it"))
     }
 
     /// Where calls are to work.
@@ -350,6 +395,44 @@ pub(crate) fn home_relative(dir: &Path) -> String {
 mod tests {
     use super::super::exit::Exit;
     use super::*;
+
+    #[test]
+    fn each_option_that_a_saved_session_says_is_refused_with_one() {
+        use clap::{CommandFactory as _, Parser as _};
+        #[derive(clap::Parser)]
+        struct Probe {
+            #[command(flatten)]
+            session: SessionArgs,
+        }
+        let command = Probe::command();
+        for id in super::super::run::SAVED {
+            let arg = command.get_arguments().find(|arg| arg.get_id() == id);
+            let arg = arg.unwrap();
+            let option = format!("--{}", arg.get_long().unwrap());
+            let value = match id {
+                "wire" => "anthropic",
+                "dialect" => "openai",
+                "max_iterations" => "1",
+                "set" => "a=b",
+                "sandbox" => "none",
+                _ => "x",
+            };
+            let takes_value = arg.get_action().takes_values();
+            let words = ["probe", option.as_str()].into_iter();
+            let words = words.chain(takes_value.then_some(value));
+            let session = Probe::try_parse_from(words).unwrap().session;
+            let refused = session.check_for_saved("work");
+            if id == "working_dir" {
+                assert!(refused.is_ok());
+            } else {
+                let words = refused.unwrap_err().to_string();
+                assert!(
+                    words.ends_with(&format!("cannot be used with {option}")),
+                    "{words}"
+                );
+            }
+        }
+    }
 
     #[test]
     fn a_working_directory_that_is_not_there_is_wrong_usage() {

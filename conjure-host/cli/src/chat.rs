@@ -59,8 +59,10 @@ pub(crate) struct ChatArgs {
 }
 
 pub(crate) async fn run(global: &Global, args: ChatArgs) -> Result<Exit, CliError> {
+    let store = global.store().await?;
     if let Some(session) = &args.saved {
-        let chat = super::session_chat::run(global, session, args.thread.as_deref(), args.session);
+        let thread = args.thread.as_deref();
+        let chat = super::session_chat::run(global, store, session, thread, args.session);
         return Box::pin(chat).await;
     }
     let ChatArgs {
@@ -71,7 +73,6 @@ pub(crate) async fn run(global: &Global, args: ChatArgs) -> Result<Exit, CliErro
         ..
     } = args;
     let is_on_terminal = chat_face::fits(global);
-    let store = global.store().await?;
     let thread = match (thread, resume) {
         (Some(thread), _) => Some(thread),
         (None, Some(text)) => {
@@ -87,36 +88,32 @@ pub(crate) async fn run(global: &Global, args: ChatArgs) -> Result<Exit, CliErro
         }
         (None, None) => None,
     };
-    if session.names_no_provider() {
-        let thread = thread.as_deref().map(super::thread::id).transpose()?;
-        if let Some(thread) = &thread
-            && let Some(saved) = chat_threads::session_of(&store, thread).await?
-        {
-            return Box::pin(super::session_chat::run(global, &saved, None, session)).await;
+    match &thread {
+        Some(thread) if session.names_no_provider() => {
+            let thread = super::thread::id(thread)?;
+            let saved = chat_threads::resumable_session(&store, &thread, &mut session).await?;
+            if let Some(saved) = saved {
+                let chat = super::session_chat::run(global, store, &saved, None, session);
+                return Box::pin(chat).await;
+            }
         }
-        let answerer = match &thread {
-            Some(thread) => chat_threads::answerer(&store, thread).await?,
-            None if is_on_terminal => match chat_threads::last_answerer(&store).await? {
+        None if is_on_terminal && session.names_no_provider() => {
+            let answerer = match chat_threads::last_answerer(&store).await? {
                 Some(answerer) => Some(answerer),
-                None => {
-                    match Box::pin(chat_models::first_answerer(global, session.base_url())).await? {
-                        Some(answerer) => Some(answerer),
-                        None => return Ok(Exit::Fine),
-                    }
-                }
-            },
-            None => None,
-        };
-        if let Some(answerer) = answerer {
-            let auth = answerer.auth.and_then(|auth| auth.parse().ok());
-            session.answered_by(answerer.provider, answerer.model, auth);
+                None => Box::pin(chat_models::first_answerer(global, session.base_url())).await?,
+            };
+            let Some(answerer) = answerer else {
+                return Ok(Exit::Fine);
+            };
+            answerer.apply_to(&mut session);
         }
+        _ => {}
     }
-    drop(store);
     let mut signals = Signals::listen()?;
     let is_attended = std::io::stdin().is_terminal() && !global.json;
     let prepared = Box::pin(PreparedChat::of(
         global,
+        store,
         session,
         thread.as_deref(),
         is_attended,
@@ -171,6 +168,7 @@ async fn lines(
             chat.thread().await?
         ));
     }
+    let mut was_used = attended && chat.tell_before().await?;
     let directory = chat.directory().await?;
     let mut transcript = Transcript::new(global.json);
     let history = attended.then(|| global.input_history());
@@ -210,8 +208,16 @@ async fn lines(
             "" => {}
             "/quit" | "/exit" => break,
             command if command.starts_with('/') => {
+                let thread = chat.thread().await.ok();
                 let next = async || lines.next_choice(&mut *signals).await;
-                let done = run_command(&mut chat, command, &mut transcript, attended, next).await;
+                let ran = run_command(&mut chat, command, &mut transcript, attended, next).await;
+                let done = match ran {
+                    Ok(()) if attended => {
+                        let before = chat.tell_before_unless_on(thread.as_ref()).await;
+                        before.map(|has_told| was_used |= has_told)
+                    }
+                    done => done,
+                };
                 if let Err(error) = done {
                     chat_commands::told(&error);
                 }
@@ -233,6 +239,7 @@ async fn lines(
                 let message = chat_mentions::of_line(&own.host, &directory, text, &told, attended);
                 let Some(message) = message else { continue };
                 told.clear();
+                was_used = true;
                 let asked = Arc::clone(&own.session);
                 let answer = tokio::spawn(async move { asked.say(message.message()).await });
                 let answer = TurnFollower {
@@ -261,6 +268,9 @@ async fn lines(
     let files = chat.files().await;
     if let Ok(files) = &files {
         transcript.files(files);
+    }
+    if attended && was_used {
+        chat.print_resume_command();
     }
     if let ChatSession::Own(own) = chat {
         end(*own, signals).await;

@@ -9,6 +9,7 @@ use conjure_store::{Store, StoreError, ThreadId, Window};
 use conjure_terminal::PastItem;
 
 use super::chat_shell::own_words;
+use super::output::{BOLD, DIM, GREEN, RED, RESET, aside, clean};
 
 /// How many turns are shown.
 const TURNS: u64 = 2;
@@ -30,6 +31,34 @@ pub(crate) async fn last(
     let mut entries = newest(store, thread, TURNS + 1).await?;
     leave_out(&mut entries, turn);
     Ok(shown(&entries))
+}
+
+/// Tells the last of what was said in a thread, where nothing is redrawn; whether there was something.
+pub(crate) async fn tell(store: &Store, thread: &ThreadId) -> Result<bool, StoreError> {
+    let said = last(store, thread, None).await?;
+    let has_said = !said.is_empty();
+    for item in said {
+        match item {
+            PastItem::Person(text) => aside(format_args!("{BOLD}› {}{RESET}", clean(&text))),
+            PastItem::File(name) => aside(format_args!("  {DIM}+ {}{RESET}", clean(&name))),
+            PastItem::Model(text) => aside(clean(&text)),
+            PastItem::Call {
+                name,
+                summary,
+                is_error,
+            } => {
+                let mark = if is_error {
+                    format!("{RED}✗{RESET}")
+                } else {
+                    format!("{GREEN}✓{RESET}")
+                };
+                let (name, summary) = (clean(&name), clean(&summary));
+                aside(format_args!("{mark} {BOLD}{name}{RESET} {summary}"));
+            }
+            PastItem::Note(text) => aside(format_args!("{DIM}{}{RESET}", clean(&text))),
+        }
+    }
+    Ok(has_said)
 }
 
 /// Leaves out a turn and all behind it; of what is before it the newest turns stay.

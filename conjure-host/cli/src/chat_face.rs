@@ -26,11 +26,11 @@ use super::drawn_turn::may_redraw;
 use super::error::CliError;
 use super::exit::Exit;
 use super::open_prompts::{OpenPrompts, prompt_id, settled_id};
-use super::output::{self, BOLD, DIM, RESET, aside, clean};
+use super::output::{self, BOLD, DIM, RESET, aside};
 use super::signals::{Signal, Signals};
 use super::thread_directories::ThreadDirectories;
 use super::transcript::Transcript;
-use super::{chat_commands, chat_mentions, chat_picking, chat_threads, person};
+use super::{chat_commands, chat_mentions, chat_picking, person};
 
 /// How many updates may wait for the face.
 const WAITING: usize = 4096;
@@ -112,8 +112,7 @@ pub(crate) async fn run(
         Err(error) => Err(CliError::host_from(error)),
     };
     if let Some(chat) = chat.as_ref().filter(|_| used && left.is_ok()) {
-        let again = chat.command_to_come_back();
-        aside(format_args!("{DIM}Go on with it: {}{RESET}", clean(&again)));
+        chat.print_resume_command();
     }
     let exit = left.and(ended);
     (
@@ -147,7 +146,7 @@ pub(crate) struct FacedChat<'a> {
     is_stopping: bool,
     /// Whether something was said.
     pub(crate) was_used: bool,
-    /// Whether the last of what was said before is shown already.
+    /// Whether something was said before, the last of which is shown already.
     pub(crate) is_shown: bool,
     /// What the person wanted while the chat was opened.
     wanted: Option<PersonRequest>,
@@ -466,8 +465,9 @@ impl<'a> FacedChat<'a> {
 
     /// Looks for more that a list can have.
     async fn search(&self, list: String, words: String) {
-        let found = Box::pin(chat_threads::found(
-            self.chat.store(),
+        let found = Box::pin(chat_picking::found(
+            &self.chat,
+            &list,
             &words,
             &self.directory,
             &self.directories,

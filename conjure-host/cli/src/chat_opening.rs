@@ -56,7 +56,7 @@ pub(crate) enum OpeningEnd {
 /// A chat that is open, and what happened meanwhile.
 pub(crate) struct OpenedChat {
     pub(crate) chat: ChatSession,
-    /// Whether its last words are shown already.
+    /// Whether something was said in it, the last of which is shown already.
     pub(crate) is_shown: bool,
     /// What the person wants done; a face asks for one thing at a time.
     pub(crate) wanted: Option<PersonRequest>,
@@ -111,7 +111,8 @@ pub(crate) async fn open(
     }
 }
 
-/// Shows the last of what was said, where opening the thread does not change it; whether it did.
+/// Shows the last of what was said, where opening the thread does not change it; whether something is
+/// shown.
 async fn show_before(
     prepared: &PreparedChat,
     face: &mpsc::Sender<Update>,
@@ -122,8 +123,9 @@ async fn show_before(
     let Some(said) = chat_before::last_if_settled(&prepared.store, thread).await? else {
         return Ok(false);
     };
-    if !said.is_empty() {
+    let has_said = !said.is_empty();
+    if has_said {
         let _ = face.send(Update::Before(said)).await;
     }
-    Ok(true)
+    Ok(has_said)
 }

@@ -1,26 +1,23 @@
 //! What a chat lets the person pick: a model, a message to fork at, another conversation; and what
 //! becomes of what is picked.
 
-use conjure_core::chat::{Content, Role};
-use conjure_core::log::EntryBody;
-use conjure_store::Log as _;
+use std::path::Path;
+
 use conjure_terminal::{Picker, PickerItem};
 
 use super::chat_commands::{checked, named};
+use super::chat_messages::MESSAGES;
 use super::chat_session::ChatSession;
-use super::chat_shell::own_words;
 use super::error::CliError;
 use super::output::{BOLD, DIM, RESET, aside, clean, clean_line};
 use super::thread_directories::ThreadDirectories;
-use super::transcript::{Transcript, one_line};
-use super::{chat_commands, chat_models, chat_threads};
+use super::transcript::Transcript;
+use super::{chat_commands, chat_messages, chat_models, chat_threads};
 
 /// The list of models.
 pub(crate) const MODELS: &str = "models";
 /// The list that asks whether the model that was picked is meant.
 const CONFIRMED: &str = "confirmed";
-/// The list of messages.
-const MESSAGES: &str = "messages";
 /// The most choices that are told with numbers: they are read one after the other.
 const MOST_NUMBERED: usize = 40;
 
@@ -48,7 +45,10 @@ pub(crate) async fn of_command(
     let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     match (name, rest.trim()) {
         ("/model", "") => models(chat).await,
-        ("/fork", "") => messages(chat).await,
+        ("/fork", "") => {
+            let thread = chat.thread().await?;
+            Ok(chat_messages::list(chat.store(), &thread).await?)
+        }
         ("/resume", "") => {
             let directory = chat.directory().await?;
             chat_threads::list(chat.store(), "", &directory, dirs).await
@@ -84,7 +84,11 @@ pub(crate) async fn go_on(
             PickOutcome::Model
         }
         MESSAGES => {
-            let said = fork_before(chat, id).await?;
+            let thread = chat.thread().await?;
+            if let Some(earlier) = chat_messages::earlier(chat.store(), &thread, id).await? {
+                return Ok(PickOutcome::Next(earlier));
+            }
+            let said = chat_messages::fork_before(chat, id).await?;
             aside(format_args!(
                 "{DIM}A fork that ends before it. Both branches stay.{RESET}"
             ));
@@ -211,68 +215,23 @@ async fn confirmed(chat: &ChatSession, wanted: &str) -> Result<Picker, CliError>
     ))
 }
 
-/// What the person said in the thread, the newest first.
-async fn messages(chat: &ChatSession) -> Result<Option<Picker>, CliError> {
-    let thread = chat.thread().await?;
-    let entries = chat.store().read_entries(&thread).await?;
-    let mut choices = Vec::new();
-    for entry in entries.iter().rev() {
-        if let EntryBody::Message { message } = &entry.body
-            && message.role == Role::User
-        {
-            let text: Vec<&str> = message
-                .content
-                .iter()
-                .filter_map(|part| text(&part.content))
-                .map(own_words)
-                .collect();
-            choices.push(PickerItem {
-                id: entry.seq.to_string(),
-                label: one_line(&text.join(" "), 60),
-                detail: format!("turn {}", entry.turn),
-            });
+/// Looks for more that a list can have: what has these words.
+///
+/// # Errors
+/// What the database says.
+pub(crate) async fn found(
+    chat: &ChatSession,
+    list: &str,
+    words: &str,
+    directory: &Path,
+    dirs: &ThreadDirectories,
+) -> Result<Vec<PickerItem>, CliError> {
+    match list {
+        MESSAGES => {
+            let thread = chat.thread().await?;
+            Ok(chat_messages::found(chat.store(), &thread, words).await?)
         }
-    }
-    let picker = Picker::new(
-        MESSAGES,
-        "Say it otherwise, in a fork that ends before",
-        choices,
-    );
-    Ok((!picker.choices.is_empty()).then_some(picker))
-}
-
-/// Goes on with a fork that ends before a message, and gives back its text.
-async fn fork_before(chat: &mut ChatSession, seq: &str) -> Result<String, CliError> {
-    let thread = chat.thread().await?;
-    let entries = chat.store().read_entries(&thread).await?;
-    let chosen = entries.iter().find(|entry| entry.seq.to_string() == seq);
-    let Some(chosen) = chosen else {
-        return Err(CliError::usage("the thread has no such entry any more"));
-    };
-    let said = match &chosen.body {
-        EntryBody::Message { message } => {
-            let texts = message
-                .content
-                .iter()
-                .filter_map(|part| text(&part.content))
-                .map(own_words);
-            texts.collect::<Vec<_>>().join("\n")
-        }
-        _ => String::new(),
-    };
-    // Its turn began before it was said.
-    let before = entries.iter().rev().find(|entry| entry.turn < chosen.turn);
-    match before.map(|entry| entry.seq) {
-        Some(seq) => chat.fork(Some(seq)).await?,
-        None => chat.start_thread().await?,
-    }
-    Ok(said)
-}
-
-fn text(content: &Content) -> Option<&str> {
-    match content {
-        Content::Text { text } => Some(text),
-        _ => None,
+        _ => chat_threads::found(chat.store(), words, directory, dirs).await,
     }
 }
 

@@ -18,9 +18,11 @@ use conjure_runtime::session::{
 use conjure_store::{Store, ThreadId};
 
 use super::args::{Global, SessionArgs};
+use super::chat_before;
 use super::chat_rules;
 use super::error::CliError;
 use super::exit::Exit;
+use super::output::{DIM, RESET, aside, clean};
 use super::run::{known_thread, open_host};
 use super::sessions::SavedSessions;
 use super::thread_feed::Following;
@@ -124,14 +126,16 @@ pub(crate) fn directory_of(spec: &SessionSpec) -> Result<PathBuf, CliError> {
 }
 
 impl PreparedChat {
-    /// What the arguments describe, on a thread that is kept.
+    /// What the arguments describe, on a thread that is kept in this store.
     pub(crate) async fn of(
         global: &Global,
+        store: Store,
         args: SessionArgs,
         thread: Option<&str>,
         is_attended: bool,
     ) -> Result<Self, CliError> {
-        let (host, store) = open_host(global, &args).await?;
+        let auths = global.auths_over(&store);
+        let host = open_host(global, &store, auths.clone(), &args).await?;
         let mut spec = args.spec(&host, global).await?;
         chat_rules::apply(global, &mut spec)?;
         let thread = match thread {
@@ -139,13 +143,13 @@ impl PreparedChat {
             None => None,
         };
         Ok(Self {
+            models: Some(host.models().clone()),
             host,
             store,
             spec,
             thread,
             is_attended,
-            models: models(global),
-            auths: global.auths(),
+            auths,
         })
     }
 
@@ -323,9 +327,36 @@ impl ChatSession {
         }
     }
 
+    /// Tells the last of what was said in its thread, if it has one, where nothing is redrawn; whether
+    /// something was told.
+    pub(crate) async fn tell_before(&self) -> Result<bool, CliError> {
+        match self.thread().await {
+            Ok(thread) => Ok(chat_before::tell(self.store(), &thread).await?),
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// Tells the same where it goes on with another thread than this one.
+    pub(crate) async fn tell_before_unless_on(
+        &self,
+        thread: Option<&ThreadId>,
+    ) -> Result<bool, CliError> {
+        let now = self.thread().await.ok();
+        if now.as_ref() == thread {
+            return Ok(false);
+        }
+        self.tell_before().await
+    }
+
+    /// Says how to come back to it.
+    pub(crate) fn print_resume_command(&self) {
+        let again = self.command_to_come_back();
+        aside(format_args!("{DIM}Go on with it: {}{RESET}", clean(&again)));
+    }
+
     /// The command that comes back to it, as a shell reads it: what the chat was begun with is said
     /// again as far as neither the thread nor the saved session has it.
-    pub(crate) fn command_to_come_back(&self) -> String {
+    fn command_to_come_back(&self) -> String {
         let (begun_with, value, is_saved) = match self {
             Self::Own(own) => ("--thread", own.session.thread().to_string(), false),
             Self::Saved(saved) => ("--session", saved.name.clone(), true),

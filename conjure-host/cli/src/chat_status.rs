@@ -1,7 +1,6 @@
 //! How it is with the conversation that a face shows: what was said before, who answers, and what it came
 //! to.
 
-use conjure_runtime::manager::SessionPatch;
 use conjure_runtime::session::SessionSettings;
 use conjure_terminal::{ConversationStatus, Update};
 
@@ -17,10 +16,12 @@ impl FacedChat<'_> {
         if let ChatSession::Saved(saved) = &mut self.chat {
             saved.shown = Some(thread.clone());
         }
-        let said = chat_before::last(self.chat.store(), &thread, self.turn.id()).await?;
-        if !said.is_empty() {
+        if std::mem::take(&mut self.is_shown) {
             self.was_used = true;
-            if !std::mem::take(&mut self.is_shown) {
+        } else {
+            let said = chat_before::last(self.chat.store(), &thread, self.turn.id()).await?;
+            if !said.is_empty() {
+                self.was_used = true;
                 self.tell(Update::Before(said)).await;
             }
         }
@@ -64,8 +65,7 @@ impl FacedChat<'_> {
             ChatSession::Own(own) => own.session.check(SessionSettings::default()).await.ok(),
             ChatSession::Saved(saved) => {
                 let manager = saved.sessions.manager();
-                let report = manager.check(&saved.id, &SessionPatch::default()).await;
-                report.ok()
+                manager.measure(&saved.id).await.ok()
             }
         };
         if let Some(report) = report {

@@ -1,15 +1,15 @@
 //! The thread that a chat goes on with: the newest of its directory, or one that is picked; and which model it talks
 //! to where none is named.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use conjure_core::log::EntryBody;
 use conjure_core::numerals::count;
-use conjure_store::{SavedSession, Store, StoreError, Thread, ThreadId, Window};
+use conjure_store::{Store, StoreError, Thread, ThreadId, Window};
 use conjure_terminal::{Picker, PickerItem, pick};
 
-use super::args::home_relative;
+use super::args::{SessionArgs, home_relative};
 use super::chat_face::has_colors;
 use super::error::CliError;
 use super::exit::Exit;
@@ -26,6 +26,8 @@ const MOST: u64 = 1000;
 const LOOKED_AT: u64 = 100;
 /// Entries of a thread that are read at once.
 const PAGE: u64 = 20;
+/// How many threads are looked at for who answered last.
+const ANSWERED: u64 = 20;
 /// The most places in texts that are looked at.
 const MOST_FOUND: u64 = 200;
 
@@ -34,6 +36,14 @@ pub(crate) struct Answerer {
     pub(crate) provider: String,
     pub(crate) model: String,
     pub(crate) auth: Option<String>,
+}
+
+impl Answerer {
+    /// Sets the provider, the model and the auth that options leave open.
+    pub(crate) fn apply_to(self, options: &mut SessionArgs) {
+        let auth = self.auth.and_then(|auth| auth.parse().ok());
+        options.answered_by(self.provider, self.model, auth);
+    }
 }
 
 /// The threads in which something was said, the one that grew last first.
@@ -68,17 +78,13 @@ async fn newest_of(
     here: &Path,
     mut limit: u64,
 ) -> Result<Option<ThreadId>, StoreError> {
-    let mut seen = BTreeSet::new();
+    let looked_at = ThreadDirectories::default();
     loop {
         let threads = store.latest_threads(limit).await?;
-        for thread in &threads {
-            if !seen.insert(thread.id.clone()) {
-                continue;
-            }
-            let dir = thread_directories::of(store, &thread.id).await?;
-            if dir.as_deref() == Some(here) {
-                return Ok(Some(thread.id.clone()));
-            }
+        let dirs = looked_at.of_all(store, &threads).await?;
+        let is_here = |thread: &&Thread| dirs.get(&thread.id).is_some_and(|dir| dir == here);
+        if let Some(thread) = threads.iter().find(is_here) {
+            return Ok(Some(thread.id.clone()));
         }
         if (threads.len() as u64) < limit {
             return Ok(None);
@@ -239,18 +245,28 @@ pub(crate) async fn session_of(
     store: &Store,
     thread: &ThreadId,
 ) -> Result<Option<String>, CliError> {
-    let mut after: Option<String> = None;
-    loop {
-        let page = store.sessions(after.as_deref(), 100).await?;
-        let Some(last) = page.last() else {
-            return Ok(None);
-        };
-        after = Some(last.id.clone());
-        let is_on = |row: &SavedSession| row.chat_thread_id.as_deref() == Some(thread.as_str());
-        if let Some(row) = page.into_iter().find(is_on) {
-            return Ok(Some(row.name.unwrap_or(row.id)));
-        }
+    let sessions = store.thread_sessions(thread).await?;
+    let oldest = sessions.into_iter().next();
+    Ok(oldest.map(|row| row.name.unwrap_or(row.id)))
+}
+
+/// The saved session that a thread goes on in, for options that name no provider. Where it is in none,
+/// they are given whoever answered last in it.
+///
+/// # Errors
+/// When the options have something that the session says itself, and what the database says.
+pub(crate) async fn resumable_session(
+    store: &Store,
+    thread: &ThreadId,
+    options: &mut SessionArgs,
+) -> Result<Option<String>, CliError> {
+    let saved = session_of(store, thread).await?;
+    if let Some(saved) = &saved {
+        options.check_for_saved(saved)?;
+    } else if let Some(answerer) = answerer(store, thread).await? {
+        answerer.apply_to(options);
     }
+    Ok(saved)
 }
 
 /// Who answered last in a thread.
@@ -280,7 +296,7 @@ pub(crate) async fn answerer(
 
 /// Who answered last in any thread.
 pub(crate) async fn last_answerer(store: &Store) -> Result<Option<Answerer>, CliError> {
-    for thread in threads(store).await?.into_iter().take(20) {
+    for thread in store.latest_threads(ANSWERED).await? {
         if let Some(answerer) = answerer(store, &thread.id).await? {
             return Ok(Some(answerer));
         }

@@ -19,6 +19,7 @@ mod chat_commands;
 mod chat_face;
 mod chat_following;
 mod chat_mentions;
+mod chat_messages;
 mod chat_models;
 mod chat_opening;
 mod chat_others;

@@ -24,7 +24,7 @@ use super::output;
 use super::person::Terminal;
 use super::signals::Signals;
 use super::transcript::{CallForApproval, Transcript};
-use super::{chat_face, chat_rules, drawn_turn, overwritten, person};
+use super::{chat_face, chat_rules, chat_threads, drawn_turn, overwritten, person};
 
 /// Asks one question, runs the calls that the model asks for, and prints the answer: the answer to
 /// stdout, what happens on the way to stderr.
@@ -37,6 +37,7 @@ use super::{chat_face, chat_rules, drawn_turn, overwritten, person};
   conjure run --config session.toml --allow 'log-analyzer_*' \"Analyse app.log\"
   conjure run --file notes.pdf --image plan.png \"What does not fit?\"
   conjure run --session work \"Go on.\"                  # a saved session
+  conjure run --continue \"Go on.\"                      # the last conversation here
   conjure run --script script.json --json \"hello\"     # events as JSON lines
   conjure run --session work --output-schema form.json \"What is in this directory?\" | jq")]
 pub(crate) struct RunArgs {
@@ -50,8 +51,11 @@ pub(crate) struct RunArgs {
     /// Go on with this thread
     #[arg(long, visible_alias = "resume", value_name = "ID")]
     thread: Option<String>,
-    /// A file with a JSON Schema, of an object at its top, that the answer must fit: standard output
-    /// is that JSON value then and nothing else
+    /// Go on with the conversation of this directory that grew last
+    #[arg(long = "continue", conflicts_with_all = ["thread", "saved"])]
+    newest: bool,
+    /// A file with a JSON Schema that the answer must fit: standard output is that JSON value then
+    /// and nothing else
     #[arg(long, value_name = "FILE")]
     output_schema: Option<PathBuf>,
     /// The question; `-` or nothing reads it from stdin
@@ -85,15 +89,21 @@ pub(crate) async fn run(global: &Global, args: RunArgs) -> Result<Exit, CliError
     let schema = schema.transpose()?;
     let question = question(args.question, args.files.takes_stdin())?;
     let files = args.files.read_pipes()?;
+    let mut options = args.session;
+    let store = global.store().await?;
+    let (saved, thread) = match args.newest {
+        true => Box::pin(newest(&store, &mut options)).await?,
+        false => (args.saved, args.thread),
+    };
     let _drawn = drawn_turn::begin(global.json, chat_face::has_colors());
-    if let Some(session) = &args.saved {
-        let thread = args.thread.as_deref();
+    if let Some(session) = &saved {
         let asked = (question, schema.map(|(schema, _)| schema));
-        let run = super::session_run::run(global, session, thread, args.session, files, asked);
+        let target = (session.as_str(), thread.as_deref());
+        let run = super::session_run::run(global, store, target, options, files, asked);
         return Box::pin(run).await;
     }
     let mut signals = Signals::listen()?;
-    let opened = Box::pin(open(global, args.session, args.thread.as_deref()));
+    let opened = Box::pin(open(global, &store, options, thread.as_deref()));
     let (host, session, directory) = signals.unless(opened).await?;
     let said = files.said(&host, question)?;
     let attended = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
@@ -152,14 +162,29 @@ pub(crate) async fn run(global: &Global, args: RunArgs) -> Result<Exit, CliError
     Ok(Exit::Fine)
 }
 
+/// What `--continue` goes on with: the saved session that the thread is in, else the thread.
+async fn newest(
+    store: &Store,
+    options: &mut SessionArgs,
+) -> Result<(Option<String>, Option<String>), CliError> {
+    let thread = chat_threads::newest(store, &options.directory()?).await?;
+    let saved = match options.names_no_provider() {
+        true => chat_threads::resumable_session(store, &thread, options).await?,
+        false => None,
+    };
+    let thread = saved.is_none().then(|| thread.to_string());
+    Ok((saved, thread))
+}
+
 /// Opens the session that the arguments describe, on a thread that is kept; and the directory in
 /// which its calls work.
 async fn open(
     global: &Global,
+    store: &Store,
     args: SessionArgs,
     thread: Option<&str>,
 ) -> Result<(Host, Session, PathBuf), CliError> {
-    let (host, store) = open_host(global, &args).await?;
+    let host = open_host(global, store, global.auths_over(store), &args).await?;
     let mut spec = args.spec(&host, global).await?;
     chat_rules::apply(global, &mut spec)?;
     let directory = match &spec.working_dir {
@@ -168,7 +193,7 @@ async fn open(
     };
     let session = match thread {
         Some(id) => {
-            let id = known_thread(&store, id).await?;
+            let id = known_thread(store, id).await?;
             host.resume(spec, id).await?
         }
         None => host.session(spec).await?,
@@ -176,25 +201,23 @@ async fn open(
     Ok((host, session, directory))
 }
 
-/// The host that the arguments describe, and the store that it keeps threads in.
+/// The host that the arguments describe, which keeps threads in this store.
 pub(crate) async fn open_host(
     global: &Global,
+    store: &Store,
+    auths: Auths,
     args: &SessionArgs,
-) -> Result<(Host, Store), CliError> {
-    let store = global.store().await?;
+) -> Result<Host, CliError> {
     let host = args
         .plugins
         .host(global)
-        .auths(Auths::over(
-            store.clone(),
-            conjure_providers::auths::KeySources::from_env(global.data_dir()),
-        ))
+        .auths(auths)
         .log(store.clone())
         .asker(Terminal)
         .watch(true)
         .build()
         .await?;
-    Ok((host, store))
+    Ok(host)
 }
 
 /// A thread that is there: a wrong letter must not begin another conversation.

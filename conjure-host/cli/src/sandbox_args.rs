@@ -34,6 +34,16 @@ fn mode(name: &str) -> Result<SandboxMode, String> {
 }
 
 impl SandboxArgs {
+    /// The options, and whether each is given.
+    pub(crate) fn given(&self) -> [(&'static str, bool); 4] {
+        [
+            ("--sandbox", self.sandbox.is_some()),
+            ("--allow-network", self.allow_network),
+            ("--allow-write", !self.allow_write.is_empty()),
+            ("--allow-read", !self.allow_read.is_empty()),
+        ]
+    }
+
     /// Puts the options over what a session file says. Without a sandbox everything is allowed already.
     pub(crate) fn put(&self, spec: &mut SandboxSpec) -> Result<(), CliError> {
         if let Some(mode) = self.sandbox {

@@ -3,6 +3,7 @@
 use std::io::IsTerminal as _;
 
 use conjure_runtime::manager::TurnTerms;
+use conjure_store::Store;
 
 use super::args::{Global, SessionArgs};
 use super::chat::LineReader;
@@ -23,12 +24,14 @@ use super::{chat_face, chat_mentions, chat_shell};
 
 pub(crate) async fn run(
     global: &Global,
+    store: Store,
     session: &str,
     thread: Option<&str>,
     options: SessionArgs,
 ) -> Result<Exit, CliError> {
     let mut signals = Signals::listen()?;
-    let opening = SavedSessions::with_plugins(global, &options.plugins);
+    let auths = global.auths_over(&store);
+    let opening = SavedSessions::with_store(global, store, &options.plugins);
     let sessions = signals.unless(opening).await?;
     let id = match chosen(&sessions, session, thread).await {
         Ok(id) => id,
@@ -40,7 +43,7 @@ pub(crate) async fn run(
     let attended = std::io::stdin().is_terminal() && !global.json;
     let mut chat = ChatSession::Saved(Box::new(SavedChat {
         sessions,
-        auths: global.auths(),
+        auths,
         id,
         name: session.to_owned(),
         terms: TurnTerms {
@@ -56,7 +59,12 @@ pub(crate) async fn run(
         let shown = ChatToShow::Open(chat);
         Box::pin(chat_face::run(global, shown, &mut signals)).await
     } else {
-        let done = Box::pin(lines(global, &mut chat, attended, &mut signals)).await;
+        let mut was_used = false;
+        let talk = lines(global, &mut chat, attended, &mut was_used, &mut signals);
+        let done = Box::pin(talk).await;
+        if attended && was_used {
+            chat.print_resume_command();
+        }
         (Some(chat), done)
     };
     if let Some(ChatSession::Saved(mut saved)) = chat {
@@ -70,11 +78,12 @@ pub(crate) async fn run(
     done
 }
 
-/// A conversation line by line.
+/// A conversation line by line; whether something was said in it, now or before, is noted.
 async fn lines(
     global: &Global,
     chat: &mut ChatSession,
     attended: bool,
+    was_used: &mut bool,
     signals: &mut Signals,
 ) -> Result<Exit, CliError> {
     if !global.json {
@@ -84,6 +93,9 @@ async fn lines(
         aside(format_args!(
             "{DIM}`/help` shows what else there is.{RESET}"
         ));
+    }
+    if attended {
+        *was_used |= chat.tell_before().await?;
     }
     let mut transcript = Transcript::new(global.json);
     let history = attended.then(|| global.input_history());
@@ -105,8 +117,15 @@ async fn lines(
         }
         let own_command = text.strip_prefix('!').filter(|_| attended).map(str::trim);
         let done = if text.starts_with('/') {
+            let thread = chat.thread().await.ok();
             let next = async || lines.next_choice(&mut *signals).await;
-            run_command(chat, text, &mut transcript, attended, next).await
+            match run_command(chat, text, &mut transcript, attended, next).await {
+                Ok(()) if attended => {
+                    let before = chat.tell_before_unless_on(thread.as_ref()).await;
+                    before.map(|has_told| *was_used |= has_told)
+                }
+                done => done,
+            }
         } else if let Some(command) = own_command {
             if command.is_empty() {
                 aside(chat_shell::USAGE);
@@ -130,6 +149,7 @@ async fn lines(
             let host = saved.sessions.manager().host();
             let message = chat_mentions::of_line(host, &directory, text, &told, attended);
             let Some(message) = message else { continue };
+            *was_used = true;
             let said = following.say(&message, &saved.terms).await;
             match said {
                 Ok((run, files)) => {

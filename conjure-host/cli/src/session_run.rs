@@ -5,7 +5,7 @@ use std::io::IsTerminal as _;
 use conjure_core::chat::Event;
 use conjure_core::foreign_text::in_json;
 use conjure_runtime::manager::TurnTerms;
-use conjure_store::{Run, RunState};
+use conjure_store::{Run, RunState, Store};
 use serde_json::{Value, json};
 
 use super::args::{Global, SessionArgs};
@@ -21,15 +21,15 @@ use super::transcript::Transcript;
 
 pub(crate) async fn run(
     global: &Global,
-    session: &str,
-    thread: Option<&str>,
+    store: Store,
+    (session, thread): (&str, Option<&str>),
     options: SessionArgs,
     files: FilesToAttach,
     (question, output_schema): (String, Option<Value>),
 ) -> Result<Exit, CliError> {
     let mut signals = Signals::listen()?;
     let sessions = signals
-        .unless(SavedSessions::with_plugins(global, &options.plugins))
+        .unless(SavedSessions::with_store(global, store, &options.plugins))
         .await?;
     let chosen = async {
         let id = chosen(&sessions, session, thread).await?;

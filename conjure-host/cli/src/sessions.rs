@@ -15,7 +15,7 @@ use conjure_runtime::manager::{
 use conjure_runtime::session::Stamped;
 use conjure_runtime::{Host, HostBuilder};
 use conjure_skill_sdk::protocol::Elicited;
-use conjure_store::{Run, ThreadId};
+use conjure_store::{Run, Store, ThreadId};
 
 use super::args::Global;
 use super::attachments::AttachedMessage;
@@ -73,7 +73,9 @@ impl EventFeed {
 impl SavedSessions {
     /// Opens the store, for verbs that run no tools.
     pub(crate) async fn open(global: &Global) -> Result<Self, CliError> {
-        Self::of(global, Host::builder().data_dir(global.data_dir())).await
+        let store = global.store().await?;
+        let host = Host::builder().data_dir(global.data_dir());
+        Self::of(global, store, host).await
     }
 
     /// Opens the store and makes the plugins ready.
@@ -81,7 +83,16 @@ impl SavedSessions {
         global: &Global,
         plugins: &PluginArgs,
     ) -> Result<Self, CliError> {
-        Self::of(global, plugins.host(global).watch(true)).await
+        Self::with_store(global, global.store().await?, plugins).await
+    }
+
+    /// The same in a store that is open.
+    pub(crate) async fn with_store(
+        global: &Global,
+        store: Store,
+        plugins: &PluginArgs,
+    ) -> Result<Self, CliError> {
+        Self::of(global, store, plugins.host(global).watch(true)).await
     }
 
     /// Those of a manager that runs here.
@@ -92,9 +103,8 @@ impl SavedSessions {
         }
     }
 
-    async fn of(global: &Global, builder: HostBuilder) -> Result<Self, CliError> {
+    async fn of(global: &Global, store: Store, builder: HostBuilder) -> Result<Self, CliError> {
         let server = RemoteServer::find(&global.data_dir());
-        let store = global.store().await?;
         let host = builder
             .auths(Auths::over(
                 store.clone(),

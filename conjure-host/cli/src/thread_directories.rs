@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use conjure_core::log::EntryBody;
+use conjure_core::log::{Entry, EntryBody};
 use conjure_store::{Store, StoreError, Thread, ThreadId};
 
 /// The directories of threads that were looked at: a list is made anew with each word that is typed at it.
@@ -23,7 +23,8 @@ struct KnownDirectory {
 }
 
 impl ThreadDirectories {
-    /// The directories of the threads of a list, as far as they are known.
+    /// The directories of the threads of a list, as far as they are known; all of those that are not
+    /// known yet are looked up at once.
     ///
     /// # Errors
     /// What the database says.
@@ -32,53 +33,44 @@ impl ThreadDirectories {
         store: &Store,
         threads: &[Thread],
     ) -> Result<BTreeMap<ThreadId, PathBuf>, StoreError> {
-        let mut dirs = BTreeMap::new();
-        for thread in threads {
-            if let Some(path) = self.of(store, thread).await? {
-                dirs.insert(thread.id.clone(), path);
-            }
-        }
-        Ok(dirs)
-    }
-
-    async fn of(&self, store: &Store, thread: &Thread) -> Result<Option<PathBuf>, StoreError> {
-        let known = self.known(&thread.id);
-        if let Some(known) = known.filter(|known| known.last_seq == thread.last_seq) {
-            return Ok(known.path);
-        }
-        let path = of(store, &thread.id).await?;
-        let known = KnownDirectory {
-            last_seq: thread.last_seq,
-            path: path.clone(),
-        };
+        let grown = self.grown(threads);
+        let ids: Vec<ThreadId> = grown.iter().map(|thread| thread.id.clone()).collect();
+        let newest = store.newest_settings(&ids).await?;
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.insert(thread.id.clone(), known);
-        Ok(path)
+        for thread in grown {
+            let known = KnownDirectory {
+                last_seq: thread.last_seq,
+                path: newest.get(&thread.id).and_then(directory),
+            };
+            all.insert(thread.id.clone(), known);
+        }
+        let known = threads.iter().filter_map(|thread| {
+            let path = all.get(&thread.id)?.path.clone()?;
+            Some((thread.id.clone(), path))
+        });
+        Ok(known.collect())
     }
 
-    fn known(&self, thread: &ThreadId) -> Option<KnownDirectory> {
+    /// Those that were not looked at, or have grown since.
+    fn grown<'a>(&self, threads: &'a [Thread]) -> Vec<&'a Thread> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.get(thread).cloned()
+        let has_grown = |thread: &&Thread| {
+            let known = all.get(&thread.id);
+            known.is_none_or(|known| known.last_seq != thread.last_seq)
+        };
+        threads.iter().filter(has_grown).collect()
     }
 }
 
-/// The directory of a thread; nothing where its log does not say, or where it was removed meanwhile.
-///
-/// # Errors
-/// What the database says.
-pub(crate) async fn of(store: &Store, thread: &ThreadId) -> Result<Option<PathBuf>, StoreError> {
-    let newest = match store.newest_settings(thread).await {
-        Ok(newest) => newest,
-        Err(StoreError::NoThread { .. }) => None,
-        Err(error) => return Err(error),
-    };
-    Ok(newest.and_then(|entry| match entry.body {
+/// The directory that an entry with settings names.
+fn directory(entry: &Entry) -> Option<PathBuf> {
+    match &entry.body {
         EntryBody::SettingsChanged { settings, .. } => {
             let dir = settings.get("working_dir")?.as_str()?;
             Some(PathBuf::from(dir))
         }
         _ => None,
-    }))
+    }
 }
 
 /// A directory as the logs name it: where links lead.
@@ -89,7 +81,6 @@ pub(crate) fn resolved(dir: &Path) -> PathBuf {
 #[cfg(test)]
 pub(crate) mod tests {
     use conjure_core::chat::Message;
-    use conjure_core::log::Entry;
     use conjure_store::{Location, Log as _, Options, Record};
     use serde_json::json;
 
@@ -142,32 +133,46 @@ pub(crate) mod tests {
             (&[""][..], 500, None),
         ] {
             let thread = thread_in(&store, dirs, messages).await;
-            let found = of(&store, &thread).await.unwrap();
+            let found = found(&ThreadDirectories::default(), &store, &thread).await;
             assert_eq!(found.as_deref(), home.map(Path::new), "{dirs:?}");
         }
+    }
+
+    /// The directory of one thread.
+    async fn found(dirs: &ThreadDirectories, store: &Store, thread: &ThreadId) -> Option<PathBuf> {
+        let thread = store.thread(thread).await.unwrap();
+        let one = std::slice::from_ref(&thread);
+        let mut found = dirs.of_all(store, one).await.unwrap();
+        found.remove(&thread.id)
     }
 
     #[tokio::test]
     async fn a_list_that_is_made_anew_looks_only_at_threads_that_grew() {
         let dir = tempfile::tempdir().unwrap();
         let store = store(dir.path()).await;
-        let id = thread_in(&store, &["/a"], 1).await;
         let dirs = ThreadDirectories::default();
+        let id = thread_in(&store, &["/a"], 1).await;
+        let found_at = found(&dirs, &store, &id).await;
+        assert_eq!(found_at.as_deref(), Some(Path::new("/a")));
         let thread = store.thread(&id).await.unwrap();
-        let found = dirs.of(&store, &thread).await.unwrap();
-        assert_eq!(found.as_deref(), Some(Path::new("/a")));
         let known = KnownDirectory {
             last_seq: thread.last_seq,
             path: Some(PathBuf::from("/known")),
         };
         dirs.0.lock().unwrap().insert(id.clone(), known);
-        let found = dirs.of(&store, &thread).await.unwrap();
-        assert_eq!(found.as_deref(), Some(Path::new("/known")));
+        let other = thread_in(&store, &["/b"], 1).await;
+        let both = [thread.clone(), store.thread(&other).await.unwrap()];
+        let found = dirs.of_all(&store, &both).await.unwrap();
+        let expected = [
+            (id.clone(), PathBuf::from("/known")),
+            (other, PathBuf::from("/b")),
+        ];
+        assert_eq!(found, BTreeMap::from(expected));
         let grown = Thread {
             last_seq: thread.last_seq + 1,
             ..thread
         };
-        let found = dirs.of(&store, &grown).await.unwrap();
-        assert_eq!(found.as_deref(), Some(Path::new("/a")));
+        let found = dirs.of_all(&store, &[grown]).await.unwrap();
+        assert_eq!(found, BTreeMap::from([(id, PathBuf::from("/a"))]));
     }
 }

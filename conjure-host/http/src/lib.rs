@@ -58,10 +58,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::middleware::{from_fn, from_fn_with_state};
+use axum::{Extension, Router};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
@@ -72,6 +72,7 @@ use conjure_http_server::AccessTokens;
 use conjure_http_server::connections::{self, ConnectionBounds};
 use conjure_providers::auths::Auths;
 use conjure_runtime::manager::Manager;
+use conjure_runtime::uploads::ReceiveLimits;
 use ended_cookies::EndedCookies;
 use metrics::Metrics;
 use middleware::Middleware;
@@ -231,7 +232,15 @@ impl ApiServer {
                 follow: page_parts::follow(&app),
             })
         });
-        let (page, problem) = page.map(|page| (page.router, page.problem)).unzip();
+        let limits = ReceiveLimits {
+            most_bytes: extract::MAX_IMPORT_BYTES,
+            at_once: MAX_IMPORTS,
+            queue_timeout: options.body_timeout,
+            arrival_timeout: options.import_timeout,
+        };
+        // What a browser sends to the page is received as what is sent to the API.
+        let page = page.map(|page| (page.router.layer(Extension(limits)), page.problem));
+        let (page, problem) = page.unzip();
         let middleware = Arc::new(Middleware {
             hosts,
             origins,

@@ -39,7 +39,8 @@ pub type FollowStream =
 
 /// A page for browsers.
 pub struct BrowserPage {
-    /// Its routes; none of them is an operation's.
+    /// Its routes; none of them is an operation's. Each request has the limits of files that are
+    /// received as an extension, a [`ReceiveLimits`](conjure_runtime::uploads::ReceiveLimits).
     pub router: Router,
     /// Shows a problem to a person.
     pub problem: ShowProblem,

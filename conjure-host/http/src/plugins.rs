@@ -8,6 +8,7 @@ use utoipa::ToSchema;
 
 use super::operations::{Operations, routes};
 use super::state::App;
+use conjure_plugins::LoadedPlugin;
 use conjure_runtime::describe::{failed_json, loaded_json};
 
 pub(super) fn router() -> Operations {
@@ -31,6 +32,16 @@ struct Plugins {
     failed: Vec<Value>,
 }
 
+/// A loaded plugin with what runs of it now.
+fn running_json(plugin: &LoadedPlugin) -> Value {
+    let mut shown = loaded_json(plugin);
+    if let Some(members) = shown.as_object_mut() {
+        members.insert("instances".to_owned(), plugin.instances().into());
+        members.insert("worker_pids".to_owned(), plugin.worker_pids().into());
+    }
+    shown
+}
+
 /// List the plugins, those that failed among them
 #[utoipa::path(get, path = "/api/v1/plugins", operation_id = "list_plugins", tag = "plugins",
     responses((status = 200, description = "All of them", body = Plugins)))]
@@ -38,7 +49,7 @@ async fn list(State(app): State<App>) -> Json<Plugins> {
     let snapshot = app.host.registry().snapshot();
     Json(Plugins {
         generation: snapshot.generation,
-        plugins: snapshot.plugins().iter().map(|p| loaded_json(p)).collect(),
+        plugins: snapshot.plugins().iter().map(|p| running_json(p)).collect(),
         failed: snapshot.failed().iter().map(failed_json).collect(),
     })
 }

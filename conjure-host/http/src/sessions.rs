@@ -15,8 +15,9 @@ use super::problem::Problem;
 use super::state::App;
 use super::threads::Tokens;
 use super::versions::{IfMatch, Tagged, VersionCondition};
+use conjure_config::PolicySpec;
 use conjure_config::json::object_with_kind;
-use conjure_runtime::describe::tool_preview_json;
+use conjure_runtime::describe::{backends_json, tool_preview_json};
 use conjure_runtime::manager::{self, SessionState, SessionView};
 use conjure_store::ThreadId;
 
@@ -425,9 +426,20 @@ async fn check(
             `failed_backends`", body = Object),
         (status = 409, description = "The tools are not to be had")))]
 async fn tools(State(app): State<App>, Named(Ref(id)): Named<Ref>) -> Result<Json<Value>, Problem> {
-    let _trial = app.trial().await?;
-    let tool_preview = app.manager.tools(&id).await?;
-    Ok(Json(tool_preview_json(&tool_preview)))
+    // What is open holds up nobody for whom backends are made ready.
+    let tool_preview = match app.manager.open_tools(&id).await? {
+        Some(open) => open,
+        None => {
+            let _trial = app.trial().await?;
+            let policy = PolicySpec::default();
+            app.manager.tool_preview(&id, &policy).await?
+        }
+    };
+    let mut shown = tool_preview_json(&tool_preview);
+    if let Some(members) = shown.as_object_mut() {
+        members.insert("backends".to_owned(), backends_json(&tool_preview));
+    }
+    Ok(Json(shown))
 }
 
 /// Go on with another thread: a new chat, one that there is, or a fork

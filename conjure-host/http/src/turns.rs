@@ -11,6 +11,7 @@ use conjure_core::chat::Message;
 use conjure_core::routing::Pattern;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use utoipa::openapi::schema::{self, ObjectBuilder, SchemaType, Type};
 use utoipa::{IntoParams, ToSchema};
 
 use super::approvals::{self, ApprovalView};
@@ -151,11 +152,26 @@ struct NewTurn {
     /// both wait for somebody. Without it the client counts as one that follows for half a minute, and
     /// again whenever it looks at the turn or lists what waits.
     unattended: Option<bool>,
-    /// JSON Schema, of an object at its top, that the answer must fit: it is one JSON value then and
-    /// nothing else. Where it does not fit, the model is asked again, twice at most; then the turn
-    /// is `failed`.
-    #[schema(value_type = Option<Object>)]
+    /// JSON Schema that the answer must fit, an object or `true`, which any value fits: the answer is one
+    /// JSON value then and nothing else. Where it does not fit, the model is asked again, twice at most;
+    /// then the turn is `failed`.
+    #[schema(schema_with = schema_of_output_schema)]
     output_schema: Option<Value>,
+}
+
+/// A JSON Schema is an object, or `true` or `false`.
+fn schema_of_output_schema() -> schema::Object {
+    let description = "JSON Schema that the answer must fit, of whatever values; `true` fits all, and \
+        `false`, which fits none, is refused. The answer is one JSON value then and nothing else. Where \
+        it does not fit, the model is asked again, twice at most; then the turn is `failed`.";
+    ObjectBuilder::new()
+        .schema_type(SchemaType::Array(vec![
+            Type::Object,
+            Type::Boolean,
+            Type::Null,
+        ]))
+        .description(Some(description))
+        .build()
 }
 
 /// Which calls may run: patterns of tool names, `backend:NAME`, or `NAME(arguments)`. Deny wins.

@@ -48,6 +48,12 @@ pub(crate) struct ApiProblem {
 }
 
 impl ApiProblem {
+    /// Whether it is of this kind, such as `in-flight`.
+    pub(crate) fn is(&self, kind: &str) -> bool {
+        let name = self.more.get("type").and_then(Value::as_str);
+        name.and_then(|name| name.rsplit(':').next()) == Some(kind)
+    }
+
     /// The member of what was sent that it is about, where it is about one.
     pub(crate) fn field(&self) -> Option<&str> {
         self.more.get("field")?.as_str()
@@ -145,22 +151,25 @@ impl ApiClient {
         Err(ApiProblem::of(head.status, &words))
     }
 
-    /// Sends bytes of some media type as they come.
+    /// Sends bytes of some media type as they come, once for a key where there is one.
     ///
     /// # Errors
     /// As [`ApiClient::get`].
     pub(crate) async fn hand_over<T: DeserializeOwned>(
         &self,
         path: &str,
+        key: Option<&HeaderValue>,
         media_type: HeaderValue,
         body: Body,
     ) -> Result<T, ApiProblem> {
-        let request = Request::builder()
+        let mut request = Request::builder()
             .method(Method::POST)
             .uri(path)
-            .header(header::CONTENT_TYPE, media_type)
-            .body(body);
-        let request = request.map_err(|error| internal(&error))?;
+            .header(header::CONTENT_TYPE, media_type);
+        if let Some(key) = key {
+            request = request.header("idempotency-key", key);
+        }
+        let request = request.body(body).map_err(|error| internal(&error))?;
         let answer = self.answer(request).await?;
         answer.read().map_err(|error| internal(&error))
     }
@@ -285,6 +294,7 @@ mod tests {
         let problem = client.get::<Value>("/problem").await.unwrap_err();
         assert_eq!(problem.more["sessions"], json!(["a"]));
         assert_eq!(problem.to_string(), "it is in use");
+        assert!(problem.is("in-use") && !problem.is("use"));
         let problem = client.get::<Value>("/plain").await.unwrap_err();
         assert_eq!(problem.status, 502);
     }

@@ -3,6 +3,7 @@
 
 use axum::http::StatusCode;
 use axum::response::Response;
+use conjure_core::foreign_text::clean;
 use maud::{DOCTYPE, Markup, html};
 
 use crate::assets;
@@ -71,7 +72,7 @@ pub(crate) fn layout(request: &PageRequest, view: &PageFrame<'_>, body: &Markup)
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
-                title { (view.title) " – Conjure" }
+                title { (clean(view.title)) " – Conjure" }
                 link rel="icon" href=(assets::icon_url()) type="image/svg+xml";
                 link rel="stylesheet" href=(assets::style_url());
                 script type="module" src=(assets::script_url()) {}
@@ -95,11 +96,11 @@ fn sidebar(request: &PageRequest, view: &PageFrame<'_>) -> Markup {
     html! {
         header.top {
             button.plain #menu-open type="button" popovertarget="menu" aria-label="Menu" { "☰" }
-            a.brand href="/" { "Conjure" }
+            a.brand #brand-top href="/" { "Conjure" }
             a.button.plain #search-open href="/search" data-key="g s" { "Search" }
         }
         aside #menu popover aria-label="Menu" {
-            a.brand href="/" { "Conjure" }
+            a.brand #brand href="/" { "Conjure" }
             form role="search" aria-label="Search all chats" method="get" action="/search" {
                 input #search type="search" name="q" required maxlength=(search::LONGEST) data-key="g s"
                     placeholder="Search" aria-label="Search all chats" autocomplete="off";

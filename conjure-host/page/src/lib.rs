@@ -8,6 +8,7 @@
 
 mod assets;
 mod auths;
+mod backend_states;
 mod chat_history;
 mod client;
 mod config;
@@ -26,6 +27,7 @@ mod mcp_import;
 mod mcp_login;
 mod personas;
 mod plugin_add;
+mod plugin_card;
 mod plugins;
 mod preferences;
 mod problem_page;
@@ -54,6 +56,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use client::ApiClient;
+use conversation::ReplayRooms;
 use held_tools::HeldTools;
 use sent_file::SentFiles;
 
@@ -88,6 +91,8 @@ pub(crate) struct PageState {
     /// Routing tables that may be made at the same time for streams: each asks backends. Where
     /// they take long, more are made.
     pub(crate) redraws: Arc<Semaphore>,
+    /// Room for chats that are replayed.
+    pub(crate) replays: ReplayRooms,
     /// Forms with files.
     pub(crate) sent_files: SentFiles,
 }
@@ -101,7 +106,8 @@ pub fn router(parts: PageServices) -> Router {
     let app = PageState {
         held_tools: HeldTools::new(api.clone()),
         redraws: Arc::new(Semaphore::new(MAX_REDRAWS)),
-        sent_files: SentFiles::new(),
+        replays: ReplayRooms::default(),
+        sent_files: SentFiles::default(),
         api,
         manager: parts.manager,
         ended: parts.ended,

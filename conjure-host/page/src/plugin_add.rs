@@ -1,12 +1,13 @@
 //! A plugin that is added, or a build that takes the place of another: the library is sent by the
 //! browser. What it asks to be allowed beyond the build before is shown, and has to be said yes to.
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::{Multipart, State};
 use axum::http::HeaderValue;
 use axum::response::Response;
 use axum::routing::get;
+use axum::{Extension, Router};
+use conjure_runtime::uploads::ReceiveLimits;
 use maud::{Markup, html};
 use serde_json::Value;
 
@@ -72,13 +73,18 @@ pub(crate) fn allowed(problem: Option<&ApiProblem>) -> Markup {
     }
 }
 
-async fn add(State(app): State<PageState>, request: PageRequest, mut sent: Multipart) -> Response {
-    let made = match app.sent_files.read(&mut sent).await {
+async fn add(
+    State(app): State<PageState>,
+    Extension(limits): Extension<ReceiveLimits>,
+    request: PageRequest,
+    mut sent: Multipart,
+) -> Response {
+    let made = match app.sent_files.read(&mut sent, &limits).await {
         Ok(library) => {
             let path = format!("/api/v1/plugins?yes={}", library.is_ticked("yes"));
             let media_type = HeaderValue::from_static("application/octet-stream");
             let content = Body::from(library.content);
-            app.api.hand_over(&path, media_type, content).await
+            app.api.hand_over(&path, None, media_type, content).await
         }
         Err(problem) => Err(problem),
     };

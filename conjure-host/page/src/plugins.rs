@@ -1,5 +1,5 @@
-//! The plugins: loaded and in which process, failed, with what each may do; upgraded, put back, loaded
-//! again and removed. Adding one is `plugin_add.rs`.
+//! The plugins: loaded, in which process and how many use them, failed, held, with what each may do;
+//! upgraded, put back, loaded again and removed. One is `plugin_card.rs`, adding one `plugin_add.rs`.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +13,16 @@ use futures_util::stream;
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use tokio::sync::watch;
 
 use crate::PageState;
 use crate::client::{ApiProblem, segment};
 use crate::failure::PageFailure;
 use crate::forms::form_error;
+use crate::held_tools::{HeldToolInfo, HeldToolWatch, held_mark};
 use crate::layout::{Nav, PageFrame, layout};
 use crate::live::live;
+use crate::plugin_card::{HeldOfPlugin, PluginInfo, card, is_of};
 use crate::request::PageRequest;
 use crate::respond::{Swap, go_to, piece, pieces, toast};
 use crate::saved::Sent;
@@ -43,33 +46,6 @@ struct PluginsInfo {
     generation: u64,
     plugins: Vec<PluginInfo>,
     failed: Vec<FailedPluginInfo>,
-}
-
-#[derive(Deserialize)]
-struct PluginInfo {
-    name: String,
-    version: String,
-    kind: String,
-    description: String,
-    state: String,
-    reason: Option<String>,
-    file: Option<String>,
-    sha256: Option<String>,
-    pinned: String,
-    isolation: String,
-    #[serde(default)]
-    isolation_reason: String,
-    worker_ends: u64,
-    rustc: Option<String>,
-    permissions: Map<String, Value>,
-    tools: Vec<PluginToolInfo>,
-}
-
-#[derive(Deserialize)]
-struct PluginToolInfo {
-    name: String,
-    #[serde(default)]
-    description: String,
 }
 
 #[derive(Deserialize)]
@@ -103,13 +79,20 @@ struct BuildInfo {
 
 async fn show(State(app): State<PageState>, request: PageRequest) -> Result<Response, PageFailure> {
     let plugins: PluginsInfo = app.api.get("/api/v1/plugins").await?;
+    let held = app.held_tools.list().await;
+    // What could not be read is news to the page when it can.
+    let mark = held.as_deref().map_or(0, held_mark);
     let body = html! {
         header."row spread" {
             h1 { "Plugins" }
-            a.button.primary #plugin-new href="/plugins/new" data-dialog { "Add plugin" }
+            div.row {
+                // Workers and instances come and go without an event.
+                a.button #plugins-look href="/plugins" { "Look again" }
+                a.button.primary #plugin-new href="/plugins/new" data-dialog { "Add plugin" }
+            }
         }
-        div data-stream={ "/plugins/live?generation=" (plugins.generation) } {
-            (listed(&app, &plugins).await)
+        div data-stream={ "/plugins/live?generation=" (plugins.generation) "&held=" (mark) } {
+            (listed(&app, &plugins, &held).await)
         }
     };
     Ok(layout(
@@ -120,7 +103,11 @@ async fn show(State(app): State<PageState>, request: PageRequest) -> Result<Resp
 }
 
 /// Everything that changes.
-async fn listed(app: &PageState, plugins: &PluginsInfo) -> Markup {
+async fn listed(
+    app: &PageState,
+    plugins: &PluginsInfo,
+    held: &Result<Vec<HeldToolInfo>, ApiProblem>,
+) -> Markup {
     let history = app
         .api
         .get::<PluginHistoryInfo>("/api/v1/plugins/history")
@@ -130,6 +117,15 @@ async fn listed(app: &PageState, plugins: &PluginsInfo) -> Markup {
     for change in &history {
         newest.insert(&change.plugin, change);
     }
+    let all = held.as_deref().unwrap_or_default();
+    let approving = match all.is_empty() {
+        true => None,
+        false => approving_url(app).await,
+    };
+    let held_of = |plugin: &PluginInfo| HeldOfPlugin {
+        tools: all.iter().filter(|tool| is_of(plugin, tool)).count(),
+        approving: approving.as_deref(),
+    };
     let is_installed = |name: &str| newest.get(name).is_some_and(|change| change.to.is_some());
     html! {
         div #plugins {
@@ -139,98 +135,28 @@ async fn listed(app: &PageState, plugins: &PluginsInfo) -> Markup {
                     @if let Some(kept) = &failed.kept { p { (kept) " stays in use." } }
                 }
             }
-            ul.cards { @for plugin in &plugins.plugins { (card(plugin, is_installed(&plugin.name))) } }
+            @if let Err(problem) = held {
+                p.form-error role="alert" { "Which tools are held could not be read: " (problem.detail) }
+            }
+            ul.cards {
+                @for plugin in &plugins.plugins {
+                    (card(plugin, is_installed(&plugin.name), &held_of(plugin)))
+                }
+            }
             p.empty { "No plugin is loaded." }
             @if !history.is_empty() { (changes(&history, &newest)) }
         }
     }
 }
 
-fn card(plugin: &PluginInfo, is_installed: bool) -> Markup {
-    let (name, at) = (
-        &plugin.name,
-        format!("/plugins/of/{}", segment(&plugin.name)),
-    );
-    let id = format!("{name}-{}", plugin.version);
-    html! {
-        li.card id={ "plugin-" (id) } {
-            div."row spread" {
-                h2 { (name) " " span.muted { (plugin.version) } }
-                @match plugin.state.as_str() {
-                    "loaded" => span.badge.good { "loaded" },
-                    state => span.badge.bad { (state) },
-                }
-            }
-            @if let Some(reason) = &plugin.reason { p.wrong { (clean(reason)) } }
-            p.said { (clean(&plugin.description)) }
-            p.muted {
-                (plugin.kind) ", " (place(plugin))
-                @if plugin.worker_ends > 0 { ", the worker ended " (plugin.worker_ends) " times" }
-            }
-            details id={ "plugin-may-" (id) } {
-                summary { "May do" }
-                @let asked = asked(&plugin.permissions);
-                @if asked.is_empty() { p { "Nothing beside its session’s directories." } }
-                ul { @for line in &asked { li { (line) } } }
-            }
-            details id={ "plugin-more-" (id) } {
-                summary { "Tools and origin" }
-                ul { @for tool in &plugin.tools { li { code { (clean(&tool.name)) } " " (clean(&tool.description)) } } }
-                @if let Some(file) = &plugin.file { p.break { "File " code { (clean(file)) } } }
-                @if let Some(sha256) = &plugin.sha256 { p.break { "SHA-256 " code { (sha256) } } }
-                p { "Pinned: " (plugin.pinned) @if let Some(rustc) = &plugin.rustc { ", built by rustc " (rustc) } }
-            }
-            div.row {
-                @if plugin.file.is_some() {
-                    form method="post" action={ (at) "/reload" } data-swap {
-                        button.small id={ "plugin-reload-" (id) } aria-label={ "Load again: " (name) } { "Load again" }
-                    }
-                }
-                @if is_installed {
-                    a.button.small id={ "plugin-rollback-" (id) } href={ (at) "/rollback" } data-dialog
-                        aria-label={ "Roll back " (name) } { "Roll back" }
-                    a.button.small id={ "plugin-remove-" (id) } href={ (at) "/remove" } data-dialog
-                        aria-label={ "Remove " (name) } { "Remove" }
-                }
-            }
-        }
-    }
-}
-
-/// Where a plugin runs and why there, in words.
-fn place(plugin: &PluginInfo) -> String {
-    let place = match plugin.isolation.as_str() {
-        "in-process" => "in the host’s process",
-        "process" => "in a process of its own",
-        other => other,
-    };
-    match plugin.isolation_reason.is_empty() {
-        true => place.to_owned(),
-        false => format!("{place} ({})", plugin.isolation_reason),
-    }
-}
-
-/// What a plugin asks to be allowed, a line each.
-fn asked(permissions: &Map<String, Value>) -> Vec<String> {
-    let words = |name: &str| match name {
-        "secrets" => "Read the secrets",
-        "http" => "Reach the hosts",
-        "sample" => "Ask the session’s model",
-        "read" => "Read",
-        "write" => "Read and change",
-        "network" => "Open connections of its own",
-        "commands" => "Start programs",
-        _ => "Other",
-    };
-    let lines = permissions.iter().filter_map(|(name, value)| match value {
-        Value::Bool(true) => Some(words(name).to_owned()),
-        Value::Array(list) if !list.is_empty() => {
-            let list: Vec<&str> = list.iter().filter_map(Value::as_str).collect();
-            Some(format!("{}: {}", words(name), clean(&list.join(", "))))
-        }
-        _ => None,
-    });
-    lines.collect()
+/// Where tools are approved that are held: in the session that was used last.
+async fn approving_url(app: &PageState) -> Option<String> {
+    let newest = app.manager.recent("", None, 1).await.ok()?;
+    let (session, _) = newest.first()?;
+    Some(format!(
+        "/sessions/{}/routes#routes-held",
+        segment(&session.id)
+    ))
 }
 
 fn changes(history: &[PluginChangeInfo], newest: &BTreeMap<&str, &PluginChangeInfo>) -> Markup {
@@ -268,6 +194,46 @@ fn changes(history: &[PluginChangeInfo], newest: &BTreeMap<&str, &PluginChangeIn
 struct PluginsStreamQuery {
     #[serde(default)]
     generation: u64,
+    /// What is held: see [`held_mark`].
+    #[serde(default)]
+    held: u64,
+}
+
+/// What a stream of the plugins knows.
+struct PluginsStream {
+    app: PageState,
+    generations: watch::Receiver<u64>,
+    /// The generation that the page shows.
+    seen: u64,
+    held: HeldToolWatch,
+}
+
+impl PluginsStream {
+    /// The plugins when they are others, or other tools are held; nothing at the end.
+    async fn next(&mut self) -> Option<Markup> {
+        let (generations, seen) = (&mut self.generations, self.seen);
+        let generation = async move {
+            let now = generations.wait_for(|now| *now != seen).await;
+            now.map(|now| *now)
+        };
+        let generation = tokio::select! {
+            generation = generation => Some(generation),
+            () = self.held.changed() => None,
+        };
+        if let Some(generation) = generation {
+            self.seen = generation.ok()?;
+        }
+        Some(
+            match self.app.api.get::<PluginsInfo>("/api/v1/plugins").await {
+                Ok(plugins) => {
+                    let held = self.app.held_tools.list().await;
+                    let fresh = listed(&self.app, &plugins, &held).await;
+                    piece(Swap::Outer, "plugins", &fresh)
+                }
+                Err(problem) => toast(&problem.detail),
+            },
+        )
+    }
 }
 
 async fn follow(
@@ -275,15 +241,15 @@ async fn follow(
     Query(shown): Query<PluginsStreamQuery>,
     request: Request,
 ) -> Response {
-    let generations = app.manager.host().registry().subscribe();
-    let begin = (app.clone(), generations, shown.generation);
-    let pieces = stream::unfold(begin, |(app, mut generations, seen)| async move {
-        let now = *generations.wait_for(|now| *now != seen).await.ok()?;
-        let fresh = match app.api.get::<PluginsInfo>("/api/v1/plugins").await {
-            Ok(plugins) => piece(Swap::Outer, "plugins", &listed(&app, &plugins).await),
-            Err(problem) => toast(&problem.detail),
-        };
-        Some((fresh, (app, generations, now)))
+    let following = PluginsStream {
+        generations: app.manager.host().registry().subscribe(),
+        seen: shown.generation,
+        held: app.held_tools.follow(shown.held),
+        app: app.clone(),
+    };
+    let pieces = stream::unfold(following, |mut following| async move {
+        let next = following.next().await?;
+        Some((next, following))
     });
     live(&app, request.extensions(), pieces)
 }
@@ -304,7 +270,8 @@ async fn reload(
         return Ok(go_to(&request, "/plugins"));
     }
     let plugins: PluginsInfo = app.api.get("/api/v1/plugins").await?;
-    let fresh = listed(&app, &plugins).await;
+    let held = app.held_tools.list().await;
+    let fresh = listed(&app, &plugins, &held).await;
     Ok(pieces(
         html! { (piece(Swap::Outer, "plugins", &fresh)) (toast("Loaded again")) },
     ))
@@ -407,25 +374,5 @@ async fn remove(
     match app.api.bare::<Value>(Method::DELETE, &at(&name, "")).await {
         Ok(_) => go_to(&request, "/plugins"),
         Err(problem) => question(&name, Some(&problem.detail), &request),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn permissions_are_said_in_words() {
-        let permissions = json!({ "http": ["a.example", "*.b.example"], "sample": true, "network": false, "read": [] });
-        let lines = asked(permissions.as_object().unwrap());
-        assert_eq!(
-            lines,
-            [
-                "Reach the hosts: a.example, *.b.example",
-                "Ask the session’s model"
-            ]
-        );
     }
 }

@@ -20,6 +20,9 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, timeout_at};
 
 use crate::PageState;
+use crate::backend_states::{
+    self, BackendInfo, CallSums, PluginHealthInfo, RoutedCalls, calls_in_short,
+};
 use crate::client::ApiProblem;
 use crate::failure::PageFailure;
 use crate::held_tools::{HeldToolInfo, HeldToolWatch, ToolDefinitionInfo, held_mark};
@@ -46,6 +49,8 @@ struct RoutingTableInfo {
     server_tools: Vec<ServerToolInfo>,
     left_out: Vec<KeptOutInfo>,
     failed_backends: Vec<FailedBackendInfo>,
+    #[serde(default)]
+    backends: Vec<BackendInfo>,
 }
 
 #[derive(Deserialize)]
@@ -53,6 +58,8 @@ struct RouteInfo {
     name: String,
     backend: String,
     kind: String,
+    /// The server or the skill behind it.
+    skill: Option<String>,
     plugin: Option<String>,
     version: Option<String>,
     mode: String,
@@ -82,13 +89,18 @@ struct FailedBackendInfo {
     reason: String,
 }
 
-/// How calls of a tool went lately.
+/// The plugins, as far as it is said how they are.
+#[derive(Deserialize)]
+struct PluginHealthsInfo {
+    plugins: Vec<PluginHealthInfo>,
+}
+
+/// How calls of a public name went lately, in all sessions.
 #[derive(Deserialize)]
 struct ToolCallsInfo {
     name: String,
-    calls: u64,
-    failed: u64,
-    duration_ms: u64,
+    #[serde(flatten)]
+    sums: CallSums,
 }
 
 async fn show(
@@ -132,15 +144,60 @@ async fn table(
         .get::<RoutingTableInfo>(&format!("{}/tools", session.api()))
         .await;
     let calls = lately(app).await;
+    let plugins = app.api.get::<PluginHealthsInfo>("/api/v1/plugins").await;
+    let plugins = plugins.map(|all| all.plugins).unwrap_or_default();
     html! {
         div #routes {
             @match &table {
-                Ok(table) => (routed(table, &calls)),
+                Ok(table) => {
+                    (routed(table, &calls))
+                    (backends(table, &calls, &plugins, &session.url()))
+                },
                 Err(problem) => { p.form-error role="alert" { (problem.detail) } }
             }
             (held_part(held, &session.url()))
         }
     }
+}
+
+/// How the backends of the table are.
+fn backends(
+    table: &RoutingTableInfo,
+    calls: &HashMap<String, ToolCallsInfo>,
+    plugins: &[PluginHealthInfo],
+    session_url: &str,
+) -> Markup {
+    let mut routed = RoutedCalls::default();
+    for route in &table.routes {
+        let sums = calls.get(&route.name).map(|calls| calls.sums);
+        let sums = sums.unwrap_or_default();
+        let of_backend = routed.backends.entry(route.backend.clone());
+        of_backend.or_default().add(sums);
+        if let Some(skill) = &route.skill {
+            let of_server = (route.backend.clone(), skill.clone());
+            routed.servers.entry(of_server).or_default().add(sums);
+        }
+        if let (Some(plugin), Some(version)) = (&route.plugin, &route.version) {
+            let all = routed.plugins.entry(route.backend.clone()).or_default();
+            let plugin = format!("{plugin} {version}");
+            if !all.contains(&plugin) {
+                all.push(plugin);
+            }
+        }
+    }
+    for backend in &table.backends {
+        // It is named with the backend.
+        let own = backend.plugin().map(str::to_owned);
+        if let Some(all) = routed.plugins.get_mut(backend.name()) {
+            all.retain(|plugin| own.as_ref() != Some(plugin));
+        }
+    }
+    let failed: Vec<(&str, &str)> = table
+        .failed_backends
+        .iter()
+        .map(|failed| (failed.backend.as_str(), failed.reason.as_str()))
+        .collect();
+    backend_states::shown(&table.backends, &failed, &routed, plugins, session_url)
 }
 
 /// What is held, where anything is, or why nobody knows.
@@ -175,7 +232,7 @@ fn routed(table: &RoutingTableInfo, calls: &HashMap<String, ToolCallsInfo>) -> M
     html! {
         p #routes-summary {
             (count) @if count == 1 { " tool" } @else { " tools" }
-            ", about " (tokens) " tokens in every request. Table version " (table.version) "."
+            ", about " (tokens) " tokens in every request. Table version " (table.version) ". Calls are counted over all sessions."
         }
         @for failed in &table.failed_backends {
             p.form-error role="alert" { "The backend " strong { (failed.backend) } " is down: " (clean(&failed.reason)) }
@@ -222,18 +279,11 @@ fn row(route: &RouteInfo, calls: Option<&ToolCallsInfo>) -> Markup {
             td { (route.mode) ", " (route.effects) }
             td.number { (route.schema_tokens) }
             td {
-                @match calls {
-                    Some(calls) if calls.calls > 0 => {
-                        (calls.calls) @if calls.calls == 1 { " call, " } @else { " calls, " }
-                        (calls.duration_ms / calls.calls) " ms each"
-                        @if calls.failed > 0 { ", " span.wrong { (calls.failed) " failed" } }
-                    },
-                    _ => "–",
-                }
+                (calls_in_short(calls.map(|calls| calls.sums).unwrap_or_default()))
             }
             td {
                 details id={ "route-more-" (route.name) } {
-                    summary { "Show" }
+                    summary id={ "route-show-" (route.name) } { "Show" }
                     p.said { (clean(&route.description)) }
                     pre { (schema) }
                 }

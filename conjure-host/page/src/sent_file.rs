@@ -1,14 +1,16 @@
-//! A form with a file, as a browser sends it: the file, and the boxes that were ticked beside it.
+//! A form with a file, as a browser sends it: the file, the boxes that were ticked beside it, and what
+//! the form is known by when it is sent again.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
 
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::multipart::{Field, MultipartError};
 use axum::extract::{DefaultBodyLimit, Multipart};
-use axum::http::StatusCode;
+use axum::http::{HeaderValue, StatusCode};
 use axum::routing::MethodRouter;
+use conjure_runtime::uploads::ReceiveLimits;
+use maud::{Markup, html};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
@@ -16,20 +18,15 @@ use crate::PageState;
 use crate::client::ApiProblem;
 use crate::saved::invalid;
 
-/// The most bytes of a file: what the API takes of one.
-const MAX_FILE_BYTES: usize = 64 * 1024 * 1024;
 /// The most bytes of a form that are read. What a file has beyond its limit is thrown away: a browser that
 /// cannot send all of it shows no answer.
 const MAX_FORM_BYTES: usize = 256 * 1024 * 1024;
 /// The most boxes of a form, and the most bytes of the name of one.
 const MAX_BOXES: usize = 16;
 const MAX_BOX_NAME: usize = 64;
-/// Files that are in memory at the same time, as many as the API reads.
-const MAX_FILES: usize = 2;
-/// How long a form waits until it is read, which is how long the API waits.
-const ROOM_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a form may take to arrive, which is what the API gives an import by default.
-const FORM_TIMEOUT: Duration = Duration::from_secs(600);
+/// The field that a form is known by, and the most bytes of what is in it.
+const ONCE: &str = "once";
+const MAX_ONCE: usize = 64;
 
 /// What such a form sent.
 #[derive(Debug)]
@@ -37,21 +34,23 @@ pub(crate) struct SentFile {
     /// What is in the file, of the field `file`.
     pub(crate) content: Bytes,
     ticked: Vec<String>,
+    /// What the form is known by when it is sent again, where it has that.
+    pub(crate) once: Option<HeaderValue>,
     /// Room for what is in memory.
     _room: OwnedSemaphorePermit,
 }
 
-/// Reads forms with files, few at the same time: each file is whole in memory. Cloning it is cheap.
-#[derive(Clone)]
+/// Reads forms with files, few at the same time: each file is whole in memory. The limits are those of
+/// the API, which each request has. Cloning it is cheap.
+#[derive(Clone, Default)]
 pub(crate) struct SentFiles {
-    room: Arc<Semaphore>,
+    room: Arc<OnceLock<Arc<Semaphore>>>,
 }
 
 impl SentFiles {
-    pub(crate) fn new() -> Self {
-        Self {
-            room: Arc::new(Semaphore::new(MAX_FILES)),
-        }
+    fn room(&self, limits: &ReceiveLimits) -> Arc<Semaphore> {
+        let new = || Arc::new(Semaphore::new(limits.at_once));
+        Arc::clone(self.room.get_or_init(new))
     }
 
     /// Reads a form, when there is room for its file.
@@ -59,32 +58,44 @@ impl SentFiles {
     /// # Errors
     /// Where no file was chosen, it is empty or too large or not the only one, the form has too many
     /// fields, broke off or took too long, or others take all room for too long.
-    pub(crate) async fn read(&self, sent: &mut Multipart) -> Result<SentFile, ApiProblem> {
-        let room = timeout(ROOM_TIMEOUT, Arc::clone(&self.room).acquire_owned()).await;
+    pub(crate) async fn read(
+        &self,
+        sent: &mut Multipart,
+        limits: &ReceiveLimits,
+    ) -> Result<SentFile, ApiProblem> {
+        let room = self.room(limits).acquire_owned();
+        let room = timeout(limits.queue_timeout, room).await;
         let Ok(Ok(room)) = room else {
             return Err(invalid(
                 "other files are being received; try again when they are done",
             ));
         };
-        match timeout(FORM_TIMEOUT, SentFile::read(sent, room)).await {
+        let read = SentFile::read(sent, room, limits.most_bytes);
+        match timeout(limits.arrival_timeout, read).await {
             Ok(read) => read,
             Err(_) => Err(invalid(format!(
                 "the file took longer than {} s to arrive",
-                FORM_TIMEOUT.as_secs()
+                limits.arrival_timeout.as_secs()
             ))),
         }
     }
 }
 
 impl SentFile {
-    async fn read(sent: &mut Multipart, room: OwnedSemaphorePermit) -> Result<Self, ApiProblem> {
-        let (mut content, mut ticked) = (None, Vec::new());
-        while let Some(field) = sent.next_field().await.map_err(|error| broken(&error))? {
+    async fn read(
+        sent: &mut Multipart,
+        room: OwnedSemaphorePermit,
+        most: usize,
+    ) -> Result<Self, ApiProblem> {
+        let (mut content, mut ticked, mut once) = (None, Vec::new(), None);
+        let broken = |error: MultipartError| broken(&error, most);
+        while let Some(field) = sent.next_field().await.map_err(broken)? {
             match field.name() {
                 Some("file") if content.is_some() => {
                     return Err(invalid("the form has more than one file; send one"));
                 }
-                Some("file") => content = Some(read_content(field).await),
+                Some("file") => content = Some(read_content(field, most).await),
+                Some(ONCE) => once = Some(read_once(field, most).await?),
                 Some(name) if ticked.len() == MAX_BOXES || name.len() > MAX_BOX_NAME => {
                     return Err(invalid(format!(
                         "the form has more than {MAX_BOXES} fields beside its file, or one with a \
@@ -100,6 +111,7 @@ impl SentFile {
         Ok(Self {
             content,
             ticked,
+            once,
             _room: room,
         })
     }
@@ -111,15 +123,43 @@ impl SentFile {
 }
 
 /// What is in a file. One that is too large is read to its end, and nothing of it is kept.
-async fn read_content(mut field: Field<'_>) -> Result<Bytes, ApiProblem> {
+async fn read_content(mut field: Field<'_>, most: usize) -> Result<Bytes, ApiProblem> {
     let mut content: Option<Vec<u8>> = Some(Vec::new());
-    while let Some(piece) = field.chunk().await.map_err(|error| broken(&error))? {
-        content = content.filter(|content| content.len() + piece.len() <= MAX_FILE_BYTES);
+    let broken = |error: MultipartError| broken(&error, most);
+    while let Some(piece) = field.chunk().await.map_err(broken)? {
+        content = content.filter(|content| content.len() + piece.len() <= most);
         if let Some(content) = &mut content {
             content.extend_from_slice(&piece);
         }
     }
-    content.map(Bytes::from).ok_or_else(too_large)
+    content.map(Bytes::from).ok_or_else(|| too_large(most))
+}
+
+/// What a form is known by.
+async fn read_once(mut field: Field<'_>, most: usize) -> Result<HeaderValue, ApiProblem> {
+    let unfit = || {
+        invalid(format!(
+            "the form's field `{ONCE}` is not one to {MAX_ONCE} plain characters; load the form anew"
+        ))
+    };
+    let mut once = Vec::new();
+    let broken = |error: MultipartError| broken(&error, most);
+    while let Some(piece) = field.chunk().await.map_err(broken)? {
+        once.extend_from_slice(&piece);
+        if once.len() > MAX_ONCE {
+            return Err(unfit());
+        }
+    }
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'-';
+    if once.is_empty() || !once.iter().all(is_plain) {
+        return Err(unfit());
+    }
+    HeaderValue::from_bytes(&once).map_err(|_| unfit())
+}
+
+/// The field of a form that it is known by when it is sent again: another one for each form.
+pub(crate) fn once_field(id: &str, once: &str) -> Markup {
+    html! { input id=(id) type="hidden" name=(ONCE) value=(once); }
 }
 
 /// A form at a path that takes a file as large as the API does.
@@ -127,9 +167,9 @@ pub(crate) fn route(path: &str, form: MethodRouter<PageState>) -> Router<PageSta
     Router::new().route(path, form.layer(DefaultBodyLimit::max(MAX_FORM_BYTES)))
 }
 
-fn broken(error: &MultipartError) -> ApiProblem {
+fn broken(error: &MultipartError, most: usize) -> ApiProblem {
     match error.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => too_large(),
+        StatusCode::PAYLOAD_TOO_LARGE => too_large(most),
         _ => invalid(format!(
             "the file did not arrive whole ({}); send it again",
             error.body_text()
@@ -137,8 +177,8 @@ fn broken(error: &MultipartError) -> ApiProblem {
     }
 }
 
-fn too_large() -> ApiProblem {
-    let most = MAX_FILE_BYTES / (1024 * 1024);
+fn too_large(most: usize) -> ApiProblem {
+    let most = most / (1024 * 1024);
     invalid(format!(
         "the file is too large: it may have {most} MiB at most"
     ))
@@ -148,6 +188,7 @@ fn too_large() -> ApiProblem {
 mod tests {
     use std::convert::Infallible;
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
 
     use axum::body::Body;
     use axum::extract::FromRequest as _;
@@ -155,6 +196,13 @@ mod tests {
     use futures_util::stream;
 
     use super::*;
+
+    const LIMITS: ReceiveLimits = ReceiveLimits {
+        most_bytes: 8 * 1024 * 1024,
+        at_once: 2,
+        queue_timeout: Duration::from_secs(30),
+        arrival_timeout: Duration::from_secs(600),
+    };
 
     async fn form(body: impl Into<Body>) -> Multipart {
         let mut request = Request::builder()
@@ -167,13 +215,14 @@ mod tests {
     }
 
     async fn read(body: impl Into<Body>) -> Result<SentFile, ApiProblem> {
-        SentFiles::new().read(&mut form(body).await).await
+        let files = SentFiles::default();
+        files.read(&mut form(body).await, &LIMITS).await
     }
 
     #[tokio::test]
     async fn a_file_may_be_as_large_as_the_api_takes_and_a_larger_one_is_read_to_its_end() {
         let head = "--x\r\ncontent-disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\n";
-        for (size, fits) in [(MAX_FILE_BYTES, true), (MAX_FILE_BYTES + 1, false)] {
+        for (size, fits) in [(LIMITS.most_bytes, true), (LIMITS.most_bytes + 1, false)] {
             let whole = [head.as_bytes(), &vec![b'a'; size], b"\r\n--x--\r\n"].concat();
             // In pieces, of which all are taken.
             let left = Arc::new(AtomicUsize::new(whole.len()));
@@ -189,7 +238,7 @@ mod tests {
             assert_eq!(left.load(Ordering::Relaxed), 0, "{size}");
             match read {
                 Ok(file) => assert!(fits && file.content.len() == size),
-                Err(problem) => assert!(!fits && problem.detail.contains("64 MiB"), "{problem}"),
+                Err(problem) => assert!(!fits && problem.detail.contains("8 MiB"), "{problem}"),
             }
         }
     }
@@ -197,16 +246,19 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn few_files_are_in_memory_at_once_and_one_that_never_arrives_frees_its_room() {
         let whole = "--x\r\ncontent-disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\nlines\r\n--x--\r\n";
-        let files = SentFiles::new();
-        let first = files.read(&mut form(whole).await).await.unwrap();
-        let second = files.read(&mut form(whole).await).await.unwrap();
-        let problem = files.read(&mut form(whole).await).await.unwrap_err();
+        let files = SentFiles::default();
+        let first = files.read(&mut form(whole).await, &LIMITS).await.unwrap();
+        let second = files.read(&mut form(whole).await, &LIMITS).await.unwrap();
+        let third = files.read(&mut form(whole).await, &LIMITS).await;
+        let problem = third.unwrap_err();
         assert!(problem.detail.contains("other files"), "{problem}");
         drop((first, second));
         let silent = Body::from_stream(stream::pending::<Result<Bytes, Infallible>>());
-        let problem = files.read(&mut form(silent).await).await.unwrap_err();
+        let late = files.read(&mut form(silent).await, &LIMITS).await;
+        let problem = late.unwrap_err();
         assert!(problem.detail.contains("took longer"), "{problem}");
-        assert_eq!(files.room.available_permits(), MAX_FILES);
+        let room = files.room(&LIMITS);
+        assert_eq!(room.available_permits(), LIMITS.at_once);
     }
 
     #[tokio::test]
@@ -217,6 +269,24 @@ mod tests {
         let sent = read(whole).await.unwrap();
         assert_eq!(sent.content.as_ref(), b"lines");
         assert!(sent.is_ticked("yes") && !sent.is_ticked("no"));
+    }
+
+    #[tokio::test]
+    async fn a_form_says_what_it_is_known_by_in_few_plain_letters() {
+        let form = |once: &str| {
+            format!(
+                "--x\r\ncontent-disposition: form-data; name=\"once\"\r\n\r\n{once}\r\n\
+                 --x\r\ncontent-disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\nlines\r\n\
+                 --x--\r\n"
+            )
+        };
+        let sent = read(form("a-1")).await.unwrap();
+        assert_eq!(sent.once, Some(HeaderValue::from_static("a-1")));
+        let long = "a".repeat(MAX_ONCE + 1);
+        for wrong in ["", "a b", "é", long.as_str()] {
+            let problem = read(form(wrong)).await.unwrap_err();
+            assert!(problem.detail.contains("`once`"), "{wrong}: {problem}");
+        }
     }
 
     #[tokio::test]

@@ -252,7 +252,7 @@ pub(crate) fn persona(
             legend { "Persona" }
             (Field::new(&id, "persona", "Which").error(at_choice).select(&chosen, &all))
             @if let Some(kept) = kept {
-                details.kept { summary { "Its text" } pre.said { (clean(&kept.persona_text)) } }
+                details.kept id={ (id) "-kept" } { summary id={ (id) "-kept-show" } { "Its text" } pre.said { (clean(&kept.persona_text)) } }
             }
             div.added { (personas::fields(&id, sent, wrong, true)) }
         }

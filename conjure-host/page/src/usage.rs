@@ -184,7 +184,7 @@ fn over_time(usage: &UsageInfo) -> Markup {
             }
         }
         details #usage-days {
-            summary { "The days as a table" }
+            summary #usage-days-show { "The days as a table" }
             (table("Days", &["Day", "Replies", "Input", "Cache read", "Cache write", "Output", "Money"], &html! {
                 @for one in &usage.days {
                     tr {

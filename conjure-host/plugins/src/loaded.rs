@@ -201,6 +201,14 @@ impl LoadedPlugin {
         }
     }
 
+    /// The numbers of its worker processes that run, as far as the system says them.
+    pub fn worker_pids(&self) -> Vec<u32> {
+        match &self.factory {
+            Factory::Worker(worker) => worker.pids(),
+            Factory::Library(_) | Factory::Deferred(_) | Factory::Linked(_) => Vec::new(),
+        }
+    }
+
     /// Where its code runs.
     pub fn isolation(&self) -> Isolation {
         match &self.factory {

@@ -3,7 +3,7 @@
 use conjure_core::routing::{CallMode, Route};
 use serde_json::{Value, json};
 
-use crate::session::ToolPreview;
+use crate::session::{BackendCondition, ToolPreview};
 use conjure_plugins::{FailedPlugin, LoadedPlugin, Pin, PluginSource};
 
 /// A loaded plugin.
@@ -73,6 +73,26 @@ fn pin_words(pin: &Pin) -> &'static str {
         Pin::Linked => "linked into the program",
         Pin::No { .. } => "no",
     }
+}
+
+/// How the backends of a session are, in their order.
+pub fn backends_json(tool_preview: &ToolPreview) -> Value {
+    tool_preview.backends().iter().map(backend_json).collect()
+}
+
+fn backend_json(backend: &BackendCondition) -> Value {
+    let answer_ms = backend.answer_time.map(|time| time.as_millis());
+    json!({
+        "name": backend.status.name,
+        "kind": backend.status.kind,
+        "plugin": backend.status.plugin,
+        "missing": backend.status.missing,
+        "starting": backend.status.is_starting,
+        "since_ms": backend.status.since_ms,
+        "failed": backend.failed,
+        "answer_ms": answer_ms.and_then(|ms| u64::try_from(ms).ok()),
+        "servers": backend.servers,
+    })
 }
 
 /// The tools of a session's next request: those of its table, those that run at the provider, and

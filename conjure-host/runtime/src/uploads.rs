@@ -33,6 +33,19 @@ const BYTES: &str = "bytes";
 /// The id of the turn that it is attached to, beside it.
 const TURN: &str = "turn";
 
+/// How files are received over HTTP that are whole in memory, such as exports and plugins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReceiveLimits {
+    /// The most bytes of a file.
+    pub most_bytes: usize,
+    /// Files that are received at the same time.
+    pub at_once: usize,
+    /// How long a file waits for its turn while others are received.
+    pub queue_timeout: Duration,
+    /// How long a file may take to arrive.
+    pub arrival_timeout: Duration,
+}
+
 /// A file that a person handed over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Upload {

@@ -475,6 +475,13 @@ pub(crate) fn placeholders(first: usize, count: usize) -> String {
     places.join(", ")
 }
 
+/// Pads to a power of two, so that few distinct statements are prepared.
+pub(crate) fn pad<T: Clone>(values: &mut Vec<T>) {
+    if let Some(last) = values.last().cloned() {
+        values.resize(values.len().next_power_of_two(), last);
+    }
+}
+
 /// The database's clock, in milliseconds since 1970, as SQL: hosts that share a server share it.
 pub(crate) fn now_ms(backend: DatabaseKind) -> &'static str {
     match backend {

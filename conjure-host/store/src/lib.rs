@@ -42,6 +42,7 @@ mod saved;
 mod schema;
 mod search;
 mod session_marks;
+mod settings_entries;
 mod signals;
 mod sql;
 mod sqlite_file;

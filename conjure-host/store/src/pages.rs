@@ -16,6 +16,8 @@ use crate::{Record, Store, StoreError, ThreadId, body};
 const READING: &str = "read the thread";
 /// Rows of events that are read at once.
 const BATCH_ROWS: u64 = 256;
+/// Most entries that a vector is allocated for in advance.
+const MOST_RESERVED: u64 = 1 << 16;
 /// A page ends with the row that brings it to so many bytes of JSON.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
@@ -117,7 +119,12 @@ impl Store {
     pub(crate) async fn all_entries(&self, thread: &ThreadId) -> Result<Vec<Entry>, StoreError> {
         let tx = self.db().snapshot(READING).await?;
         let shown = VisibleEntries::read(&tx, thread).await?;
-        page(&tx, &shown, Window::After(0), i64::MAX as u64, usize::MAX).await
+        // A vector that grows is there twice while it is moved. There is room for those that whoever
+        // opens the thread adds.
+        let count = shown.last.saturating_sub(shown.floor).min(MOST_RESERVED);
+        let entries = Vec::with_capacity((count + count / 8) as usize);
+        let all = Window::After(0);
+        page_into(&tx, &shown, all, i64::MAX as u64, usize::MAX, entries).await
     }
 
     /// The entries of what a thread shows that change which part of it a model reads: compactions,
@@ -133,31 +140,6 @@ impl Store {
         let rows = shown.rows(&tx, sql).await?;
         let entries = rows.iter().map(|row| entry(row, thread.as_str()));
         entries.map(|read| Ok(read?.0)).collect()
-    }
-
-    /// The newest entry of what a thread shows that tells the settings of its session, however long ago
-    /// that was; nothing where none does.
-    ///
-    /// # Errors
-    /// [`StoreError::NoThread`], and what the database says.
-    pub async fn newest_settings(&self, thread: &ThreadId) -> Result<Option<Entry>, StoreError> {
-        let tx = self.db().snapshot(READING).await?;
-        let shown = VisibleEntries::read(&tx, thread).await?;
-        let sql = "SELECT seq, turn_index, at_ms, body FROM entries WHERE thread_id = $1 \
-                   AND seq > $2 AND seq <= $3 AND kind = 'settings_changed' \
-                   ORDER BY seq DESC LIMIT 1";
-        for stretch in &shown.stretches {
-            let values = vec![
-                stretch.thread.as_str().into(),
-                stretch.above.into(),
-                stretch.upto.into(),
-            ];
-            let row = tx.one(sql, values).await;
-            if let Some(row) = row.map_err(StoreError::of(READING))? {
-                return Ok(Some(entry(&row, &stretch.thread)?.0));
-            }
-        }
-        Ok(None)
     }
 
     /// Records of a thread, in the order in which they were written.
@@ -192,7 +174,19 @@ async fn page(
     shown: &VisibleEntries,
     window: Window,
     limit: u64,
+    room: usize,
+) -> Result<Vec<Entry>, StoreError> {
+    page_into(tx, shown, window, limit, room, Vec::new()).await
+}
+
+/// The same in a vector that is empty yet.
+async fn page_into(
+    tx: &SqlTransaction,
+    shown: &VisibleEntries,
+    window: Window,
+    limit: u64,
     mut room: usize,
+    mut entries: Vec<Entry>,
 ) -> Result<Vec<Entry>, StoreError> {
     let (above, upto, backwards) = match window {
         Window::Last => (0, u64::MAX, true),
@@ -203,7 +197,6 @@ async fn page(
     if !backwards {
         stretches.reverse();
     }
-    let mut entries: Vec<Entry> = Vec::new();
     for stretch in stretches {
         let left = limit.saturating_sub(entries.len() as u64);
         let wanted = Stretch {
@@ -212,8 +205,7 @@ async fn page(
             thread: stretch.thread,
         };
         if left > 0 && room > 0 && wanted.above < wanted.upto {
-            let these = stretch_entries(tx, &wanted, left, backwards, &mut room).await?;
-            entries.extend(these);
+            stretch_entries(tx, &wanted, left, backwards, &mut room, &mut entries).await?;
         }
     }
     if backwards {
@@ -222,14 +214,15 @@ async fn page(
     Ok(entries)
 }
 
-/// Entries of a stretch, from its end or from its beginning on, until there is no room left.
+/// Adds the entries of a stretch, from its end or from its beginning on, until there is no room left.
 async fn stretch_entries(
     tx: &SqlTransaction,
     stretch: &Stretch,
     limit: u64,
     backwards: bool,
     room: &mut usize,
-) -> Result<Vec<Entry>, StoreError> {
+    entries: &mut Vec<Entry>,
+) -> Result<(), StoreError> {
     let order = if backwards { "DESC" } else { "ASC" };
     let sql = format!(
         "SELECT seq, turn_index, at_ms, body FROM entries \
@@ -241,15 +234,13 @@ async fn stretch_entries(
         stretch.upto.into(),
         limit.into(),
     ];
-    let mut entries = Vec::new();
     for_each_row(tx.lock().await.connection(), &sql, values, |row| {
         let (entry, size) = entry(&row, &stretch.thread)?;
         *room = room.saturating_sub(size);
         entries.push(entry);
         Ok(*room > 0)
     })
-    .await?;
-    Ok(entries)
+    .await
 }
 
 /// Rows of events, the first that holds something behind `after` first, until they have so
@@ -318,7 +309,7 @@ async fn for_each_row(
 }
 
 /// A row of entries, with its bytes of JSON.
-fn entry(row: &DatabaseRow, thread: &str) -> Result<(Entry, usize), StoreError> {
+pub(crate) fn entry(row: &DatabaseRow, thread: &str) -> Result<(Entry, usize), StoreError> {
     let seq = number(row, "seq")?;
     let whose = || format!("entry {seq} of thread {thread}");
     let (body, size): (EntryBody, usize) = body::read_sized(column(row, "body")?, whose)?;

@@ -13,6 +13,10 @@ use crate::{StoreError, files};
 
 /// How long a statement waits for another program's transaction.
 pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Pages that a connection that reads keeps, in KiB, as SQLite counts them. Whoever opens a thread reads
+/// all of it once, and would fill the usual 2 MiB of each of the readers with it. What is read again
+/// comes out of the system's own cache.
+const READER_CACHE: &str = "-512";
 /// What is left of the write-ahead log when it has been taken into the file, in bytes at most.
 const WAL_SIZE_LIMIT: &str = "16777216";
 
@@ -81,7 +85,9 @@ pub(crate) fn sqlite() -> SqliteConnectOptions {
 
 /// Options of a connection that only reads.
 pub(crate) fn for_reading(options: SqliteConnectOptions) -> SqliteConnectOptions {
-    options.pragma("query_only", "ON")
+    options
+        .pragma("query_only", "ON")
+        .pragma("cache_size", READER_CACHE)
 }
 
 fn common() -> SqliteConnectOptions {

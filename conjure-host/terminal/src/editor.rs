@@ -71,6 +71,11 @@ impl Editor {
         (before, after.chars().next().is_none_or(char::is_whitespace))
     }
 
+    /// Whether the cursor is behind all of it.
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.cursor == self.text.len()
+    }
+
     /// Whether the text is this.
     pub(crate) fn has(&self, text: &str) -> bool {
         self.text == text

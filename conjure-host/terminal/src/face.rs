@@ -86,6 +86,8 @@ pub(crate) struct Face {
     pub(crate) is_busy: bool,
     /// Whether Ctrl-C was pressed, and the next one leaves.
     pub(crate) leaves: bool,
+    /// Whether the next frame waits for nothing.
+    is_due: bool,
     is_over: bool,
     requests: mpsc::Sender<PersonRequest>,
 }
@@ -112,6 +114,7 @@ impl Face {
             status: ConversationStatus::default(),
             is_busy: false,
             leaves: false,
+            is_due: false,
             is_over: false,
             requests,
         }
@@ -149,7 +152,7 @@ impl Face {
                         let Some(update) = self.next_update(&mut updates) else { break };
                         self.update(update).await;
                     }
-                    if Instant::now() < until {
+                    if !self.is_due && Instant::now() < until {
                         // More may come before the frame is due; keys do not wait for it.
                         tokio::select! {
                             biased;
@@ -169,6 +172,7 @@ impl Face {
             }
             let begun = Instant::now();
             self.draw()?;
+            self.is_due = false;
             drawn = Instant::now();
             pause = (drawn.duration_since(begun) * SHARE).clamp(FRAME, LONGEST);
         }
@@ -235,12 +239,16 @@ impl Face {
             } => self.found(&list, &words, choices).await,
             Update::Edit(text) => {
                 if !self.has_text() {
+                    // The line is for another text now.
+                    self.queue.put_back();
                     self.hand_back(text);
                 }
             }
             Update::Before(said) => {
                 let lines = before::lines(&said, columns);
                 self.transcript.push(lines);
+                // It comes once, soon behind the first frame, and the person waits for it.
+                self.is_due = true;
             }
             Update::Quit => self.is_over = true,
         }
@@ -299,12 +307,15 @@ impl Face {
         if !is_interrupt {
             self.leaves = false;
         }
-        if self.mode_key(key).await {
-            return;
+        let is_done = self.mode_key(key).await || self.offers.key(key, &mut self.editor);
+        if !is_done {
+            self.own_key(key).await;
         }
-        if self.offers.key(key, &mut self.editor) {
-            return;
-        }
+    }
+
+    /// Does what a key says that no prompt and no offer takes.
+    async fn own_key(&mut self, key: KeyEvent) {
+        let control = key.modifiers.contains(KeyModifiers::CONTROL);
         match key.code {
             KeyCode::Char('c') if control => self.interrupt().await,
             KeyCode::Char('d') if control && self.editor.is_empty() => self.is_over = true,
@@ -318,14 +329,7 @@ impl Face {
                     self.stop().await;
                 }
             }
-            KeyCode::Up
-                if self.editor.is_empty() && !self.queue.is_empty() && !self.is_answering() =>
-            {
-                // What waits is taken back to be changed.
-                if let Some(text) = self.queue.take_back() {
-                    self.type_at(&text);
-                }
-            }
+            code if self.queue_key(code).await => {}
             _ => match self.editor.key(key) {
                 EditOutcome::Enter => self.enter().await,
                 EditOutcome::Edited => self.offers.look(&self.editor),
@@ -352,14 +356,20 @@ impl Face {
         let text = self.editor.take();
         if self.is_busy {
             self.queue.push(text);
+        } else if self.queue.has_before_taken() {
+            // Those before it are said first, also where they were held.
+            self.queue.push(text);
+            self.queue.release();
+            self.say_next().await;
         } else {
+            self.queue.drop_taken();
             self.submit(text).await;
         }
     }
 
     /// Says what waits; where what it waited for was stopped or failed, the person says it.
-    async fn say_next(&mut self) {
-        if self.queue.is_held() && self.has_text() {
+    pub(crate) async fn say_next(&mut self) {
+        if self.queue.is_held() && (self.has_text() || self.queue.has_taken()) {
             return;
         }
         match self.queue.take_oldest() {
@@ -405,10 +415,15 @@ impl Face {
         self.begin(request).await;
     }
 
-    /// Ctrl-C: clears what is typed, else stops what runs, and the second one leaves.
+    /// Ctrl-C: clears what is typed and drops a message that was taken to be changed, else stops what
+    /// runs, and the second one leaves.
     async fn interrupt(&mut self) {
-        if !self.editor.is_empty() {
+        let is_changing_taken = self.is_changing_taken();
+        if !self.editor.is_empty() || is_changing_taken {
             self.type_at("");
+            if is_changing_taken {
+                self.drop_taken().await;
+            }
             return;
         }
         if std::mem::replace(&mut self.leaves, true) {
@@ -430,4 +445,61 @@ fn is_interrupt(input: &Input) -> bool {
     matches!(input, Input::Key(key) if key.kind != KeyEventKind::Release
         && key.code == KeyCode::Char('c')
         && key.modifiers.contains(KeyModifiers::CONTROL))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::sync::{Arc, Mutex};
+    use std::task::{Context, Waker};
+
+    use super::*;
+    use crate::conversation::PastItem;
+
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Written {
+        fn take(&self) -> String {
+            String::from_utf8(std::mem::take(&mut *self.0.lock().unwrap())).unwrap()
+        }
+    }
+
+    #[tokio::test]
+    async fn what_was_said_before_does_not_wait_for_the_time_of_the_next_frame() {
+        let written = Written::default();
+        let screen = Screen::new(Box::new(written.clone()), false, (80, 24));
+        let (_typed, keys) = mpsc::channel(1);
+        let (requests, _asked) = mpsc::channel(1);
+        let options = FaceOptions {
+            has_colors: false,
+            history: None,
+            directory: std::env::temp_dir(),
+            commands: Vec::new(),
+            images: None,
+            greeting: "Welcome".to_owned(),
+        };
+        let mut face = Face::new(options, screen, Keys::of(keys), requests);
+        let (tell, updates) = mpsc::channel(1);
+        let mut left = pin!(face.until_left(updates));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(left.as_mut().poll(&mut context).is_pending());
+        assert!(written.take().contains("Welcome"));
+        let said = vec![PastItem::Person("Whereto".to_owned())];
+        tell.try_send(Update::Before(said)).unwrap();
+        assert!(left.as_mut().poll(&mut context).is_pending());
+        let frame = written.take();
+        assert!(frame.contains("Whereto"), "{frame:?}");
+    }
 }

@@ -16,10 +16,16 @@ use tokio::sync::mpsc;
 const LOOKS: Duration = Duration::from_millis(100);
 /// How many tenths of that whoever ends waits for the reader.
 const PATIENCE: u32 = 20;
-/// Pastes come in brackets; keys are told apart as far as the terminal can: Shift-Enter from Enter.
-const BEGIN: &str = "\u{1b}[?2004h\u{1b}[>1u\u{1b}[>4;1m";
+/// Pastes come in brackets; keys are told apart where the terminal has kitty's keyboard protocol:
+/// Shift-Enter from Enter.
+const BEGIN: &str = "\u{1b}[?2004h\u{1b}[>1u";
 /// As the terminal was.
-const END: &str = "\u{1b}[>4;0m\u{1b}[<u\u{1b}[?2004l\u{1b}[?25h";
+const END: &str = "\u{1b}[<u\u{1b}[?2004l\u{1b}[?25h";
+/// The same for tmux, which tells keys apart for whoever asks as xterm is asked. tmux 3.5 and later do it
+/// in the form that is read here with `extended-keys-format csi-u` only. Other terminals that are asked so
+/// send `CSI 27;2;13~`, which is read as no key at all: they are left with a plain Enter.
+const BEGIN_IN_TMUX: &str = "\u{1b}[>4;1m";
+const END_IN_TMUX: &str = "\u{1b}[>4;0m";
 
 /// Reads the keyboard while it lives; the terminal is as it was before when it is dropped.
 pub(crate) struct Keys {
@@ -175,14 +181,32 @@ fn begin() -> std::io::Result<()> {
     terminal::enable_raw_mode()?;
     let mut out = output();
     out.write_all(BEGIN.as_bytes())?;
+    if is_tmux(variable) {
+        out.write_all(BEGIN_IN_TMUX.as_bytes())?;
+    }
     out.flush()
 }
 
 fn end() {
     let mut out = output();
+    if is_tmux(variable) {
+        let _ = out.write_all(END_IN_TMUX.as_bytes());
+    }
     let _ = out.write_all(END.as_bytes());
     let _ = out.flush();
     let _ = terminal::disable_raw_mode();
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// Whether the terminal is tmux's, by variables of the environment. On another machine only `TERM` says
+/// so; `TMUX` alone says nothing, as a terminal that was started from tmux has it too.
+fn is_tmux(variable: impl Fn(&str) -> Option<String>) -> bool {
+    let term = variable("TERM").unwrap_or_default();
+    let has_socket = variable("TMUX").is_some_and(|socket| !socket.is_empty());
+    term.starts_with("tmux") || (has_socket && term.starts_with("screen"))
 }
 
 #[cfg(test)]
@@ -193,6 +217,27 @@ mod tests {
 
     /// How long a test waits for what must come.
     const LONGEST: Duration = Duration::from_secs(30);
+
+    #[test]
+    fn tmux_is_known_by_its_socket_and_by_the_name_of_its_terminal() {
+        for (variables, is_known) in [
+            (
+                &[("TERM", "screen-256color"), ("TMUX", "/tmp/x,1,0")][..],
+                true,
+            ),
+            (&[("TERM", "tmux-256color")], true),
+            (&[("TERM", "screen-256color"), ("TMUX", "")], false),
+            (&[("TERM", "xterm-256color"), ("TMUX", "/tmp/x,1,0")], false),
+            (&[("TERM", "screen")], false),
+            (&[], false),
+        ] {
+            let of = |name: &str| {
+                let found = variables.iter().find(|(known, _)| *known == name);
+                found.map(|(_, value)| (*value).to_owned())
+            };
+            assert_eq!(is_tmux(of), is_known, "{variables:?}");
+        }
+    }
 
     #[test]
     fn a_reader_that_has_more_than_there_is_room_for_pauses_too() {

@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use crossterm::event::{KeyCode, KeyEvent};
 
-use crate::completion::{Command, CompletionList, FileIndex};
+use crate::completion::{Command, CompletionList, mentioned};
 use crate::editor::Editor;
+use crate::file_index::FileIndex;
 use crate::text::Line;
 
 /// What there is to offer, and what is offered now.
@@ -38,8 +39,8 @@ impl Offers {
         if !is_word || !at_end || editor.is_searching() {
             self.close();
         } else if !self.is_left {
-            if before.contains('@') {
-                self.files.look_aside();
+            if let Some(letters) = mentioned(before) {
+                self.files.look_aside(letters);
             }
             self.list = CompletionList::at(before, &self.commands, &self.files);
         }

@@ -144,12 +144,11 @@ test('two sessions stream at once, and one that is cancelled keeps what came', a
   expect(state.state).toBe('idle');
 });
 
-test('a page that is closed in the middle of a stream misses nothing', async ({ page, context, watch, model, session }) => {
+test('a page that is closed in the middle of a stream misses nothing', async ({ page, context, model, session }) => {
   await session('site');
   await model.says('The beginning, the middle and the end.', { hold: { gate: 'middle', event: 5 }, delta: 6 });
   await page.goto('/sessions/site');
   const other = await context.newPage();
-  await watch(other);
   await other.goto('/sessions/site');
   await say(other, 'Tell it');
   await model.reached('middle');
@@ -159,7 +158,6 @@ test('a page that is closed in the middle of a stream misses nothing', async ({ 
   // Two windows agree, and a third that comes later.
   await expect(page.getByText('The beginning, the middle and the end.')).toBeVisible();
   const third = await context.newPage();
-  await watch(third);
   await third.goto('/sessions/site');
   await expect(third.getByText('The beginning, the middle and the end.')).toHaveCount(1);
 });
@@ -227,7 +225,7 @@ test('a call that asks is decided where it stands', async ({ page, server, model
   expect(existsSync(`${server.work}/no.txt`)).toBe(false);
 });
 
-test('a call that is allowed before another one is decided about says so in every window', async ({ page, server, model, session, watch, context }) => {
+test('a call that is allowed before another one is decided about says so in every window', async ({ page, server, model, session, context }) => {
   await session('site', { tools: { backend: [{ kind: 'local' }], policy: { ask: ['*'] } } });
   await model.step({ content: ['one', 'two'].map((name) => (
     { type: 'tool_use', id: `call_${name}`, name: 'local_bash_tool', input: { command: `touch ${name}.txt` } })) });
@@ -235,7 +233,6 @@ test('a call that is allowed before another one is decided about says so in ever
   await page.goto('/sessions/site');
   await say(page, 'Make two files');
   const other = await context.newPage();
-  await watch(other);
   await other.goto('/sessions/site');
   await expect(other.getByRole('button', { name: 'Allow', exact: true })).toHaveCount(2);
   await page.locator('#call-call_two').getByRole('button', { name: 'Allow', exact: true }).click();

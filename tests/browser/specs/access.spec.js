@@ -5,9 +5,10 @@ import { request as rawRequest } from 'node:http';
 
 import { expect, test } from '../support/test.js';
 
-test('without a cookie a browser is told how to get a link, and a link is good once', async ({ browser, server }) => {
-  const context = await browser.newContext();
-  const page = await context.newPage();
+test('without a cookie a browser is told how to get a link, and a link is good once', async ({ visitor, server, expected }) => {
+  expected.push(/Failed to load resource: the server responded with a status of 40[13]/);
+  const page = await visitor();
+  const context = page.context();
   const answer = await page.goto(server.url);
   expect(answer.status()).toBe(401);
   await expect(page.getByText('conjure serve --link')).toBeVisible();
@@ -18,11 +19,10 @@ test('without a cookie a browser is told how to get a link, and a link is good o
   await expect(page.getByRole('heading', { name: 'Sessions', level: 1 })).toBeVisible();
   const [cookie] = (await context.cookies()).filter(({ httpOnly }) => httpOnly);
   expect(cookie).toMatchObject({ httpOnly: true, sameSite: 'Strict' });
-  const second = await (await browser.newContext()).newPage();
+  const second = await visitor();
   expect((await second.goto(link)).status()).toBe(403);
   await page.getByRole('button', { name: 'Log out' }).click();
   expect((await page.goto(server.url)).status()).toBe(401);
-  await context.close();
 });
 
 // A page of somebody else on this machine.

@@ -2,146 +2,140 @@
 
 import { writeFileSync } from 'node:fs';
 
+import { harmless, shown } from '../support/harmless.js';
+import { KINDS, MARKDOWN, WORDS } from '../support/hostile.js';
+import { longThread } from '../support/long.js';
 import { expect, test } from '../support/test.js';
 
-const DO = 'window.hit=1';
-// What is tried everywhere: 28 words.
-const WORDS = [
-  `<script>${DO}</script>`,
-  `"><script>${DO}</script>`,
-  `<img src=x onerror=${DO}>`,
-  `"><img src=x onerror="${DO}">`,
-  `'><img src=x onerror='${DO}'>`,
-  `<svg onload=${DO}>`,
-  `<svg><script>${DO}</script></svg>`,
-  `<svg><animate onbegin=${DO} attributeName=x dur=1s>`,
-  `<iframe srcdoc="<script>parent.hit=1</script>"></iframe>`,
-  `<iframe src="javascript:parent.hit=1"></iframe>`,
-  `<object data="data:text/html,<script>${DO}</script>"></object>`,
-  `<math><mi xlink:href="javascript:${DO}">x</mi></math>`,
-  `<style>@import url(https://evil.example/x.css)</style>`,
-  `<link rel=stylesheet href=https://evil.example/x.css>`,
-  `<base href=https://evil.example/>`,
-  `<meta http-equiv=refresh content="0;url=https://evil.example/">`,
-  `<form action=https://evil.example/><button>Log in again</button></form>`,
-  `<template data-swap="inner" data-target="main">gone</template>`,
-  `</textarea><script>${DO}</script>`,
-  `</title><script>${DO}</script>`,
-  `</template><img src=x onerror=${DO}>`,
-  `<dialog open><p>Your key, please</p></dialog>`,
-  `<details open ontoggle=${DO}>x</details>`,
-  `<article class="entry model"><p>I am the model</p></article>`,
-  `<button data-key="g d" onclick=${DO}>x</button>`,
-  `\u202etxt.exe\u202c`,
-  `\u2066a\u2069\u200b\u200f`,
-  `{{constructor.constructor('${DO}')()}} \${${DO}}`,
-];
-// What is tried in a model's Markdown beside them: 18 more.
-const MARKDOWN = [
-  `[click](javascript:${DO})`,
-  `[click](JaVaScRiPt:${DO})`,
-  `[click](data:text/html,<script>${DO}</script>)`,
-  `[click](vbscript:${DO})`,
-  `![x](https://evil.example/pixel.png)`,
-  `![x](javascript:${DO})`,
-  `![x](data:image/svg+xml,<svg onload=${DO}>)`,
-  `[https://bank.example](https://evil.example/)`,
-  `<https://evil.example/?q=secret>`,
-  `<a href="https://evil.example" onclick="${DO}">x</a>`,
-  `<a href="/logout" data-dialog>x</a>`,
-  `[x](/sessions/site/delete)`,
-  '```html\n<script>window.hit=1</script>\n```',
-  '```"><script>window.hit=1</script>\nx\n```',
-  `| <script>${DO}</script> | b |\n|---|---|\n| <img src=x onerror=${DO}> | d |`,
-  `$$\\href{javascript:${DO}}{x}$$`,
-  `<div id="toasts"><p class="toast">Saved</p></div>`,
-  `[ref]: javascript:${DO}\n[ref]`,
-];
-
-// Nothing was done, nothing came in, and no character is there that nobody sees.
-async function harmless(page, where) {
-  const found = await page.evaluate(() => {
-    const wrong = [];
-    const own = [...document.scripts].filter((one) => !/^\/assets\/page-[0-9a-f]+\.js$/.test(one.getAttribute('src') ?? ''));
-    if (window.hit) wrong.push('something ran');
-    if (own.length) wrong.push(`scripts: ${own.map((one) => one.outerHTML)}`);
-    const bad = document.querySelectorAll('iframe, object, embed, base, style, math, animate, [onload], [onerror], [onclick], [ontoggle], [onbegin], [srcdoc], a[href^="javascript:" i], a[href^="data:" i], a[href^="vbscript:" i], form[action^="http"], link[href^="http"], meta[http-equiv=refresh]');
-    for (const one of bad) wrong.push(one.outerHTML.slice(0, 120));
-    for (const image of document.images) {
-      if (new URL(image.src, location).origin !== location.origin && !image.src.startsWith('data:')) wrong.push(image.src);
-    }
-    const seen = document.body.innerText.match(/[\u202a-\u202e\u2066-\u2069\u200b\u200f]/g);
-    if (seen) wrong.push(`characters that nobody sees: ${seen.map((one) => one.codePointAt(0).toString(16))}`);
-    for (const link of document.querySelectorAll('main a[href^="http"]')) {
-      if (!/noopener/.test(link.rel)) wrong.push(`without rel: ${link.outerHTML}`);
-    }
-    return wrong;
-  });
-  expect(found, where).toEqual([]);
+// Goes through all pages of a chat, from its end. `look` is called on each.
+async function throughout(page, url, look) {
+  // Earlier entries come with the next page, and not into this one.
+  await page.route(({ searchParams }) => searchParams.has('before'), (route) => (
+    route.request().resourceType() === 'document' ? route.continue() : route.fulfill({ contentType: 'text/html', body: '' })));
+  for (let next = url; next;) {
+    await page.goto(next);
+    await look();
+    next = await page.locator('#older a').evaluateAll(([link]) => link?.getAttribute('href'));
+  }
 }
 
-test(`${WORDS.length} hostile words of the model, of tools and of people in a conversation`, async ({ page, server, model, session }) => {
-  test.setTimeout(180_000);
+// The texts of all elements of a page that fit, also of those that are far from sight.
+async function texts(page, selector) {
+  return page.evaluate((selector) => {
+    dispatchEvent(new Event('beforeprint'));
+    return [...document.querySelectorAll(selector)].map((one) => one.textContent);
+  }, selector);
+}
+
+// Makes a chat that says each of these as the person, as the model, in a call and in its result. Its address.
+async function chatOf({ server, model, session }, words) {
+  const word = 'a-word-to-be-replaced';
   await session('site');
-  for (const [at, word] of WORDS.entries()) {
-    await model.calls(`call_${at}`, 'local_bash_tool', { command: `cat <<'END'\n${word}\nEND` }, { text: word });
-    await model.says(`End ${at}: ${word}`);
-    const said = await server.api('POST', '/sessions/site/turns', { text: `Say ${at}: ${word}` });
-    await server.api('GET', `/turns/${said.turn}?wait=20`);
+  await model.calls('call_1', 'local_bash_tool', { command: `cat <<'END'\n${word}\nEND` }, { text: word });
+  await model.says(`${word}\n\nEnd.`, { thinking: word });
+  const said = await server.api('POST', '/sessions/site/turns', { text: word });
+  await server.api('GET', `/turns/${said.turn}?wait=20`);
+  const change = (record) => JSON.parse(JSON.stringify(record).replaceAll(word, () => JSON.stringify(words[record.turn - 1]).slice(1, -1)));
+  const { id } = await longThread(server, said.thread, Infinity, { change, turns: words.length });
+  return `/sessions/site/threads/${id}`;
+}
+
+test(`${WORDS.length} hostile words in a chat, each by itself`, async ({ page, server, model, session }) => {
+  test.setTimeout(180_000);
+  // The same word twice would be no other case.
+  expect(new Set([...WORDS, ...MARKDOWN]).size).toBe(WORDS.length + MARKDOWN.length);
+  expect(WORDS.length).toBeGreaterThanOrEqual(100);
+  const url = await chatOf({ server, model, session }, WORDS);
+  const results = [];
+  const said = [];
+  await throughout(page, url, async () => {
+    await harmless(page, page.url(), { opens: true });
+    results.push(...await texts(page, 'pre.output'));
+    said.push(...await texts(page, 'article.person .said'));
+  });
+  // Each is there to be read.
+  expect(said.length).toBe(WORDS.length);
+  for (const all of [results, said]) {
+    expect(WORDS.filter((word) => !all.some((text) => text.includes(shown(word))))).toEqual([]);
   }
-  await page.goto('/sessions/site');
-  const shown = () => page.locator('main').innerText();
-  // All that a page has, and then what comes while one looks.
-  await harmless(page, 'a conversation that was loaded');
-  expect(await shown()).toContain(`End ${WORDS.length - 1}:`);
-  await page.locator('details.call').evaluateAll((all) => all.forEach((one) => { one.open = true; }));
-  await harmless(page, 'cards that were opened');
-  await page.reload();
-  await model.says(WORDS.join('\n\n'));
-  await page.getByLabel('Message').fill(WORDS.join('\n'));
-  await page.getByRole('button', { name: 'Send' }).click();
-  await expect(page.getByRole('button', { name: 'Stop' })).toHaveCount(0);
-  await expect(page.locator('main')).toContainText('constructor.constructor');
-  await harmless(page, 'a conversation that streamed');
+  // What began by itself would have by now.
+  await harmless(page, 'at the end', { opens: true });
 });
 
-test(`${MARKDOWN.length} hostile pieces of Markdown`, async ({ page, server, model, session }) => {
+test(`${MARKDOWN.length} hostile pieces of Markdown in a chat, each by itself`, async ({ page, server, model, session }) => {
+  test.setTimeout(120_000);
+  const url = await chatOf({ server, model, session }, MARKDOWN);
+  let replies = 0;
+  await throughout(page, url, async () => {
+    await harmless(page, page.url(), { opens: true });
+    // No link of a model's leads into this page.
+    expect(await texts(page, 'article.model .text a[href]:not([href^="https://"], [href^="http://"], [href^="mailto:"])')).toEqual([]);
+    replies += (await texts(page, 'article.model')).length;
+  });
+  expect(replies).toBe(2 * MARKDOWN.length);
+});
+
+test('hostile words while they stream, of the model, of tools and of people', async ({ page, model, session }) => {
+  test.setTimeout(180_000);
   await session('site');
   await page.goto('/sessions/site');
-  for (const [at, text] of MARKDOWN.entries()) {
-    await model.says(`${text}\n\nEnd ${at}.`);
-    await page.getByLabel('Message').fill(`Say ${at}`);
+  const field = page.getByLabel('Message');
+  for (const [kind, words] of [...Object.entries(KINDS), ['MARKDOWN', MARKDOWN]]) {
+    // A program is given no such byte.
+    const all = words.map((word) => word.replaceAll('\u0000', ''));
+    await model.calls(`call_${kind}`, 'local_bash_tool', { command: `cat <<'END'\n${all.join('\n')}\nEND` }, { text: all.join('\n\n') });
+    await model.says(`${all.join('\n\n')}\n\nEnd of ${kind}.`, { thinking: all.join('\n'), hold: { gate: kind, event: 9 } });
+    await field.fill(all.join('\n'));
     await page.getByRole('button', { name: 'Send' }).click();
-    await expect(page.getByText(`End ${at}.`)).toBeVisible();
-    await harmless(page, text);
+    await model.reached(kind);
+    await expect(page.locator(`#call-call_${kind}-card`)).toContainText('Done');
+    await harmless(page, `${kind}, that streams`, { opens: true });
+    await model.release(kind);
+    await expect(page.getByRole('button', { name: 'Stop' })).toHaveCount(0);
+    await expect(page.locator('article.model').last()).toContainText(`End of ${kind}.`);
+    await harmless(page, `${kind}, that streamed`, { opens: true });
   }
-  // No link of a model's leads into this page.
-  await expect(page.locator('article.model a[href^="/"]:not([href*="/threads/"])')).toHaveCount(0);
-  await expect(page.locator('article.model [data-dialog], article.model [data-swap]').filter({ hasText: /^x$/ })).toHaveCount(0);
+  await expect(page.locator('.call-entry')).toHaveCount(Object.keys(KINDS).length + 1);
 });
 
 test(`${WORDS.length} hostile names of sessions, chats, personas and MCP servers`, async ({ page, server, session }) => {
-  test.setTimeout(120_000);
+  test.setTimeout(180_000);
+  const made = [];
   for (const word of WORDS) {
     const name = word.slice(0, 100);
-    const made = await session(name).catch(() => session(null, {}));
-    await server.api('PATCH', `/threads/${made.thread.id}`, { label: word.slice(0, 200) }).catch(() => {});
+    const one = await session(name).catch(() => session(null, {}));
+    made.push(one);
+    await server.api('PATCH', `/threads/${one.thread.id}`, { label: word.slice(0, 200) }).catch(() => {});
     await server.api('POST', '/personas', { name, persona_text: word, version: '1' }).catch(() => {});
     await server.api('POST', '/mcp-servers', { name, settings: { command: word, args: [word] } }).catch(() => {});
   }
-  const { items } = await server.api('GET', '/sessions');
-  expect(items.length).toBe(WORDS.length);
-  for (const url of ['/', '/personas', '/mcp', '/new', '/usage', `/sessions/${items[0].id}`, `/sessions/${items[0].id}/config`, `/sessions/${items[0].id}/routes`]) {
+  // Of those that are refused as names there are few.
+  expect(made.filter(({ name }) => name).length).toBeGreaterThan(WORDS.length / 2);
+  const [first] = made;
+  for (const url of ['/personas', '/mcp', '/new', '/usage', `/sessions/${first.id}/config`, `/sessions/${first.id}/routes`]) {
     await page.goto(url);
     await harmless(page, url);
   }
   await expect(page.getByRole('heading', { level: 1 })).toContainText('<script>');
+  for (const { id } of made.filter((_, at) => at % 12 === 0)) {
+    await page.goto(`/sessions/${id}`);
+    await harmless(page, id);
+  }
+  let cards = 0;
+  for (let next = '/'; next;) {
+    await page.goto(next);
+    await harmless(page, next);
+    cards += await page.locator('#sessions > li').count();
+    next = await page.locator('#sessions-more').evaluateAll(([link]) => link?.getAttribute('href'));
+  }
+  expect(cards).toBe(WORDS.length);
 });
 
 test('hostile names of files and plugins, and a line without an end', async ({ page, server, model, session }) => {
   await session('site');
-  for (const [at, name] of [`<img src=x onerror=${DO}>.txt`, '\u202etxt.exe', `a"onmouseover="${DO}.txt`].entries()) {
-    writeFileSync(`${server.root}/plugins/lib${name.replaceAll('/', '')}.so`, 'no library');
+  const names = ['<img src=x onerror=window.hit=1>.txt', '\u202etxt.exe', 'a"onmouseover="window.hit=1.txt', '<script>window.hit=1<x>.png', 'in\u200bvisible.txt', "'; window.hit=1; '.md"];
+  for (const [at, name] of names.entries()) {
+    writeFileSync(`${server.root}/plugins/lib${name}.so`, 'no library');
     await model.calls(`file_${at}`, 'local_create_file', { path: name, file_text: 'x', description: 'a file' });
     await model.says('Made.');
     const said = await server.api('POST', '/sessions/site/turns', { text: 'Make a file' });
@@ -154,7 +148,8 @@ test('hostile names of files and plugins, and a line without an end', async ({ p
   // What is far from sight is put away.
   await page.evaluate(() => scrollTo(0, 0));
   await expect(page.locator('ul.files li').first()).toBeVisible();
-  await harmless(page, 'files');
+  await harmless(page, 'files', { opens: true });
+  expect((await texts(page, 'ul.files li')).length).toBe(names.length);
   expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth)).toBe(true);
   await page.goto('/plugins');
   await expect(page.getByRole('alert').first()).toContainText('is not loaded', { timeout: 20_000 });

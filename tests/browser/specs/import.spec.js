@@ -54,6 +54,29 @@ test('a chat that was exported goes on in another session', async ({ page, serve
   expect((await server.api('GET', `/threads/${said.thread}`)).turns).toBe(1);
 });
 
+test('a form that is sent twice imports once', async ({ page, server, model, session }) => {
+  const said = await talk({ server, model, session });
+  const lines = await exported(server, said.thread);
+  const spoken = async () => (await server.api('GET', '/threads')).items.filter(({ turns }) => turns === 1).length;
+  expect(await spoken()).toBe(1);
+  await openForm(page);
+  const once = await page.locator('#import-chat-once').inputValue();
+  const answers = await page.evaluate(async ([once, lines]) => {
+    const send = async () => {
+      const form = new FormData();
+      form.set('once', once);
+      form.set('file', new Blob([lines]), 'a.jsonl');
+      return (await fetch('/sessions/other/import', { method: 'POST', body: form })).url;
+    };
+    return Promise.all([send(), send()]);
+  }, [once, lines]);
+  // Both lead to the same chat.
+  const { thread } = await server.api('GET', '/sessions/other');
+  const there = `${server.url}/sessions/other/threads/${thread.id}`;
+  expect(answers).toEqual([there, there]);
+  expect(await spoken()).toBe(2);
+});
+
 test('a file that is no export says why, and stays chosen', async ({ page, server, model, session }) => {
   await talk({ server, model, session });
   const before = (await server.api('GET', '/threads')).items.length;
@@ -111,12 +134,13 @@ test('what an export says is shown as words', async ({ page, server, model, sess
   expect(await page.title()).not.toBe('1');
 });
 
-test('without script a chat is imported by a form on a page of its own', async ({ browser, server, model, session }) => {
+test('without script a chat is imported by a form on a page of its own', async ({ visitor, server, model, session, expected }) => {
+  // What a browser says of a form that was refused.
+  expected.push(/Failed to load resource: the server responded with a status of 4/);
   const said = await talk({ server, model, session });
   const file = `${server.root}/tmp/lamp.jsonl`;
   writeFileSync(file, await exported(server, said.thread));
-  const context = await browser.newContext({ javaScriptEnabled: false });
-  const page = await context.newPage();
+  const page = await visitor({ javaScriptEnabled: false });
   await page.goto(await server.link());
   await page.goto(`${server.url}/sessions/other/import`);
   await page.getByLabel('File').setInputFiles({ name: 'no.jsonl', mimeType: 'text/plain', buffer: Buffer.from('no') });
@@ -125,5 +149,4 @@ test('without script a chat is imported by a form on a page of its own', async (
   await page.getByLabel('File').setInputFiles(file);
   await page.getByRole('button', { name: 'Import' }).click();
   await expect(page.getByText('The lamp is lit.')).toBeVisible();
-  await context.close();
 });

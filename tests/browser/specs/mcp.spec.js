@@ -131,6 +131,23 @@ test('a tool that changed is held until it is approved', async ({ page, server, 
   expect((await server.api('GET', '/held-tools')).items).toEqual([]);
 });
 
+test('Plugins says of which plugin a tool is held, and leads to where it is approved', async ({ page, server, model, session }) => {
+  await heldTool({ page, server, model, session });
+  await page.goto('/plugins');
+  const card = page.locator('#plugins li.card').filter({ has: page.getByRole('heading', { name: /^mcp / }) });
+  await expect(card.getByText('held', { exact: true })).toBeVisible();
+  await expect(card.locator('[id^="plugin-held-mcp-"]')).toContainText('1 tool held');
+  await card.getByRole('link', { name: 'What is held of mcp' }).click();
+  await expect(page).toHaveURL(/\/routes#routes-held$/);
+  const held = page.getByRole('region', { name: 'Held' });
+  await held.getByRole('button', { name: 'Approve echo of notes' }).click();
+  await expect(held).toHaveCount(0);
+  await page.goto('/plugins');
+  await expect(card).toBeVisible();
+  await expect(card.getByText('held', { exact: true })).toHaveCount(0);
+  await expect(card.locator('[id^="plugin-held-mcp-"]')).toHaveCount(0);
+});
+
 test('a session chooses from the servers that are enabled', async ({ page, server, session }) => {
   for (const [name, enabled] of [['mock', true], ['off', false]]) {
     await server.api('POST', '/mcp-servers', {
@@ -150,11 +167,10 @@ test('a session chooses from the servers that are enabled', async ({ page, serve
   expect(Object.keys(mcps)).toEqual(['mock']);
 });
 
-test('a question of a server is answered and declined where it stands, in every window', async ({ page, context, watch, server, model, session }) => {
+test('a question of a server is answered and declined where it stands, in every window', async ({ page, context, server, model, session }) => {
   await session('site', { mcps: { notes: { command: process.env.CONJURE_MOCK_MCP } }, tools: { policy: { allow: ['*'] } } });
   await page.goto('/sessions/site');
   const other = await context.newPage();
-  await watch(other);
   await other.goto('/sessions/site');
   const ask = async (call, gate) => {
     await model.calls(call, 'notes_ask', {});

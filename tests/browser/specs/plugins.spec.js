@@ -1,5 +1,6 @@
 // Routes, Plugins and Usage: what is there, what comes while one looks, and what it cost.
 
+import { greeter } from '../support/greeter.js';
 import { expect, test } from '../support/test.js';
 
 test('a plugin that is added while one looks appears in Routes', async ({ page, server, session }) => {
@@ -52,6 +53,85 @@ test('a plugin is installed by its file, removed and put back', async ({ page })
   await dialog.getByRole('button', { name: 'Put back' }).click();
   await expect(card).toContainText('loaded');
   await expect(page.getByText(/log-fetcher put back/)).toBeVisible();
+});
+
+// The lines of a list in a dialog.
+const lines = (dialog) => dialog.getByRole('listitem');
+
+test('an upgrade and the way back say what a build may do and shows otherwise, and are agreed to', async ({ page, server }) => {
+  await page.goto('/plugins');
+  const dialog = page.getByRole('dialog');
+  const choose = async (version) => {
+    await page.getByRole('link', { name: 'Add plugin' }).click();
+    await dialog.getByLabel('File').setInputFiles(greeter(server, version));
+    await dialog.getByRole('button', { name: 'Install' }).click();
+    await expect(dialog.getByText('It asks for what nobody has allowed yet')).toBeVisible({ timeout: 30_000 });
+  };
+  const agree = async (button) => {
+    await dialog.getByLabel('It may').check();
+    await dialog.getByRole('button', { name: button }).click();
+  };
+  const version = async () => {
+    const { plugins } = await server.api('GET', '/plugins');
+    return plugins.find(({ name }) => name === 'greeter')?.version;
+  };
+
+  // The first of its name: all that it asks for. Nothing is there before somebody says yes.
+  await choose('0.1.0');
+  await expect(lines(dialog)).toHaveText(['requests to lamp.example']);
+  expect(await version()).toBeUndefined();
+  await agree('Install');
+  await expect(dialog.getByText('Installed: greeter 0.1.0')).toBeVisible({ timeout: 30_000 });
+  await dialog.getByRole('link', { name: 'Show all plugins' }).click();
+
+  // Another build: only what it asks for beyond the one before, tools among it.
+  await choose('0.2.0');
+  await expect(lines(dialog)).toHaveText(['the secret LAMP_KEY', 'to show a model tools that are new or look otherwise']);
+  expect(await version()).toBe('0.1.0');
+  await agree('Install');
+  await expect(dialog.getByText('Installed: greeter 0.2.0')).toBeVisible({ timeout: 30_000 });
+  for (const line of [
+    'May do now: the secret LAMP_KEY', 'May do no more: requests to lamp.example',
+    'New tools: bow', 'Changed tools: greet', 'Tools that are gone: wave',
+  ]) await expect(lines(dialog).filter({ hasText: line })).toHaveCount(1);
+  await dialog.getByRole('link', { name: 'Show all plugins' }).click();
+  const card = page.locator('#plugins li.card').filter({ has: page.getByRole('heading', { name: /^greeter/ }) });
+  await expect(card.getByRole('heading')).toHaveText('greeter 0.2.0');
+  await card.getByText('May do', { exact: true }).click();
+  await expect(card.locator('details[open]')).toContainText('Read the secrets: LAMP_KEY');
+  await card.getByText('Tools and origin').click();
+  await expect(card.locator('details[open]').last()).toContainText('bow');
+
+  // Back: what the older build may do beyond this one is asked for as well.
+  await page.getByRole('link', { name: 'Roll back greeter' }).click();
+  await expect(dialog.getByLabel('Version').locator('option')).toHaveText(['What the last change took away', '0.1.0', '0.2.0']);
+  await dialog.getByRole('button', { name: 'Put back' }).click();
+  await expect(dialog.getByText('It asks for what nobody has allowed yet')).toBeVisible({ timeout: 30_000 });
+  await expect(lines(dialog)).toHaveText(['requests to lamp.example', 'to show a model tools that are new or look otherwise']);
+  expect(await version()).toBe('0.2.0');
+  await agree('Put back');
+  await expect(dialog).toHaveCount(0, { timeout: 30_000 });
+  await expect(card.getByRole('heading')).toHaveText('greeter 0.1.0');
+  const history = page.getByRole('region', { name: 'What was changed' }).getByRole('listitem');
+  await expect(history).toHaveText([/greeter put back: 0\.2\.0 → 0\.1\.0$/, /greeter added: 0\.1\.0 → 0\.2\.0$/, /greeter added: 0\.1\.0$/]);
+});
+
+test('a plugin in a process of its own says which one that is while it is used', async ({ page, server, model, session }) => {
+  await server.install(greeter(server, '0.1.0'));
+  await page.goto('/plugins');
+  const place = page.locator('[id^="plugin-place-greeter-"]');
+  await expect(place).toContainText('in a process of its own');
+  await session('site', { tools: { backend: [{ kind: 'native' }], policy: { allow: ['*'] } } });
+  await model.calls('call_1', 'greeter_greet', { name: 'Ada' });
+  await model.says('Greeted.', { hold: { gate: 'greeted' } });
+  await server.api('POST', '/sessions/site/turns', { text: 'Greet Ada' });
+  await model.reached('greeted');
+  await page.getByRole('link', { name: 'Look again' }).click();
+  await expect(place).toContainText(/in use by 1 worker process \(\d+\)/);
+  const [, pid] = /worker process \((\d+)\)/.exec(await place.innerText());
+  // There is such a process.
+  expect(process.kill(Number(pid), 0)).toBe(true);
+  await model.release('greeted');
 });
 
 test('a file that is no plugin is shown as failed while one looks', async ({ page, server }) => {

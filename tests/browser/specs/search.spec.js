@@ -71,17 +71,15 @@ test('hostile names and texts are text among the hits', async ({ page, server, m
   await expect(page.locator('#search-words')).toHaveValue('needle <script>');
 });
 
-test('search works without script, on a phone as well', async ({ browser, server, model, session }) => {
+test('search works without script, on a phone as well', async ({ visitor, server, model, session }) => {
   await told(server, model, session, 'The lamp is lit.');
-  const context = await browser.newContext({ javaScriptEnabled: false, viewport: { width: 390, height: 844 } });
-  const page = await context.newPage();
+  const page = await visitor({ javaScriptEnabled: false, viewport: { width: 390, height: 844 } });
   await page.goto(await server.link());
   await page.locator('#search-open').click();
   await page.locator('#search-words').fill('lamp');
   await page.locator('#search-go').click();
   await page.locator('#search-hits a').click();
   await expect(page.getByText('The lamp is lit.')).toBeVisible();
-  await context.close();
 });
 
 test('a word is found in the chat that is looked at, and its entry is opened and marked', async ({ page, server, model, session }) => {
@@ -131,14 +129,13 @@ test('a word is found in the chat that is looked at, and its entry is opened and
   await expect(entry).toBeInViewport();
 });
 
-test('finding in a chat works without script, and its page is accessible and valid', async ({ page, browser, server, model, session }) => {
+test('finding in a chat works without script, and its page is accessible and valid', async ({ page, visitor, server, model, session }) => {
   const thread = await told(server, model, session, 'The lamp is lit.');
   const url = `${server.url}/sessions/site/threads/${thread}`;
   await page.goto(`${url}/find?q=lamp`);
   await accessible(page, 'find, on a page of its own');
   await valid(page, `${url}/find?q=lamp`, 'find');
-  const context = await browser.newContext({ javaScriptEnabled: false });
-  const plain = await context.newPage();
+  const plain = await visitor({ javaScriptEnabled: false });
   await plain.goto(await server.link());
   await plain.goto(url);
   await plain.locator('#chat-more').click();
@@ -150,5 +147,4 @@ test('finding in a chat works without script, and its page is accessible and val
   await plain.locator('#find-go').click();
   await plain.locator('#find-hits a').click();
   await expect(plain.getByText('The lamp is lit.')).toBeVisible();
-  await context.close();
 });

@@ -314,10 +314,9 @@ test('what others saved is not put over unseen, also where a form was refused, o
   expect((await server.api('GET', '/sessions/site')).thread.id).toBe(other.thread.id);
 });
 
-test('without script a provider filters the saved auths, and what was filled in stays', async ({ browser, server, session }) => {
+test('without script a provider filters the saved auths, and what was filled in stays', async ({ visitor, server, session }) => {
   await session('site');
-  const context = await browser.newContext({ javaScriptEnabled: false });
-  const page = await context.newPage();
+  const page = await visitor({ javaScriptEnabled: false });
   await page.goto(await server.link());
   for (const [url, where] of [['/sessions/site/config', 'config'], ['/new', 'new']]) {
     await page.goto(`${server.url}${url}`);
@@ -333,7 +332,6 @@ test('without script a provider filters the saved auths, and what was filled in 
   await page.getByLabel('Model').fill('gpt-mock');
   await page.getByRole('button', { name: 'Save' }).click();
   expect((await server.api('GET', '/sessions/site')).auth.name).toBe('open');
-  await context.close();
 });
 
 test('a session that is used moves before the others', async ({ page, server, model, session }) => {

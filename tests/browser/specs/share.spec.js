@@ -9,7 +9,9 @@ import { expect, test } from '../support/test.js';
 
 const PIXEL = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
 
-test('a chat that is saved as HTML is read from disk', async ({ page, browser, server, model, session }) => {
+test('a chat that is saved as HTML is read from disk', async ({ page, visitor, server, model, session, expected }) => {
+  // It is read from disk.
+  expected.push(/^request to elsewhere: file:/);
   writeFileSync(`${server.work}/pixel.png`, Buffer.from(PIXEL, 'base64'));
   await session('site');
   await model.step({ content: [
@@ -40,12 +42,10 @@ test('a chat that is saved as HTML is read from disk', async ({ page, browser, s
 
   await validText(text, 'a shared chat');
 
-  const context = await browser.newContext({ viewport: { width: 1024, height: 800 } });
-  const reader = await context.newPage();
-  const wrong = [];
-  reader.on('console', (said) => { if (['error', 'warning'].includes(said.type())) wrong.push(said.text()); });
-  reader.on('pageerror', (error) => wrong.push(error.stack));
-  reader.on('request', (request) => { if (!/^(file|data):/.test(request.url())) wrong.push(request.url()); });
+  const reader = await visitor({ viewport: { width: 1024, height: 800 } });
+  // It asks the server for nothing either.
+  const asked = [];
+  reader.on('request', (request) => { if (!/^(file|data):/.test(request.url())) asked.push(request.url()); });
   await reader.goto(pathToFileURL(file).href);
   await expect(reader.getByText('Look at it')).toBeVisible();
   await expect(reader.getByText('Done: all is well.')).toBeVisible();
@@ -58,17 +58,14 @@ test('a chat that is saved as HTML is read from disk', async ({ page, browser, s
   await expect(card.locator('pre').first()).toContainText('seq 1 4000');
   await card.locator('details.rest summary').click();
   await expect(card.locator('details.rest')).toContainText('</pre><script>alert(1)</script>');
-  expect(wrong).toEqual([]);
+  expect(asked).toEqual([]);
   // Its style is its own, and is taken.
   expect(await reader.locator('main').evaluate((main) => getComputedStyle(main).maxWidth)).toBe('864px');
-  await context.close();
 
   // What looks for violations is a script, which the file's own policy refuses.
-  const open = await browser.newContext({ bypassCSP: true });
-  const looked = await open.newPage();
+  const looked = await visitor({ bypassCSP: true });
   await looked.goto(pathToFileURL(file).href);
   await accessible(looked, 'a shared chat');
-  await open.close();
 });
 
 test('the command line makes the same file', async ({ server, model, session }) => {

@@ -2,6 +2,7 @@
 // light, and it is valid HTML. Views and dialogs that an address leads to are in `views.spec.js`.
 
 import { accessible, valid, validNow, validText } from '../support/checks.js';
+import { longChat } from '../support/stage.js';
 import { expect, test } from '../support/test.js';
 
 test.use({ plugins: [process.env.CONJURE_PLUGIN_LOCAL, process.env.CONJURE_PLUGIN_MCP] });
@@ -142,17 +143,15 @@ test('the dialogs and menus of a chat are accessible and valid', async ({ page, 
   await sound(page, 'the menu of a phone');
 });
 
-test('whoever is not let in, and whoever looks for what is not there, sees a page that is accessible and valid', async ({ page, browser, server, expected }) => {
+test('whoever is not let in, and whoever looks for what is not there, sees a page that is accessible and valid', async ({ page, visitor, server, expected }) => {
   expected.push(/Failed to load resource/);
-  const stranger = await browser.newContext();
   const problem = async (at, url, status) => {
     const answer = await at.goto(`${server.url}${url}`);
     expect(answer.status()).toBe(status);
     await accessible(at, `${status}: ${url}`);
     await validText(await answer.text(), `${status}: ${url}`);
   };
-  await problem(await stranger.newPage(), '/', 401);
-  await stranger.close();
+  await problem(await visitor(), '/', 401);
   await problem(page, '/nothing-here', 404);
   await problem(page, '/sessions/nobody', 404);
 });
@@ -219,6 +218,45 @@ test('what is removed, imported and installed is asked for and told accessibly, 
   await arrive(page, dialog.getByRole('button', { name: 'Remove' }));
   await expect(page.getByRole('link', { name: 'Put back log-fetcher' })).toBeVisible();
   await sound(page, 'a plugin that was removed');
+});
+
+test('a summary, why there is none, and how a chat is replayed are told accessibly, in valid HTML', async ({ page, server, model, session }) => {
+  const thread = await longChat({ server, model, session }, 'site');
+  await session('short');
+  await page.goto('/sessions/short');
+  await page.locator('#chat-more').click();
+  await page.locator('#summarise-chat').click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByRole('button', { name: 'Summarise' }).click();
+  await expect(dialog.getByRole('alert')).toBeVisible();
+  await sound(page, 'a chat that is too short to be summarised');
+  await model.says('They *counted*.');
+  await server.api('POST', `/threads/${thread}/compact`, { session: 'site' });
+  await page.goto('/sessions/site');
+  await page.locator('.mark summary').click();
+  await expect(page.locator('.mark em')).toBeVisible();
+  await sound(page, 'a summary that can be taken back');
+
+  const replay = `/sessions/site/threads/${thread}/replay`;
+  await page.goto(`${replay}?provider=gemini`);
+  await expect(page.getByLabel('Model', { exact: true })).toHaveAttribute('aria-invalid', 'true');
+  await sound(page, 'a replay that was asked for amiss');
+  await page.goto(`${replay}?provider=gemini&model=gemini-x`);
+  await expect(page.getByRole('region', { name: 'Said to gemini/gemini-x' })).toBeVisible();
+  await sound(page, 'a replay for another model');
+  await page.goto(`${replay}?only=on&from=1000`);
+  await expect(page.getByText('There is no such step.')).toBeVisible();
+  await sound(page, 'a replay without steps');
+});
+
+test('backends and servers that are down are told accessibly, in valid HTML', async ({ page, session }) => {
+  await session('site', { mcps: { gone: { command: '/nowhere/at-all' } }, tools: { backend: [{ kind: 'local' }], policy: { allow: ['*'] } } });
+  const backends = page.locator('#routes-backends');
+  await expect(async () => {
+    await page.goto('/sessions/site/routes');
+    await expect(backends.getByRole('row', { name: /^mcp: gone/ })).toContainText('down', { timeout: 1000 });
+  }).toPass({ timeout: 20_000 });
+  await sound(page, 'backends that are down');
 });
 
 test('tools that are held are told accessibly, in valid HTML', async ({ page, server, model, session }) => {

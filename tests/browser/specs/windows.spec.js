@@ -7,14 +7,13 @@ import { expect, test } from '../support/test.js';
 
 const run = promisify(execFile);
 
-test('two windows agree on a name and on a chat that is cleared, whoever does it', async ({ page, context, watch, server, model, session }) => {
+test('two windows agree on a name and on a chat that is cleared, whoever does it', async ({ page, context, server, model, session }) => {
   await session('site');
   await model.says('Something.');
   const { turn, thread } = await server.api('POST', '/sessions/site/turns', { text: 'Say something' });
   await server.api('GET', `/turns/${turn}?wait=20`);
   await page.goto('/sessions/site');
   const other = await context.newPage();
-  await watch(other);
   await other.goto('/sessions/site');
   await page.locator('#rename').click();
   await page.locator('#rename-label').fill('Named here');

@@ -4,6 +4,7 @@ import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import {
   appendFileSync, copyFileSync, mkdirSync, mkdtempSync, readFileSync, realpathSync, renameSync, rmSync,
+  writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename } from 'node:path';
@@ -25,21 +26,27 @@ export class Server {
   constructor(root) {
     this.root = root;
     this.work = `${root}/work`;
+    this.data = `${root}/home/.local/share/conjure`;
     this.listen = '127.0.0.1:0';
     // The header that lets a request in.
     this.token = { authorization: `Bearer ${TOKEN}` };
   }
 
   // Puts a plugin into the directory of plugins, at once: it is never there in part.
-  plugin(library) {
+  plugin(library, name = basename(library)) {
     const part = `${this.root}/tmp/library.part`;
     copyFileSync(library, part);
     // Trusted, as what comes with the program: others have a process of their own.
-    const data = `${this.root}/home/.local/share/conjure`;
-    mkdirSync(data, { recursive: true, mode: 0o700 });
+    mkdirSync(this.data, { recursive: true, mode: 0o700 });
     const digest = createHash('sha256').update(readFileSync(part)).digest('hex');
-    appendFileSync(`${data}/trusted-plugins`, `${digest}\n`);
-    renameSync(part, `${this.root}/plugins/${basename(library)}`);
+    appendFileSync(`${this.data}/trusted-plugins`, `${digest}\n`);
+    renameSync(part, `${this.root}/plugins/${name}`);
+  }
+
+  // Says what it knows of models from its next start on.
+  knows(models) {
+    mkdirSync(this.data, { recursive: true, mode: 0o700 });
+    writeFileSync(`${this.data}/models.toml`, models);
   }
 
   environment() {
@@ -111,6 +118,16 @@ export class Server {
     const text = await answer.text();
     if (!answer.ok) throw new Error(`${method} ${path}: ${answer.status} ${text}`);
     return text ? JSON.parse(text) : null;
+  }
+
+  // Installs a plugin, with all that it asks for.
+  async install(library) {
+    const answer = await fetch(`${this.url}/api/v1/plugins?yes=true`, {
+      method: 'POST',
+      headers: { ...this.token, 'content-type': 'application/octet-stream' },
+      body: readFileSync(library),
+    });
+    if (!answer.ok) throw new Error(`${library} is not installed: ${await answer.text()}`);
   }
 
   async remove() {

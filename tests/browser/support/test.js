@@ -13,9 +13,13 @@ export const test = base.extend({
   // Which plugins the server begins with.
   plugins: [[process.env.CONJURE_PLUGIN_LOCAL], { option: true }],
 
-  server: async ({ plugins }, use, info) => {
+  // What it knows of models, such as prices: the text of `models.toml`.
+  models: ['', { option: true }],
+
+  server: async ({ plugins, models }, use, info) => {
     const server = Server.make();
     for (const plugin of plugins) server.plugin(plugin);
+    if (models) server.knows(models);
     await server.start();
     await use(server);
     if (info.status !== info.expectedStatus) console.log(server.said);
@@ -37,26 +41,26 @@ export const test = base.extend({
     await use([]);
   },
 
-  // Watches a page of the test; for those that it opens itself.
+  // Watches all pages of a browser context: those that there are, and those that come.
   watch: async ({ server, expected }, use) => {
     const wrong = [];
     const say = (text) => {
       if (!expected.some((known) => known.test(text))) wrong.push(text);
     };
-    await use((page) => {
-      page.on('console', (said) => {
+    await use(async (context) => {
+      context.on('console', (said) => {
         if (['error', 'warning'].includes(said.type())) {
           say(`console: ${said.text()} (${said.location().url})`);
         }
       });
-      page.on('pageerror', (error) => say(`page: ${error.stack}`));
-      page.on('request', (request) => {
+      context.on('weberror', (failed) => say(`page: ${failed.error().stack}`));
+      context.on('request', (request) => {
         const url = request.url();
         if (!url.startsWith(`${server.url}/`) && !/^(data|blob|about):/.test(url)) {
           say(`request to elsewhere: ${url}`);
         }
       });
-      return page.addInitScript(() => {
+      await context.addInitScript(() => {
         addEventListener('securitypolicyviolation', (event) => {
           console.error(`policy: ${event.violatedDirective} ${event.blockedURI}`);
         });
@@ -65,12 +69,25 @@ export const test = base.extend({
     expect(wrong).toEqual([]);
   },
 
-  page: async ({ page, server, watch }, use) => {
-    await watch(page);
+  page: async ({ page, context, server, watch }, use) => {
+    await watch(context);
     await page.goto(await server.link());
     await use(page);
     // What is under way when a test ends is no error.
-    await page.close();
+    for (const one of context.pages()) await one.close();
+  },
+
+  // Opens a page in a browser context of its own, with options such as `javaScriptEnabled`, and watches
+  // it. Nobody has let it in yet. Without script it is watched for the console and for requests.
+  visitor: async ({ browser, watch }, use) => {
+    const contexts = [];
+    await use(async (options = {}) => {
+      const context = await browser.newContext(options);
+      contexts.push(context);
+      await watch(context);
+      return context.newPage();
+    });
+    for (const context of contexts) await context.close();
   },
 
   // A saved auth for each wire, all at the mock.

@@ -39,7 +39,8 @@ impl Tmux {
         let (workspace, words) = cli.in_tmux()?;
         let config = workspace.root().join("tmux.conf");
         let text = "set -g status off\nset -g remain-on-exit on\nset -g remain-on-exit-format ''\n\
-                    set -g history-limit 10000\nset -s escape-time 0\nset -s extended-keys on\n";
+                    set -g history-limit 10000\nset -s escape-time 0\nset -s extended-keys on\n\
+                    set -sq extended-keys-format csi-u\n";
         std::fs::write(&config, text).map_err(|source| KitError::File {
             path: config.clone(),
             source,

@@ -1,18 +1,22 @@
-//! Builds packages and finds what came out, from what cargo itself reports.
+//! Builds packages and finds what came out, from what cargo itself reports: file names of libraries
+//! differ between systems, and target directories can be moved.
 //!
-//! File names of libraries differ between systems and target directories can be moved, so no
-//! path is guessed.
+//! Where the workspace has just been built, programs and libraries are looked for under the names that
+//! cargo gives them; one that is not there is an error.
 
 use std::{
     io::{BufRead, BufReader},
-    path::PathBuf,
-    process::Stdio,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
 };
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::Value;
 
 use crate::{linker, repo};
+
+/// Says that all of the workspace has just been built, as it does to the tests.
+const BUILT_BEFORE: &str = "CONJURE_KIT_BUILT";
 
 /// What a build made.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -21,6 +25,8 @@ pub(crate) struct Built {
     pub(crate) programs: Vec<(String, PathBuf)>,
     /// Shared libraries: (name of the package, file).
     pub(crate) libraries: Vec<(String, PathBuf)>,
+    /// Programs that run tests.
+    pub(crate) tests: Vec<PathBuf>,
 }
 
 impl Built {
@@ -32,12 +38,72 @@ impl Built {
         Self::with("build", packages, &[])
     }
 
+    /// The same. Where the environment says that all of the workspace has just been built that is taken:
+    /// alone they would have other features, and be built anew with most of what they depend on.
+    ///
+    /// # Errors
+    /// The same, and when something of a build that is said to be there is not.
+    pub(crate) fn dev_or_before(packages: &[&str]) -> Result<Self> {
+        match std::env::var_os(BUILT_BEFORE).is_some_and(|value| value == "1") {
+            true => Self::before(packages),
+            false => Self::dev(packages),
+        }
+    }
+
+    /// What a build of the workspace made of these packages.
+    fn before(packages: &[&str]) -> Result<Self> {
+        let mut metadata = repo::cargo(["metadata", "--no-deps", "--format-version=1"]);
+        let metadata = repo::text_of(&mut metadata)?;
+        let metadata: Value =
+            serde_json::from_str(&metadata).context("`cargo metadata` said no JSON")?;
+        let built = Self::named(&metadata, packages, &repo::target().join("debug"));
+        let files = built.programs.iter().chain(&built.libraries);
+        for (name, file) in files {
+            if !file.is_file() {
+                bail!(
+                    "{BUILT_BEFORE} says that all is built, and there is no `{}` of {name}; take it out \
+                     of the environment",
+                    file.display()
+                );
+            }
+        }
+        Ok(built)
+    }
+
+    /// The programs and libraries of packages, in the folder that cargo puts them into.
+    fn named(metadata: &Value, packages: &[&str], folder: &Path) -> Self {
+        use std::env::consts::{DLL_PREFIX, DLL_SUFFIX, EXE_SUFFIX};
+        let list = |of: &Value, name: &str| {
+            let list = of.get(name).and_then(Value::as_array);
+            list.cloned().unwrap_or_default()
+        };
+        let text = |of: &Value| of.get("name").and_then(Value::as_str).map(str::to_owned);
+        let mut built = Self::default();
+        for package in list(metadata, "packages") {
+            let Some(owner) = text(&package).filter(|it| packages.contains(&it.as_str())) else {
+                continue;
+            };
+            for target in list(&package, "targets") {
+                let kinds = list(&target, "kind");
+                let name = text(&target).unwrap_or_default();
+                if kinds.iter().any(|kind| kind == "bin") {
+                    let file = folder.join(format!("{name}{EXE_SUFFIX}"));
+                    built.programs.push((name, file));
+                } else if kinds.iter().any(|kind| kind == "cdylib") {
+                    let file = format!("{DLL_PREFIX}{}{DLL_SUFFIX}", name.replace('-', "_"));
+                    built.libraries.push((owner.clone(), folder.join(file)));
+                }
+            }
+        }
+        built
+    }
+
     /// Builds these packages with a command of cargo that builds, and with these options.
     ///
     /// # Errors
     /// The same.
     pub(crate) fn with(verb: &str, packages: &[&str], options: &[&str]) -> Result<Self> {
-        let mut command = repo::cargo([verb, "--message-format=json-render-diagnostics"]);
+        let mut command = repo::cargo([verb]);
         command.args(options);
         for package in packages {
             command.args(["--package", package]);
@@ -46,7 +112,16 @@ impl Built {
         if verb == "build" && options.contains(&"--release") && !options.contains(&"--target") {
             linker::lay_out(&mut command)?;
         }
-        repo::announce(&command);
+        Self::by(&mut command)
+    }
+
+    /// Builds by a command of cargo that builds.
+    ///
+    /// # Errors
+    /// The same.
+    pub(crate) fn by(command: &mut Command) -> Result<Self> {
+        command.arg("--message-format=json-render-diagnostics");
+        repo::announce(command);
         let mut child = command
             .stdout(Stdio::piped())
             .spawn()
@@ -107,8 +182,11 @@ impl Built {
             return;
         }
         let target = text("/target/name");
-        if let Some(file) = message.get("executable").and_then(Value::as_str) {
-            self.programs.push((target.to_owned(), file.into()));
+        let is_test = message.pointer("/profile/test") == Some(&Value::Bool(true));
+        match message.get("executable").and_then(Value::as_str) {
+            Some(file) if is_test => self.tests.push(file.into()),
+            Some(file) => self.programs.push((target.to_owned(), file.into())),
+            None => {}
         }
         if list("/target/kind").any(|kind| kind == "cdylib") {
             let package = package_name(text("/package_id"), target);
@@ -140,6 +218,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_the_workspace_made_is_found_without_a_build() {
+        let metadata = serde_json::json!({ "packages": [
+            { "name": "conjure-cli", "targets": [
+                { "name": "conjure", "kind": ["bin"] }, { "name": "cli", "kind": ["test"] } ] },
+            { "name": "conjure-jump", "targets": [{ "name": "conjure_jump", "kind": ["cdylib", "rlib"] }] },
+            { "name": "another", "targets": [{ "name": "another", "kind": ["bin"] }] },
+        ] });
+        let built = Built::named(&metadata, &["conjure-cli", "conjure-jump"], Path::new("/t"));
+        let program = format!("/t/conjure{}", std::env::consts::EXE_SUFFIX);
+        assert_eq!(built.programs, [("conjure".to_owned(), program.into())]);
+        let library = built.library("conjure-jump").unwrap();
+        assert!(library.starts_with("/t"), "{}", library.display());
+        assert_eq!(
+            library.extension().unwrap(),
+            std::env::consts::DLL_EXTENSION
+        );
+        assert!(built.program("another").is_err());
+    }
+
+    #[test]
     fn finds_programs_and_shared_libraries_in_cargos_messages() {
         let library = format!("/t/release/libjump.{}", std::env::consts::DLL_EXTENSION);
         let mut built = Built::default();
@@ -148,6 +246,8 @@ mod tests {
                 "target": {"name": "conjure_jump", "kind": ["cdylib"]}, "filenames": [library, "/t/release/libjump.d"], "executable": null}),
             serde_json::json!({"reason": "compiler-artifact", "package_id": "path+file:///r/conjure-host#0.1.0",
                 "target": {"name": "conjure", "kind": ["bin"]}, "filenames": ["/t/release/conjure"], "executable": "/t/release/conjure"}),
+            serde_json::json!({"reason": "compiler-artifact", "package_id": "path+file:///r/conjure-host#0.1.0", "profile": {"test": true},
+                "target": {"name": "conjure", "kind": ["bin"]}, "filenames": ["/t/release/deps/conjure-1"], "executable": "/t/release/deps/conjure-1"}),
             serde_json::json!({"reason": "build-finished", "success": true}),
         ] {
             built.take_message(&message.to_string());
@@ -156,6 +256,7 @@ mod tests {
         let expected = Built {
             programs: vec![("conjure".to_owned(), "/t/release/conjure".into())],
             libraries: vec![("conjure-jump".to_owned(), library.into())],
+            tests: vec!["/t/release/deps/conjure-1".into()],
         };
         assert_eq!(built, expected);
         assert!(

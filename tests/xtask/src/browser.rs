@@ -61,7 +61,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         .collect();
     let built = match args.release {
         true => Built::with("build", &packages, &["--release"])?,
-        false => Built::dev(&packages)?,
+        false => Built::dev_or_before(&packages)?,
     };
     let tests = repo::root().join("tests/browser");
     let mut command = std::process::Command::new("node");

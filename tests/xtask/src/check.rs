@@ -4,7 +4,7 @@
 
 use anyhow::{Result, bail};
 
-use crate::{packages, repo, tidy};
+use crate::{api, packages, repo, tidy};
 
 /// One check.
 pub(crate) struct Check {
@@ -16,7 +16,7 @@ pub(crate) struct Check {
 }
 
 /// All checks, the quick ones first.
-pub(crate) const CHECKS: [Check; 6] = [
+pub(crate) const CHECKS: [Check; 7] = [
     Check {
         name: "formatting",
         needs: Some(("fmt", "rustup component add rustfmt")),
@@ -26,6 +26,11 @@ pub(crate) const CHECKS: [Check; 6] = [
         name: "house rules",
         needs: None,
         run: tidy::check,
+    },
+    Check {
+        name: "public items of the SDK",
+        needs: None,
+        run: api::check,
     },
     Check {
         name: "dependencies",

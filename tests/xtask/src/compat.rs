@@ -3,6 +3,8 @@
 //! What must come of each is in [`expected`], and the page `skill-sdk/docs/compatibility.md` has the
 //! same table: a test holds one against the other.
 
+pub(crate) mod baseline;
+
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,6 +21,17 @@ const COMPILERS: [(&str, Option<&str>); 3] = [
     ("1.95", None),
     ("1.96", Some("CONJURE_RUSTC_196")),
 ];
+
+/// The commit from which libraries go on loading, until there is a release whose tag takes its place.
+pub(crate) const BASELINE: &str = "b2e5482e3c6612f166269598e0e4caeff5ee5e10";
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Build and load plugins of the commit from which libraries go on loading, instead of the cells:
+    /// a skill, a backend and an executor on its SDK, by the oldest compiler
+    #[arg(long)]
+    baseline: bool,
+}
 
 /// The page that promises the outcomes.
 const PAGE: &str = "skill-sdk/docs/compatibility.md";
@@ -129,6 +142,10 @@ fn page_holds() -> Result<()> {
             "`{PAGE}` does not name Rust {version}"
         );
     }
+    ensure!(
+        page.contains(BASELINE),
+        "`{PAGE}` does not name the commit {BASELINE}, from which libraries go on loading"
+    );
     Ok(())
 }
 
@@ -143,13 +160,20 @@ fn table() -> String {
     table
 }
 
-/// Builds and loads all of them.
+/// Builds and loads all cells, or what the baseline made.
 ///
 /// # Errors
-/// With every cell that has another outcome than it must have, and in CI where a compiler is missing.
-pub(crate) fn run() -> Result<()> {
+/// With everything that has another outcome than it must have, and in CI where a compiler is missing.
+pub(crate) fn run(args: &Args) -> Result<()> {
     page_holds()?;
     let program = Built::dev(&["conjure-cli"])?.program("conjure")?.clone();
+    match args.baseline {
+        true => baseline::run(&program),
+        false => matrix(&program),
+    }
+}
+
+fn matrix(program: &Path) -> Result<()> {
     let root = repo::root().join("target/compat");
     let source = root.join("plugin");
     write_crate(&source)?;
@@ -174,7 +198,7 @@ pub(crate) fn run() -> Result<()> {
             let library = library(&source, &target, rustc.as_deref(), build)?;
             let data = root.join("data");
             for place in Place::ALL {
-                let outcome = tried(&program, &data, &library, place, version)?;
+                let outcome = tried(program, &data, &library, place, version)?;
                 let found = outcome
                     .as_ref()
                     .map_or_else(String::clone, |it| it.word().to_owned());
@@ -260,18 +284,7 @@ fn library(source: &Path, target: &Path, rustc: Option<&Path>, build: Build) -> 
     let mut command = repo::cargo(["rustc", "--quiet", "--lib", "--message-format=json"]);
     command.args(options).arg("--").args(compiler);
     command.current_dir(source).env("CARGO_TARGET_DIR", target);
-    for name in [
-        "RUSTFLAGS",
-        "CARGO_ENCODED_RUSTFLAGS",
-        "RUSTC_WRAPPER",
-        "RUSTC",
-    ] {
-        command.env_remove(name);
-    }
-    if let Some(rustc) = rustc {
-        // What comes beside an old compiler is not always there.
-        command.env("RUSTC", rustc).env("RUSTDOC", "false");
-    }
+    by_compiler(&mut command, rustc);
     let messages = repo::text_of(&mut command)?;
     let messages = messages
         .lines()
@@ -292,6 +305,22 @@ fn library(source: &Path, target: &Path, rustc: Option<&Path>, build: Build) -> 
     let library = dir.join(built.file_name().unwrap_or_default());
     std::fs::copy(&built, &library)?;
     Ok(library)
+}
+
+/// Has cargo build by this compiler, or by its own, and with no flags from outside.
+fn by_compiler(command: &mut Command, rustc: Option<&Path>) {
+    for name in [
+        "RUSTFLAGS",
+        "CARGO_ENCODED_RUSTFLAGS",
+        "RUSTC_WRAPPER",
+        "RUSTC",
+    ] {
+        command.env_remove(name);
+    }
+    if let Some(rustc) = rustc {
+        // What comes beside an old compiler is not always there.
+        command.env("RUSTC", rustc).env("RUSTDOC", "false");
+    }
 }
 
 fn write_crate(dir: &Path) -> Result<()> {

@@ -282,4 +282,21 @@ mod tests {
         assert_eq!(line.first().unwrap(), "run");
         assert!(line.contains(&"input=/logs/a.log".into()));
     }
+
+    /// What `tests/browser/specs/demo.spec.js` looks at in a browser.
+    #[test]
+    fn the_page_is_served_with_the_demonstration_its_plugins_and_its_data() {
+        let target = tempfile::tempdir().unwrap();
+        let place = Place::fresh(&target.path().join("debug/conjure")).unwrap();
+        let line = serve(&place);
+        assert_eq!(line[0], "serve");
+        assert!(line.contains(&"--demo".into()));
+        for (option, directory) in [
+            ("--plugin-dir", &place.plugins),
+            ("--data-dir", &place.data),
+        ] {
+            let pair = [OsString::from(option), directory.clone().into()];
+            assert!(line.windows(2).any(|two| two == pair), "{line:?}");
+        }
+    }
 }

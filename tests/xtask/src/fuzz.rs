@@ -12,6 +12,8 @@ use crate::repo;
 
 /// The crate, from the root of the repository.
 const CRATE: &str = "tests/fuzz";
+/// What is built of it.
+pub(crate) const BUILT: &str = "tests/fuzz/target";
 /// The longest input, in bytes: what is wrong with a reader shows in short ones.
 const LONGEST: usize = 4_096;
 /// The target whose inputs are libraries, and their longest: the tables of the smallest library are

@@ -8,6 +8,7 @@
     reason = "a program for the terminal: what it prints is its result"
 )]
 
+mod api;
 mod artifacts;
 mod browser;
 mod builds;
@@ -27,6 +28,7 @@ mod perf;
 mod repo;
 mod sanitize;
 mod soak;
+mod space;
 mod suite;
 mod tidy;
 
@@ -59,8 +61,9 @@ enum Command {
     /// cargo-nextest where it is installed, else `cargo test`. A test that cannot run here
     /// prints `LEFT OUT: <what>: <why>`. Then come the checks of `cargo xtask check`; one whose
     /// tool is not installed is left out. In CI come the fuzz targets then, a minute each, and the
-    /// address sanitizer. With
-    /// CI=true, what is left out is a failure, unless it is expected there. Nothing needs root.
+    /// address sanitizer, and plugins of the commit from which libraries go on loading. With
+    /// CI=true, what is left out is a failure, unless it is expected there, and what was built for a
+    /// part is removed when no later one needs it. Nothing needs root.
     Test(suite::Args),
     /// Try the page in a real browser, against the real server with the mock model
     ///
@@ -131,7 +134,13 @@ enum Command {
     /// worker: 36 runs of `conjure plugin test`. Fails where one has another outcome than the page
     /// skill-sdk/docs/compatibility.md promises. `CONJURE_RUSTC_185` and `CONJURE_RUSTC_196` name the
     /// other compilers; the cells of one that is not named are left out, and said to be.
-    Compat,
+    Compat(compat::Args),
+    /// Hold the public items of the crates that are published against their lists
+    ///
+    /// Tells what breaks crates that compile apart from what is new. The lists are in
+    /// skill-sdk/docs/public-api; with CONJURE_WRITE_FIXTURES=1 they are written anew, unless something
+    /// breaks that the version does not allow to. Needs nothing but the source.
+    Api(api::Args),
     /// Check the house rules that no compiler knows
     Tidy(tidy::Args),
     /// Check formatting, lints, dependencies, documentation and house rules, as CI does
@@ -149,7 +158,8 @@ fn main() -> ExitCode {
         Command::Dist(args) => dist::run(&args),
         Command::Perf(args) => perf::run(&args),
         Command::Order => order::run(),
-        Command::Compat => compat::run(),
+        Command::Api(args) => api::run(&args),
+        Command::Compat(args) => compat::run(&args),
         Command::Package => packages::check(),
         Command::Chaos(args) => chaos::run(&args),
         Command::Crashes(args) => campaign::crashes(&args),

@@ -27,6 +27,24 @@ pub(crate) fn check() -> Result<()> {
     repo::run(&mut package)
 }
 
+/// What cargo says of each published crate.
+///
+/// # Errors
+/// When cargo cannot be asked, or does not know one of them.
+pub(crate) fn published() -> Result<Vec<Value>> {
+    let metadata = metadata(&mut repo::cargo([
+        "metadata",
+        "--no-deps",
+        "--format-version=1",
+    ]))?;
+    let find = |name: &&str| {
+        let found = list(&metadata, "packages").find(|package| text(package, "name") == *name);
+        let found = found.cloned();
+        found.with_context(|| format!("the workspace has no package `{name}`"))
+    };
+    PUBLISHED.iter().map(find).collect()
+}
+
 fn metadata(cargo: &mut Command) -> Result<Value> {
     let output = cargo.output().context("run `cargo metadata`")?;
     ensure!(

@@ -20,6 +20,12 @@ pub(crate) fn root() -> PathBuf {
         .map_or_else(|| own.clone(), Path::to_path_buf)
 }
 
+/// Where cargo builds.
+pub(crate) fn target() -> PathBuf {
+    let given = std::env::var_os("CARGO_TARGET_DIR");
+    root().join(given.map_or_else(|| PathBuf::from("target"), PathBuf::from))
+}
+
 /// Whether this is a run of CI, where nothing may be left out in silence.
 pub(crate) fn in_ci() -> bool {
     std::env::var("CI").is_ok_and(|value| value == "true" || value == "1")

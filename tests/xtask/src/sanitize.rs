@@ -15,6 +15,8 @@ use crate::repo;
 
 /// The packages whose tests run.
 const PACKAGES: [&str; 2] = ["conjure-abi", "conjure-skill-sdk"];
+/// Where they are built.
+pub(crate) const BUILT: &str = "target/sanitized";
 /// What is not freed on purpose, from the root of the repository.
 const LEFT: &str = "tests/xtask/src/sanitize.supp";
 /// With a target that is named, flags are for what runs there and not for build scripts and macros.
@@ -43,7 +45,7 @@ fn command(root: PathBuf) -> Command {
         command.args(["--package", package]);
     }
     command
-        .args(["--target-dir", "target/sanitized"])
+        .args(["--target-dir", BUILT])
         .current_dir(root)
         .env("RUSTFLAGS", "-Zsanitizer=address")
         .env("LSAN_OPTIONS", format!("suppressions={}", left.display()))

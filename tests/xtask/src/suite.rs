@@ -17,9 +17,10 @@ use anyhow::{Context, Result, bail};
 use crate::{
     builds,
     check::{self, CHECKS},
+    compat::baseline,
     fuzz,
     left_out::{LeftOut, unescape},
-    repo, sanitize,
+    repo, sanitize, space,
 };
 
 /// What of each package is built and tested; documentation comes after.
@@ -28,6 +29,10 @@ const TARGETS: [&str; 5] = ["--workspace", "--lib", "--bins", "--tests", "--exam
 /// Where nextest leaves its report, as `.config/nextest.toml` says: below the root of the
 /// repository, wherever cargo builds.
 const REPORT: &str = "target/nextest/default/junit.xml";
+
+/// Folders that only tests, or only checks, build into: see [`space::in_targets`].
+const TEST_BUILDS: [&str; 3] = ["plugin-tests", "plugin-new", "compat"];
+const CHECK_BUILDS: [&str; 2] = ["doc", "package"];
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -52,7 +57,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             command.args(["--", "--show-output"]);
             cargo_test(&mut command, outcome)
         })?;
+        outcome.timed("baseline of plugins", Outcome::take_baseline);
+        outcome.free_space(|| space::remove_tests(&TARGETS));
+        outcome.free_space(|| space::remove(&space::in_targets(&TEST_BUILDS)));
         outcome.take_checks();
+        outcome.free_space(|| space::remove(&space::in_targets(&CHECK_BUILDS)));
         outcome.timed("budget of the build", Outcome::take_builds);
         outcome.timed("fuzz targets", Outcome::take_fuzzing);
         outcome.timed("address sanitizer", Outcome::take_sanitizer);
@@ -171,12 +180,46 @@ impl Outcome {
         lines
     }
 
-    /// Does a part and notes how long it took.
+    /// Does a part and notes how long it took; in CI it says so at once, with what is left of the disk.
     fn timed<T>(&mut self, part: &'static str, work: impl FnOnce(&mut Self) -> T) -> T {
         let begun = Instant::now();
         let result = work(self);
-        self.times.push((part, begun.elapsed()));
+        let time = begun.elapsed();
+        self.times.push((part, time));
+        if repo::in_ci() {
+            let free = space::free().unwrap_or_default();
+            eprintln!("{part}: {} s, {free}", time.as_secs());
+        }
         result
+    }
+
+    /// Removes build output while everything passed; what is broken may be looked at. Where it cannot be
+    /// removed is said, and is no reason to fail.
+    fn free_space(&self, remove: impl FnOnce() -> Result<()>) {
+        if !self.broken.is_empty() {
+            return;
+        }
+        if let Err(error) = remove() {
+            eprintln!("build output stays where it is: {error:#}");
+        }
+    }
+
+    /// Builds and loads plugins of the commit from which libraries go on loading in CI; elsewhere says
+    /// how to, since it builds the SDK once more.
+    fn take_baseline(&mut self) {
+        const NAME: &str = "baseline of plugins";
+        if !repo::in_ci() {
+            let why = "it runs in CI; `cargo xtask compat --baseline` runs it here";
+            self.left_out.note(NAME, why);
+        } else if let Some(why) = baseline::missing() {
+            self.left_out.note(NAME, &why);
+        } else {
+            // The program that the tests ran.
+            let program = format!("debug/conjure{}", std::env::consts::EXE_SUFFIX);
+            if let Err(error) = baseline::run(&repo::target().join(program)) {
+                self.broken.push(format!("{NAME}: {error:#}"));
+            }
+        }
     }
 
     /// Runs the checks, all of them, and takes in what came of them.
@@ -217,6 +260,8 @@ impl Outcome {
             self.left_out.note(NAME, why);
         } else if let Err(error) = fuzz::run(&fuzz::Args::for_ci()) {
             self.broken.push(format!("{NAME}: {error:#}"));
+        } else {
+            self.free_space(|| space::remove(&[fuzz::BUILT]));
         }
     }
 
@@ -231,6 +276,8 @@ impl Outcome {
             self.left_out.note(NAME, why);
         } else if let Err(error) = sanitize::run() {
             self.broken.push(format!("{NAME}: {error:#}"));
+        } else {
+            self.free_space(|| space::remove(&[sanitize::BUILT]));
         }
     }
 
@@ -422,8 +469,8 @@ mod tests {
         assert_eq!(
             picked.left_out_lines(),
             [
-                "examples in the documentation, formatting, house rules, dependencies, lints, \
-                 packages of the SDK, documentation: only some tests were asked for; `cargo xtask test` without \
+                "examples in the documentation, formatting, house rules, public items of the SDK, \
+                 dependencies, lints, packages of the SDK, documentation: only some tests were asked for; `cargo xtask test` without \
                  arguments runs all, `cargo xtask check` the checks"
             ]
         );

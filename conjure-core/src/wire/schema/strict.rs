@@ -1,8 +1,9 @@
 //! The subset of JSON Schema that OpenAI's strict mode takes.
 //!
-//! There every object is closed and every property required, and only some keywords are known. A
-//! tool is strict when its schema is so already: making an optional property required would change
-//! what the model sends, and the tool would refuse it.
+//! There every object is closed and every property required, every schema says its type or refers to
+//! others that do, and only some keywords are known. A tool is strict when its schema is so already:
+//! making an optional property required would change what the model sends, and the tool would refuse
+//! it.
 
 use serde_json::{Map, Value};
 
@@ -36,6 +37,9 @@ const KNOWN: [&str; 26] = [
     "$id",
 ];
 
+/// One of these is in every schema of strict mode.
+const TYPING: [&str; 3] = ["type", "anyOf", "$ref"];
+
 /// Objects may be nested so deep in strict mode.
 const MOST_DEPTH: usize = 10;
 
@@ -52,6 +56,9 @@ fn fits(schema: &Value, depth: usize) -> bool {
         return false;
     };
     if depth > MOST_DEPTH || fields.keys().any(|name| !KNOWN.contains(&name.as_str())) {
+        return false;
+    }
+    if !TYPING.iter().any(|keyword| fields.contains_key(*keyword)) {
         return false;
     }
     if is_object(fields) && !(is_closed(fields) && requires_all(fields)) {
@@ -175,6 +182,10 @@ mod tests {
             ("/properties/b/anyOf/1/required", json!([])),
             ("/type", json!("string")),
             ("/properties/a", json!(true)),
+            ("/properties/a", json!({})),
+            ("/properties/a", json!({"enum": ["x", "y"]})),
+            ("/properties/a", json!({"description": "anything"})),
+            ("/properties/b/anyOf/0", json!({"const": null})),
         ] {
             let mut other = strict.clone();
             *other.pointer_mut(pointer).unwrap() = value.clone();

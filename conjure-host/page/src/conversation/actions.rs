@@ -170,7 +170,7 @@ pub(crate) async fn attach(
     let kind = kind
         .cloned()
         .unwrap_or(HeaderValue::from_static("application/octet-stream"));
-    let kept: UploadInfo = app.api.hand_over(&path, kind, body).await?;
+    let kept: UploadInfo = app.api.hand_over(&path, None, kind, body).await?;
     let shown = html! {
         span.badge {
             input type="hidden" name="attachment" value=(kept.id);
@@ -362,7 +362,7 @@ async fn attach_again(
     let kind = HeaderValue::from_str(&file.media_type)
         .unwrap_or(HeaderValue::from_static("application/octet-stream"));
     let path = format!("/api/v1/uploads?name={}", segment(&file.name));
-    let kept: UploadInfo = app.api.hand_over(&path, kind, bytes).await?;
+    let kept: UploadInfo = app.api.hand_over(&path, None, kind, bytes).await?;
     Ok(kept.id)
 }
 

@@ -114,8 +114,8 @@ fn output(address: &ConversationAddress, call: &CallCard, id: &str) -> Markup {
             pre.wrap.output id={ (id) "-live" } tabindex="0" { (clean(first)) }
         }
         @if !rest.is_empty() && address.is_shared() {
-            details.rest {
-                summary { "The other " (figures::size(rest.len() as u64)) }
+            details.rest id={ (id) "-rest" } {
+                summary id={ (id) "-rest-show" } { "The other " (figures::size(rest.len() as u64)) }
                 pre.wrap { (clean(rest)) }
             }
         } @else if !rest.is_empty() {

@@ -32,8 +32,10 @@ pub(crate) fn head(talk: &Talk) -> Markup {
                         div {
                             @if address.thread.is_some() {
                                 a.button #find-in-chat href=(address.of_thread("find")) data-dialog="" data-key="g f" { "Find in this chat…" }
+                                a.button #summarise-chat href=(address.of_thread("summarise")) data-dialog="" { "Summarise older messages…" }
                                 a.button #clear-chat href=(address.of_thread("clear")) data-dialog="" { "Clear Current Chat…" }
                                 button #fork-chat form="fork-form" name="at" value="" { "Fork this chat" }
+                                a.button #replay-chat href=(address.of_thread("replay")) { "Replay" }
                                 @if let Some(thread) = &address.thread {
                                     a.button #export-chat href={ "/api/v1/threads/" (thread) "/export" } download={ (thread) ".jsonl" } { "Export" }
                                     a.button #share-chat href={ "/api/v1/threads/" (thread) "/export/html" } download="" { "Save as HTML" }

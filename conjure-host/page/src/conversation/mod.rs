@@ -12,6 +12,7 @@ mod composer;
 mod dialogs;
 mod figures;
 mod find;
+mod folds;
 mod head;
 #[cfg(test)]
 mod hostile;
@@ -22,6 +23,9 @@ mod markdown;
 mod model;
 mod question;
 mod render;
+mod replay;
+mod replay_rooms;
+mod replay_steps;
 mod shared;
 mod stream;
 mod talk;
@@ -29,6 +33,7 @@ mod thread_import;
 mod threads;
 mod view;
 
+pub(crate) use replay_rooms::ReplayRooms;
 pub use shared::{shared_file_name, shared_html};
 
 use axum::Router;
@@ -41,6 +46,9 @@ pub(crate) fn router() -> Router<PageState> {
         .route("/", get(view::thread))
         .route("/live", get(stream::follow))
         .route("/find", get(find::find))
+        .route("/replay", get(replay::show))
+        .route("/summarise", get(folds::ask).post(folds::summarise))
+        .route("/unfold/{seq}", post(folds::take_back))
         .route("/fork", post(actions::fork))
         .route("/rename", post(actions::rename))
         .route("/clear", get(dialogs::clear).post(actions::clear))

@@ -37,7 +37,11 @@ pub(crate) enum ItemContent {
     Notice(String),
     Settings(String),
     Tools(TableChange),
-    Compacted(String),
+    Compacted {
+        summary: String,
+        /// Whether the model reads it now; `folds::mark_standing` says it.
+        is_standing: bool,
+    },
     Unfolded,
     End {
         outcome: TurnOutcome,
@@ -219,7 +223,10 @@ impl ItemBuilder {
             }
             EntryBody::TableChanged(change) => ItemContent::Tools(change.clone()),
             EntryBody::SettingsChanged { summary, .. } => ItemContent::Settings(summary.clone()),
-            EntryBody::Compacted { summary, .. } => ItemContent::Compacted(summary.clone()),
+            EntryBody::Compacted { summary, .. } => ItemContent::Compacted {
+                summary: summary.clone(),
+                is_standing: false,
+            },
             EntryBody::Unfolded { .. } => ItemContent::Unfolded,
             EntryBody::Notice { text, .. } => ItemContent::Notice(text.clone()),
             EntryBody::TurnEnded {

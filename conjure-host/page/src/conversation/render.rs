@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::address::{ConversationAddress, thought_id};
 use super::card;
 use super::figures;
+use super::folds;
 use super::markdown;
 use super::model::{ConversationItem, ItemContent, ModelMessage};
 use crate::when;
@@ -37,7 +38,7 @@ fn item(address: &ConversationAddress, item: &ConversationItem) -> Markup {
         ItemContent::Person { text, files } => html! {
             article.entry.person id={ "e" (seq) } {
                 (who("You", seq, item.at_ms))
-                (said(text))
+                (said(text, seq))
                 (card::files(address, &format!("e{seq}"), files))
                 @if !address.is_shared() { footer.tools {
                     a.button.plain id={ "edit-" (seq) } href=(address.of_thread(&format!("edit/{seq}"))) data-dialog="" { "Edit and fork" }
@@ -47,7 +48,7 @@ fn item(address: &ConversationAddress, item: &ConversationItem) -> Markup {
         },
         ItemContent::Host(text) => html! {
             article.entry.host id={ "e" (seq) } {
-                details id={ "host-" (seq) } { summary id={ "host-" (seq) "-summary" } { "Conjure told the model" } (said(text)) }
+                details id={ "host-" (seq) } { summary id={ "host-" (seq) "-summary" } { "Conjure told the model" } (said(text, seq)) }
             }
         },
         ItemContent::Model(message) => model(address, seq, item.at_ms, message),
@@ -60,10 +61,16 @@ fn item(address: &ConversationAddress, item: &ConversationItem) -> Markup {
             div.entry.mark id={ "e" (seq) } { p { "Settings: " (clean(summary)) } }
         },
         ItemContent::Tools(change) => table_change(seq, change),
-        ItemContent::Compacted(summary) => html! {
-            details.entry.mark id={ "e" (seq) } {
-                summary { "What is above is summarised for the model from here on" }
-                div.text { (markdown::render(summary)) }
+        ItemContent::Compacted {
+            summary,
+            is_standing,
+        } => html! {
+            div.entry.mark id={ "e" (seq) } {
+                details id={ "folded-" (seq) } {
+                    summary id={ "folded-" (seq) "-show" } { "What is above is summarised for the model from here on" }
+                    div.text { (markdown::render(summary)) }
+                }
+                (folds::take_back_form(address, seq, *is_standing))
             }
         },
         ItemContent::Unfolded => html! {
@@ -77,15 +84,18 @@ fn item(address: &ConversationAddress, item: &ConversationItem) -> Markup {
     }
 }
 
-/// What the person said, as text.
-pub(crate) fn said(text: &str) -> Markup {
+/// What an entry says, as text.
+fn said(text: &str, seq: u64) -> Markup {
     let text = clean(text);
     let end = text.floor_char_boundary(LONGEST_SAID);
     let (first, rest) = text.split_at(end);
     html! {
         div.text.said { (first) }
         @if !rest.is_empty() {
-            details { summary { "The other " (figures::size(rest.len() as u64)) } div.text.said { (rest) } }
+            details id={ "rest-" (seq) } {
+                summary id={ "rest-" (seq) "-show" } { "The other " (figures::size(rest.len() as u64)) }
+                div.text.said { (rest) }
+            }
         }
     }
 }
@@ -99,7 +109,7 @@ fn model(address: &ConversationAddress, seq: u64, at_ms: i64, message: &ModelMes
             }
             (who(&name_of(meta), seq, at_ms))
             div.text { (markdown::render(&message.text)) }
-            @for item in &message.server_items { (server_item(item)) }
+            @for (at, item) in message.server_items.iter().enumerate() { (server_item(item, seq, at)) }
             (card::files(address, &format!("e{seq}"), &message.files))
             @if meta.superseded {
                 p.muted { "This reply was begun again with other settings; the model does not read it." }
@@ -169,14 +179,15 @@ pub(crate) fn reasoning(id: &str, text: &str, runs: bool) -> Markup {
     }
 }
 
-fn server_item(item: &Value) -> Markup {
+/// What ran at the provider, the first in an entry being 0.
+fn server_item(item: &Value, seq: u64, at: usize) -> Markup {
     let kind = item.get("type").and_then(Value::as_str).unwrap_or("item");
     let text = serde_json::to_string_pretty(item).unwrap_or_default();
     let end = text.floor_char_boundary(card::SHOWN);
     let (first, _) = text.split_at(end);
     html! {
-        details.call {
-            summary { span.name { (clean(kind)) } span.muted { "at the provider" } }
+        details.call id={ "hosted-" (seq) "-" (at) } {
+            summary id={ "hosted-" (seq) "-" (at) "-show" } { span.name { (clean(kind)) } span.muted { "at the provider" } }
             pre.wrap { (clean(first)) }
         }
     }

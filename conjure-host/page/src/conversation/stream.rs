@@ -27,7 +27,7 @@ use super::address::ConversationAddress;
 use super::live::LiveTurn;
 use super::model;
 use super::talk::{Talk, behind};
-use super::{composer, head, render, threads};
+use super::{composer, folds, head, render, threads};
 use crate::PageState;
 use crate::failure::PageFailure;
 use crate::fingerprint::fingerprint;
@@ -280,6 +280,11 @@ impl Follower {
                 self.due.state = true;
                 self.due.within(SETTLE);
             }
+            // Between two turns it tells what is written, such as a summary.
+            Event::Notice { .. } if self.turn.is_none() => {
+                self.due.whole = true;
+                self.due.within(SETTLE);
+            }
             event => {
                 if matches!(event, Event::Usage(_) | Event::Cost { .. }) {
                     self.due.state = true;
@@ -351,10 +356,13 @@ impl Follower {
         let (settled, unsettled) = entries.split_at(open);
         let address = &self.address;
         if let Some(last) = settled.last() {
-            let items = model::items(settled);
+            let mut items = model::items(settled);
+            folds::mark_standing(&self.app.api, &self.thread, &mut items).await?;
             pieces.push(piece(Swap::Remove, "empty", &html! {}));
             let shown = render::chunks(address, &items);
             pieces.push(piece(Swap::Append, "entries", &shown));
+            let forms = folds::fresh_take_back_forms(&self.app.api, address, &self.thread, settled);
+            pieces.extend(forms.await?);
             self.seen = last.seq;
         }
         // What the model said and did of an open turn is in its events.
@@ -366,10 +374,11 @@ impl Follower {
             None => unsettled.to_vec(),
         };
         let is_dead = !unsettled.is_empty() && !self.app.manager.runs_in(&self.thread).await?;
-        let before = match is_dead {
+        let mut before = match is_dead {
             true => model::abandoned(&said),
             false => model::items(&said),
         };
+        folds::mark_standing(&self.app.api, &self.thread, &mut before).await?;
         if !before.is_empty() {
             pieces.push(piece(Swap::Remove, "empty", &html! {}));
         }

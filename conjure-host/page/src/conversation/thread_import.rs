@@ -2,34 +2,45 @@
 //! chat of its own, and the session goes on with it.
 //!
 //! What is in the file is foreign, as what a model says is: the API judges its lines, and what it shows
-//! is shown as any other chat's.
+//! is shown as any other chat's. A form that is sent twice imports once.
 
-use axum::Router;
+use std::time::Duration;
+
 use axum::body::Body;
 use axum::extract::{Multipart, Path, State};
 use axum::http::HeaderValue;
 use axum::response::Response;
 use axum::routing::get;
+use axum::{Extension, Router};
 use conjure_core::foreign_text::clean;
+use conjure_runtime::uploads::ReceiveLimits;
 use conjure_store::ThreadId;
 use maud::{Markup, html};
 use serde::Deserialize;
+use sha2::{Digest as _, Sha256};
+use tokio::time::{Instant, sleep};
+use uuid::Uuid;
 
 use super::address::ConversationAddress;
 use super::talk::Talk;
 use crate::PageState;
-use crate::client::ApiProblem;
+use crate::client::{ApiClient, ApiProblem};
 use crate::failure::PageFailure;
 use crate::forms::form_error;
 use crate::layout::Nav;
 use crate::request::PageRequest;
 use crate::respond::{Swap, go_to, piece, pieces};
-use crate::sent_file::{self, SentFile};
+use crate::sent_file::{self, SentFile, once_field};
 use crate::sheet::{refused, sheet};
 
 const TITLE: &str = "Import a chat";
 /// The part of the form that says what is wrong.
 const REPORT: &str = "import-chat-report";
+/// How long a form that was sent twice waits for what came of it the first time, and after how long it
+/// asks at first and at last: each time the file is looked at whole.
+const FIRST_TIMEOUT: Duration = Duration::from_secs(60);
+const FIRST_LOOK: Duration = Duration::from_millis(250);
+const LAST_LOOK: Duration = Duration::from_secs(2);
 
 pub(crate) fn router() -> Router<PageState> {
     sent_file::route("/sessions/{session}/import", get(show).post(import))
@@ -41,14 +52,16 @@ async fn show(
     request: PageRequest,
 ) -> Result<Response, PageFailure> {
     let talk = Talk::find(&app, &session, None).await?;
-    let body = form(&talk.address, None);
+    let body = form(&talk.address, &Uuid::now_v7().to_string(), None);
     Ok(sheet(&request, Nav::Sessions, TITLE, &body))
 }
 
-fn form(address: &ConversationAddress, wrong: Option<&str>) -> Markup {
+/// The form; `once` is what it is known by when it is sent again.
+fn form(address: &ConversationAddress, once: &str, wrong: Option<&str>) -> Markup {
     html! {
         form #import-chat-form method="post" action=(address.of_session("import"))
             enctype="multipart/form-data" data-swap {
+            (once_field("import-chat-once", once))
             p { "It becomes a chat of its own, and the session goes on with it. Files that it names are not in it." }
             div.field {
                 label for="import-chat-file" { "File" }
@@ -83,7 +96,7 @@ fn not_chosen(imported: &ImportedThreadInfo, reason: &str) -> String {
     };
     format!(
         "It was imported, as the chat “{}”, but the session does not go on with it: {}. Choose that \
-         chat in the session's config; imported again, it would be there twice",
+         chat in the session's config, or send this form again: it is not imported twice",
         clean(name),
         clean(reason)
     )
@@ -99,12 +112,19 @@ struct ImportedThreadInfo {
 async fn import(
     State(app): State<PageState>,
     Path(session): Path<String>,
+    Extension(limits): Extension<ReceiveLimits>,
     request: PageRequest,
     mut sent: Multipart,
 ) -> Result<Response, PageFailure> {
     let talk = Talk::find(&app, &session, None).await?;
-    let imported = match app.sent_files.read(&mut sent).await {
-        Ok(sent) => take_in(&app, sent).await,
+    let mut once = Uuid::now_v7().to_string();
+    let imported = match app.sent_files.read(&mut sent, &limits).await {
+        Ok(sent) => {
+            if let Some(Ok(known)) = sent.once.as_ref().map(HeaderValue::to_str) {
+                known.clone_into(&mut once);
+            }
+            take_in(&app.api, sent).await
+        }
         Err(problem) => Err(problem),
     };
     let wrong = match imported {
@@ -120,24 +140,119 @@ async fn import(
     if request.pieces {
         return Ok(pieces(piece(Swap::Outer, REPORT, &report(Some(&wrong)))));
     }
-    let body = form(&talk.address, Some(&wrong));
+    let body = form(&talk.address, &once, Some(&wrong));
     Ok(refused(&request, Nav::Sessions, TITLE, &body))
 }
 
-/// Makes a thread of an export.
-async fn take_in(app: &PageState, export: SentFile) -> Result<ImportedThreadInfo, ApiProblem> {
+/// Makes a thread of an export, one of a form that is sent twice.
+async fn take_in(api: &ApiClient, export: SentFile) -> Result<ImportedThreadInfo, ApiProblem> {
     let lines = HeaderValue::from_static("application/jsonl");
     let path = "/api/v1/threads/import";
-    app.api
-        .hand_over(path, lines, Body::from(export.content))
-        .await
+    let until = Instant::now() + FIRST_TIMEOUT;
+    let mut key = export.once.clone();
+    let (mut look, mut is_of_file) = (FIRST_LOOK, false);
+    loop {
+        let content = Body::from(export.content.clone());
+        let taken = api.hand_over(path, key.as_ref(), lines.clone(), content);
+        let taken = taken.await;
+        match &taken {
+            // What comes of it the first time is the answer.
+            Err(problem) if problem.is("in-flight") && Instant::now() < until => {
+                sleep(look).await;
+                look = (look * 2).min(LAST_LOOK);
+            }
+            // Another file was chosen in a form that imported one; that file imports once too.
+            Err(problem) if problem.is("key-reused") && !is_of_file => {
+                is_of_file = true;
+                let content = export.content.clone();
+                let key_of_both = move || key_of_file(&key?, &content);
+                let found = tokio::task::spawn_blocking(key_of_both).await;
+                key = found.ok().flatten();
+            }
+            _ => return taken,
+        }
+    }
+}
+
+/// What a form is known by together with its file.
+fn key_of_file(once: &HeaderValue, content: &[u8]) -> Option<HeaderValue> {
+    let digest = hex(&Sha256::digest(content));
+    let once = once.to_str().ok()?;
+    HeaderValue::try_from(format!("{once}-{digest}")).ok()
+}
+
+/// A digest in letters.
+fn hex(digest: &[u8]) -> String {
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::saved::invalid;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use axum::Json;
+    use axum::extract::FromRequest as _;
+    use axum::http::{HeaderMap, Request, StatusCode, header};
+    use axum::response::IntoResponse as _;
+    use axum::routing::post;
+    use serde_json::json;
 
     use super::*;
+    use crate::saved::invalid;
+    use crate::sent_file::SentFiles;
+
+    const LIMITS: ReceiveLimits = ReceiveLimits {
+        most_bytes: 1024,
+        at_once: 1,
+        queue_timeout: Duration::from_secs(1),
+        arrival_timeout: Duration::from_secs(1),
+    };
+
+    async fn export() -> SentFile {
+        let form = "--x\r\ncontent-disposition: form-data; name=\"once\"\r\n\r\nf-1\r\n\
+             --x\r\ncontent-disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\nlines\r\n\
+             --x--\r\n";
+        let request = Request::builder()
+            .method("POST")
+            .header(header::CONTENT_TYPE, "multipart/form-data; boundary=x")
+            .body(Body::from(form))
+            .unwrap();
+        let mut form = Multipart::from_request(request, &()).await.unwrap();
+        let files = SentFiles::default();
+        files.read(&mut form, &LIMITS).await.unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_form_that_is_sent_twice_waits_for_what_came_of_it_and_another_file_is_another_import()
+     {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&asked);
+        let import = move |headers: HeaderMap| {
+            let turn = counted.fetch_add(1, Ordering::Relaxed);
+            async move {
+                let key = headers
+                    .get("idempotency-key")
+                    .map(|key| key.as_bytes().to_vec());
+                let kind = match (turn, key.as_deref()) {
+                    (0, Some(b"f-1")) => "in-flight",
+                    (1, Some(b"f-1")) => "key-reused",
+                    (2, Some(key)) if key.starts_with(b"f-1-") && key.len() == 68 => {
+                        let thread = json!({ "id": "0193", "label": "" });
+                        return (StatusCode::CREATED, Json(thread)).into_response();
+                    }
+                    other => panic!("{other:?}"),
+                };
+                let problem = json!({ "type": format!("urn:conjure:problem:{kind}"), "title": "",
+                    "status": 409, "detail": "no" });
+                (StatusCode::CONFLICT, Json(problem)).into_response()
+            }
+        };
+        let api = ApiClient::new(Router::new().route("/api/v1/threads/import", post(import)));
+        let imported = take_in(&api, export().await).await.unwrap();
+        assert_eq!(imported.id.as_str(), "0193");
+        assert_eq!(asked.load(Ordering::Relaxed), 3);
+    }
 
     #[test]
     fn what_is_wrong_with_a_file_is_told_as_words() {

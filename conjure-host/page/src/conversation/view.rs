@@ -2,12 +2,14 @@
 
 use axum::extract::{Path, Query, State};
 use axum::response::Response;
+use conjure_core::log::Entry;
 use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::composer;
+use super::folds;
 use super::head;
-use super::model;
+use super::model::{self, ConversationItem};
 use super::render;
 use super::talk::{self, EntryWindow, Talk};
 use super::threads;
@@ -49,7 +51,9 @@ pub(crate) async fn thread(
         && let Some(before) = which.before
     {
         let entries = talk::page(app.manager.store(), &talk.thread()?.id, Some(before)).await?;
-        let earlier = html! { (older(&talk, &entries)) (shown(&talk, &entries)) };
+        let settled = items(&app, &talk, entries.settled()).await?;
+        let settled = render::chunks(&talk.address, &settled);
+        let earlier = html! { (older(&talk, &entries)) (settled) };
         return Ok(pieces(piece(Swap::Outer, "older", &earlier)));
     }
     let before = match (which.before, which.at) {
@@ -101,8 +105,9 @@ async fn whole(
     let is_dead = !entries.unsettled().is_empty() && !talk.runs_here(app).await?;
     let live = match is_dead {
         true => model::abandoned(entries.unsettled()),
-        false => model::items(entries.unsettled()),
+        false => items(app, talk, entries.unsettled()).await?,
     };
+    let settled = items(app, talk, entries.settled()).await?;
     let is_newest = before.is_none();
     let follows = is_newest && address.thread.is_some();
     let cleared = talk.thread.as_ref().map(|thread| thread.cleared_upto);
@@ -114,7 +119,7 @@ async fn whole(
         div.conversation #conversation data-follow=[is_newest.then_some("")] data-stream=[stream] data-seen=(entries.seen()) {
             div #entries {
                 (older(talk, &entries))
-                (shown(talk, &entries))
+                (render::chunks(address, &settled))
                 @if entries.entries.is_empty() { (empty(talk)) }
             }
             @if is_newest {
@@ -161,8 +166,17 @@ fn empty(talk: &Talk) -> Markup {
     }
 }
 
-fn shown(talk: &Talk, entries: &EntryWindow) -> Markup {
-    render::chunks(&talk.address, &model::items(entries.settled()))
+/// What these entries show.
+async fn items(
+    app: &PageState,
+    talk: &Talk,
+    entries: &[Entry],
+) -> Result<Vec<ConversationItem>, PageFailure> {
+    let mut items = model::items(entries);
+    if let Some(thread) = &talk.address.thread {
+        folds::mark_standing(&app.api, thread, &mut items).await?;
+    }
+    Ok(items)
 }
 
 /// What leads to the entries behind those that are shown: those before `later`, where these are not the

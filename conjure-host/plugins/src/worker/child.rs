@@ -137,16 +137,21 @@ impl WorkerPid {
         }
     }
 
-    /// The directory of its threads, where the system has one and says which it is.
-    pub(super) fn threads(self) -> Option<PathBuf> {
-        let process = match self {
-            Self::Own(process) => process,
+    /// Its number, where the system says which it is.
+    pub(super) fn process(self) -> Option<u32> {
+        match self {
+            Self::Own(process) => Some(process),
             Self::Below(supervisor) => {
                 let children = format!("/proc/{supervisor}/task/{supervisor}/children");
                 let children = std::fs::read_to_string(children).ok()?;
-                children.split_ascii_whitespace().next()?.parse().ok()?
+                children.split_ascii_whitespace().next()?.parse().ok()
             }
-        };
+        }
+    }
+
+    /// The directory of its threads, where the system has one and says which it is.
+    pub(super) fn threads(self) -> Option<PathBuf> {
+        let process = self.process()?;
         Some(format!("/proc/{process}/task").into())
     }
 }

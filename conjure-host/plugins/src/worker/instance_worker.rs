@@ -1,8 +1,8 @@
 //! The worker of an instance: what it is started with, what it may reach, and when it may start again.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use conjure_abi::{HeaderFields, PluginKind};
@@ -77,6 +77,8 @@ pub(crate) struct PluginWorkers {
     file: WorkerFile,
     /// Workers that ended by themselves.
     ends: Arc<AtomicU64>,
+    /// Those that were started and may still run.
+    started: Mutex<Vec<Weak<WorkerProcess>>>,
 }
 
 impl PluginWorkers {
@@ -87,12 +89,27 @@ impl PluginWorkers {
             options,
             file,
             ends: Arc::default(),
+            started: Mutex::default(),
         })
     }
 
     /// Workers of this plugin that ended by themselves.
     pub(crate) fn ends(&self) -> u64 {
         self.ends.load(Ordering::Relaxed)
+    }
+
+    /// The numbers of the processes that run, as far as the system says them.
+    pub(crate) fn pids(&self) -> Vec<u32> {
+        let started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
+        let running: Vec<_> = started.iter().filter_map(Weak::upgrade).collect();
+        drop(started);
+        running.iter().filter_map(|process| process.pid()).collect()
+    }
+
+    fn note(&self, process: &Arc<WorkerProcess>) {
+        let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
+        started.retain(|process| process.strong_count() > 0);
+        started.push(Arc::downgrade(process));
     }
 
     /// Whether they are confined, as far as the system can.
@@ -285,8 +302,11 @@ impl InstanceWorker {
             confinement,
         };
         let restarts = Arc::clone(&self.restarts);
-        WorkerProcess::start(options, &arguments, &self.plugin.name(), restarts, host)
-            .map_err(|reason| self.no_process(reason))
+        let process =
+            WorkerProcess::start(options, &arguments, &self.plugin.name(), restarts, host)
+                .map_err(|reason| self.no_process(reason))?;
+        self.plugin.note(&process);
+        Ok(process)
     }
 
     /// Seconds of processors that a process may use, if that is limited: what it starts has the same

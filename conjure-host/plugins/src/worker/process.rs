@@ -13,7 +13,7 @@ use tokio::runtime::{Handle, Runtime};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::child::{WorkerChild, WorkerStreams};
+use super::child::{WorkerChild, WorkerPid, WorkerStreams};
 use super::end::{WorkerEnd, last_words};
 use super::excess::exceeded;
 use super::program::WorkerArguments;
@@ -53,6 +53,8 @@ pub(super) fn runtime() -> Result<&'static Runtime, String> {
 /// A worker process. It is told to end when this is dropped.
 pub(super) struct WorkerProcess {
     pub(super) client: Client,
+    /// Where its process is found.
+    pid: Option<WorkerPid>,
     /// How many calls run in it.
     calls: watch::Sender<usize>,
     /// It gets no new work.
@@ -91,6 +93,7 @@ impl WorkerProcess {
         let (ended, end) = watch::channel(None);
         let process = Arc::new(Self {
             client,
+            pid: child.pid(),
             calls: watch::Sender::new(0),
             retired: AtomicBool::new(false),
             end,
@@ -109,6 +112,12 @@ impl WorkerProcess {
             ended.send_replace(Some(end));
         });
         Ok(process)
+    }
+
+    /// The number of its process, as long as that runs and the system says it.
+    pub(super) fn pid(&self) -> Option<u32> {
+        let pid = self.pid.filter(|_| self.end.borrow().is_none())?;
+        pid.process()
     }
 
     /// Whether it gets no new work: it has ended, or is about to.

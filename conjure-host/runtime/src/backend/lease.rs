@@ -2,6 +2,7 @@
 //! step boundary, cleaned up at the end.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use conjure_core::log::{StateFate, StateHandover, StateMove};
 use conjure_core::turn::state_words;
@@ -17,12 +18,25 @@ use conjure_plugins::{
     CallOptions, HostServices, Instance, InstanceDirs, LoadedPlugin, PluginCallFailure, PluginId,
 };
 
-/// Asks an instance for an operation outside any tool call.
+/// Asks an instance for an operation outside any tool call, with the usual time limit.
 pub(crate) async fn ask<B: Serialize, R: DeserializeOwned>(
     instance: &Instance,
     request_context: &RequestContext,
     op: &str,
     body: B,
+) -> Result<R, PluginCallFailure> {
+    let limit = CallOptions::default().deadline;
+    ask_within(instance, request_context, op, body, limit).await
+}
+
+/// The same with a time limit of its own. When the time is up the plugin is stopped as for any call
+/// that hangs, so nobody gives up waiting before.
+pub(crate) async fn ask_within<B: Serialize, R: DeserializeOwned>(
+    instance: &Instance,
+    request_context: &RequestContext,
+    op: &str,
+    body: B,
+    limit: Option<Duration>,
 ) -> Result<R, PluginCallFailure> {
     let bad = |reason: String| PluginCallFailure::BadReply {
         plugin: op.to_owned(),
@@ -32,6 +46,7 @@ pub(crate) async fn ask<B: Serialize, R: DeserializeOwned>(
         .request(About::default(), &body)
         .map_err(|e| bad(e.to_string()))?;
     let options = CallOptions {
+        deadline: limit,
         meta: request_context.meta(),
         ..CallOptions::default()
     };

@@ -68,6 +68,11 @@ impl Moves {
         replaced.iter().filter_map(Weak::upgrade).collect()
     }
 
+    /// Whether another one is being made ready for a backend.
+    pub(super) fn is_under_way(&self, backend: &str) -> bool {
+        self.under_way.contains_key(backend)
+    }
+
     pub(super) fn take_changes(&mut self) -> Vec<PluginChange> {
         std::mem::take(&mut self.changes)
     }
@@ -141,9 +146,7 @@ impl Toolbox {
         if let Some(lease) = attached.kind.lease() {
             self.moves.replace(lease);
         }
-        attached.kind = BackendKind::Missing {
-            reason: gone.to_string(),
-        };
+        attached.kind = BackendKind::missing(gone.to_string());
     }
 
     /// The session is to have these backends from here on. Gives back what is to be done for that;
@@ -288,7 +291,7 @@ impl Toolbox {
                     ),
                     None => format!("There are no tools of the backend `{backend}`: {error}"),
                 };
-                if let BackendKind::Missing { reason } = &mut attached.kind {
+                if let BackendKind::Missing { reason, .. } = &mut attached.kind {
                     *reason = error.to_string();
                 }
                 return Some(text);
@@ -364,9 +367,7 @@ impl Attached {
         let kind = if spec.is_native() {
             BackendKind::Native
         } else {
-            BackendKind::Missing {
-                reason: "it is being made ready".to_owned(),
-            }
+            BackendKind::missing("it is being made ready")
         };
         Self::new(spec, kind)
     }

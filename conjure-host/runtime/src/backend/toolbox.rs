@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use conjure_core::log::PluginChange;
 use conjure_core::routing::{Catalog, Naming, QuarantinedTool, RoutingTable};
@@ -90,10 +90,20 @@ pub(super) enum BackendKind {
     Missing {
         /// Why there is no plugin.
         reason: String,
+        /// Since when.
+        since: SystemTime,
     },
 }
 
 impl BackendKind {
+    /// Without a plugin from now on.
+    pub(super) fn missing(reason: impl Into<String>) -> Self {
+        Self::Missing {
+            reason: reason.into(),
+            since: SystemTime::now(),
+        }
+    }
+
     /// What the session has of a plugin, if one is behind it.
     pub(super) fn lease(&self) -> Option<&Arc<BackendLease>> {
         match self {
@@ -133,6 +143,12 @@ pub struct BackendStatus {
     /// Why it offers nothing, when it cannot be used for now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
+    /// Since when it is so, in milliseconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since_ms: Option<u64>,
+    /// Whether it is being made ready.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_starting: bool,
 }
 
 impl Toolbox {
@@ -239,17 +255,23 @@ impl Toolbox {
     pub fn status(&self) -> Vec<BackendStatus> {
         self.attached
             .iter()
-            .map(|attached| BackendStatus {
-                name: attached.name.clone(),
-                kind: attached.spec.kind.clone(),
-                plugin: attached
-                    .kind
-                    .lease()
-                    .map(|lease| lease.plugin.id().to_string()),
-                missing: match &attached.kind {
-                    BackendKind::Missing { reason } => Some(reason.clone()),
-                    _ => None,
-                },
+            .map(|attached| {
+                let (missing, since) = match &attached.kind {
+                    BackendKind::Missing { reason, since } => (Some(reason.clone()), Some(since)),
+                    _ => (None, None),
+                };
+                let lease = attached.kind.lease();
+                BackendStatus {
+                    name: attached.name.clone(),
+                    kind: attached.spec.kind.clone(),
+                    plugin: lease.map(|lease| lease.plugin.id().to_string()),
+                    missing,
+                    is_starting: self.moves.is_under_way(&attached.name),
+                    since_ms: since.and_then(|since| {
+                        let since = since.duration_since(UNIX_EPOCH).ok()?;
+                        u64::try_from(since.as_millis()).ok()
+                    }),
+                }
             })
             .collect()
     }

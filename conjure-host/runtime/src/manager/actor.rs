@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use conjure_core::chat::Message;
 use conjure_core::routing::{PolicyDecision, Rule};
+use conjure_core::switch::SwitchReport;
 use conjure_core::turn::{ApprovalDecision, When};
 use futures_util::FutureExt as _;
 use tokio::sync::mpsc;
@@ -16,17 +17,18 @@ use super::actor_thread::ActorThread;
 use super::approvals::DecisionScope;
 use super::changes::ActorStatus;
 use super::opening::OpenSessionThread;
-use super::requests::{ActorRequest, CancelRequest};
+use super::requests::{ActorRequest, CancelRequest, Done};
 use super::running::TurnHappening;
 use super::runs::Turn;
-use super::saving::active;
+use super::saving::{active, turn_runs};
 use super::session_row::SessionRow;
+use super::spec::MadeOf;
 use super::terms::TurnTerms;
 use super::turn_queue::{QueuedTurn, TurnQueue};
 use super::turn_runner::{RunnerEvent, TurnRunner};
 use super::view::{SessionPatch, SessionState};
 use super::{ManagerError, ManagerState};
-use crate::session::{UnfoldError, passed};
+use crate::session::{SessionSettings, UnfoldError, passed};
 use conjure_store::{Run, RunState, SavedSession as Row, StoreError, ThreadId};
 
 /// After how long without anything to do an open thread keeps no events in memory.
@@ -245,11 +247,10 @@ impl SavedSessionActor {
             ActorRequest::Compact { thread, done } => {
                 drop(done.send(self.runner.compact(&thread).await));
             }
-            ActorRequest::Unfold { thread, fold, done } => {
-                let open = self.runner.open_on(&thread);
-                let unfolded = open.and_then(|open| open.with(|thread| thread.unfold(fold)));
-                let _ = done.send(unfolded.unwrap_or(Err(UnfoldError::Ended)));
-            }
+            ActorRequest::Unfold { thread, fold, done } => match self.runner.open_on(&thread) {
+                Some(open) => drop(open.with(|thread| thread.unfold(fold, done))),
+                None => drop(done.send(Err(UnfoldError::Ended))),
+            },
             ActorRequest::Leave { thread, done } => {
                 self.waiting.drop_thread(&thread).await;
                 self.runner.leave_thread(&thread).await;
@@ -261,6 +262,7 @@ impl SavedSessionActor {
                     open.with(|thread| thread.preview_tools(done));
                 }
             }
+            ActorRequest::Measure { thread, made, done } => self.measure(&thread, made, done),
             ActorRequest::Alive(done) => {
                 let _ = done.send(());
             }
@@ -279,6 +281,27 @@ impl SavedSessionActor {
                     open.with(|_| panic!("as a test wants it"));
                 }
             }
+        }
+    }
+
+    /// Says what the next request would be like. It is compiled where it holds up no turn.
+    fn measure(
+        &mut self,
+        thread: &ThreadId,
+        made: MadeOf,
+        done: Done<Result<SwitchReport, ManagerError>>,
+    ) {
+        if !self.runner.is_idle() {
+            let _ = done.send(Err(turn_runs()));
+            return;
+        }
+        let fits = |open: &&mut ActorThread| open.made == made && !open.is_outdated;
+        if let Some(open) = self.runner.open_on(thread).filter(fits)
+            && let Some(check) = open.with(|thread| thread.check(&SessionSettings::default()))
+        {
+            tokio::task::spawn_blocking(move || {
+                let _ = done.send(check.report().map_err(ManagerError::from));
+            });
         }
     }
 

@@ -1,12 +1,14 @@
 //! What is asked of a session's actor.
 
 use conjure_core::chat::Message;
+use conjure_core::switch::SwitchReport;
 use conjure_core::turn::{ApprovalDecision, When};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
 use super::approvals::{Approval, DecisionScope};
 use super::runs::Turn;
+use super::spec::MadeOf;
 use super::terms::TurnTerms;
 use super::{ManagerError, SessionPatch};
 use crate::session::{CompactionResult, ToolPreview, UnfoldError};
@@ -93,6 +95,13 @@ pub(super) enum ActorRequest {
     },
     /// The tools of the next request; nothing where no thread is open that has them.
     Tools(Done<ToolPreview>),
+    /// What the next request would be like, which cannot be told while a turn runs; nothing where the
+    /// thread is not open with these settings.
+    Measure {
+        thread: ThreadId,
+        made: MadeOf,
+        done: Done<Result<SwitchReport, ManagerError>>,
+    },
     /// A sign of life.
     Alive(Done<()>),
     /// End everything, for good.

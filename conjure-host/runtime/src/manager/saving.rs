@@ -174,17 +174,51 @@ impl Manager {
         Ok(self.inner.host.check(spec, &thread).await?)
     }
 
+    /// What the session's next request would be like with what is saved, as [`Manager::check`] tells it
+    /// of a patch that changes nothing: of the thread as it is open here. Only where it is not open is
+    /// its log read, and are its backends made ready for that.
+    ///
+    /// # Errors
+    /// As [`Manager::check`], and [`ManagerError::Conflict`] while a turn runs.
+    pub async fn measure(&self, session: &str) -> Result<SwitchReport, ManagerError> {
+        let row = self.inner.row(session).await?;
+        let (spec, made) = self.inner.made_of(&row).await?;
+        let thread = active(&row)?;
+        let measured = self.ask_kept(&row.id, |done| ActorRequest::Measure {
+            thread: thread.clone(),
+            made,
+            done,
+        });
+        if let Some(report) = measured.await {
+            return report;
+        }
+        let runs = self.inner.open_runs(&row.id).await?;
+        if runs.iter().any(|run| run.state == RunState::Running) {
+            return Err(turn_runs());
+        }
+        Ok(self.inner.host.check(spec, &thread).await?)
+    }
+
     /// The tools that the session's next request would have, and what its rules say of them. Where
     /// the session is not open, its backends are made ready for that, and closed.
     ///
     /// # Errors
     /// [`ManagerError::NotFound`], and when the tools cannot be made ready.
     pub async fn tools(&self, session: &str) -> Result<ToolPreview, ManagerError> {
-        let row = self.inner.row(session).await?;
-        if let Some(tool_preview) = self.ask_kept(&row.id, ActorRequest::Tools).await {
-            return Ok(tool_preview);
+        match self.open_tools(session).await? {
+            Some(tool_preview) => Ok(tool_preview),
+            None => self.tool_preview(session, &PolicySpec::default()).await,
         }
-        self.tool_preview(session, &PolicySpec::default()).await
+    }
+
+    /// The same of a session that is open here; nothing where it is not, so that no backend is made
+    /// ready for it.
+    ///
+    /// # Errors
+    /// [`ManagerError::NotFound`].
+    pub async fn open_tools(&self, session: &str) -> Result<Option<ToolPreview>, ManagerError> {
+        let row = self.inner.row(session).await?;
+        Ok(self.ask_kept(&row.id, ActorRequest::Tools).await)
     }
 
     /// What the rules would decide in the session's next turn, with these beside its own. Its
@@ -276,6 +310,13 @@ impl Manager {
             created_at_ms: row.created_at_ms,
             updated_at_ms: row.updated_at_ms,
         })
+    }
+}
+
+/// Why a session's next request is not measured.
+pub(super) fn turn_runs() -> ManagerError {
+    ManagerError::Conflict {
+        message: "a turn runs, and its requests have other sizes; ask when it is over".to_owned(),
     }
 }
 

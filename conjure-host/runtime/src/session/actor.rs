@@ -84,8 +84,12 @@ impl Actor {
             }
             SessionCommand::Status(done) => drop(done.send(thread.tools.status())),
             SessionCommand::ToolPreview(done) => thread.preview_tools(done),
-            SessionCommand::Check { settings, done } => drop(done.send(thread.check(&settings))),
-            SessionCommand::Unfold { fold, done } => drop(done.send(thread.unfold(fold))),
+            SessionCommand::Check { settings, done } => {
+                let check = thread.check(&settings);
+                // To compile a request takes long in a long thread.
+                tokio::task::spawn_blocking(move || drop(done.send(check.report())));
+            }
+            SessionCommand::Unfold { fold, done } => thread.unfold(fold, done),
             SessionCommand::Compact(done) => thread.compact(done),
             SessionCommand::Cost(done) => drop(done.send(thread.cost())),
             SessionCommand::Entries(done) => drop(done.send(thread.recorder.entries().to_vec())),

@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 
 use conjure_core::chat::FunctionCall;
 use conjure_core::routing::RouteRef;
+use tokio::sync::oneshot;
 
+use super::compaction::{CompactError, CompactionResult, UnfoldError, UnfoldResult};
 use super::handle::ChatError;
 use super::recorder::Recorder;
 use super::turns::{AnswerTo, TurnResult};
@@ -20,13 +22,45 @@ pub(super) enum Deferred {
     },
 }
 
+/// An answer to whoever asked for something that changes the log.
+pub(super) enum LoggedAnswer {
+    Turn(AnswerTo, TurnResult),
+    Compaction(oneshot::Sender<CompactionResult>, (u64, u64)),
+    Unfold(oneshot::Sender<UnfoldResult>, (u64, u64)),
+}
+
+impl LoggedAnswer {
+    fn send(self) {
+        match self {
+            Self::Turn(answer_to, answer) => drop(answer_to.send(answer)),
+            Self::Compaction(done, compacted) => drop(done.send(Ok(compacted))),
+            Self::Unfold(done, unfolded) => drop(done.send(Ok(unfolded))),
+        }
+    }
+
+    /// Says that the log could not be written, so that what was to be told did not happen.
+    fn send_failure(self, reason: &str) {
+        match self {
+            Self::Turn(answer_to, _) => {
+                let reason = Some(reason.to_owned());
+                drop(answer_to.send(Err(ChatError::Ended { reason })));
+            }
+            Self::Compaction(done, _) => {
+                let error = reason.to_owned();
+                drop(done.send(Err(CompactError::Failed { error })));
+            }
+            Self::Unfold(done, _) => drop(done.send(Err(UnfoldError::Ended))),
+        }
+    }
+}
+
 /// What must not happen before the log has what went before: requests and calls that leave the
 /// session, and answers.
 #[derive(Default)]
 pub(super) struct AfterLog {
     /// What waits for records that were not handed over yet.
     deferred: Vec<Deferred>,
-    answers: Vec<(AnswerTo, TurnResult)>,
+    answers: Vec<LoggedAnswer>,
     /// What waits for records that were, in order.
     batches: VecDeque<AfterBatch>,
     /// Requests that wait for something else than the log.
@@ -37,7 +71,7 @@ pub(super) struct AfterLog {
 struct AfterBatch {
     batch: u64,
     deferred: Vec<Deferred>,
-    answers: Vec<(AnswerTo, TurnResult)>,
+    answers: Vec<LoggedAnswer>,
 }
 
 impl AfterLog {
@@ -45,7 +79,13 @@ impl AfterLog {
         self.deferred.push(deferred);
     }
 
-    pub(super) fn answer(&mut self, answer: Option<(AnswerTo, TurnResult)>) {
+    pub(super) fn answer(&mut self, answer: LoggedAnswer) {
+        self.answers.push(answer);
+    }
+
+    /// Answers whoever waits for a turn, where somebody does.
+    pub(super) fn answer_turn(&mut self, answer: Option<(AnswerTo, TurnResult)>) {
+        let answer = answer.map(|(answer_to, answer)| LoggedAnswer::Turn(answer_to, answer));
         self.answers.extend(answer);
     }
 
@@ -92,9 +132,7 @@ impl AfterLog {
             && let Some(after) = self.batches.pop_front()
         {
             ready.extend(after.deferred);
-            for (answer_to, answer) in after.answers {
-                let _ = answer_to.send(answer);
-            }
+            after.answers.into_iter().for_each(LoggedAnswer::send);
         }
         ready
     }
@@ -103,14 +141,11 @@ impl AfterLog {
     /// what they tell did not happen.
     pub(super) fn end(&mut self, failure: Option<&str>) {
         let batches = self.batches.drain(..).flat_map(|after| after.answers);
-        for (answer_to, answer) in batches.chain(self.answers.drain(..)) {
-            let answer = match failure {
-                Some(reason) => Err(ChatError::Ended {
-                    reason: Some(reason.to_owned()),
-                }),
-                None => answer,
-            };
-            let _ = answer_to.send(answer);
+        for answer in batches.chain(self.answers.drain(..)) {
+            match failure {
+                Some(reason) => answer.send_failure(reason),
+                None => answer.send(),
+            }
         }
     }
 

@@ -167,6 +167,9 @@ fn folded(entries: &[Entry], upto: u64, summary: String, meta: Meta) -> TurnInpu
 /// reads now, about.
 pub(crate) type CompactionResult = Result<(u64, u64), CompactError>;
 
+/// The same of a compaction that is taken back.
+pub(crate) type UnfoldResult = Result<(u64, u64), UnfoldError>;
+
 /// Why nothing is summarised that a person wants to be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CompactError {

@@ -11,7 +11,7 @@ use conjure_core::turn::{ApprovalDecision, When};
 use tokio::sync::oneshot;
 
 use super::approvals::{ApprovalMode, PendingApproval};
-use super::compaction::{CompactError, UnfoldError};
+use super::compaction::{CompactError, UnfoldResult};
 use super::handle::{SessionError, SessionSettings};
 use super::output_form::OutputForm;
 use super::tool_preview::ToolPreview;
@@ -52,7 +52,7 @@ pub(crate) enum SessionCommand {
     },
     Unfold {
         fold: Option<u64>,
-        done: oneshot::Sender<Result<(u64, u64), UnfoldError>>,
+        done: oneshot::Sender<UnfoldResult>,
     },
     Compact(oneshot::Sender<Result<(u64, u64), CompactError>>),
     Cost(oneshot::Sender<ThreadCost>),

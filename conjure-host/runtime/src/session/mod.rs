@@ -3,7 +3,9 @@
 
 mod actor;
 mod after_log;
+mod answer_wrapper;
 mod approvals;
+mod backend_conditions;
 mod budget;
 mod calls;
 mod compaction;
@@ -77,6 +79,7 @@ pub(crate) use thread_files::{fetch as fetch_files, fetched_before, files as thr
 pub(crate) use thread_handle::ThreadHandle;
 
 pub use approvals::{ApprovalMode, PendingApproval};
+pub use backend_conditions::BackendCondition;
 pub use calls::ToolSession;
 pub use compaction::{CompactError, UnfoldError};
 pub use conjure_config::{

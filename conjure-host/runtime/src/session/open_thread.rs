@@ -9,17 +9,16 @@ use conjure_core::chat::{Event, Message};
 use conjure_core::cost::ThreadCost;
 use conjure_core::log::{EntryBody, folds, limit_words};
 use conjure_core::routing::Rule;
-use conjure_core::switch::SwitchReport;
 use conjure_core::turn::{self, ApprovalDecision, HostAction, Machine, TurnInput, When};
 use conjure_skill_sdk::protocol::Observe;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::after_log::{AfterLog, Deferred};
+use super::after_log::{AfterLog, Deferred, LoggedAnswer};
 use super::approvals::{ApprovalMode, Approvals, PendingApproval};
 use super::budget::Budget;
 use super::compaction::{
-    AfterSummary, CompactError, CompactionResult, SummaryPlan, UnfoldError, unfolding,
+    AfterSummary, CompactError, CompactionResult, SummaryPlan, UnfoldResult, unfolding,
 };
 use super::current_settings::CurrentSettings;
 use super::deadline::passed;
@@ -35,7 +34,7 @@ use super::recorder::Recorder;
 use super::routed_call::RoutedCall;
 use super::running_calls::RunningCalls;
 use super::showing;
-use super::switching::switch_report;
+use super::switching::SwitchCheck;
 use super::table_updates;
 use super::thread_event::ThreadEvent;
 use super::thread_resources::ThreadResources;
@@ -198,16 +197,11 @@ impl OpenThread {
         Ok(())
     }
 
-    /// What changing these settings would change about the next request.
-    pub(crate) fn check(&self, change: &SessionSettings) -> Result<SwitchReport, SessionError> {
+    /// A check of what changing these settings would change about the next request.
+    pub(crate) fn check(&self, change: &SessionSettings) -> SwitchCheck {
         let spec = change.applied_to(self.settings.spec());
-        let snapshot = self.tools.current();
-        switch_report(
-            &self.resources.host,
-            &spec,
-            &snapshot,
-            self.recorder.entries(),
-        )
+        let host = Arc::clone(&self.resources.host);
+        SwitchCheck::new(host, spec, self.tools.current(), self.recorder.entries())
     }
 
     /// Tells the tools of the next request, and what the rules of now say of them. Asked on a task
@@ -233,10 +227,15 @@ impl OpenThread {
     }
 
     /// Lets the model read again what a compaction hides.
-    pub(crate) fn unfold(&mut self, fold: Option<u64>) -> Result<(u64, u64), UnfoldError> {
-        let (fold, tokens) = unfolding(self.recorder.entries(), fold)?;
-        self.input(TurnInput::Unfold { fold, tokens });
-        Ok((fold, tokens))
+    pub(crate) fn unfold(&mut self, fold: Option<u64>, done: oneshot::Sender<UnfoldResult>) {
+        match unfolding(self.recorder.entries(), fold) {
+            Ok((fold, tokens)) => {
+                self.after_log
+                    .answer(LoggedAnswer::Unfold(done, (fold, tokens)));
+                self.input(TurnInput::Unfold { fold, tokens });
+            }
+            Err(error) => drop(done.send(Err(error))),
+        }
     }
 
     /// Asks for a summary because a person wants it, while no turn runs.
@@ -378,12 +377,14 @@ impl OpenThread {
             }
             HostAction::Compact { refused } => return self.compact_for_turn(refused),
             HostAction::StopCompaction => return self.model.stop_summary(),
-            HostAction::Dropped { turn_id } => self.after_log.answer(self.turns.dropped(&turn_id)),
+            HostAction::Dropped { turn_id } => {
+                self.after_log.answer_turn(self.turns.dropped(&turn_id));
+            }
             HostAction::TurnOver { turn_id } => {
                 self.budget.end_turn();
                 self.name.give(&self.resources.host, &self.recorder);
                 let answer = self.turns.over(&turn_id, self.recorder.entries());
-                self.after_log.answer(answer);
+                self.after_log.answer_turn(answer);
             }
         }
         None
@@ -489,20 +490,21 @@ impl OpenThread {
         let Some(done) = self.model.take_wanted() else {
             return self.input(input);
         };
-        let told = match input {
-            TurnInput::CompactionFailed { error } => Err(CompactError::Failed { error }),
+        let error = match input {
+            TurnInput::CompactionFailed { error } => CompactError::Failed { error },
             TurnInput::Compacted { tokens, .. } => {
                 self.input(input);
                 let folds = folds(self.recorder.entries());
                 let newest = folds.last().map_or(0, |fold| fold.seq);
-                Ok((newest, tokens))
+                let answer = LoggedAnswer::Compaction(done, (newest, tokens));
+                return self.after_log.answer(answer);
             }
             other => {
                 self.input(other);
-                Err(CompactError::Ended)
+                CompactError::Ended
             }
         };
-        let _ = done.send(told);
+        let _ = done.send(Err(error));
     }
 
     fn use_settings(&mut self, settings: &turn::TurnSettings) {
@@ -574,7 +576,7 @@ impl OpenThread {
         }
     }
 
-    fn reported(&mut self, input: TurnInput) {
+    fn reported(&mut self, mut input: TurnInput) {
         if let TurnInput::ModelDone { request, .. } | TurnInput::ModelFailed { request, .. } =
             &input
         {
@@ -592,6 +594,7 @@ impl OpenThread {
                 self.calls.asked_now();
             }
         }
+        self.turns.unwrap_answer(&mut input);
         self.input(input);
     }
 }

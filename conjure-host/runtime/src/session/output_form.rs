@@ -1,13 +1,19 @@
 //! The form that the answers of a turn must have: one JSON value that fits a schema.
+//!
+//! Providers take schemas of objects. A value of another schema is asked for in a
+//! [wrapper](super::answer_wrapper), and an answer that fits is taken out of it before it is in the log,
+//! so that everything that reads the log has the value itself.
 
 use std::fmt;
 
-use conjure_core::chat::FunctionCall;
+use conjure_core::chat::{Content, FunctionCall, Part, Response};
 use conjure_core::request::OutputFormat;
 use conjure_core::routing::RouteRef;
 use conjure_core::turn::{CallVerdict, Judge, TableJudge};
 use jsonschema::Validator;
 use serde_json::Value;
+
+use super::answer_wrapper::{PROPERTY, unwrapped, wrapped};
 
 /// What the form is called at providers.
 const NAME: &str = "answer";
@@ -18,7 +24,10 @@ const MOST_BYTES: usize = 64 * 1024;
 #[derive(Debug)]
 pub struct OutputForm {
     format: OutputFormat,
+    /// Of the answer, without a wrapper.
     validator: Validator,
+    /// Whether the answer is asked for in a wrapper.
+    is_wrapped: bool,
 }
 
 /// A schema that answers cannot be asked for by.
@@ -36,19 +45,15 @@ impl fmt::Display for BadOutputSchema {
 impl std::error::Error for BadOutputSchema {}
 
 impl OutputForm {
-    /// Reads a JSON Schema, which is of an object at its top.
+    /// Reads a JSON Schema, of whatever values.
     ///
     /// # Errors
-    /// [`BadOutputSchema`] when it is none, refers to something outside itself, or is larger than
-    /// 64 KiB.
+    /// [`BadOutputSchema`] when it is none, fits nothing, refers to something outside itself, or is
+    /// larger than 64 KiB.
     pub fn read(schema: &Value) -> Result<Self, BadOutputSchema> {
         let bad = |why: String| Err(BadOutputSchema { why });
-        if schema.get("type").and_then(Value::as_str) != Some("object") {
-            return bad(
-                "providers take an object at its top: `{\"type\": \"object\", \"properties\": …}`; put \
-                 anything else into a field of one"
-                    .to_owned(),
-            );
+        if *schema == Value::Bool(false) {
+            return bad("no value fits `false`".to_owned());
         }
         if schema.to_string().len() > MOST_BYTES {
             return bad(format!("it is larger than {} KiB", MOST_BYTES / 1024));
@@ -57,13 +62,18 @@ impl OutputForm {
             .should_validate_formats(true)
             // In time that grows with the text, whatever the pattern.
             .with_pattern_options(jsonschema::PatternOptions::regex());
+        let is_wrapped = schema.get("type").and_then(Value::as_str) != Some("object");
         match options.build(schema) {
             Ok(validator) => Ok(Self {
                 format: OutputFormat {
                     name: NAME.to_owned(),
-                    schema: schema.clone(),
+                    schema: match is_wrapped {
+                        true => wrapped(schema),
+                        false => schema.clone(),
+                    },
                 },
                 validator,
+                is_wrapped,
             }),
             Err(error) => bad(format!("{error} (at `{}`)", error.instance_path())),
         }
@@ -73,7 +83,7 @@ impl OutputForm {
         &self.format
     }
 
-    /// What is wrong with an answer; nothing where it fits.
+    /// What is wrong with an answer; nothing where it fits, in its wrapper or out of it.
     #[must_use]
     pub fn unfit(&self, answer: &str) -> Option<String> {
         let value: Value = match serde_json::from_str(answer) {
@@ -81,6 +91,9 @@ impl OutputForm {
             Err(error) => return Some(format!("it is not JSON: {error}")),
         };
         let error = self.validator.iter_errors(&value).next()?;
+        if self.is_wrapped && value.is_object() {
+            return self.unfit_wrapper(answer);
+        }
         let place = error.instance_path().to_string();
         let place = if place.is_empty() {
             "/".to_owned()
@@ -88,6 +101,50 @@ impl OutputForm {
             place
         };
         Some(format!("{error} (at `{place}`)"))
+    }
+
+    /// What is wrong with an object that is to be a wrapper. One that fits is one that
+    /// [`OutputForm::unwrap_answer`] takes the answer out of.
+    fn unfit_wrapper(&self, object: &str) -> Option<String> {
+        let inner = unwrapped(object).map(serde_json::from_str::<Value>);
+        let Some(Ok(inner)) = inner else {
+            return Some(format!(
+                "it is no object with `{PROPERTY}` once and nothing else"
+            ));
+        };
+        let error = self.validator.iter_errors(&inner).next()?;
+        let place = error.instance_path();
+        Some(format!("{error} (at `/{PROPERTY}{place}`)"))
+    }
+
+    /// Takes the answer of a reply out of its wrapper, where the reply calls nothing and the answer
+    /// fits.
+    pub(super) fn unwrap_answer(&self, reply: &mut Response) {
+        let calls = reply.parts.iter().any(|part| part.as_call().is_some());
+        if !self.is_wrapped || calls {
+            return;
+        }
+        let answer: String = reply.parts.iter().filter_map(Part::as_text).collect();
+        let Some(value) = unwrapped(&answer).filter(|value| self.fits(value)) else {
+            return;
+        };
+        // The last text has what its provider signs the reply with.
+        let mut texts = reply.parts.iter().filter_map(Part::as_text).count();
+        reply.parts.retain_mut(|part| match &mut part.content {
+            Content::Text { text } => {
+                texts -= 1;
+                if texts == 0 {
+                    value.clone_into(text);
+                }
+                texts == 0
+            }
+            _ => true,
+        });
+    }
+
+    fn fits(&self, text: &str) -> bool {
+        let value: Result<Value, _> = serde_json::from_str(text);
+        value.is_ok_and(|value| self.validator.is_valid(&value))
     }
 }
 
@@ -117,9 +174,13 @@ impl Judge for TurnJudge<'_> {
 
 #[cfg(test)]
 mod tests {
+    use conjure_config::SessionSpec;
+    use conjure_core::chat::Message;
+    use conjure_core::log::EntryBody;
     use serde_json::json;
 
     use super::*;
+    use crate::Host;
 
     #[test]
     fn an_answer_is_one_json_value_that_fits() {
@@ -140,11 +201,104 @@ mod tests {
         }
     }
 
+    fn reply(texts: &[&str]) -> Response {
+        Response {
+            id: None,
+            model: String::new(),
+            parts: texts.iter().map(|text| Part::text(*text)).collect(),
+            ..Response::default()
+        }
+    }
+
+    #[test]
+    fn a_value_that_is_no_object_is_asked_for_in_one_and_taken_out_of_it() {
+        let form = OutputForm::read(&json!({ "type": "array", "items": { "type": "integer" } }));
+        let form = form.unwrap();
+        assert_eq!(
+            form.format().schema["properties"]["value"],
+            json!({ "type": "array", "items": { "type": "integer" } })
+        );
+        let taken_out = |texts: &[&str]| {
+            let mut reply = reply(texts);
+            form.unwrap_answer(&mut reply);
+            let texts = reply.parts.iter().filter_map(Part::as_text);
+            texts.map(str::to_owned).collect::<Vec<_>>()
+        };
+        for (texts, answer) in [
+            (&["{\"value\": [1, 2]}\n"][..], &["[1, 2]"][..]),
+            (&["{\"value\":", " [3]}"], &["[3]"]),
+            (&["[1, 2]"], &["[1, 2]"]),
+            (&["{\"value\": [\"x\"]}"], &["{\"value\": [\"x\"]}"]),
+        ] {
+            assert_eq!(taken_out(texts), answer);
+        }
+        assert_eq!(form.unfit("{\"value\": [1, 2]}"), None);
+        assert_eq!(form.unfit("[1, 2]"), None);
+        for (answer, words) in [
+            ("{\"value\": [\"x\"]}", "(at `/value/0`)"),
+            ("{\"value\": 1}", "(at `/value`)"),
+            (
+                "{\"value\": [], \"and\": 1}",
+                "`value` once and nothing else",
+            ),
+            (
+                "{\"value\": [1], \"value\": [2]}",
+                "`value` once and nothing else",
+            ),
+            ("[\"x\"]", "(at `/0`)"),
+            ("so", "not JSON"),
+        ] {
+            let wrong = form.unfit(answer).unwrap();
+            assert!(wrong.contains(words), "{answer}: {wrong}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_log_and_whoever_asked_have_the_value_without_its_wrapper() {
+        let dir = tempfile::tempdir().unwrap();
+        let said = ["{\"value\": [\"x\"]}", "{\"value\": [1, 2]}"];
+        let script = json!({ "steps": said.map(|text| json!({ "text": text })) });
+        std::fs::write(dir.path().join("script.json"), script.to_string()).unwrap();
+        let host = Host::builder().data_dir(dir.path()).build().await.unwrap();
+        let spec = SessionSpec {
+            provider: Some("scripted".to_owned()),
+            script: Some(dir.path().join("script.json")),
+            ..SessionSpec::calls(&[], None)
+        };
+        let session = host.session(spec).await.unwrap();
+        let schema = json!({ "type": "array", "items": { "type": "integer" } });
+        let form = OutputForm::read(&schema).unwrap();
+        session.answer_in_form(Some(form)).await;
+        let answer = session.say(Message::user("Which?")).await.unwrap();
+        assert_eq!(answer.text, "[1, 2]");
+        let thread = session.thread().clone();
+        session.close().await;
+        let entries = host.entries(&thread).await.unwrap();
+        let answers = entries.iter().filter_map(|entry| match &entry.body {
+            EntryBody::Message { message } if message.meta.is_some() => Some(message.text()),
+            _ => None,
+        });
+        assert_eq!(answers.collect::<Vec<_>>(), [said[0], "[1, 2]"]);
+    }
+
+    #[test]
+    fn an_object_is_asked_for_as_it_is_and_stays_as_it_is() {
+        let schema = json!({
+            "type": "object", "required": ["value"], "properties": { "value": { "type": "integer" } },
+        });
+        let form = OutputForm::read(&schema).unwrap();
+        assert_eq!(form.format().schema, schema);
+        let mut whole = reply(&["{\"value\": 3}"]);
+        form.unwrap_answer(&mut whole);
+        assert_eq!(whole, reply(&["{\"value\": 3}"]));
+        assert_eq!(form.unfit("{\"value\": 3}"), None);
+    }
+
     #[test]
     fn a_schema_that_is_none_is_refused() {
         for (schema, words) in [
-            (json!({ "type": "array" }), "object at its top"),
-            (json!(true), "object at its top"),
+            (json!(false), "no value fits"),
+            (json!([]), "cannot be used"),
             (
                 json!({ "type": "object", "properties": { "a": { "type": "strin" } } }),
                 "strin",

@@ -12,6 +12,7 @@ use conjure_core::routing::{Policy, RoutingTable};
 use conjure_core::wire;
 use serde_json::Value;
 
+use super::backend_conditions::{BackendCondition, known_conditions};
 use super::derived::{compile_settings, instructions_told};
 use super::handle::SessionError;
 use super::host_state::HostState;
@@ -55,6 +56,8 @@ pub(crate) struct Preview {
     pub(crate) failed: Vec<(String, String)>,
     /// How the servers behind backends were when they said what they have.
     pub(crate) servers: Vec<BackendServers>,
+    /// How the backends are.
+    pub(crate) backends: Vec<BackendCondition>,
 }
 
 impl Preview {
@@ -79,7 +82,11 @@ impl Preview {
                     &contributors,
                     &snapshot,
                 );
-                Ok(looked.await)
+                let looked = looked.await;
+                Ok(Self {
+                    backends: known_conditions(toolbox.status(), &snapshot),
+                    ..looked
+                })
             }
             Err(error) => Err(error.into()),
         };
@@ -104,6 +111,7 @@ impl Preview {
             left_out: Vec::new(),
             failed: Vec::new(),
             servers: known_server_states(snapshot),
+            backends: Vec::new(),
         };
         let (Some(provider), Some(model)) = (&spec.provider, &spec.model) else {
             return preview;

@@ -5,12 +5,7 @@ use conjure_core::log::{Entry, EntryBody};
 use conjure_core::turn::recover;
 
 use super::unfinished_turn::UnfinishedTurn;
-use conjure_store::Record;
-
-/// Whether a thread was left as it should be: nothing is to be written behind its entries.
-pub(crate) fn is_closed(entries: &[Entry]) -> bool {
-    recover(entries).is_empty()
-}
+use conjure_store::{Log, Record, StoreError, ThreadId};
 
 /// The entries of a thread, as they were read.
 pub(crate) struct LoadedThread {
@@ -19,10 +14,27 @@ pub(crate) struct LoadedThread {
     /// the host ended, and what [`recover`] makes of open calls and turns.
     pub(crate) closing: Vec<EntryBody>,
     /// What those who follow the thread are told of that.
-    pub(super) told: Vec<Event>,
+    pub(super) closing_events: Vec<Event>,
 }
 
 impl LoadedThread {
+    /// Reads the entries of a thread. Its events are read where its host ended in the middle of a turn,
+    /// for what that had shown.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) async fn read(log: &dyn Log, thread: &ThreadId) -> Result<Self, StoreError> {
+        let entries = log.read_entries(thread).await?;
+        if recover(&entries).is_empty() {
+            return Ok(Self {
+                entries,
+                closing: Vec::new(),
+                closing_events: Vec::new(),
+            });
+        }
+        Ok(Self::of(log.read(thread).await?))
+    }
+
     /// Takes a thread's records apart.
     pub(crate) fn of(records: Vec<Record>) -> Self {
         let mut closing: Vec<EntryBody> = unfinished(&records).into_iter().collect();
@@ -36,18 +48,9 @@ impl LoadedThread {
             .collect();
         closing.extend(recover(&entries));
         Self {
-            told: turn.ended_by(&closing),
+            closing_events: turn.ended_by(&closing),
             entries,
             closing,
-        }
-    }
-
-    /// Of a thread that was left as it should be.
-    pub(super) fn closed_before(entries: Vec<Entry>) -> Self {
-        Self {
-            entries,
-            closing: Vec::new(),
-            told: Vec::new(),
         }
     }
 
@@ -114,9 +117,90 @@ fn unfinished(records: &[Record]) -> Option<EntryBody> {
 
 #[cfg(test)]
 mod tests {
-    use conjure_core::chat::EventId;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use conjure_core::chat::{EventId, Usage};
+    use conjure_core::log::TurnOutcome;
+    use conjure_store::{MemoryLog, ThreadLog};
+    use futures_util::FutureExt as _;
+    use futures_util::future::BoxFuture;
 
     use super::*;
+
+    /// A log that counts how often events are read.
+    #[derive(Default)]
+    struct CountingLog {
+        log: MemoryLog,
+        reads: AtomicUsize,
+    }
+
+    impl Log for CountingLog {
+        fn open<'a>(
+            &'a self,
+            thread: &'a ThreadId,
+        ) -> BoxFuture<'a, Result<Box<dyn ThreadLog>, StoreError>> {
+            self.log.open(thread)
+        }
+
+        fn read<'a>(
+            &'a self,
+            thread: &'a ThreadId,
+        ) -> BoxFuture<'a, Result<Vec<Record>, StoreError>> {
+            self.reads.fetch_add(1, Ordering::Relaxed);
+            self.log.read(thread)
+        }
+
+        fn read_entries<'a>(
+            &'a self,
+            thread: &'a ThreadId,
+        ) -> BoxFuture<'a, Result<Vec<Entry>, StoreError>> {
+            async {
+                let records = self.log.read(thread).await?.into_iter();
+                let entries = records.filter_map(|record| match record {
+                    Record::Entry(entry) => Some(entry),
+                    _ => None,
+                });
+                Ok(entries.collect())
+            }
+            .boxed()
+        }
+
+        fn threads(&self) -> BoxFuture<'_, Result<Vec<ThreadId>, StoreError>> {
+            self.log.threads()
+        }
+    }
+
+    #[tokio::test]
+    async fn events_are_read_only_where_a_turn_was_left_in_its_middle() {
+        let entry = |seq, body| {
+            Record::Entry(Entry {
+                seq,
+                turn: 1,
+                at_ms: 0,
+                body,
+            })
+        };
+        let turn_id = || "t".to_owned();
+        let begun = entry(1, EntryBody::TurnStarted { turn_id: turn_id() });
+        let over = EntryBody::TurnEnded {
+            turn_id: turn_id(),
+            outcome: TurnOutcome::Completed,
+            usage: Usage::default(),
+            stop_reason: None,
+        };
+        let over = entry(2, over);
+        for (records, reads) in [
+            (vec![begun.clone(), over], 0),
+            (vec![begun, round(), said("It is")], 1),
+        ] {
+            let (log, thread) = (CountingLog::default(), ThreadId::fresh());
+            let mut open = log.open(&thread).await.unwrap();
+            open.append(&records, false).await.unwrap();
+            let loaded = LoadedThread::read(&log, &thread).await.unwrap();
+            assert_eq!(log.reads.load(Ordering::Relaxed), reads);
+            assert_eq!(loaded.closing.is_empty(), reads == 0);
+        }
+    }
 
     fn event(event: Event) -> Record {
         let id = EventId { epoch: 1, seq: 1 };

@@ -11,7 +11,7 @@ use conjure_core::chat::{Event, EventId};
 use conjure_core::log::{Entry, EntryBody};
 
 use super::hub::{Hub, Stamped};
-use super::reading::{LoadedThread, is_closed};
+use super::reading::LoadedThread;
 use super::record_weight::weight;
 use conjure_store::{Committed, Log, Record, StoreError, ThreadId, ThreadLog};
 
@@ -23,7 +23,7 @@ pub(crate) struct Recorder {
     /// What closes what was open when the host ended.
     closing: Vec<EntryBody>,
     /// What those who follow are told of that.
-    told: Vec<Event>,
+    closing_events: Vec<Event>,
     turn: u64,
     last_seq: u64,
     next_event: EventId,
@@ -44,23 +44,17 @@ struct Batch {
 }
 
 impl Recorder {
-    /// Opens a thread for writing, and reads its entries. Its events are read where its host ended
-    /// in the middle of a turn, for what that had shown.
+    /// Opens a thread for writing, and [reads](LoadedThread::read) it.
     ///
     /// # Errors
     /// The store's.
     pub(crate) async fn open(log: &dyn Log, thread: &ThreadId) -> Result<Self, StoreError> {
         let open = log.open(thread).await?;
-        let entries = log.read_entries(thread).await?;
-        let loaded = match is_closed(&entries) {
-            true => LoadedThread::closed_before(entries),
-            false => LoadedThread::of(log.read(thread).await?),
-        };
         let LoadedThread {
             entries,
             closing,
-            told,
-        } = loaded;
+            closing_events,
+        } = LoadedThread::read(log, thread).await?;
         let next_event = EventId {
             epoch: open.epoch(),
             seq: 1,
@@ -72,7 +66,7 @@ impl Recorder {
             hub: Hub::new(next_event.epoch),
             entries,
             closing,
-            told,
+            closing_events,
             next_event,
             waiting: Vec::new(),
             durable: false,
@@ -105,7 +99,7 @@ impl Recorder {
     /// Closes what was open when the host ended, and tells so. It comes before anything else.
     pub(crate) fn recover(&mut self) {
         // Before the entries: where not all of it is written, the rest is told and written later.
-        for event in std::mem::take(&mut self.told) {
+        for event in std::mem::take(&mut self.closing_events) {
             self.event(event);
         }
         for body in std::mem::take(&mut self.closing) {
@@ -118,7 +112,7 @@ impl Recorder {
     pub(crate) fn opening(&self) -> EventId {
         EventId {
             epoch: self.next_event.epoch,
-            seq: self.next_event.seq - 1 + self.told.len() as u64,
+            seq: self.next_event.seq - 1 + self.closing_events.len() as u64,
         }
     }
 

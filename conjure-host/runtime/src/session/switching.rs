@@ -15,9 +15,43 @@ use crate::backend::ToolSnapshot;
 use conjure_config::SessionSpec;
 use conjure_store::ThreadId;
 
+/// A check of a thread as it was when it was asked for. To make it takes as long as to compile a
+/// request.
+pub(crate) struct SwitchCheck {
+    host: Arc<HostState>,
+    spec: SessionSpec,
+    snapshot: Arc<ToolSnapshot>,
+    entries: Vec<Entry>,
+}
+
+impl SwitchCheck {
+    pub(super) fn new(
+        host: Arc<HostState>,
+        spec: SessionSpec,
+        snapshot: Arc<ToolSnapshot>,
+        entries: &[Entry],
+    ) -> Self {
+        let entries = entries.to_vec();
+        Self {
+            host,
+            spec,
+            snapshot,
+            entries,
+        }
+    }
+
+    /// Makes it.
+    ///
+    /// # Errors
+    /// When the specification names no provider that is known.
+    pub(crate) fn report(&self) -> Result<SwitchReport, SessionError> {
+        switch_report(&self.host, &self.spec, &self.snapshot, &self.entries)
+    }
+}
+
 /// What going on with this specification would change about the next request of a thread with these
 /// entries and tools.
-pub(super) fn switch_report(
+fn switch_report(
     host: &HostState,
     spec: &SessionSpec,
     snapshot: &ToolSnapshot,
@@ -40,7 +74,8 @@ pub(crate) async fn check(
     let spec = spec.with_base_url_at_its_provider();
     // Before anything is opened for it.
     shared.recipient(&spec)?;
-    let entries = LoadedThread::of(shared.log.read(thread).await?).closed();
+    let loaded = LoadedThread::read(&*shared.log, thread).await?;
+    let entries = loaded.closed();
     let calls = ToolSession::open(Arc::clone(&shared), spec.clone()).await?;
     let report = switch_report(&shared, &spec, &calls.snapshot(), &entries);
     calls.close().await;

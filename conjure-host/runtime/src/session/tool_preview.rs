@@ -8,6 +8,7 @@ use conjure_core::wire;
 use serde_json::Value;
 use tokio::sync::oneshot;
 
+use super::backend_conditions::{BackendCondition, asked_conditions};
 use super::preview::{Preview, ServerTool};
 use super::server_states::BackendServers;
 use super::thread_resources::ThreadResources;
@@ -29,6 +30,7 @@ pub(super) fn tell(
     );
     let (spec, policy) = (spec.clone(), policy.clone());
     let (contributors, snapshot) = (tools.contributors(), Arc::clone(tools.newest()));
+    let statuses = tools.status();
     tokio::spawn(async move {
         let looked = Preview::look(
             &host,
@@ -38,7 +40,9 @@ pub(super) fn tell(
             &contributors,
             &snapshot,
         );
-        let looked = looked.await;
+        let conditions = asked_conditions(statuses, &snapshot, &spec, &request_context);
+        let (mut looked, conditions) = tokio::join!(looked, conditions);
+        looked.backends = conditions;
         let _ = done.send(ToolPreview::new(looked, policy));
     });
 }
@@ -104,6 +108,13 @@ impl ToolPreview {
     #[must_use]
     pub fn failed(&self) -> &[(String, String)] {
         &self.preview.failed
+    }
+
+    /// How the backends are, in their order. Of a session that is open those that have servers are
+    /// asked how these are now.
+    #[must_use]
+    pub fn backends(&self) -> &[BackendCondition] {
+        &self.preview.backends
     }
 
     /// How the servers behind the backends, such as those of MCP, were when the backends said what

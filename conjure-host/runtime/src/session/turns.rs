@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use conjure_core::chat::Usage;
 use conjure_core::log::{Entry, EntryBody, TurnOutcome};
+use conjure_core::turn::TurnInput;
 use tokio::sync::oneshot;
 use tracing::Span;
 
@@ -28,6 +29,8 @@ pub(super) struct Turns {
     /// Its span, while it runs.
     span: Span,
     /// The form that answers must have from the next turn on.
+    next_form: Option<Arc<OutputForm>>,
+    /// The form that answers of the newest turn must have.
     form: Option<Arc<OutputForm>>,
 }
 
@@ -37,6 +40,7 @@ impl Default for Turns {
             waiting: HashMap::new(),
             newest: None,
             span: Span::none(),
+            next_form: None,
             form: None,
         }
     }
@@ -48,18 +52,27 @@ impl Turns {
         self.waiting.insert(turn_id, answer);
     }
 
-    /// Answers have this form from now on.
+    /// Answers have this form from the next turn on.
     pub(super) fn set_form(&mut self, form: Option<Arc<OutputForm>>) {
-        self.form = form;
+        self.next_form = form;
     }
 
+    /// The form that answers of the turn that runs must have.
     pub(super) fn form(&self) -> Option<&OutputForm> {
         self.form.as_deref()
+    }
+
+    /// Takes the answer of a whole reply out of the wrapper that its form asked for.
+    pub(super) fn unwrap_answer(&self, input: &mut TurnInput) {
+        if let (TurnInput::ModelDone { response, .. }, Some(form)) = (input, &self.form) {
+            form.unwrap_answer(response);
+        }
     }
 
     /// A turn begins.
     pub(super) fn begin(&mut self, thread: &ThreadId, turn_id: &str) {
         self.newest = Some(Arc::from(turn_id));
+        self.form.clone_from(&self.next_form);
         self.span = spans::turn(thread.as_str(), turn_id);
     }
 
@@ -141,4 +154,27 @@ fn answered(turn_id: &str, entries: &[Entry]) -> Option<TurnResult> {
         TurnOutcome::Failed { error, kind } => Err(ChatError::Provider { error, kind }),
         TurnOutcome::Interrupted => Err(ChatError::Ended { reason: None }),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_form_that_is_set_while_a_turn_runs_is_that_of_the_next_one() {
+        let thread = ThreadId::fresh();
+        let form = OutputForm::read(&json!({ "type": "array" })).unwrap();
+        let mut turns = Turns::default();
+        turns.begin(&thread, "t1");
+        turns.set_form(Some(Arc::new(form)));
+        assert!(turns.form().is_none());
+        turns.begin(&thread, "t2");
+        assert!(turns.form().is_some());
+        turns.set_form(None);
+        assert!(turns.form().is_some());
+        turns.begin(&thread, "t3");
+        assert!(turns.form().is_none());
+    }
 }

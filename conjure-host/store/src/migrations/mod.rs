@@ -1,8 +1,10 @@
 //! The versions of the schema, and how a database comes to the newest one and back.
 //!
 //! A step is a file of SQL. A database that holds something is backed up first. Going back restores
-//! that backup: steps are never undone one by one, since what they dropped would be gone.
+//! that backup: steps are never undone one by one, since what they dropped would be gone. Indexes that
+//! only make reads faster need no step.
 
+mod indexes;
 pub(crate) mod rollback;
 mod statements;
 
@@ -74,8 +76,14 @@ pub(crate) async fn migrate(
     location: &Location,
     backups: Option<&Path>,
 ) -> Result<(), StoreError> {
-    let applied = applied_steps(&db.snapshot(MIGRATING).await?).await?;
+    let (applied, lacks_indexes) = {
+        let tx = db.snapshot(MIGRATING).await?;
+        (applied_steps(&tx).await?, indexes::are_missing(&tx).await?)
+    };
     if missing_steps(steps, &applied)?.is_empty() {
+        if lacks_indexes {
+            indexes::create_later(db).await;
+        }
         return Ok(());
     }
     if db.is_read_only() {
@@ -94,6 +102,7 @@ pub(crate) async fn migrate(
             .await?;
     }
     apply(steps, &tx).await?;
+    indexes::create(&tx).await?;
     tx.commit().await
 }
 

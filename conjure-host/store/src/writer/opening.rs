@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 
 use tokio::sync::mpsc;
 
-use crate::database::{Transaction, now_ms, placeholders};
+use crate::database::{Transaction, now_ms, pad, placeholders};
 use crate::row::{column, number};
 use crate::sql::{DatabaseKind, DatabaseRow, Value};
 use crate::{StoreError, ThreadId};
@@ -205,14 +205,6 @@ fn is_of_a_row(error: &StoreError) -> bool {
             | StoreError::Unreachable { .. }
             | StoreError::Closed
     )
-}
-
-/// Repeats the last one until there are as many as a power of two: statements are kept, and so there
-/// are few.
-fn pad(threads: &mut Vec<ThreadId>) {
-    if let Some(last) = threads.last().cloned() {
-        threads.resize(threads.len().next_power_of_two(), last);
-    }
 }
 
 /// A thread from its row.

@@ -117,6 +117,8 @@ mod terminal_going_on;
 #[cfg(test)]
 mod terminal_images;
 #[cfg(test)]
+mod terminal_keys;
+#[cfg(test)]
 mod terminal_run;
 #[cfg(test)]
 mod terminal_saved;

@@ -90,6 +90,54 @@ fn on_each_wire_an_answer_that_does_not_fit_is_asked_for_again() {
 }
 
 #[test]
+fn a_value_that_is_no_object_is_asked_for_in_one_and_given_out_without_it() {
+    let workspace = workspace(&[]);
+    let schema = json!({ "type": "array", "items": { "type": "integer" }, "minItems": 1 });
+    workspace.write("form.json", schema.to_string()).unwrap();
+    for (provider, key, wire) in [
+        ("anthropic", "ANTHROPIC_API_KEY", Wire::Anthropic),
+        ("openai", "OPENAI_API_KEY", Wire::Responses),
+        ("gemini", "GEMINI_API_KEY", Wire::Gemini),
+        ("openai-compatible", "OPENAI_COMPATIBLE_API_KEY", Wire::Chat),
+    ] {
+        let model = Model::start().unwrap();
+        model.says(Message::new().text("{\"value\": [\"three\"]}"));
+        model.says(Message::new().text("{\"value\": [3, 4]}"));
+        let args = format!(
+            "--provider {provider} --model m --base-url {}",
+            model.base_url()
+        );
+        let output = run(&workspace, &args).env(key, "k").run().unwrap();
+        assert_eq!(output.code, Some(0), "{provider}: {output:?}");
+        assert_eq!(output.stdout, "[3, 4]\n", "{provider}: {output:?}");
+        let body = model.last_request().body.clone();
+        let form = form(wire, &body);
+        assert_eq!(form["type"], "object", "{provider}: {body}");
+        assert_eq!(
+            form["properties"]["value"]["items"]["type"], "integer",
+            "{provider}: {body}"
+        );
+        let told = body.to_string();
+        assert!(told.contains("(at `/value/0`)"), "{provider}: {told}");
+    }
+    // The log has the value, and replays.
+    let threads = parsed(&done(&workspace, "thread list --json"));
+    let threads = threads["threads"].as_array().unwrap();
+    assert_eq!(threads.len(), 4, "{threads:#?}");
+    for thread in threads {
+        let id = thread["id"].as_str().unwrap();
+        let shown = ok(conjure(&workspace, &format!("thread show {id} --json")));
+        assert!(shown.stdout.contains("[3, 4]"), "{shown:?}");
+        assert!(!shown.stdout.contains("\\\"value\\\": [3"), "{shown:?}");
+        let file = workspace.root().join(format!("{id}.json"));
+        let file = file.display();
+        let export = format!("thread export {id} --cassette {file}");
+        done(&workspace, &export);
+        done(&workspace, &format!("replay {file}"));
+    }
+}
+
+#[test]
 fn a_model_without_schemas_is_told_the_form_in_words() {
     let workspace = workspace(&[]);
     schema(&workspace);
@@ -150,8 +198,8 @@ fn a_schema_that_is_none_is_wrong_usage_before_anything_is_asked() {
     let model = Model::start().unwrap();
     for (text, words) in [
         ("{", "EOF while parsing"),
-        ("[]", "an object at its top"),
-        ("{\"type\": \"string\"}", "an object at its top"),
+        ("[]", "is not of type"),
+        ("false", "no value fits"),
         (
             "{\"type\": \"object\", \"properties\": {\"a\": {\"type\": \"strin\"}}}",
             "strin",

@@ -5,7 +5,8 @@ use conjure_mock_llm::{ErrorReply, Message};
 use insta::assert_snapshot;
 use serde_json::json;
 
-use crate::stage::{CACHE, LOCAL, asks, conjure, json_lines, workspace};
+use crate::session::{self, done};
+use crate::stage::{CACHE, LOCAL, asks, conjure, json as parsed, json_lines, workspace};
 
 #[test]
 fn the_answer_is_on_standard_output_and_what_happens_on_the_way_is_not() {
@@ -48,6 +49,69 @@ fn the_answer_is_on_standard_output_and_what_happens_on_the_way_is_not() {
       [The call of `cache-manager_execute` on backend `native` failed with what stands above. Correct the arguments …
     20 tokens in, 10 out
     "#);
+}
+
+#[test]
+fn the_last_conversation_of_the_directory_goes_on() {
+    let workspace = workspace(&[]);
+    let model = Model::start().unwrap();
+    let nothing = conjure(&workspace, "run --continue Hello?").model(&model);
+    let nothing = nothing.run().unwrap();
+    assert_eq!(nothing.code, Some(2), "{nothing:?}");
+    assert!(
+        nothing.stderr.contains("no conversation to go on with"),
+        "{nothing:?}"
+    );
+    model.says(Message::new().text("Ada."));
+    let first = asks(&workspace, &model, "run", "Who are you?").run();
+    assert_eq!(first.unwrap().code, Some(0));
+    // Whoever answered last answers again.
+    model.says(Message::new().text("Still Ada."));
+    let again = conjure(&workspace, "run --continue And-now?").model(&model);
+    assert_eq!(again.run().unwrap().stdout, "Still Ada.\n");
+    let request = model.last_request();
+    assert_eq!(request.body["model"], "a-model");
+    assert_eq!(request.messages().len(), 3);
+    // Elsewhere there is none.
+    std::fs::create_dir(workspace.work().join("other")).unwrap();
+    let elsewhere = conjure(&workspace, "run --continue --working-dir other Hello?");
+    let elsewhere = elsewhere.model(&model).run().unwrap();
+    assert_eq!(elsewhere.code, Some(2), "{elsewhere:?}");
+    // A thread is named by its id as ever, under both names.
+    let listed = parsed(&conjure(&workspace, "thread list --json").run().unwrap());
+    let thread = listed["threads"][0]["id"].as_str().unwrap();
+    for option in ["--thread", "--resume"] {
+        model.says(Message::new().text("Ada as ever."));
+        let args = format!("run {option} {thread}");
+        let output = asks(&workspace, &model, &args, "Now?").run().unwrap();
+        assert_eq!(output.code, Some(0), "{output:?}");
+    }
+    assert_eq!(model.last_request().messages().len(), 7);
+}
+
+#[test]
+fn a_conversation_of_a_saved_session_goes_on_without_what_the_session_says_itself() {
+    let model = Model::start().unwrap();
+    let workspace = session::stage(&model);
+    done(&workspace, "session create work --auth claude --model m");
+    model.says(Message::new().text("Ada."));
+    done(&workspace, "run --session work Who?");
+    let asked = model.requests().len();
+    for (args, option) in [
+        ("run --continue --model other Hello?", "--model"),
+        ("run --continue --sandbox none Hello?", "--sandbox"),
+        ("chat --continue --allow-network", "--allow-network"),
+    ] {
+        let output = conjure(&workspace, args).run().unwrap();
+        assert_eq!(output.code, Some(2), "{args}: {output:?}");
+        let why = format!("the saved session `work`, which cannot be used with {option}");
+        assert!(output.stderr.contains(&why), "{args}: {output:?}");
+    }
+    assert_eq!(model.requests().len(), asked);
+    model.says(Message::new().text("Still Ada."));
+    let again = done(&workspace, "run --continue And-now?");
+    assert_eq!(again.stdout, "Still Ada.\n");
+    assert_eq!(model.last_request().body["model"], "m");
 }
 
 #[test]

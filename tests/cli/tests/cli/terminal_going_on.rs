@@ -20,6 +20,37 @@ fn a_screen_reader_gets_lines_that_nobody_redraws() {
     tmux.types("Hello").unwrap();
     tmux.press(&["Enter"]).unwrap();
     tmux.wait_for("**Plain** words.").unwrap();
+    let is_asked = |screen: &str| {
+        let last = screen.trim_end().lines().last();
+        last.is_some_and(|line| line.trim() == "›")
+    };
+    tmux.wait_until("the next line is asked for", is_asked)
+        .unwrap();
+    tmux.press(&["C-d"]).unwrap();
+    assert_eq!(tmux.ended().unwrap(), 0);
+    let screen = tmux.screen().unwrap();
+    assert!(
+        screen.contains("Go on with it: conjure chat --thread "),
+        "{screen}"
+    );
+    drop(tmux);
+    let cli = chat(&workspace, &model, "--continue").env("CONJURE_SCREEN_READER", "1");
+    let tmux = Tmux::start(cli, 80, 24).unwrap();
+    let is_told = |screen: &str| {
+        let question = screen.lines().any(|line| line.trim_end() == "› Hello");
+        question && screen.contains("**Plain** words.")
+    };
+    tmux.wait_until("what was said before", is_told).unwrap();
+    // Who looked only is told the way back too.
+    tmux.wait_until("the next line is asked for", is_asked)
+        .unwrap();
+    tmux.press(&["C-d"]).unwrap();
+    assert_eq!(tmux.ended().unwrap(), 0);
+    let screen = tmux.screen().unwrap();
+    assert!(
+        screen.contains("Go on with it: conjure chat --thread "),
+        "{screen}"
+    );
 }
 
 #[test]

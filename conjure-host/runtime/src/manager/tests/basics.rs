@@ -5,6 +5,7 @@ use conjure_mock_llm::{Message, Script, Step};
 use serde_json::{Value, json};
 
 use super::stage::{Stage, always, call, held, object};
+use crate::manager::requests::ActorRequest;
 use crate::manager::{
     ChatRetention, ManagerError, NewSession, SessionPatch, SessionState, ThreadChoice,
 };
@@ -48,6 +49,32 @@ async fn a_session_is_made_asked_and_found_again() {
     let view = stage.manager.get(&session.id).await.unwrap();
     assert_eq!(view.thread.unwrap().id, thread.id);
     assert_eq!(stage.manager.list(None, 10).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn the_next_request_is_measured_alike_whether_its_thread_is_open_or_not() {
+    let stage = Stage::new(always("It is dark.")).await;
+    let session = stage.session().await;
+    stage.say(&session, "How dark is it?").await;
+    let same = SessionPatch::default();
+    let checked = stage.manager.check(&session.id, &same).await;
+    let checked = checked.unwrap().tokens;
+    assert!(checked > 0);
+    let measured = stage.manager.measure(&session.id).await.unwrap();
+    assert_eq!(measured.tokens, checked);
+    // The open session answers that itself.
+    let row = stage.manager.inner.row(&session.id).await.unwrap();
+    let (_, made) = stage.manager.inner.made_of(&row).await.unwrap();
+    let thread = ThreadId::parse(row.chat_thread_id.as_deref().unwrap()).unwrap();
+    let ask = |done| ActorRequest::Measure { thread, made, done };
+    let answer = stage.manager.ask_kept(&session.id, ask).await;
+    let measured = answer.expect("the thread is open").unwrap();
+    assert_eq!(measured.tokens, checked);
+    let stage = stage.again(super::stage::options()).await;
+    let measured = stage.manager.measure(&session.id).await.unwrap();
+    assert_eq!(measured.tokens, checked);
+    let nobody = stage.manager.measure("nobody").await.unwrap_err();
+    assert!(matches!(nobody, ManagerError::NotFound { .. }), "{nobody}");
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ mod deciding;
 mod editor;
 mod faults;
 mod lies;
+mod listing;
 
 use agent_client_protocol::v1::schema::{
     AuthenticateRequest, CancelNotification, ClientCapabilities, CloseSessionRequest, ContentBlock,

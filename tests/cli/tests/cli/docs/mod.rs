@@ -41,7 +41,7 @@ fn each_block_is_run_checked_or_has_its_reason() {
     let reasons = format!("{not_run} are not run\n{}", reasons.collect::<String>());
     // Whoever adds a line here says why no reader will ever run that block.
     assert_snapshot!(reasons, @r"
-    33 are not run
+    34 are not run
     README.md: a drawing
     README.md: it installs
     conjure-host/docs/api.md: a piece of an answer
@@ -53,6 +53,7 @@ fn each_block_is_run_checked_or_has_its_reason() {
     conjure-host/docs/saved-sessions.md: a call has to wait for a person meanwhile
     conjure-host/docs/store.md: they need the database of another application, and a backup of an earlier version
     conjure-host/docs/terminal.md: a person has to be at a terminal
+    conjure-host/docs/terminal.md: the reader's tmux has its own file
     conjure-host/docs/terminal.md: a person has to say so at a terminal
     skill-sdk/docs/abi.md: signatures, in no language
     skill-sdk/docs/any-language.md: a layout, in no language
