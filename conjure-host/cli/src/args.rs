@@ -415,7 +415,7 @@ mod tests {
                 "max_iterations" => "1",
                 "set" => "a=b",
                 "sandbox" => "none",
-                _ => "x",
+                _ => "work",
             };
             let takes_value = arg.get_action().takes_values();
             let words = ["probe", option.as_str()].into_iter();

@@ -11,6 +11,7 @@ use rustix::process::{Signal, getpid, kill_process};
 use crate::approval::{self, ApprovalPrompt};
 use crate::conversation::Decision;
 use crate::keys::{Keys, output};
+use crate::lending::suspend;
 use crate::pick::size;
 use crate::screen::Screen;
 use crate::text::Line;
@@ -116,7 +117,7 @@ impl Asking {
             KeyCode::Char('c') if is_control => kill_process(getpid(), Signal::INT)?,
             KeyCode::Char('z') if is_control => {
                 self.screen.clear()?;
-                self.keys.lend(|| kill_process(getpid(), Signal::TSTP))?;
+                self.keys.lend(suspend)?;
                 // It may have another size by now.
                 let (columns, rows) = size()?;
                 self.screen.resize(columns, rows)?;

@@ -1,5 +1,10 @@
 //! The terminal while something else has it: the person's own editor, or the shell.
 
+use std::io;
+
+use signal_hook::consts::SIGTSTP;
+use signal_hook::low_level::raise;
+
 use crate::external;
 use crate::face::Face;
 use crate::keys::as_keys;
@@ -21,11 +26,7 @@ impl Face {
 
     /// Stops the program until the shell lets it go on.
     pub(crate) fn suspend(&mut self) {
-        let stopped = self.lend(|| {
-            let own = rustix::process::getpid();
-            rustix::process::kill_process(own, rustix::process::Signal::TSTP)
-        });
-        if let Err(error) = stopped {
+        if let Err(error) = self.lend(suspend) {
             self.transcript
                 .note("note: ", Color::Yellow, &error.to_string());
         }
@@ -42,4 +43,11 @@ impl Face {
         }
         done
     }
+}
+
+/// Stops the program until the shell lets it go on. The signal is raised for this thread: one that is sent
+/// to the process may stop it only when the terminal is taken back already, and then the shell sets the
+/// terminal otherwise.
+pub(crate) fn suspend() -> io::Result<()> {
+    raise(SIGTSTP)
 }

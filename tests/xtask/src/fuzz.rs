@@ -87,10 +87,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Runs targets, two at once for each processor: a target's time is that of the clock. Gives those that
+/// Runs targets, three at once for each processor: a target's time is that of the clock. Gives those that
 /// found something.
 fn run_all<'a>(wanted: &[&'a String], seconds: u64) -> Vec<&'a str> {
-    let lanes = 2 * std::thread::available_parallelism().map_or(1, usize::from);
+    let lanes = 3 * std::thread::available_parallelism().map_or(1, usize::from);
     let next = Mutex::new(wanted.iter());
     let broken = Mutex::new(Vec::new());
     let lane = || {

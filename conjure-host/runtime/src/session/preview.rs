@@ -5,12 +5,14 @@
 //! session that runs is looked at as it is. Asks no model and writes nothing.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use conjure_core::context::BackendInstructions;
 use conjure_core::request::compile;
 use conjure_core::routing::{Policy, RoutingTable};
 use conjure_core::wire;
 use serde_json::Value;
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::backend_conditions::{BackendCondition, known_conditions};
 use super::derived::{compile_settings, instructions_told};
@@ -18,12 +20,17 @@ use super::handle::SessionError;
 use super::host_state::HostState;
 use super::server_states::{BackendServers, known_server_states};
 use super::session_dirs::SessionDirs;
-use crate::backend::ToolSnapshot;
 use crate::backend::contributors::Contributors;
 use crate::backend::request_context::RequestContext;
+use crate::backend::{ToolSnapshot, Toolbox, ToolboxError, is_settled};
 use conjure_config::SessionSpec;
 use conjure_providers::spoken;
 use conjure_store::ThreadId;
+
+/// How long servers behind backends may take to start and to say what they have.
+const SERVER_START_TIMEOUT: Duration = Duration::from_secs(3);
+/// How often it is looked meanwhile.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A tool that runs at the provider; a backend puts it into the request.
 #[derive(Debug, Clone, PartialEq)]
@@ -70,7 +77,7 @@ impl Preview {
         let spec = spec.with_base_url_at_its_provider();
         let dirs = SessionDirs::make(shared, &spec, &ThreadId::fresh(), None, None)?;
         let mut toolbox = dirs.attach(&spec, &[]).await?;
-        let looked = match toolbox.snapshot() {
+        let looked = match started_snapshot(&mut toolbox).await {
             Ok(snapshot) => {
                 let contributors = toolbox.contributors();
                 let policy = spec.call_policy();
@@ -137,5 +144,30 @@ impl Preview {
                 .quarantined;
         }
         preview
+    }
+}
+
+/// The snapshot of backends that were just attached, once each server behind them has said what it has,
+/// or failed, or the time is up.
+async fn started_snapshot(toolbox: &mut Toolbox) -> Result<ToolSnapshot, ToolboxError> {
+    let until = Instant::now() + SERVER_START_TIMEOUT;
+    loop {
+        let snapshot = toolbox.snapshot()?;
+        let starting = known_server_states(&snapshot).into_iter();
+        let starting: Vec<String> = starting
+            .filter(|of| !of.servers.iter().all(is_settled))
+            .map(|of| of.backend)
+            .collect();
+        if starting.is_empty() || Instant::now() >= until {
+            return Ok(snapshot);
+        }
+        sleep(POLL_INTERVAL).await;
+        for backend in starting {
+            if let Some(asking) = toolbox.ask_catalog(&backend)
+                && let Ok(Ok(asked)) = timeout_at(until, asking).await
+            {
+                toolbox.set_catalog(asked);
+            }
+        }
     }
 }
