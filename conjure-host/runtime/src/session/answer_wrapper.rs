@@ -58,6 +58,10 @@ fn free_name(schema: &Value) -> String {
 
 /// The text of the value in a wrapper; nothing where the text is no wrapper.
 pub(super) fn unwrapped(answer: &str) -> Option<&str> {
+    // A list of one value would be read as the wrapper, too.
+    if !answer.trim_start().starts_with('{') {
+        return None;
+    }
     let wrapper: AnswerWrapper<'_> = serde_json::from_str(answer).ok()?;
     Some(wrapper.value.get())
 }
