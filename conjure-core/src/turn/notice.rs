@@ -21,6 +21,14 @@ pub(super) fn notice_words(reason: &NoticeReason) -> String {
     }
 }
 
+/// What whoever follows a session is told when a summary is taken back. The log has that as an entry of its
+/// own.
+pub(super) fn unfolded_words(tokens: u64) -> String {
+    format!(
+        "The summary is taken back: the model now reads about {tokens} tokens of the conversation."
+    )
+}
+
 /// What a person is told of what has become of a plugin's state.
 #[must_use]
 pub fn state_words(moved: &StateMove) -> String {

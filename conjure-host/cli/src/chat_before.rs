@@ -9,7 +9,7 @@ use conjure_store::{Store, StoreError, ThreadId, Window};
 use conjure_terminal::PastItem;
 
 use super::chat_shell::own_words;
-use super::output::{BOLD, DIM, GREEN, RED, RESET, aside, clean};
+use super::output::{BOLD, DIM, RESET, aside, clean, end_mark};
 
 /// How many turns are shown.
 const TURNS: u64 = 2;
@@ -47,11 +47,7 @@ pub(crate) async fn tell(store: &Store, thread: &ThreadId) -> Result<bool, Store
                 summary,
                 is_error,
             } => {
-                let mark = if is_error {
-                    format!("{RED}✗{RESET}")
-                } else {
-                    format!("{GREEN}✓{RESET}")
-                };
+                let mark = end_mark(is_error);
                 let (name, summary) = (clean(&name), clean(&summary));
                 aside(format_args!("{mark} {BOLD}{name}{RESET} {summary}"));
             }

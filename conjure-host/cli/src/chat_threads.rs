@@ -1,5 +1,5 @@
-//! The thread that a chat goes on with: the newest of its directory, or one that is picked; and which model it talks
-//! to where none is named.
+//! The thread that a chat goes on with: the newest of its directory, or one that is picked; and which
+//! model it talks to where none is named.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

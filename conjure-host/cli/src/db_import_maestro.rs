@@ -32,10 +32,7 @@ pub(crate) struct MaestroImport {
 pub(crate) async fn run(global: &Global, import: MaestroImport) -> Result<Exit, CliError> {
     let maestro = Maestro::read(&SecretString::from(import.url)).await?;
     let store = global.store().await?;
-    let auths = Auths::over(
-        store.clone(),
-        conjure_providers::auths::KeySources::from_env(global.data_dir()),
-    );
+    let auths = global.auths_over(&store);
     let fallback = match &import.auth {
         Some(auth) => Some(auths.find(auth, None).await?.id),
         None => None,

@@ -218,3 +218,13 @@ pub(crate) fn size(bytes: u64) -> String {
         _ => format!("{:.1} MB", bytes as f64 / 1e6),
     }
 }
+
+/// The mark of a call that is over.
+pub(crate) fn end_mark(is_error: bool) -> String {
+    let (color, sign) = if is_error {
+        (RED, '✗')
+    } else {
+        (GREEN, '✓')
+    };
+    format!("{color}{sign}{RESET}")
+}

@@ -10,7 +10,6 @@ use conjure_config::env;
 use conjure_config::fs;
 use conjure_http::{Api, ApiOptions, HttpAccess};
 use conjure_http_server::user_token_file;
-use conjure_providers::auths::Auths;
 use conjure_runtime::manager::Manager;
 use secrecy::SecretString;
 use serde_json::json;
@@ -111,10 +110,7 @@ pub(crate) async fn run(global: &Global, args: ServeArgs) -> Result<Exit, CliErr
                         .hint(crate::diagnosis::READ_ONLY),
                 );
             }
-            let auths = Auths::over(
-                store.clone(),
-                conjure_providers::auths::KeySources::from_env(global.data_dir()),
-            );
+            let auths = global.auths_over(&store);
             let host = args
                 .plugins
                 .host(global)

@@ -7,7 +7,7 @@ mod hosted_shapes;
 
 use serde_json::Value;
 
-use super::output::{BOLD, CYAN, DIM, GREEN, RED, RESET, clean};
+use super::output::{BOLD, CYAN, DIM, RESET, clean, end_mark};
 use super::transcript::{first_lines, one_line};
 
 /// The length to which a text is shown.
@@ -125,11 +125,7 @@ fn result(
     let code = content.get("return_code").and_then(Value::as_i64);
     let error = content.get("error_code").and_then(Value::as_str);
     let is_error = is_error || error.is_some() || code.is_some_and(|code| code != 0);
-    let mark = if is_error {
-        format!("{RED}✗{RESET}")
-    } else {
-        format!("{GREEN}✓{RESET}")
-    };
+    let mark = end_mark(is_error);
     let how = match (error, code) {
         (Some(error), _) => format!(", {}", clean(error)),
         (None, Some(code)) if code != 0 => format!(", it ended with {code}"),
@@ -196,6 +192,7 @@ fn text<'a>(value: &'a Value, field: &str) -> &'a str {
 mod tests {
     use serde_json::json;
 
+    use super::super::output::{GREEN, RED};
     use super::*;
 
     fn plain(item: &Value) -> String {

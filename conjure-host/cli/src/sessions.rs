@@ -6,7 +6,6 @@ use std::time::Duration;
 use conjure_client::{RemoteServer, ServerError, ServerEvents};
 use conjure_core::chat::EventId;
 use conjure_core::turn::{ApprovalDecision, When};
-use conjure_providers::auths::Auths;
 use conjure_runtime::manager::{
     Approval, Attendant, ChatRetention, DecisionScope, EventStream, Manager, ManagerError,
     ManagerOptions, PendingQuestion, QuestionReply, SessionPatch, SessionView, TurnRequest,
@@ -106,10 +105,7 @@ impl SavedSessions {
     async fn of(global: &Global, store: Store, builder: HostBuilder) -> Result<Self, CliError> {
         let server = RemoteServer::find(&global.data_dir());
         let host = builder
-            .auths(Auths::over(
-                store.clone(),
-                conjure_providers::auths::KeySources::from_env(global.data_dir()),
-            ))
+            .auths(global.auths_over(&store))
             .log(store.clone())
             .asker(Terminal)
             .build()

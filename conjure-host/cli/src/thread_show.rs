@@ -12,7 +12,7 @@ use conjure_runtime::Host;
 use super::args::Global;
 use super::error::CliError;
 use super::exit::Exit;
-use super::output::{self, BOLD, CYAN, DIM, GREEN, RED, RESET, YELLOW, clean, duration, line};
+use super::output::{self, BOLD, CYAN, DIM, RED, RESET, YELLOW, clean, duration, end_mark, line};
 use super::server_item::{self, ItemDetail};
 use super::thread::id;
 
@@ -260,11 +260,7 @@ fn ended(
     (end, duration_ms): (CallEnd, u64),
     shown: ItemDetail,
 ) -> Vec<String> {
-    let mark = if output.is_error {
-        format!("{RED}✗{RESET}")
-    } else {
-        format!("{GREEN}✓{RESET}")
-    };
+    let mark = end_mark(output.is_error);
     let how = match end {
         CallEnd::Done | CallEnd::Failed => duration(duration_ms),
         CallEnd::Refused => "not run".to_owned(),

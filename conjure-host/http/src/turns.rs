@@ -152,9 +152,7 @@ struct NewTurn {
     /// both wait for somebody. Without it the client counts as one that follows for half a minute, and
     /// again whenever it looks at the turn or lists what waits.
     unattended: Option<bool>,
-    /// JSON Schema that the answer must fit, an object or `true`, which any value fits: the answer is one
-    /// JSON value then and nothing else. Where it does not fit, the model is asked again, twice at most;
-    /// then the turn is `failed`.
+    /// JSON Schema that the answer must fit.
     #[schema(schema_with = schema_of_output_schema)]
     output_schema: Option<Value>,
 }

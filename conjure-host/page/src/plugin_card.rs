@@ -142,13 +142,11 @@ fn in_use(plugin: &PluginInfo) -> String {
     let pids: Vec<String> = plugin.worker_pids.iter().map(u32::to_string).collect();
     let pids = match pids.is_empty() {
         true => String::new(),
-        false => format!(" ({})", pids.join(", ")),
+        false => format!(", process {}", pids.join(", ")),
     };
-    match (plugin.instances, plugin.isolation.as_str()) {
-        (0, _) => "not in use".to_owned(),
-        (1, "process") => format!("in use by 1 worker process{pids}"),
-        (some, "process") => format!("in use by {some} worker processes{pids}"),
-        (some, _) => format!("in use by {}", count(some, "instance")),
+    match plugin.instances {
+        0 => "not in use".to_owned(),
+        some => format!("in use by {}{pids}", count(some, "instance")),
     }
 }
 
@@ -218,7 +216,7 @@ mod tests {
             shown.contains("href=\"/sessions/s/routes#routes-held\""),
             "{shown}"
         );
-        assert!(shown.contains("in use by 2 worker processes"), "{shown}");
+        assert!(shown.contains("in use by 2 instances"), "{shown}");
         let none = HeldOfPlugin {
             tools: 0,
             approving: None,

@@ -234,9 +234,6 @@ fn routed(table: &RoutingTableInfo, calls: &HashMap<String, ToolCallsInfo>) -> M
             (count) @if count == 1 { " tool" } @else { " tools" }
             ", about " (tokens) " tokens in every request. Table version " (table.version) ". Calls are counted over all sessions."
         }
-        @for failed in &table.failed_backends {
-            p.form-error role="alert" { "The backend " strong { (failed.backend) } " is down: " (clean(&failed.reason)) }
-        }
         @if count > 0 {
             section.scroll tabindex="0" aria-label="Routing table" {
                 table.table #routes-table {
@@ -383,7 +380,7 @@ struct RoutesStreamQuery {
 const GATHERED: Duration = Duration::from_millis(100);
 
 /// For how long a stream waits for others that make tables, which a backend may hold up.
-const REDRAW_WAIT: Duration = Duration::from_secs(2);
+const REDRAW_WAIT: Duration = Duration::from_millis(300);
 
 /// Makes a table in its turn. Where that does not come in time, it is made all the same.
 async fn in_turn<T>(redraws: &Semaphore, made: impl Future<Output = T>) -> T {

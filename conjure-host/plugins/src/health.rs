@@ -23,6 +23,9 @@ pub struct PluginLimits {
     pub create: Duration,
     /// The most bytes of a reply; 16 MiB.
     pub reply: usize,
+    /// What all but one of a hundred calls may take where a tool is to be called on the caller's thread;
+    /// 50 µs.
+    pub in_place: Duration,
 }
 
 impl Default for PluginLimits {
@@ -33,6 +36,7 @@ impl Default for PluginLimits {
             abandoned: 3,
             create: Duration::from_secs(10),
             reply: 16 * 1024 * 1024,
+            in_place: Duration::from_micros(50),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Calls in place: on the calling thread, for tools that take microseconds.
 //!
 //! Earned, never given: the tool declares it, and 100 ordinary calls show it (at most one of them
-//! above 50 µs, none with output or host operations). One call at a time; a second one takes the
+//! above [`PluginLimits::in_place`](super::health::PluginLimits::in_place), none with output or host operations). One call at a time; a second one takes the
 //! ordinary way. A watchdog takes the permission back when a call takes 10 ms; it cannot stop that
 //! call. A busy machine does that to a good tool too, so it may be earned again, three times.
 
@@ -23,9 +23,6 @@ use super::health::SharedHealth;
 /// Calls that a tool is judged by.
 const TRIALS: u32 = 100;
 
-/// What at most one of them may exceed.
-const SHORT: Duration = Duration::from_micros(50);
-
 /// After it was taken back so often it is not earned again.
 const TAKEN_BACK: u8 = 3;
 
@@ -41,6 +38,8 @@ const QUIET: u32 = 40;
 /// Which operations of a plugin may be called in place. One a plugin.
 pub(super) struct Earned {
     operations: Vec<InPlaceOperation>,
+    /// What at most one call of a trial may exceed.
+    short: Duration,
 }
 
 struct InPlaceOperation {
@@ -61,8 +60,9 @@ const GRANTED: u8 = 1;
 const DENIED: u8 = 2;
 
 impl Earned {
-    /// `declared` are the operations whose tools ask for it.
-    pub(super) fn new(declared: impl IntoIterator<Item = String>) -> Self {
+    /// `declared` are the operations whose tools ask for it, and `short` what at most one call of a trial
+    /// may exceed.
+    pub(super) fn new(declared: impl IntoIterator<Item = String>, short: Duration) -> Self {
         let operations = declared
             .into_iter()
             .map(|name| InPlaceOperation {
@@ -72,7 +72,7 @@ impl Earned {
                 trial: Mutex::new(Trial::default()),
             })
             .collect();
-        Self { operations }
+        Self { operations, short }
     }
 
     /// Whether the operation may be called in place now.
@@ -99,7 +99,7 @@ impl Earned {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         trial.calls += 1;
-        trial.slow += u32::from(took > SHORT);
+        trial.slow += u32::from(took > self.short);
         if trial.calls >= TRIALS {
             let passed = trial.slow <= TRIALS / 100;
             *trial = Trial::default();
@@ -391,8 +391,10 @@ fn take_back(slot: &InPlaceSlot) {
 mod tests {
     use super::*;
 
+    const SHORT: Duration = Duration::from_micros(50);
+
     fn earned() -> Earned {
-        Earned::new(["skill.tool.add".to_owned()])
+        Earned::new(["skill.tool.add".to_owned()], SHORT)
     }
 
     fn trial(earned: &Earned, slow: u32) {

@@ -129,8 +129,9 @@ impl LoadedPlugin {
         // Nothing is called in place in another process.
         let here = !matches!(factory, Factory::Worker(_));
         let declared = manifest.tools.iter().filter(|tool| tool.in_place && here);
+        let declared = declared.map(|tool| tool.op.clone());
         Self {
-            earned: Arc::new(Earned::new(declared.map(|tool| tool.op.clone()))),
+            earned: Arc::new(Earned::new(declared, limits.in_place)),
             health: Arc::new(SharedHealth::new(id.clone(), limits)),
             id,
             manifest: Arc::new(manifest),
@@ -206,6 +207,14 @@ impl LoadedPlugin {
         match &self.factory {
             Factory::Worker(worker) => worker.pids(),
             Factory::Library(_) | Factory::Deferred(_) | Factory::Linked(_) => Vec::new(),
+        }
+    }
+
+    /// How many of its worker processes take calls.
+    pub fn running_workers(&self) -> usize {
+        match &self.factory {
+            Factory::Worker(worker) => worker.running(),
+            Factory::Library(_) | Factory::Deferred(_) | Factory::Linked(_) => 0,
         }
     }
 

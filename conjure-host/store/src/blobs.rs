@@ -242,7 +242,9 @@ impl QuotaUse {
     }
 }
 
-pub(crate) fn hex(bytes: &[u8]) -> String {
+/// Bytes such as a digest, two small letters or digits each.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text

@@ -469,14 +469,15 @@ impl Transaction<'_> {
     }
 }
 
-/// So many placeholders from a number on: `$2, $3, $4`.
+/// `count` placeholders, numbered from `first`: `$2, $3, $4`.
 pub(crate) fn placeholders(first: usize, count: usize) -> String {
     let places: Vec<String> = (first..first + count).map(|at| format!("${at}")).collect();
     places.join(", ")
 }
 
-/// Pads to a power of two, so that few distinct statements are prepared.
-pub(crate) fn pad<T: Clone>(values: &mut Vec<T>) {
+/// Repeats the last value until their number is a power of two: each number has a statement of its own,
+/// which is prepared and kept.
+pub(crate) fn pad_to_power_of_two<T: Clone>(values: &mut Vec<T>) {
     if let Some(last) = values.last().cloned() {
         values.resize(values.len().next_power_of_two(), last);
     }

@@ -55,6 +55,7 @@ mod writer;
 
 pub use artifacts::ArtifactRow;
 pub use blob_rows::{Blob, Quotas};
+pub use blobs::hex;
 pub use check::Check;
 pub use error::StoreError;
 pub use id::ThreadId;

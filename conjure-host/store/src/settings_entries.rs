@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use conjure_core::log::Entry;
 
-use crate::database::{pad, placeholders};
+use crate::database::{pad_to_power_of_two, placeholders};
 use crate::pages::entry;
 use crate::row::{column, number};
 use crate::sql::Value;
@@ -26,7 +26,7 @@ impl Store {
         let mut newest: BTreeMap<ThreadId, Entry> = BTreeMap::new();
         for batch in threads.chunks(BATCH_THREADS) {
             let mut batch = batch.to_vec();
-            pad(&mut batch);
+            pad_to_power_of_two(&mut batch);
             let ids = batch.iter().map(|thread| Value::from(thread.as_str()));
             for row in self.all(&newest_settings_sql(batch.len()), ids).await? {
                 let thread = ThreadId::stored(column(&row, "shown_by")?);

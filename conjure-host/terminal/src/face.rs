@@ -329,7 +329,7 @@ impl Face {
                     self.stop().await;
                 }
             }
-            code if self.queue_key(code).await => {}
+            code if key.modifiers.is_empty() && self.queue_key(code).await => {}
             _ => match self.editor.key(key) {
                 EditOutcome::Enter => self.enter().await,
                 EditOutcome::Edited => self.offers.look(&self.editor),
@@ -450,31 +450,11 @@ fn is_interrupt(input: &Input) -> bool {
 #[cfg(test)]
 mod tests {
     use std::pin::pin;
-    use std::sync::{Arc, Mutex};
     use std::task::{Context, Waker};
 
     use super::*;
     use crate::conversation::PastItem;
-
-    #[derive(Clone, Default)]
-    struct Written(Arc<Mutex<Vec<u8>>>);
-
-    impl io::Write for Written {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    impl Written {
-        fn take(&self) -> String {
-            String::from_utf8(std::mem::take(&mut *self.0.lock().unwrap())).unwrap()
-        }
-    }
+    use crate::screen::tests::Written;
 
     #[tokio::test]
     async fn what_was_said_before_does_not_wait_for_the_time_of_the_next_frame() {

@@ -1,15 +1,12 @@
 //! What git leaves out below a directory: by `.gitignore` files, `.git/info/exclude` and the person's own
 //! list. The patterns are read by the `ignore` crate.
 
-use std::fs::File;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use conjure_config::fs;
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder, gitconfig_excludes_path};
-use rustix::fs::{Mode, OFlags};
 
 /// Longest file that is read, in bytes.
 const MOST_BYTES: u64 = 1024 * 1024;
@@ -117,18 +114,10 @@ fn patterns(dir: &Path, file: &Path) -> Gitignore {
 /// The text of a regular file that is not too long. What a repository has in its place, such as a pipe or
 /// a link to a device, is not waited for.
 fn text_of(path: &Path) -> Option<String> {
-    if !fs::is_file(path).ok()? {
-        return None;
-    }
-    // It may be another thing by now.
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
-    if !file.metadata().ok()?.is_file() {
-        return None;
-    }
-    let mut bytes = Vec::new();
-    file.take(MOST_BYTES + 1).read_to_end(&mut bytes).ok()?;
-    (bytes.len() as u64 <= MOST_BYTES).then(|| String::from_utf8_lossy(&bytes).into_owned())
+    // It may be a link to a list.
+    let path = path.canonicalize().ok()?;
+    let bytes = fs::read_same(path, MOST_BYTES).ok()??;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 #[cfg(test)]
@@ -168,7 +157,10 @@ mod tests {
 
     #[test]
     fn a_list_that_is_no_regular_file_or_too_long_is_not_read() {
-        use rustix::fs::{CWD, FileType, mknodat};
+        use std::fs::File;
+
+        use rustix::fs::{CWD, FileType, Mode, mknodat};
+
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
         std::fs::create_dir(root.join(".git")).unwrap();

@@ -13,9 +13,9 @@ use rustix::termios::{LocalModes, OptionalActions, QueueSelector, tcflush, tcget
 use tokio::sync::mpsc;
 
 /// How often the reader looks whether it is to pause.
-const LOOKS: Duration = Duration::from_millis(100);
-/// How many tenths of that whoever ends waits for the reader.
-const PATIENCE: u32 = 20;
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// How often whoever ends looks, ten times in an interval, whether the reader has stopped.
+const MAX_POLLS_AT_END: u32 = 20;
 /// Pastes come in brackets; keys are told apart where the terminal has kitty's keyboard protocol:
 /// Shift-Enter from Enter.
 const BEGIN: &str = "\u{1b}[?2004h\u{1b}[>1u";
@@ -56,11 +56,11 @@ impl Keys {
                 }
                 if pause.load(Ordering::Acquire) {
                     waiting.store(true, Ordering::Release);
-                    std::thread::sleep(LOOKS / 4);
+                    std::thread::sleep(POLL_INTERVAL / 4);
                     continue;
                 }
                 waiting.store(false, Ordering::Release);
-                match event::poll(LOOKS) {
+                match event::poll(POLL_INTERVAL) {
                     // What was typed when nobody reads here any more is the next reader's.
                     _ if found.is_closed() => return,
                     Ok(false) => {}
@@ -120,7 +120,7 @@ impl Keys {
             while let Ok(event) = self.events.try_recv() {
                 self.early.push_back(event);
             }
-            std::thread::sleep(LOOKS / 10);
+            std::thread::sleep(POLL_INTERVAL / 10);
         }
     }
 
@@ -158,11 +158,11 @@ impl Drop for Keys {
         self.events.close();
         // It looks every so often, and then reads no more; where the terminal is gone it may never.
         let is_reading = |reader: &JoinHandle<()>| !reader.is_finished();
-        for _ in 0..PATIENCE {
+        for _ in 0..MAX_POLLS_AT_END {
             if !self.reader.as_ref().is_some_and(is_reading) {
                 break;
             }
-            std::thread::sleep(LOOKS / 10);
+            std::thread::sleep(POLL_INTERVAL / 10);
         }
         end();
     }

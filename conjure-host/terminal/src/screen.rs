@@ -169,14 +169,15 @@ fn up(out: &mut String, rows: usize) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::sync::{Arc, Mutex};
 
     use super::*;
     use crate::text::Style;
 
+    /// A terminal that keeps what is written to it.
     #[derive(Clone, Default)]
-    struct Written(Arc<Mutex<Vec<u8>>>);
+    pub(crate) struct Written(Arc<Mutex<Vec<u8>>>);
 
     impl Write for Written {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -190,7 +191,7 @@ mod tests {
     }
 
     impl Written {
-        fn take(&self) -> String {
+        pub(crate) fn take(&self) -> String {
             String::from_utf8(std::mem::take(&mut *self.0.lock().unwrap())).unwrap()
         }
     }

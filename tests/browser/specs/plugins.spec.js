@@ -127,8 +127,8 @@ test('a plugin in a process of its own says which one that is while it is used',
   await server.api('POST', '/sessions/site/turns', { text: 'Greet Ada' });
   await model.reached('greeted');
   await page.getByRole('link', { name: 'Look again' }).click();
-  await expect(place).toContainText(/in use by 1 worker process \(\d+\)/);
-  const [, pid] = /worker process \((\d+)\)/.exec(await place.innerText());
+  await expect(place).toContainText(/in use by 1 instance, process \d+/);
+  const [, pid] = /process (\d+)/.exec(await place.innerText());
   // There is such a process.
   expect(process.kill(Number(pid), 0)).toBe(true);
   await model.release('greeted');

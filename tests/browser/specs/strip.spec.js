@@ -10,11 +10,16 @@ async function strip(page) {
   return Object.fromEntries(await Promise.all(texts));
 }
 
+// Says something to the model.
+async function tell(page, text) {
+  await page.getByLabel('Message').fill(text);
+  await page.getByLabel('Message').press('Enter');
+}
+
 // Says something, which is answered by one reply with this usage.
 async function say({ page, model }, text, usage) {
   await model.step({ content: [{ type: 'text', text: `Answered: ${text}.` }], usage });
-  await page.getByLabel('Message').fill(text);
-  await page.getByLabel('Message').press('Enter');
+  await tell(page, text);
   await expect(page.getByText(`Answered: ${text}.`)).toBeVisible();
 }
 
@@ -68,4 +73,25 @@ test('its figures are of the turn, of the newest turns and of the chat, also beh
   await expect(page.locator('#strip-total')).toHaveText('0 in, 0 out');
   await expect(page.locator('#strip-turn')).toHaveText('–');
   await expect(page.locator('#strip-provider')).toHaveText('openai');
+});
+
+test('a turn that waits for a person has taken what its replies took so far', async ({ page, model, session }) => {
+  await session('site', { tools: { backend: [{ kind: 'local' }], policy: { ask: ['*'] } } });
+  await model.step({
+    content: [{ type: 'tool_use', id: 'call_1', name: 'local_bash_tool', input: { command: 'true' } }],
+    usage: { input_tokens: 100, output_tokens: 10 },
+  });
+  await model.step({ content: [{ type: 'text', text: 'It is true.' }], usage: { input_tokens: 150, output_tokens: 40 } });
+  await page.goto('/sessions/site');
+  await tell(page, 'Is it?');
+  const allow = page.getByRole('button', { name: 'Allow', exact: true });
+  await expect(allow).toBeVisible();
+  for (const again of [false, true]) {
+    // Who comes in the middle of it sees it too.
+    if (again) await page.reload();
+    await expect(page.locator('#strip-turn')).toHaveText('100 in, 10 out');
+  }
+  await allow.click();
+  await expect(page.getByText('It is true.')).toBeVisible();
+  await expect(page.locator('#strip-turn')).toHaveText('250 in, 50 out');
 });

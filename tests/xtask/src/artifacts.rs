@@ -52,10 +52,7 @@ impl Built {
 
     /// What a build of the workspace made of these packages.
     fn before(packages: &[&str]) -> Result<Self> {
-        let mut metadata = repo::cargo(["metadata", "--no-deps", "--format-version=1"]);
-        let metadata = repo::text_of(&mut metadata)?;
-        let metadata: Value =
-            serde_json::from_str(&metadata).context("`cargo metadata` said no JSON")?;
+        let metadata = repo::metadata()?;
         let built = Self::named(&metadata, packages, &repo::target().join("debug"));
         let files = built.programs.iter().chain(&built.libraries);
         for (name, file) in files {

@@ -1,9 +1,7 @@
 //! Packages the crates that authors of plugins get from a registry, and builds them from the packages
 //! alone, without a network.
 
-use std::process::Command;
-
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
 use crate::repo;
@@ -13,11 +11,7 @@ const PUBLISHED: [&str; 3] = ["conjure-abi", "conjure-skill-macros", "conjure-sk
 
 /// Checks what the manifests say, makes the packages and builds what is in them.
 pub(crate) fn check() -> Result<()> {
-    let metadata = metadata(&mut repo::cargo([
-        "metadata",
-        "--no-deps",
-        "--format-version=1",
-    ]))?;
+    let metadata = repo::metadata()?;
     let wrong = wrong(&metadata);
     ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
     let mut package = repo::cargo(["package", "--offline", "--allow-dirty"]);
@@ -32,27 +26,13 @@ pub(crate) fn check() -> Result<()> {
 /// # Errors
 /// When cargo cannot be asked, or does not know one of them.
 pub(crate) fn published() -> Result<Vec<Value>> {
-    let metadata = metadata(&mut repo::cargo([
-        "metadata",
-        "--no-deps",
-        "--format-version=1",
-    ]))?;
+    let metadata = repo::metadata()?;
     let find = |name: &&str| {
         let found = list(&metadata, "packages").find(|package| text(package, "name") == *name);
         let found = found.cloned();
         found.with_context(|| format!("the workspace has no package `{name}`"))
     };
     PUBLISHED.iter().map(find).collect()
-}
-
-fn metadata(cargo: &mut Command) -> Result<Value> {
-    let output = cargo.output().context("run `cargo metadata`")?;
-    ensure!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    serde_json::from_slice(&output.stdout).context("read what `cargo metadata` says")
 }
 
 /// What is wrong with the manifests, a line each.

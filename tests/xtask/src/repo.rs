@@ -6,9 +6,11 @@
 use std::{
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    sync::OnceLock,
 };
 
 use anyhow::{Context, Result, bail};
+use serde_json::Value;
 
 /// The directory of the workspace's `Cargo.toml`.
 pub(crate) fn root() -> PathBuf {
@@ -20,10 +22,49 @@ pub(crate) fn root() -> PathBuf {
         .map_or_else(|| own.clone(), Path::to_path_buf)
 }
 
-/// Where cargo builds.
+/// Where cargo builds: it says so itself, as its configuration may name a directory.
 pub(crate) fn target() -> PathBuf {
-    let given = std::env::var_os("CARGO_TARGET_DIR");
-    root().join(given.map_or_else(|| PathBuf::from("target"), PathBuf::from))
+    static TARGET: OnceLock<PathBuf> = OnceLock::new();
+    TARGET
+        .get_or_init(|| said_target().unwrap_or_else(|| root().join("target")))
+        .clone()
+}
+
+fn said_target() -> Option<PathBuf> {
+    let metadata = metadata().ok()?;
+    metadata
+        .get("target_directory")?
+        .as_str()
+        .map(PathBuf::from)
+}
+
+/// What cargo says of the workspace, without what it depends on.
+///
+/// # Errors
+/// When cargo cannot be asked.
+pub(crate) fn metadata() -> Result<Value> {
+    let mut command = cargo(["metadata", "--no-deps", "--format-version=1"]);
+    serde_json::from_str(&text_of(&mut command)?).context("`cargo metadata` said no JSON")
+}
+
+/// The names of the packages that are not in this folder of the repository.
+///
+/// # Errors
+/// When cargo cannot be asked.
+pub(crate) fn packages_outside(folder: &str) -> Result<Vec<String>> {
+    let metadata = metadata()?;
+    let folder = root().join(folder);
+    let packages = metadata.get("packages").and_then(Value::as_array);
+    let text = |package: &Value, of: &str| {
+        let text = package.get(of).and_then(Value::as_str);
+        text.map(str::to_owned)
+    };
+    let outside = packages.into_iter().flatten().filter_map(|package| {
+        let manifest = text(package, "manifest_path")?;
+        let is_outside = !Path::new(&manifest).starts_with(&folder);
+        is_outside.then(|| text(package, "name")).flatten()
+    });
+    Ok(outside.collect())
 }
 
 /// Whether this is a run of CI, where nothing may be left out in silence.

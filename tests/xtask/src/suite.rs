@@ -250,13 +250,13 @@ impl Outcome {
         }
     }
 
-    /// Runs the fuzz targets in CI; elsewhere says how to, since it takes a quarter of an hour.
+    /// Runs the fuzz targets in CI; elsewhere says how to, since it takes minutes.
     fn take_fuzzing(&mut self) {
         const NAME: &str = "fuzz targets";
         if let Some(why) = fuzz::missing() {
             self.left_out.note(NAME, &why);
         } else if !repo::in_ci() {
-            let why = "they run in CI, a minute each; `cargo xtask fuzz` runs them here";
+            let why = "they run in CI, 20 seconds each; `cargo xtask fuzz` runs them here";
             self.left_out.note(NAME, why);
         } else if let Err(error) = fuzz::run(&fuzz::Args::for_ci()) {
             self.broken.push(format!("{NAME}: {error:#}"));

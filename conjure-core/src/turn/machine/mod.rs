@@ -14,7 +14,7 @@ use std::collections::{HashSet, VecDeque};
 
 use super::input::{HostAction, ModelFailure, TurnInput, When};
 use super::judge::Judge;
-use super::notice::notice_words;
+use super::notice::{notice_words, unfolded_words};
 use super::settings::TurnSettings;
 use super::step::CallStep;
 use crate::chat::{CallAnnounced, ErrorEvent, Event, FunctionCall, Message, Usage};
@@ -202,6 +202,8 @@ impl Machine {
                 self.write(EntryBody::Unfolded { fold });
                 self.next_input = tokens;
                 self.is_unfolded = true;
+                let text = unfolded_words(tokens);
+                self.tell(Event::Notice { text });
             }
         }
         std::mem::take(&mut self.out)

@@ -336,7 +336,12 @@ fn what_a_person_unfolds_is_read_again() {
         .iter()
         .find(|entry| matches!(entry.body, EntryBody::Compacted { .. }));
     let fold = seq.unwrap().seq;
+    bench.told.clear();
     assert_eq!(bench.input(TurnInput::Unfold { fold, tokens: 60 }), []);
+    let text =
+        "The summary is taken back: the model now reads about 60 tokens of the conversation.";
+    let text = text.to_owned();
+    assert_eq!(bench.told, [Event::Notice { text }]);
     assert_eq!(crate::log::fold(&bench.log).summary, None);
     assert_eq!(bench.user("next"), [request(3, 1)]);
 }

@@ -1,6 +1,7 @@
 //! The head of a conversation: its name with a pencil, new chat and clear, configuration, and the
 //! strip of figures.
 
+use conjure_core::chat::Usage;
 use conjure_core::foreign_text::clean;
 use conjure_store::{Run, RunsOf, StoreError};
 use maud::{Markup, html};
@@ -71,8 +72,12 @@ pub(crate) fn title(talk: &Talk) -> Markup {
     }
 }
 
-/// The strip.
-pub(crate) async fn strip(app: &PageState, talk: &Talk) -> Result<Markup, StoreError> {
+/// The strip. `running` is what the turn that runs took so far, which its run says at its end.
+pub(crate) async fn strip(
+    app: &PageState,
+    talk: &Talk,
+    running: Option<Usage>,
+) -> Result<Markup, StoreError> {
     let session = &talk.session;
     let runs = match &talk.address.thread {
         Some(thread) => {
@@ -83,7 +88,7 @@ pub(crate) async fn strip(app: &PageState, talk: &Talk) -> Result<Markup, StoreE
         None => Vec::new(),
     };
     let latest = runs.iter().rev().max_by_key(|run| run.started_at_ms);
-    let latest = latest.map(|run| run.spent.usage);
+    let latest = running.or_else(|| latest.map(|run| run.spent.usage));
     let (tokens, wall) = rolling(&runs);
     let totals = talk.thread.as_ref().map(|thread| thread.totals);
     let latency = totals.and_then(|totals| totals.latency_ms.checked_div(totals.replies));

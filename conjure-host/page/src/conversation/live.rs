@@ -5,7 +5,7 @@
 //! touched; the one that is being written is sent again as a whole. What a call says and what the
 //! model thinks goes out as it comes, and is never sent twice.
 
-use conjure_core::chat::Event;
+use conjure_core::chat::{Event, Usage};
 use conjure_core::log::{CallEnd, Entry, EntryBody};
 use conjure_runtime::uploads;
 use maud::{Markup, html};
@@ -28,6 +28,8 @@ pub(crate) struct LiveTurn {
     reply: usize,
     /// The last entry up to which all ends of calls are taken: see [`LiveTurn::take_ends`].
     ends_upto: u64,
+    /// What its replies took so far; nothing before the first one is over.
+    pub(super) usage: Option<Usage>,
 }
 
 impl LiveTurn {
@@ -38,6 +40,7 @@ impl LiveTurn {
             model: String::new(),
             reply: 0,
             ends_upto: 0,
+            usage: None,
         }
     }
 
@@ -149,10 +152,8 @@ impl LiveTurn {
                 kind: error.kind.clone(),
                 text: error.error.clone(),
             }),
-            Event::TurnStarted { .. }
-            | Event::Usage(_)
-            | Event::Cost { .. }
-            | Event::Done { .. } => {}
+            Event::Usage(usage) => self.usage = Some(usage.usage),
+            Event::TurnStarted { .. } | Event::Cost { .. } | Event::Done { .. } => {}
         }
     }
 

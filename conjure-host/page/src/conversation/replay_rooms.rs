@@ -46,6 +46,8 @@ pub(super) struct ReplayKey {
 pub(super) enum ReplayRoomError {
     #[error("other chats are being replayed; try again when they are done")]
     Full,
+    #[error("backends of other sessions are still being made ready; try again when they are")]
+    OpeningsFull,
     #[error(
         "the session's backends were not ready within {} s; Routes of the session says how they are",
         OPENING_TIMEOUT.as_secs()
@@ -113,7 +115,7 @@ impl ReplayRooms {
     ) -> Result<T, ReplayRoomError> {
         let room = timeout(ROOM_TIMEOUT, Arc::clone(&self.openings).acquire_owned()).await;
         let Ok(Ok(room)) = room else {
-            return Err(ReplayRoomError::Full);
+            return Err(ReplayRoomError::OpeningsFull);
         };
         let opening = tokio::spawn(async move {
             let opened = opening.await;

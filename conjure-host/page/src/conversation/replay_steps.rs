@@ -159,6 +159,8 @@ impl<'a> RecordedCalls<'a> {
 /// What is said of a step.
 struct StepLines {
     outcome: StepOutcome,
+    /// Why it is not as it was: said first, as what is too long is cut.
+    reasons: Vec<String>,
     lines: Vec<String>,
 }
 
@@ -166,6 +168,7 @@ impl Default for StepLines {
     fn default() -> Self {
         Self {
             outcome: StepOutcome::Same,
+            reasons: Vec::new(),
             lines: Vec::new(),
         }
     }
@@ -176,10 +179,14 @@ impl StepLines {
         self.lines.push(cut(line, MAX_LETTERS));
     }
 
+    fn add_reason(&mut self, line: &str) {
+        self.reasons.push(cut(line, MAX_LETTERS));
+    }
+
     fn unreplayed(&mut self, step: &CassetteStep) {
         if let Some(reason) = &step.unreplayed {
             self.outcome = StepOutcome::NotReplayed;
-            self.add(&format!(
+            self.add_reason(&format!(
                 "From here to the end of turn {} it is not replayed: {reason}",
                 step.turn
             ));
@@ -224,10 +231,12 @@ impl StepLines {
             let name = names.get(id).copied().unwrap_or(id);
             let then = recorded.0.get(&(step.turn, id)).unwrap_or(&unknown);
             let (is_same, line) = compared(name, &judged.verdict, then);
-            if !is_same {
+            if is_same {
+                self.add(&line);
+            } else {
                 self.outcome = StepOutcome::Differs;
+                self.add_reason(&line);
             }
-            self.add(&line);
         }
     }
 
@@ -236,16 +245,16 @@ impl StepLines {
             return;
         };
         self.outcome = StepOutcome::Differs;
-        self.add(&divergence.text);
+        self.add_reason(&divergence.text);
         for change in &divergence.changes {
-            self.add(&difference(change));
+            self.add_reason(&difference(change));
         }
         if divergence.more > 0 {
             let more = count(divergence.more as u64, "place");
-            self.add(&format!("and {more} more"));
+            self.add_reason(&format!("and {more} more"));
         }
         for why in &divergence.why {
-            self.add(&format!("It may be because of: {why}"));
+            self.add_reason(&format!("It may be because of: {why}"));
         }
     }
 
@@ -253,7 +262,7 @@ impl StepLines {
     fn elsewhere(&mut self, seq: u64, elsewhere: &OtherWireReport) {
         for problem in elsewhere.problems_of(seq) {
             self.outcome = StepOutcome::Unsendable;
-            self.add(&format!(
+            self.add_reason(&format!(
                 "{}/{} would not be sent it: {}",
                 elsewhere.provider, elsewhere.model, problem.problem
             ));
@@ -262,17 +271,19 @@ impl StepLines {
 
     /// The step, where anything is said of it.
     fn step(mut self, step: &CassetteStep) -> Option<ReplayedStep> {
-        let more = self.lines.len().saturating_sub(MAX_LINES);
+        let mut lines = self.reasons;
+        lines.append(&mut self.lines);
+        let more = lines.len().saturating_sub(MAX_LINES);
         if more > 0 {
-            self.lines.truncate(MAX_LINES);
+            lines.truncate(MAX_LINES);
             let more = count(more as u64, "line");
-            self.lines.push(format!("and {more} more"));
+            lines.push(format!("and {more} more"));
         }
-        (!self.lines.is_empty()).then_some(ReplayedStep {
+        (!lines.is_empty()).then_some(ReplayedStep {
             seq: step.seq,
             turn: step.turn,
             outcome: self.outcome,
-            lines: self.lines,
+            lines,
         })
     }
 }
@@ -405,6 +416,8 @@ fn cut(text: &str, most: usize) -> String {
 #[cfg(test)]
 mod tests {
     use conjure_core::context::CallRefusal;
+    use conjure_core::replay::UnsendableRequest;
+    use conjure_core::wire::Wire;
 
     use super::*;
 
@@ -490,5 +503,47 @@ mod tests {
         let lengths: Vec<usize> = step.lines.iter().map(|l| l.chars().count()).collect();
         assert_eq!(lengths, [MAX_LETTERS, MAX_LETTERS + 1]);
         assert!(step.lines[1].ends_with("é…"));
+    }
+
+    #[test]
+    fn why_a_step_is_not_as_it_was_is_said_however_much_else_is() {
+        let entry = CassetteStep {
+            seq: 4,
+            turn: 1,
+            exchange: None,
+            judged: Vec::new(),
+            call: None,
+            sha256: None,
+            unreplayed: None,
+            body: EntryBody::TurnStarted {
+                turn_id: "t".to_owned(),
+            },
+        };
+        let elsewhere = OtherWireReport {
+            provider: "openai".to_owned(),
+            model: "m".to_owned(),
+            wire: Wire::OpenaiResponses,
+            requests: 1,
+            problems: vec![UnsendableRequest {
+                step: 4,
+                problem: "it takes no such file".to_owned(),
+            }],
+            further_problems: Vec::new(),
+            problems_in_all: 1,
+            left_out: Vec::new(),
+        };
+        let mut lines = StepLines::default();
+        for at in 0..=MAX_LINES {
+            lines.add(&format!("tool {at} is not offered"));
+        }
+        lines.elsewhere(4, &elsewhere);
+        let step = lines.step(&entry).unwrap();
+        assert_eq!(step.outcome, StepOutcome::Unsendable);
+        assert!(
+            step.lines[0].contains("it takes no such file"),
+            "{:?}",
+            step.lines
+        );
+        assert_eq!(step.lines[MAX_LINES], "and 2 lines more");
     }
 }

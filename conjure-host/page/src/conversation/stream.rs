@@ -421,8 +421,9 @@ impl Follower {
             Some(_) if waits => "The model waits for you.",
             Some(_) => "The model works.",
         };
+        let usage = self.turn.as_ref().and_then(|turn| turn.usage);
         let mut whole = vec![
-            ("strip", head::strip(&self.app, &talk).await?),
+            ("strip", head::strip(&self.app, &talk, usage).await?),
             ("turn-state", composer::state(&talk, &runs, waits, true)),
             ("queue", composer::queue(&talk, &runs, true)),
             ("label", head::title(&talk)),

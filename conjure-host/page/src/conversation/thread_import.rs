@@ -14,7 +14,7 @@ use axum::routing::get;
 use axum::{Extension, Router};
 use conjure_core::foreign_text::clean;
 use conjure_runtime::uploads::ReceiveLimits;
-use conjure_store::ThreadId;
+use conjure_store::{ThreadId, hex};
 use maud::{Markup, html};
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
@@ -179,11 +179,6 @@ fn key_of_file(once: &HeaderValue, content: &[u8]) -> Option<HeaderValue> {
     let digest = hex(&Sha256::digest(content));
     let once = once.to_str().ok()?;
     HeaderValue::try_from(format!("{once}-{digest}")).ok()
-}
-
-/// A digest in letters.
-fn hex(digest: &[u8]) -> String {
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

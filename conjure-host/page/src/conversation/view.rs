@@ -115,7 +115,7 @@ async fn whole(
     let stream = follows.then(|| address.of_thread(&format!("live?cleared={cleared}")));
     let body = html! {
         (head::head(talk))
-        (head::strip(app, talk).await?)
+        (head::strip(app, talk, None).await?)
         div.conversation #conversation data-follow=[is_newest.then_some("")] data-stream=[stream] data-seen=(entries.seen()) {
             div #entries {
                 (older(talk, &entries))

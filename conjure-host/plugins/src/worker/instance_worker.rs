@@ -100,10 +100,19 @@ impl PluginWorkers {
 
     /// The numbers of the processes that run, as far as the system says them.
     pub(crate) fn pids(&self) -> Vec<u32> {
+        let started = self.started().into_iter();
+        started.filter_map(|process| process.pid()).collect()
+    }
+
+    /// How many processes take calls.
+    pub(crate) fn running(&self) -> usize {
+        let started = self.started().into_iter();
+        started.filter(|process| !process.is_over()).count()
+    }
+
+    fn started(&self) -> Vec<Arc<WorkerProcess>> {
         let started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
-        let running: Vec<_> = started.iter().filter_map(Weak::upgrade).collect();
-        drop(started);
-        running.iter().filter_map(|process| process.pid()).collect()
+        started.iter().filter_map(Weak::upgrade).collect()
     }
 
     fn note(&self, process: &Arc<WorkerProcess>) {

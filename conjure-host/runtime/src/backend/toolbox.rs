@@ -140,7 +140,7 @@ pub struct BackendStatus {
     pub kind: String,
     /// The plugin and its version, when one plugin is behind it.
     pub plugin: Option<String>,
-    /// Why it offers nothing, when it cannot be used for now.
+    /// Why it is unavailable, where it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
     /// Since when it is so, in milliseconds since 1970.

@@ -49,7 +49,10 @@ impl LoggedAnswer {
                 let error = reason.to_owned();
                 drop(done.send(Err(CompactError::Failed { error })));
             }
-            Self::Unfold(done, _) => drop(done.send(Err(UnfoldError::Ended))),
+            Self::Unfold(done, _) => {
+                let error = reason.to_owned();
+                drop(done.send(Err(UnfoldError::Failed { error })));
+            }
         }
     }
 }

@@ -23,7 +23,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// How a backend of a session is.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BackendCondition {
-    /// What it is, and why it offers nothing, where it cannot be used for now.
+    /// Its name, kind and plugin, with the reason where it is unavailable.
     pub status: BackendStatus,
     /// How long it took to say how its servers are; nothing where it was not asked.
     pub answer_time: Option<Duration>,
@@ -94,7 +94,7 @@ impl WorkerLife {
         if plugin.isolation() != Isolation::Process || plugin.health().worker_ends == 0 {
             return Self::Runs;
         }
-        Self::among(plugin.instances(), plugin.worker_pids().len())
+        Self::among(plugin.instances(), plugin.running_workers())
     }
 
     /// Of a plugin with so many instances, each with a worker of its own, and so many workers.

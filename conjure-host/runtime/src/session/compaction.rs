@@ -221,6 +221,12 @@ pub enum UnfoldError {
         /// What was asked for.
         fold: u64,
     },
+    /// The log could not be written.
+    #[error("it is not taken back, as the log could not be written: {error}")]
+    Failed {
+        /// What failed, in words.
+        error: String,
+    },
     /// The session ended.
     #[error("the session ended")]
     Ended,

@@ -2,7 +2,8 @@
 //!
 //! Providers take schemas of objects. A value of another schema is asked for in a
 //! [wrapper](super::answer_wrapper), and an answer that fits is taken out of it before it is in the log,
-//! so that everything that reads the log has the value itself.
+//! so that everything that reads the log has the value itself. Events of the text as it is written have the
+//! wrapper.
 
 use std::fmt;
 

@@ -11,6 +11,7 @@ use conjure_core::context::BackendInstructions;
 use conjure_core::request::compile;
 use conjure_core::routing::{Policy, RoutingTable};
 use conjure_core::wire;
+use futures_util::future::join_all;
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -148,25 +149,32 @@ impl Preview {
 }
 
 /// The snapshot of backends that were just attached, once each server behind them has said what it has,
-/// or failed, or the time is up.
+/// or failed, or the time is up. A backend that fails when it is asked is asked no more: its worker would
+/// be started for that again and again.
 async fn started_snapshot(toolbox: &mut Toolbox) -> Result<ToolSnapshot, ToolboxError> {
     let until = Instant::now() + SERVER_START_TIMEOUT;
+    let mut failed: Vec<String> = Vec::new();
     loop {
         let snapshot = toolbox.snapshot()?;
         let starting = known_server_states(&snapshot).into_iter();
         let starting: Vec<String> = starting
             .filter(|of| !of.servers.iter().all(is_settled))
             .map(|of| of.backend)
+            .filter(|backend| !failed.contains(backend))
             .collect();
         if starting.is_empty() || Instant::now() >= until {
             return Ok(snapshot);
         }
         sleep(POLL_INTERVAL).await;
-        for backend in starting {
-            if let Some(asking) = toolbox.ask_catalog(&backend)
-                && let Ok(Ok(asked)) = timeout_at(until, asking).await
-            {
-                toolbox.set_catalog(asked);
+        let asking = starting.into_iter().filter_map(|backend| {
+            let asking = toolbox.ask_catalog(&backend)?;
+            Some(async move { (backend, timeout_at(until, asking).await) })
+        });
+        let asking: Vec<_> = asking.collect();
+        for (backend, asked) in join_all(asking).await {
+            match asked {
+                Ok(Ok(asked)) => toolbox.set_catalog(asked),
+                Ok(Err(_)) | Err(_) => failed.push(backend),
             }
         }
     }

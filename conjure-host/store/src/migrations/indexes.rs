@@ -24,8 +24,8 @@ const SERVER_INDEX_SQL: &str = "SELECT i.indisvalid AS is_valid FROM pg_index i 
      JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_namespace n ON n.oid = c.relnamespace \
      WHERE n.nspname = current_schema() AND c.relname = 'entries_with_settings'";
 
-/// Whether a database lacks one of them.
-pub(super) async fn are_missing(tx: &SqlTransaction) -> Result<bool, StoreError> {
+/// Whether the database lacks the index, or has it unfinished.
+pub(super) async fn is_missing(tx: &SqlTransaction) -> Result<bool, StoreError> {
     let sql = match tx.backend() {
         DatabaseKind::Postgres => SERVER_INDEX_SQL,
         DatabaseKind::Sqlite => {
@@ -41,15 +41,14 @@ pub(super) async fn are_missing(tx: &SqlTransaction) -> Result<bool, StoreError>
     }
 }
 
-/// Makes those that are missing.
+/// Creates the index where it is missing.
 pub(super) async fn create(tx: &Transaction<'_>) -> Result<(), StoreError> {
     let sql = format!("CREATE INDEX IF NOT EXISTS {SETTINGS_INDEX}");
     tx.execute(&sql, []).await.map(drop)
 }
 
-/// The same in a database whose schema is the newest, which others may use: none of them waits for it.
-/// Where it fails, since there is no room or another program writes, whoever opens the database next
-/// makes them.
+/// Creates the index in a database whose schema is current, without making programs wait that use it.
+/// Where it fails, since there is no room or another program writes, the next opening tries again.
 pub(super) async fn create_later(db: &Database) {
     if db.is_read_only() {
         return;
@@ -63,7 +62,7 @@ pub(super) async fn create_later(db: &Database) {
     }
 }
 
-/// Makes them on a server while others write; of hosts that start at the same time one does it.
+/// Creates the index on a server while others write; of hosts that start at the same time one does it.
 async fn create_beside_others(db: &Database) -> Result<(), StoreError> {
     let connection = db.alone().await;
     let created = async {
@@ -82,7 +81,7 @@ async fn create_beside_others(db: &Database) -> Result<(), StoreError> {
     created.await.map_err(StoreError::of(MAKING))
 }
 
-/// Makes them outside of a transaction, as is needed for that. What an attempt that failed left is an
+/// Creates the index outside of a transaction, as is needed for that. What an attempt that failed left is an
 /// index that no query uses.
 async fn create_concurrently(connection: &Pool) -> Result<(), SqlError> {
     if let Some(row) = connection.one(SERVER_INDEX_SQL, Vec::new()).await? {
@@ -96,8 +95,9 @@ async fn create_concurrently(connection: &Pool) -> Result<(), SqlError> {
     connection.execute_raw(&sql).await
 }
 
-/// Makes them in a file where no other program writes threads: one would wait for all of it. Waits for
-/// none either.
+/// Creates the index in a file where no other program writes threads: one would wait for all of it. Waits
+/// for none either. A program that begins to write meanwhile waits, and fails where it takes longer than
+/// [`BUSY_TIMEOUT`].
 async fn create_where_alone(db: &Database) -> Result<(), StoreError> {
     set_busy_timeout(db, Duration::ZERO).await?;
     let creating = async {

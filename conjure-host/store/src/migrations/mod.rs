@@ -78,7 +78,7 @@ pub(crate) async fn migrate(
 ) -> Result<(), StoreError> {
     let (applied, lacks_indexes) = {
         let tx = db.snapshot(MIGRATING).await?;
-        (applied_steps(&tx).await?, indexes::are_missing(&tx).await?)
+        (applied_steps(&tx).await?, indexes::is_missing(&tx).await?)
     };
     if missing_steps(steps, &applied)?.is_empty() {
         if lacks_indexes {

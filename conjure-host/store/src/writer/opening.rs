@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 
 use tokio::sync::mpsc;
 
-use crate::database::{Transaction, now_ms, pad, placeholders};
+use crate::database::{Transaction, now_ms, pad_to_power_of_two, placeholders};
 use crate::row::{column, number};
 use crate::sql::{DatabaseKind, DatabaseRow, Value};
 use crate::{StoreError, ThreadId};
@@ -89,7 +89,7 @@ impl WriterTask {
         let tx = self.db.begin_ahead(true, OPENING).await?;
         let free = "removed = FALSE AND (owner IS NULL OR owner = $1)";
         let mut padded = threads.to_vec();
-        pad(&mut padded);
+        pad_to_power_of_two(&mut padded);
         let places = placeholders(2, padded.len());
         let skip = match tx.backend() {
             DatabaseKind::Postgres => " ORDER BY id FOR NO KEY UPDATE SKIP LOCKED",
@@ -134,7 +134,7 @@ impl WriterTask {
         if new.is_empty() {
             return Ok(Vec::new());
         }
-        pad(&mut new);
+        pad_to_power_of_two(&mut new);
         let now = now_ms(tx.backend());
         let rows: Vec<String> = (2..new.len() + 2)
             .map(|at| format!("(${at}, $1, 1, {now}, {now})"))

@@ -1,4 +1,4 @@
-//! What a session would send, told before it runs, out of what its backends have said already.
+//! What a session would send, told before it runs, and how the servers behind its backends are.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -37,7 +37,7 @@ impl Backend for OneServer {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_preview_asks_no_backend_again_for_what_it_has_said() {
+async fn each_look_at_an_open_session_asks_once_how_servers_are_and_else_the_catalog_says_it() {
     let dir = tempfile::tempdir().unwrap();
     let asked = Arc::<AtomicUsize>::default();
     let counted = Arc::clone(&asked);
@@ -67,10 +67,10 @@ async fn a_preview_asks_no_backend_again_for_what_it_has_said() {
     assert_eq!(asked.load(Ordering::SeqCst), 1);
     let session = host.session(spec).await.unwrap();
     assert_eq!(asked.load(Ordering::SeqCst), 2);
-    for _ in 0..2 {
+    for looks in 1..=2 {
         let preview = session.tool_preview().await.unwrap();
         assert_eq!(preview.server_states(), states);
+        assert_eq!(asked.load(Ordering::SeqCst), 2 + looks);
     }
-    assert_eq!(asked.load(Ordering::SeqCst), 2);
     session.close().await;
 }

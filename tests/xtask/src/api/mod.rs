@@ -1,9 +1,10 @@
 //! `cargo xtask api`: the public items of the crates that are published, held against lists.
 //!
 //! The lists are in `skill-sdk/docs/public-api`, with the crate's features, each as `feature NAME`. They
-//! are made from the source and the manifest alone, with the features that each item needs, so that the compiler at hand makes no difference. Something that is gone or has
-//! another signature is told apart from something that is new, and cannot be written into a list before
-//! the crate has a version that may break.
+//! are made from the source and the manifest alone, with the features that each item needs, so that the
+//! compiler at hand makes no difference. Something that is gone or has another signature is told apart
+//! from something that is new, and cannot be written into a list before the crate has a version that may
+//! break.
 
 mod changes;
 mod expand;
