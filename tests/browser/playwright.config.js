@@ -27,7 +27,8 @@ export default defineConfig({
       args: process.getuid() === 0 ? ['--no-sandbox'] : [],
     },
     actionTimeout: 10_000,
-    trace: 'retain-on-failure',
+    // To trace each test takes a third of its time; one that failed is traced when it is tried again.
+    trace: 'on-first-retry',
     locale: 'en-GB',
     timezoneId: 'UTC',
     reducedMotion: 'reduce',

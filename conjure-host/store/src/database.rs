@@ -84,10 +84,9 @@ impl Database {
                     .acquire_timeout(ACQUIRE_TIMEOUT)
                     .test_before_acquire(false)
                     .connect_lazy_with(for_reading(options.clone()));
-                let write = whole(one_connection(), None)
-                    .connect_with(options)
-                    .await
-                    .map_err(connecting)?;
+                // On the heap, as below: the future of a connection is large.
+                let write = Box::pin(whole(one_connection(), None).connect_with(options));
+                let write = write.await.map_err(connecting)?;
                 (
                     DatabaseKind::Sqlite,
                     Pool::Sqlite(readers),
@@ -95,11 +94,8 @@ impl Database {
                 )
             }
             Location::Memory => {
-                let only = one_connection()
-                    .connect_with(sqlite().in_memory(true))
-                    .await
-                    .map_err(connecting)?;
-                let only = Pool::Sqlite(only);
+                let only = Box::pin(one_connection().connect_with(sqlite().in_memory(true)));
+                let only = Pool::Sqlite(only.await.map_err(connecting)?);
                 (DatabaseKind::Sqlite, only.clone(), only)
             }
             Location::Postgres(url) => {
@@ -117,7 +113,7 @@ impl Database {
                         .idle_timeout(IDLE_TIMEOUT)
                         .acquire_timeout(ACQUIRE_TIMEOUT)
                 };
-                let write = pool(1).connect_with(options.clone()).await;
+                let write = Box::pin(pool(1).connect_with(options.clone())).await;
                 server = Some(options.clone());
                 let read = pool(READERS).connect_lazy_with(options);
                 let write = write.map_err(connecting)?;

@@ -85,7 +85,8 @@ impl MaestroSource {
         let pool = PgPoolOptions::new()
             .max_connections(1)
             .acquire_timeout(RESPONSE_TIMEOUT);
-        let pool = pool.connect_with(options).await.map_err(connecting)?;
+        let pool = Box::pin(pool.connect_with(options)).await;
+        let pool = pool.map_err(connecting)?;
         let db = Pool::Postgres(pool);
         let tx = db.begin(TransactionMode::Read).await;
         let tx = tx.map_err(StoreError::of(READING))?;

@@ -215,7 +215,7 @@ fn a_database_of_version_1_comes_to_this_version_over_postgres() {
     runtime().block_on(async {
         let bed = server.bed().await;
         let url = super::faults::url(&bed);
-        from_version_1(bed, &url, "v1-postgres.sql").await;
+        Box::pin(from_version_1(bed, &url, "v1-postgres.sql")).await;
     });
 }
 

@@ -253,7 +253,7 @@ async fn everything_comes_once(there: &There, store: Store) {
 fn everything_comes_once_and_the_source_is_left_as_it_was() {
     let Some(server) = Server::get() else { return };
     runtime().block_on(async {
-        let there = full(&server).await;
+        let there = Box::pin(full(&server)).await;
         let (_dir, store) = sqlite().await;
         everything_comes_once(&there, store).await;
         let store = server.bed().await.open().await;
@@ -342,7 +342,7 @@ fn what_sessions_do_not_say_their_agents_do() {
 fn it_comes_whole_or_not_at_all() {
     let Some(server) = Server::get() else { return };
     runtime().block_on(async {
-        let there = full(&server).await;
+        let there = Box::pin(full(&server)).await;
         let maestro = there.read().await;
         let (_dir, store) = sqlite().await;
         let choices = choices(&store, &maestro).await;
@@ -375,7 +375,7 @@ fn it_comes_whole_or_not_at_all() {
 fn a_dry_run_tells_the_same_and_changes_nothing() {
     let Some(server) = Server::get() else { return };
     runtime().block_on(async {
-        let there = full(&server).await;
+        let there = Box::pin(full(&server)).await;
         let maestro = there.read().await;
         let (_dir, store) = sqlite().await;
         let auths = maestro.auths().iter().take(2);
@@ -405,7 +405,7 @@ fn a_dry_run_tells_the_same_and_changes_nothing() {
 fn secrets_are_read_and_shown_to_nobody() {
     let Some(server) = Server::get() else { return };
     runtime().block_on(async {
-        let maestro = full(&server).await.read().await;
+        let maestro = Box::pin(full(&server)).await.read().await;
         let secrets = maestro.auths().iter().map(|auth| match &auth.secret {
             MaestroSecret::ApiKey(key) => format!("key {}", key.expose_secret()),
             MaestroSecret::Token(token) => format!("token {}", token.expose_secret()),
