@@ -92,11 +92,14 @@ test('what is not summarised says why in the dialog, and may be tried again', as
   await expect(marks(page)).toHaveCount(1);
 });
 
-test('a summary that somebody else took back says so', async ({ page, server, model, session, expected }) => {
+test('a summary that somebody else took back says so where that was not seen', async ({ visitor, server, model, session, expected }) => {
   expected.push(/Failed to load resource: the server responded with a status of 409/);
   const thread = await longChat({ server, model, session }, 'site');
   await model.says('They counted.');
   await server.api('POST', `/threads/${thread}/compact`, {});
+  // Nothing is told to a page without script.
+  const page = await visitor({ javaScriptEnabled: false });
+  await page.goto(await server.link());
   await page.goto('/sessions/site');
   await expect(takeBack(page)).toBeVisible();
   await server.api('POST', `/threads/${thread}/unfold`, {});
@@ -104,7 +107,7 @@ test('a summary that somebody else took back says so', async ({ page, server, mo
   await takeBack(page).click();
   expect((await answer).status()).toBe(409);
   await expect(page.getByText('is unfolded already')).toBeVisible();
-  await page.reload();
+  await page.goto('/sessions/site');
   await expect(takeBack(page)).toHaveCount(0);
 });
 

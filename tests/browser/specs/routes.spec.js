@@ -82,61 +82,67 @@ test('backends and their servers say how they are, and a server that does not st
   await expect(row(/^mcp: gone/)).toContainText('at-all');
 });
 
-test('a backend that is slow, hangs, has ended or ends again and again says so', async ({ page, server, model, session }) => {
-  test.setTimeout(120_000);
-  const worker = async () => {
-    const { plugins } = await server.api('GET', '/plugins');
-    return plugins.find(({ name }) => name === 'mcp').worker_pids.at(-1);
-  };
-  // A turn in which a tool of the backend is called, so that a worker of it runs.
-  const call = async (id) => {
-    await model.calls(id, 'notes_echo', { text: 'here' });
-    await model.says(`Answered ${id}.`);
-    const said = await server.api('POST', '/sessions/site/turns', { text: `Call ${id}` });
-    await server.api('GET', `/turns/${said.turn}?wait=30`);
-    return worker();
-  };
-  await session('site', {
-    mcps: { notes: { command: process.env.CONJURE_MOCK_MCP } },
-    tools: { backend: [{ kind: 'local' }], policy: { allow: ['*'] } },
-  });
-  let pid = await call('call_1');
-  await goTo(page, 'notes_echo');
-  const row = (name) => page.locator('#routes-backends').getByRole('row', { name });
-  await expect(row(/^mcp /)).toContainText('ready');
+test.describe('of a plugin in a process of its own', () => {
+  test.use({ plugins: [process.env.CONJURE_PLUGIN_LOCAL] });
 
-  // It is stopped, and let go once it has been waited for.
-  const look = async (stopped) => {
-    process.kill(pid, 'SIGSTOP');
-    const looked = page.locator('#routes-look').click();
-    await new Promise((resolve) => setTimeout(resolve, stopped));
-    process.kill(pid, 'SIGCONT');
-    await looked;
-  };
-  await expect(async () => {
-    await look(2_500);
-    await expect(row(/^mcp /)).toContainText(/slow\s+It took \d+ ms to say how its servers are/, { timeout: 5_000 });
-  }).toPass({ timeout: 30_000 });
-  await look(5_500);
-  await expect(row(/^mcp /)).toContainText('down');
-  await expect(row(/^mcp: notes/)).toHaveCount(0);
-  // The others are not kept waiting for, and are as they were.
-  await expect(row(/^local ready/)).toBeVisible();
+  test('a backend that is slow, hangs, has ended or ends again and again says so', async ({ page, server, model, session }) => {
+    test.setTimeout(120_000);
+    const worker = async () => {
+      const { plugins } = await server.api('GET', '/plugins');
+      return plugins.find(({ name }) => name === 'mcp').worker_pids.at(-1);
+    };
+    // A turn in which a tool of the backend is called, so that a worker of it runs.
+    const call = async (id) => {
+      await model.calls(id, 'notes_echo', { text: 'here' });
+      await model.says(`Answered ${id}.`);
+      const said = await server.api('POST', '/sessions/site/turns', { text: `Call ${id}` });
+      await server.api('GET', `/turns/${said.turn}?wait=30`);
+      return worker();
+    };
+    // What is installed over the API runs in a process of its own.
+    await server.install(process.env.CONJURE_PLUGIN_MCP);
+    await session('site', {
+      mcps: { notes: { command: process.env.CONJURE_MOCK_MCP } },
+      tools: { backend: [{ kind: 'local' }], policy: { allow: ['*'] } },
+    });
+    let pid = await call('call_1');
+    await goTo(page, 'notes_echo');
+    const row = (name) => page.locator('#routes-backends').getByRole('row', { name });
+    await expect(row(/^mcp /)).toContainText('ready');
 
-  for (const again of [2, 3, 4]) {
-    process.kill(pid, 'SIGKILL');
+    // It is stopped, and let go once it has been waited for.
+    const look = async (stopped) => {
+      process.kill(pid, 'SIGSTOP');
+      const looked = page.locator('#routes-look').click();
+      await new Promise((resolve) => setTimeout(resolve, stopped));
+      process.kill(pid, 'SIGCONT');
+      await looked;
+    };
+    await expect(async () => {
+      await look(2_500);
+      await expect(row(/^mcp /)).toContainText(/slow\s+It took \d+ ms to say how its servers are/, { timeout: 5_000 });
+    }).toPass({ timeout: 30_000 });
+    await look(5_500);
+    await expect(row(/^mcp /)).toContainText('down');
+    await expect(row(/^mcp: notes/)).toHaveCount(0);
+    // The others are not kept waiting for, and are as they were.
+    await expect(row(/^local ready/)).toBeVisible();
+
+    for (const again of [2, 3, 4]) {
+      process.kill(pid, 'SIGKILL');
+      await expect(async () => {
+        await page.locator('#routes-look').click();
+        await expect(row(/^mcp /)).toContainText('its next call starts it again', { timeout: 1_000 });
+      }).toPass({ timeout: 20_000 });
+      await expect(row(/^mcp /)).toContainText('down');
+      pid = await call(`call_${again}`);
+    }
     await expect(async () => {
       await page.locator('#routes-look').click();
-      await expect(row(/^mcp /)).toContainText('its next call starts it again', { timeout: 1_000 });
+      await expect(row(/^mcp /)).toContainText('failing', { timeout: 1_000 });
     }).toPass({ timeout: 20_000 });
-    await expect(row(/^mcp /)).toContainText('down');
-    pid = await call(`call_${again}`);
-  }
-  await expect(async () => {
-    await page.locator('#routes-look').click();
-    await expect(row(/^mcp /)).toContainText('failing', { timeout: 1_000 });
-  }).toPass({ timeout: 20_000 });
-  await expect(row(/^mcp /)).toContainText('ended by themselves 3 times');
+    await expect(row(/^mcp /)).toContainText('ended by themselves 3 times');
+  });
 });
 
 test('a tool that the provider does not take is not sent, with the reason, and is where another one takes it', async ({ page, server, model, session, auths }) => {

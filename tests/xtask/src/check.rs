@@ -2,9 +2,6 @@
 //!
 //! `cargo xtask test` runs the same list after the tests, so that it stands here once.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
 use anyhow::{Result, bail};
 
 use crate::{api, packages, repo, tidy};
@@ -110,32 +107,13 @@ fn lints() -> Result<()> {
     ]))
 }
 
-/// The documentation of what people use; that of the tests is read where it stands. What documents a crate
-/// needs the crates below it checked, and takes what the lints left of them.
+/// The documentation of what people use; that of the tests is read where it stands.
 fn documentation() -> Result<()> {
     let mut command = repo::cargo(["doc", "--no-deps"]);
     for package in repo::packages_outside("tests")? {
         command.args(["--package", &package]);
     }
-    command.env("RUSTDOCFLAGS", "-D warnings");
-    if let Some(driver) = clippy_driver() {
-        // As `cargo clippy` sets them for the arguments of `lints`.
-        command.env("RUSTC_WORKSPACE_WRAPPER", driver);
-        command.env(
-            "CLIPPY_ARGS",
-            "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__",
-        );
-    }
-    repo::run(&mut command)
-}
-
-/// The compiler with the lints, where it is installed.
-fn clippy_driver() -> Option<PathBuf> {
-    let mut rustc = Command::new("rustc");
-    let sysroot = repo::text_of(rustc.args(["--print", "sysroot"])).ok()?;
-    let name = format!("clippy-driver{}", std::env::consts::EXE_SUFFIX);
-    let driver = Path::new(sysroot.trim()).join("bin").join(name);
-    driver.is_file().then_some(driver)
+    repo::run(command.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
 /// Licences, bans and sources, by `.deny.toml`. Advisories would need a database from elsewhere.
