@@ -87,26 +87,22 @@ test.describe('of a plugin in a process of its own', () => {
 
   test('a backend that is slow, hangs, has ended or ends again and again says so', async ({ page, server, model, session }) => {
     test.setTimeout(120_000);
-    const worker = async () => {
-      const { plugins } = await server.api('GET', '/plugins');
-      return plugins.find(({ name }) => name === 'mcp').worker_pids.at(-1);
-    };
-    // A turn in which a tool of the backend is called, so that a worker of it runs.
-    const call = async (id) => {
-      await model.calls(id, 'notes_echo', { text: 'here' });
-      await model.says(`Answered ${id}.`);
-      const said = await server.api('POST', '/sessions/site/turns', { text: `Call ${id}` });
-      await server.api('GET', `/turns/${said.turn}?wait=30`);
-      return worker();
-    };
-    // What is installed over the API runs in a process of its own.
+    // What is installed over the API runs in a process of its own, which starts no programs.
     await server.install(process.env.CONJURE_PLUGIN_MCP);
-    await session('site', {
-      mcps: { notes: { command: process.env.CONJURE_MOCK_MCP } },
-      tools: { backend: [{ kind: 'local' }], policy: { allow: ['*'] } },
-    });
-    let pid = await call('call_1');
-    await goTo(page, 'notes_echo');
+    // Opens a session with the backend; gives the worker that it has for it.
+    const open = async (name) => {
+      await session(name, {
+        mcps: { notes: { command: process.env.CONJURE_MOCK_MCP } },
+        tools: { backend: [{ kind: 'local' }], policy: { allow: ['*'] } },
+      });
+      await model.says('Here.');
+      const said = await server.api('POST', `/sessions/${name}/turns`, { text: 'Are you there?' });
+      await server.api('GET', `/turns/${said.turn}?wait=30`);
+      const { plugins } = await server.api('GET', '/plugins');
+      return plugins.find((plugin) => plugin.name === 'mcp').worker_pids.at(-1);
+    };
+    let pid = await open('site');
+    await page.goto('/sessions/site/routes');
     const row = (name) => page.locator('#routes-backends').getByRole('row', { name });
     await expect(row(/^mcp /)).toContainText('ready');
 
@@ -120,7 +116,7 @@ test.describe('of a plugin in a process of its own', () => {
     };
     await expect(async () => {
       await look(2_500);
-      await expect(row(/^mcp /)).toContainText(/slow\s+It took \d+ ms to say how its servers are/, { timeout: 5_000 });
+      await expect(row(/^mcp /)).toContainText(/slow\s*It took \d+ ms to say how its servers are/, { timeout: 5_000 });
     }).toPass({ timeout: 30_000 });
     await look(5_500);
     await expect(row(/^mcp /)).toContainText('down');
@@ -128,19 +124,19 @@ test.describe('of a plugin in a process of its own', () => {
     // The others are not kept waiting for, and are as they were.
     await expect(row(/^local ready/)).toBeVisible();
 
-    for (const again of [2, 3, 4]) {
+    for (const name of ['site', 'second', 'third']) {
+      if (name !== 'site') pid = await open(name);
       process.kill(pid, 'SIGKILL');
       await expect(async () => {
-        await page.locator('#routes-look').click();
+        await page.goto(`/sessions/${name}/routes`);
         await expect(row(/^mcp /)).toContainText('its next call starts it again', { timeout: 1_000 });
       }).toPass({ timeout: 20_000 });
       await expect(row(/^mcp /)).toContainText('down');
-      pid = await call(`call_${again}`);
     }
-    await expect(async () => {
-      await page.locator('#routes-look').click();
-      await expect(row(/^mcp /)).toContainText('failing', { timeout: 1_000 });
-    }).toPass({ timeout: 20_000 });
+    // It works in another one, and is not to be relied on.
+    await open('fourth');
+    await page.goto('/sessions/fourth/routes');
+    await expect(row(/^mcp /)).toContainText('failing');
     await expect(row(/^mcp /)).toContainText('ended by themselves 3 times');
   });
 });
