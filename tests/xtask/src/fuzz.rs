@@ -1,7 +1,7 @@
 //! `cargo xtask fuzz`: the fuzz targets, one after the other.
 //!
-//! What is tried, and what must hold, is in `tests/fuzz`. CI runs each for 20 seconds, the
-//! nightly run for ten minutes.
+//! What is tried, and what must hold, is in `tests/fuzz`. A workflow runs each for ten minutes every night:
+//! all that they are made of is built for them alone, which takes too long for each change.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,8 +13,6 @@ use crate::repo;
 
 /// The crate, from the root of the repository.
 const CRATE: &str = "tests/fuzz";
-/// What is built of it.
-pub(crate) const BUILT: &str = "tests/fuzz/target";
 /// The longest input, in bytes: what is wrong with a reader shows in short ones.
 const LONGEST: usize = 4_096;
 /// The target whose inputs are libraries, and their longest: the tables of the smallest library are
@@ -34,17 +32,6 @@ pub(crate) struct Args {
     /// For how long each, in seconds
     #[arg(long, default_value_t = 600)]
     seconds: u64,
-}
-
-impl Args {
-    /// Every target for 20 seconds, or for as many seconds as `CONJURE_FUZZ_SECONDS` says.
-    pub(crate) fn for_ci() -> Self {
-        let given = std::env::var("CONJURE_FUZZ_SECONDS").ok();
-        Self {
-            targets: Vec::new(),
-            seconds: given.and_then(|text| text.parse().ok()).unwrap_or(20),
-        }
-    }
 }
 
 /// Runs targets, all of them also where one finds something, and then fails.
@@ -123,7 +110,7 @@ fn run_all<'a>(wanted: &[&'a String], seconds: u64) -> Vec<&'a str> {
 }
 
 /// Why it cannot run on this machine, and what to do.
-pub(crate) fn missing() -> Option<String> {
+fn missing() -> Option<String> {
     let has = |args: &[&str]| repo::succeeds(&mut nightly_cargo(args));
     if !has(&["--version"]) {
         return Some(

@@ -18,7 +18,6 @@ use crate::{
     builds,
     check::{self, CHECKS},
     compat::baseline,
-    fuzz,
     left_out::{LeftOut, unescape},
     repo, sanitize, space,
 };
@@ -63,7 +62,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         outcome.take_checks();
         outcome.free_space(|| space::remove(&space::in_targets(&CHECK_BUILDS)));
         outcome.timed("budget of the build", Outcome::take_builds);
-        outcome.timed("fuzz targets", Outcome::take_fuzzing);
+        let why = "they run each night; `cargo xtask fuzz` runs them here";
+        outcome.left_out.note("fuzz targets", why);
         outcome.timed("address sanitizer", Outcome::take_sanitizer);
     }
     drop(release);
@@ -247,21 +247,6 @@ impl Outcome {
             self.left_out.note(NAME, why);
         } else if let Err(error) = builds::check() {
             self.broken.push(format!("{NAME}: {error:#}"));
-        }
-    }
-
-    /// Runs the fuzz targets in CI; elsewhere says how to, since it takes minutes.
-    fn take_fuzzing(&mut self) {
-        const NAME: &str = "fuzz targets";
-        if let Some(why) = fuzz::missing() {
-            self.left_out.note(NAME, &why);
-        } else if !repo::in_ci() {
-            let why = "they run in CI, 20 seconds each; `cargo xtask fuzz` runs them here";
-            self.left_out.note(NAME, why);
-        } else if let Err(error) = fuzz::run(&fuzz::Args::for_ci()) {
-            self.broken.push(format!("{NAME}: {error:#}"));
-        } else {
-            self.free_space(|| space::remove(&[fuzz::BUILT]));
         }
     }
 
