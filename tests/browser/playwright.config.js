@@ -27,7 +27,7 @@ export default defineConfig({
       args: process.getuid() === 0 ? ['--no-sandbox'] : [],
     },
     actionTimeout: 10_000,
-    // To trace each test takes a third of its time; one that failed is traced when it is tried again.
+    // Tracing makes every test slower: one that failed is traced when it is tried again.
     trace: 'on-first-retry',
     locale: 'en-GB',
     timezoneId: 'UTC',
