@@ -1,9 +1,10 @@
 //! Calls in place: on the calling thread, for tools that take microseconds.
 //!
-//! Earned, never given: the tool declares it, and 100 ordinary calls show it (at most one of them
-//! above [`PluginLimits::in_place`](super::health::PluginLimits::in_place), none with output or host operations). One call at a time; a second one takes the
-//! ordinary way. A watchdog takes the permission back when a call takes 10 ms; it cannot stop that
-//! call. A busy machine does that to a good tool too, so it may be earned again, three times.
+//! Earned, never given: the tool declares it, and 100 ordinary calls show it (at most one of them above
+//! [`PluginLimits::in_place`](super::health::PluginLimits::in_place), none with output or host
+//! operations). One call at a time; a second one takes the ordinary way. A watchdog takes the permission
+//! back when a call takes 10 ms; it cannot stop that call. A busy machine does that to a good tool too, so
+//! it may be earned again, three times.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};

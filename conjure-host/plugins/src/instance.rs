@@ -194,8 +194,9 @@ impl Instance {
     /// way to go. The reply is not checked for being JSON.
     ///
     /// Earned is it by a tool that declares `in_place`, by 100 ordinary calls of which at most one
-    /// took more than [`PluginLimits::in_place`](super::PluginLimits::in_place). A call of more than 10 ms loses it; it can be earned
-    /// again, three times at the most. One with output, or that asked the host, loses it for good.
+    /// took more than [`PluginLimits::in_place`](super::PluginLimits::in_place). A call of more than 10 ms
+    /// loses it; it can be earned again, three times at the most. One with output, or that asked the host,
+    /// loses it for good.
     #[must_use = "without an answer the ordinary way is to be taken"]
     pub fn request_in_place(&self, op: &str, json: &[u8]) -> Option<Result<ReplyBytes, Fault>> {
         let turn = self.slot.enter(op)?;

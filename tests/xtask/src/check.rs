@@ -50,7 +50,11 @@ pub(crate) const CHECKS: [Check; 7] = [
     Check {
         name: "documentation",
         needs: None,
-        run: documentation,
+        run: || {
+            repo::run(
+                repo::cargo(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"),
+            )
+        },
     },
 ];
 
@@ -105,15 +109,6 @@ fn lints() -> Result<()> {
         "-D",
         "warnings",
     ]))
-}
-
-/// The documentation of what people use; that of the tests is read where it stands.
-fn documentation() -> Result<()> {
-    let mut command = repo::cargo(["doc", "--no-deps"]);
-    for package in repo::packages_outside("tests")? {
-        command.args(["--package", &package]);
-    }
-    repo::run(command.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
 /// Licences, bans and sources, by `.deny.toml`. Advisories would need a database from elsewhere.

@@ -61,8 +61,9 @@ enum Command {
     /// cargo-nextest where it is installed, else `cargo test`. A test that cannot run here
     /// prints `LEFT OUT: <what>: <why>`. Then come the checks of `cargo xtask check`; one whose
     /// tool is not installed is left out. In CI come the address sanitizer then, and plugins of
-    /// the commit from which libraries go on loading. With CI=true, what is left out is a failure, unless it is expected there, and what was built for a
-    /// part is removed when no later one needs it. Nothing needs root.
+    /// the commit from which libraries go on loading. With CI=true, what is left out is a failure,
+    /// unless it is expected there, and what was built for a part is removed when no later one
+    /// needs it. Nothing needs root.
     Test(suite::Args),
     /// Try the page in a real browser, against the real server with the mock model
     ///

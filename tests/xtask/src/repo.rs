@@ -47,26 +47,6 @@ pub(crate) fn metadata() -> Result<Value> {
     serde_json::from_str(&text_of(&mut command)?).context("`cargo metadata` said no JSON")
 }
 
-/// The names of the packages that are not in this folder of the repository.
-///
-/// # Errors
-/// When cargo cannot be asked.
-pub(crate) fn packages_outside(folder: &str) -> Result<Vec<String>> {
-    let metadata = metadata()?;
-    let folder = root().join(folder);
-    let packages = metadata.get("packages").and_then(Value::as_array);
-    let text = |package: &Value, of: &str| {
-        let text = package.get(of).and_then(Value::as_str);
-        text.map(str::to_owned)
-    };
-    let outside = packages.into_iter().flatten().filter_map(|package| {
-        let manifest = text(package, "manifest_path")?;
-        let is_outside = !Path::new(&manifest).starts_with(&folder);
-        is_outside.then(|| text(package, "name")).flatten()
-    });
-    Ok(outside.collect())
-}
-
 /// Whether this is a run of CI, where nothing may be left out in silence.
 pub(crate) fn in_ci() -> bool {
     std::env::var("CI").is_ok_and(|value| value == "true" || value == "1")

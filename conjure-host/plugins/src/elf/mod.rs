@@ -325,8 +325,7 @@ fn same_target(found: (Architecture, bool, bool)) -> Result<(), StructureError> 
 mod tests {
     use super::*;
 
-    /// A real library: the C library of this process.
-    /// A library that this program is linked with, by what its path has.
+    /// A real library that this program is linked with, by what its path has.
     fn library(names: [&str; 2]) -> Vec<u8> {
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         let path = maps

@@ -23,7 +23,7 @@ const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_co
 /// Operations whose answer is a stream.
 const STREAMS: usize = 2;
 /// Requests of an operation.
-const EXAMPLES: &str = "12";
+const EXAMPLES: &str = "25";
 
 fn program() -> Option<PathBuf> {
     let why = match std::env::var_os("CONJURE_API_PEERS").map(PathBuf::from) {

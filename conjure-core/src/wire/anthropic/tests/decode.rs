@@ -561,9 +561,6 @@ fn any_events() -> impl Strategy<Value = Vec<Value>> {
 }
 
 proptest! {
-    // Each case is cut at each of its bytes.
-    #![proptest_config(ProptestConfig::with_cases(64))]
-
     #[test]
     fn cutting_a_stream_anywhere_changes_nothing(
         events in any_events(),

@@ -425,14 +425,16 @@ fn what_is_nested_too_deeply_is_an_error_and_nothing_is_lost_in_silence() {
 }
 
 proptest! {
-    // Each case is cut at each of its bytes.
-    #![proptest_config(ProptestConfig::with_cases(64))]
-
     #[test]
     fn no_bytes_make_the_decoder_fail(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         RIG.pieces(&[&bytes]);
         let _ = RIG.wire.decode_body(&RIG.endpoint(), &bytes);
     }
+}
+
+proptest! {
+    // Each case is cut at each of its bytes.
+    #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
     fn no_json_makes_the_decoder_fail(
