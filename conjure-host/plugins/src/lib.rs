@@ -7,6 +7,7 @@
 //! runs their code on threads of its own; the one crate of the host with unsafe code for that. Begin
 //! at `load.rs` for loading, at `instance.rs` for calls.
 
+mod access;
 mod call;
 mod clock;
 mod conditional_change;

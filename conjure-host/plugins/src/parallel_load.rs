@@ -10,7 +10,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use super::{FileStamp, FoundLibrary, LoadedPlugin, Loader, PluginError};
+use super::registry::PathState;
+use super::{FoundLibrary, LoadedPlugin, Loader, PluginError};
 
 /// Files that are loaded at the same time at the most, however many processors there are. In directories
 /// that are watched as many are: those that hang take no time of a processor from the others.
@@ -20,7 +21,7 @@ pub(super) const MAX_LOADS: usize = 8;
 #[derive(Default)]
 pub(super) struct ParallelLoad {
     /// What was at the path before it was loaded.
-    pub(super) stamp: Option<FileStamp>,
+    pub(super) state: Option<PathState>,
     /// Nothing where it has to wait for its turn.
     pub(super) outcome: Option<Result<LoadedPlugin, PluginError>>,
 }
@@ -28,7 +29,7 @@ pub(super) struct ParallelLoad {
 impl ParallelLoad {
     fn of(loader: &Loader, FoundLibrary { path, named }: &FoundLibrary) -> Self {
         Self {
-            stamp: FileStamp::of(path),
+            state: PathState::of(path),
             outcome: match loader.load_in_worker(path, *named) {
                 // It may have been replaced, and its lock with it, while it was read.
                 Err(PluginError::Locked { .. }) => None,

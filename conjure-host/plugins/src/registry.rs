@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
+use super::access::FileAccess;
 use super::loaded::{LINKED, LoadedPlugin};
 use super::parallel_load::load_in_parallel;
 use super::{FileStamp, FoundLibrary, Loader, PluginError, PluginId};
@@ -51,7 +52,24 @@ pub struct FailedPlugin {
     pub reason: Arc<PluginError>,
     /// What was loaded from this path before and is still used.
     pub kept: Option<PluginId>,
-    stamp: Option<FileStamp>,
+    state: Option<PathState>,
+}
+
+/// What was at a path, and who might read and write it.
+#[derive(Debug, Clone)]
+pub(super) struct PathState {
+    stamp: FileStamp,
+    access: FileAccess,
+}
+
+impl PathState {
+    /// What is there now; nothing where nothing is.
+    pub(super) fn of(path: &Path) -> Option<Self> {
+        Some(Self {
+            stamp: FileStamp::of(path)?,
+            access: FileAccess::of(path),
+        })
+    }
 }
 
 /// Something that happened to the plugins.
@@ -226,7 +244,7 @@ impl PluginRegistry {
         for (FoundLibrary { path, named }, load) in found.iter().zip(loads) {
             // The outcome is in the snapshot and in the log.
             let _ = match load.outcome {
-                Some(outcome) => self.take(path, outcome, load.stamp),
+                Some(outcome) => self.take(path, outcome, load.state),
                 None => self.add(path, *named),
             };
         }
@@ -240,8 +258,8 @@ impl PluginRegistry {
     pub fn add(&self, path: &Path, named: bool) -> Result<Arc<LoadedPlugin>, Arc<PluginError>> {
         let path_lock = Arc::clone(lock(&self.paths).entry(path.to_owned()).or_default());
         let _adding = lock(&path_lock);
-        let stamp = FileStamp::of(path);
-        self.take(path, self.loader.load(path, named), stamp)
+        let state = PathState::of(path);
+        self.take(path, self.loader.load(path, named), state)
     }
 
     /// Takes what came of loading a file.
@@ -249,7 +267,7 @@ impl PluginRegistry {
         &self,
         path: &Path,
         loaded: Result<LoadedPlugin, PluginError>,
-        stamp: Option<FileStamp>,
+        state: Option<PathState>,
     ) -> Result<Arc<LoadedPlugin>, Arc<PluginError>> {
         // That it failed is noted in the same step: what it is a duplicate of may be removed meanwhile.
         let writing = lock(&self.writing);
@@ -257,7 +275,7 @@ impl PluginRegistry {
             .map_err(Arc::new)
             .and_then(|plugin| self.publish(&writing, Arc::new(plugin)));
         if let Err(reason) = &outcome {
-            self.fail(&writing, path, reason, stamp);
+            self.fail(&writing, path, reason, state);
         }
         outcome
     }
@@ -313,7 +331,10 @@ impl PluginRegistry {
         let snapshot = self.current.load();
         let failed = snapshot.failed.iter().find(|failed| failed.path == path);
         if let Some(failed) = failed {
-            return failed.stamp == Some(*stamp);
+            let known = failed.state.as_ref();
+            return known.is_some_and(|known| {
+                known.stamp == *stamp && known.access == FileAccess::of(path)
+            });
         }
         snapshot.at(path).is_some_and(|plugin| {
             matches!(plugin.source(), super::PluginSource::File { stamp: known, .. } if known == stamp)
@@ -388,7 +409,7 @@ impl PluginRegistry {
         _writing: &MutexGuard<'_, ()>,
         path: &Path,
         reason: &Arc<PluginError>,
-        stamp: Option<FileStamp>,
+        state: Option<PathState>,
     ) {
         let mut next = self.next();
         let kept = next.at(path).map(|plugin| plugin.id().clone());
@@ -401,7 +422,7 @@ impl PluginRegistry {
             path: path.to_owned(),
             reason: Arc::clone(reason),
             kept: kept.clone(),
-            stamp,
+            state,
         });
         next.failed.sort_by(|a, b| a.path.cmp(&b.path));
         next.note(RegistryEvent::Failed {

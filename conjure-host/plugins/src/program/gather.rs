@@ -76,6 +76,15 @@ pub(crate) fn stamp(path: &Path) -> u64 {
     folded(&stamps.collect::<Vec<_>>())
 }
 
+/// The files that a description names, and the directories in which they are or may come to be.
+pub(crate) fn paths(path: &Path) -> Vec<PathBuf> {
+    let listed = described(path)
+        .ok()
+        .and_then(|description| listed(path, &description).ok());
+    let files = listed.into_iter().flatten().map(|(_, file)| file);
+    files.chain(file_dirs(path)).collect()
+}
+
 /// Whether a file is one that a description names, or is below a directory that it names.
 pub(crate) fn has_file(path: &Path, file: &Path) -> bool {
     let (Ok(description), Some(own)) = (described(path), path.parent()) else {

@@ -14,7 +14,7 @@ pub use description::{PROTOCOL, ProgramDescription, is_description};
 
 pub(super) use bundle::{FILES, is_bundle, judge, opened, unpack};
 pub(super) use description::{judge_size, parse};
-pub(super) use gather::{file_dirs, gather, has_file, stamp};
+pub(super) use gather::{file_dirs, gather, has_file, paths, stamp};
 
 /// The extension of a bundle.
 pub(super) const EXTENSION: &str = "plugin";

@@ -73,6 +73,33 @@ async fn sees_everything(options: WatchOptions) {
         Bench::execute(&instance, "mark").await.unwrap(),
         "mark:00000000001"
     );
+    // Refused for who may write to it, or to its directory; then only that changes.
+    let mode = |path: &Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let staged = bench.dir.join("staged");
+    std::fs::write(&staged, marks.original()).unwrap();
+    mode(&staged, 0o666);
+    let path = bench.dir.join("libshared.so");
+    std::fs::rename(&staged, &path).unwrap();
+    until(&registry, |s| !s.failed().is_empty()).await;
+    mode(&path, 0o644);
+    until(&registry, |s| {
+        s.failed().is_empty() && s.get("marked").is_some()
+    })
+    .await;
+    std::fs::remove_file(&path).unwrap();
+    until(&registry, |s| s.plugins().is_empty()).await;
+    mode(&bench.dir, 0o777);
+    bench.put("libshared.so", &marks.number(2).0);
+    until(&registry, |s| !s.failed().is_empty()).await;
+    mode(&bench.dir, 0o700);
+    until(&registry, |s| {
+        s.failed().is_empty() && s.get("marked").is_some()
+    })
+    .await;
+    std::fs::remove_file(&path).unwrap();
+    until(&registry, |s| s.plugins().is_empty()).await;
     // No library.
     bench.put("libnone.so", b"nothing");
     bench.put(".hidden.so", b"nothing");
