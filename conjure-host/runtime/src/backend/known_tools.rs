@@ -58,6 +58,7 @@ pub struct KnownDefinition {
 }
 
 /// What a server offers now.
+#[derive(Default)]
 pub(super) struct ServerOffer<'a> {
     pub(super) tools: Vec<&'a ToolDecl>,
     /// What it says about its use.
@@ -145,7 +146,8 @@ impl KnownTools {
                 }
             }
         }
-        if is_new {
+        // A server without tools for a while has renamed none.
+        if is_new && !names.is_empty() {
             self.listed = names;
         }
         if self.approved.len() > KEPT_TOOLS {
