@@ -16,6 +16,8 @@ use rmcp::service::RequestContext;
 
 use super::asking::ClientQuestionKinds;
 use super::session::{ClientSession, Common, lock};
+use super::session_manager::Admitted;
+use super::session_slots::{NoSlot, SessionSlot, SessionSlots};
 
 /// How often idle sessions are looked for.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
@@ -25,6 +27,8 @@ const END_TIMEOUT: Duration = Duration::from_secs(20);
 /// The clients.
 pub(super) struct ClientSessions {
     pub(super) common: Arc<Common>,
+    /// Slots of all sessions over HTTP.
+    pub(super) slots: SessionSlots,
     /// Those of clients without connections.
     shared: Mutex<HashMap<Identity, Arc<ClientSession>>>,
     /// All sessions that may be open.
@@ -60,17 +64,19 @@ impl Identity {
 }
 
 impl ClientSessions {
-    pub(super) fn new(common: Common) -> Arc<Self> {
+    /// The sessions of a server that lets so many clients in.
+    pub(super) fn new(common: Common, clients: usize) -> Arc<Self> {
         Arc::new(Self {
+            slots: SessionSlots::new(common.options.max_sessions, clients),
             common: Arc::new(common),
             shared: Mutex::default(),
             all: Mutex::default(),
         })
     }
 
-    /// A session of a connection's own. It ends with its last holder.
-    pub(super) fn fresh(&self) -> Arc<ClientSession> {
-        let session = ClientSession::new(Arc::clone(&self.common));
+    /// A session of a connection's own, with its slot over HTTP. It ends with its last holder.
+    pub(super) fn fresh(&self, slot: Option<Arc<SessionSlot>>) -> Arc<ClientSession> {
+        let session = ClientSession::new(Arc::clone(&self.common), slot);
         let mut all = lock(&self.all);
         all.retain(|known| known.strong_count() > 0);
         all.push(Arc::downgrade(&session));
@@ -82,24 +88,28 @@ impl ClientSessions {
     /// # Errors
     /// When there are too many.
     pub(super) fn of(&self, client: &Identity) -> Result<Arc<ClientSession>, ErrorData> {
-        if let Some(known) = lock(&self.shared).get(client) {
+        // Until it is in there, or two requests of one client would take a slot each.
+        let mut shared = lock(&self.shared);
+        if let Some(known) = shared.get(client) {
             return Ok(Arc::clone(known));
         }
-        if self.is_full() {
-            let text = "the server has as many sessions as it may; try again later";
-            return Err(ErrorData::internal_error(text, None));
-        }
-        let session = self.fresh();
-        let mut shared = lock(&self.shared);
-        let session = shared.entry(client.clone()).or_insert(session);
-        Ok(Arc::clone(session))
+        let slot = self.slots.take(&client.principal)?;
+        let session = self.fresh(Some(Arc::new(slot)));
+        shared.insert(client.clone(), Arc::clone(&session));
+        Ok(session)
     }
 
-    /// Whether no further session may be opened.
-    pub(super) fn is_full(&self) -> bool {
-        let mut all = lock(&self.all);
-        all.retain(|known| known.strong_count() > 0);
-        all.len() >= self.common.options.max_sessions
+    /// The session of a connection over HTTP, with the slot that its request has taken, or one of its
+    /// own.
+    ///
+    /// # Errors
+    /// When there are too many.
+    pub(super) fn begun(&self, by: &Admitted) -> Result<Arc<ClientSession>, ErrorData> {
+        let slot = match by.slot() {
+            Some(slot) => slot,
+            None => Arc::new(self.slots.take(&by.principal)?),
+        };
+        Ok(self.fresh(Some(slot)))
     }
 
     /// A served tool by its name, of any session.
@@ -152,5 +162,11 @@ impl ClientSessions {
             tracing::warn!("some sessions did not end within {END_TIMEOUT:?}");
         }
         lock(&self.shared).clear();
+    }
+}
+
+impl From<NoSlot> for ErrorData {
+    fn from(why: NoSlot) -> Self {
+        Self::internal_error(why.to_string(), None)
     }
 }

@@ -1,5 +1,6 @@
 //! The requests of MCP clients, in both eras.
 
+use std::future::ready;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -25,11 +26,12 @@ use tokio::sync::OnceCell;
 use super::answers::{as_text, no_resource, read_error, read_result, resume_error, wrong_kind};
 use super::asking::ClientQuestionKinds;
 use super::changes::SessionChanges;
-use super::clients::{ClientSessions, Identity, Principal};
+use super::clients::{ClientSessions, Identity};
 use super::instructions::instructions;
 use super::lists::{ListOf, listed, tell_sources};
 use super::notes::{Outlet, Wants, rank};
 use super::session::{ClientSession, RequestWork, WorkStart};
+use super::session_manager::Admitted;
 use super::suspendable_request::{
     DriveResult, RequestTarget, ServedRequest, SuspendableRequest, WorkResult, input_required,
 };
@@ -72,24 +74,27 @@ impl McpHandler {
         context: &RequestContext<RoleServer>,
     ) -> Result<Arc<ClientSession>, ErrorData> {
         if self.over_http && is_modern(context) {
-            let parts = context.extensions.get::<axum::http::request::Parts>();
-            let principal = parts.and_then(|parts| parts.extensions.get::<Principal>());
-            let principal = principal.ok_or_else(|| {
-                ErrorData::internal_error("nobody is known to have sent this", None)
-            })?;
-            let identity = Identity::of(principal, context);
+            let identity = Identity::of(&Admitted::of(context)?.principal, context);
             let session = self.clients.of(&identity)?;
             session.declare(|| identity.kinds);
             return Ok(session);
         }
-        let session = self.connection_session().await;
+        let session = self.connection_session(context).await?;
         session.declare(|| ClientQuestionKinds::of(context.client_capabilities().as_ref()));
         Ok(session)
     }
 
-    async fn connection_session(&self) -> Arc<ClientSession> {
-        let own = self.own.get_or_init(async || self.clients.fresh()).await;
-        Arc::clone(own)
+    /// The session of the connection, which the first request of it begins.
+    async fn connection_session(
+        &self,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<Arc<ClientSession>, ErrorData> {
+        let begin = || match self.over_http {
+            true => Admitted::of(context).and_then(|by| self.clients.begun(by)),
+            false => Ok(self.clients.fresh(None)),
+        };
+        let own = self.own.get_or_try_init(|| ready(begin())).await?;
+        Ok(Arc::clone(own))
     }
 
     /// Begins a request's work, or goes on with it, and follows it. In a box of its own: it is
@@ -270,7 +275,7 @@ impl ServerHandler for McpHandler {
     ) -> Result<InitializeResult, ErrorData> {
         context.peer.set_peer_info(request.clone());
         let mut info = self.negotiate_initialize(&request)?;
-        let session = self.connection_session().await;
+        let session = self.connection_session(&context).await?;
         session.declare(|| ClientQuestionKinds::of(Some(&request.capabilities)));
         info.instructions = instructions(&session).await;
         Ok(info)
@@ -504,9 +509,8 @@ impl ServerHandler for McpHandler {
             return Err(ErrorData::new(code, method, None));
         }
         let level = serde_json::to_value(request.level).unwrap_or_default();
-        self.connection_session()
-            .await
-            .set_level(rank(level.as_str().unwrap_or_default()));
+        let session = self.connection_session(&context).await?;
+        session.set_level(rank(level.as_str().unwrap_or_default()));
         Ok(())
     }
 
@@ -554,7 +558,9 @@ impl ServerHandler for McpHandler {
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        changes::tell_client(context.peer, &self.connection_session().await);
+        if let Some(session) = self.own.get() {
+            changes::tell_client(context.peer, session);
+        }
     }
 }
 

@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::clients::{ClientSessions, Principal};
 use super::handler::McpHandler;
 use super::owners::Owners;
+use super::session_manager::{Admitted, BoundedSessions};
 use super::whole::whole_messages;
 use super::{McpHost, ServeError};
 use conjure_http_server::connections::{self, ConnectionBounds};
@@ -83,7 +84,7 @@ impl HttpServer {
     /// # Errors
     /// None so far.
     pub async fn serve(self, end: CancellationToken) -> Result<(), ServeError> {
-        let clients = ClientSessions::new(self.server.common);
+        let clients = ClientSessions::new(self.server.common, self.access.tokens.len());
         let options = &clients.common.options;
         let (hosts, origins) = self.access.names(self.address);
         let mut config = StreamableHttpServerConfig::default()
@@ -94,7 +95,7 @@ impl HttpServer {
         config.cancellation_token = clients.common.closing.clone();
         let mut sessions = LocalSessionManager::default();
         sessions.session_config.keep_alive = Some(options.idle);
-        let sessions = Arc::new(sessions);
+        let sessions = Arc::new(BoundedSessions::new(sessions, clients.slots.clone()));
         let making = Arc::clone(&clients);
         let service = StreamableHttpService::new(
             move || Ok(McpHandler::new(Arc::clone(&making), true)),
@@ -104,7 +105,6 @@ impl HttpServer {
         let admission = Arc::new(AdmissionState {
             hosts,
             tokens: self.access.tokens(),
-            clients: Arc::clone(&clients),
             sessions,
             owners: Owners::default(),
         });
@@ -143,8 +143,7 @@ impl HttpServer {
 struct AdmissionState {
     hosts: AllowedHosts,
     tokens: AccessTokens,
-    clients: Arc<ClientSessions>,
-    sessions: Arc<LocalSessionManager>,
+    sessions: Arc<BoundedSessions>,
     owners: Owners,
 }
 
@@ -168,10 +167,6 @@ async fn admit(
         );
         return unauthorised.into_response();
     };
-    if begins_session(request.headers()) && admission.is_full().await {
-        let full = "the server has as many sessions as it may; try again later\n";
-        return (StatusCode::SERVICE_UNAVAILABLE, full).into_response();
-    }
     if let Some(session) = session_of(request.headers())
         && admission.owners.is_anothers(session, &principal)
     {
@@ -184,11 +179,15 @@ async fn admit(
         let close = [(header::CONNECTION, "close")];
         return (StatusCode::SERVICE_UNAVAILABLE, close, full).into_response();
     }
-    request.extensions_mut().insert(principal.clone());
+    let admitted = Admitted::new(principal.clone());
+    request.extensions_mut().insert(Arc::clone(&admitted));
     let is_delete = request.method() == Method::DELETE;
-    let mut response = next.run(request).await;
+    let mut response = admitted.serve(next.run(request)).await;
+    if let Some(refused) = admitted.refused() {
+        return (StatusCode::SERVICE_UNAVAILABLE, format!("{refused}\n")).into_response();
+    }
     if let Some(opened) = session_of(response.headers()) {
-        let open = admission.sessions.sessions.read().await;
+        let open = admission.sessions.local.sessions.read().await;
         let is_open = |session: &str| open.contains_key(session);
         admission.owners.record_owner(opened, &principal, is_open);
     }
@@ -199,56 +198,14 @@ async fn admit(
     response
 }
 
-/// Whether a request may begin a session of the old era: it names none, and no era without them.
-fn begins_session(headers: &HeaderMap) -> bool {
-    let version = headers.get("mcp-protocol-version");
-    let is_modern = version.is_some_and(|version| version.as_bytes() >= b"2026-07-28".as_slice());
-    !headers.contains_key(SESSION_HEADER) && !is_modern
-}
-
 /// The session of the old era that is named.
 fn session_of(headers: &HeaderMap) -> Option<&str> {
     headers.get(SESSION_HEADER)?.to_str().ok()
 }
 
 impl AdmissionState {
-    /// Whether no further session may begin; one that was only begun counts too.
-    async fn is_full(&self) -> bool {
-        let begun = self.sessions.sessions.read().await.len();
-        begun >= self.clients.common.options.max_sessions || self.clients.is_full()
-    }
-
     fn principal(&self, headers: &HeaderMap) -> Option<Principal> {
         let number = self.tokens.number_of(headers)?;
         Some(Principal(Arc::from(format!("token-{number}"))))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_a_request_of_the_old_era_without_a_session_begins_one() {
-        let headers = |pairs: &[(&'static str, &'static str)]| {
-            let pairs = pairs.iter();
-            let headers = pairs.map(|(name, value)| {
-                (
-                    header::HeaderName::from_static(name),
-                    value.parse().unwrap(),
-                )
-            });
-            headers.collect::<HeaderMap>()
-        };
-        assert!(begins_session(&headers(&[])));
-        assert!(begins_session(&headers(&[(
-            "mcp-protocol-version",
-            "2025-11-25"
-        )])));
-        assert!(!begins_session(&headers(&[(
-            "mcp-protocol-version",
-            "2026-07-28"
-        )])));
-        assert!(!begins_session(&headers(&[("mcp-session-id", "x")])));
     }
 }

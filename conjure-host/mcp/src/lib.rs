@@ -23,6 +23,8 @@ mod owners;
 mod permission;
 mod results;
 mod session;
+mod session_manager;
+mod session_slots;
 mod stdio;
 mod suspendable_request;
 mod suspended;

@@ -11,8 +11,8 @@ use serde_json::{Map, Value};
 
 use tokio_util::sync::CancellationToken;
 
-use super::files;
 use super::session::ClientSession;
+use super::{files, whole};
 use conjure_runtime::artifacts::Artifacts;
 use conjure_runtime::backend::readers::SourceLists;
 use conjure_runtime::backend::{LiveOutput, ToolSnapshot};
@@ -39,6 +39,9 @@ pub(super) fn resources(lists: &[SourceLists], artifacts: &Artifacts) -> Vec<Val
 pub(super) fn templates(lists: &[SourceLists]) -> Vec<Value> {
     let listed = lists.iter().flat_map(|source| &source.templates);
     let mut templates: Vec<Value> = listed.cloned().collect();
+    for template in templates.iter_mut().filter_map(Value::as_object_mut) {
+        whole::clean_entry(template);
+    }
     templates.push(files::template());
     templates
 }
@@ -144,10 +147,12 @@ fn extra_members(meta: Option<&Value>) -> Map<String, Value> {
     let Some(Value::Object(meta)) = meta else {
         return Map::new();
     };
-    match meta.get("mcp") {
+    let mut members = match meta.get("mcp") {
         Some(Value::Object(raw)) => raw.clone(),
         _ => meta.clone(),
-    }
+    };
+    whole::clean_entry(&mut members);
+    members
 }
 
 /// One page of a list, and the cursor of the next. An entry that the SDK cannot hold is left out.
@@ -262,6 +267,19 @@ mod tests {
     }
 
     #[test]
+    fn a_template_keeps_nothing_that_is_the_hosts() {
+        let lists = SourceLists {
+            templates: vec![json!({ "name": "t", "_meta": { "dev.conjure/whole": {}, "k": 1 } })],
+            ..SourceLists::default()
+        };
+        let served = templates(&[lists]);
+        assert_eq!(
+            served.first(),
+            Some(&json!({ "name": "t", "_meta": { "k": 1 } }))
+        );
+    }
+
+    #[test]
     fn pages_follow_each_other_and_an_unknown_cursor_is_refused() {
         let entries: Vec<Value> = (0..2500).map(Value::from).collect();
         let (first, next) = page::<u64>(entries.clone(), None).unwrap();
@@ -280,11 +298,13 @@ mod tests {
             name: "b".to_owned(),
             description: None,
             media_type: None,
-            meta: Some(json!({ "server": "s", "mcp": { "uri": "a://b", "icons": [] } })),
+            meta: Some(json!({ "server": "s", "mcp": {
+                "uri": "a://b", "icons": [], "_meta": { "k": 1, "dev.conjure/whole": {} },
+            } })),
         };
         assert_eq!(
             resource(&entry),
-            json!({ "uri": "a://b", "icons": [], "name": "b" })
+            json!({ "uri": "a://b", "icons": [], "_meta": { "k": 1 }, "name": "b" })
         );
     }
 }

@@ -4,11 +4,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use conjure_core::chat::OutputPart;
 use conjure_skill_sdk::protocol::{Part, ToolResult};
-use rmcp::model::{CallToolResult, ContentBlock};
+use rmcp::model::{CallToolResult, ContentBlock, MetaObject};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use super::files;
+use super::{files, whole};
 use conjure_runtime::artifacts::{Artifact, Artifacts};
 use conjure_runtime::backend::CallReport;
 
@@ -44,9 +44,16 @@ pub(super) fn call(report: CallReport, artifacts: &Artifacts, most_bytes: usize)
     );
     let mut result = CallToolResult::success(content);
     result.is_error = Some(report.output.is_error);
-    result.meta = said.and_then(|said| typed(said.meta.as_ref()?.get("mcp")?.clone()));
+    result.meta = said.and_then(own_meta);
     result.structured_content = report.structured;
     result
+}
+
+/// The `_meta` that a result has of its source's, without what is the host's there.
+fn own_meta(said: &ToolResult) -> Option<MetaObject> {
+    let mut meta = said.meta.as_ref()?.get("mcp")?.as_object()?.clone();
+    whole::clean_meta(&mut meta);
+    Some(MetaObject(meta))
 }
 
 /// Whether a result goes out word for word: its texts are not too long, and none of them crossed
@@ -225,6 +232,17 @@ mod tests {
             (&result["_meta"], &result["isError"]),
             (&json!({ "page": 2 }), &json!(false))
         );
+    }
+
+    #[test]
+    fn a_results_own_metadata_cannot_stand_for_the_result() {
+        let other = json!({ "content": [], "isError": false });
+        let meta = json!({ "mcp": { "dev.conjure/whole": other, "page": 2 } });
+        let said = ToolResult {
+            meta: meta.as_object().cloned(),
+            ..ToolResult::text("t")
+        };
+        assert_eq!(result(said)["_meta"], json!({ "page": 2 }));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use tokio_util::task::TaskTracker;
 use super::asking::{ClientQuestionKinds, SessionQuestions};
 use super::notes::{Wants, listener};
 use super::options::McpOptions;
+use super::session_slots::SessionSlot;
 use super::suspendable_request::{
     RequestTarget, SuspendableRequest, SuspendableRequestParts, WorkResult,
 };
@@ -45,6 +46,8 @@ pub(super) struct Common {
 /// Session of one client.
 pub(super) struct ClientSession {
     pub(super) common: Arc<Common>,
+    /// Its slot over HTTP; the connection of an old session holds it too.
+    _slot: Option<Arc<SessionSlot>>,
     calls: OnceCell<Arc<ToolSession>>,
     opened: watch::Sender<bool>,
     opened_at: OnceLock<Instant>,
@@ -98,9 +101,10 @@ impl RequestWork {
 }
 
 impl ClientSession {
-    pub(super) fn new(common: Arc<Common>) -> Arc<Self> {
+    pub(super) fn new(common: Arc<Common>, slot: Option<Arc<SessionSlot>>) -> Arc<Self> {
         Arc::new(Self {
             common,
+            _slot: slot,
             calls: OnceCell::new(),
             opened: watch::Sender::new(false),
             opened_at: OnceLock::new(),

@@ -31,7 +31,7 @@ impl McpHost {
         R: AsyncRead + Send + Unpin + 'static,
         W: AsyncWrite + Send + Unpin + 'static,
     {
-        let clients = ClientSessions::new(self.common);
+        let clients = ClientSessions::new(self.common, 1);
         let handler = McpHandler::new(Arc::clone(&clients), false);
         let longest = clients.common.options.max_message_bytes;
         let transport = AsyncRwTransport::new_server(read, write).with_max_line_length(longest);

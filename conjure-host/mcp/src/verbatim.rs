@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::results;
-use super::whole::WHOLE;
+use super::whole::whole_key;
 use conjure_runtime::artifacts::Artifacts;
 
 /// The most bytes of an answer.
@@ -76,25 +76,29 @@ fn in_file(path: &Path, files: &Artifacts) -> Result<Value, String> {
 /// in there as a whole and takes the place of its rest where it goes out.
 ///
 /// # Errors
-/// The server's, word for word.
+/// The server's, word for word; or that its answer is none of MCP's.
 pub(super) fn sdk_value<T: DeserializeOwned>(
     answer: RawAnswer,
     kind: AnswerKind,
     modern: bool,
 ) -> Result<T, ErrorData> {
     let mut whole = match answer {
-        RawAnswer::Result(whole) => whole,
+        RawAnswer::Result(Value::Object(whole)) => whole,
+        RawAnswer::Result(_) => {
+            let text = "the server behind answered with something that is no object, so it is no \
+                        result of MCP's; tell whoever makes that server";
+            return Err(ErrorData::internal_error(text, None));
+        }
         RawAnswer::Error(error) => return Err(error),
     };
-    if let Some(fields) = whole.as_object_mut() {
-        between_eras(fields, kind, modern);
-    }
+    between_eras(&mut whole, kind, modern);
     let content = match kind {
         AnswerKind::Call => "content",
         AnswerKind::Read => "contents",
         AnswerKind::Prompt => "messages",
     };
-    let packed = json!({ content: [], "_meta": { WHOLE: whole } });
+    let key = whole_key();
+    let packed = json!({ content: [], "_meta": { key: whole } });
     results::typed(packed)
         .ok_or_else(|| ErrorData::internal_error("an answer cannot be packed; this is a bug", None))
 }
@@ -174,7 +178,7 @@ mod tests {
         fn whole<T: DeserializeOwned + serde::Serialize>(kind: AnswerKind) -> Value {
             let answer = RawAnswer::Result(json!({ "odd": [1.0, 1], "content": "none" }));
             let packed: T = sdk_value(answer, kind, false).unwrap();
-            serde_json::to_value(packed).unwrap()["_meta"][WHOLE].clone()
+            serde_json::to_value(packed).unwrap()["_meta"][whole_key()].clone()
         }
         let expected = json!({ "odd": [1.0, 1], "content": "none" }).to_string();
         assert_eq!(
@@ -189,6 +193,16 @@ mod tests {
             whole::<GetPromptResult>(AnswerKind::Prompt).to_string(),
             expected
         );
+    }
+
+    #[test]
+    fn an_answer_that_is_no_object_is_refused() {
+        for odd in [json!("text"), json!([1]), Value::Null] {
+            let refused =
+                sdk_value::<CallToolResult>(RawAnswer::Result(odd), AnswerKind::Call, true);
+            let message = refused.unwrap_err().message;
+            assert!(message.contains("is no object"), "{message}");
+        }
     }
 
     #[test]

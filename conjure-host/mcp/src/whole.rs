@@ -2,9 +2,10 @@
 //! server behind the host answered.
 //!
 //! The SDK's types have no place for them but `_meta`. So what would lose some travels there as a
-//! whole, and takes the place of its rest where the message goes out.
+//! whole, and takes the place of its rest where the message goes out. `_meta` is also where peers
+//! write, so the key is one that no peer can know.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Request, State};
@@ -18,13 +19,33 @@ use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde::Serialize;
 use serde_json::{Map, Value};
+use uuid::Uuid;
 
 use super::clients::ClientSessions;
 
-/// Key of `_meta` under which an answer travels as a whole.
-pub(super) const WHOLE: &str = "dev.conjure/whole";
+/// What the keys of `_meta` begin with that are the host's for this. No peer's entry keeps one.
+const RESERVED: &str = "dev.conjure/whole";
+/// The key of this process: whoever could write it would replace what was approved.
+static KEY: LazyLock<String> = LazyLock::new(|| format!("{RESERVED}-{}", Uuid::new_v4().simple()));
 /// The most bytes of a message over HTTP: a page of a list has at most 1000 tools.
 const MAX_MESSAGE_BYTES: usize = 256 * 1024 * 1024;
+
+/// Key of `_meta` under which an answer travels as a whole.
+pub(super) fn whole_key() -> &'static str {
+    KEY.as_str()
+}
+
+/// Takes what is the host's out of the `_meta` that a peer or a plugin wrote.
+pub(super) fn clean_meta(meta: &mut Map<String, Value>) {
+    meta.retain(|key, _| !key.starts_with(RESERVED));
+}
+
+/// The same for an entry with a `_meta`: a tool, a resource, a prompt.
+pub(super) fn clean_entry(entry: &mut Map<String, Value>) {
+    if let Some(Value::Object(meta)) = entry.get_mut("_meta") {
+        clean_meta(meta);
+    }
+}
 
 /// A tool as JSON, with what it is as a whole where the SDK's type of it is less.
 pub(super) fn tool_json(tool: &Tool, whole: Option<&Value>) -> Value {
@@ -32,14 +53,14 @@ pub(super) fn tool_json(tool: &Tool, whole: Option<&Value>) -> Value {
     if let (Some(whole), Some(fields)) = (whole, packed.as_object_mut()) {
         let meta = fields.entry("_meta").or_insert_with(|| Map::new().into());
         if let Some(meta) = meta.as_object_mut() {
-            meta.insert(WHOLE.to_owned(), whole.clone());
+            meta.insert(whole_key().to_owned(), whole.clone());
         }
     }
     packed
 }
 
 /// Puts what travels as a whole into a result; false when there is nothing such.
-fn unpack(result: &mut Value) -> bool {
+pub(super) fn unpack(result: &mut Value) -> bool {
     if let Some(whole) = packed_in(result) {
         *result = whole;
         return true;
@@ -56,8 +77,8 @@ fn unpack(result: &mut Value) -> bool {
 }
 
 fn packed_in(value: &mut Value) -> Option<Value> {
-    let meta = value.get_mut("_meta")?;
-    meta.get_mut(WHOLE).map(Value::take)
+    let whole = value.get_mut("_meta")?.get_mut(whole_key())?;
+    whole.is_object().then(|| whole.take())
 }
 
 /// A transport that sends what travels as a whole.
@@ -102,7 +123,8 @@ fn unpacked(result: &mut ServerResult) -> Option<Value> {
 }
 
 fn take_whole(meta: &mut Option<MetaObject>) -> Option<Value> {
-    meta.as_mut()?.get_mut(WHOLE).map(Value::take)
+    let whole = meta.as_mut()?.get_mut(whole_key())?;
+    whole.is_object().then(|| whole.take())
 }
 
 fn list_value(list: &impl Serialize) -> Option<Value> {
@@ -114,7 +136,7 @@ fn list_value(list: &impl Serialize) -> Option<Value> {
 fn is_packed(tool: &Tool) -> bool {
     tool.meta
         .as_ref()
-        .is_some_and(|meta| meta.contains_key(WHOLE))
+        .is_some_and(|meta| meta.contains_key(whole_key()))
 }
 
 /// Lets messages go out over HTTP with what travels as a whole.
@@ -208,7 +230,7 @@ fn events(body: Body) -> impl Stream<Item = Result<Bytes, axum::Error>> {
 /// Whole lines, with what travels as a whole in them.
 fn lines(lines: Bytes) -> Bytes {
     match std::str::from_utf8(&lines) {
-        Ok(text) if text.contains(WHOLE) => {
+        Ok(text) if text.contains(whole_key()) => {
             let changed: String = text.split_inclusive('\n').map(line).collect();
             changed.into()
         }
@@ -261,8 +283,9 @@ mod tests {
 
     #[test]
     fn a_result_comes_out_as_it_was() {
-        let whole = json!({ "content": 5, "vendor": 1.0, "_meta": { WHOLE: "a server's own" } });
-        let packed = json!({ "content": [], "_meta": { WHOLE: whole } });
+        let key = whole_key();
+        let whole = json!({ "content": 5, "vendor": 1.0, "_meta": { RESERVED: "a server's own" } });
+        let packed = json!({ "content": [], "_meta": { key: whole } });
         let mut over_http = packed.clone();
         assert!(unpack(&mut over_http));
         assert_eq!(over_http, whole);
@@ -271,12 +294,43 @@ mod tests {
         assert_eq!(unpacked(&mut typed), Some(whole));
     }
 
+    #[test]
+    fn what_a_peer_writes_never_takes_the_place_of_what_the_host_says() {
+        let other = json!({ "name": "evil", "inputSchema": {} });
+        let entry = |key: &str, value: &Value| json!({ "name": "a", "inputSchema": {}, "_meta": { key: value } });
+        // A key that everybody knows, and the host's own with something that is no object.
+        for (key, value) in [(RESERVED, other), (whole_key(), json!("evil"))] {
+            let mut result = entry(key, &value);
+            result["tools"] = json!([entry(key, &value)]);
+            let before = result.clone();
+            assert!(!unpack(&mut result), "{key}");
+            assert_eq!(result, before);
+            let typed: rmcp::model::CallToolResult =
+                serde_json::from_value(json!({ "content": [], "_meta": { key: value } })).unwrap();
+            assert_eq!(unpacked(&mut ServerResult::CallToolResult(typed)), None);
+        }
+    }
+
+    #[test]
+    fn the_hosts_keys_are_taken_out_of_what_a_peer_wrote() {
+        let key = whole_key();
+        let entry =
+            json!({ "_meta": { RESERVED: {}, "k": 1, key: {} }, RESERVED: "its own member" });
+        let mut entry = entry.as_object().unwrap().clone();
+        clean_entry(&mut entry);
+        assert_eq!(
+            Value::Object(entry),
+            json!({ "_meta": { "k": 1 }, RESERVED: "its own member" })
+        );
+    }
+
     #[tokio::test]
     async fn a_stream_is_changed_by_its_lines_however_it_is_cut() {
         let message = |result: Value| format!("data: {}\n", json!({ "id": 1, "result": result }));
         let whole = json!({ "content": [], "text": "grün" });
-        let packed = message(json!({ "content": [], "_meta": { WHOLE: whole } }));
-        let sent = format!("id: 0\n{packed}\n: {WHOLE}\n\n{packed}data: end");
+        let key = whole_key();
+        let packed = message(json!({ "content": [], "_meta": { key: whole } }));
+        let sent = format!("id: 0\n{packed}\n: {key}\n\n{packed}data: end");
         let expected = sent.replace(&packed, &message(whole));
         for cut in [1, 7, 50, 4096] {
             let chunks = sent.as_bytes().chunks(cut).map(Bytes::copy_from_slice);

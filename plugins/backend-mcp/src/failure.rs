@@ -154,8 +154,11 @@ impl Failure {
             | Self::ConnectionLost { why, .. }
             | Self::BadAnswer { why, .. }
             | Self::NeedsAuth { why, .. }
-            | Self::MissingScope { why, .. }
             | Self::Invalid(why) => *why = secrets.hide(std::mem::take(why)),
+            Self::MissingScope { why, scope, .. } => {
+                *why = secrets.hide(std::mem::take(why));
+                *scope = scope.take().map(|scope| secrets.hide(scope));
+            }
             Self::Refused { message, data, .. } => {
                 *message = secrets.hide(std::mem::take(message));
                 *data = data.take().and_then(|data| {

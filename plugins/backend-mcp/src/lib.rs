@@ -28,6 +28,8 @@ mod listing;
 mod mentions;
 mod oauth;
 mod outside;
+mod owed;
+mod pages;
 mod prompts;
 mod registry;
 mod resources;

@@ -17,6 +17,8 @@ use tokio::sync::{Notify, oneshot, watch};
 
 use crate::oauth::Token;
 use crate::outside::Outside;
+use crate::owed::Owed;
+use crate::secrets::Secrets;
 use crate::wire::LOG_MESSAGE;
 
 /// The state of one connection that several tasks share.
@@ -35,6 +37,7 @@ pub(crate) struct Link {
     next: AtomicU64,
     /// Results that came and are not fetched yet, and those that are expected.
     results: Mutex<BTreeMap<i64, Option<Value>>>,
+    owed: Arc<Owed>,
 }
 
 /// The login of a connection.
@@ -113,7 +116,41 @@ impl Link {
             quiet: Notify::new(),
             next: AtomicU64::new(0),
             results: Mutex::default(),
+            owed: Arc::default(),
         })
+    }
+
+    /// What must not be shown of what the server says.
+    pub(crate) fn secrets(&self) -> &Secrets {
+        self.outside.secrets()
+    }
+
+    /// The answers that the server has not got yet.
+    pub(crate) fn owed(&self) -> &Arc<Owed> {
+        &self.owed
+    }
+
+    /// Waits until the server is owed few enough answers for more of it to be read. False when that
+    /// took too long, and the connection is over.
+    pub(crate) async fn until_room(&self) -> bool {
+        let has_room = self.owed.until_room().await;
+        if !has_room {
+            self.close(&Owed::stall());
+        }
+        has_room
+    }
+
+    /// Lets a message go on to rmcp, if it is to; a request as soon as the server is owed few enough
+    /// answers.
+    pub(crate) async fn admit(
+        &self,
+        message: ServerJsonRpcMessage,
+    ) -> Option<ServerJsonRpcMessage> {
+        let is_request = matches!(message, JsonRpcMessage::Request(_));
+        if is_request && !self.until_room().await {
+            return None;
+        }
+        self.owed.note(&message).then_some(message)
     }
 
     /// The connection is over. The first reason stays.
@@ -458,7 +495,6 @@ impl Drop for PendingRequestGuard {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::secrets::Secrets;
 
     fn link() -> Arc<Link> {
         let outside = Outside::new("s", Secrets::default(), |_| {});

@@ -1,38 +1,32 @@
-//! What a server lists: tools, resources, prompts; page by page and item by item.
+//! What a server lists: tools, resources, prompts, item by item.
 //!
-//! An item that cannot be used costs only itself. Pages are counted, and a cursor that comes
-//! again ends the list.
+//! An item that cannot be used costs only itself.
 
 use std::collections::HashSet;
 
 use conjure_skill_sdk::protocol::{Effects, Prompt, Resource, ToolDecl, ToolMode};
 use rmcp::model::{
     ClientRequest, ListPromptsRequest, ListResourceTemplatesRequest, ListResourcesRequest,
-    ListToolsRequest, PaginatedRequestParams,
+    ListToolsRequest,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::config::{RequestLimits, ServerConfig};
-use crate::connection::{Connection, Era, RequestOptions};
-use crate::failure::Failure;
+use crate::connection::{Connection, Era};
 use crate::headers;
+use crate::pages::Pages;
 use crate::server::Server;
 use crate::trouble::Trouble;
 
-/// The most pages of a list, and the most items.
-const MAX_PAGES: usize = 100;
-const MAX_ITEMS: usize = 5_000;
 /// The most bytes of a schema, and how deep it may go.
 const MAX_SCHEMA_BYTES: usize = 256 * 1024;
 const MAX_SCHEMA_DEPTH: usize = 64;
-/// The most bytes of a name and of a description.
+/// The most bytes of a name or a title, and of a description.
 const MAX_NAME_BYTES: usize = 1_024;
 const MAX_DESCRIPTION_BYTES: usize = 16 * 1024;
 /// The most bytes of a server's instructions; every request to the model has them.
 const MAX_INSTRUCTIONS_BYTES: usize = 4 * 1024;
-/// JSON-RPC's code for a method that is not served.
-const METHOD_NOT_FOUND: i32 = -32601;
 /// Key of `_meta` under which a tool states its mode.
 const MODE_KEY: &str = "dev.conjure/mode";
 
@@ -88,19 +82,21 @@ impl Listing {
             ..Self::default()
         };
         let limits = server.config.limits();
-        let raw = pages(connection, &server.name, limits, "tools", |params| {
+        let raw = Pages::read(connection, &server.name, limits, "tools", |params| {
             ClientRequest::ListToolsRequest(ListToolsRequest::with_param(params))
         });
-        listing.take_tools(raw.await?, server, connection.era);
+        let raw = raw.await?;
+        let raw = listing.without_left_out(raw);
+        listing.take_tools(raw, server, connection.era);
         let capabilities = &connection.info.capabilities;
         listing.serves_resources = capabilities.resources.is_some() && server.config.resources;
         if listing.serves_resources {
-            let raw = pages(connection, &server.name, limits, "resources", |params| {
+            let raw = Pages::read(connection, &server.name, limits, "resources", |params| {
                 ClientRequest::ListResourcesRequest(ListResourcesRequest::with_param(params))
             });
-            let raw = raw.await.unwrap_or_default();
+            let raw = listing.without_left_out(raw.await.unwrap_or_default());
             listing.resources = raw.iter().filter_map(|r| resource(r, server)).collect();
-            let raw = pages(
+            let raw = Pages::read(
                 connection,
                 &server.name,
                 limits,
@@ -110,13 +106,13 @@ impl Listing {
                     ClientRequest::ListResourceTemplatesRequest(request)
                 },
             );
-            listing.templates = raw.await.unwrap_or_default();
+            listing.templates = listing.without_left_out(raw.await.unwrap_or_default());
         }
         if capabilities.prompts.is_some() {
-            let raw = pages(connection, &server.name, limits, "prompts", |params| {
+            let raw = Pages::read(connection, &server.name, limits, "prompts", |params| {
                 ClientRequest::ListPromptsRequest(ListPromptsRequest::with_param(params))
             });
-            let raw = raw.await.unwrap_or_default();
+            let raw = listing.without_left_out(raw.await.unwrap_or_default());
             listing.prompts = raw.iter().filter_map(|p| prompt(p, server)).collect();
         }
         Ok(listing)
@@ -163,11 +159,19 @@ impl Listing {
         self.tools.iter().find(|tool| tool.decl.name == name)
     }
 
+    /// The items of a list; what was left out of it is told with the tools that were.
+    fn without_left_out(&mut self, pages: Pages) -> Vec<Value> {
+        self.quarantined.extend(pages.left_out);
+        pages.items
+    }
+
     fn take_tools(&mut self, raw: Vec<Value>, server: &Server, era: Era) {
         let mut names = HashSet::new();
         for (at, raw) in raw.into_iter().enumerate() {
             let name = raw.get("name").and_then(Value::as_str);
-            let shown = name.map_or_else(|| format!("tool {}", at + 1), |name| format!("`{name}`"));
+            let shown = name.map(|name| truncate(name.to_owned(), MAX_NAME_BYTES));
+            let shown =
+                shown.map_or_else(|| format!("tool {}", at + 1), |name| format!("`{name}`"));
             let tool = tool(&raw, server, era).and_then(|tool| {
                 if names.insert(tool.decl.name.clone()) {
                     Ok(tool)
@@ -183,51 +187,6 @@ impl Listing {
         // A server's own order may change from list to list.
         self.tools.sort_by(|a, b| a.decl.name.cmp(&b.decl.name));
     }
-}
-
-/// Reads all pages of a list.
-async fn pages(
-    connection: &Connection,
-    server: &str,
-    limits: RequestLimits,
-    field: &str,
-    request: impl Fn(PaginatedRequestParams) -> ClientRequest,
-) -> Result<Vec<Value>, Trouble> {
-    let mut items = Vec::new();
-    let mut seen = HashSet::new();
-    let mut cursor = None;
-    for _ in 0..MAX_PAGES {
-        let params = PaginatedRequestParams::default().with_cursor(cursor);
-        let page = connection
-            .request(request(params), RequestOptions::of_the_host(limits))
-            .await;
-        let mut page = match page {
-            Ok(page) => page,
-            Err(Trouble::Failed(Failure::Refused { code, .. }))
-                if code == METHOD_NOT_FOUND && items.is_empty() =>
-            {
-                return Ok(items);
-            }
-            Err(trouble) => return Err(trouble),
-        };
-        let Some(Value::Array(more)) = page.get_mut(field).map(Value::take) else {
-            return Err(Trouble::Failed(Failure::BadAnswer {
-                server: server.to_owned(),
-                why: format!("it has no list of {field}"),
-            }));
-        };
-        items.extend(more);
-        if items.len() >= MAX_ITEMS {
-            items.truncate(MAX_ITEMS);
-            break;
-        }
-        // An empty cursor is a cursor too.
-        match page.get("nextCursor").and_then(Value::as_str) {
-            Some(next) if seen.insert(next.to_owned()) => cursor = Some(next.to_owned()),
-            _ => break,
-        }
-    }
-    Ok(items)
 }
 
 fn tool(raw: &Value, server: &Server, era: Era) -> Result<Tool, String> {
@@ -262,7 +221,8 @@ fn tool(raw: &Value, server: &Server, era: Era) -> Result<Tool, String> {
     );
     let mut decl = ToolDecl::new(&name, description, input_schema);
     let title = annotations.and_then(|a| a.get("title")?.as_str().map(str::to_owned));
-    decl.title = text("title").or(title);
+    let title = text("title").or(title);
+    decl.title = title.map(|title| truncate(title, MAX_NAME_BYTES));
     decl.skill = Some(server.name.clone());
     decl.output_schema = output_schema;
     decl.annotations = annotations.cloned();

@@ -47,6 +47,11 @@ impl Outside {
         }
     }
 
+    /// What must not be shown of what the server says.
+    pub(crate) fn secrets(&self) -> &Secrets {
+        &self.secrets
+    }
+
     /// Tells of what the host knows of the server.
     pub(super) fn warn(&self, text: &str) {
         if self.count() < MAX_NOTICES {

@@ -29,7 +29,7 @@ pub(crate) struct Server {
     /// The endpoint of a server over HTTP.
     pub(crate) url: Option<String>,
     pub(crate) headers: HashMap<HeaderName, HeaderValue>,
-    /// Secrets that must not be shown.
+    /// Secrets that must not be shown, those of the login too.
     pub(crate) secrets: Secrets,
     /// The login, for a server over HTTP that has no credentials in its configuration.
     pub(crate) auth: Option<Arc<Auth>>,
@@ -85,10 +85,10 @@ impl Server {
             text.set_sensitive(true);
             headers.insert(name, text);
         }
-        let auth = match &url {
+        let login = match &url {
             Some(url) if !headers.contains_key(&AUTHORIZATION) => {
                 let client = OAuthClient::resolve(&config.oauth, cx, &mut secrets).await?;
-                Some(Arc::new(Auth::new(name, url, client, data_dir)?))
+                Some((url, client))
             }
             _ => None,
         };
@@ -98,6 +98,14 @@ impl Server {
         let whose = format!("{whose}\n{}", secrets.join("\n"));
         let principal = digest(whose.as_bytes());
         secrets.extend(url.as_deref().map(in_url).unwrap_or_default());
+        let secrets = Secrets::new(secrets);
+        let auth = match login {
+            Some((url, client)) => {
+                let auth = Auth::new(name, url, client, data_dir, secrets.clone())?;
+                Some(Arc::new(auth))
+            }
+            None => None,
+        };
         Ok(Self {
             name: name.to_owned(),
             command,
@@ -109,7 +117,7 @@ impl Server {
             hash: hash(name, config),
             client,
             principal,
-            secrets: Secrets::new(secrets),
+            secrets,
             auth,
             config: config.clone(),
         })

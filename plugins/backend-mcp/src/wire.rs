@@ -12,8 +12,10 @@ use rmcp::model::{
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// The most messages of one batch.
+/// The most messages of one line, in batches or side by side.
 const MAX_BATCH: usize = 1_000;
+/// The most bytes of an id that is a text; answers are kept under it.
+const MAX_ID_BYTES: usize = 1_024;
 /// How every message begins, when something else was printed before it.
 pub(crate) const MESSAGE_START: &[u8] = b"{\"jsonrpc\"";
 
@@ -26,6 +28,8 @@ pub(crate) struct ParsedInput {
     pub(crate) messages: Vec<ServerJsonRpcMessage>,
     /// Pieces that are no messages.
     pub(crate) skipped: usize,
+    /// Values that were looked at.
+    seen: usize,
 }
 
 /// A message as a line.
@@ -61,25 +65,26 @@ pub(crate) fn read(line: &[u8]) -> ParsedInput {
     if from != Some(0) {
         read.skipped += 1;
     }
-    for value in serde_json::Deserializer::from_slice(rest)
-        .into_iter::<Value>()
-        .take(MAX_BATCH)
-    {
-        match value {
-            Ok(value) => take(value, &mut read),
-            Err(_) => {
-                read.skipped += 1;
-                break;
-            }
+    for value in serde_json::Deserializer::from_slice(rest).into_iter::<Value>() {
+        let Ok(value) = value else {
+            read.skipped += 1;
+            break;
+        };
+        take(value, &mut read);
+        if read.seen >= MAX_BATCH {
+            break;
         }
     }
     read
 }
 
 fn take(value: Value, read: &mut ParsedInput) {
+    read.seen += 1;
     match value {
         Value::Array(values) => {
-            for value in values.into_iter().take(MAX_BATCH) {
+            let left = MAX_BATCH.saturating_sub(read.seen - 1);
+            for value in values.into_iter().take(left) {
+                read.seen += 1;
                 match value {
                     Value::Object(object) => one(object, read),
                     _ => read.skipped += 1,
@@ -196,6 +201,9 @@ fn error_of(error: Value) -> ErrorData {
 
 /// The id that a member is, if it can be one.
 pub(crate) fn id_of(value: &Value) -> Option<RequestId> {
+    if value.as_str().is_some_and(|text| text.len() > MAX_ID_BYTES) {
+        return None;
+    }
     RequestId::deserialize(value).ok()
 }
 
@@ -273,5 +281,24 @@ mod tests {
     #[test]
     fn a_float_that_is_whole_is_an_id() {
         assert_eq!(texts(&result(7.0).to_string()).0, [result(7)]);
+    }
+
+    #[test]
+    fn a_line_has_so_many_messages_however_they_are_put() {
+        let batch = Value::Array(vec![result(7); MAX_BATCH]).to_string();
+        assert_eq!(texts(&batch).0.len(), MAX_BATCH);
+        let batches = format!("{}{}", result(7), batch.repeat(3));
+        assert_eq!(texts(&batches).0.len(), MAX_BATCH);
+        let empty = format!("{}{}", result(7), "[]".repeat(MAX_BATCH * 2));
+        assert_eq!(read(empty.as_bytes()).seen, MAX_BATCH);
+    }
+
+    #[test]
+    fn an_id_that_is_long_is_none() {
+        let request = |id: String| json!({ "jsonrpc": "2.0", "id": id, "method": "ping" });
+        let fits = request("x".repeat(MAX_ID_BYTES)).to_string();
+        assert_eq!(texts(&fits).0.len(), 1);
+        let long = request("x".repeat(MAX_ID_BYTES + 1)).to_string();
+        assert!(texts(&long).0.is_empty());
     }
 }

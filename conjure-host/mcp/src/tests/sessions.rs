@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use conjure_skill_sdk::Skill;
 use conjure_skill_sdk::protocol::Execute;
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 
-use super::{Host, McpOptions, Serving, initialize, status};
+use super::{Host, McpOptions, PATIENCE, Serving, initialize, status};
 
 fn token(token: &str) -> String {
     format!("authorization: Bearer {token}\r\n")
@@ -62,8 +63,8 @@ fn counter() -> Skill {
     })
 }
 
-/// What the counter says to a client of the new era.
-async fn counted(serving: &Serving, by: &str, client: &str, capabilities: &Value) -> String {
+/// The answer of a server with the counter to a client of the new era that calls it.
+async fn asked(serving: &Serving, by: &str, client: &str, capabilities: &Value) -> String {
     let request = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {
         "name": "counter_execute", "arguments": { "command": "count" },
         "_meta": {
@@ -77,7 +78,12 @@ async fn counted(serving: &Serving, by: &str, client: &str, capabilities: &Value
          mcp-name: counter_execute\r\n",
         token(by)
     );
-    let answer = serving.post(&more, &request).await;
+    serving.post(&more, &request).await
+}
+
+/// What the counter says to such a client.
+async fn counted(serving: &Serving, by: &str, client: &str, capabilities: &Value) -> String {
+    let answer = asked(serving, by, client, capabilities).await;
     let text = answer.split_once("\"text\":\"").map(|(_, rest)| rest);
     let text = text.unwrap_or_else(|| panic!("{answer}"));
     text.split('"').next().unwrap().to_owned()
@@ -102,5 +108,93 @@ async fn clients_of_the_new_era_that_can_be_told_apart_share_no_state() {
         "3",
         "still its own"
     );
+    serving.end().await;
+}
+
+fn at_most(max_sessions: usize) -> McpOptions {
+    McpOptions {
+        max_sessions,
+        ..McpOptions::default()
+    }
+}
+
+#[tokio::test]
+async fn no_header_opens_more_sessions_than_there_may_be() {
+    let serving = Serving::new(at_most(2), &[]).await;
+    let mut modern = initialize();
+    modern["params"]["protocolVersion"] = json!("2026-07-28");
+    let claims = [
+        ("", initialize()),
+        ("mcp-protocol-version: 2026-07-28\r\n", modern),
+        ("mcp-session-id: \u{e9}\r\n", initialize()),
+    ];
+    for (more, request) in claims.iter().take(2) {
+        let opened = serving.post(more, request).await;
+        assert_eq!(status(&opened), "200", "{more}: {opened}");
+        assert!(opened.contains("mcp-session-id: "), "{more}: {opened}");
+    }
+    for (more, request) in &claims {
+        let refused = serving.post(more, request).await;
+        assert_eq!(status(&refused), "503", "{more}: {refused}");
+        assert!(refused.contains("end one, or try again"), "{refused}");
+    }
+    serving.end().await;
+}
+
+#[tokio::test]
+async fn sessions_that_begin_at_once_are_no_more_than_there_may_be() {
+    let serving = Serving::new(at_most(3), &[]).await;
+    let request = initialize();
+    let opened = join_all((0..12).map(|_| serving.post("", &request))).await;
+    let of = |wanted: &str| {
+        let opened = opened.iter().filter(|answer| status(answer) == wanted);
+        opened.count()
+    };
+    assert_eq!((of("200"), of("503")), (3, 9), "{opened:?}");
+    serving.end().await;
+}
+
+#[tokio::test]
+async fn one_client_leaves_sessions_to_the_others() {
+    let serving = Serving::new(at_most(4), &["one", "two"]).await;
+    let open = async |by: &str| serving.post(&token(by), &initialize()).await;
+    let mut last = String::new();
+    for _ in 0..3 {
+        last = open("one").await;
+        assert_eq!(status(&last), "200", "{last}");
+    }
+    let refused = open("one").await;
+    assert_eq!(status(&refused), "503", "{refused}");
+    assert!(refused.contains("one client may (3)"), "{refused}");
+    let others = open("two").await;
+    assert_eq!(status(&others), "200", "{others}");
+    let refused = open("two").await;
+    assert!(refused.contains("the server has as many"), "{refused}");
+    // One that ends makes room.
+    let mut lines = last.lines();
+    let session = lines.find_map(|line| line.strip_prefix("mcp-session-id: "));
+    let headers = of(session.unwrap(), "one");
+    let ended = serving.send("DELETE", &headers, "").await;
+    assert_eq!(status(&ended), "204", "{ended}");
+    let until = std::time::Instant::now() + PATIENCE;
+    while status(&open("one").await) != "200" {
+        assert!(std::time::Instant::now() < until, "there is no room");
+    }
+    serving.end().await;
+}
+
+#[tokio::test]
+async fn one_client_of_the_new_era_leaves_sessions_to_the_others_too() {
+    let host = Host::builder().skill(counter);
+    let serving = Serving::of(host, at_most(4), &["one", "two"]).await;
+    let none = json!({});
+    for client in ["a", "b", "c"] {
+        assert_eq!(counted(&serving, "one", client, &none).await, "1");
+    }
+    let refused = asked(&serving, "one", "d", &none).await;
+    assert!(refused.contains("one client may (3)"), "{refused}");
+    assert_eq!(counted(&serving, "two", "a", &none).await, "1");
+    let known = counted(&serving, "one", "a", &none).await;
+    assert_eq!(known, "2", "it goes on in the session that it has");
     serving.end().await;
 }

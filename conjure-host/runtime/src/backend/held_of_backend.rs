@@ -8,7 +8,7 @@ use conjure_core::routing::HeldReason;
 use conjure_skill_sdk::protocol::ToolDecl;
 
 use super::held_files::ReadFile;
-use super::known_tools::HeldChanges;
+use super::known_tools::{HeldChanges, too_many};
 
 /// What a session holds of a backend.
 #[derive(Debug, Default)]
@@ -45,7 +45,7 @@ impl HeldOfBackend {
             HeldOfServer::Tools(held) => {
                 let changed = held.get(tool)?;
                 Some(HeldReason {
-                    reason: format!("since it was approved, its {} changed", listed(changed)),
+                    reason: why(changed),
                     remedy: format!(
                         "`conjure mcp held` shows how, and `conjure mcp approve {}` lets it be \
                          offered again",
@@ -73,6 +73,14 @@ impl HeldOfBackend {
 
     pub(super) fn is_empty(&self) -> bool {
         self.servers.is_empty()
+    }
+}
+
+/// What is the matter with a tool of which this changed.
+fn why(changed: &[String]) -> String {
+    match changed {
+        [new] if *new == too_many() => format!("nobody has approved it: it is {new}"),
+        _ => format!("since it was approved, its {} changed", listed(changed)),
     }
 }
 
@@ -110,6 +118,18 @@ mod tests {
             reason.remedy,
             "`conjure mcp held` shows how, and `conjure mcp approve 'my notes'` lets it be offered \
              again"
+        );
+    }
+    #[test]
+    fn the_reason_of_a_new_tool_does_not_speak_of_a_change() {
+        assert_eq!(
+            why(&[too_many()]),
+            "nobody has approved it: it is new (more than 10000 tools of this server are approved \
+             already)"
+        );
+        assert_eq!(
+            why(&["title".to_owned()]),
+            "since it was approved, its title changed"
         );
     }
 }

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use futures_util::{StreamExt as _, stream};
 use rmcp::model::{
     ClientJsonRpcMessage, ClientRequest, CustomResult, ErrorCode, ErrorData, JsonRpcMessage,
     RequestId, ServerJsonRpcMessage, ServerResult,
@@ -14,8 +15,12 @@ use rmcp::transport::streamable_http_client::SseError;
 use serde_json::{Value, json};
 use sse_stream::Sse;
 
+use super::SseEvents;
 use crate::link::Link;
 use crate::wire;
+
+/// The least that a server may want to have between two streams, in milliseconds.
+const MIN_RETRY_MS: u64 = 500;
 
 /// Reads the answers to one request, or those of a stream without a request.
 #[derive(Clone)]
@@ -55,36 +60,37 @@ impl AnswerFilter {
         self.request.is_some()
     }
 
-    /// An event as rmcp reads it, or as many as messages are in it.
-    pub(super) fn clean(&self, event: Result<Sse, SseError>) -> Vec<Result<Sse, SseError>> {
+    /// The text without what must not be shown.
+    pub(super) fn hide(&self, text: String) -> String {
+        self.link.secrets().hide(text)
+    }
+
+    /// An event as rmcp reads it, or as many as messages are in it. A request of the server's waits
+    /// here while that is owed too many answers.
+    pub(super) fn clean(&self, event: Result<Sse, SseError>) -> SseEvents {
         self.link.note_activity();
-        let event = match event {
+        let mut event = match event {
             Ok(event) => event,
-            Err(error) => return vec![Err(error)],
+            Err(error) => return one(Err(error)),
         };
-        let data = event.data.as_deref().unwrap_or_default();
-        if data.trim().is_empty() {
-            return vec![Ok(event)];
-        }
-        let mut cleaned: Vec<_> = self
-            .read(data.as_bytes())
-            .iter()
-            .filter_map(|message| serde_json::to_string(message).ok())
-            .map(|data| {
-                Ok(Sse {
-                    data: Some(data),
-                    ..event.clone()
-                })
-            })
-            .collect();
-        if cleaned.is_empty() {
+        event.retry = event.retry.map(|retry| retry.max(MIN_RETRY_MS));
+        let data = event.data.take().unwrap_or_default();
+        let messages = self.read(data.as_bytes());
+        if messages.is_empty() {
             // Its id still counts.
-            cleaned.push(Ok(Sse {
-                data: None,
-                ..event
-            }));
+            return one(Ok(event));
         }
-        cleaned
+        let link = Arc::clone(&self.link);
+        stream::iter(messages)
+            .then(move |message| {
+                let (link, event) = (Arc::clone(&link), event.clone());
+                async move {
+                    let message = link.admit(message).await;
+                    let data = message.and_then(|message| serde_json::to_string(&message).ok());
+                    Ok(Sse { data, ..event })
+                }
+            })
+            .boxed()
     }
 
     /// The answer in a body that is no stream.
@@ -143,6 +149,11 @@ impl AnswerFilter {
     }
 }
 
+/// A single event, or why there is none.
+pub(super) fn one(event: Result<Sse, SseError>) -> SseEvents {
+    stream::iter([event]).boxed()
+}
+
 /// Whether the connection fetches a request's result itself. Those of the handshake are rmcp's.
 fn is_kept_aside(request: &ClientRequest) -> bool {
     matches!(
@@ -178,4 +189,67 @@ fn stand_in(result: &Value) -> ServerResult {
     let list = json!({ "resultType": "complete", "tools": tools });
     let list = serde_json::from_value(list).map(ServerResult::ListToolsResult);
     list.unwrap_or_else(|_| nothing())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outside::Outside;
+    use crate::owed::MAX_OWED;
+    use crate::secrets::Secrets;
+
+    fn filter() -> AnswerFilter {
+        let outside = Outside::new("s", Secrets::default(), |_| {});
+        AnswerFilter::to_anything(&Link::new(Arc::new(outside)))
+    }
+
+    fn event(data: &Value, retry: Option<u64>) -> Result<Sse, SseError> {
+        Ok(Sse {
+            data: Some(data.to_string()),
+            id: Some("7".to_owned()),
+            retry,
+            ..Sse::default()
+        })
+    }
+
+    fn ping(id: usize) -> Value {
+        json!({ "jsonrpc": "2.0", "id": id, "method": "ping" })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn requests_wait_while_too_many_have_no_answer() {
+        let filter = filter();
+        let batch: Vec<Value> = (0..=MAX_OWED).map(ping).collect();
+        let mut events = filter.clean(event(&Value::Array(batch), None));
+        for _ in 0..MAX_OWED {
+            let event = events.next().await.unwrap().unwrap();
+            assert!(event.data.unwrap().contains("ping"));
+        }
+        let wait = std::time::Duration::from_secs(1);
+        assert!(tokio::time::timeout(wait, events.next()).await.is_err());
+        let answer = ClientJsonRpcMessage::error(
+            ErrorData::new(ErrorCode::INTERNAL_ERROR, "busy", None),
+            Some(RequestId::Number(0)),
+        );
+        drop(filter.link.owed().sending(&answer));
+        assert!(events.next().await.unwrap().unwrap().data.is_some());
+        assert!(events.next().await.is_none());
+        // For too long, and it is over.
+        let mut events = filter.clean(event(&ping(1_000), None));
+        assert!(events.next().await.unwrap().unwrap().data.is_none());
+        assert!(filter.link.closed().unwrap().contains("answers"));
+    }
+
+    #[tokio::test]
+    async fn a_stream_is_not_to_be_opened_again_at_once() {
+        for (said, heard) in [
+            (Some(0), Some(500)),
+            (Some(2_000), Some(2_000)),
+            (None, None),
+        ] {
+            let mut events = filter().clean(event(&ping(1), said));
+            let event = events.next().await.unwrap().unwrap();
+            assert_eq!((event.retry, event.id.as_deref()), (heard, Some("7")));
+        }
+    }
 }

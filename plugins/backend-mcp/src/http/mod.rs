@@ -10,6 +10,7 @@
 mod answers;
 mod pace;
 mod post;
+mod reopening;
 mod tls;
 mod trouble;
 
@@ -35,6 +36,7 @@ use crate::oauth::{Auth, Token};
 use answers::AnswerFilter;
 use pace::Pace;
 use post::Post;
+use reopening::Reopening;
 pub(crate) use trouble::judge;
 
 /// How long a connection is kept that nothing runs on: common servers close theirs after 5 s, and
@@ -54,6 +56,7 @@ pub(crate) struct McpHttpClient {
     fresh: reqwest::Client,
     link: Arc<Link>,
     pace: Arc<Pace>,
+    reopening: Arc<Reopening>,
     auth: Option<Arc<Auth>>,
     /// The most bytes of an answer.
     most: usize,
@@ -83,6 +86,7 @@ impl McpHttpClient {
             fresh: builder().pool_max_idle_per_host(0).build()?,
             link,
             pace: Arc::default(),
+            reopening: Arc::default(),
             auth,
             most,
         })
@@ -212,6 +216,7 @@ impl StreamableHttpClient for McpHttpClient {
         auth_header: Option<String>,
         custom_headers: Headers,
     ) -> Result<StreamableHttpPostResponse, HttpTransportError> {
+        let _sending = self.link.owed().sending(&message);
         let answers = AnswerFilter::to(&self.link, &message);
         let post = Post {
             uri: &uri,
@@ -264,6 +269,7 @@ impl StreamableHttpClient for McpHttpClient {
         auth_header: Option<String>,
         custom_headers: Headers,
     ) -> Result<SseEvents, HttpTransportError> {
+        let mut open = self.reopening.open(last_event_id.as_deref()).await;
         let send = |token| {
             let (uri, id) = (Arc::clone(&uri), session_id.clone());
             let (last, headers) = (last_event_id.clone(), custom_headers.clone());
@@ -277,7 +283,12 @@ impl StreamableHttpClient for McpHttpClient {
         let events = self.with_token(auth_header, send).await?;
         let answers = AnswerFilter::to_anything(&self.link);
         Ok(events
-            .flat_map(move |event| futures_util::stream::iter(answers.clean(event)))
+            .flat_map(move |event| {
+                if let Ok(event) = &event {
+                    open.note(event);
+                }
+                answers.clean(event)
+            })
             .boxed())
     }
 }

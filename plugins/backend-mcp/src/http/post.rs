@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
-use futures_util::{Stream, StreamExt as _, stream};
+use futures_util::{Stream, StreamExt as _};
 use http::header::{ACCEPT, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use reqwest::{Response, StatusCode};
 use rmcp::model::{
@@ -19,7 +19,7 @@ use rmcp::transport::streamable_http_client::{
 use sse_stream::{Sse, SseStream};
 use url::Url;
 
-use super::answers::AnswerFilter;
+use super::answers::{AnswerFilter, one};
 use super::pace::Pace;
 use super::{Headers, HttpTransportError, SseEvents};
 use crate::secrets::beginning;
@@ -153,7 +153,7 @@ impl Post<'_> {
             Some(JsonRpcMessage::Error(error)) => Some(error.error),
             _ => None,
         };
-        let told = || beginning(String::from_utf8_lossy(&body).into_owned(), MAX_SHOWN_BYTES);
+        let told = || told(answers, &body);
         // A server of the era before may refuse the question for the era in any way.
         if let JsonRpcMessage::Request(request) = self.message
             && matches!(request.request, ClientRequest::DiscoverRequest(_))
@@ -201,6 +201,12 @@ impl ForbiddenAnswer {
     }
 }
 
+/// The beginning of what a server said. Nothing is cut before it is without secrets.
+fn told(answers: &AnswerFilter, body: &[u8]) -> String {
+    let said = String::from_utf8_lossy(body).into_owned();
+    beginning(answers.hide(said), MAX_SHOWN_BYTES)
+}
+
 fn header(response: &Response, name: &str) -> Option<String> {
     let value = response.headers().get(name)?;
     Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
@@ -246,20 +252,19 @@ fn events(
             if let Some(pace) = pace.take() {
                 pace.note(begun.elapsed());
             }
-            let cleaned = match event {
+            match event {
                 Err(error) if is_too_long(&error) => {
                     let error = answers.error(too_long(most));
                     let data = error.and_then(|error| serde_json::to_string(&error).ok());
-                    vec![Ok(Sse {
+                    one(Ok(Sse {
                         event: None,
                         data,
                         id: None,
                         retry: None,
-                    })]
+                    }))
                 }
                 event => answers.clean(event),
-            };
-            stream::iter(cleaned)
+            }
         })
         .boxed()
 }
@@ -332,6 +337,19 @@ impl Length {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::link::Link;
+    use crate::outside::Outside;
+    use crate::secrets::Secrets;
+
+    #[test]
+    fn what_is_told_of_a_refusal_is_cut_after_secrets_are_hidden() {
+        let outside = Outside::new("s", Secrets::new(["hunter2-hunter2"]), |_| {});
+        let answers = AnswerFilter::to_anything(&Link::new(Arc::new(outside)));
+        let body = format!("{}hunter2-hunter2", "x".repeat(MAX_SHOWN_BYTES - 9));
+        let told = told(&answers, body.as_bytes());
+        assert!(!told.contains("hunter2"), "{told}");
+        assert!(told.contains("xx[secret]"), "{told}");
+    }
 
     #[test]
     fn a_media_type_has_any_case_and_parameters_and_is_no_other_that_begins_like_it() {

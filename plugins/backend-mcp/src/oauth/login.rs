@@ -16,7 +16,7 @@ use url::Url;
 
 use super::callback::{Callback, Loopback, port_of, read};
 use super::store::Grant;
-use super::{ActiveToken, Auth, MAX_REASON_BYTES, issuer_of, lock, store_failed};
+use super::{ActiveToken, Auth, MAX_REASON_BYTES, endpoints, issuer_of, lock, store_failed};
 use crate::digest::digest;
 use crate::failure::chain;
 use crate::failure::rights;
@@ -89,7 +89,7 @@ impl Auth {
                 *lock(&self.challenge) = None;
                 Ok(())
             }
-            Err(LoginFailure::Unanswered(why)) => Err(why),
+            Err(LoginFailure::Unanswered(why)) => Err(self.secrets.hide(why)),
             Err(LoginFailure::Declined) => {
                 let mut declined = lock(&self.declined);
                 if declined.len() >= MAX_DECLINED {
@@ -100,7 +100,7 @@ impl Auth {
             }
             Err(LoginFailure::Failed(error)) => {
                 let text = format!("the login did not work: {}", chain(&error));
-                Err(beginning(text, MAX_REASON_BYTES))
+                Err(beginning(self.secrets.hide(text), MAX_REASON_BYTES))
             }
         }
     }
@@ -125,9 +125,7 @@ impl Auth {
             // The protocol wants it said.
             return Err(AuthError::PkceUnsupported);
         }
-        for endpoint in [&metadata.authorization_endpoint, &metadata.token_endpoint] {
-            is_fit(endpoint)?;
-        }
+        endpoints::for_login(&metadata)?;
         let issuer = issuer_of(&metadata);
         manager.set_metadata(metadata.clone());
         let kept = self.store.load().map_err(|error| store_failed(&error))?;
@@ -247,10 +245,12 @@ impl Auth {
                 issuer_of(metadata)
             )));
         }
+        endpoints::for_registration(metadata)?;
         let registered = manager
             .register_client(CLIENT_NAME, &redirect_uri, scopes)
             .await?;
         let registered = grant(&registered.client_id, registered.client_secret);
+        self.learn(&registered);
         let _lock = self
             .store
             .lock()
@@ -343,6 +343,7 @@ impl Auth {
             credentials: memory.load().await?,
             ..asked.grant
         };
+        self.learn(&grant);
         if let Some(live) = ActiveToken::of(&grant) {
             grant.login = digest(live.access.expose().as_bytes());
         }
@@ -386,23 +387,4 @@ impl From<AuthError> for LoginFailure {
     fn from(error: AuthError) -> Self {
         Self::Failed(error)
     }
-}
-
-/// Whether an endpoint can be visited: a page, and not in the clear over the network.
-pub(super) fn is_fit(endpoint: &str) -> Result<(), AuthError> {
-    let url = Url::parse(endpoint)?;
-    let is_here = match url.host() {
-        Some(url::Host::Domain(name)) => name == "localhost",
-        Some(url::Host::Ipv4(address)) => address.is_loopback(),
-        Some(url::Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
-    };
-    if url.scheme() == "https" || (url.scheme() == "http" && is_here) {
-        return Ok(());
-    }
-    Err(AuthError::MetadataError(format!(
-        "the endpoint {}://{} of the authorization server is not https",
-        url.scheme(),
-        url.host_str().unwrap_or_default()
-    )))
 }

@@ -5,7 +5,9 @@
 //! when two processes want to at once, and how a person logs in.
 
 mod callback;
+mod endpoints;
 mod login;
+mod reach;
 mod revoke;
 mod store;
 
@@ -25,7 +27,7 @@ use tokio::sync::watch;
 
 use crate::config::OAuthConfig;
 use crate::digest::digest;
-use crate::secrets::beginning;
+use crate::secrets::{Secrets, beginning};
 use crate::values::value;
 use store::{Grant, LoginFileStamp, LoginStore, StoredLogin};
 
@@ -123,6 +125,8 @@ pub(crate) struct Auth {
     server: String,
     url: String,
     client: OAuthClient,
+    /// Learns each token, so that no server's words show one.
+    secrets: Secrets,
     store: LoginStore,
     held: tokio::sync::Mutex<LoginCache>,
     /// How many logins and logouts there were, as far as it is known here.
@@ -210,6 +214,7 @@ impl Auth {
         url: &str,
         client: OAuthClient,
         data_dir: Option<&Path>,
+        secrets: Secrets,
     ) -> Result<Self, String> {
         let parsed = url::Url::parse(url).map_err(|error| format!("its `url` is none: {error}"))?;
         let name = digest(format!("{parsed} {:?}", client.id).as_bytes());
@@ -217,6 +222,7 @@ impl Auth {
             server: server.to_owned(),
             url: url.to_owned(),
             client,
+            secrets,
             store: LoginStore::new(data_dir, &name),
             held: tokio::sync::Mutex::default(),
             logins: watch::Sender::new(0),
@@ -347,16 +353,37 @@ impl Auth {
         let Some((issuer, grant)) = kept.current() else {
             return Ok(LoggedOut::Now);
         };
+        self.learn(grant);
         Ok(match revoke::revoke(&self.url, issuer, grant).await {
             Ok(()) => LoggedOut::Now,
-            Err(why) => LoggedOut::Here(beginning(why, MAX_REASON_BYTES)),
+            Err(why) => LoggedOut::Here(beginning(self.secrets.hide(why), MAX_REASON_BYTES)),
         })
     }
 
     /// The token of the login that is stored, if there is one.
     fn stored_token(&self) -> Result<Option<ActiveToken>, AuthError> {
         let kept = self.store.load().map_err(|error| store_failed(&error))?;
-        Ok(kept.current().and_then(|(_, grant)| ActiveToken::of(grant)))
+        Ok(kept.current().and_then(|(_, grant)| self.active(grant)))
+    }
+
+    /// What is granted, if it is anything; nothing of it is shown from now on.
+    fn active(&self, grant: &Grant) -> Option<ActiveToken> {
+        self.learn(grant);
+        ActiveToken::of(grant)
+    }
+
+    /// Nothing of it is shown from now on.
+    fn learn(&self, grant: &Grant) {
+        let live = ActiveToken::of(grant);
+        let live = live.as_ref();
+        let tokens = [
+            grant.client_secret.as_deref(),
+            live.and_then(|live| live.refresh.as_deref()),
+            live.map(|live| live.access.expose()),
+        ];
+        for token in tokens.into_iter().flatten() {
+            self.secrets.learn(token);
+        }
     }
 
     /// Renews the token, one process at a time. What another one has saved meanwhile is taken
@@ -376,7 +403,7 @@ impl Auth {
         let Some((issuer, grant)) = kept.current() else {
             return Ok(None);
         };
-        let Some(live) = ActiveToken::of(grant) else {
+        let Some(live) = self.active(grant) else {
             held.live = None;
             return Ok(None);
         };
@@ -396,6 +423,7 @@ impl Auth {
             held.give_up(live);
             return Ok(None);
         }
+        endpoints::for_renewal(&metadata)?;
         manager.set_metadata(metadata);
         manager.configure_client(grant.client())?;
         let memory = InMemoryCredentialStore::new();
@@ -417,7 +445,7 @@ impl Auth {
             ..grant
         };
         held.live = None;
-        let token = ActiveToken::of(&grant).map(|live| self.hold(held, live));
+        let token = self.active(&grant).map(|live| self.hold(held, live));
         kept.put(issuer, grant);
         self.store
             .save(&kept)

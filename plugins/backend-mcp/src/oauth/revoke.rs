@@ -4,11 +4,12 @@
 
 use std::time::Duration;
 
-use reqwest::redirect::Policy;
 use rmcp::transport::auth::{AuthorizationManager, AuthorizationMetadata};
 use serde_json::Value;
+use url::Url;
 
-use super::login::is_fit;
+use super::endpoints::is_fit;
+use super::reach::Reach;
 use super::store::Grant;
 use super::{ActiveToken, issuer_of};
 use crate::failure::chain;
@@ -37,8 +38,10 @@ pub(super) async fn revoke(url: &str, issuer: &str, grant: &Grant) -> Result<(),
         };
         is_fit(endpoint).map_err(|error| chain(&error))?;
         let in_body = wants_secret_in_body(&metadata);
-        let client = reqwest::Client::builder().redirect(Policy::none()).build();
-        let client = client.map_err(|error| chain(&error))?;
+        let server = Url::parse(url).map_err(|error| chain(&error))?;
+        let reach = Reach::of(&server);
+        reach.check(endpoint)?;
+        let client = reach.client().map_err(|error| chain(&error))?;
         // The first ends the second at most servers, and not at all.
         let refresh = live.refresh.as_deref().map(|text| (text, "refresh_token"));
         let access = Some((live.access.expose(), "access_token"));

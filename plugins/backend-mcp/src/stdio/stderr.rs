@@ -12,6 +12,8 @@ use crate::secrets::Secrets;
 /// The most lines that are kept, and the most bytes of one.
 const MAX_LINES: usize = 100;
 const MAX_LINE_BYTES: usize = 2 * 1024;
+/// The most bytes that are shown of a line from elsewhere.
+const MAX_NOTED_BYTES: usize = 200;
 
 /// The last lines of a server's standard error.
 #[derive(Debug, Clone, Default)]
@@ -45,36 +47,46 @@ impl StderrTail {
         format!("{why}; it wrote: {}", lines.join(" | "))
     }
 
-    /// A line of the host's own, between those of the server.
-    pub(crate) fn note(&self, line: &str) {
-        self.push(line.as_bytes());
+    /// The beginning of a line that the server wrote elsewhere, behind a word of the host's own.
+    pub(crate) fn note(&self, what: &str, line: &[u8]) {
+        let shown = line.get(..MAX_NOTED_BYTES).unwrap_or(line);
+        let text = format!("{what} {}", String::from_utf8_lossy(shown));
+        self.push(&text, shown.len() < line.len());
     }
 
     /// Reads until the end.
     pub(crate) async fn drain(self, mut from: impl AsyncRead + Unpin) {
         let mut piece = vec![0; 8 * 1024];
         let mut line = Vec::new();
+        let mut is_cut = false;
         while let Ok(read @ 1..) = from.read(&mut piece).await {
             for byte in piece.get(..read).unwrap_or_default() {
                 if *byte == b'\n' {
-                    self.push(&line);
+                    self.push(&String::from_utf8_lossy(&line), is_cut);
                     line.clear();
+                    is_cut = false;
                 } else if line.len() < MAX_LINE_BYTES {
                     line.push(*byte);
+                } else {
+                    is_cut = true;
                 }
             }
         }
         if !line.is_empty() {
-            self.push(&line);
+            self.push(&String::from_utf8_lossy(&line), is_cut);
         }
     }
 
-    fn push(&self, line: &[u8]) {
-        let mut text = String::from_utf8_lossy(line).trim_end().to_owned();
-        if text.is_empty() {
+    fn push(&self, line: &str, is_cut: bool) {
+        let line = line.trim_end();
+        if line.is_empty() {
             return;
         }
-        text = self.secrets.hide(text);
+        let text = if is_cut {
+            self.secrets.hide_cut(line.to_owned())
+        } else {
+            self.secrets.hide(line.to_owned())
+        };
         let mut kept = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() >= MAX_LINES {
             kept.pop_front();
@@ -99,5 +111,17 @@ mod tests {
             ["line 999", "the key is [secret], without a line break"]
         );
         assert_eq!(tail.last(1_000).len(), MAX_LINES);
+    }
+
+    #[tokio::test]
+    async fn half_a_secret_at_the_end_of_a_line_that_is_cut_is_none() {
+        let tail = StderrTail::hiding(Secrets::new(["hunter2-hunter2"]));
+        let long = format!("{}hunter2-hunter2", "x".repeat(MAX_LINE_BYTES - 9));
+        tail.clone().drain(long.as_bytes()).await;
+        let long = format!("{}hunter2-hunter2", "x".repeat(MAX_NOTED_BYTES - 9));
+        tail.note("[noted]", long.as_bytes());
+        for line in tail.last(2) {
+            assert!(line.ends_with("xx[secret]"), "{line}");
+        }
     }
 }

@@ -143,10 +143,7 @@ impl StdioTransport {
         self.skipped += 1;
         self.link.note_skipped();
         if self.skipped <= MAX_NOTED_LINES {
-            let shown = line.get(..line.len().min(200)).unwrap_or_default();
-            let shown = String::from_utf8_lossy(shown);
-            self.tail
-                .note(&format!("[no message, on standard output] {shown}"));
+            self.tail.note("[no message, on standard output]", line);
         }
     }
 }
@@ -167,14 +164,24 @@ impl Transport<RoleClient> for StdioTransport {
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
         let line = wire::line(&item);
         let input = self.input.clone();
-        async move { input.write(line?).await }
+        let sending = self.link.owed().sending(&item);
+        async move {
+            let _sending = sending;
+            input.write(line?).await
+        }
     }
 
     async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
         loop {
+            // Before anything is taken, so that nothing is lost when this future is dropped here.
+            if !self.link.until_room().await {
+                return None;
+            }
             if let Some(message) = self.messages.pop_front() {
                 self.link.note_activity();
-                if let Some(message) = self.link.take(message, None) {
+                if let Some(message) = self.link.take(message, None)
+                    && self.link.owed().note(&message)
+                {
                     return Some(message);
                 }
                 continue;
@@ -201,5 +208,57 @@ impl Transport<RoleClient> for StdioTransport {
         self.input.close();
         self.link.close("the connection was closed");
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Stdio;
+    use std::time::Duration;
+
+    use rmcp::model::{ClientJsonRpcMessage, ClientResult, RequestId};
+    use tokio::process::{Child, Command};
+
+    use super::*;
+    use crate::outside::Outside;
+    use crate::owed::MAX_OWED;
+    use crate::secrets::Secrets;
+
+    /// How long nothing has to come for it not to come.
+    const SILENCE: Duration = Duration::from_millis(100);
+
+    /// A program that asks for something a thousand times and then reads nothing.
+    fn asking() -> (Child, StdioTransport) {
+        let script = r#"i=0; while [ $i -lt 1000 ]; do
+            echo "{\"jsonrpc\":\"2.0\",\"id\":$i,\"method\":\"ping\"}"; i=$((i+1)); done
+            exec sleep 1000"#;
+        let mut shell = Command::new("/bin/sh");
+        let shell = shell.args(["-c", script]).kill_on_drop(true);
+        let mut shell = shell
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (stdin, stdout) = (shell.stdin.take().unwrap(), shell.stdout.take().unwrap());
+        let outside = Outside::new("s", Secrets::default(), |_| {});
+        let link = Link::new(Arc::new(outside));
+        let transport = StdioTransport::new(stdin, stdout, 1_000, link, StderrTail::default());
+        (shell, transport)
+    }
+
+    #[tokio::test]
+    async fn a_server_that_asks_and_asks_is_read_as_far_as_it_was_answered() {
+        let (_shell, mut transport) = asking();
+        for _ in 0..MAX_OWED {
+            assert!(transport.receive().await.is_some());
+        }
+        let more = tokio::time::timeout(SILENCE, transport.receive()).await;
+        assert!(more.is_err(), "it has no answer yet");
+        let empty = ClientResult::empty(());
+        let answer = ClientJsonRpcMessage::response(empty, RequestId::Number(0));
+        transport.send(answer).await.unwrap();
+        assert!(transport.receive().await.is_some());
+        let more = tokio::time::timeout(SILENCE, transport.receive()).await;
+        assert!(more.is_err(), "it has one answer");
     }
 }

@@ -9,6 +9,7 @@ use tokio::sync::watch;
 
 use super::super::connect::{self, ConnectError, ConnectionParts, Peer};
 use super::super::{ConnectionRegistry, EntryState};
+use super::changes::Changes;
 use super::{ServerEntry, ServerLists, is_stateful};
 use crate::backoff::Backoff;
 use crate::config::StartMode;
@@ -18,8 +19,6 @@ use crate::outside::Outside;
 use crate::subscription;
 use crate::trouble::Trouble;
 
-/// Changes that come together are one.
-const CHANGE_DEBOUNCE: Duration = Duration::from_millis(10);
 /// How long answers are waited for when somebody else has logged in.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 /// How often it is looked whether somebody has logged in.
@@ -178,7 +177,7 @@ impl ServerEntry {
         connection: &Arc<Connection>,
         stop: &mut watch::Receiver<bool>,
     ) -> ConnectionEnd {
-        let mut changes = connection.link().changes();
+        let mut changes = Changes::new(connection.link().changes());
         let _subscribed =
             (connection.era == Era::Modern).then(|| subscription::keep(Arc::clone(connection)));
         self.set(registry, EntryState::Ready(Arc::clone(connection)));
@@ -198,15 +197,14 @@ impl ServerEntry {
                     return ConnectionEnd::NeedsAuth(why);
                 },
             }
+            changes.note_read();
             tokio::select! {
                 biased;
                 _ = stop.wait_for(|stop| *stop) => return ConnectionEnd::Over(String::new()),
                 () = &mut anothers => return ConnectionEnd::Anothers,
                 why = connection.link().until_closed() => return ConnectionEnd::Over(why),
-                _ = changes.changed() => {}
+                () = changes.next() => {}
             }
-            tokio::time::sleep(CHANGE_DEBOUNCE).await;
-            changes.mark_unchanged();
         }
     }
 

@@ -2,6 +2,7 @@
 //!
 //! Tools stay listed while it connects anew.
 
+mod changes;
 mod life;
 
 use std::collections::BTreeSet;

@@ -5,6 +5,7 @@ use serde_json::json;
 use super::super::stage::until;
 use super::{Place, answered, generation, logs_in, manage, refused};
 use crate::oauth::{Auth, OAuthClient};
+use crate::secrets::Secrets;
 
 #[test]
 fn a_token_that_is_refused_is_renewed_once() {
@@ -144,12 +145,16 @@ fn a_login_that_is_over_is_not_tried_again_and_again() {
     std::fs::write(place.kept().unwrap(), used).unwrap();
     place.server.ask("POST /expire");
     let url = place.server.url();
-    let auth = Auth::new("s", &url, OAuthClient::default(), Some(place.data.path())).unwrap();
+    let (client, dir) = (OAuthClient::default(), place.data.path());
+    let secrets = Secrets::default();
+    let auth = Auth::new("s", &url, client, Some(dir), secrets.clone()).unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         assert!(auth.may_be_taken().await, "nobody has tried it");
         // It would be good for a moment yet, and is not.
         let sent = auth.token().await.unwrap().unwrap();
+        let told = secrets.hide(format!("bad token: Bearer {}, refresh-0", sent.expose()));
+        assert_eq!(told, "bad token: Bearer [secret], [secret]");
         assert!(auth.instead_of(&sent).await.unwrap().is_none());
         assert!(!auth.may_be_taken().await, "it was tried");
     });

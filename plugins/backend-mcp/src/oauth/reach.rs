@@ -1,0 +1,212 @@
+//! Which addresses a request to an authorization server may go to.
+//!
+//! Its metadata says where it is, and it may say anything: an address of this machine, or of the
+//! network that the machine is in. Only a server that is there itself may name another place there.
+//! rmcp's own requests keep to the same rule.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::redirect::Policy;
+use url::{Host, Url};
+
+/// Variables that name a proxy. Its name is looked up in place of those of the servers behind it.
+const PROXY_VARIABLES: [&str; 6] = [
+    "HTTP_PROXY",
+    "http_proxy",
+    "HTTPS_PROXY",
+    "https_proxy",
+    "ALL_PROXY",
+    "all_proxy",
+];
+
+/// Where an address leads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Internet,
+    Network,
+    Machine,
+    /// Nowhere that anybody should be sent to, such as the data of a cloud's machine.
+    Nowhere,
+}
+
+/// The addresses that a server may name.
+#[derive(Debug, Clone)]
+pub(super) struct Reach {
+    own: Option<IpAddr>,
+    /// Where the server itself is, as far as its address says so.
+    place: Option<Place>,
+    proxies: Arc<[String]>,
+}
+
+impl Reach {
+    /// Of the server at this address.
+    pub(super) fn of(url: &Url) -> Self {
+        let own = literal(url);
+        let is_localhost = url.host_str().is_some_and(is_localhost);
+        let proxies = PROXY_VARIABLES.iter().filter_map(|name| {
+            let proxy = std::env::var(name).ok()?;
+            let scheme = if proxy.contains("://") { "" } else { "http://" };
+            let url = Url::parse(&format!("{scheme}{proxy}")).ok()?;
+            url.host_str().map(str::to_owned)
+        });
+        Self {
+            own,
+            place: own
+                .map(place)
+                .or_else(|| is_localhost.then_some(Place::Machine)),
+            proxies: proxies.collect(),
+        }
+    }
+
+    /// A client that goes nowhere else, as long as what it is asked for was looked at with
+    /// [`Self::check`]. It follows no redirect.
+    pub(super) fn client(self) -> reqwest::Result<reqwest::Client> {
+        reqwest::Client::builder()
+            .redirect(Policy::none())
+            .dns_resolver(Arc::new(self))
+            .build()
+    }
+
+    /// Whether an endpoint may be visited, as far as its address says so without being looked up.
+    ///
+    /// # Errors
+    /// Why it may not.
+    pub(super) fn check(&self, endpoint: &str) -> Result<(), String> {
+        let url = Url::parse(endpoint).map_err(|error| format!("its address is none: {error}"))?;
+        match literal(&url) {
+            Some(address) if !self.allows(address) => Err(out_of_reach(&address.to_string())),
+            _ => Ok(()),
+        }
+    }
+
+    fn allows(&self, address: IpAddr) -> bool {
+        match place(address) {
+            _ if self.own == Some(address) => true,
+            Place::Internet => true,
+            there @ (Place::Network | Place::Machine) => self.place == Some(there),
+            Place::Nowhere => false,
+        }
+    }
+}
+
+impl Resolve for Reach {
+    fn resolve(&self, name: Name) -> Resolving {
+        let reach = self.clone();
+        Box::pin(async move {
+            let host = name.as_str();
+            let is_proxy = reach.proxies.iter().any(|proxy| proxy == host);
+            let found = tokio::net::lookup_host((host, 0)).await?;
+            let fit: Vec<SocketAddr> = found
+                .filter(|address| is_proxy || reach.allows(address.ip()))
+                .collect();
+            if fit.is_empty() {
+                return Err(out_of_reach(host).into());
+            }
+            Ok(Box::new(fit.into_iter()) as Addrs)
+        })
+    }
+}
+
+fn out_of_reach(host: &str) -> String {
+    format!("`{host}` is an address that the authorization server of this server may not name")
+}
+
+fn is_localhost(host: &str) -> bool {
+    let host = host.trim_end_matches('.').to_ascii_lowercase();
+    host == "localhost" || host.ends_with(".localhost")
+}
+
+fn literal(url: &Url) -> Option<IpAddr> {
+    match url.host()? {
+        Host::Ipv4(address) => Some(address.into()),
+        Host::Ipv6(address) => Some(address.into()),
+        Host::Domain(_) => None,
+    }
+}
+
+fn place(address: IpAddr) -> Place {
+    match address {
+        IpAddr::V4(address) => place_v4(address),
+        IpAddr::V6(address) => place_v6(address),
+    }
+}
+
+fn place_v4(address: Ipv4Addr) -> Place {
+    let [first, second, ..] = address.octets();
+    match (first, second) {
+        (127, _) => Place::Machine,
+        (10, _) | (172, 16..=31) | (192, 168) | (100, 64..=127) => Place::Network,
+        (0 | 224..=255, _) | (169, 254) | (198, 18 | 19) => Place::Nowhere,
+        _ => Place::Internet,
+    }
+}
+
+fn place_v6(address: Ipv6Addr) -> Place {
+    let within = |high: u16, low: u16| {
+        let address = (u32::from(high) << 16) | u32::from(low);
+        place_v4(Ipv4Addr::from(address))
+    };
+    match address.segments() {
+        [0, 0, 0, 0, 0, 0, 0, 1] => Place::Machine,
+        // Those that stand for one of the older kind.
+        [0, 0, 0, 0, 0, 0 | 0xffff, high, low]
+        | [0x64, 0xff9b, 0, 0, 0, 0, high, low]
+        | [0x2002, high, low, ..] => within(high, low),
+        [0xfc00..=0xfdff, ..] => Place::Network,
+        [0xfe80..=0xfebf | 0xff00..=0xffff, ..] | [0x2001, 0, ..] | [0x64, 0xff9b, 1, ..] => {
+            Place::Nowhere
+        }
+        _ => Place::Internet,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    fn reach(url: &str) -> Reach {
+        Reach::of(&Url::parse(url).unwrap())
+    }
+
+    #[test]
+    fn a_server_elsewhere_names_no_address_of_this_machine_or_its_network() {
+        let elsewhere = reach("https://mcp.example/mcp");
+        for hostile in [
+            "http://127.0.0.1:1/revoke",
+            "http://[::1]:1/revoke",
+            "https://10.1.2.3/revoke",
+            "https://192.168.0.1/revoke",
+            "https://169.254.169.254/revoke",
+            "https://[fd00::1]/revoke",
+            "https://[::ffff:127.0.0.1]/revoke",
+            "https://[64:ff9b::a00:1]/revoke",
+        ] {
+            assert!(elsewhere.check(hostile).is_err(), "{hostile}");
+        }
+        for fit in ["https://as.example/revoke", "https://1.1.1.1/revoke"] {
+            assert!(elsewhere.check(fit).is_ok(), "{fit}");
+        }
+        let here = reach("http://localhost:8000/mcp");
+        assert!(here.check("http://127.0.0.1:1/revoke").is_ok());
+        assert!(here.check("https://10.1.2.3/revoke").is_err());
+        let near = reach("https://10.0.0.1/mcp");
+        assert!(near.check("https://10.1.2.3/revoke").is_ok());
+        assert!(near.check("http://127.0.0.1:1/revoke").is_err());
+    }
+
+    #[tokio::test]
+    async fn a_name_that_leads_to_this_machine_is_no_way_around_it() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let accepted = tokio::spawn(async move { listener.accept().await.is_ok() });
+        let client = reach("https://mcp.example/mcp").client().unwrap();
+        let sent = client.post(format!("http://localhost:{port}/revoke"));
+        let error = crate::failure::chain(&sent.send().await.unwrap_err());
+        assert!(error.contains("may not name"), "{error}");
+        assert!(!accepted.is_finished());
+    }
+}
