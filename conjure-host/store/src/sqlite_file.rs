@@ -80,6 +80,8 @@ pub(crate) fn sqlite() -> SqliteConnectOptions {
         .synchronous(SqliteSynchronous::Full)
         // What is deleted for good is overwritten.
         .pragma("secure_delete", "ON")
+        // What a statement of many rows changed, until it is done, is no file beside it.
+        .pragma("temp_store", "MEMORY")
         .pragma("journal_size_limit", WAL_SIZE_LIMIT)
 }
 
