@@ -145,7 +145,8 @@ fn print(held: &HeldTool) {
     ));
     let (before, after) = (parts(&held.approved), parts(&held.now));
     for ((part, before), (_, after)) in before.into_iter().zip(after) {
-        if before == after {
+        let was_compared = part != FURTHER || held.approved.further.is_some();
+        if before == after || !was_compared {
             continue;
         }
         output::line(format_args!("  {part}"));
@@ -160,8 +161,11 @@ fn print(held: &HeldTool) {
     }
 }
 
+/// The part that a definition has which was approved since it is compared.
+const FURTHER: &str = "further members";
+
 /// The parts of a definition, as text.
-fn parts(definition: &KnownDefinition) -> [(&'static str, String); 5] {
+fn parts(definition: &KnownDefinition) -> [(&'static str, String); 6] {
     let pretty = |value: &Value| {
         let mut value = value.clone();
         value.sort_all_objects();
@@ -181,6 +185,7 @@ fn parts(definition: &KnownDefinition) -> [(&'static str, String); 5] {
                 .unwrap_or_default(),
         ),
         ("annotations", pretty(&effects)),
+        (FURTHER, definition.further.clone().unwrap_or_default()),
     ]
 }
 

@@ -59,6 +59,9 @@ struct ToolDefinitionView {
     /// What it says of itself, such as MCP's annotations.
     #[schema(value_type = Option<Object>)]
     annotations: Option<Value>,
+    /// The further members that its MCP server gives it and MCP clients are served, as JSON; of many
+    /// their digest. Null where it was approved before these were compared.
+    further: Option<String>,
 }
 
 /// What is approved.
@@ -93,6 +96,7 @@ impl From<backend::KnownDefinition> for ToolDefinitionView {
             output_schema: definition.output_schema,
             effects: serde_json::to_value(definition.effects).unwrap_or_default(),
             annotations: definition.annotations,
+            further: definition.further,
         }
     }
 }

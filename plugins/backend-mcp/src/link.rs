@@ -146,8 +146,13 @@ impl Link {
         &self,
         message: ServerJsonRpcMessage,
     ) -> Option<ServerJsonRpcMessage> {
-        let is_request = matches!(message, JsonRpcMessage::Request(_));
-        if is_request && !self.until_room().await {
+        if let JsonRpcMessage::Request(request) = &message {
+            // Several streams may wait for the same room.
+            while self.until_room().await {
+                if let Some(is_first) = self.owed.note_if_room(&request.id) {
+                    return is_first.then_some(message);
+                }
+            }
             return None;
         }
         self.owed.note(&message).then_some(message)

@@ -62,6 +62,13 @@ impl Owed {
         }
     }
 
+    /// Notes a request where there is room for it: whether it is the first one under its id.
+    pub(crate) fn note_if_room(&self, id: &RequestId) -> Option<bool> {
+        self.change(|owed| {
+            (owed.open.len() + owed.sending < MAX_OWED).then(|| owed.open.insert(id.clone()))
+        })
+    }
+
     /// Notes what the server said, before rmcp gets it. False for what rmcp is not to get: a second
     /// request under an id whose first one has no answer yet.
     pub(crate) fn note(&self, message: &ServerJsonRpcMessage) -> bool {

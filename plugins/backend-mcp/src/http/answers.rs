@@ -75,7 +75,11 @@ impl AnswerFilter {
         };
         event.retry = event.retry.map(|retry| retry.max(MIN_RETRY_MS));
         let data = event.data.take().unwrap_or_default();
-        let messages = self.read(data.as_bytes());
+        let mut messages = self.read(data.as_bytes());
+        if !is_read(&event) {
+            // Nobody would ever answer it.
+            messages.retain(|message| !matches!(message, JsonRpcMessage::Request(_)));
+        }
         if messages.is_empty() {
             // Its id still counts.
             return one(Ok(event));
@@ -191,6 +195,11 @@ fn stand_in(result: &Value) -> ServerResult {
     list.unwrap_or_else(|_| nothing())
 }
 
+/// Whether rmcp reads what an event of this name says.
+fn is_read(event: &Sse) -> bool {
+    matches!(event.event.as_deref(), None | Some("" | "message"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -238,6 +247,21 @@ mod tests {
         let mut events = filter.clean(event(&ping(1_000), None));
         assert!(events.next().await.unwrap().unwrap().data.is_none());
         assert!(filter.link.closed().unwrap().contains("answers"));
+    }
+
+    #[tokio::test]
+    async fn a_request_that_nobody_will_answer_is_none() {
+        let filter = filter();
+        for (name, is_read) in [("ping", false), ("message", true)] {
+            let named = event(&ping(1), None).map(|event| Sse {
+                event: Some(name.to_owned()),
+                ..event
+            });
+            let mut events = filter.clean(named);
+            let event = events.next().await.unwrap().unwrap();
+            assert_eq!(event.data.is_some(), is_read, "{name}");
+            assert_eq!(event.id.as_deref(), Some("7"), "it still counts");
+        }
     }
 
     #[tokio::test]

@@ -281,6 +281,10 @@ impl StreamableHttpClient for McpHttpClient {
             }
         };
         let events = self.with_token(auth_header, send).await?;
+        if open.is_late && last_event_id.is_none() {
+            // What changed meanwhile was told to nobody, and nothing of it comes again.
+            self.link.change();
+        }
         let answers = AnswerFilter::to_anything(&self.link);
         Ok(events
             .flat_map(move |event| {

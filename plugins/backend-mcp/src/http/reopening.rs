@@ -33,6 +33,8 @@ struct EndedStream {
 
 /// A stream that is being opened, or is open until this is dropped.
 pub(super) struct OpenStream {
+    /// Whether it had to wait.
+    pub(super) is_late: bool,
     streams: Arc<Reopening>,
     begun: Instant,
     /// Digests of the ids of the event behind which it begins, and of the newest one.
@@ -46,11 +48,13 @@ impl Reopening {
     pub(super) async fn open(self: &Arc<Self>, behind: Option<&str>) -> OpenStream {
         let first = behind.map(|id| digest(id.as_bytes()));
         let next = self.lock().get(&first).map(|ended| ended.next);
+        let is_late = next.is_some_and(|next| next > Instant::now());
         if let Some(next) = next {
             tokio::time::sleep_until(next).await;
         }
         let ended = self.lock().remove(&first);
         OpenStream {
+            is_late,
             streams: Arc::clone(self),
             begun: Instant::now(),
             last: first.clone(),
