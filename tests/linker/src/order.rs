@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
-/// Functions that are to lie side by side, by their names in the source: what a compiler adds to a
-/// name to tell two functions apart differs from build to build.
+/// Functions that are to lie side by side, by their names in the source with the types that they were
+/// made for: what else a compiler adds to a name, to tell two functions apart, differs from build to
+/// build.
 pub struct Order<'a>(HashMap<&'a str, usize>);
 
 impl<'a> Order<'a> {
@@ -28,8 +29,30 @@ impl<'a> Order<'a> {
     }
 }
 
-/// What a symbol is called in the source, without what the compiler added.
+/// The longest line of an order, in bytes. A generic function's name has those of its types.
+const LINE: usize = 160;
+
+/// What a symbol is called in the source, without what the compiler added. A name that is too long for
+/// a line is cut, and ends in a number that tells it from others that begin alike.
 pub fn name(symbol: &str) -> String {
+    let mut name = whole_name(symbol);
+    if name.len() > LINE {
+        let number = fnv(name.as_bytes());
+        let room = LINE - " #0123456789abcdef".len();
+        name.truncate(name.floor_char_boundary(room));
+        name.push_str(&format!(" #{number:016x}"));
+    }
+    name
+}
+
+/// The same number for the same bytes with every compiler: FNV-1a.
+fn fnv(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+fn whole_name(symbol: &str) -> String {
     let mut name = format!("{:#}", rustc_demangle::demangle(symbol));
     // Functions of one name that optimisation made are numbered.
     if let Some((plain, number)) = name.rsplit_once('.')
@@ -46,13 +69,19 @@ mod tests {
 
     #[test]
     fn symbols_stand_as_their_names_do() {
-        let order = Order::new("core::fmt::write\nalloc::string::String::push\nsqlite3_step\n");
+        let order = Order::new(
+            "core::fmt::write\nalloc::string::String::push\nsqlite3_step\nfirst::second::<u8>\n",
+        );
         let symbols = [
             "sqlite3_step",
             "_ZN5alloc6string6String4push17h0123456789abcdefE",
             "_ZN4core3fmt5write17h0123456789abcdefE",
             "_ZN4core3fmt5write17hfedcba9876543210E.1210",
             "sqlite3_open",
+            // `first::second::<u8>` in two builds, and `first::second::<u16>`.
+            "_RINvCs1234_5first6secondhE",
+            "_RINvCs5678_5first6secondhE",
+            "_RINvCs1234_5first6secondtE",
         ];
         let placed = order.of(&symbols.map(str::to_owned));
         assert_eq!(
@@ -60,7 +89,19 @@ mod tests {
             "_ZN4core3fmt5write17h0123456789abcdefE\n\
              _ZN4core3fmt5write17hfedcba9876543210E.1210\n\
              _ZN5alloc6string6String4push17h0123456789abcdefE\n\
-             sqlite3_step\n"
+             sqlite3_step\n\
+             _RINvCs1234_5first6secondhE\n\
+             _RINvCs5678_5first6secondhE\n"
         );
+    }
+
+    #[test]
+    fn a_long_name_is_cut_and_stays_one_of_its_own() {
+        let [one, other] = ["a", "b"].map(|end| "long::".repeat(40) + end);
+        assert_eq!(name(&one), name(&one));
+        assert_eq!(name(&one).len(), LINE);
+        assert!(name(&one).starts_with("long::long::"));
+        assert_ne!(name(&one), name(&other));
+        assert_eq!(name("short"), "short");
     }
 }

@@ -8,6 +8,15 @@ use crate::artifacts::Built;
 
 /// How cargo is told which linker to start.
 const VARIABLE: &str = "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER";
+/// How it is told what rustc is given; where one of the others is set it takes that.
+const FLAGS: [&str; 3] = [
+    "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUSTFLAGS",
+    "RUSTFLAGS",
+    "CARGO_ENCODED_RUSTFLAGS",
+];
+/// A symbol says for which types a generic function was made. By its name alone the one that runs
+/// execute cannot be told from a hundred that they do not.
+const WHOLE_NAMES: &str = "-Csymbol-mangling-version=v0";
 
 /// Has this build of cargo, for the machine that it runs on, linked so. Where somebody chose a
 /// linker, theirs is taken.
@@ -20,6 +29,9 @@ pub(crate) fn lay_out(command: &mut Command) -> Result<()> {
     }
     let built = Built::dev(&["conjure-linker"])?;
     command.env(VARIABLE, built.program("conjure-linker")?);
+    if FLAGS.iter().all(|flags| std::env::var_os(flags).is_none()) {
+        command.env(FLAGS[0], WHOLE_NAMES);
+    }
     Ok(())
 }
 

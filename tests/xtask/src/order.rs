@@ -5,9 +5,12 @@
 
 use std::{
     collections::BTreeSet,
-    io::{BufRead as _, BufReader},
-    path::PathBuf,
+    ffi::OsString,
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    sync::mpsc,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, bail};
@@ -42,6 +45,13 @@ const ANSWER: &str = r#"{
     "fallback": {"message": {"content": [{"type": "text", "text": "It is done."}]}}
 }"#;
 
+/// What it says then, as it is shown.
+const ANSWERED: &str = "It is done.";
+/// What is there in a chat when a text can be typed.
+const READY: &str = "/ for commands";
+/// How long a chat under Valgrind may take.
+const PATIENCE: Duration = Duration::from_secs(300);
+
 /// The runs: the provider, its model, and whether the local executor is there.
 const RUNS: [(&str, &str, bool); 3] = [
     ("anthropic", "claude-sonnet-4-5", false),
@@ -63,6 +73,8 @@ pub(crate) fn run() -> Result<()> {
         let run = Run::new(&built, place.join(number.to_string()), executor)?;
         executed.extend(run.called(&built, provider, model)?);
     }
+    let run = Run::new(&built, place.join("chat"), false)?;
+    let in_chats = run.chatted(&built)?;
     let mut known = BTreeSet::new();
     for file in [
         built.program("conjure")?,
@@ -72,18 +84,24 @@ pub(crate) fn run() -> Result<()> {
             std::fs::read(file).with_context(|| format!("cannot read `{}`", file.display()))?;
         known.extend(conjure_linker::functions(&bytes)?);
     }
-    let names: BTreeSet<String> = executed
-        .intersection(&known)
-        .map(|symbol| conjure_linker::name(symbol))
+    let names = |executed: &BTreeSet<String>| -> BTreeSet<String> {
+        let executed = executed.intersection(&known);
+        executed
+            .map(|symbol| conjure_linker::name(symbol))
+            .collect()
+    };
+    // What a run of one question needs lies in as few pieces as can be; what only a chat needs, behind it.
+    let of_runs = names(&executed);
+    let of_chats = names(&in_chats);
+    let lines: Vec<&str> = of_runs
+        .iter()
+        .chain(of_chats.difference(&of_runs))
+        .map(String::as_str)
         .collect();
-    let mut text = String::new();
-    for name in &names {
-        text.push_str(name);
-        text.push('\n');
-    }
+    let text = lines.join("\n") + "\n";
     let list = repo::root().join(LIST);
     std::fs::write(&list, text).with_context(|| format!("cannot write {}", list.display()))?;
-    println!("{} functions in {LIST}", names.len());
+    println!("{} functions in {LIST}", lines.len());
     Ok(())
 }
 
@@ -126,7 +144,7 @@ impl Run {
     /// The symbols of the functions that a run calls.
     fn called(&self, built: &Built, provider: &str, model: &str) -> Result<BTreeSet<String>> {
         let counts = self.place.join("counts");
-        let mut out = std::ffi::OsString::from("--callgrind-out-file=");
+        let mut out = OsString::from("--callgrind-out-file=");
         out.push(&counts);
         let mut run = Command::new("valgrind");
         run.args(["--tool=callgrind", "--demangle=no", "--quiet"])
@@ -145,10 +163,87 @@ impl Run {
             .env("OPENAI_API_KEY", "a-key-of-nobody")
             .stdin(Stdio::null());
         repo::run(&mut run)?;
-        let text = std::fs::read_to_string(&counts)
-            .with_context(|| format!("cannot read `{}`", counts.display()))?;
-        Ok(text.lines().filter_map(named).map(str::to_owned).collect())
+        counted(&counts)
     }
+
+    /// Those of a chat on a terminal that is left and resumed, with a turn each time.
+    fn chatted(&self, built: &Built) -> Result<BTreeSet<String>> {
+        let mut called = BTreeSet::new();
+        for resumed in [false, true] {
+            let counts = self.place.join("counts");
+            let mut typed = OsString::from("exec valgrind --tool=callgrind --demangle=no --quiet");
+            typed.push(" --callgrind-out-file=\"$COUNTS\" \"$CONJURE\" chat");
+            typed.push(" --provider anthropic --model claude-sonnet-4-5");
+            if resumed {
+                typed.push(" --continue");
+            }
+            // It gives what it runs a terminal.
+            let mut script = Command::new("script");
+            let mut chat = script
+                .args(["--quiet", "--return", "--flush", "--command"])
+                .arg(typed)
+                .arg("/dev/null")
+                .current_dir(self.place.join("work"))
+                .env_clear()
+                .env("COUNTS", &counts)
+                .env("CONJURE", built.program("conjure")?)
+                .env("HOME", self.place.join("home"))
+                .env("CONJURE_PLUGIN_PATH", self.place.join("plugins"))
+                .env("TERM", "xterm-256color")
+                .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
+                .env("ANTHROPIC_API_KEY", "a-key-of-nobody")
+                .env("ANTHROPIC_BASE_URL", &self.base_url)
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .context("`script` could not be started (`apt-get install bsdutils`)")?;
+            let talked = talk(&mut chat, resumed);
+            if talked.is_err() {
+                drop(chat.kill());
+            }
+            let status = chat.wait()?;
+            talked?;
+            if !status.success() {
+                bail!("the chat failed ({status})");
+            }
+            called.extend(counted(&counts)?);
+        }
+        Ok(called)
+    }
+}
+
+/// Says something in a chat, waits for the answer, and leaves.
+fn talk(chat: &mut Child, resumed: bool) -> Result<()> {
+    let shown = chat.stdout.take().context("it shows nothing")?;
+    let mut typed = chat.stdin.take().context("it reads nothing")?;
+    let (send, came) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut shown = shown;
+        let mut piece = [0; 4096];
+        while let Ok(count @ 1..) = shown.read(&mut piece) {
+            let piece = piece.get(..count).unwrap_or_default().to_vec();
+            if send.send(piece).is_err() {
+                return;
+            }
+        }
+    });
+    let mut all = Vec::new();
+    let mut wait_for = |text: &str, times: usize| -> Result<()> {
+        let until = Instant::now() + PATIENCE;
+        while String::from_utf8_lossy(&all).matches(text).count() < times {
+            let left = until.saturating_duration_since(Instant::now());
+            let piece = came.recv_timeout(left);
+            all.extend(piece.with_context(|| format!("the chat never showed `{text}`"))?);
+        }
+        Ok(())
+    };
+    wait_for(READY, 1)?;
+    typed.write_all(b"What is here?\r")?;
+    wait_for(ANSWERED, 1 + usize::from(resumed))?;
+    typed.write_all(b"/quit\r")?;
+    // Until it has ended.
+    while came.recv_timeout(PATIENCE).is_ok() {}
+    Ok(())
 }
 
 impl Drop for Run {
@@ -157,6 +252,13 @@ impl Drop for Run {
         drop(self.mock.kill());
         drop(self.mock.wait());
     }
+}
+
+/// The functions that Valgrind counted.
+fn counted(counts: &Path) -> Result<BTreeSet<String>> {
+    let text = std::fs::read_to_string(counts)
+        .with_context(|| format!("cannot read `{}`", counts.display()))?;
+    Ok(text.lines().filter_map(named).map(str::to_owned).collect())
 }
 
 /// The function that a line of callgrind's names for the first time: `fn=(12) name`, or `cfn=` where
