@@ -120,6 +120,7 @@ mod tests {
              again"
         );
     }
+
     #[test]
     fn the_reason_of_a_new_tool_does_not_speak_of_a_change() {
         assert_eq!(
