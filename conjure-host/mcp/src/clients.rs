@@ -16,7 +16,7 @@ use rmcp::service::RequestContext;
 
 use super::asking::ClientQuestionKinds;
 use super::session::{ClientSession, Common, lock};
-use super::session_manager::Admitted;
+use super::session_manager::AdmittedRequest;
 use super::session_slots::{NoSlot, SessionSlot, SessionSlots};
 
 /// How often idle sessions are looked for.
@@ -104,7 +104,7 @@ impl ClientSessions {
     ///
     /// # Errors
     /// When there are too many.
-    pub(super) fn begun(&self, by: &Admitted) -> Result<Arc<ClientSession>, ErrorData> {
+    pub(super) fn begun(&self, by: &AdmittedRequest) -> Result<Arc<ClientSession>, ErrorData> {
         let slot = match by.slot() {
             Some(slot) => slot,
             None => Arc::new(self.slots.take(&by.principal)?),

@@ -31,7 +31,7 @@ use super::instructions::instructions;
 use super::lists::{ListOf, listed, tell_sources};
 use super::notes::{Outlet, Wants, rank};
 use super::session::{ClientSession, RequestWork, WorkStart};
-use super::session_manager::Admitted;
+use super::session_manager::AdmittedRequest;
 use super::suspendable_request::{
     DriveResult, RequestTarget, ServedRequest, SuspendableRequest, WorkResult, input_required,
 };
@@ -74,7 +74,7 @@ impl McpHandler {
         context: &RequestContext<RoleServer>,
     ) -> Result<Arc<ClientSession>, ErrorData> {
         if self.over_http && is_modern(context) {
-            let identity = Identity::of(&Admitted::of(context)?.principal, context);
+            let identity = Identity::of(&AdmittedRequest::of(context)?.principal, context);
             let session = self.clients.of(&identity)?;
             session.declare(|| identity.kinds);
             return Ok(session);
@@ -90,7 +90,7 @@ impl McpHandler {
         context: &RequestContext<RoleServer>,
     ) -> Result<Arc<ClientSession>, ErrorData> {
         let begin = || match self.over_http {
-            true => Admitted::of(context).and_then(|by| self.clients.begun(by)),
+            true => AdmittedRequest::of(context).and_then(|by| self.clients.begun(by)),
             false => Ok(self.clients.fresh(None)),
         };
         let own = self.own.get_or_try_init(|| ready(begin())).await?;

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::clients::{ClientSessions, Principal};
 use super::handler::McpHandler;
 use super::owners::Owners;
-use super::session_manager::{Admitted, BoundedSessions};
+use super::session_manager::{AdmittedRequest, BoundedSessions};
 use super::whole::whole_messages;
 use super::{McpHost, ServeError};
 use conjure_http_server::connections::{self, ConnectionBounds};
@@ -179,7 +179,7 @@ async fn admit(
         let close = [(header::CONNECTION, "close")];
         return (StatusCode::SERVICE_UNAVAILABLE, close, full).into_response();
     }
-    let admitted = Admitted::new(principal.clone());
+    let admitted = AdmittedRequest::new(principal.clone());
     request.extensions_mut().insert(Arc::clone(&admitted));
     let is_delete = request.method() == Method::DELETE;
     let mut response = admitted.serve(next.run(request)).await;

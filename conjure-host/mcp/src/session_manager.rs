@@ -22,12 +22,12 @@ use super::session_slots::{NoSlot, SessionSlot, SessionSlots};
 
 tokio::task_local! {
     /// The request that the task serves.
-    static ADMITTED: Arc<Admitted>;
+    static ADMITTED: Arc<AdmittedRequest>;
 }
 
 /// A request that was let in.
 #[derive(Debug)]
-pub(super) struct Admitted {
+pub(super) struct AdmittedRequest {
     /// Whose it is.
     pub(super) principal: Principal,
     /// The slot of the session that it began.
@@ -35,7 +35,7 @@ pub(super) struct Admitted {
     refused: OnceLock<NoSlot>,
 }
 
-impl Admitted {
+impl AdmittedRequest {
     pub(super) fn new(principal: Principal) -> Arc<Self> {
         Arc::new(Self {
             principal,

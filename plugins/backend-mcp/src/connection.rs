@@ -155,7 +155,7 @@ impl Connection {
             input,
             meta: meta(server, &info.protocol_version),
         });
-        link.owed().forget_open();
+        link.backlog().forget_open();
         let token = service.cancellation_token();
         let over = Arc::clone(&link);
         let running = tokio::spawn(async move {

@@ -8,6 +8,7 @@
 compile_error!("the MCP backend needs a Unix system");
 
 mod alarm;
+mod answer_backlog;
 mod asking;
 mod backend;
 mod backoff;
@@ -28,7 +29,6 @@ mod listing;
 mod mentions;
 mod oauth;
 mod outside;
-mod owed;
 mod pages;
 mod prompts;
 mod registry;

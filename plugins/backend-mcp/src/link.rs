@@ -15,9 +15,9 @@ use rmcp::service::ServiceError;
 use serde_json::Value;
 use tokio::sync::{Notify, oneshot, watch};
 
+use crate::answer_backlog::AnswerBacklog;
 use crate::oauth::Token;
 use crate::outside::Outside;
-use crate::owed::Owed;
 use crate::secrets::Secrets;
 use crate::wire::LOG_MESSAGE;
 
@@ -37,7 +37,7 @@ pub(crate) struct Link {
     next: AtomicU64,
     /// Results that came and are not fetched yet, and those that are expected.
     results: Mutex<BTreeMap<i64, Option<Value>>>,
-    owed: Arc<Owed>,
+    backlog: Arc<AnswerBacklog>,
 }
 
 /// The login of a connection.
@@ -116,7 +116,7 @@ impl Link {
             quiet: Notify::new(),
             next: AtomicU64::new(0),
             results: Mutex::default(),
-            owed: Arc::default(),
+            backlog: Arc::default(),
         })
     }
 
@@ -126,16 +126,16 @@ impl Link {
     }
 
     /// The answers that the server has not got yet.
-    pub(crate) fn owed(&self) -> &Arc<Owed> {
-        &self.owed
+    pub(crate) fn backlog(&self) -> &Arc<AnswerBacklog> {
+        &self.backlog
     }
 
     /// Waits until the server is owed few enough answers for more of it to be read. False when that
     /// took too long, and the connection is over.
     pub(crate) async fn until_room(&self) -> bool {
-        let has_room = self.owed.until_room().await;
+        let has_room = self.backlog.until_room().await;
         if !has_room {
-            self.close(&Owed::stall());
+            self.close(&AnswerBacklog::stall());
         }
         has_room
     }
@@ -149,13 +149,13 @@ impl Link {
         if let JsonRpcMessage::Request(request) = &message {
             // Several streams may wait for the same room.
             while self.until_room().await {
-                if let Some(is_first) = self.owed.note_if_room(&request.id) {
+                if let Some(is_first) = self.backlog.note_if_room(&request.id) {
                     return is_first.then_some(message);
                 }
             }
             return None;
         }
-        self.owed.note(&message).then_some(message)
+        self.backlog.note(&message).then_some(message)
     }
 
     /// The connection is over. The first reason stays.

@@ -203,8 +203,8 @@ fn is_read(event: &Sse) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::answer_backlog::MAX_UNANSWERED;
     use crate::outside::Outside;
-    use crate::owed::MAX_OWED;
     use crate::secrets::Secrets;
 
     fn filter() -> AnswerFilter {
@@ -228,9 +228,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn requests_wait_while_too_many_have_no_answer() {
         let filter = filter();
-        let batch: Vec<Value> = (0..=MAX_OWED).map(ping).collect();
+        let batch: Vec<Value> = (0..=MAX_UNANSWERED).map(ping).collect();
         let mut events = filter.clean(event(&Value::Array(batch), None));
-        for _ in 0..MAX_OWED {
+        for _ in 0..MAX_UNANSWERED {
             let event = events.next().await.unwrap().unwrap();
             assert!(event.data.unwrap().contains("ping"));
         }
@@ -240,7 +240,7 @@ mod tests {
             ErrorData::new(ErrorCode::INTERNAL_ERROR, "busy", None),
             Some(RequestId::Number(0)),
         );
-        drop(filter.link.owed().sending(&answer));
+        drop(filter.link.backlog().sending(&answer));
         assert!(events.next().await.unwrap().unwrap().data.is_some());
         assert!(events.next().await.is_none());
         // For too long, and it is over.

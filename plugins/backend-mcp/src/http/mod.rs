@@ -216,7 +216,7 @@ impl StreamableHttpClient for McpHttpClient {
         auth_header: Option<String>,
         custom_headers: Headers,
     ) -> Result<StreamableHttpPostResponse, HttpTransportError> {
-        let _sending = self.link.owed().sending(&message);
+        let _sending = self.link.backlog().sending(&message);
         let answers = AnswerFilter::to(&self.link, &message);
         let post = Post {
             uri: &uri,

@@ -4,10 +4,10 @@
 //! answer) rmcp does. Here are the tokens: where they are kept, who may renew them, what happens
 //! when two processes want to at once, and how a person logs in.
 
+mod address_filter;
 mod callback;
 mod endpoints;
 mod login;
-mod reach;
 mod revoke;
 mod store;
 

@@ -8,8 +8,8 @@ use rmcp::transport::auth::{AuthorizationManager, AuthorizationMetadata};
 use serde_json::Value;
 use url::Url;
 
+use super::address_filter::AddressFilter;
 use super::endpoints::is_fit;
-use super::reach::Reach;
 use super::store::Grant;
 use super::{ActiveToken, issuer_of};
 use crate::failure::chain;
@@ -39,9 +39,9 @@ pub(super) async fn revoke(url: &str, issuer: &str, grant: &Grant) -> Result<(),
         is_fit(endpoint).map_err(|error| chain(&error))?;
         let in_body = wants_secret_in_body(&metadata);
         let server = Url::parse(url).map_err(|error| chain(&error))?;
-        let reach = Reach::of(&server);
-        reach.check(endpoint)?;
-        let client = reach.client().map_err(|error| chain(&error))?;
+        let filter = AddressFilter::of(&server);
+        filter.check(endpoint)?;
+        let client = filter.client().map_err(|error| chain(&error))?;
         // The first ends the second at most servers, and not at all.
         let refresh = live.refresh.as_deref().map(|text| (text, "refresh_token"));
         let access = Some((live.access.expose(), "access_token"));

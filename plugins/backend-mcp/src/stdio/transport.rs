@@ -164,7 +164,7 @@ impl Transport<RoleClient> for StdioTransport {
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
         let line = wire::line(&item);
         let input = self.input.clone();
-        let sending = self.link.owed().sending(&item);
+        let sending = self.link.backlog().sending(&item);
         async move {
             let _sending = sending;
             input.write(line?).await
@@ -180,7 +180,7 @@ impl Transport<RoleClient> for StdioTransport {
             if let Some(message) = self.messages.pop_front() {
                 self.link.note_activity();
                 if let Some(message) = self.link.take(message, None)
-                    && self.link.owed().note(&message)
+                    && self.link.backlog().note(&message)
                 {
                     return Some(message);
                 }
@@ -220,8 +220,8 @@ mod tests {
     use tokio::process::{Child, Command};
 
     use super::*;
+    use crate::answer_backlog::MAX_UNANSWERED;
     use crate::outside::Outside;
-    use crate::owed::MAX_OWED;
     use crate::secrets::Secrets;
 
     /// How long nothing has to come for it not to come.
@@ -249,7 +249,7 @@ mod tests {
     #[tokio::test]
     async fn a_server_that_asks_and_asks_is_read_as_far_as_it_was_answered() {
         let (_shell, mut transport) = asking();
-        for _ in 0..MAX_OWED {
+        for _ in 0..MAX_UNANSWERED {
             assert!(transport.receive().await.is_some());
         }
         let more = tokio::time::timeout(SILENCE, transport.receive()).await;

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 use super::super::connect::{self, ConnectError, ConnectionParts, Peer};
 use super::super::{ConnectionRegistry, EntryState};
-use super::changes::Changes;
+use super::refresh_delay::RefreshDelay;
 use super::{ServerEntry, ServerLists, is_stateful};
 use crate::backoff::Backoff;
 use crate::config::StartMode;
@@ -177,7 +177,7 @@ impl ServerEntry {
         connection: &Arc<Connection>,
         stop: &mut watch::Receiver<bool>,
     ) -> ConnectionEnd {
-        let mut changes = Changes::new(connection.link().changes());
+        let mut refresh = RefreshDelay::new(connection.link().changes());
         let _subscribed =
             (connection.era == Era::Modern).then(|| subscription::keep(Arc::clone(connection)));
         self.set(registry, EntryState::Ready(Arc::clone(connection)));
@@ -197,13 +197,13 @@ impl ServerEntry {
                     return ConnectionEnd::NeedsAuth(why);
                 },
             }
-            changes.note_read();
+            refresh.note_read();
             tokio::select! {
                 biased;
                 _ = stop.wait_for(|stop| *stop) => return ConnectionEnd::Over(String::new()),
                 () = &mut anothers => return ConnectionEnd::Anothers,
                 why = connection.link().until_closed() => return ConnectionEnd::Over(why),
-                () = changes.next() => {}
+                () = refresh.next() => {}
             }
         }
     }

@@ -2,8 +2,8 @@
 //!
 //! Tools stay listed while it connects anew.
 
-mod changes;
 mod life;
+mod refresh_delay;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -13,21 +13,21 @@ use rmcp::model::{
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// The most answers that a server may be owed before nothing more of it is read.
-pub(crate) const MAX_OWED: usize = 64;
+/// The most answers that may be missing before nothing more of the server is read.
+pub(crate) const MAX_UNANSWERED: usize = 64;
 /// How long it may leave so many of them untaken.
 const MAX_STALL: Duration = Duration::from_secs(30);
 
 /// What a connection owes its server.
 #[derive(Debug, Default)]
-pub(crate) struct Owed {
-    answers: Mutex<OwedAnswers>,
+pub(crate) struct AnswerBacklog {
+    answers: Mutex<BacklogState>,
     /// Since when there are too many; nothing while there are not.
     full: watch::Sender<Option<Instant>>,
 }
 
 #[derive(Debug, Default)]
-struct OwedAnswers {
+struct BacklogState {
     /// Requests of the server's whose answer is not being sent yet.
     open: HashSet<RequestId>,
     /// How many answers are being sent.
@@ -36,13 +36,13 @@ struct OwedAnswers {
 
 /// An answer is being sent until this is dropped.
 #[derive(Debug)]
-pub(crate) struct SendingAnswer(Arc<Owed>);
+pub(crate) struct SendingAnswer(Arc<AnswerBacklog>);
 
-impl Owed {
+impl AnswerBacklog {
     /// Why a connection is closed whose server takes no answers.
     pub(crate) fn stall() -> String {
         let seconds = MAX_STALL.as_secs();
-        format!("it took none of {MAX_OWED} answers to its own requests within {seconds} s")
+        format!("it took none of {MAX_UNANSWERED} answers to its own requests within {seconds} s")
     }
 
     /// Waits until there are few enough. False when there were too many for too long.
@@ -64,8 +64,9 @@ impl Owed {
 
     /// Notes a request where there is room for it: whether it is the first one under its id.
     pub(crate) fn note_if_room(&self, id: &RequestId) -> Option<bool> {
-        self.change(|owed| {
-            (owed.open.len() + owed.sending < MAX_OWED).then(|| owed.open.insert(id.clone()))
+        self.change(|backlog| {
+            (backlog.open.len() + backlog.sending < MAX_UNANSWERED)
+                .then(|| backlog.open.insert(id.clone()))
         })
     }
 
@@ -74,7 +75,7 @@ impl Owed {
     pub(crate) fn note(&self, message: &ServerJsonRpcMessage) -> bool {
         match message {
             JsonRpcMessage::Request(request) => {
-                self.change(|owed| owed.open.insert(request.id.clone()))
+                self.change(|backlog| backlog.open.insert(request.id.clone()))
             }
             JsonRpcMessage::Notification(notification) => {
                 if let ServerNotification::CancelledNotification(cancelled) =
@@ -82,7 +83,7 @@ impl Owed {
                     && let Some(id) = &cancelled.params.request_id
                 {
                     // It gets no answer any more. One that is sent all the same is counted then.
-                    self.change(|owed| owed.open.remove(id));
+                    self.change(|backlog| backlog.open.remove(id));
                 }
                 true
             }
@@ -100,24 +101,24 @@ impl Owed {
             JsonRpcMessage::Error(error) => error.id.as_ref(),
             _ => return None,
         };
-        self.change(|owed| {
+        self.change(|backlog| {
             if let Some(id) = id {
-                owed.open.remove(id);
+                backlog.open.remove(id);
             }
-            owed.sending += 1;
+            backlog.sending += 1;
         });
         Some(SendingAnswer(Arc::clone(self)))
     }
 
     /// Forgets the requests that came before the handshake was over: rmcp answers few of them.
     pub(crate) fn forget_open(&self) {
-        self.change(|owed| owed.open.clear());
+        self.change(|backlog| backlog.open.clear());
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut OwedAnswers) -> T) -> T {
-        let mut owed = self.lock();
-        let changed = change(&mut owed);
-        let is_full = owed.open.len() + owed.sending >= MAX_OWED;
+    fn change<T>(&self, change: impl FnOnce(&mut BacklogState) -> T) -> T {
+        let mut backlog = self.lock();
+        let changed = change(&mut backlog);
+        let is_full = backlog.open.len() + backlog.sending >= MAX_UNANSWERED;
         self.full.send_if_modified(|full| {
             let turns = full.is_some() != is_full;
             if turns {
@@ -128,7 +129,7 @@ impl Owed {
         changed
     }
 
-    fn lock(&self) -> MutexGuard<'_, OwedAnswers> {
+    fn lock(&self) -> MutexGuard<'_, BacklogState> {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -136,7 +137,7 @@ impl Owed {
 impl Drop for SendingAnswer {
     fn drop(&mut self) {
         self.0
-            .change(|owed| owed.sending = owed.sending.saturating_sub(1));
+            .change(|backlog| backlog.sending = backlog.sending.saturating_sub(1));
     }
 }
 
@@ -160,73 +161,73 @@ mod tests {
         ClientJsonRpcMessage::response(ClientResult::empty(()), RequestId::Number(id))
     }
 
-    async fn has_room(owed: &Owed) -> bool {
-        let room = tokio::time::timeout(Duration::from_millis(1), owed.until_room());
+    async fn has_room(backlog: &AnswerBacklog) -> bool {
+        let room = tokio::time::timeout(Duration::from_millis(1), backlog.until_room());
         room.await == Ok(true)
     }
 
     #[tokio::test(start_paused = true)]
     async fn nothing_more_is_read_until_an_answer_is_out() {
-        let owed = Arc::new(Owed::default());
-        for id in 0..MAX_OWED {
-            assert!(has_room(&owed).await, "{id}");
-            assert!(owed.note(&ping(id)));
+        let backlog = Arc::new(AnswerBacklog::default());
+        for id in 0..MAX_UNANSWERED {
+            assert!(has_room(&backlog).await, "{id}");
+            assert!(backlog.note(&ping(id)));
         }
-        assert!(!has_room(&owed).await);
-        let sending = owed.sending(&answer(0)).unwrap();
-        assert!(!has_room(&owed).await, "it is not out yet");
+        assert!(!has_room(&backlog).await);
+        let sending = backlog.sending(&answer(0)).unwrap();
+        assert!(!has_room(&backlog).await, "it is not out yet");
         drop(sending);
-        assert!(has_room(&owed).await);
+        assert!(has_room(&backlog).await);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_server_that_takes_no_answers_for_long_is_given_up() {
-        let owed = Arc::new(Owed::default());
-        for id in 0..MAX_OWED {
-            owed.note(&ping(id));
+        let backlog = Arc::new(AnswerBacklog::default());
+        for id in 0..MAX_UNANSWERED {
+            backlog.note(&ping(id));
         }
         let begun = Instant::now();
-        assert!(!owed.until_room().await);
+        assert!(!backlog.until_room().await);
         assert_eq!(begun.elapsed().as_secs(), MAX_STALL.as_secs());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_server_that_takes_some_now_and_then_is_not() {
-        let owed = Arc::new(Owed::default());
+        let backlog = Arc::new(AnswerBacklog::default());
         let mut next = 0;
         for _ in 0..10 {
-            while has_room(&owed).await {
-                owed.note(&ping(next));
+            while has_room(&backlog).await {
+                backlog.note(&ping(next));
                 next += 1;
             }
             let waiting = tokio::spawn({
-                let owed = Arc::clone(&owed);
-                async move { owed.until_room().await }
+                let backlog = Arc::clone(&backlog);
+                async move { backlog.until_room().await }
             });
             tokio::time::sleep(MAX_STALL - Duration::from_secs(1)).await;
-            drop(owed.sending(&answer(i64::try_from(next).unwrap() - 1)));
+            drop(backlog.sending(&answer(i64::try_from(next).unwrap() - 1)));
             assert!(waiting.await.unwrap());
         }
     }
 
     #[test]
     fn what_is_cancelled_is_owed_no_more_and_an_id_counts_once() {
-        let owed = Arc::new(Owed::default());
-        assert!(owed.note(&ping(1)));
-        assert!(!owed.note(&ping(1)), "its first one has no answer yet");
+        let backlog = Arc::new(AnswerBacklog::default());
+        assert!(backlog.note(&ping(1)));
+        assert!(!backlog.note(&ping(1)), "its first one has no answer yet");
         let params = json!({ "requestId": 1 });
         let cancelled = "notifications/cancelled";
-        owed.note(&said(
+        backlog.note(&said(
             &json!({ "jsonrpc": "2.0", "method": cancelled, "params": params }),
         ));
-        assert!(owed.lock().open.is_empty());
+        assert!(backlog.lock().open.is_empty());
         // One that is sent all the same is counted.
-        let sending = owed.sending(&answer(1));
-        assert_eq!(owed.lock().sending, 1);
+        let sending = backlog.sending(&answer(1));
+        assert_eq!(backlog.lock().sending, 1);
         drop(sending);
-        assert_eq!(owed.lock().sending, 0);
-        owed.note(&ping(2));
-        owed.forget_open();
-        assert!(owed.lock().open.is_empty());
+        assert_eq!(backlog.lock().sending, 0);
+        backlog.note(&ping(2));
+        backlog.forget_open();
+        assert!(backlog.lock().open.is_empty());
     }
 }

@@ -23,7 +23,7 @@ const PROXY_VARIABLES: [&str; 6] = [
 
 /// Where an address leads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum AddressScope {
     Internet,
     Network,
     Machine,
@@ -33,14 +33,14 @@ enum Place {
 
 /// The addresses that a server may name.
 #[derive(Debug, Clone)]
-pub(super) struct Reach {
+pub(super) struct AddressFilter {
     own: Option<IpAddr>,
     /// Where the server itself is, as far as its address says so.
-    place: Option<Place>,
+    scope: Option<AddressScope>,
     proxies: Arc<[String]>,
 }
 
-impl Reach {
+impl AddressFilter {
     /// Of the server at this address.
     pub(super) fn of(url: &Url) -> Self {
         let own = literal(url);
@@ -53,9 +53,9 @@ impl Reach {
         });
         Self {
             own,
-            place: own
-                .map(place)
-                .or_else(|| is_localhost.then_some(Place::Machine)),
+            scope: own
+                .map(scope)
+                .or_else(|| is_localhost.then_some(AddressScope::Machine)),
             proxies: proxies.collect(),
         }
     }
@@ -76,40 +76,40 @@ impl Reach {
     pub(super) fn check(&self, endpoint: &str) -> Result<(), String> {
         let url = Url::parse(endpoint).map_err(|error| format!("its address is none: {error}"))?;
         match literal(&url) {
-            Some(address) if !self.allows(address) => Err(out_of_reach(&address.to_string())),
+            Some(address) if !self.allows(address) => Err(refusal(&address.to_string())),
             _ => Ok(()),
         }
     }
 
     fn allows(&self, address: IpAddr) -> bool {
-        match place(address) {
+        match scope(address) {
             _ if self.own == Some(address) => true,
-            Place::Internet => true,
-            there @ (Place::Network | Place::Machine) => self.place == Some(there),
-            Place::Nowhere => false,
+            AddressScope::Internet => true,
+            there @ (AddressScope::Network | AddressScope::Machine) => self.scope == Some(there),
+            AddressScope::Nowhere => false,
         }
     }
 }
 
-impl Resolve for Reach {
+impl Resolve for AddressFilter {
     fn resolve(&self, name: Name) -> Resolving {
-        let reach = self.clone();
+        let filter = self.clone();
         Box::pin(async move {
             let host = name.as_str();
-            let is_proxy = reach.proxies.iter().any(|proxy| proxy == host);
+            let is_proxy = filter.proxies.iter().any(|proxy| proxy == host);
             let found = tokio::net::lookup_host((host, 0)).await?;
             let fit: Vec<SocketAddr> = found
-                .filter(|address| is_proxy || reach.allows(address.ip()))
+                .filter(|address| is_proxy || filter.allows(address.ip()))
                 .collect();
             if fit.is_empty() {
-                return Err(out_of_reach(host).into());
+                return Err(refusal(host).into());
             }
             Ok(Box::new(fit.into_iter()) as Addrs)
         })
     }
 }
 
-fn out_of_reach(host: &str) -> String {
+fn refusal(host: &str) -> String {
     format!("`{host}` is an address that the authorization server of this server may not name")
 }
 
@@ -126,39 +126,39 @@ fn literal(url: &Url) -> Option<IpAddr> {
     }
 }
 
-fn place(address: IpAddr) -> Place {
+fn scope(address: IpAddr) -> AddressScope {
     match address {
-        IpAddr::V4(address) => place_v4(address),
-        IpAddr::V6(address) => place_v6(address),
+        IpAddr::V4(address) => scope_v4(address),
+        IpAddr::V6(address) => scope_v6(address),
     }
 }
 
-fn place_v4(address: Ipv4Addr) -> Place {
+fn scope_v4(address: Ipv4Addr) -> AddressScope {
     let [first, second, ..] = address.octets();
     match (first, second) {
-        (127, _) => Place::Machine,
-        (10, _) | (172, 16..=31) | (192, 168) | (100, 64..=127) => Place::Network,
-        (0 | 224..=255, _) | (169, 254) | (198, 18 | 19) => Place::Nowhere,
-        _ => Place::Internet,
+        (127, _) => AddressScope::Machine,
+        (10, _) | (172, 16..=31) | (192, 168) | (100, 64..=127) => AddressScope::Network,
+        (0 | 224..=255, _) | (169, 254) | (198, 18 | 19) => AddressScope::Nowhere,
+        _ => AddressScope::Internet,
     }
 }
 
-fn place_v6(address: Ipv6Addr) -> Place {
+fn scope_v6(address: Ipv6Addr) -> AddressScope {
     let within = |high: u16, low: u16| {
         let address = (u32::from(high) << 16) | u32::from(low);
-        place_v4(Ipv4Addr::from(address))
+        scope_v4(Ipv4Addr::from(address))
     };
     match address.segments() {
-        [0, 0, 0, 0, 0, 0, 0, 1] => Place::Machine,
+        [0, 0, 0, 0, 0, 0, 0, 1] => AddressScope::Machine,
         // Those that stand for one of the older kind.
         [0, 0, 0, 0, 0, 0 | 0xffff, high, low]
         | [0x64, 0xff9b, 0, 0, 0, 0, high, low]
         | [0x2002, high, low, ..] => within(high, low),
-        [0xfc00..=0xfdff, ..] => Place::Network,
+        [0xfc00..=0xfdff, ..] => AddressScope::Network,
         [0xfe80..=0xfebf | 0xff00..=0xffff, ..] | [0x2001, 0, ..] | [0x64, 0xff9b, 1, ..] => {
-            Place::Nowhere
+            AddressScope::Nowhere
         }
-        _ => Place::Internet,
+        _ => AddressScope::Internet,
     }
 }
 
@@ -168,13 +168,13 @@ mod tests {
 
     use super::*;
 
-    fn reach(url: &str) -> Reach {
-        Reach::of(&Url::parse(url).unwrap())
+    fn filter(url: &str) -> AddressFilter {
+        AddressFilter::of(&Url::parse(url).unwrap())
     }
 
     #[test]
     fn a_server_elsewhere_names_no_address_of_this_machine_or_its_network() {
-        let elsewhere = reach("https://mcp.example/mcp");
+        let elsewhere = filter("https://mcp.example/mcp");
         for hostile in [
             "http://127.0.0.1:1/revoke",
             "http://[::1]:1/revoke",
@@ -190,10 +190,10 @@ mod tests {
         for fit in ["https://as.example/revoke", "https://1.1.1.1/revoke"] {
             assert!(elsewhere.check(fit).is_ok(), "{fit}");
         }
-        let here = reach("http://localhost:8000/mcp");
+        let here = filter("http://localhost:8000/mcp");
         assert!(here.check("http://127.0.0.1:1/revoke").is_ok());
         assert!(here.check("https://10.1.2.3/revoke").is_err());
-        let near = reach("https://10.0.0.1/mcp");
+        let near = filter("https://10.0.0.1/mcp");
         assert!(near.check("https://10.1.2.3/revoke").is_ok());
         assert!(near.check("http://127.0.0.1:1/revoke").is_err());
     }
@@ -203,7 +203,7 @@ mod tests {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let accepted = tokio::spawn(async move { listener.accept().await.is_ok() });
-        let client = reach("https://mcp.example/mcp").client().unwrap();
+        let client = filter("https://mcp.example/mcp").client().unwrap();
         let sent = client.post(format!("http://localhost:{port}/revoke"));
         let error = crate::failure::chain(&sent.send().await.unwrap_err());
         assert!(error.contains("may not name"), "{error}");

@@ -14,14 +14,14 @@ const MAX_DELAY: Duration = Duration::from_secs(30);
 const QUIET_TIME: Duration = Duration::from_secs(5);
 
 /// The delays of one connection.
-pub(super) struct Changes {
+pub(super) struct RefreshDelay {
     seen: watch::Receiver<u64>,
     delay: Duration,
     /// When the lists were read last.
     read: Instant,
 }
 
-impl Changes {
+impl RefreshDelay {
     pub(super) fn new(seen: watch::Receiver<u64>) -> Self {
         Self {
             seen,
@@ -59,21 +59,21 @@ mod tests {
     /// How late a timer may be.
     const LATE: Duration = Duration::from_millis(2);
 
-    async fn waited(changes: &mut Changes) -> Duration {
+    async fn waited(refresh: &mut RefreshDelay) -> Duration {
         let begun = Instant::now();
-        changes.next().await;
-        changes.note_read();
+        refresh.next().await;
+        refresh.note_read();
         begun.elapsed()
     }
 
     #[tokio::test(start_paused = true)]
     async fn lists_that_change_all_the_time_are_read_ever_more_seldom() {
         let says = watch::Sender::new(0_u64);
-        let mut changes = Changes::new(says.subscribe());
+        let mut refresh = RefreshDelay::new(says.subscribe());
         let mut longest = Duration::ZERO;
         for times in 0..20 {
             says.send_modify(|changes| *changes += 1);
-            let waited = waited(&mut changes).await;
+            let waited = waited(&mut refresh).await;
             assert!(times > 0 || waited <= FIRST_DELAY + LATE, "{waited:?}");
             assert!(waited + LATE >= longest, "{waited:?}");
             assert!(waited <= MAX_DELAY + LATE, "{waited:?}");
@@ -82,17 +82,17 @@ mod tests {
         assert!(longest > MAX_DELAY / 2, "{longest:?}");
         tokio::time::sleep(QUIET_TIME).await;
         says.send_modify(|changes| *changes += 1);
-        assert!(waited(&mut changes).await <= FIRST_DELAY + LATE);
+        assert!(waited(&mut refresh).await <= FIRST_DELAY + LATE);
     }
 
     #[tokio::test(start_paused = true)]
     async fn changes_that_come_together_are_read_once() {
         let says = watch::Sender::new(0_u64);
-        let mut changes = Changes::new(says.subscribe());
+        let mut refresh = RefreshDelay::new(says.subscribe());
         says.send_modify(|changes| *changes += 1);
         says.send_modify(|changes| *changes += 1);
-        changes.next().await;
-        let again = tokio::time::timeout(MAX_DELAY, changes.next()).await;
+        refresh.next().await;
+        let again = tokio::time::timeout(MAX_DELAY, refresh.next()).await;
         assert!(again.is_err());
     }
 }
