@@ -26,6 +26,10 @@ use clap::Parser;
 use crate::bench::{BENCHMARKS, Benchmark};
 use crate::figure::{Figure, Machine};
 
+/// The one that is shipped: what is measured inside this process allocates as `conjure` does.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// What the columns are.
 const HOW_TO_READ: &str = "First what compares between days: ratios, and times in runs or steps of a \
     fixed loop, which is timed before and after each figure. Then the value. Of a NOISY one only the \
