@@ -116,10 +116,11 @@ pub trait Resources: Backend {
 /// A backend that must hear which of its resources somebody wants to know the changes of, such as
 /// one that tells a remote peer. It tells them by `PluginEvent::ResourceUpdated`.
 pub trait Subscriptions: Resources {
-    /// Changes of the resource are to be told from now on.
+    /// Changes of the resource are to be told from now on. A session may ask for one that it asked
+    /// for before.
     fn subscribe(&self, cx: Cx, request: ResourceWatch) -> impl Future<Output = Result<()>> + Send;
 
-    /// They are not any more.
+    /// They are not any more, however often they were asked for.
     fn unsubscribe(
         &self,
         cx: Cx,
@@ -158,6 +159,7 @@ pub struct BackendPlugin<B> {
     make: Box<dyn FnOnce(Setup) -> Result<B> + Send>,
     extras: Vec<(&'static [&'static str], BackendHandler<B>)>,
     takes_files: bool,
+    has_independent_skills: bool,
 }
 
 impl<B: Backend> BackendPlugin<B> {
@@ -173,6 +175,7 @@ impl<B: Backend> BackendPlugin<B> {
             make: Box::new(make),
             extras: Vec::new(),
             takes_files: false,
+            has_independent_skills: false,
         }
     }
 
@@ -235,6 +238,14 @@ impl<B: Backend> BackendPlugin<B> {
     {
         self.takes_files = true;
         self.with_files()
+    }
+
+    /// Stateful calls of one skill or server do not depend on those of another, so they need not
+    /// wait for each other.
+    #[must_use]
+    pub fn with_independent_skills(mut self) -> Self {
+        self.has_independent_skills = true;
+        self
     }
 
     /// The backend has resources.
@@ -372,6 +383,7 @@ impl<B: Backend> Exported for BackendPlugin<B> {
                 .into_iter()
                 .chain(extras)
                 .chain(self.takes_files.then_some("call.files"))
+                .chain(self.has_independent_skills.then_some("skills.independent"))
                 .map(|op| format!("{op}/1"))
                 .collect(),
             state: StateScope::Shared,

@@ -8,6 +8,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::log::{NotRun, limit_words};
+use crate::sentence::sentence;
 
 /// The most characters of a tool's name that are repeated: a model may write any.
 const NAME_CHARS: usize = 80;
@@ -17,7 +18,8 @@ const NAME_CHARS: usize = 80;
 pub struct CallFailure<'a> {
     /// The tool's public name.
     pub tool: &'a str,
-    /// The backend instance that runs it; none where the call came to no backend.
+    /// The backend instance that runs it; none where the call came to no backend, or where nobody
+    /// knows to which, which its kind tells.
     pub backend: Option<&'a str>,
     /// What happened.
     pub kind: CallFailureKind<'a>,
@@ -125,6 +127,14 @@ pub enum CallFailureKind<'a> {
         /// What it says; may be empty.
         said: &'a str,
     },
+    /// What runs the tool failed, which need not have to do with the arguments: its own words come
+    /// first.
+    BackendFailed {
+        /// What it says; may be empty.
+        said: &'a str,
+        /// Whether these words are known to say what to do, so that the host adds nothing of its own.
+        has_remedy: bool,
+    },
     /// A command ended with a failure; its output and how it ended come first.
     CommandFailed,
 }
@@ -180,7 +190,7 @@ impl fmt::Display for CallFailure<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         use CallFailureKind as Kind;
         match self.kind {
-            Kind::ToolError { said } => {
+            Kind::ToolError { said } | Kind::BackendFailed { said, .. } => {
                 let said = said.trim_end();
                 if !said.is_empty() {
                     writeln!(out, "{said}")?;
@@ -260,7 +270,7 @@ impl fmt::Display for CallFailure<'_> {
             Kind::HostBroke => {
                 out.write_str("failed: the host broke while it ran the call; this is a bug of it.")
             }
-            Kind::ToolError { .. } | Kind::CommandFailed => Ok(()),
+            Kind::ToolError { .. } | Kind::BackendFailed { .. } | Kind::CommandFailed => Ok(()),
         }?;
         write!(out, " {}", self.remedy())
     }
@@ -271,13 +281,26 @@ impl CallFailure<'_> {
     pub fn note(&self, has_said: bool) -> String {
         use CallFailureKind as Kind;
         let reason = match self.kind {
-            Kind::ToolError { .. } | Kind::CommandFailed if has_said => {
+            Kind::ToolError { .. } | Kind::BackendFailed { .. } | Kind::CommandFailed
+                if has_said =>
+            {
                 "failed with what stands above."
             }
-            Kind::ToolError { .. } | Kind::CommandFailed => "failed and gave no reason.",
+            Kind::ToolError { .. } | Kind::BackendFailed { .. } | Kind::CommandFailed => {
+                "failed and gave no reason."
+            }
             _ => return format!("[{self}]"),
         };
-        format!("[{} {reason} {}]", self.call(), self.remedy())
+        let remedy = match self.kind {
+            Kind::BackendFailed { .. } if !has_said => {
+                "Do it in another way, or tell the person.".to_owned()
+            }
+            Kind::BackendFailed {
+                has_remedy: true, ..
+            } => return format!("[{} {reason}]", self.call()),
+            _ => self.remedy(),
+        };
+        format!("[{} {reason} {remedy}]", self.call())
     }
 
     /// Which call of whom: how every sentence begins.
@@ -285,6 +308,10 @@ impl CallFailure<'_> {
         let tool: String = self.tool.chars().take(NAME_CHARS).collect();
         match self.backend {
             Some(backend) => format!("The call of `{tool}` on backend `{backend}`"),
+            // It had a backend, which no log holds before a call is begun.
+            None if self.kind == CallFailureKind::HostEndedBefore => {
+                format!("The call of `{tool}`")
+            }
             None => format!("The call of `{tool}`, which came to no backend,"),
         }
     }
@@ -349,6 +376,11 @@ impl CallFailure<'_> {
                 "Correct the arguments or do it in another way; the same call may fail again."
                     .to_owned()
             }
+            Kind::BackendFailed { .. } => {
+                "Go on as its reason says; where it says nothing of that, correct the arguments if they \
+                 are the reason, otherwise do it in another way or tell the person."
+                    .to_owned()
+            }
             Kind::CommandFailed => "Correct the command, or do it in another way.".to_owned(),
         }
     }
@@ -368,14 +400,10 @@ struct Sentence<'a>(&'a str);
 
 impl fmt::Display for Sentence<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let reason = self.0.trim();
-        if reason.ends_with(['!', '?']) {
-            return out.write_str(reason);
+        if bare(self.0).is_empty() {
+            return out.write_str("it gave no reason.");
         }
-        match bare(reason) {
-            "" => out.write_str("it gave no reason."),
-            reason => write!(out, "{reason}."),
-        }
+        out.write_str(&sentence(self.0))
     }
 }
 
@@ -391,7 +419,7 @@ fn seconds(milliseconds: u64) -> String {
 mod tests {
     use super::*;
 
-    const KINDS: [CallFailureKind<'static>; 26] = [
+    const KINDS: [CallFailureKind<'static>; 28] = [
         CallFailureKind::BadArguments {
             reason: "missing field `command`",
         },
@@ -454,6 +482,14 @@ mod tests {
             limit_ms: 1500,
             plugin: "skill 1.0.0",
         },
+        CallFailureKind::BackendFailed {
+            said: "There is no image `x`.",
+            has_remedy: false,
+        },
+        CallFailureKind::BackendFailed {
+            said: "The server has ended. Make the page again.",
+            has_remedy: true,
+        },
     ];
 
     fn told(backend: Option<&str>, kind: CallFailureKind<'_>) -> String {
@@ -478,10 +514,36 @@ mod tests {
     }
 
     #[test]
+    fn a_fault_that_says_what_to_do_gets_no_remedy_of_the_hosts() {
+        let failed = |said, has_remedy| {
+            told(
+                Some("pages"),
+                CallFailureKind::BackendFailed { said, has_remedy },
+            )
+        };
+        let said = "The server has ended. Make the page again.";
+        assert_eq!(
+            failed(said, true),
+            format!(
+                "{said}\n[The call of `analyzer_bash_tool` on backend `pages` failed with what stands \
+                 above.]"
+            )
+        );
+        // Without a word, or where nobody knows whether the words say what to do, the host does.
+        let silent = failed("", true);
+        assert!(silent.ends_with("gave no reason. Do it in another way, or tell the person.]"));
+        let text = failed("No engine.", false);
+        assert!(text.contains("Go on as its reason says"), "{text}");
+        assert!(!text.contains("the same call may fail again"), "{text}");
+    }
+
+    #[test]
     fn a_call_that_came_to_no_backend_says_so() {
         for kind in KINDS {
             let text = told(None, kind);
-            assert!(text.contains("which came to no backend"), "{text}");
+            // Of a call that was not begun the log has no backend, which is not that there was none.
+            let is_told = kind != CallFailureKind::HostEndedBefore;
+            assert_eq!(text.contains("which came to no backend"), is_told, "{text}");
             assert!(!text.contains("``"), "{text}");
         }
     }
@@ -491,6 +553,13 @@ mod tests {
         for reason in ["no disk", "no disk.", "no disk..", " no disk. "] {
             let text = told(Some("b"), CallFailureKind::Broke { reason });
             assert!(text.contains("failed: no disk. Whether"), "{text}");
+        }
+        for reason in ["no disk...", "no disk…"] {
+            let text = told(Some("b"), CallFailureKind::Broke { reason });
+            assert!(
+                text.contains(&format!("failed: {reason} Whether")),
+                "{text}"
+            );
         }
         let long = CallFailure {
             tool: &"x".repeat(500),

@@ -29,6 +29,15 @@ pub fn unseen(artifact: &ArtifactRef) -> String {
     format!("{} [this model cannot look at it]", file(artifact))
 }
 
+/// Stands for a file that a person attached and of which a request carries only this.
+#[must_use]
+pub fn named_only(artifact: &ArtifactRef) -> String {
+    format!(
+        "{} [what is in it is not shown here; tools can open it]",
+        file(artifact)
+    )
+}
+
 /// Stands for a file that was attached and is not there any more.
 #[must_use]
 pub fn gone(artifact: &ArtifactRef) -> String {

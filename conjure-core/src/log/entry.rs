@@ -42,7 +42,9 @@ pub enum EntryBody {
         call_id: String,
         /// The backend instance that runs it.
         backend: String,
-        /// The plugin and its version, when one is behind it.
+        /// The plugin and its version, when one is behind it, as the routing table names them. Where
+        /// that version could not take over the state of one before, that one goes on in its place,
+        /// which a notice before the call's result says.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         plugin: Option<String>,
     },

@@ -102,6 +102,37 @@ fn a_call_that_was_started_is_indeterminate_and_one_that_was_not_had_no_effect()
     );
 }
 
+/// What is told of a call that had not begun when the host ended after these entries.
+fn told_of_unbegun(bodies: Vec<EntryBody>) -> String {
+    let mut bodies = bodies;
+    bodies.push(message(Message::new(Role::Assistant, vec![call("new")])));
+    match recover(&log(bodies)).first() {
+        Some(EntryBody::CallEnded { output, .. }) => output.joined_text(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_call_that_had_not_begun_is_told_its_backend_as_far_as_the_log_knows() {
+    let before = || {
+        let said = Message::new(Role::Assistant, vec![call("old")]);
+        vec![message(said), started("old"), ended("old")]
+    };
+    let told = told_of_unbegun(before());
+    assert!(
+        told.starts_with("The call of `t` on backend `native` has no"),
+        "{told}"
+    );
+    let moved = EntryBody::TableChanged(TableChange {
+        changed: vec!["t".to_owned()],
+        ..TableChange::default()
+    });
+    for bodies in [Vec::new(), [before(), vec![moved]].concat()] {
+        let told = told_of_unbegun(bodies);
+        assert!(told.starts_with("The call of `t` has no result."), "{told}");
+    }
+}
+
 #[test]
 fn a_log_with_nothing_open_needs_nothing() {
     assert_eq!(recover(&[]), []);

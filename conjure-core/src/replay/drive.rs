@@ -7,11 +7,13 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::lookahead::{closing, is_outside, is_same_unfit, may_be_outside, reply};
+use super::lookahead::{
+    closing, is_outside, is_same_refusal, is_same_unfit, may_be_outside, reply,
+};
 use super::setup::{EffectiveSettings, ReplaySetup};
 use crate::chat::FunctionCall;
 use crate::context::CallRefusal;
-use crate::log::{CallEnd, Entry, EntryBody, NotRun, Spending};
+use crate::log::{Entry, EntryBody, Spending};
 use crate::routing::RoutingTable;
 use crate::turn::{CallVerdict, HostAction, Judge, Machine, TableJudge, TurnInput};
 
@@ -167,16 +169,6 @@ pub(super) fn drive(
     }
 }
 
-/// Whether both are a result of the machine's own for one call that was not run. Its words are not
-/// compared: another version may have had others.
-fn is_same_refusal(logged: &EntryBody, made: &EntryBody) -> bool {
-    let (Some(logged), Some(made)) = (refusal(logged), refusal(made)) else {
-        return false;
-    };
-    let same_reason = logged.2.is_none() || logged.2 == made.2;
-    (logged.0, logged.1) == (made.0, made.1) && same_reason
-}
-
 /// Whether this only tells what a reply cost that says nothing.
 fn is_empty_reply(body: &EntryBody) -> bool {
     matches!(
@@ -186,20 +178,6 @@ fn is_empty_reply(body: &EntryBody) -> bool {
             ..
         }
     )
-}
-
-/// A result of a call that was not run: of which call, how it ended, and why.
-fn refusal(body: &EntryBody) -> Option<(&str, CallEnd, Option<&NotRun>)> {
-    match body {
-        EntryBody::CallEnded {
-            output,
-            end: end @ (CallEnd::Refused | CallEnd::Cancelled),
-            reason,
-            duration_ms: 0,
-            meta: None,
-        } if output.is_error => Some((&output.call_id, *end, reason.as_ref())),
-        _ => None,
-    }
 }
 
 /// What was decided about calls and answers, and who would have run the calls: as the log tells, else

@@ -366,6 +366,30 @@ fn is_denied(rest: &[Entry], id: &str) -> bool {
     })
 }
 
+/// Whether both are a result of the machine's own for one call that was not run. Its words are not
+/// compared: another version may have had others.
+pub(super) fn is_same_refusal(logged: &EntryBody, made: &EntryBody) -> bool {
+    let (Some(logged), Some(made)) = (refusal(logged), refusal(made)) else {
+        return false;
+    };
+    let same_reason = logged.2.is_none() || logged.2 == made.2;
+    (logged.0, logged.1) == (made.0, made.1) && same_reason
+}
+
+/// A result of a call that was not run: of which call, how it ended, and why.
+fn refusal(body: &EntryBody) -> Option<(&str, CallEnd, Option<&NotRun>)> {
+    match body {
+        EntryBody::CallEnded {
+            output,
+            end: end @ (CallEnd::Refused | CallEnd::Cancelled),
+            reason,
+            duration_ms: 0,
+            meta: None,
+        } if output.is_error => Some((&output.call_id, *end, reason.as_ref())),
+        _ => None,
+    }
+}
+
 /// The end of the turn that is under way at a place, where the host ended there and what is left
 /// is what was written when the thread was opened again.
 pub(super) fn closing(script: &[Entry], at: usize) -> Option<usize> {
@@ -390,7 +414,10 @@ pub(super) fn closing(script: &[Entry], at: usize) -> Option<usize> {
         return None;
     }
     let made = recover(script.get(..at)?);
-    let same = made.iter().eq(closing.iter().map(|entry| &entry.body));
+    let is_same = |(logged, made): (&Entry, &EntryBody)| {
+        logged.body == *made || is_same_refusal(&logged.body, made)
+    };
+    let same = made.len() == closing.len() && closing.iter().zip(&made).all(is_same);
     same.then_some(at + end)
 }
 

@@ -63,6 +63,10 @@ pub struct CatalogTool {
     /// Whether calls may run at the same time.
     #[serde(default)]
     pub mode: CallMode,
+    /// Whether its calls wait for those of its own skill or server only. Else they wait for all of
+    /// the backend.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_independent: bool,
     /// What a call may do to the world.
     pub effects: EffectLevel,
     /// Wants to be called on the spot, without a thread.
@@ -109,6 +113,7 @@ impl CatalogTool {
             input_schema: json!({"type": "object"}),
             output_schema: None,
             mode: CallMode::default(),
+            is_independent: false,
             effects,
             in_place: false,
             timeout_ms: None,

@@ -3,10 +3,12 @@
 //! A clash names every origin and each way out that would help. Decides nothing: that is
 //! `resolve`.
 
+use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::Arc;
 
 use super::{Alias, HeldReason, ToolName, ToolSource};
-use crate::skill_folder::suggested_name;
+use crate::skill_folder::suffixed_name;
 
 /// Why a routing table could not be built, or a tool was kept out of it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -62,7 +64,21 @@ pub struct Clash {
     pub name: ToolName,
     /// Who would have it; at least two. At run time the one that keeps it comes first.
     pub sources: Vec<ToolSource>,
+    pub(super) taken: TakenNames,
 }
+
+/// Names of skills and tools that there are, none of which is suggested for another. They change
+/// nothing about a clash, so all of them are equal.
+#[derive(Debug, Clone, Default)]
+pub(super) struct TakenNames(pub(super) Arc<BTreeSet<String>>);
+
+impl PartialEq for TakenNames {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for TakenNames {}
 
 impl fmt::Display for Clash {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -101,7 +117,12 @@ impl fmt::Display for Quarrel<'_> {
         };
         let count = first.sources.len();
         let names = self.names().join(", ");
-        if let Some((backend, skill, folders)) = self.folders() {
+        if let Some((skill, folder)) = self.one_folder() {
+            write!(
+                out,
+                "The skill folder {folder}, `{skill}`, is listed {count} times."
+            )?;
+        } else if let Some((backend, skill, folders)) = self.folders() {
             write!(
                 out,
                 "{count} skill folders of the backend `{backend}` are called `{skill}`: {}. Their \
@@ -153,13 +174,39 @@ impl Quarrel<'_> {
         Some((&first.backend, skill, folders?))
     }
 
+    /// Where the parties are one folder that is listed more than once: its name, and where it is.
+    fn one_folder(&self) -> Option<(&str, &str)> {
+        let (_, skill, folders) = self.folders()?;
+        let first = *folders.first()?;
+        folders
+            .iter()
+            .all(|folder| *folder == first)
+            .then_some((skill, first))
+    }
+
+    /// A name of which nothing is known yet: the wish with a suffix, or with numbers behind that.
+    fn free_name(&self, wish: &str, suffix: &str, but: &[String]) -> Option<String> {
+        let taken = self.clashes.first().map(|clash| &clash.taken.0);
+        let is_free =
+            |name: &String| !but.contains(name) && !taken.is_some_and(|taken| taken.contains(name));
+        let numbered = (2..).take(TRIES).map(|number| match suffix {
+            "" => suffixed_name(wish, &number.to_string()),
+            suffix => suffixed_name(wish, &format!("{number}-{suffix}")),
+        });
+        let plain = Some(suffixed_name(wish, suffix)).filter(|_| !suffix.is_empty());
+        plain.into_iter().chain(numbered).flatten().find(is_free)
+    }
+
     fn remedy(&self) -> String {
+        if self.one_folder().is_some() {
+            return "Take all but one of the entries out of the session's skills.".to_owned();
+        }
         let sources = self.clashes.first().map(|clash| clash.sources.as_slice());
         let Some([first, others @ ..]) = sources else {
             return String::new();
         };
         if let Some((_, skill, folders)) = self.folders() {
-            return folder_remedy(skill, &folders);
+            return self.folder_remedy(skill, &folders);
         }
         let is_first = |other: &ToolSource| {
             other.backend == first.backend && other.skill == first.skill && other.tool == first.tool
@@ -221,9 +268,17 @@ impl Quarrel<'_> {
         let is_party = |it: &ToolSource| it.backend == source.backend && is_same_skill(it);
         let is_alone = !is_party(first) && !rest.any(|(_, it)| is_party(it));
         let is_elsewhere = source.skill.is_some() && is_same_skill(first);
-        let number = match other {
-            0 => String::new(),
-            more => format!("_{}", more + 1),
+        let another = |separator: &str| {
+            let taken = self.clashes.first().map(|clash| &clash.taken.0);
+            let names = (other + 1..)
+                .step_by(others.len().max(1))
+                .take(TRIES)
+                .map(|number| match number {
+                    1 => format!("another{separator}name"),
+                    more => format!("another{separator}name{separator}{more}"),
+                });
+            let mut free = names.filter(|name| !taken.is_some_and(|taken| taken.contains(name)));
+            free.next().unwrap_or_default()
         };
         let backend = (source.backend != first.backend).then(|| source.backend.clone());
         if !is_alone || !(is_elsewhere || self.clashes.len() > 1) {
@@ -231,37 +286,45 @@ impl Quarrel<'_> {
                 backend,
                 skill: source.skill.clone(),
                 tool: Some(source.tool.clone()),
-                name: format!("another_name{number}"),
+                name: another("_"),
             });
         }
-        let of_skill = source.skill.as_ref().map(|skill| match &backend {
-            Some(backend) => format!("{skill}-{backend}"),
-            None => format!("{skill}-{}", other + 2),
-        });
-        let name = of_skill.unwrap_or_else(|| format!("{}-tools", source.backend));
+        let name = match (&source.skill, &backend) {
+            (Some(skill), Some(backend)) => self.free_name(skill, backend, &[]),
+            (Some(skill), None) => self.free_name(skill, &(other + 2).to_string(), &[]),
+            (None, _) => self.free_name(&source.backend, "tools", &[]),
+        };
         Some(Alias {
             backend: backend.or_else(|| source.skill.is_none().then(|| source.backend.clone())),
             skill: source.skill.clone(),
             tool: None,
-            name: suggested_name(&name)
+            name: name
                 .filter(|name| name.is_ascii())
-                .unwrap_or_else(|| format!("another-name{number}")),
+                .unwrap_or_else(|| another("-")),
         })
+    }
+
+    /// What helps where folders of one name are on one backend.
+    fn folder_remedy(&self, skill: &str, folders: &[&str]) -> String {
+        let Some((_, others)) = folders.split_first() else {
+            return String::new();
+        };
+        let mut names: Vec<String> = Vec::new();
+        for _ in others {
+            names.extend(self.free_name(skill, "", &names));
+        }
+        let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+        let names = match names.len() == others.len() {
+            true => format!(", such as {}", names.join(" and ")),
+            false => String::new(),
+        };
+        folder_words(others, &names)
     }
 }
 
-/// What helps where folders of one name are on one backend.
-fn folder_remedy(skill: &str, folders: &[&str]) -> String {
-    let Some((_, others)) = folders.split_first() else {
-        return String::new();
-    };
-    let names: Option<Vec<String>> = (2..others.len() + 2)
-        .map(|number| suggested_name(&format!("{skill}-{number}")))
-        .collect();
-    let names = names.map_or_else(String::new, |names| {
-        let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
-        format!(", such as {}", names.join(" and "))
-    });
+/// What helps where folders of one name are on one backend: names for all but the first, or without
+/// these.
+fn folder_words(others: &[&str], names: &str) -> String {
     match others {
         [other] => format!(
             "Give one of them another name{names}, as the `name` in its SKILL.md and as the name \
@@ -291,6 +354,8 @@ fn alias_text(alias: &Alias) -> String {
     format!("{{ {} }}", parts.join(", "))
 }
 
+/// At most this many names are tried before none is suggested.
+const TRIES: usize = 1000;
 /// At most this many paragraphs are told, and this many names in one.
 const TOLD: usize = 8;
 

@@ -133,14 +133,14 @@ fn words_fit(pattern: &[ShellWord], command: &[ShellWord], moves: bool) -> bool 
     if pattern.len() == 1 && first.pieces().and_then(<[WordPiece]>::last) == Some(&WordPiece::Star)
     {
         // `get*`: names that begin like that, with any arguments.
-        return program.is_none() && program_fits(first, name);
+        return program.is_none() && program_fits(first, name, moves);
     }
     if let Some(program) = program
         && (first.has_glob() || !keeps(program, pattern))
     {
         return false;
     }
-    program_fits(first, name)
+    program_fits(first, name, moves)
         && arguments_fit(
             pattern.get(1..).unwrap_or_default(),
             command.get(1..).unwrap_or_default(),
@@ -149,18 +149,22 @@ fn words_fit(pattern: &[ShellWord], command: &[ShellWord], moves: bool) -> bool 
         )
 }
 
-/// Whether the program is the pattern's, as it is written: `./git` is not `git`.
-fn program_fits(pattern: &ShellWord, name: &ShellWord) -> bool {
+/// Whether the program is the pattern's, as it is written: `./git` is not `git`. In another directory
+/// a path from there on is another program.
+fn program_fits(pattern: &ShellWord, name: &ShellWord, moves: bool) -> bool {
     let (Some(written), Some(text)) = (pattern.text(), name.text()) else {
         return false;
     };
-    if !pattern.has_glob() {
-        return written == text;
-    }
     if is_star(pattern) {
         return true;
     }
-    written.contains('/') == text.contains('/') && word_fits(pattern, name, false)
+    if moves && text.contains('/') && !text.starts_with('/') {
+        return false;
+    }
+    if !pattern.has_glob() {
+        return written == text;
+    }
+    written.contains('/') == text.contains('/') && word_fits(pattern, name, moves)
 }
 
 /// Compares arguments from behind: `fits[at]` says whether the rest of the command from `at` fits

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use super::clash::TakenNames;
 use super::naming::{prefixed, public_name};
 use super::table::{QuarantinedTool, Route, RoutingTable, ShadowReason, Shadowed};
 use super::versions::{Pick, Picks};
@@ -233,7 +234,12 @@ impl<'a> Resolver<'a> {
     fn settle_clashes(&mut self) -> Vec<bool> {
         let mut dropped = vec![false; self.candidates.len()];
         let mut lost: Vec<(usize, usize)> = Vec::new();
-        for (name, group) in groups(&self.candidates) {
+        let groups = groups(&self.candidates);
+        let taken = match groups.as_slice() {
+            [] => TakenNames::default(),
+            _ => self.taken_names(),
+        };
+        for (name, group) in groups {
             let group = self.preferred(&name, group, &mut dropped);
             if group.len() < 2 {
                 continue;
@@ -253,12 +259,29 @@ impl<'a> Resolver<'a> {
                     .filter(|index| Some(*index) != winner)
                     .map(|index| (index, self.clashes.len())),
             );
-            self.clashes.push(Clash { name, sources });
+            self.clashes.push(Clash {
+                name,
+                sources,
+                taken: taken.clone(),
+            });
         }
         for (index, clash) in lost {
             self.quarantine(index, clash, &mut dropped);
         }
         dropped
+    }
+
+    /// Names of skills and tools that there are, or that aliases give.
+    fn taken_names(&self) -> TakenNames {
+        let skills = self.candidates.iter();
+        let skills = skills.filter_map(|candidate| candidate.tool.skill.as_deref());
+        let tools = self
+            .candidates
+            .iter()
+            .map(|candidate| candidate.name.as_str());
+        let aliases = self.naming.aliases.iter().map(|alias| alias.name.as_str());
+        let names = skills.chain(tools).chain(aliases).map(str::to_owned);
+        TakenNames(Arc::new(names.collect()))
     }
 
     /// Shadows what `prefer` decides against; returns who is left.

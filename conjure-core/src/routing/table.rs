@@ -10,7 +10,7 @@ use std::sync::Arc;
 use semver::Version;
 
 use super::resolve::{Resolved, resolve};
-use super::{Alias, Catalog, CatalogTool, Naming, RoutingError, ToolName, ToolSource};
+use super::{Alias, CallMode, Catalog, CatalogTool, Naming, RoutingError, ToolName, ToolSource};
 
 /// An immutable map from public names to routes, with a version number.
 ///
@@ -297,6 +297,22 @@ impl Route {
     #[must_use]
     pub fn skill(&self) -> Option<&str> {
         self.definition.skill.as_deref()
+    }
+
+    /// The lane of its calls, which run one after the other: that of the backend, or of one skill or
+    /// server where those are independent of each other, as native skills are. A stateless tool has
+    /// none and waits for nobody.
+    #[must_use]
+    pub fn lane(&self) -> Option<String> {
+        if self.definition.mode == CallMode::Stateless {
+            return None;
+        }
+        let is_independent = self.definition.is_independent || &*self.kind == "native";
+        match self.skill().filter(|_| is_independent) {
+            // No backend's name has a line break in it, so lanes never meet by accident.
+            Some(skill) => Some(format!("{}\n{skill}", self.backend)),
+            None => Some(self.backend.to_string()),
+        }
     }
 
     /// The tool's own name, as its backend knows it.

@@ -15,7 +15,7 @@ mod yaml;
 use serde_json::{Map, Value};
 
 pub use diagnostic::{Diagnostic, Severity, SkillRule};
-pub use name::{MAX_NAME_CHARS, SkillName, SkillNameError, suggested_name};
+pub use name::{MAX_NAME_CHARS, SkillName, SkillNameError, suffixed_name, suggested_name};
 pub use validate::{
     MAX_BODY_LINES, MAX_BODY_TOKENS, MAX_COMPATIBILITY_CHARS, MAX_DESCRIPTION_CHARS,
     validate_strict, validate_upload,

@@ -143,6 +143,22 @@ pub fn suggested_name(text: &str) -> Option<String> {
     broken_rules(&name).is_empty().then_some(name)
 }
 
+/// Characters of a suffix that are kept.
+const MAX_SUFFIX_CHARS: usize = 32;
+
+/// The same with a suffix, which stays where both together are too long; none where nothing of one of
+/// them can stand in a name.
+#[must_use]
+pub fn suffixed_name(text: &str, suffix: &str) -> Option<String> {
+    let (base, suffix) = (suggested_name(text)?, suggested_name(suffix)?);
+    let suffix: String = suffix.chars().take(MAX_SUFFIX_CHARS).collect();
+    let suffix = suffix.trim_end_matches('-');
+    let room = MAX_NAME_CHARS.saturating_sub(suffix.chars().count() + 1);
+    let base: String = base.chars().take(room).collect();
+    let name = format!("{}-{suffix}", base.trim_end_matches('-'));
+    broken_rules(&name).is_empty().then_some(name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -183,10 +199,31 @@ mod tests {
         assert_eq!(SkillName::new(&long).unwrap().broken_rules(), vec![]);
     }
 
+    #[test]
+    fn a_suffix_stays_however_long_the_name_is() {
+        for (text, suffix, expected) in [
+            ("notes", "2", "notes-2".to_owned()),
+            (&"a".repeat(64), "2", format!("{}-2", "a".repeat(62))),
+            (
+                &"a".repeat(64),
+                &"b".repeat(64),
+                format!("{}-{}", "a".repeat(31), "b".repeat(32)),
+            ),
+            ("Bad_Name", "My Backend", "bad-name-my-backend".to_owned()),
+        ] {
+            assert_eq!(
+                suffixed_name(text, suffix),
+                Some(expected),
+                "{text} {suffix}"
+            );
+        }
+        assert_eq!(suffixed_name("___", "2"), None);
+    }
+
     proptest::proptest! {
         #[test]
-        fn no_text_makes_a_suggestion_illegal(text in ".{0,80}") {
-            if let Some(name) = suggested_name(&text) {
+        fn no_text_makes_a_suggestion_illegal(text in ".{0,80}", suffix in ".{0,80}") {
+            for name in [suggested_name(&text), suffixed_name(&text, &suffix)].into_iter().flatten() {
                 proptest::prop_assert_eq!(broken_rules(&name), vec![]);
             }
         }

@@ -10,13 +10,16 @@ use crate::log::{CallEnd, Entry, EntryBody, TurnOutcome, turn_usage};
 /// and the turn is marked. Nothing when nothing was open; the same for the same log.
 ///
 /// A call that was started is `indeterminate`: nobody knows what it did, and it is never repeated
-/// by itself. A call that was not started did not run.
+/// by itself. A call that was not started did not run; its backend is that of the last call of the
+/// same tool, if there was one since tools and settings were as they are.
 pub fn recover(entries: &[Entry]) -> Vec<EntryBody> {
     let mut open_turn = None;
     let mut calls = Vec::new();
     let mut started = HashMap::new();
+    let mut routes = KnownRoutes::default();
     let mut ended = HashSet::new();
     for entry in entries {
+        routes.take(&entry.body);
         match &entry.body {
             EntryBody::TurnStarted { turn_id } => open_turn = Some(turn_id.clone()),
             EntryBody::TurnEnded { .. } => open_turn = None,
@@ -38,14 +41,14 @@ pub fn recover(entries: &[Entry]) -> Vec<EntryBody> {
         .into_iter()
         .filter(|call| !ended.contains(call.call_id.as_str()))
         .map(|call| {
-            let backend = started.get(call.call_id.as_str()).copied();
-            let (kind, end) = match backend {
+            let began = started.get(call.call_id.as_str()).copied();
+            let (kind, end) = match began {
                 Some(_) => (CallFailureKind::HostEndedWhile, CallEnd::Indeterminate),
                 None => (CallFailureKind::HostEndedBefore, CallEnd::Refused),
             };
             let failure = CallFailure {
                 tool: &call.name,
-                backend,
+                backend: began.or_else(|| routes.backend(&call.name)),
                 kind,
             };
             let CallRefusal { text, reason } = failure.into();
@@ -67,6 +70,45 @@ pub fn recover(entries: &[Entry]) -> Vec<EntryBody> {
         });
     }
     closing
+}
+
+/// Which backend runs a tool, as far as calls that were started tell.
+#[derive(Default)]
+struct KnownRoutes<'a> {
+    /// The tools of the calls, by their ids.
+    tools: HashMap<&'a str, &'a str>,
+    /// The backends, by the public names of the tools.
+    backends: HashMap<&'a str, &'a str>,
+}
+
+impl<'a> KnownRoutes<'a> {
+    fn take(&mut self, body: &'a EntryBody) {
+        match body {
+            EntryBody::Message { message } => {
+                let calls = message.calls();
+                self.tools
+                    .extend(calls.map(|call| (call.call_id.as_str(), call.name.as_str())));
+            }
+            EntryBody::CallStarted {
+                call_id, backend, ..
+            } => {
+                if let Some(tool) = self.tools.get(call_id.as_str()) {
+                    self.backends.insert(tool, backend);
+                }
+            }
+            EntryBody::TableChanged(change) => {
+                for tool in change.changed.iter().chain(&change.removed) {
+                    self.backends.remove(tool.as_str());
+                }
+            }
+            EntryBody::SettingsChanged { .. } => self.backends.clear(),
+            _ => {}
+        }
+    }
+
+    fn backend(&self, tool: &str) -> Option<&'a str> {
+        self.backends.get(tool).copied()
+    }
 }
 
 fn entries_of_last_turn(entries: &[Entry]) -> &[Entry] {

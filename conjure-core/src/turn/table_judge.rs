@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use super::judge::{CallVerdict, Judge};
 use crate::chat::FunctionCall;
 use crate::context::{CallFailure, CallFailureKind, no_such_tool};
-use crate::routing::{CallMode, Policy, PolicyCall, PolicyDecision, Route, RouteRef, RoutingTable};
+use crate::routing::{Policy, PolicyCall, PolicyDecision, Route, RouteRef, RoutingTable};
 
 /// Looks calls up in a routing table and asks a policy about them.
 #[derive(Debug, Clone)]
@@ -75,7 +75,7 @@ impl TableJudge<'_> {
     fn judge_routed(&self, call: &FunctionCall, route: &Route) -> CallVerdict {
         let backend = route.backend.to_string();
         let plugin = plugin(route);
-        let lane = lane(route);
+        let lane = route.lane();
         let verdict = self.policy.decide(&PolicyCall {
             name: route.name.as_str(),
             backend: &route.backend,
@@ -121,19 +121,6 @@ fn refused(call: &FunctionCall, backend: &str, kind: CallFailureKind<'_>) -> Cal
     CallVerdict::Refuse(failure.into())
 }
 
-/// Calls of one backend instance run one after the other; native ones of one skill. A stateless
-/// tool waits for nobody.
-fn lane(route: &Route) -> Option<String> {
-    if route.definition.mode == CallMode::Stateless {
-        return None;
-    }
-    match route.skill() {
-        // No backend's name has a line break in it, so lanes never meet by accident.
-        Some(skill) if &*route.kind == "native" => Some(format!("{}\n{skill}", route.backend)),
-        _ => Some(route.backend.to_string()),
-    }
-}
-
 fn plugin(route: &Route) -> Option<String> {
     let origin = &route.definition.origin;
     let name = origin.plugin.as_ref()?;
@@ -152,7 +139,9 @@ mod tests {
     use super::*;
     use crate::context::CallRefusal;
     use crate::log::NotRun;
-    use crate::routing::{Catalog, CatalogTool, EffectLevel, Naming, Origin, Prefix, Rule};
+    use crate::routing::{
+        CallMode, Catalog, CatalogTool, EffectLevel, Naming, Origin, Prefix, Rule,
+    };
 
     fn catalog(backend: &str, kind: &str, tools: Vec<CatalogTool>) -> Catalog {
         Catalog {
@@ -238,6 +227,36 @@ mod tests {
         assert_eq!(lanes[3], None);
         assert_eq!(lanes[4], lanes[5]);
         assert_eq!(lanes[4].as_deref(), Some("local"));
+    }
+
+    #[test]
+    fn independent_servers_of_a_backend_have_a_lane_each() {
+        let of_server = |server: &str, tool: &str| CatalogTool {
+            is_independent: true,
+            ..CatalogTool::new(tool, "op", EffectLevel::Write).of_skill(server, None)
+        };
+        let stateless = CatalogTool {
+            mode: CallMode::Stateless,
+            ..of_server("notes", "list")
+        };
+        let tools = vec![
+            of_server("notes", "add"),
+            of_server("notes", "remove"),
+            of_server("web", "open"),
+            stateless,
+        ];
+        let catalogs = [catalog("mcp", "mcp", tools)];
+        let table = RoutingTable::build(1, &catalogs, &Naming::default()).unwrap();
+        let names = ["notes_add", "notes_remove", "web_open", "notes_list"];
+        let expected = [
+            Some("mcp\nnotes"),
+            Some("mcp\nnotes"),
+            Some("mcp\nweb"),
+            None,
+        ];
+        let lanes = lanes(&table, &names);
+        let lanes: Vec<Option<&str>> = lanes.iter().map(Option::as_deref).collect();
+        assert_eq!(lanes, expected);
     }
 
     #[test]

@@ -102,7 +102,7 @@ impl Wire {
     #[must_use]
     pub fn decoder(self, endpoint: &Endpoint) -> Box<dyn ReplyDecoder> {
         match self {
-            Self::Anthropic => Box::new(anthropic::decoder_of(&endpoint.provider)),
+            Self::Anthropic => Box::new(anthropic::decoder_of(endpoint)),
             Self::OpenaiResponses => Box::new(openai_responses::decoder(endpoint)),
             Self::OpenaiChat => Box::new(openai_chat::decoder(endpoint)),
             Self::Gemini => Box::new(gemini::decoder(endpoint)),
@@ -113,7 +113,7 @@ impl Wire {
     #[must_use]
     pub fn decode_body(self, endpoint: &Endpoint, body: &[u8]) -> Decoded {
         match self {
-            Self::Anthropic => anthropic::decode_body_of(&endpoint.provider, body),
+            Self::Anthropic => anthropic::decode_body_of(endpoint, body),
             Self::OpenaiResponses => openai_responses::decode_body(endpoint, body),
             Self::OpenaiChat => openai_chat::decode_body(endpoint, body),
             Self::Gemini => gemini::decode_body(endpoint, body),

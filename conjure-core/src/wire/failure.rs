@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::{Endpoint, WireError};
+use crate::sentence::sentence;
 
 /// An HTTP status that is no reply, as a wire read it.
 pub(super) struct StatusFailure<'a> {
@@ -47,7 +48,7 @@ impl StatusFailure<'_> {
         };
         let told = match (self.own_form, self.text.trim()) {
             (_, "") => "It gave no reason.".to_owned(),
-            (true, text) => sentence(text),
+            (true, text) => sentence(text).into_owned(),
             (false, text) => format!("What it sent is not this API's error: {}", sentence(text)),
         };
         let id = self
@@ -62,25 +63,50 @@ impl StatusFailure<'_> {
             Some("false") => false,
             _ => passes(kind, self.status),
         };
-        let advice = match kind {
-            "not_found" => self.where_to_look().into(),
-            kind => Cow::Borrowed(advice(kind)),
-        };
+        let advice = RequestTarget::from(self.endpoint).advice(kind);
         WireError::new(
             kind,
             format!("{who} gave no reply ({what}). {told} {advice}{id}"),
             retryable,
         )
     }
+}
+
+/// What a request asked for, and where, as a person may see it: this is named where nothing is there.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct RequestTarget<'a> {
+    /// The model.
+    pub(super) model: Option<&'a str>,
+    /// Where the provider is.
+    pub(super) base_url: Option<&'a str>,
+}
+
+impl<'a> From<&'a Endpoint> for RequestTarget<'a> {
+    fn from(endpoint: &'a Endpoint) -> Self {
+        Self {
+            model: endpoint.model.as_deref(),
+            base_url: endpoint.base_url.as_deref(),
+        }
+    }
+}
+
+impl RequestTarget<'_> {
+    /// What to do about an error of this kind.
+    fn advice(self, kind: &str) -> Cow<'static, str> {
+        match kind {
+            "not_found" => Cow::Owned(self.where_to_look()),
+            kind => Cow::Borrowed(advice(kind)),
+        }
+    }
 
     /// What to do when nothing is there: the model and the address that were used, which are what
     /// is wrong.
-    fn where_to_look(&self) -> String {
-        let address = match &self.endpoint.base_url {
+    fn where_to_look(self) -> String {
+        let address = match self.base_url {
             Some(url) => format!("the base URL `{url}`"),
             None => "the base URL".to_owned(),
         };
-        match &self.endpoint.model {
+        match self.model {
             Some(model) => format!(
                 "Check that the provider has the model `{model}` (`conjure models` lists what it \
                  has), and that {address} is its API's."
@@ -90,15 +116,21 @@ impl StatusFailure<'_> {
     }
 }
 
-/// An error inside a reply; `shown`: whether a person has seen something of it. A call that was
-/// being written does not count: nothing of it ran, so the request may be made again.
-pub(super) fn in_stream(who: &str, kind: &'static str, told: &str, shown: bool) -> WireError {
+/// An error inside the reply to a request; `shown`: whether a person has seen something of it. A call
+/// that was being written does not count: nothing of it ran, so the request may be made again.
+pub(super) fn in_stream(
+    who: &str,
+    target: RequestTarget<'_>,
+    kind: &'static str,
+    told: &str,
+    shown: bool,
+) -> WireError {
     WireError::new(
         kind,
         format!(
             "{who} broke its reply off with an error: {} {}",
             sentence(told),
-            advice(kind)
+            target.advice(kind)
         ),
         !shown && passes(kind, 0),
     )
@@ -174,6 +206,7 @@ fn passes(kind: &str, status: u16) -> bool {
     }
 }
 
+/// What to do about an error of any kind but one for which the request's target is named.
 fn advice(kind: &str) -> &'static str {
     match kind {
         "overloaded" => "The service is overloaded; try again in a while or use another model.",
@@ -181,7 +214,6 @@ fn advice(kind: &str) -> &'static str {
         "auth" => {
             "Check the API key that the session uses, and that its account may use this model."
         }
-        "not_found" => "Check the model's name (`conjure models` lists them) and the base URL.",
         "too_large" => "The conversation is too long for the model; compact it or fork it earlier.",
         "bad_request" => "The request is wrong as it is, so sending it again will not help.",
         _ => "Something failed on the provider's side; try again.",
@@ -199,15 +231,6 @@ pub(super) fn header<'a>(headers: &'a [(String, String)], name: &str) -> Option<
         .iter()
         .find(|(known, _)| known.eq_ignore_ascii_case(name))
         .map(|(_, value)| value.trim())
-}
-
-fn sentence(text: &str) -> String {
-    let text = text.trim();
-    if text.ends_with(['.', '!', '?']) {
-        text.to_owned()
-    } else {
-        format!("{text}.")
-    }
 }
 
 /// A body for people: the title of an HTML page, or the first line or so of a text.

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::chat::media_type::{is_image, is_pdf, is_text};
 use crate::chat::{ArtifactRef, OutputPart};
-use crate::context::notes::file as note;
+use crate::context::notes::{file as note, named_only};
 use crate::request::Attachment;
 
 /// What can be shown of an artifact.
@@ -52,7 +52,8 @@ impl<'a> FileEncoder<'a> {
     }
 
     /// What a person's message shows of a file: its name and handle, by which tools open it, and
-    /// behind that what `shown` makes of it.
+    /// behind that what `shown` makes of it. Where that is nothing, the model is told so: it would take the
+    /// name for all that there is.
     pub(super) fn attached(
         &mut self,
         artifact: &ArtifactRef,
@@ -62,11 +63,11 @@ impl<'a> FileEncoder<'a> {
         let shown = shown(artifact, self);
         // Where it is told as text, that begins with its name.
         let words = note(artifact);
-        let is_told = shown.get("text").and_then(Value::as_str);
-        if is_told.is_some_and(|told| told.starts_with(&words)) {
-            return vec![shown];
+        match shown.get("text").and_then(Value::as_str) {
+            Some(told) if told == words => vec![text(&named_only(artifact))],
+            Some(told) if told.starts_with(&words) => vec![shown],
+            _ => vec![text(&words), shown],
         }
-        vec![text(&words), shown]
     }
 
     /// Words about an artifact that cannot be shown, with a note on why.

@@ -82,6 +82,11 @@ fn begins_a_call(wire: Wire) -> Vec<Value> {
 fn breaks(wire: Wire) -> Value {
     let error = json!({"type": "overloaded_error", "message": "Overloaded.", "code": 503,
                        "status": "UNAVAILABLE"});
+    in_a_stream(wire, &error)
+}
+
+/// The event in which an error of this wire comes.
+fn in_a_stream(wire: Wire, error: &Value) -> Value {
     match wire {
         Wire::Anthropic | Wire::OpenaiResponses => json!({"type": "error", "error": error}),
         Wire::OpenaiChat | Wire::Gemini => json!({ "error": error }),
@@ -328,6 +333,18 @@ fn nothing_at_an_address_is_told_with_the_model_and_the_address_on_every_wire() 
             );
             assert!(error.message.ends_with(&advice), "{}: {error}", rig.wire);
         }
+        // The same words where it is told inside the stream.
+        let told = json!({"type": "not_found_error", "message": "Not here.", "code": 404,
+                          "status": "NOT_FOUND"});
+        let event = in_a_stream(rig.wire, &told);
+        let mut decoder = rig.wire.decoder(&endpoint);
+        let mut events = Vec::new();
+        decoder.push(stream(&[event]).as_bytes(), &mut events);
+        let error = decoder.finish(&mut events).error.unwrap();
+        let refused = rig.wire.error(&endpoint, 404, &[], b"").message;
+        let (_, advice) = refused.split_once("It gave no reason. ").unwrap();
+        assert_eq!(error.kind, "not_found", "{}", rig.wire);
+        assert!(error.message.ends_with(advice), "{}: {error}", rig.wire);
     }
     // What is no request to a model names none.
     let files = Endpoint::new("anthropic").at("http://127.0.0.1:9");

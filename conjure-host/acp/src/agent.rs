@@ -30,8 +30,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
 use super::error::{invalid, no_session, of_manager};
-use super::modes::Mode;
 use super::open_session::{OpenSession, lock};
+use super::prompt::QueuedPrompt;
+use super::request_queue::QueuePlace;
 use super::sign_in::SignIn;
 use super::too_long::{TooLongAnswer, TooLongRequest};
 use super::transport::{self, Outflow};
@@ -233,8 +234,12 @@ impl AgentConnection {
         let agent = agent.on_receive_request(
             async move |request: CloseSessionRequest, responder, client| {
                 let on = Arc::clone(&seven);
+                let closing = on.closes(&request.session_id);
                 answer(&client, responder, async move {
-                    on.close(&request.session_id).await
+                    let (place, session) = closing?;
+                    on.cancel(&session).await;
+                    drop(place);
+                    Ok(CloseSessionResponse::new())
                 })
             },
             on_receive_request!(),
@@ -251,19 +256,29 @@ impl AgentConnection {
         let agent = agent.on_receive_request(
             async move |request: SetSessionModeRequest, responder, client| {
                 let (on, to) = (Arc::clone(&nine), client.clone());
-                answer(
-                    &client,
-                    responder,
-                    async move { on.set_mode(to, request).await },
-                )
+                let place = on.place(&request.session_id);
+                answer(&client, responder, async move {
+                    let set = on.set_mode(to, request).await;
+                    drop(place);
+                    set
+                })
             },
             on_receive_request!(),
         );
         let agent = agent.on_receive_request(
             async move |request: SetSessionConfigOptionRequest, responder, client| {
                 let (on, to) = (Arc::clone(&ten), client.clone());
+                let place = on.place(&request.session_id);
                 answer(&client, responder, async move {
-                    on.set_option(to, request).await
+                    // What was asked before it is asked of the model of then. A mode counts at once.
+                    if let Some(place) = &place
+                        && &*request.config_id.0 == settings::MODEL
+                    {
+                        place.first().await;
+                    }
+                    let set = on.set_option(to, request).await;
+                    drop(place);
+                    set
                 })
             },
             on_receive_request!(),
@@ -271,15 +286,19 @@ impl AgentConnection {
         let agent = agent.on_receive_request(
             async move |request: PromptRequest, responder, client| {
                 let (on, to) = (Arc::clone(&eleven), client.clone());
-                let stop = responder.cancellation();
-                // Now, and not when its work begins: what comes behind it counts for it.
+                let cancellation = responder.cancellation();
+                // Now, and not when its work begins: what comes behind it waits for it.
                 let session = on.session(&request.session_id);
-                let session = session.map(|session| (session.cancels(), session));
+                let queued = session.map(|session| (session.queue.enter(), session));
                 answer(&client, responder, async move {
-                    let (cancels, session) = session?;
+                    let (place, session) = queued?;
                     let updates = on.updates(to, &request.session_id);
-                    let stops = prompt::Stops { stop, cancels };
-                    Box::pin(prompt::run(on, session, updates, request, stops)).await
+                    let prompt = QueuedPrompt {
+                        request,
+                        cancellation,
+                        place,
+                    };
+                    Box::pin(prompt::run(on, session, updates, prompt)).await
                 })
             },
             on_receive_request!(),
@@ -288,14 +307,15 @@ impl AgentConnection {
             async move |note: CancelNotification, client| {
                 let on = Arc::clone(&twelve);
                 let session = on.session(&note.session_id);
-                let session = session.inspect(|session| session.note_cancel());
-                client.spawn(async move {
-                    on.cancel(&note.session_id).await;
-                    if let Ok(session) = session {
-                        session.note_stopped();
-                    }
-                    Ok(())
-                })
+                // Now: it ends what was asked before it, and nothing that comes behind it.
+                match session.map(|session| (session.queue.cancel(), session)) {
+                    Ok((place, session)) => client.spawn(async move {
+                        on.cancel(&session).await;
+                        drop(place);
+                        Ok(())
+                    }),
+                    Err(_) => Ok(()),
+                }
             },
             on_receive_notification!(),
         );
@@ -337,11 +357,11 @@ impl AgentConnection {
         };
         let view = self.manager.create(new).await;
         let view = view.map_err(|error| of_manager(&error))?;
-        let options = settings::options(&self.manager, &view, Mode::default()).await?;
         let id = SessionId::new(view.id.clone());
-        self.opens(id.clone(), &view);
+        let mode = self.opens(id.clone(), &view).mode();
+        let options = settings::options(&self.manager, &view, mode).await?;
         Ok(NewSessionResponse::new(id)
-            .modes(Mode::default().state())
+            .modes(mode.state())
             .config_options(options))
     }
 
@@ -359,10 +379,10 @@ impl AgentConnection {
             let updates = self.updates(client, &id);
             history::replay(&self.manager, &thread.id, &view.working_dir, &updates).await?;
         }
-        let options = settings::options(&self.manager, &view, Mode::default()).await?;
-        self.opens(id, &view);
+        let mode = self.opens(id, &view).mode();
+        let options = settings::options(&self.manager, &view, mode).await?;
         Ok(LoadSessionResponse::new()
-            .modes(Mode::default().state())
+            .modes(mode.state())
             .config_options(options))
     }
 
@@ -372,10 +392,10 @@ impl AgentConnection {
         only_one_root(&request.additional_directories)?;
         let id = request.session_id;
         let view = self.opened(&id, &request.cwd, &request.mcp_servers).await?;
-        let options = settings::options(&self.manager, &view, Mode::default()).await?;
-        self.opens(id, &view);
+        let mode = self.opens(id, &view).mode();
+        let options = settings::options(&self.manager, &view, mode).await?;
         Ok(ResumeSessionResponse::new()
-            .modes(Mode::default().state())
+            .modes(mode.state())
             .config_options(options))
     }
 
@@ -403,9 +423,14 @@ impl AgentConnection {
         changed.map_err(wrong)
     }
 
-    fn opens(&self, id: SessionId, view: &SessionView) {
-        let session = Arc::new(OpenSession::new(view));
-        lock(&self.open).insert(id, session);
+    /// Has a session open. One that is open stays the one that it is, whatever the client calls it:
+    /// its turns go on, and what is set from now on counts for them.
+    fn opens(&self, id: SessionId, view: &SessionView) -> Arc<OpenSession> {
+        let mut open = lock(&self.open);
+        let known = open.values().find(|session| session.id == view.id);
+        let session = known.map_or_else(|| Arc::new(OpenSession::new(view)), Arc::clone);
+        open.insert(id, Arc::clone(&session));
+        session
     }
 
     fn session(&self, id: &SessionId) -> Result<Arc<OpenSession>, Error> {
@@ -413,15 +438,23 @@ impl AgentConnection {
         open.get(id).cloned().ok_or_else(|| no_session(&id.0))
     }
 
+    /// A place in the queue of a session; nothing where that is not open. As long as somebody has it, no
+    /// prompt that came later begins.
+    fn place(&self, id: &SessionId) -> Option<QueuePlace> {
+        let session = self.session(id).ok()?;
+        Some(session.queue.enter())
+    }
+
     fn updates(&self, client: ConnectionTo<Client>, session: &SessionId) -> Updates {
         Updates::new(client, session.clone(), Arc::clone(&self.outflow))
     }
 
-    async fn close(&self, id: &SessionId) -> Result<CloseSessionResponse, Error> {
-        self.session(id)?;
-        self.cancel(id).await;
-        lock(&self.open).remove(id);
-        Ok(CloseSessionResponse::new())
+    /// Has a session open no more, and cancels what was asked in it. What the manager runs of that is
+    /// still to be ended.
+    fn closes(&self, id: &SessionId) -> Result<(QueuePlace, Arc<OpenSession>), Error> {
+        let closed = lock(&self.open).remove(id);
+        let session = closed.ok_or_else(|| no_session(&id.0))?;
+        Ok((session.queue.cancel(), session))
     }
 
     async fn delete(&self, id: &SessionId) -> Result<DeleteSessionResponse, Error> {
@@ -477,10 +510,7 @@ impl AgentConnection {
     }
 
     /// Ends what runs in a session, and what waits behind it.
-    async fn cancel(&self, id: &SessionId) {
-        let Ok(session) = self.session(id) else {
-            return;
-        };
+    async fn cancel(&self, session: &OpenSession) {
         if let Err(error) = self.manager.cancel(&session.id, true).await {
             tracing::warn!("a turn could not be cancelled: {error}");
         }

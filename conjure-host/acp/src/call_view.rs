@@ -29,6 +29,15 @@ pub(crate) fn tool_call(
         .raw_input(arguments.clone())
 }
 
+/// A call that is asked about, once it was announced. What an update says replaces what is shown: where
+/// it has nothing to show, it leaves that as it is.
+pub(crate) fn asked_update(call: ToolCall) -> ToolCallUpdate {
+    let mut update = ToolCallUpdate::from(call);
+    let content = update.fields.content.take();
+    update.fields.content = content.filter(|content| !content.is_empty());
+    update
+}
+
 /// A call began to run.
 pub(crate) fn running_update(id: &str) -> ToolCallUpdate {
     let fields = ToolCallUpdateFields::new().status(ToolCallStatus::InProgress);
@@ -42,7 +51,7 @@ pub(crate) fn live(id: &str, output: &str) -> ToolCallUpdate {
 }
 
 /// A call's result. Where it is a change of a file that shows itself (`keeps`), the words about it
-/// do not replace it.
+/// do not replace it; what went wrong does.
 pub(crate) fn ended(
     id: &str,
     output: &str,
@@ -61,7 +70,7 @@ pub(crate) fn ended(
             "output": output, "is_error": is_error, "backend": backend,
             "duration_ms": duration_ms,
         }));
-    if is_error || !keeps {
+    if !keeps || (is_error && !output.is_empty()) {
         let content = if output.is_empty() {
             Vec::new()
         } else {

@@ -21,6 +21,7 @@ mod open_session;
 mod permission;
 mod prompt;
 mod questions;
+mod request_queue;
 mod settings;
 mod shown_turn;
 mod sign_in;

@@ -1,12 +1,11 @@
 //! A session that is open on a connection.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use conjure_runtime::manager::SessionView;
-use tokio::sync::watch;
 
 use super::modes::Mode;
+use super::request_queue::RequestQueue;
 
 /// What a connection knows of a session that it has open.
 #[derive(Debug)]
@@ -16,10 +15,8 @@ pub(crate) struct OpenSession {
     mode: Mutex<Mode>,
     /// The name of its thread, as the client was told.
     title: Mutex<Option<String>>,
-    /// Number of cancellations that the client sent.
-    cancels: AtomicU64,
-    /// How often what ran was stopped because of that.
-    stops: watch::Sender<u64>,
+    /// What the client asked about it, in the order of arrival.
+    pub(crate) queue: RequestQueue,
 }
 
 impl OpenSession {
@@ -28,32 +25,8 @@ impl OpenSession {
             id: view.id.clone(),
             mode: Mutex::default(),
             title: Mutex::new(title(view)),
-            cancels: AtomicU64::new(0),
-            stops: watch::Sender::new(0),
+            queue: RequestQueue::default(),
         }
-    }
-
-    /// How often the client said to stop so far. A prompt for which it said so before its turn
-    /// began has another number then than when it came.
-    pub(crate) fn cancels(&self) -> u64 {
-        self.cancels.load(Ordering::SeqCst)
-    }
-
-    /// Takes note that the client said to stop.
-    pub(crate) fn note_cancel(&self) {
-        self.cancels.fetch_add(1, Ordering::SeqCst);
-    }
-
-    /// Takes note that what ran is stopped, as the client said.
-    pub(crate) fn note_stopped(&self) {
-        self.stops.send_modify(|stops| *stops += 1);
-    }
-
-    /// Waits until what ran is stopped, as the client says after it had said so this often.
-    pub(crate) async fn stopped_since(&self, cancels: u64) {
-        let mut stops = self.stops.subscribe();
-        // The sender is this session's: there is one as long as somebody waits.
-        let _ = stops.wait_for(|stops| *stops > cancels).await;
     }
 
     pub(crate) fn mode(&self) -> Mode {

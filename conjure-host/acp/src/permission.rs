@@ -2,7 +2,7 @@
 
 use agent_client_protocol::v1::schema::{
     PermissionOption, PermissionOptionKind, RequestPermissionOutcome, RequestPermissionRequest,
-    RequestPermissionResponse, ToolCall,
+    RequestPermissionResponse, ToolCallUpdate,
 };
 use conjure_core::chat::CallAnnounced;
 use conjure_core::foreign_text::escape_line;
@@ -32,12 +32,12 @@ pub(crate) enum PermissionAnswer {
 /// Asks about a call. A client that does not answer as the protocol says has not allowed anything.
 pub(crate) async fn ask(
     updates: &Updates,
-    shown: ToolCall,
+    shown: ToolCallUpdate,
     call: &CallAnnounced,
 ) -> PermissionAnswer {
     let rule = offered_rule(call);
     let options = options(&call.name, rule.as_ref());
-    let request = RequestPermissionRequest::new(updates.session().clone(), shown.into(), options);
+    let request = RequestPermissionRequest::new(updates.session().clone(), shown, options);
     let answer = updates.client().send_request(request).block_task().await;
     match answer {
         Ok(answer) => read(&answer, rule.as_ref()),

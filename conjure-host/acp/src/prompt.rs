@@ -1,6 +1,7 @@
 //! One prompt: a turn of the session, shown to the client until it is over.
 
 use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -14,16 +15,15 @@ use conjure_core::chat::{CallAnnounced, Event, EventId};
 use conjure_core::turn::ApprovalDecision;
 use conjure_runtime::manager::{DecisionScope, EventStream, Manager, Turn, TurnRequest, TurnTerms};
 use conjure_store::{Run, RunState, ThreadId};
-use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::agent::AgentConnection;
-use super::call_view;
 use super::error::{failed, of_manager};
 use super::modes::{Mode, reads_only};
 use super::open_session::OpenSession;
 use super::permission::{self, PermissionAnswer};
+use super::request_queue::QueuePlace;
 use super::shown_turn::ShownTurn;
 use super::updates::{Updates, chunk};
 use super::{content, edits, questions, unsaved};
@@ -36,12 +36,24 @@ const READ_ONLY: &str = "the session is in its read-only mode";
 /// How many commands were run: what each says is a message of its own.
 static COMMANDS_RUN: AtomicU64 = AtomicU64::new(0);
 
-/// Cancellation of a prompt by its client.
-pub(crate) struct Stops {
+/// A prompt that has not begun.
+pub(crate) struct QueuedPrompt {
+    /// What the client sent.
+    pub(crate) request: PromptRequest,
     /// The cancelling of its request.
-    pub(crate) stop: RequestCancellation,
-    /// How often the session had been cancelled when it came.
-    pub(crate) cancels: u64,
+    pub(crate) cancellation: RequestCancellation,
+    /// Its place among what the client asked about the session.
+    pub(crate) place: QueuePlace,
+}
+
+impl QueuedPrompt {
+    /// Waits until the client cancels it, alone or with all that it asked so far.
+    async fn cancelled(&self) {
+        tokio::select! {
+            () = self.place.cancelled() => {}
+            () = self.cancellation.cancelled() => {}
+        }
+    }
 }
 
 /// Runs a turn, and answers when it is over.
@@ -49,63 +61,53 @@ pub(crate) async fn run(
     connection: Arc<AgentConnection>,
     session: Arc<OpenSession>,
     updates: Updates,
-    request: PromptRequest,
-    stops: Stops,
+    prompt: QueuedPrompt,
 ) -> Result<PromptResponse, Error> {
     let manager = connection.manager();
     if let Some(commands) = connection.commands()
-        && let Some(line) = commands.line(&request.prompt)
+        && let Some(line) = commands.line(&prompt.request.prompt)
     {
-        let running = (commands.run)(session.id.clone(), line);
-        let reason = command(running, &session, &updates, &stops).await;
+        let running = async {
+            prompt.place.first().await;
+            (commands.run)(session.id.clone(), line).await
+        };
+        let reason = command(running, &updates, &prompt).await;
         return Ok(PromptResponse::new(reason));
     }
-    let unsaved = if connection.gives_texts() {
-        unsaved::read(&updates, &request.prompt).await
-    } else {
-        BTreeMap::new()
+    let begun = Box::pin(begin(&connection, &session, &updates, &prompt)).await?;
+    let Some((turn, working_dir)) = begun else {
+        return Ok(PromptResponse::new(StopReason::Cancelled));
     };
-    let message = content::message(manager.host(), &request.prompt, &unsaved)?;
-    let wrong = |error| of_manager(&error);
-    let view = manager.get(&session.id).await.map_err(wrong)?;
-    let terms = terms(manager, &session).await?;
-    let turn = TurnRequest {
-        message: Some(message),
-        terms,
-        ..TurnRequest::default()
+    let QueuedPrompt {
+        request,
+        cancellation,
+        place,
+    } = prompt;
+    // The session has turns in the order in which they begin: from here on its own queue counts. What
+    // the prompt holds, such as images, is the session's too.
+    drop((request, place));
+    let mut follower = PromptTurn {
+        connection: &connection,
+        session: &session,
+        updates: &updates,
+        turn: &turn,
+        view: ShownTurn::new(&turn.id, working_dir.clone(), connection.notices()),
+        working_dir,
+        asked: HashMap::new(),
+        stop: None,
     };
-    let turn = manager.begin(&session.id, turn).await.map_err(wrong)?;
-    connection.runs(&session.id, &turn.id);
-    if session.cancels() != stops.cancels {
-        // It was stopped while it was being made ready, when there was no turn to end.
-        let _ = manager.cancel_turn(&session.id, &turn.id).await;
-    }
-    let followed = async {
-        let after = latest_event(manager, &turn.thread).await?;
-        let events = manager.events(&turn.thread, after).await.map_err(wrong)?;
-        let shown = ShownTurn::new(&turn.id, view.working_dir.clone(), connection.notices());
-        let mut follower = PromptTurn {
-            connection: &connection,
-            session: &session,
-            updates: &updates,
-            turn: &turn,
-            working_dir: view.working_dir,
-            view: shown,
-            asked: HashMap::new(),
-            stop: None,
-            began: false,
-        };
-        let run = follower.until_over(events, stops.stop).await?;
-        Ok::<_, Error>((run, follower.stop.take()))
-    };
-    let followed = Box::pin(followed).await;
+    let followed = Box::pin(follower.follow(cancellation)).await;
+    let stop = follower.stop.take();
+    // Who is still asked something is asked no more.
+    drop(follower);
     if followed.is_err() {
         // Nobody would see it, or decide about its calls.
         let _ = manager.cancel_turn(&session.id, &turn.id).await;
     }
     connection.is_over(&turn.id);
-    let (run, stop) = followed?;
-    let now = manager.get(&session.id).await.map_err(wrong)?;
+    let run = followed?;
+    let now = manager.get(&session.id).await;
+    let now = now.map_err(|error| of_manager(&error))?;
     if let Some(title) = session.new_title(&now) {
         let title = SessionInfoUpdate::new().title(title);
         updates.send(SessionUpdate::SessionInfoUpdate(title)).await;
@@ -113,29 +115,78 @@ pub(crate) async fn run(
     answer(&run, stop.as_deref())
 }
 
+/// Begins the turn of a prompt, in the directory that is given back, when all that was asked before it
+/// has taken effect; nothing where the client cancels it before that.
+async fn begin(
+    connection: &AgentConnection,
+    session: &OpenSession,
+    updates: &Updates,
+    prompt: &QueuedPrompt,
+) -> Result<Option<(Turn, PathBuf)>, Error> {
+    let manager = connection.manager();
+    let preparing = Box::pin(turn_request(connection, session, updates, prompt));
+    let (request, working_dir) = tokio::select! {
+        biased;
+        () = prompt.cancelled() => return Ok(None),
+        prepared = preparing => prepared?,
+    };
+    let turn = manager.begin(&session.id, request).await;
+    let turn = turn.map_err(|error| of_manager(&error))?;
+    connection.runs(&session.id, &turn.id);
+    if prompt.place.is_cancelled() {
+        // While it began, so that there may have been no turn to end.
+        let _ = manager.cancel_turn(&session.id, &turn.id).await;
+    }
+    Ok(Some((turn, working_dir)))
+}
+
+/// What a prompt asks of the session, with what holds for it when it is its turn, and the directory of
+/// the session.
+async fn turn_request(
+    connection: &AgentConnection,
+    session: &OpenSession,
+    updates: &Updates,
+    prompt: &QueuedPrompt,
+) -> Result<(TurnRequest, PathBuf), Error> {
+    let manager = connection.manager();
+    let blocks = &prompt.request.prompt;
+    let unsaved = if connection.gives_texts() {
+        unsaved::read(updates, blocks).await
+    } else {
+        BTreeMap::new()
+    };
+    prompt.place.first().await;
+    let view = manager.get(&session.id).await;
+    let view = view.map_err(|error| of_manager(&error))?;
+    let terms = terms(manager, session).await?;
+    // Last: files that are handed to the host are to be those of a turn.
+    let message = content::message(manager.host(), blocks, &unsaved)?;
+    let request = TurnRequest {
+        message: Some(message),
+        terms,
+        ..TurnRequest::default()
+    };
+    Ok((request, view.working_dir))
+}
+
 /// Tells the client what a command says, unless it stops it before that. What a command began, such as
 /// a summary, ends with the session's turns.
 async fn command(
-    running: BoxFuture<'static, String>,
-    session: &OpenSession,
+    running: impl Future<Output = String>,
     updates: &Updates,
-    stops: &Stops,
+    prompt: &QueuedPrompt,
 ) -> StopReason {
     let said = tokio::select! {
         biased;
-        () = session.stopped_since(stops.cancels) => None,
-        () = stops.stop.cancelled() => None,
+        () = prompt.cancelled() => None,
         said = running => Some(said),
     };
-    if session.cancels() != stops.cancels {
-        // Not before that: the next prompt would be stopped with it. Unless the client waits no more.
-        tokio::select! {
-            () = session.stopped_since(stops.cancels) => {}
-            () = stops.stop.cancelled() => {}
-        }
-        return StopReason::Cancelled;
-    }
     let Some(said) = said else {
+        // Not before what it began is ended, unless the client waits no more.
+        tokio::select! {
+            () = prompt.place.no_cancelling() => {}
+            () = prompt.cancellation.cancelled() => {}
+        }
         return StopReason::Cancelled;
     };
     let message = format!("command-{}", COMMANDS_RUN.fetch_add(1, Ordering::Relaxed));
@@ -201,17 +252,25 @@ struct PromptTurn<'a> {
     session: &'a Arc<OpenSession>,
     updates: &'a Updates,
     turn: &'a Turn,
-    working_dir: std::path::PathBuf,
+    working_dir: PathBuf,
     view: ShownTurn,
     /// What the client is being asked, by call or question.
     asked: HashMap<String, AbortOnDropHandle<()>>,
     /// The stop reason as the provider gave it.
     stop: Option<String>,
-    began: bool,
 }
 
 impl PromptTurn<'_> {
-    /// Shows the turn until it is over.
+    /// Shows the turn from its beginning until it is over.
+    async fn follow(&mut self, cancelled: RequestCancellation) -> Result<Run, Error> {
+        let manager = self.connection.manager();
+        let after = latest_event(manager, &self.turn.thread).await?;
+        let events = manager.events(&self.turn.thread, after).await;
+        let events = events.map_err(|error| of_manager(&error))?;
+        self.until_over(events, cancelled).await
+    }
+
+    /// Shows what comes until the turn is over.
     async fn until_over(
         &mut self,
         mut events: EventStream,
@@ -269,23 +328,21 @@ impl PromptTurn<'_> {
 
     /// Shows an event; whether it is the turn's last.
     async fn show_event(&mut self, event: &Event) -> bool {
-        if let Event::TurnStarted { turn_id } = event {
-            self.began = *turn_id == self.turn.id;
-        }
-        if !self.began {
-            return false;
-        }
         if let Event::Round {
             table,
             provider,
             model,
             ..
         } = event
+            && self.view.has_begun()
         {
             self.knows(*table, provider, model).await;
         }
         let updates = self.view.show(event);
         self.updates.send_all(updates).await;
+        if !self.view.has_begun() {
+            return false;
+        }
         match event {
             Event::Approval { call, .. } => self.decide(call),
             Event::CallStarted { call_id, .. } => drop(self.asked.remove(call_id)),
@@ -340,13 +397,7 @@ impl PromptTurn<'_> {
             }
             Mode::AcceptEdits | Mode::Ask => None,
         };
-        let shown = call_view::tool_call(
-            &call.id,
-            &call.name,
-            &call.arguments,
-            route,
-            &self.working_dir,
-        );
+        let shown = self.view.ask_about(call);
         let key = call.id.clone();
         let (connection, session) = (Arc::clone(self.connection), Arc::clone(self.session));
         let (updates, call, turn) = (self.updates.clone(), call.clone(), self.turn.id.clone());

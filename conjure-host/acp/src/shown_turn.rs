@@ -3,13 +3,14 @@
 //! Pieces of text that follow each other quickly are put together, and so is live output of calls,
 //! of which the end is shown. Asks nobody and writes nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use agent_client_protocol::v1::schema::{
-    Cost, Notice, NoticeSeverity, SessionUpdate, ToolCall, ToolCallContent, UsageUpdate,
+    Cost, Notice, NoticeSeverity, SessionUpdate, ToolCall, ToolCallContent, ToolCallUpdate,
+    UsageUpdate,
 };
 use conjure_core::chat::{CallAnnounced, CallOutput, Event};
 use conjure_core::routing::{Route, RoutingTable};
@@ -24,10 +25,15 @@ const TEXT_DELAY: Duration = Duration::from_millis(20);
 const OUTPUT_DELAY: Duration = Duration::from_millis(150);
 /// The most bytes of live output that are shown of a call: its end.
 const MAX_LIVE_BYTES: usize = 8 * 1024;
+/// The most notices that are kept for a turn that has not begun: the newest.
+const MAX_EARLIER_NOTICES: usize = 32;
 
 /// What a client is shown of one turn.
 pub(crate) struct ShownTurn {
     turn: String,
+    has_begun: bool,
+    /// What was noticed since the turn before it: about the files of its message, for one.
+    earlier_notices: VecDeque<String>,
     working_dir: PathBuf,
     /// Whether the client shows notices apart.
     notices: bool,
@@ -62,6 +68,8 @@ impl ShownTurn {
     pub(crate) fn new(turn: &str, working_dir: PathBuf, notices: bool) -> Self {
         Self {
             turn: turn.to_owned(),
+            has_begun: false,
+            earlier_notices: VecDeque::new(),
             working_dir,
             notices,
             table: None,
@@ -93,8 +101,20 @@ impl ShownTurn {
         self.table.as_ref()?.route(name)
     }
 
+    /// Whether the turn has begun. Of what is told before that it shows notices alone.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.has_begun
+    }
+
     /// What an event adds. What waits to be put together comes first, where it is older.
     pub(crate) fn show(&mut self, event: &Event) -> Vec<SessionUpdate> {
+        if let Event::TurnStarted { turn_id } = event {
+            return self.turn_started(turn_id);
+        }
+        if !self.has_begun {
+            self.note_earlier(event);
+            return Vec::new();
+        }
         let mut updates = Vec::new();
         match event {
             Event::Thinking { delta } => self.push_text(true, delta, &mut updates),
@@ -136,6 +156,30 @@ impl ShownTurn {
             | Event::File { .. } => {}
         }
         updates
+    }
+
+    /// A turn begins. What was noticed before it is shown with it, where it is this one.
+    fn turn_started(&mut self, turn_id: &str) -> Vec<SessionUpdate> {
+        self.has_begun = turn_id == self.turn;
+        let notices = std::mem::take(&mut self.earlier_notices);
+        if !self.has_begun {
+            return Vec::new();
+        }
+        notices.iter().map(|text| self.notice(text)).collect()
+    }
+
+    /// Takes note of what is noticed before the turn, and not in the turn before it.
+    fn note_earlier(&mut self, event: &Event) {
+        match event {
+            Event::Notice { text } => {
+                if self.earlier_notices.len() == MAX_EARLIER_NOTICES {
+                    self.earlier_notices.pop_front();
+                }
+                self.earlier_notices.push_back(text.clone());
+            }
+            Event::Done { .. } => self.earlier_notices.clear(),
+            _ => {}
+        }
     }
 
     /// When something is to be shown that waits.
@@ -210,8 +254,28 @@ impl ShownTurn {
         });
     }
 
-    /// A call with the change that it would make.
+    /// A call, as it is announced.
     fn announce_call(&mut self, call: &CallAnnounced) -> ToolCall {
+        let shown = self.tool_call(call);
+        let known = ShownCall {
+            has_diff: !shown.content.is_empty(),
+            ..ShownCall::default()
+        };
+        self.calls.insert(call.id.clone(), known);
+        shown
+    }
+
+    /// A call that the person is asked about: the change is that of the file as it is by now, which
+    /// calls before this one may have changed.
+    pub(crate) fn ask_about(&mut self, call: &CallAnnounced) -> ToolCallUpdate {
+        let shown = self.tool_call(call);
+        let known = self.calls.entry(call.id.clone()).or_default();
+        known.has_diff |= !shown.content.is_empty();
+        call_view::asked_update(shown)
+    }
+
+    /// A call with the change that it would make.
+    fn tool_call(&self, call: &CallAnnounced) -> ToolCall {
         let route = self.route(&call.name);
         let diff = edits::diff(&call.arguments, route, &self.working_dir);
         let shown = call_view::tool_call(
@@ -221,11 +285,6 @@ impl ShownTurn {
             route,
             &self.working_dir,
         );
-        let known = ShownCall {
-            has_diff: diff.is_some(),
-            ..ShownCall::default()
-        };
-        self.calls.insert(call.id.clone(), known);
         match diff {
             Some(diff) => shown.content(vec![ToolCallContent::Diff(diff)]),
             None => shown,
@@ -236,6 +295,10 @@ impl ShownTurn {
         let Some(call) = self.calls.get_mut(call_id) else {
             return;
         };
+        if call.has_diff {
+            // Its output would be shown in place of the change.
+            return;
+        }
         call.live.push_str(chunk);
         if call.live.len() > 2 * MAX_LIVE_BYTES {
             let from = call
@@ -272,5 +335,123 @@ impl ShownTurn {
         self.messages += 1;
         let message = format!("{}-notice-{}", self.turn, self.messages);
         SessionUpdate::AgentMessageChunk(chunk(format!("*{text}*\n\n"), &message))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn turn(notices: bool) -> ShownTurn {
+        ShownTurn::new("t-2", PathBuf::from("/w"), notices)
+    }
+
+    fn started(turn_id: &str) -> Event {
+        Event::TurnStarted {
+            turn_id: turn_id.to_owned(),
+        }
+    }
+
+    fn noticed(text: &str) -> Event {
+        Event::Notice {
+            text: text.to_owned(),
+        }
+    }
+
+    fn done(turn_id: &str) -> Event {
+        Event::Done {
+            turn_id: turn_id.to_owned(),
+            outcome: "completed".to_owned(),
+            stop_reason: None,
+            text: String::new(),
+        }
+    }
+
+    fn text(update: &SessionUpdate) -> String {
+        let update = serde_json::to_value(update).unwrap();
+        let text = update["content"]["text"].as_str();
+        text.unwrap_or_else(|| panic!("{update}")).to_owned()
+    }
+
+    #[test]
+    fn what_is_noticed_before_a_turn_is_shown_when_it_begins() {
+        let mut turn = turn(false);
+        let before = [
+            started("t-1"),
+            noticed("of the turn before"),
+            done("t-1"),
+            noticed("`a.png` was not sent"),
+            noticed("`b.png` was not sent"),
+        ];
+        for event in before {
+            assert!(turn.show(&event).is_empty() && !turn.has_begun());
+        }
+        let updates = turn.show(&started("t-2"));
+        assert!(turn.has_begun());
+        let texts: Vec<String> = updates.iter().map(text).collect();
+        assert_eq!(
+            texts,
+            ["*`a.png` was not sent*\n\n", "*`b.png` was not sent*\n\n"]
+        );
+        let updates = turn.show(&noticed("in it"));
+        let texts: Vec<String> = updates.iter().map(text).collect();
+        assert_eq!(texts, ["*in it*\n\n"]);
+    }
+
+    #[test]
+    fn a_client_that_shows_notices_is_told_them_as_such() {
+        let mut turn = turn(true);
+        turn.show(&noticed("before it"));
+        let begun = turn.show(&started("t-2"));
+        let later = turn.show(&noticed("in it"));
+        for updates in [begun, later] {
+            assert!(matches!(updates.as_slice(), [SessionUpdate::Notice(_)]));
+        }
+    }
+
+    #[test]
+    fn no_update_takes_away_the_change_that_a_call_shows() {
+        let mut turn = turn(false);
+        turn.show(&started("t-2"));
+        let call = CallAnnounced {
+            id: "c-1".to_owned(),
+            name: "local_str_replace".to_owned(),
+            arguments: json!({ "path": "a.txt", "old_str": "one", "new_str": "two" }),
+        };
+        let announced = turn.show(&Event::FunctionCall {
+            calls: vec![call.clone()],
+        });
+        let [SessionUpdate::ToolCall(announced)] = announced.as_slice() else {
+            panic!("no call was announced: {announced:#?}")
+        };
+        let mut shown = announced.clone();
+        let change = shown.content.clone();
+        assert!(matches!(change.as_slice(), [ToolCallContent::Diff(_)]));
+        let asked = turn.ask_about(&call);
+        assert_eq!(asked.fields.content.as_ref(), Some(&change));
+        shown.update(asked.fields);
+        turn.show(&Event::ToolOutput {
+            call_id: "c-1".to_owned(),
+            stream: "stdout".to_owned(),
+            chunk: "at work".to_owned(),
+        });
+        assert_eq!(turn.next_deadline(), None, "no output is to be shown");
+        let ended = call_view::ended("c-1", "", true, true, None, 1);
+        shown.update(ended.fields);
+        assert_eq!(shown.content, change);
+    }
+
+    #[test]
+    fn a_question_about_a_call_leaves_what_it_has_nothing_to_show_for() {
+        let mut turn = turn(false);
+        turn.show(&started("t-2"));
+        let call = CallAnnounced {
+            id: "c-1".to_owned(),
+            name: "local_bash_tool".to_owned(),
+            arguments: json!({ "command": "ls" }),
+        };
+        assert_eq!(turn.ask_about(&call).fields.content, None);
     }
 }

@@ -47,6 +47,7 @@ pub(crate) fn of(global: &Global, manager: &Manager) -> AcpCommands {
                 models: models.clone(),
                 following: Following::No,
                 shown: None,
+                shown_turn: 0,
             }));
             let running = output::captured(async move {
                 let done = match line.trim() {

@@ -142,13 +142,15 @@ pub(crate) fn dialect(name: &str) -> Result<Box<Dialect>, String> {
 }
 
 impl SessionArgs {
-    /// The rules that the options make.
+    /// The rules that the options make. Says which of them are weak.
     pub(crate) fn policy(self) -> PolicySpec {
-        PolicySpec {
+        let policy = PolicySpec {
             allow: self.allow,
             ask: self.ask,
             deny: self.deny,
-        }
+        };
+        tell_weak_rules(&policy);
+        policy
     }
 
     /// Whether nothing says which provider is to answer.
@@ -261,8 +263,7 @@ impl SessionArgs {
             Some(dir) => dir,
             None => current_dir()?,
         };
-        check_dir(&working_dir)?;
-        spec.working_dir = Some(working_dir);
+        spec.working_dir = Some(real_dir(&working_dir)?);
         spec.policy.allow.extend(self.allow);
         spec.policy.ask.extend(self.ask);
         spec.policy.deny.extend(self.deny);
@@ -271,12 +272,7 @@ impl SessionArgs {
             spec.provider = Some("scripted".to_owned());
         }
         spec.check()?;
-        for warning in spec.policy_warnings() {
-            output::aside(format_args!(
-                "note: {}",
-                output::clean(&warning.to_string())
-            ));
-        }
+        tell_weak_rules(&spec.policy);
         Ok(spec)
     }
 
@@ -322,6 +318,14 @@ impl SessionArgs {
     }
 }
 
+/// Says of each rule that allows less than it seems to why, and names a better one.
+pub(crate) fn tell_weak_rules(policy: &PolicySpec) {
+    for warning in policy.warnings() {
+        let warning = warning.to_string();
+        output::aside(format_args!("note: {}", output::clean(&warning)));
+    }
+}
+
 /// The executor that `--executor` names; `none` is none.
 fn named_executor(option: &str) -> Option<&str> {
     (option != "none").then_some(option)
@@ -347,10 +351,15 @@ pub(crate) fn calls_spec(
     Ok(SessionSpec::calls(skills, named))
 }
 
-/// What the person named must be there; what the host makes is the host's own affair.
-fn check_dir(dir: &Path) -> Result<(), CliError> {
+/// A directory from `/` on and without links: rules are written for it, and it is the same one
+/// wherever they are read. What the person named must be there; what the host makes is the host's own
+/// affair.
+fn real_dir(dir: &Path) -> Result<PathBuf, CliError> {
     let error = match conjure_config::fs::is_dir(dir) {
-        Ok(true) => return Ok(()),
+        Ok(true) => match dir.canonicalize() {
+            Ok(real) => return Ok(real),
+            Err(error) => CliError::usage_from(error),
+        },
         Ok(false) => CliError::usage("it is no directory"),
         Err(error) => CliError::usage_from(error),
     };
@@ -439,9 +448,18 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("file");
         std::fs::write(&file, "").unwrap();
-        assert!(check_dir(dir.path()).is_ok());
+        let real = dir.path().canonicalize().unwrap();
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        for told in [&real, &link, &real.join("link/..")] {
+            // `..` behind a link is the directory above what it leads to.
+            let expected = told.canonicalize().unwrap();
+            assert_eq!(real_dir(told).unwrap(), expected);
+            assert!(expected.is_absolute());
+        }
+        assert_eq!(real_dir(&link).unwrap(), real);
         for bad in [file, dir.path().join("none")] {
-            assert_eq!(check_dir(&bad).unwrap_err().exit, Exit::Usage);
+            assert_eq!(real_dir(&bad).unwrap_err().exit, Exit::Usage);
         }
     }
 }

@@ -7,15 +7,11 @@ use std::path::{Path, PathBuf};
 
 use conjure_config::fs;
 use conjure_core::chat::Message;
-use conjure_core::chat::media_type::{is_image, is_pdf, is_text};
-use conjure_core::numerals::thousands;
-use conjure_core::request::{MOST_MEDIA, MOST_TEXT};
 use conjure_runtime::Host;
-use conjure_runtime::artifacts::is_encrypted_pdf;
 use conjure_runtime::uploads::{self, Upload};
 
 use super::error::CliError;
-use super::output::{self, RESET, YELLOW, aside, clean};
+use super::output;
 
 /// What standard input is called, as a file.
 const STDIN: &str = "stdin";
@@ -60,12 +56,6 @@ struct ReadPipes {
     has_stdin: bool,
 }
 
-/// A file that was handed over, and why the model does not see what is in it.
-struct CheckedUpload {
-    upload: Upload,
-    unseen: Option<String>,
-}
-
 /// What a person says, with the files that go with it.
 pub(crate) struct AttachedMessage {
     text: String,
@@ -104,12 +94,12 @@ impl FilesToAttach {
     pub(crate) fn said(self, host: &Host, text: String) -> Result<AttachedMessage, CliError> {
         let mut attached = Vec::new();
         for file in self.files {
-            attached.push(file.attach(host)?.told());
+            attached.push(file.attach(host)?);
         }
         for source in self.images {
             let shown = source.shown();
             // What a model cannot look at is refused, which says why.
-            let image = source.attach(host)?.upload;
+            let image = source.attach(host)?;
             if !image.is_image {
                 return Err(CliError::usage(format!(
                     "`{shown}` is no image that a model can look at: it is {} of {}",
@@ -179,9 +169,9 @@ impl AttachSource {
         }
     }
 
-    fn attach(self, host: &Host) -> Result<CheckedUpload, CliError> {
+    fn attach(self, host: &Host) -> Result<Upload, CliError> {
         match self {
-            Self::File(path) => hand_over(host, &path),
+            Self::File(path) => attach(host, &path),
             Self::Pipe { name, bytes } => upload(host, &name, &bytes),
         }
     }
@@ -262,12 +252,9 @@ fn read_error(error: std::io::Error, name: &str) -> CliError {
     CliError::usage_from(error).context(format_args!("`{name}` cannot be read"))
 }
 
-/// Hands a file over, and says so where the model does not see what is in it.
+/// Hands a file over. What the model is not shown of it is told when it is said, as to everybody who
+/// follows the session.
 pub(crate) fn attach(host: &Host, path: &Path) -> Result<Upload, CliError> {
-    Ok(hand_over(host, path)?.told())
-}
-
-fn hand_over(host: &Host, path: &Path) -> Result<CheckedUpload, CliError> {
     let name = name_of(path);
     let size = fs::size(path).map_err(CliError::usage_from)?;
     if usize::try_from(size).is_ok_and(|size| size > uploads::MOST_BYTES) {
@@ -281,59 +268,9 @@ fn hand_over(host: &Host, path: &Path) -> Result<CheckedUpload, CliError> {
 }
 
 /// Hands bytes over as a file of this name.
-fn upload(host: &Host, name: &str, bytes: &[u8]) -> Result<CheckedUpload, CliError> {
+fn upload(host: &Host, name: &str, bytes: &[u8]) -> Result<Upload, CliError> {
     let upload = host.upload(name, None, bytes);
-    let upload = upload.map_err(CliError::usage_from)?;
-    Ok(CheckedUpload {
-        unseen: unseen(&upload, bytes),
-        upload,
-    })
-}
-
-impl CheckedUpload {
-    /// It, once the person knows what the model reads of it.
-    fn told(self) -> Upload {
-        if let Some(why) = self.unseen {
-            aside(format_args!(
-                "{YELLOW}note:{RESET} the model reads only the name of `{}`: {}. Tools open it",
-                clean(&self.upload.name),
-                clean(&why)
-            ));
-        }
-        self.upload
-    }
-}
-
-/// Why no model is shown what is in a file. Whether a model can look at what is shown is another
-/// matter, and told when it is sent.
-fn unseen(upload: &Upload, bytes: &[u8]) -> Option<String> {
-    let media_type = upload.media_type.as_str();
-    let too_large = |what: &str, most: u64, size: String, limit: &str| {
-        (upload.size > most)
-            .then(|| format!("it has {size}, and {what} of at most {limit} is shown"))
-    };
-    let size = || output::size(upload.size);
-    // A text may be too long by less than a rounded size tells.
-    let exact = |number: u64| format!("{} bytes", thousands(number));
-    if is_pdf(media_type) && is_encrypted_pdf(bytes) {
-        Some("it is encrypted, and providers refuse that".to_owned())
-    } else if is_pdf(media_type) {
-        too_large("a PDF", MOST_MEDIA, size(), "3.75 MB")
-    } else if is_text(media_type) {
-        too_large("a text", MOST_TEXT, exact(upload.size), &exact(MOST_TEXT))
-    } else if upload.is_image {
-        None
-    } else if is_image(media_type) {
-        let pixels = || {
-            "it has more than 8,000 pixels on a side, or its beginning does not say how many"
-                .to_owned()
-        };
-        Some(too_large("an image", MOST_MEDIA, size(), "3.75 MB").unwrap_or_else(pixels))
-    } else {
-        Some(format!(
-            "it is {media_type}, and models are shown PNG, JPEG, GIF and WebP images, PDFs and texts"
-        ))
-    }
+    upload.map_err(CliError::usage_from)
 }
 
 #[cfg(test)]
@@ -372,54 +309,5 @@ mod tests {
             error.to_string().contains("neither a file nor a pipe"),
             "{error}"
         );
-    }
-
-    #[test]
-    fn everything_that_no_model_is_shown_has_a_reason() {
-        let of = |media_type: &str, size: u64, is_image: bool| {
-            let upload = Upload {
-                id: "upload-1".to_owned(),
-                name: "a".to_owned(),
-                media_type: media_type.to_owned(),
-                size,
-                is_image,
-            };
-            unseen(&upload, b"bytes")
-        };
-        for (media_type, size, is_image) in [
-            ("image/png", 3_750_000, true),
-            ("application/pdf", 3_750_000, false),
-            ("text/csv", 256 * 1024, false),
-            ("image/svg+xml", 9, false),
-        ] {
-            assert_eq!(of(media_type, size, is_image), None, "{media_type}");
-        }
-        for (media_type, size, words) in [
-            (
-                "image/png",
-                4_000_000,
-                "an image of at most 3.75 MB is shown",
-            ),
-            ("image/jpeg", 9, "more than 8,000 pixels"),
-            (
-                "image/heic",
-                9,
-                "it is image/heic, and models are shown PNG",
-            ),
-            ("application/zip", 9, "it is application/zip"),
-            (
-                "application/pdf",
-                4_000_000,
-                "a PDF of at most 3.75 MB is shown",
-            ),
-            (
-                "text/plain",
-                256 * 1024 + 1,
-                "it has 262,145 bytes, and a text of at most 262,144 bytes is shown",
-            ),
-        ] {
-            let why = of(media_type, size, false).unwrap();
-            assert!(why.contains(words), "{media_type}: {why}");
-        }
     }
 }

@@ -1,18 +1,20 @@
 //! What was said before in a thread, as far as it is shown when a chat goes on with it.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use conjure_core::chat::{Content, Role};
-use conjure_core::log::{Entry, EntryBody};
+use conjure_core::log::{CallEnd, Entry, EntryBody};
 use conjure_core::numerals::count;
 use conjure_store::{Store, StoreError, ThreadId, Window};
-use conjure_terminal::PastItem;
+use conjure_terminal::{PastCallEnd, PastItem};
 
 use super::chat_shell::own_words;
-use super::output::{BOLD, DIM, RESET, aside, clean, end_mark};
+use super::output::{BOLD, DIM, RESET, YELLOW, aside, clean, end_mark};
 
 /// How many turns are shown.
 const TURNS: u64 = 2;
+/// Among how many of the newest turns one is looked for that has just ended.
+const RECENT_TURNS: u64 = 4;
 /// Entries that are read at once.
 const PAGE: u64 = 50;
 /// The most characters of a message that are shown.
@@ -33,6 +35,42 @@ pub(crate) async fn last(
     Ok(shown(&entries))
 }
 
+/// A turn, as it is shown.
+pub(crate) struct PastTurn {
+    /// Its number in its thread.
+    pub(crate) number: u64,
+    /// What was said in it, the oldest first.
+    pub(crate) said: Vec<PastItem>,
+}
+
+/// A turn of a thread by its id, where it is one of the newest.
+pub(crate) async fn turn(
+    store: &Store,
+    thread: &ThreadId,
+    turn: &str,
+) -> Result<Option<PastTurn>, StoreError> {
+    let mut entries = newest(store, thread, RECENT_TURNS).await?;
+    let begins = |entry: &&Entry| begins(entry, turn);
+    let Some(number) = entries.iter().find(begins).map(|entry| entry.turn) else {
+        return Ok(None);
+    };
+    entries.retain(|entry| entry.turn == number);
+    let said = said(&entries);
+    Ok(Some(PastTurn { number, said }))
+}
+
+/// The number of the newest turn of a thread that is over; 0 where none of the newest is.
+pub(crate) async fn newest_over(store: &Store, thread: &ThreadId) -> Result<u64, StoreError> {
+    let entries = newest(store, thread, TURNS).await?;
+    let is_end = |entry: &&Entry| matches!(entry.body, EntryBody::TurnEnded { .. });
+    Ok(entries.iter().rfind(is_end).map_or(0, |entry| entry.turn))
+}
+
+/// Whether a turn begins with an entry.
+fn begins(entry: &Entry, turn: &str) -> bool {
+    matches!(&entry.body, EntryBody::TurnStarted { turn_id } if turn_id == turn)
+}
+
 /// Tells the last of what was said in a thread, where nothing is redrawn; whether there was something.
 pub(crate) async fn tell(store: &Store, thread: &ThreadId) -> Result<bool, StoreError> {
     let said = last(store, thread, None).await?;
@@ -42,14 +80,17 @@ pub(crate) async fn tell(store: &Store, thread: &ThreadId) -> Result<bool, Store
             PastItem::Person(text) => aside(format_args!("{BOLD}› {}{RESET}", clean(&text))),
             PastItem::File(name) => aside(format_args!("  {DIM}+ {}{RESET}", clean(&name))),
             PastItem::Model(text) => aside(clean(&text)),
-            PastItem::Call {
-                name,
-                summary,
-                is_error,
-            } => {
-                let mark = end_mark(is_error);
+            PastItem::Call { name, summary, end } => {
+                let mark = match end {
+                    PastCallEnd::Worked => end_mark(false),
+                    PastCallEnd::Failed => end_mark(true),
+                    PastCallEnd::Unknown => format!("{YELLOW}?{RESET}"),
+                };
                 let (name, summary) = (clean(&name), clean(&summary));
-                aside(format_args!("{mark} {BOLD}{name}{RESET} {summary}"));
+                let words = end.words();
+                aside(format_args!(
+                    "{mark} {BOLD}{name}{RESET} {summary}{DIM}{words}{RESET}"
+                ));
             }
             PastItem::Note(text) => aside(format_args!("{DIM}{}{RESET}", clean(&text))),
         }
@@ -59,11 +100,7 @@ pub(crate) async fn tell(store: &Store, thread: &ThreadId) -> Result<bool, Store
 
 /// Leaves out a turn and all behind it; of what is before it the newest turns stay.
 fn leave_out(entries: &mut Vec<Entry>, turn: &str) {
-    let begins = |entry: &Entry| match &entry.body {
-        EntryBody::TurnStarted { turn_id } => turn_id == turn,
-        _ => false,
-    };
-    if let Some(at) = entries.iter().position(begins) {
+    if let Some(at) = entries.iter().position(|entry| begins(entry, turn)) {
         entries.truncate(at);
     }
     let newest = entries.last().map_or(0, |last| last.turn);
@@ -123,13 +160,7 @@ fn shown(entries: &[Entry]) -> Vec<PastItem> {
 }
 
 fn said(entries: &[Entry]) -> Vec<PastItem> {
-    let failed: BTreeSet<&str> = entries
-        .iter()
-        .filter_map(|entry| match &entry.body {
-            EntryBody::CallEnded { output, .. } if output.is_error => Some(output.call_id.as_str()),
-            _ => None,
-        })
-        .collect();
+    let ends = call_ends(entries);
     let mut said = Vec::new();
     for entry in entries {
         let EntryBody::Message { message } = &entry.body else {
@@ -152,13 +183,32 @@ fn said(entries: &[Entry]) -> Vec<PastItem> {
                 Content::FunctionCall(call) => said.push(PastItem::Call {
                     name: call.name.clone(),
                     summary: conjure_terminal::summary(&call.arguments),
-                    is_error: failed.contains(call.call_id.as_str()),
+                    end: ends
+                        .get(call.call_id.as_str())
+                        .copied()
+                        .unwrap_or(PastCallEnd::Unknown),
                 }),
                 _ => {}
             }
         }
     }
     said
+}
+
+/// How calls ended, as far as somebody saw it.
+fn call_ends(entries: &[Entry]) -> BTreeMap<&str, PastCallEnd> {
+    let ended = entries.iter().filter_map(|entry| {
+        let EntryBody::CallEnded { output, end, .. } = &entry.body else {
+            return None;
+        };
+        let end = match end {
+            CallEnd::Indeterminate => PastCallEnd::Unknown,
+            _ if output.is_error => PastCallEnd::Failed,
+            _ => PastCallEnd::Worked,
+        };
+        Some((output.call_id.as_str(), end))
+    });
+    ended.collect()
 }
 
 fn cut(text: &str) -> String {
@@ -170,9 +220,10 @@ fn cut(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use conjure_core::chat::{ArtifactRef, Message, Part, Usage};
+    use conjure_core::chat::{ArtifactRef, FunctionCall, FunctionCallOutput, Message, Part, Usage};
     use conjure_core::log::TurnOutcome;
     use conjure_store::{Location, Log as _, Options, Record};
+    use serde_json::json;
 
     use super::*;
 
@@ -262,6 +313,102 @@ mod tests {
             PastItem::File("a.png".to_owned()),
         ];
         assert_eq!(said(&[entry]), shown);
+    }
+
+    #[test]
+    fn a_call_whose_result_nobody_saw_is_neither_one_that_worked_nor_one_that_failed() {
+        let calls = ["worked", "failed", "lost", "never"];
+        let mut message = Message::assistant("I look.");
+        message.content.extend(calls.map(|id| {
+            Part::from(Content::FunctionCall(FunctionCall {
+                call_id: id.to_owned(),
+                name: "sh".to_owned(),
+                arguments: json!({ "command": id }),
+                arguments_text: None,
+            }))
+        }));
+        let ended = |id: &str, end, is_error| EntryBody::CallEnded {
+            output: FunctionCallOutput::text(id, "", is_error),
+            end,
+            reason: None,
+            duration_ms: 0,
+            meta: None,
+        };
+        let bodies = [
+            EntryBody::Message { message },
+            ended("worked", CallEnd::Done, false),
+            ended("failed", CallEnd::Failed, true),
+            ended("lost", CallEnd::Indeterminate, true),
+        ];
+        let entries = bodies.map(|body| Entry {
+            seq: 1,
+            turn: 1,
+            at_ms: 0,
+            body,
+        });
+        let call = |id: &str, end| PastItem::Call {
+            name: "sh".to_owned(),
+            summary: id.to_owned(),
+            end,
+        };
+        let shown = [
+            PastItem::Model("I look.".to_owned()),
+            call("worked", PastCallEnd::Worked),
+            call("failed", PastCallEnd::Failed),
+            call("lost", PastCallEnd::Unknown),
+            call("never", PastCallEnd::Unknown),
+        ];
+        assert_eq!(said(&entries), shown);
+    }
+
+    #[tokio::test]
+    async fn a_turn_is_found_by_its_id_with_all_that_was_said_in_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = Location::File(dir.path().join("conjure.db"));
+        let store = Store::open(&place, &Options::default()).await.unwrap();
+        let thread = ThreadId::fresh();
+        let mut open = store.open(&thread).await.unwrap();
+        let mut records = Vec::new();
+        for number in 1..=3 {
+            let turn_id = format!("turn-{number}");
+            let mut bodies = vec![
+                EntryBody::TurnStarted {
+                    turn_id: turn_id.clone(),
+                },
+                EntryBody::Message {
+                    message: Message::user(format!("Question {number}")),
+                },
+                EntryBody::Message {
+                    message: Message::assistant(format!("Answer {number}")),
+                },
+            ];
+            // The last one runs.
+            if number < 3 {
+                bodies.push(EntryBody::TurnEnded {
+                    turn_id,
+                    outcome: TurnOutcome::Completed,
+                    usage: Usage::default(),
+                    stop_reason: None,
+                });
+            }
+            for body in bodies {
+                records.push(Record::Entry(Entry {
+                    seq: records.len() as u64 + 1,
+                    turn: number,
+                    at_ms: 0,
+                    body,
+                }));
+            }
+        }
+        open.append(&records, false).await.unwrap();
+        assert_eq!(newest_over(&store, &thread).await.unwrap(), 2);
+        let found = turn(&store, &thread, "turn-2").await.unwrap().unwrap();
+        let said = [
+            PastItem::Person("Question 2".to_owned()),
+            PastItem::Model("Answer 2".to_owned()),
+        ];
+        assert_eq!((found.number, found.said.as_slice()), (2, said.as_slice()));
+        assert!(turn(&store, &thread, "turn-9").await.unwrap().is_none());
     }
 
     #[tokio::test]

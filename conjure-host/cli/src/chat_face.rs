@@ -312,6 +312,7 @@ impl<'a> FacedChat<'a> {
                 self.tell(Update::Status(self.status.clone())).await;
             }
             Event::Approval { call, reason } => return self.tell_approval(call, reason).await,
+            Event::Done { turn_id, .. } => Box::pin(self.has_shown(turn_id)).await,
             _ => {}
         }
         let made = match &event {

@@ -1,14 +1,15 @@
-//! What waits for the person in turns of the session that somebody else began: it is shown in the chat
-//! and answered there, as what waits in the chat's own turns.
+//! Turns of the session that somebody else began. What waits for the person in them is shown in the chat and
+//! answered there, as what waits in the chat's own turns; what was said in one is shown when it is over.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use conjure_core::chat::Event;
-use conjure_terminal::{OthersPrompt, Update};
+use conjure_terminal::{OthersPrompt, PastItem, Update};
 use tokio::sync::mpsc;
 use tokio::time::{Interval, MissedTickBehavior};
 
+use super::chat_before;
 use super::chat_commands;
 use super::chat_face::FacedChat;
 use super::chat_following::OthersNews;
@@ -43,14 +44,54 @@ impl FacedChat<'_> {
         }
     }
 
-    /// Takes in what an event of somebody else's turn says of what waits in it.
+    /// Takes in what an event of somebody else's turn says of what waits in it, and of its end.
     async fn others_event(&mut self, event: Event) {
-        if matches!(event, Event::Done { .. }) {
+        if let Event::Done { turn_id, .. } = &event {
             self.withdraw_others().await;
+            self.show_others_turn(turn_id).await;
         } else if let Some(id) = settled_id(&event) {
             self.withdraw(id).await;
         }
         self.noted.note(event);
+    }
+
+    /// Shows what was said in a turn of somebody else's that is over, and what the conversation came to
+    /// with it. One that is shown already may be told of again, and one that cannot be read is left out.
+    async fn show_others_turn(&mut self, turn_id: &str) {
+        let Some(said) = self.newly_said(turn_id).await else {
+            return;
+        };
+        if said.is_empty() {
+            return;
+        }
+        let words = "In a turn that somebody else began:".to_owned();
+        let mut items = vec![PastItem::Note(words)];
+        items.extend(said);
+        self.was_used = true;
+        self.tell(Update::SaidElsewhere(items)).await;
+        if self.add_up().await.is_ok() {
+            self.tell(Update::Status(self.status.clone())).await;
+        }
+    }
+
+    /// What was said in a turn of a saved session that is over and was not shown yet; it counts as shown
+    /// from here on.
+    async fn newly_said(&mut self, turn_id: &str) -> Option<Vec<PastItem>> {
+        let ChatSession::Saved(saved) = &mut self.chat else {
+            return None;
+        };
+        let thread = saved.shown.clone()?;
+        let store = saved.sessions.manager().store();
+        let turn = chat_before::turn(store, &thread, turn_id).await.ok()??;
+        let is_new = turn.number > saved.shown_turn;
+        saved.shown_turn = saved.shown_turn.max(turn.number);
+        is_new.then_some(turn.said)
+    }
+
+    /// The chat's own turn is over, and is shown.
+    pub(crate) async fn has_shown(&mut self, turn_id: &str) {
+        // What was said in it is known.
+        let _ = self.newly_said(turn_id).await;
     }
 
     /// Shows what others asked, as far as it still waits.

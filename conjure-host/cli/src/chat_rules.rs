@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 
 use super::args::Global;
 use super::error::CliError;
-use super::output::{DIM, RESET, aside, clean};
+use super::output::{DIM, RESET, YELLOW, aside, clean};
 use super::sessions::SavedSessions;
 
-/// What the file has: rules by the directory in which calls work.
+/// What the file has: rules by the directory in which calls work, absolute and without links.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 struct AlwaysRules {
@@ -53,37 +53,84 @@ fn read(file: &Path) -> Result<AlwaysRules, CliError> {
 /// # Errors
 /// When the file is not right.
 pub(crate) fn apply(global: &Global, spec: &mut SessionSpec) -> Result<(), CliError> {
-    let rules = read(&file(global))?;
-    let dir = spec.working_dir.as_deref().and_then(Path::to_str);
-    if let Some(rules) = dir.and_then(|dir| rules.directories.get(dir)) {
-        spec.policy.allow.extend_from_slice(&rules.allow);
+    let file = file(global);
+    let rules = read(&file)?;
+    if let Some(ignored) = rules.ignored() {
+        aside(format_args!(
+            "{YELLOW}note:{RESET} in {} the rules of {} are ignored: they name no directory from `/` \
+             on and without links, so they could hold elsewhere. Remove them there",
+            clean(&file.display().to_string()),
+            clean(&ignored)
+        ));
+    }
+    if let Some(dir) = &spec.working_dir {
+        spec.policy.allow.extend_from_slice(rules.of(dir));
     }
     Ok(())
 }
 
-/// Writes a rule for a directory; gives back the file.
+impl AlwaysRules {
+    /// The patterns of a directory, however it is written.
+    fn of(&self, dir: &Path) -> &[Pattern] {
+        let rules = key(dir).ok().and_then(|key| self.directories.get(&key));
+        rules
+            .map(|rules| rules.allow.as_slice())
+            .unwrap_or_default()
+    }
+
+    /// The directories that are not named from `/` on and without links, as a person reads them. Their
+    /// rules are never applied: `.` is another directory each time, and a link may lead elsewhere by now.
+    fn ignored(&self) -> Option<String> {
+        let is_ignored = |name: &&String| {
+            let dir = Path::new(name.as_str());
+            !dir.is_absolute() || dir.canonicalize().is_ok_and(|real| real != dir)
+        };
+        let names = self.directories.keys().filter(is_ignored);
+        let quoted: Vec<String> = names.map(|name| format!("`{name}`")).collect();
+        (!quoted.is_empty()).then(|| quoted.join(", "))
+    }
+}
+
+/// What a directory is called in the file: absolute and without links, so that it is the same however
+/// the program was told of it.
+///
+/// # Errors
+/// When it is not there, or its name is no text.
+fn key(dir: &Path) -> Result<String, CliError> {
+    let real = dir
+        .canonicalize()
+        .map_err(|error| CliError::host_from(error).context(format_args!("`{}`", dir.display())))?;
+    let name = real.to_str().map(str::to_owned);
+    name.ok_or_else(|| {
+        CliError::host(format!(
+            "no rule can be written for `{}`: its name is not UTF-8",
+            real.display()
+        ))
+    })
+}
+
+/// Writes a rule for a directory; gives back the file and what the directory is called in it.
 ///
 /// # Errors
 /// When the file is not right, or cannot be written.
-fn add(global: &Global, dir: &Path, pattern: &Pattern) -> Result<PathBuf, CliError> {
+fn add(global: &Global, dir: &Path, pattern: &Pattern) -> Result<(PathBuf, String), CliError> {
     let file = file(global);
-    add_to(&file, dir, pattern)?;
-    Ok(file)
+    let key = add_to(&file, dir, pattern)?;
+    Ok((file, key))
 }
 
-fn add_to(file: &Path, dir: &Path, pattern: &Pattern) -> Result<(), CliError> {
+fn add_to(file: &Path, dir: &Path, pattern: &Pattern) -> Result<String, CliError> {
+    let key = key(dir)?;
     // Another chat may be adding one.
     let _lock = fs::lock(file.with_extension("lock")).map_err(CliError::host_from)?;
     let mut rules = read(file)?;
-    let rule = rules
-        .directories
-        .entry(dir.display().to_string())
-        .or_default();
+    let rule = rules.directories.entry(key.clone()).or_default();
     if !rule.allow.contains(pattern) {
         rule.allow.push(pattern.clone());
     }
     let text = toml::to_string(&rules).map_err(CliError::host_from)?;
-    fs::write_atomic(file, text.as_bytes()).map_err(CliError::host_from)
+    fs::write_atomic(file, text.as_bytes()).map_err(CliError::host_from)?;
+    Ok(key)
 }
 
 /// What a decision comes to: the pattern of a rule for the session, whether it is written to stay,
@@ -120,11 +167,8 @@ pub(crate) async fn decide(
     }
     session.decide(call_id, decision).await;
     if let Some(pattern) = pattern.filter(|_| is_written) {
-        let file = add(global, dir, &pattern)?;
-        written(
-            &format!("{}, for {}", file.display(), dir.display()),
-            &pattern,
-        );
+        let (file, directory) = add(global, dir, &pattern)?;
+        written(&format!("{}, for {directory}", file.display()), &pattern);
     }
     Ok(())
 }
@@ -182,21 +226,60 @@ mod tests {
     }
 
     #[test]
+    fn a_rule_is_its_directorys_however_that_is_written_and_no_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let (here, other) = (dir.path().join("here"), dir.path().join("other"));
+        std::fs::create_dir_all(here.join("below")).unwrap();
+        std::fs::create_dir(&other).unwrap();
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(&here, &link).unwrap();
+        let pattern: Pattern = "local_bash_tool(touch *)".parse().unwrap();
+        let written = here.join("below").join("..");
+        for (n, told) in [&here, &link, &written].into_iter().enumerate() {
+            let file = dir.path().join(format!("{n}.toml"));
+            add_to(&file, told, &pattern).unwrap();
+            let rules = read(&file).unwrap();
+            let real = here.canonicalize().unwrap();
+            let names: Vec<&String> = rules.directories.keys().collect();
+            assert_eq!(names, [real.to_str().unwrap()]);
+            for same in [&here, &link, &written] {
+                assert_eq!(rules.of(same), std::slice::from_ref(&pattern), "{same:?}");
+            }
+            for another in [other.as_path(), &here.join("below"), dir.path()] {
+                assert!(rules.of(another).is_empty(), "{another:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_rule_of_a_relative_directory_holds_nowhere() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("always.toml");
+        add_to(&file, Path::new("."), &"touch".parse().unwrap()).unwrap();
+        assert_eq!(read(&file).unwrap().ignored(), None);
+        // As earlier versions wrote it.
+        std::fs::write(&file, "[\".\"]\nallow = [\"touch\"]\n[\"a/..\"]\n").unwrap();
+        let rules = read(&file).unwrap();
+        assert!(rules.of(Path::new(".")).is_empty());
+        assert_eq!(rules.ignored().unwrap(), "`.`, `a/..`");
+    }
+
+    #[test]
     fn rules_that_are_added_at_once_are_all_there() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("always.toml");
         std::thread::scope(|scope| {
             for n in 0..8 {
-                let file = &file;
+                let (file, work) = (&file, dir.path());
                 scope.spawn(move || {
                     for m in 0..5 {
                         let pattern = format!("tool_{n}_{m}").parse().unwrap();
-                        add_to(file, Path::new("/work"), &pattern).unwrap();
+                        add_to(file, work, &pattern).unwrap();
                     }
                 });
             }
         });
         let rules = read(&file).unwrap();
-        assert_eq!(rules.directories["/work"].allow.len(), 40);
+        assert_eq!(rules.of(dir.path()).len(), 40);
     }
 }

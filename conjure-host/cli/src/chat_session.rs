@@ -109,6 +109,8 @@ pub(crate) struct SavedChat {
     pub(crate) following: Following,
     /// The thread that the person sees; nothing where that is not known.
     pub(crate) shown: Option<ThreadId>,
+    /// The number of the newest turn of it that is over and shown.
+    pub(crate) shown_turn: u64,
 }
 
 /// Sizes and prices of models; nothing where the person's own file is not right, which other verbs

@@ -14,6 +14,8 @@ impl FacedChat<'_> {
     pub(crate) async fn show_before(&mut self) -> Result<(), CliError> {
         let thread = self.chat.thread().await?;
         if let ChatSession::Saved(saved) = &mut self.chat {
+            let store = saved.sessions.manager().store();
+            saved.shown_turn = chat_before::newest_over(store, &thread).await?;
             saved.shown = Some(thread.clone());
         }
         if std::mem::take(&mut self.is_shown) {
@@ -28,12 +30,18 @@ impl FacedChat<'_> {
         let (provider, model) = self.answerer().await?;
         self.answers(&provider, &model);
         if self.was_used {
-            let cost = self.chat.cost().await?;
-            self.status.tokens = cost.cost.usage.total();
-            self.status.usd = cost.cost.usd;
-            self.measure().await;
+            self.add_up().await?;
         }
         self.tell(Update::Status(self.status.clone())).await;
+        Ok(())
+    }
+
+    /// What the conversation came to so far.
+    pub(crate) async fn add_up(&mut self) -> Result<(), CliError> {
+        let cost = self.chat.cost().await?;
+        self.status.tokens = cost.cost.usage.total();
+        self.status.usd = cost.cost.usd;
+        self.measure().await;
         Ok(())
     }
 

@@ -317,15 +317,7 @@ fn run() -> Exit {
     conjure_config::env::take_secrets_and(tokens);
     let cli = match read {
         Ok(cli) => cli,
-        Err(error) => {
-            // Clap prints help and version to stdout and errors to stderr, and knows both codes.
-            let _ = error.print();
-            return if error.use_stderr() {
-                Exit::Usage
-            } else {
-                Exit::Fine
-            };
-        }
+        Err(error) => return unread(&error, std::env::args_os()),
     };
     let telemetry = crate::telemetry::start();
     // Before a key is read: commands of the model run as the same user.
@@ -347,6 +339,42 @@ fn run() -> Exit {
             error.exit
         }
     }
+}
+
+/// Ends where the command line asks for help or cannot be read. Programs that ask for JSON are told of an
+/// error as of every other one.
+fn unread(error: &clap::Error, words: impl IntoIterator<Item = OsString>) -> Exit {
+    let text = error.render().to_string();
+    match output::clean(&text) {
+        // It shows words of the command line, which may come from elsewhere.
+        cleaned if cleaned != text => output::aside(cleaned.trim_end()),
+        // Clap prints help and version to stdout and errors to stderr, and knows both codes.
+        _ => drop(error.print()),
+    }
+    if !error.use_stderr() {
+        return Exit::Fine;
+    }
+    if asks_for_json(words) {
+        output::error_line(&CliError::usage(clap_message(error)));
+    }
+    Exit::Usage
+}
+
+/// Whether `--json` is among the options. What stands behind `--` is none.
+fn asks_for_json(words: impl IntoIterator<Item = OsString>) -> bool {
+    let mut options = words.into_iter().take_while(|word| word != "--");
+    options.any(|word| word == "--json")
+}
+
+/// What clap says is wrong, without how the verb is used.
+fn clap_message(error: &clap::Error) -> String {
+    if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return "something is missing on the command line; `--help` says what".to_owned();
+    }
+    let text = error.render().to_string();
+    let what = text.split("\n\n").next().unwrap_or_default().trim();
+    let what = what.strip_prefix("error:").unwrap_or(what).trim();
+    what.to_owned()
 }
 
 /// The words of the command line; on a terminal, `conjure` alone is a chat, and so is what goes on
@@ -480,6 +508,22 @@ impl Cli {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_wrong_with_the_command_line_is_told_in_json_where_that_is_asked_for() {
+        let words = |text: &str| {
+            let words = text.split(' ').map(OsString::from);
+            words.collect::<Vec<_>>()
+        };
+        assert!(asks_for_json(words("conjure run --nonsense --json Hi")));
+        assert!(!asks_for_json(words("conjure run --nonsense -- --json")));
+        let matches =
+            Cli::command().try_get_matches_from(words("conjure run --nonsense --json Hi"));
+        assert_eq!(
+            clap_message(&matches.unwrap_err()),
+            "unexpected argument '--nonsense' found"
+        );
+    }
 
     #[test]
     fn what_goes_on_with_a_chat_is_one_also_behind_options_of_every_verb() {

@@ -159,6 +159,11 @@ fn has_no_program(server: &ListedServer) -> bool {
     server.member("no_program").and_then(Value::as_bool) == Some(true)
 }
 
+/// Whether the server's credentials are good and only do not give a right that it wants.
+fn lacks_right(server: &ListedServer) -> bool {
+    server.member("lacks_right").and_then(Value::as_bool) == Some(true)
+}
+
 /// What a person can do; about the last failure where the server is tried again.
 pub(super) fn remedy(server: &ListedServer) -> Option<String> {
     let told = server.text("remedy");
@@ -168,6 +173,16 @@ pub(super) fn remedy(server: &ListedServer) -> Option<String> {
     let name = &server.name;
     let is_program = server.config.get("command").is_some();
     match server.last_state() {
+        "needs_auth" if lacks_right(server) => Some(match server.text("auth") {
+            "configured" => "the credentials in `headers` do not give the right that the reason \
+                             names: set the secret to ones that do, or take the header away and \
+                             log in"
+                .to_owned(),
+            _ => format!(
+                "add what the reason names to `oauth.scopes` of the server, then: conjure mcp \
+                 login {name}"
+            ),
+        }),
         "needs_auth" if server.text("auth") == "configured" => Some(
             "the credentials in `headers` are refused: set the secret anew, or take the header \
              away and log in"
@@ -242,5 +257,22 @@ mod tests {
         assert!(remedy(&absent).unwrap().starts_with("install it"));
         let web = server(json!({ "url": "http://127.0.0.1:1" }), again("needs_auth"));
         assert_eq!(remedy(&web).as_deref(), Some("conjure mcp login s"));
+    }
+
+    #[test]
+    fn a_right_that_is_missing_is_told_apart_from_credentials_that_are_refused() {
+        let remedy = |auth: &str, lacks_right: bool| {
+            let config = json!({ "url": "http://127.0.0.1:1" });
+            let status = json!({ "state": "needs_auth", "auth": auth, "lacks_right": lacks_right });
+            remedy(&server(config, status)).unwrap()
+        };
+        assert!(
+            remedy("configured", false).starts_with("the credentials in `headers` are refused")
+        );
+        assert!(remedy("configured", true).contains("do not give the right"));
+        assert_eq!(remedy("logged_in", false), "conjure mcp login s");
+        let scopes = remedy("logged_in", true);
+        assert!(scopes.contains("`oauth.scopes`"), "{scopes}");
+        assert!(scopes.ends_with("conjure mcp login s"), "{scopes}");
     }
 }

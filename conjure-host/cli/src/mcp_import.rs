@@ -2,11 +2,12 @@
 //!
 //! Reads, prints, and adds to a session file; starts nothing.
 
+use std::collections::BTreeSet;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use conjure_config::SessionSpec;
-use conjure_import::{ImportResult, is_bundle, read, read_bundle};
+use conjure_config::{SessionSpec, fs};
+use conjure_import::{ImportResult, is_bundle, read, read_bundle, used_secrets};
 use serde_json::json;
 
 use super::args::Global;
@@ -14,6 +15,9 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::mcp_servers::KIND;
 use super::output::{self, BOLD, RESET, YELLOW, aside, clean};
+
+/// The file in the data directory that is locked while a session file is read and written again.
+const LOCK: &str = "mcp-import.lock";
 
 /// Turns MCP servers of another program into those of a session file.
 #[derive(clap::Args)]
@@ -36,7 +40,7 @@ pub(crate) struct McpImportArgs {
 
 pub(crate) fn run(global: &Global, args: &McpImportArgs) -> Result<Exit, CliError> {
     let (bytes, from) = source(args)?;
-    let import = imported(&bytes, args).map_err(|error| error.context(&from))?;
+    let mut import = imported(&bytes, args).map_err(|error| error.context(&from))?;
     if import.names().next().is_none() {
         for note in &import.notes {
             aside(format_args!("{YELLOW}note{RESET} {}", clean(note)));
@@ -45,23 +49,28 @@ pub(crate) fn run(global: &Global, args: &McpImportArgs) -> Result<Exit, CliErro
     }
     let toml = match &args.write {
         Some(path) => {
-            let before = if path.exists() {
-                let text = conjure_config::fs::read_to_string(path);
-                text.map_err(CliError::usage_from)?
-            } else {
-                String::new()
-            };
-            let after = added(&before, &import).map_err(|error| {
-                error.context(format_args!("{} is left as it is", path.display()))
-            })?;
-            conjure_config::fs::write_atomic(path, after.as_bytes())
-                .map_err(CliError::host_from)?;
+            write(&global.data_dir(), path, &mut import)?;
             None
         }
         None => Some(format!("{}{}", backend(), import.to_toml())),
     };
     tell(global, &import, toml.as_deref(), args.write.as_deref());
     Ok(Exit::Fine)
+}
+
+/// Adds the servers to a session file.
+fn write(data_dir: &Path, path: &Path, import: &mut ImportResult) -> Result<(), CliError> {
+    // Another import may be adding to the same file. Beside that a lock would stay as litter.
+    fs::create_private_dir(data_dir).map_err(CliError::host_from)?;
+    let _lock = fs::lock(data_dir.join(LOCK)).map_err(CliError::host_from)?;
+    let before = if path.exists() {
+        fs::read_to_string(path).map_err(CliError::usage_from)?
+    } else {
+        String::new()
+    };
+    let after = added(&before, import)
+        .map_err(|error| error.context(format_args!("{} is left as it is", path.display())))?;
+    fs::write_atomic(path, after.as_bytes()).map_err(CliError::host_from)
 }
 
 /// The servers of a text, or the server of a bundle, which is meant to be unpacked beside its file.
@@ -88,7 +97,7 @@ fn source(args: &McpImportArgs) -> Result<(Vec<u8>, String), CliError> {
         read.map_err(|error| CliError::usage_from(error).context("standard input"))?;
         return Ok((bytes, "standard input".to_owned()));
     }
-    let bytes = conjure_config::fs::read(path);
+    let bytes = fs::read(path);
     let bytes = bytes.map_err(CliError::usage_from)?;
     Ok((bytes, path.display().to_string()))
 }
@@ -97,8 +106,8 @@ fn backend() -> String {
     format!("[[backend]]\nkind = \"{KIND}\"\n\n")
 }
 
-/// A session file with these servers too.
-fn added(before: &str, import: &ImportResult) -> Result<String, CliError> {
+/// A session file with these servers too. Their secrets get names that it does not use yet.
+fn added(before: &str, import: &mut ImportResult) -> Result<String, CliError> {
     let spec = SessionSpec::from_toml(before)?;
     let kinds: Vec<bool> = spec.backends.iter().map(|b| b.kind == KIND).collect();
     let mut text = before.trim_end().to_owned();
@@ -128,6 +137,11 @@ fn added(before: &str, import: &ImportResult) -> Result<String, CliError> {
             )));
         }
     }
+    let mut used = BTreeSet::new();
+    for config in spec.backends.iter().filter_map(|it| it.config.as_ref()) {
+        used_secrets(config, &mut used);
+    }
+    import.rename_secrets(&used);
     text.push_str(&import.to_toml());
     SessionSpec::from_toml(&text)?;
     Ok(text)
@@ -187,23 +201,60 @@ mod tests {
 
     #[test]
     fn a_session_file_gets_servers_and_keeps_the_rest() {
-        let import = read("claude mcp add notes -- notes-server").unwrap();
-        let fresh = added("", &import).unwrap();
+        let mut import = read("claude mcp add notes -- notes-server").unwrap();
+        let fresh = added("", &mut import).unwrap();
         assert_eq!(
             fresh,
             "[[backend]]\nkind = \"mcp\"\n\n[backend.config.servers.notes]\ncommand = \
              \"notes-server\"\n"
         );
-        let again = added(&fresh, &import).unwrap_err();
+        let again = added(&fresh, &mut import).unwrap_err();
         assert!(again.to_string().contains("`notes` already"), "{again}");
-        let more = read("claude mcp add more -- more-server").unwrap();
-        let both = added(&format!("{fresh}\n[routing]\nonly = [\"x\"]\n"), &more).unwrap();
+        let mut more = read("claude mcp add more -- more-server").unwrap();
+        let both = added(&format!("{fresh}\n[routing]\nonly = [\"x\"]\n"), &mut more).unwrap();
         let spec = SessionSpec::from_toml(&both).unwrap();
         assert_eq!(spec.backends.len(), 1);
         let servers = &spec.backends[0].config.as_ref().unwrap()["servers"];
         assert!(servers["notes"].is_object() && servers["more"].is_object());
         let other = format!("{fresh}\n[[backend]]\nkind = \"local\"\n");
-        let refused = added(&other, &more).unwrap_err();
+        let refused = added(&other, &mut more).unwrap_err();
         assert!(refused.to_string().contains("not the last"), "{refused}");
+    }
+
+    #[test]
+    fn a_secret_of_a_second_import_has_a_name_of_its_own() {
+        let mut first = read("claude mcp add google -e MAPS_API_KEY=abc123def456 -- maps").unwrap();
+        let one = added("", &mut first).unwrap();
+        let line = "claude mcp add google-maps -e API_KEY=uvw987xyz654 -- maps";
+        let mut second = read(line).unwrap();
+        let both = added(&one, &mut second).unwrap();
+        assert!(
+            both.contains("{ secret = \"MCP_GOOGLE_MAPS_API_KEY\" }"),
+            "{both}"
+        );
+        assert!(
+            both.contains("{ secret = \"MCP_GOOGLE_MAPS_API_KEY_2\" }"),
+            "{both}"
+        );
+        assert_eq!(second.secrets[0].name, "MCP_GOOGLE_MAPS_API_KEY_2");
+    }
+
+    #[test]
+    fn imports_at_the_same_time_all_add_their_servers() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("session.toml");
+        std::thread::scope(|scope| {
+            for at in 0..8 {
+                let (file, data) = (&file, dir.path().join("data"));
+                scope.spawn(move || {
+                    let line = format!("claude mcp add s{at} -- server");
+                    write(&data, file, &mut read(&line).unwrap()).unwrap();
+                });
+            }
+        });
+        let text = fs::read_to_string(&file).unwrap();
+        let spec = SessionSpec::from_toml(&text).unwrap();
+        let servers = &spec.backends[0].config.as_ref().unwrap()["servers"];
+        assert_eq!(servers.as_object().unwrap().len(), 8, "{text}");
     }
 }

@@ -58,8 +58,8 @@ pub(crate) struct McpServeArgs {
     /// of them: for clients that never read the list again, or for whom so many cost too much
     #[arg(long, value_name = "WHERE", value_enum, help_heading = "Tools")]
     meta_tools: Option<Where>,
-    /// A variable of the environment that holds a token which lets a client in, beside the token
-    /// of the user who serves. Each client with a token of its own has sessions of its own
+    /// A variable of the environment that holds a token which lets a client in, of 16 characters or
+    /// more, beside the token of the user who serves. Each client with a token of its own has sessions of its own
     #[arg(long, value_name = "NAME", requires = "http", help_heading = "HTTP")]
     token_env: Vec<String>,
     /// A name under which clients reach the server, beside this machine's: a value of `Host`

@@ -173,13 +173,18 @@ pub(crate) fn raw(text: &[u8]) {
 /// Says why a verb could not do what it was asked to, and what can be done.
 pub(crate) fn error(error: &CliError, as_json: bool) {
     if as_json {
-        let message = error.to_string();
-        json_line(&match error.hints() {
-            [] => json!({ "type": "error", "error": message }),
-            hints => json!({ "type": "error", "error": message, "hints": hints }),
-        });
+        error_line(error);
     }
     error_aside(error);
+}
+
+/// The same for programs alone, where a person has read it already.
+pub(crate) fn error_line(error: &CliError) {
+    let message = error.to_string();
+    json_line(&match error.hints() {
+        [] => json!({ "type": "error", "error": message }),
+        hints => json!({ "type": "error", "error": message, "hints": hints }),
+    });
 }
 
 /// Says that a part of what a verb does failed, while the rest goes on.

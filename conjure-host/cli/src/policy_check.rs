@@ -11,7 +11,7 @@ use super::args::{Global, SessionArgs};
 use super::error::CliError;
 use super::exit::Exit;
 use super::mcp_servers::unavailable::{UnavailableServer, hinted, tell, unavailable};
-use super::output::{self, Table, aside, clean, line};
+use super::output::{self, Table, aside, clean, clean_line, line};
 use super::run::SAVED;
 use super::sessions::SavedSessions;
 
@@ -111,6 +111,13 @@ fn not_offered(
     if let Some(kept_out) = tool_preview.table().kept_out(name) {
         let why = &kept_out.error;
         return CliError::usage(format!("the tool `{name}` is not offered: {why}"));
+    }
+    let mut left_out = tool_preview.left_out().iter();
+    if let Some(left_out) = left_out.find(|tool| tool.tool == name) {
+        let why = clean_line(&left_out.reason);
+        return CliError::usage(format!(
+            "no request has the tool `{name}`: the provider does not take it: {why}"
+        ));
     }
     let error = CliError::usage(format!("there is no tool `{name}`"));
     hinted(error.hint("`conjure routes` lists the tools"), unavailable)

@@ -1,12 +1,13 @@
 //! `conjure run`: one question, one answer.
 
-use std::io::{IsTerminal as _, Read as _};
+use std::io::{IsTerminal as _, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use conjure_core::chat::Event;
 use conjure_core::foreign_text::in_json;
 use conjure_core::log::TurnOutcome;
+use conjure_core::numerals::thousands;
 use conjure_providers::auths::Auths;
 use conjure_runtime::Host;
 use conjure_runtime::session::{
@@ -25,6 +26,9 @@ use super::person::Terminal;
 use super::signals::Signals;
 use super::transcript::{CallForApproval, Transcript};
 use super::{chat_face, chat_rules, chat_threads, drawn_turn, overwritten, person};
+
+/// The most bytes of a question on standard input.
+const MOST_QUESTION: u64 = 4 * 1024 * 1024;
 
 /// Asks one question, runs the calls that the model asks for, and prints the answer: the answer to
 /// stdout, what happens on the way to stderr.
@@ -374,18 +378,33 @@ fn question(given: Option<String>, stdin_is_file: bool) -> Result<String, CliErr
                     CliError::usage("there is no question").hint("write `conjure run \"…\"`")
                 );
             }
-            let mut text = String::new();
-            std::io::stdin()
-                .take(4 * 1024 * 1024)
-                .read_to_string(&mut text)
-                .map_err(|error| CliError::usage_from(error).context("stdin cannot be read"))?;
-            text
+            piped_question(std::io::stdin())?
         }
     };
     if text.trim().is_empty() {
         return Err(CliError::usage("the question is empty"));
     }
     Ok(text)
+}
+
+/// The question that comes on standard input. What is longer is refused and not cut: nobody would know
+/// what the model did not read.
+fn piped_question(stdin: impl Read) -> Result<String, CliError> {
+    let mut bytes = Vec::new();
+    stdin
+        .take(MOST_QUESTION.saturating_add(1))
+        .read_to_end(&mut bytes)
+        .map_err(|error| CliError::usage_from(error).context("stdin cannot be read"))?;
+    let attach = "`conjure run --file - \"…\"` attaches what comes on stdin as a file";
+    if u64::try_from(bytes.len()).is_ok_and(|size| size > MOST_QUESTION) {
+        let message = format!(
+            "the question on stdin has more than {} bytes",
+            thousands(MOST_QUESTION)
+        );
+        return Err(CliError::usage(message).hint(attach));
+    }
+    String::from_utf8(bytes)
+        .map_err(|_| CliError::usage("the question on stdin is not UTF-8").hint(attach))
 }
 
 #[cfg(test)]
@@ -410,6 +429,29 @@ mod tests {
         drop(Log::open(&store, &there).await.unwrap());
         assert_eq!(known_thread(&store, there.as_str()).await.unwrap(), there);
         assert_eq!(store.threads().await.unwrap(), [there]);
+    }
+
+    #[test]
+    fn a_question_on_stdin_that_is_too_long_is_refused_and_not_cut() {
+        let most = usize::try_from(MOST_QUESTION).unwrap();
+        let long = "x".repeat(most);
+        assert_eq!(piped_question(long.as_bytes()).unwrap(), long);
+        // A letter of several bytes that crosses the limit is no wrong UTF-8.
+        for more in ["x", "ü"] {
+            let text = format!("{}{more}", "x".repeat(most + 1 - more.len()));
+            let error = piped_question(text.as_bytes()).unwrap_err();
+            assert_eq!(error.exit, Exit::Usage);
+            assert_eq!(
+                error.to_string(),
+                "the question on stdin has more than 4,194,304 bytes"
+            );
+            assert!(error.hints()[0].contains("--file -"));
+        }
+        let error = piped_question(&b"f\xfcr"[..]).unwrap_err();
+        assert_eq!(
+            (error.exit, error.to_string().as_str()),
+            (Exit::Usage, "the question on stdin is not UTF-8")
+        );
     }
 
     #[test]

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use conjure_client::{Announced, RemoteServer};
 use conjure_config::env;
-use conjure_config::fs;
 use conjure_http::{Api, ApiOptions, HttpAccess};
 use conjure_http_server::user_token_file;
 use conjure_runtime::manager::Manager;
@@ -37,10 +36,12 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7420")]
     listen: SocketAddr,
     /// A file of tokens that let clients in, one a line, beside the token of the user who serves,
-    /// which is in the file `http-token` of the directory of data. So does `CONJURE_TOKEN`
+    /// which is in the file `http-token` of the directory of data. So does `CONJURE_TOKEN`. A token has
+    /// 16 characters or more, and nobody else may read or write the file
     #[arg(long, value_name = "FILE")]
     token_file: Vec<PathBuf>,
-    /// A variable of the environment that holds a token which lets a client in
+    /// A variable of the environment that holds a token which lets a client in, of 16 characters or
+    /// more
     #[arg(long, value_name = "NAME")]
     token_env: Vec<String>,
     /// A name under which clients reach the server, beside this machine's: a value of `Host`
@@ -253,21 +254,9 @@ impl ServeArgs {
     }
 
     fn tokens(&self) -> Result<Vec<SecretString>, CliError> {
-        let mut tokens: Vec<SecretString> = Vec::new();
-        for path in &self.token_file {
-            let text = fs::read_to_string(path).map_err(CliError::usage_from)?;
-            let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-            let before = tokens.len();
-            tokens.extend(lines.map(SecretString::from));
-            if tokens.len() == before {
-                return Err(CliError::usage(format!(
-                    "`--token-file {}`: there is no token in it",
-                    path.display()
-                )));
-            }
-        }
+        let mut tokens = tokens::of_files(&self.token_file)?;
         tokens.extend(tokens::of_env(&self.token_env)?);
-        tokens.extend(env::var(env::TOKEN).map(SecretString::from));
+        tokens.extend(tokens::of_variable(env::TOKEN)?);
         Ok(tokens)
     }
 }

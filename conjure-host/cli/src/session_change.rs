@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use conjure_config::SessionSpec;
+use conjure_config::{PolicySpec, SessionSpec};
 use conjure_core::switch::words;
 use conjure_core::turn::When;
 use conjure_runtime::manager::{
@@ -10,7 +10,7 @@ use conjure_runtime::manager::{
 };
 use serde_json::{Map, Value, json};
 
-use super::args::{Global, current_dir};
+use super::args::{Global, current_dir, tell_weak_rules};
 use super::entry_at;
 use super::error::CliError;
 use super::exit::Exit;
@@ -328,6 +328,9 @@ impl SessionSettingsArgs {
             Some(file) => Some(tools(file)?),
             None => None,
         };
+        if let Some(tools) = &tools {
+            tell_weak_rules(&PolicySpec::of_settings(tools));
+        }
         let mcps = match self.mcps {
             Some(text) => Some(object(&text_of(&text)?, "--mcps")?),
             None => None,

@@ -54,6 +54,7 @@ pub(crate) async fn run(
         models: models(global),
         following: Following::No,
         shown: None,
+        shown_turn: 0,
     }));
     let (chat, done) = if chat_face::fits(global) {
         let shown = ChatToShow::Open(chat);

@@ -74,7 +74,9 @@ impl SessionFollower<'_> {
             Until::Over(made) => made,
             Until::Left(_) => BTreeSet::new(),
         };
-        let run = self.sessions.wait(&turn.id).await?;
+        // Where nobody notes its end, a signal ends the waiting.
+        let ended = self.sessions.wait(&turn.id);
+        let run = self.signals.unless(ended).await?;
         self.transcript.end();
         let files = self.sessions.manager().host().files(&turn.thread).await?;
         let files = files.into_iter().filter(|file| made.contains(&file.id));

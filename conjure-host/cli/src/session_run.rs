@@ -29,7 +29,7 @@ pub(crate) async fn run(
 ) -> Result<Exit, CliError> {
     let mut signals = Signals::listen()?;
     let sessions = signals
-        .unless(SavedSessions::with_store(global, store, &options.plugins))
+        .unless(SavedSessions::for_one_turn(global, store, &options.plugins))
         .await?;
     let chosen = async {
         let id = chosen(&sessions, session, thread).await?;
@@ -124,8 +124,12 @@ pub(crate) async fn chosen(
     Ok(view.id)
 }
 
-/// What the model said last in a turn.
-async fn text(sessions: &SavedSessions, run: &Run) -> Option<String> {
+/// The answer of a turn: what the model said last in it. One that failed or was ended has none, whatever
+/// was said.
+async fn answer(sessions: &SavedSessions, run: &Run) -> Option<String> {
+    if !matches!(run.state, RunState::Completed | RunState::CutShort) {
+        return None;
+    }
     let events = sessions
         .manager()
         .store()
@@ -173,12 +177,14 @@ impl SessionFollower<'_> {
         let followed = self.say_and_follow(said, terms, holds_answer);
         let (run, files) = followed.await?;
         self.transcript.files(&files);
+        let text = match holds_answer || global.json {
+            true => answer(self.sessions, &run).await,
+            false => None,
+        };
         if holds_answer && run.state == RunState::Completed {
-            let text = text(self.sessions, &run).await;
-            output::line(in_json(text.unwrap_or_default().trim()));
+            output::line(in_json(text.as_deref().unwrap_or_default().trim()));
         }
         if global.json {
-            let text = text(self.sessions, &run).await;
             output::json_line(&json!({
                 "type": "result", "text": text, "state": run.state.as_str(), "turn": run.id,
                 "thread": run.thread, "files": files,

@@ -25,6 +25,15 @@ use super::plugin_args::PluginArgs;
 /// How long what runs may take to come to its end when the program does.
 const ENDING: Duration = Duration::from_secs(5);
 
+/// How a command line keeps sessions: one that only looks runs nothing that was said elsewhere, and one
+/// that says something runs what waits in its session.
+fn options() -> ManagerOptions {
+    ManagerOptions {
+        adopts: false,
+        ..ManagerOptions::default()
+    }
+}
+
 /// The saved sessions of a data directory.
 pub(crate) struct SavedSessions {
     manager: Manager,
@@ -74,7 +83,7 @@ impl SavedSessions {
     pub(crate) async fn open(global: &Global) -> Result<Self, CliError> {
         let store = global.store().await?;
         let host = Host::builder().data_dir(global.data_dir());
-        Self::of(global, store, host).await
+        Self::of(global, store, host, options()).await
     }
 
     /// Opens the store and makes the plugins ready.
@@ -91,7 +100,23 @@ impl SavedSessions {
         store: Store,
         plugins: &PluginArgs,
     ) -> Result<Self, CliError> {
-        Self::of(global, store, plugins.host(global).watch(true)).await
+        let host = plugins.host(global).watch(true);
+        Self::of(global, store, host, options()).await
+    }
+
+    /// The same for a program that ends with its own turn: what other processes ask for meanwhile and
+    /// has not begun by then is left to them.
+    pub(crate) async fn for_one_turn(
+        global: &Global,
+        store: Store,
+        plugins: &PluginArgs,
+    ) -> Result<Self, CliError> {
+        let options = ManagerOptions {
+            begins_for_others: false,
+            ..options()
+        };
+        let host = plugins.host(global).watch(true);
+        Self::of(global, store, host, options).await
     }
 
     /// Those of a manager that runs here.
@@ -102,7 +127,12 @@ impl SavedSessions {
         }
     }
 
-    async fn of(global: &Global, store: Store, builder: HostBuilder) -> Result<Self, CliError> {
+    async fn of(
+        global: &Global,
+        store: Store,
+        builder: HostBuilder,
+        options: ManagerOptions,
+    ) -> Result<Self, CliError> {
         let server = RemoteServer::find(&global.data_dir());
         let host = builder
             .auths(global.auths_over(&store))
@@ -110,11 +140,6 @@ impl SavedSessions {
             .asker(Terminal)
             .build()
             .await?;
-        // A verb that only looks runs nothing that was said elsewhere.
-        let options = ManagerOptions {
-            adopts: false,
-            ..ManagerOptions::default()
-        };
         let manager = Manager::start(host, store, options).await?;
         Ok(Self { manager, server })
     }
@@ -124,9 +149,10 @@ impl SavedSessions {
         &self.manager
     }
 
-    /// Ends what runs here.
+    /// Ends what runs here, and what writes it: that needs the runtime, which ends with the program.
     pub(crate) async fn close(self) {
         self.manager.shutdown(ENDING).await;
+        self.manager.store().close().await;
     }
 
     pub(crate) async fn say(

@@ -1,4 +1,6 @@
-//! Tables for people: columns as wide as they must be, and on a terminal no wider than that.
+//! Tables for people: columns as wide as they must be, and on a terminal no wider than that. The first
+//! column is what its row is called, which other commands take, so it is never cut; where the others
+//! have no room even cut, the last are left out.
 
 use std::io::IsTerminal as _;
 
@@ -66,17 +68,28 @@ impl Table {
     }
 }
 
-/// Takes from the widest columns until a row fits.
-fn narrow(widths: &mut [usize], most: usize) {
+/// Takes from the widest columns but the first, and then leaves out the last ones, until a row fits.
+fn narrow(widths: &mut Vec<usize>, most: usize) {
+    let least = |widths: &[usize]| {
+        let others = widths.iter().skip(1).map(|width| *width.min(&NARROWEST));
+        let gaps = GAP * widths.len().saturating_sub(1);
+        widths
+            .iter()
+            .take(1)
+            .chain(&others.collect::<Vec<_>>())
+            .sum::<usize>()
+            + gaps
+    };
+    while widths.len() > 1 && least(widths) > most {
+        widths.pop();
+    }
     let gaps = GAP * widths.len().saturating_sub(1);
     let mut over = (widths.iter().sum::<usize>() + gaps).saturating_sub(most);
     while over > 0 {
-        let Some(widest) = widths.iter_mut().max() else {
+        let widest = widths.iter_mut().skip(1).max();
+        let Some(widest) = widest.filter(|widest| **widest > NARROWEST) else {
             return;
         };
-        if *widest <= NARROWEST {
-            return;
-        }
         *widest -= 1;
         over -= 1;
     }
@@ -166,5 +179,29 @@ mod tests {
             assert!(lines[1].ends_with("liblong.so"), "{lines:#?}");
             assert!(lines[2].contains("a description"), "{lines:#?}");
         }
+    }
+
+    #[test]
+    fn names_stay_whole_and_columns_without_room_are_left_out() {
+        let mut table = Table::new(["PLUGIN", "VERSION", "KIND", "STATE", "WHY THERE", "FILE"]);
+        let row = [
+            "conjure-skill-cache-manager",
+            "0.1.0",
+            "skill",
+            "loaded",
+            "comes with it",
+        ];
+        let [name, version, kind, state, why] = row.map(str::to_owned);
+        let file = "/usr/lib/conjure/plugins/libcache.so".to_owned();
+        table.row([name, version, kind, state, why, file]);
+        for most in [28, 40, 60, 70, 80] {
+            let lines = table.lines(Some(most));
+            assert!(lines.iter().all(|line| line.width() <= most), "{lines:#?}");
+            assert!(lines[1].starts_with(row[0]), "{lines:#?}");
+        }
+        assert!(table.lines(Some(40))[0].ends_with("VERSION"));
+        assert!(table.lines(Some(80))[1].ends_with("cache.so"));
+        // Narrower than a name.
+        assert_eq!(table.lines(Some(10))[1], row[0]);
     }
 }

@@ -127,10 +127,13 @@ fn shown_as(
             output,
             end,
             duration_ms,
+            meta,
             ..
         } => {
             let name = names.get(output.call_id.as_str());
-            return ended(name.unwrap_or(&"?"), output, (*end, *duration_ms), how);
+            let mut lines = ended(name.unwrap_or(&"?"), output, (*end, *duration_ms), how);
+            lines.extend(ran_at_provider(meta.as_ref(), how));
+            return lines;
         }
         EntryBody::File {
             artifact, source, ..
@@ -188,6 +191,20 @@ fn shown_as(
         EntryBody::CallStarted { .. } | EntryBody::BackendState { .. } => return Vec::new(),
     };
     vec![line]
+}
+
+/// What a call ran at a provider, where its backend told: commands, and what came of them.
+fn ran_at_provider(meta: Option<&serde_json::Value>, how: ItemDetail) -> Vec<String> {
+    let member = |name| meta.and_then(|meta| meta.get(name));
+    let (Some(provider), Some(items)) = (
+        member("provider").and_then(serde_json::Value::as_str),
+        member("server_items").and_then(serde_json::Value::as_array),
+    ) else {
+        return Vec::new();
+    };
+    let lines = items.iter();
+    let lines = lines.flat_map(|item| server_item::lines(provider, item, how));
+    lines.map(|line| format!("  {line}")).collect()
 }
 
 /// What is another one: the tools by name, and the plugins behind them with their versions.

@@ -1,6 +1,8 @@
 //! Shows a turn as it happens: the answer to stdout, everything else to stderr. Where turns
 //! are drawn, the answer, reasoning and calls are.
 
+use std::io::{self, IsTerminal as _};
+
 use conjure_core::chat::{CallAnnounced, Event};
 use conjure_runtime::artifacts::Artifact;
 use conjure_runtime::session::ChatError;
@@ -28,6 +30,10 @@ pub(crate) struct Transcript {
     open_line: bool,
     /// The line of reasoning that has not ended.
     thought: String,
+    /// Whether words say where reasoning begins and where the answer does: both are on one terminal.
+    marks_reasoning: bool,
+    /// Whether what was shown last is reasoning.
+    is_reasoning: bool,
     /// The error that was shown last.
     error: Option<String>,
     /// Why the answer of the turn that ended last would be one that was cut short.
@@ -40,6 +46,8 @@ impl Transcript {
             json,
             open_line: false,
             thought: String::new(),
+            marks_reasoning: io::stdout().is_terminal() && io::stderr().is_terminal(),
+            is_reasoning: false,
             error: None,
             cut_short: None,
         }
@@ -68,12 +76,14 @@ impl Transcript {
                 self.end_thought();
                 let delta = clean(delta);
                 if !delta.is_empty() {
+                    self.begin_answer();
                     self.open_line = !delta.ends_with('\n');
                     output::piece(delta);
                 }
             }
             Event::Thinking { delta } => {
                 self.end_line();
+                self.begin_reasoning();
                 self.thought.push_str(delta);
                 while let Some((line, rest)) = self.thought.split_once('\n') {
                     thought(line);
@@ -126,7 +136,10 @@ impl Transcript {
                 }
             }
             Event::Notice { text } => {
-                self.end();
+                // It may come in the middle of an answer, which goes on where it is drawn.
+                self.end_thought();
+                self.end_printed_line();
+                self.is_reasoning = false;
                 aside(format_args!("{YELLOW}note:{RESET} {}", clean(text)));
             }
             Event::Error(error) => {
@@ -180,6 +193,21 @@ impl Transcript {
     pub(crate) fn end(&mut self) {
         self.end_thought();
         self.end_line();
+        self.is_reasoning = false;
+    }
+
+    /// Says that reasoning begins, where the answer is shown beside it.
+    fn begin_reasoning(&mut self) {
+        if self.marks_reasoning && !std::mem::replace(&mut self.is_reasoning, true) {
+            aside(format_args!("{DIM}Reasoning:{RESET}"));
+        }
+    }
+
+    /// Says that the answer begins, where reasoning is shown above it.
+    fn begin_answer(&mut self) {
+        if std::mem::take(&mut self.is_reasoning) {
+            aside(format_args!("{DIM}Answer:{RESET}"));
+        }
     }
 
     fn end_thought(&mut self) {
@@ -190,6 +218,10 @@ impl Transcript {
 
     fn end_line(&mut self) {
         drawn_turn::settle();
+        self.end_printed_line();
+    }
+
+    fn end_printed_line(&mut self) {
         if self.open_line {
             output::line("");
             self.open_line = false;
@@ -288,6 +320,35 @@ mod tests {
         ] {
             assert_eq!(file_columns(&file), (place.to_owned(), facts.to_owned()));
         }
+    }
+
+    #[tokio::test]
+    async fn words_say_where_reasoning_ends_and_the_answer_begins() {
+        async fn turn(marks_reasoning: bool) {
+            let mut transcript = Transcript::new(false);
+            transcript.marks_reasoning = marks_reasoning;
+            for delta in ["I have to ", "look.\nThen", " answer."] {
+                let delta = delta.to_owned();
+                transcript.show(&Event::Thinking { delta }, false);
+            }
+            for delta in ["", "\n"] {
+                let delta = delta.to_owned();
+                transcript.show(&Event::Content { delta }, false);
+            }
+            transcript.end();
+        }
+        // The answer itself goes past what is captured.
+        let marked = output::captured(turn(true)).await;
+        let lines = [
+            "Reasoning:",
+            "I have to look.",
+            "Then answer.",
+            "Answer:",
+            "",
+        ];
+        assert_eq!(marked, lines.join("\n"));
+        let plain = output::captured(turn(false)).await;
+        assert_eq!(plain, "I have to look.\nThen answer.\n");
     }
 
     #[test]

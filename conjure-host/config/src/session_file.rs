@@ -252,6 +252,24 @@ pub struct PolicySpec {
 }
 
 impl PolicySpec {
+    /// The rules in settings of a session that were read before, in the shape of its file.
+    #[must_use]
+    pub fn of_settings(settings: &Map<String, Value>) -> Self {
+        let policy = settings.get("policy").map(Self::deserialize);
+        policy.and_then(Result::ok).unwrap_or_default()
+    }
+
+    /// What a person should know of the rules: patterns that do not keep what they suggest, each with
+    /// a better one.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<PolicyWarning> {
+        let policy = Policy {
+            rules: self.rules(),
+            ..Policy::default()
+        };
+        policy.warnings()
+    }
+
     /// The rules that the patterns make, those that deny first.
     #[must_use]
     pub fn rules(&self) -> Vec<Rule> {
@@ -449,13 +467,6 @@ impl SessionSpec {
             rules: self.policy.rules(),
             ..Policy::default()
         }
-    }
-
-    /// What a person should know of the rules about calls: patterns that do not keep what they
-    /// suggest, each with a better one.
-    #[must_use]
-    pub fn policy_warnings(&self) -> Vec<PolicyWarning> {
-        self.call_policy().warnings()
     }
 
     /// The same with `base_url` said of its provider alone, so that a conversation may change to

@@ -392,17 +392,20 @@ fn unpack(path: &Path, below: &Path) -> Result<PathBuf, FolderError> {
     Ok(root)
 }
 
-/// Refuses a package in which two files could be taken for its `SKILL.md`: what one reader shows
-/// may not be what another one uses.
+/// Refuses a package in which two files have one name, or could be taken for its `SKILL.md`: what one
+/// reader shows may not be what another one uses.
 fn check_one_skill<R: std::io::Read + std::io::Seek>(
     archive: &zip::ZipArchive<R>,
 ) -> Result<(), String> {
+    // Of several with one name the archive's list has the last.
+    if archive.has_duplicate_names() {
+        return Err("it has two files with the same name".to_owned());
+    }
     let mut found = Vec::new();
     for name in archive.file_names() {
         let name = name.map_err(|error| format!("a member has no usable name: {error}"))?;
-        let is_near = name.matches('/').count() <= 1;
         let last = name.rsplit('/').next().unwrap_or_default();
-        if is_near && !ignored(&name) && last.eq_ignore_ascii_case("SKILL.md") {
+        if !ignored(&name) && last.eq_ignore_ascii_case("SKILL.md") {
             found.push(name.into_owned());
         }
     }

@@ -2,11 +2,12 @@
 //! do so for how long.
 //!
 //! Holds the check of hosts, origins and tokens ([`HttpAccess`]), the bounds of connections
-//! ([`connections`]) and the token of this machine's user. Touches sockets and one file of the data
-//! directory; knows nothing of what is served. Begin at `access.rs`.
+//! ([`connections`]), the token of this machine's user and those that are chosen for clients. Touches
+//! sockets and the files of tokens; knows nothing of what is served. Begin at `access.rs`.
 
 mod access;
 mod address;
+mod client_tokens;
 pub mod connections;
 mod hosts;
 mod patient;
@@ -15,6 +16,7 @@ mod user_token;
 
 pub use access::{AccessTokens, HttpAccess};
 pub use address::url;
+pub use client_tokens::{ClientTokenError, MIN_TOKEN_CHARS, client_token, client_tokens};
 pub use hosts::AllowedHosts;
 pub use slots::Visitor;
 pub use user_token::read as read_user_token;

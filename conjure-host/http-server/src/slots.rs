@@ -2,7 +2,7 @@
 //!
 //! Until a request on it has shown a token a connection is a stranger's, and the oldest stranger
 //! makes room for the next connection: whoever cannot get in keeps nobody out. One client has at
-//! most three quarters of the slots, so that the others still come in.
+//! most three quarters of the slots that the others leave, so that another one still comes in.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -124,9 +124,11 @@ impl Visitor {
             // Its slot was taken away a moment ago.
             None => return true,
         }
-        let has = open.connections.values().filter(|one| is_its(one)).count();
-        let most = self.slots.0.most;
-        if has >= most - most / 4 {
+        let known = open.connections.values();
+        let known = known.filter(|one| one.client.is_some());
+        let (own, others): (Vec<_>, Vec<_>) = known.partition(|one| is_its(one));
+        let left = self.slots.0.most.saturating_sub(others.len());
+        if own.len() >= left - left / 4 {
             return false;
         }
         if let Some(connection) = open.connections.get_mut(&self.number) {
@@ -166,5 +168,28 @@ mod tests {
         // On a connection of its own it goes on.
         assert!(open.first().unwrap().visitor().is(&me));
         assert!(open.last().unwrap().visitor().is(&Arc::from("you")));
+    }
+
+    #[test]
+    fn several_clients_together_leave_slots_to_another_one() {
+        let slots = ConnectionSlots::new(64);
+        let mut open = Vec::new();
+        for (client, most) in [("a", 48), ("b", 12), ("c", 3), ("d", 1)] {
+            let client = Arc::from(client);
+            let mut has = 0;
+            while let Some(slot) = slots.take() {
+                if !slot.visitor().is(&client) {
+                    break;
+                }
+                has += 1;
+                open.push(slot);
+            }
+            assert_eq!(has, most, "{client}");
+        }
+        // Whoever had more than its part gets no more of it back.
+        open.drain(..10);
+        let slot = slots.take().unwrap();
+        assert!(!slot.visitor().is(&Arc::from("a")));
+        assert!(slot.visitor().is(&Arc::from("e")));
     }
 }

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 use secrecy::SecretString;
 
+use super::client_tokens::MIN_TOKEN_CHARS;
+
 /// The file's name in the directory of data.
 const TOKEN_FILE: &str = "http-token";
-/// The fewest characters of a token that somebody wrote there.
-const MIN_TOKEN_CHARS: usize = 16;
 
 /// Why the user's token is not to be had.
 #[derive(Debug, thiserror::Error)]
@@ -76,7 +76,7 @@ pub fn read(path: &Path) -> Result<SecretString, UserTokenError> {
     }
     let text = conjure_config::fs::read_to_string(path)?;
     let token = text.trim();
-    if token.len() < MIN_TOKEN_CHARS {
+    if token.chars().count() < MIN_TOKEN_CHARS {
         return Err(UserTokenError::NoToken {
             path: path.to_owned(),
         });

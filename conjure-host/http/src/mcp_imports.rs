@@ -1,6 +1,7 @@
 //! MCP servers of other programs' configurations, taken over: what `conjure mcp import` does for a
 //! session file. Starts nothing and unpacks nothing.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use axum::Json;
@@ -8,7 +9,8 @@ use axum::body::Bytes;
 use axum::extract::{FromRequest, Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
-use conjure_import::ImportResult;
+use conjure_import::{ImportResult, used_secrets};
+use conjure_store::StoreError;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -19,6 +21,9 @@ use super::problem::Problem;
 use super::state::App;
 use super::transfer::blocking;
 use conjure_config::mcp_settings::check_server;
+
+/// Servers of one reading.
+const PAGE: u64 = 500;
 
 pub(super) fn router() -> Operations {
     Operations::new().routes(routes!(import))
@@ -83,7 +88,8 @@ async fn import(
     Params(unpacked): Params<Unpacked>,
     configuration: Configuration,
 ) -> Result<Response, Problem> {
-    let import = configuration.read(unpacked).await?;
+    let mut import = configuration.read(unpacked).await?;
+    import.rename_secrets(&secrets_in_use(&app).await?);
     let settings = import.settings().map_err(Problem::invalid)?;
     if settings.is_empty() {
         let said = "there are no MCP servers in it".to_owned();
@@ -122,6 +128,22 @@ async fn import(
         notes: import.notes,
     };
     Ok((StatusCode::CREATED, Json(imported)).into_response())
+}
+
+/// The names of secrets that saved servers use.
+async fn secrets_in_use(app: &App) -> Result<BTreeSet<String>, StoreError> {
+    let mut used = BTreeSet::new();
+    let mut after: Option<String> = None;
+    loop {
+        let page = app.store.mcp_servers(after.as_deref(), PAGE).await?;
+        let Some(last) = page.last() else {
+            return Ok(used);
+        };
+        after = Some(last.id.clone());
+        for server in &page {
+            used_secrets(&server.settings.0, &mut used);
+        }
+    }
 }
 
 /// What is to be imported.

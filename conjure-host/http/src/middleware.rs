@@ -217,7 +217,7 @@ impl Middleware {
                 return Err(Problem::unavailable(
                     "too-many-connections",
                     "this client has as many connections as it may: three quarters of \
-                     `--max-connections`; close some, and try again",
+                     what the others leave of `--max-connections`; close some, and try again",
                 )
                 .header(header::CONNECTION, HeaderValue::from_static("close")));
             }

@@ -190,7 +190,9 @@ impl From<StoreError> for Problem {
             StoreError::InUse { sessions, .. } => {
                 Self::conflict("in-use", said).with("sessions", sessions)
             }
-            StoreError::Busy { .. } | StoreError::Lost { .. } => Self::conflict("busy", said),
+            StoreError::Busy { .. } | StoreError::Lost { .. } | StoreError::SessionBusy { .. } => {
+                Self::conflict("busy", said)
+            }
             StoreError::Changed { .. } => Self::conflict(CHANGED, said),
             StoreError::TooLarge { .. } => {
                 Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", said)
@@ -225,7 +227,7 @@ impl From<AuthError> for Problem {
             | AuthError::OtherProvider { .. }
             | AuthError::OtherKind { .. }
             | AuthError::OtherAddress { .. } => Self::invalid(said),
-            AuthError::LoginToken | AuthError::OldToken { .. } => Self::invalid(said),
+            AuthError::Token(_) => Self::invalid(said),
             AuthError::Sealed { .. } | AuthError::LeftOut { .. } | AuthError::Expired { .. } => {
                 Self::conflict("credential-unreadable", said)
             }
@@ -280,6 +282,7 @@ impl From<ManagerError> for Problem {
                     Self::conflict("conflict", said)
                 }
                 RemoteErrorKind::Changed => Self::conflict(CHANGED, said),
+                RemoteErrorKind::Moved => Self::conflict("busy", said),
                 RemoteErrorKind::Full => {
                     Self::new(StatusCode::TOO_MANY_REQUESTS, "queue-full", said)
                         .header(header::RETRY_AFTER, RETRY_AFTER_SECONDS.clone())

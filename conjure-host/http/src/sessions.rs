@@ -65,6 +65,8 @@ pub(super) struct SessionResponse {
     queued: usize,
     created_at_ms: i64,
     updated_at_ms: i64,
+    /// Of each rule of its policy that allows less than it seems to, why, and a better one.
+    warnings: Vec<String>,
 }
 
 /// The saved auth of a session; its provider is the session's.
@@ -147,6 +149,7 @@ impl From<SessionView> for SessionResponse {
             average_tokens: thread.average_tokens,
             cost: thread.cost,
         });
+        let warnings = rule_warnings(&PolicySpec::of_settings(&session.tools));
         Self {
             id: session.id,
             name: session.name,
@@ -173,8 +176,15 @@ impl From<SessionView> for SessionResponse {
             queued: session.queued,
             created_at_ms: session.created_at_ms,
             updated_at_ms: session.updated_at_ms,
+            warnings,
         }
     }
+}
+
+/// What is told of rules that allow less than they seem to.
+pub(super) fn rule_warnings(policy: &PolicySpec) -> Vec<String> {
+    let warnings = policy.warnings().into_iter();
+    warnings.map(|warning| warning.to_string()).collect()
 }
 
 impl PersonaCopyBody {

@@ -10,7 +10,8 @@ use super::problem::Problem;
 /// The streams that are open. Clones share it.
 #[derive(Debug, Clone)]
 pub(super) struct Streams {
-    /// Of one client: half of the connections that the server may have.
+    /// Of one client: half of the connections that the server may have, and three quarters of what the
+    /// others leave of those of all, so that another one gets some.
     of_one: usize,
     /// Of all together: three quarters of them.
     of_all: usize,
@@ -40,10 +41,13 @@ impl Streams {
     /// When the client, or all together, have as many as they may.
     pub(super) fn follow(&self, client: &ClientName) -> Result<StreamPermit, Problem> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let (all, its) = (open.values().sum::<usize>(), open.get(client).copied());
-        let whose = match its.unwrap_or_default() {
-            its if its >= self.of_one => "this client has",
+        let all = open.values().sum::<usize>();
+        let its = open.get(client).copied().unwrap_or_default();
+        let left = self.of_all.saturating_sub(all - its);
+        let of_one = self.of_one.min(left - left / 4);
+        let whose = match its {
             _ if all >= self.of_all => "the server has",
+            its if its >= of_one => "this client has",
             its => {
                 open.insert(client.clone(), its + 1);
                 return Ok(StreamPermit {
@@ -55,9 +59,9 @@ impl Streams {
         Err(Problem::unavailable(
             "too-many-streams",
             format!(
-                "{whose} as many streams of events as it may ({} for one client, {} in all; \
-                 `--max-connections` makes more room); close some, and try again",
-                self.of_one, self.of_all
+                "{whose} as many streams of events as it may ({of_one} for this client now, {} in \
+                 all; `--max-connections` makes more room); close some, and try again",
+                self.of_all
             ),
         ))
     }
@@ -93,6 +97,18 @@ mod tests {
         let _third = follow("c").unwrap();
         drop(first);
         assert!(follow("a").is_ok());
+        // However many come, each leaves one to the next.
+        let streams = Streams::new(64);
+        let mut held = Vec::new();
+        let mut shares = Vec::new();
+        for name in ["a", "b", "c", "d"] {
+            let before = held.len();
+            while let Ok(permit) = streams.follow(&client(name)) {
+                held.push(permit);
+            }
+            shares.push(held.len() - before);
+        }
+        assert_eq!(shares, [32, 12, 3, 1]);
         // With the fewest connections there is one.
         assert!(Streams::new(1).follow(&client("a")).is_ok());
     }

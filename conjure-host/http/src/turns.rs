@@ -21,6 +21,7 @@ use super::operations::{Operations, routes};
 use super::pages::{self, Page};
 use super::problem::Problem;
 use super::questions::{self, QuestionView};
+use super::sessions::rule_warnings;
 use super::state::App;
 use super::threads::Tokens;
 use super::uploads;
@@ -215,6 +216,8 @@ struct BegunTurnView {
     before: usize,
     /// Where its events are.
     events: String,
+    /// Of each rule of its `policy` that allows less than it seems to, why, and a better one.
+    warnings: Vec<String>,
 }
 
 /// Which turns.
@@ -297,6 +300,7 @@ async fn say(
     };
     let attached = uploads::resolve_attachments(&app, turn_id.as_deref(), &body.attachments)?;
     let message = message(body.text.as_deref(), &attached, body.go_on)?;
+    let warnings = rule_warnings(&terms.policy);
     let request = TurnRequest {
         message,
         turn_id,
@@ -313,6 +317,7 @@ async fn say(
         turn: turn.id,
         thread: turn.thread,
         before: turn.before,
+        warnings,
     };
     Ok((StatusCode::ACCEPTED, at, Json(begun)).into_response())
 }

@@ -9,8 +9,8 @@ use super::server::{ConfigText, ImportResult};
 struct NamedArgument<'a> {
     name: &'a str,
     value: &'a str,
-    /// Text before the value.
-    beginning: String,
+    /// Text before the value, with its white space.
+    beginning: &'a str,
 }
 
 impl ImportResult {
@@ -94,8 +94,8 @@ fn named(text: &str) -> Option<NamedArgument<'_>> {
     if is_connection(text) {
         return None;
     }
-    [('=', ""), (':', " ")].iter().find_map(|(sign, space)| {
-        let (name, value) = text.split_once(*sign)?;
+    ['=', ':'].into_iter().find_map(|sign| {
+        let (name, value) = text.split_once(sign)?;
         let is_part = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         let is_name = !name.is_empty() && name.chars().all(is_part);
         let is_value = match sign {
@@ -104,10 +104,41 @@ fn named(text: &str) -> Option<NamedArgument<'_>> {
             // `jdbc:` and `https:` are parts of what follows.
             _ => !value.contains("://"),
         };
-        (is_name && is_value && !value.starts_with("//")).then(|| NamedArgument {
+        let is_named = is_name && is_value && !value.starts_with("//");
+        let value = value.trim_start();
+        let beginning = text.strip_suffix(value).filter(|_| is_named)?;
+        Some(NamedArgument {
             name,
-            value: value.trim_start(),
-            beginning: format!("{name}{sign}{space}"),
+            value,
+            beginning,
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::read;
+
+    #[test]
+    fn an_argument_keeps_the_white_space_around_its_name() {
+        let text = r#"{ "mcpServers": { "s": { "command": "docker", "args": [
+            "-v", "cache:${workspaceFolder}/w", "C:\\x\\${userHome}", "root: ${workspaceFolder}",
+            "name= ${userHome}", "Authorization:  Bearer tok_9876543210abcdef", "--key= s3cr3t-s3cr3t-1"
+        ] } } }"#;
+        let expected = json!([
+            "-v",
+            { "expand": "cache:${workspaceFolder}/w" },
+            { "expand": "C:\\x\\${userHome}" },
+            { "expand": "root: ${workspaceFolder}" },
+            { "expand": "name= ${userHome}" },
+            { "secret": "MCP_S_AUTHORIZATION", "prefix": "Authorization:  Bearer " },
+            { "secret": "MCP_S_KEY", "prefix": "--key= " },
+        ]);
+        assert_eq!(
+            read(text).unwrap().settings().unwrap()["s"]["args"],
+            expected
+        );
+    }
 }

@@ -31,6 +31,10 @@ pub(crate) fn is_manifest(value: &Value) -> bool {
 pub(crate) fn manifest(bytes: &[u8]) -> Result<Value, String> {
     let wrong = |error: &dyn std::fmt::Display| format!("it is no MCP bundle: {error}");
     let mut archive = zip::ZipArchive::new(Cursor::new(bytes)).map_err(|error| wrong(&error))?;
+    if archive.has_duplicate_names() {
+        // Whoever unpacks it may find another manifest than is read here.
+        return Err(wrong(&"it has two files with the same name"));
+    }
     let entry = archive.by_name(MANIFEST).map_err(|error| wrong(&error))?;
     let mut text = String::new();
     // What an entry says of its size is the archive's word.

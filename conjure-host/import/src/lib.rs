@@ -20,6 +20,7 @@ mod shell_words;
 mod tests;
 mod timeout;
 mod typed;
+mod used_secrets;
 mod variables;
 mod yaml;
 
@@ -27,6 +28,7 @@ use serde_json::{Map, Value};
 
 pub use server::{ImportResult, RequiredSecret};
 pub use typed::{TypedSecret, secrets as typed_secrets};
+pub use used_secrets::used_secrets;
 
 /// First bytes of an MCP bundle, as of every zip archive.
 const ZIP_MAGIC: &[u8] = b"PK\x03\x04";

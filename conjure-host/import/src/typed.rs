@@ -201,11 +201,10 @@ mod tests {
     #[test]
     fn a_secret_in_an_argument_is_found_however_it_is_written() {
         let typed = |args: Value| sealed(&json!({ "args": args }), &[]).1;
-        for header in ["Authorization:Bearer abc", "Authorization:  Bearer abc"] {
-            assert_eq!(typed(json!(["--header", header])), [header]);
+        for space in ["", " ", "  "] {
+            let header = format!("Authorization:{space}Bearer abc");
+            assert_eq!(typed(json!(["--header", header])), ["abc"]);
         }
-        let header = "Authorization: Bearer abc";
-        assert_eq!(typed(json!(["--header", header])), ["abc"]);
         for address in [
             "postgresql://me:pw@db/x",
             "https://x.example/sse?api_key=abc",

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rmcp::model::ResourceUpdatedNotificationParam;
-use rmcp::service::SubscriptionContext;
+use rmcp::service::{ServiceError, SubscriptionContext};
 use rmcp::{Peer, RoleServer};
-use tokio::sync::{broadcast, watch};
+use tokio::sync::{broadcast, mpsc, watch};
 use tokio::time::Instant;
 
 use super::notes;
-use super::session::{ClientSession, lock};
+use super::session::ClientSession;
+use super::subscriptions::{ResourceStream, Subscriptions};
 use conjure_runtime::session::{Revision, ToolSession};
 
 /// The shortest time between two messages about one list.
@@ -26,6 +27,8 @@ pub(super) enum ChangeNotice {
     Resources,
     Prompts,
     Resource(Arc<str>),
+    /// More changed than could wait: each resource that is wanted may be another one now.
+    AnyResource,
     /// Something that whoever is at the client should know.
     Notice(Arc<str>),
 }
@@ -35,6 +38,8 @@ pub(super) struct SessionChanges {
     revision: watch::Receiver<Revision>,
     updated: broadcast::Receiver<Arc<str>>,
     notices: broadcast::Receiver<Arc<str>>,
+    /// Resources that may have changed before their sources knew of a listener.
+    missed: mpsc::UnboundedReceiver<Arc<str>>,
     told: Revision,
     /// Earliest time of the next message about the list.
     next: Instant,
@@ -49,6 +54,7 @@ impl SessionChanges {
             revision,
             updated: calls.updated(),
             notices: calls.notices(),
+            missed: mpsc::unbounded_channel().1,
             told,
             next: Instant::now(),
         }
@@ -62,56 +68,47 @@ impl SessionChanges {
         session.open_calls().map(|calls| Self::of(calls))
     }
 
-    /// Tells a listener of the new era until it goes, its session is over, or the server ends.
-    /// `missed`: whether something may have changed before anybody listened.
+    /// Tells a listener of the new era until it goes, its session is over, or the server ends, and
+    /// the sources of its resources at the same time. `missed` is what may have changed before
+    /// anybody listened.
     pub(super) async fn tell_listener(
         mut self,
         context: &SubscriptionContext,
-        session: &Arc<ClientSession>,
-        missed: bool,
+        session: &ClientSession,
+        stream: &ResourceStream<'_>,
+        missed: Vec<ChangeNotice>,
     ) {
-        let _listening = session.listening();
         let closing = session.common.closing.clone();
-        let sink = context.sink();
-        let mut changed = Some(Vec::new());
-        if missed {
-            changed = Some(vec![
-                ChangeNotice::Tools,
-                ChangeNotice::Resources,
-                ChangeNotice::Prompts,
-            ]);
+        let (out, missed_resources) = mpsc::unbounded_channel();
+        self.missed = missed_resources;
+        let telling_sources = async {
+            stream.tell_sources(out).await;
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            _ = self.pass_on(context, stream, missed) => {}
+            () = telling_sources => {}
+            () = context.cancelled() => {}
+            () = closing.cancelled() => {}
         }
-        while let Some(now) = changed {
-            for change in now {
-                let accepted = context.accepted();
-                let uris = accepted
-                    .resource_subscriptions
-                    .as_deref()
-                    .unwrap_or_default();
-                let sent = match &change {
-                    ChangeNotice::Tools if accepted.tools_list_changed == Some(true) => {
-                        sink.notify_tool_list_changed().await
-                    }
-                    ChangeNotice::Resources if accepted.resources_list_changed == Some(true) => {
-                        sink.notify_resource_list_changed().await
-                    }
-                    ChangeNotice::Prompts if accepted.prompts_list_changed == Some(true) => {
-                        sink.notify_prompt_list_changed().await
-                    }
-                    ChangeNotice::Resource(uri) if uris.iter().any(|known| **known == **uri) => {
-                        sink.notify_resource_updated(uri.as_ref()).await
-                    }
-                    _ => Ok(()),
-                };
-                if sent.is_err() {
-                    return;
+    }
+
+    /// Passes changes on to a listener, until it takes no more or the session is over.
+    async fn pass_on(
+        &mut self,
+        context: &SubscriptionContext,
+        stream: &ResourceStream<'_>,
+        missed: Vec<ChangeNotice>,
+    ) -> Option<()> {
+        let mut changed = missed;
+        loop {
+            for change in changed {
+                match change {
+                    ChangeNotice::AnyResource => tell_of_all(context, stream).await?,
+                    change => tell_one(context, &change).await?,
                 }
             }
-            changed = tokio::select! {
-                changed = self.next() => changed,
-                () = context.cancelled() => None,
-                () = closing.cancelled() => None,
-            };
+            changed = self.next().await?;
         }
     }
 
@@ -141,9 +138,12 @@ impl SessionChanges {
                 }
                 uri = self.updated.recv() => match uri {
                     Ok(uri) => return Some(vec![ChangeNotice::Resource(uri)]),
-                    Err(broadcast::error::RecvError::Lagged(_)) => {}
+                    Err(broadcast::error::RecvError::Lagged(_)) => {
+                        return Some(vec![ChangeNotice::AnyResource]);
+                    }
                     Err(broadcast::error::RecvError::Closed) => return None,
                 },
+                Some(uri) = self.missed.recv() => return Some(vec![ChangeNotice::Resource(uri)]),
                 text = self.notices.recv() => match text {
                     Ok(text) => return Some(vec![ChangeNotice::Notice(text)]),
                     Err(broadcast::error::RecvError::Lagged(_)) => {}
@@ -154,9 +154,60 @@ impl SessionChanges {
     }
 }
 
+/// Tells a listener of a change, if it wants to hear of such; nothing where it takes no more.
+async fn tell_one(context: &SubscriptionContext, change: &ChangeNotice) -> Option<()> {
+    let (accepted, sink) = (context.accepted(), context.sink());
+    let uris = accepted
+        .resource_subscriptions
+        .as_deref()
+        .unwrap_or_default();
+    let sent = match change {
+        ChangeNotice::Tools if accepted.tools_list_changed == Some(true) => {
+            sink.notify_tool_list_changed().await
+        }
+        ChangeNotice::Resources if accepted.resources_list_changed == Some(true) => {
+            sink.notify_resource_list_changed().await
+        }
+        ChangeNotice::Prompts if accepted.prompts_list_changed == Some(true) => {
+            sink.notify_prompt_list_changed().await
+        }
+        ChangeNotice::Resource(uri) if uris.iter().any(|known| **known == **uri) => {
+            sink.notify_resource_updated(uri.as_ref()).await
+        }
+        _ => Ok(()),
+    };
+    sent.ok()
+}
+
+/// Tells a listener of each resource that it wants to hear of; nothing where it takes no more.
+async fn tell_of_all(context: &SubscriptionContext, stream: &ResourceStream<'_>) -> Option<()> {
+    for uri in stream.uris() {
+        context.sink().notify_resource_updated(uri).await.ok()?;
+    }
+    Some(())
+}
+
+/// Tells a client of the old era that resources changed, of those that it asked for.
+async fn tell_requested(
+    peer: &Peer<RoleServer>,
+    subscriptions: &Subscriptions,
+    change: &ChangeNotice,
+) -> Result<(), ServiceError> {
+    let uris = match change {
+        ChangeNotice::AnyResource => subscriptions.requested(),
+        ChangeNotice::Resource(uri) if subscriptions.is_requested(uri) => [uri.to_string()].into(),
+        _ => return Ok(()),
+    };
+    for uri in uris {
+        let param = ResourceUpdatedNotificationParam::new(uri);
+        peer.notify_resource_updated(param).await?;
+    }
+    Ok(())
+}
+
 /// Tells a client of the old era, on a task of its own, until it or its session goes.
 pub(super) fn tell_client(peer: Peer<RoleServer>, session: &Arc<ClientSession>) {
-    let subscribed = Arc::clone(session.subscribed());
+    let subscriptions = Arc::clone(session.subscriptions());
     let closing = session.common.closing.clone();
     let wants = {
         let session = Arc::downgrade(session);
@@ -183,12 +234,8 @@ pub(super) fn tell_client(peer: Peer<RoleServer>, session: &Arc<ClientSession>) 
                             let note = notes::message("notice", "conjure", &text.as_ref().into());
                             peer.send_notification(note).await
                         }
-                        ChangeNotice::Resource(uri) => {
-                            if !lock(&subscribed).contains(&*uri) {
-                                continue;
-                            }
-                            let param = ResourceUpdatedNotificationParam::new(&*uri);
-                            peer.notify_resource_updated(param).await
+                        ChangeNotice::Resource(_) | ChangeNotice::AnyResource => {
+                            tell_requested(&peer, &subscriptions, &change).await
                         }
                     };
                     sent.ok()?;
@@ -198,4 +245,36 @@ pub(super) fn tell_client(peer: Peer<RoleServer>, session: &Arc<ClientSession>) 
         };
         closing.run_until_cancelled(telling).await;
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn where_updates_were_lost_any_resource_may_have_changed() {
+        let (_revision, revision) = watch::channel(Revision::default());
+        let (updates, updated) = broadcast::channel(1);
+        let (_notices, notices) = broadcast::channel(1);
+        let (sources, missed) = mpsc::unbounded_channel();
+        let mut changes = SessionChanges {
+            revision,
+            updated,
+            notices,
+            missed,
+            told: Revision::default(),
+            next: Instant::now(),
+        };
+        for uri in ["a", "b"] {
+            updates.send(Arc::from(uri)).unwrap();
+        }
+        let any = vec![ChangeNotice::AnyResource];
+        assert_eq!(changes.next().await, Some(any));
+        let last = vec![ChangeNotice::Resource(Arc::from("b"))];
+        assert_eq!(changes.next().await, Some(last));
+        // A source that knows of the listener only now is no update of its own.
+        sources.send(Arc::from("c")).unwrap();
+        let missed = vec![ChangeNotice::Resource(Arc::from("c"))];
+        assert_eq!(changes.next().await, Some(missed));
+    }
 }

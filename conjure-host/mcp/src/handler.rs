@@ -25,19 +25,22 @@ use tokio::sync::OnceCell;
 
 use super::answers::{as_text, no_resource, read_error, read_result, resume_error, wrong_kind};
 use super::asking::ClientQuestionKinds;
-use super::changes::SessionChanges;
+use super::changes::{ChangeNotice, SessionChanges};
 use super::clients::{ClientSessions, Identity};
 use super::instructions::instructions;
-use super::lists::{ListOf, listed, tell_sources};
+use super::lists::{ListOf, listed};
 use super::notes::{Outlet, Wants, rank};
 use super::session::{ClientSession, RequestWork, WorkStart};
 use super::session_manager::AdmittedRequest;
+use super::subscriptions::ResourceStream;
 use super::suspendable_request::{
     DriveResult, RequestTarget, ServedRequest, SuspendableRequest, WorkResult, input_required,
 };
 use super::tools::ServedTools;
 use super::verbatim::{AnswerKind, sdk_value};
-use super::{changes, completion, files, lists, meta_tools, permission, results, verbatim};
+use super::{
+    changes, completion, files, lists, meta_tools, permission, results, subscriptions, verbatim,
+};
 use conjure_runtime::backend::CallReport;
 use conjure_runtime::backend::readers::{ReadError, SourceLists};
 use conjure_runtime::session::ToolSession;
@@ -231,19 +234,6 @@ impl McpHandler {
         let calls = Arc::clone(session.calls().await?);
         let listed = listed(&calls, &context.ct, of).await;
         Ok((calls, listed))
-    }
-
-    async fn subscription(
-        &self,
-        context: &RequestContext<RoleServer>,
-        uri: &str,
-        on: bool,
-    ) -> Result<(), ErrorData> {
-        let session = self.session(context).await?;
-        let calls = Arc::clone(session.calls().await?);
-        session.set_subscribed(uri, on)?;
-        tell_sources(&calls, uri, on).await;
-        Ok(())
     }
 }
 
@@ -519,7 +509,8 @@ impl ServerHandler for McpHandler {
         request: SubscribeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.subscription(&context, &request.uri, true).await
+        let session = self.session(&context).await?;
+        subscriptions::subscribe(&session, &request.uri).await
     }
 
     async fn unsubscribe(
@@ -527,7 +518,8 @@ impl ServerHandler for McpHandler {
         request: UnsubscribeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.subscription(&context, &request.uri, false).await
+        let session = self.session(&context).await?;
+        subscriptions::unsubscribe(&session, &request.uri).await
     }
 
     fn accepted_subscription_filter(
@@ -536,24 +528,29 @@ impl ServerHandler for McpHandler {
     ) -> Option<SubscriptionFilter> {
         // The acknowledgement goes out before anybody listens.
         self.before.store(self.clients.changes(), Ordering::Relaxed);
-        Some(requested.clone())
+        Some(subscriptions::accepted(requested))
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
         let session = self.session(context.request_context()).await?;
+        // Held until the sources know that it is over; a session in use is not closed.
+        let _listening = session.listening();
         let was_open = session.open_calls().is_some();
         let calls = Arc::clone(session.calls().await?);
         let changes = SessionChanges::of(&calls);
-        let missed = !was_open || self.clients.changes() != self.before.load(Ordering::Relaxed);
+        let mut missed = Vec::new();
+        if !was_open || self.clients.changes() != self.before.load(Ordering::Relaxed) {
+            let lists = [
+                ChangeNotice::Tools,
+                ChangeNotice::Resources,
+                ChangeNotice::Prompts,
+            ];
+            missed.extend(lists);
+        }
         let uris = context.accepted().resource_subscriptions.clone();
-        let uris = uris.unwrap_or_default();
-        for uri in &uris {
-            tell_sources(&calls, uri, true).await;
-        }
-        Box::pin(changes.tell_listener(&context, &session, missed)).await;
-        for uri in &uris {
-            tell_sources(&calls, uri, false).await;
-        }
+        let stream = ResourceStream::begin(&session, &calls, &uris.unwrap_or_default());
+        Box::pin(changes.tell_listener(&context, &session, &stream, missed)).await;
+        Box::pin(stream.end()).await;
         Ok(())
     }
 

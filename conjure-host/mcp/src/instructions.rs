@@ -24,7 +24,11 @@ pub(super) async fn instructions(session: &Arc<ClientSession>) -> Option<String>
     }
     let opened = Arc::clone(session);
     // Nobody begins anew when the time is over.
-    let opening = tokio::spawn(async move { opened.calls().await.map(|_| ()) });
+    let opening = tokio::spawn(async move {
+        if let Ok(calls) = opened.calls().await {
+            calls.until_listed(HANDSHAKE_TIMEOUT).await;
+        }
+    });
     let _ = tokio::time::timeout(HANDSHAKE_TIMEOUT, opening).await;
     let said = session.open_calls()?.instructions();
     (!said.is_empty()).then(|| conjure_core::context::instructions(&said))

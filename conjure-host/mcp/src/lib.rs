@@ -26,6 +26,7 @@ mod session;
 mod session_manager;
 mod session_slots;
 mod stdio;
+mod subscriptions;
 mod suspendable_request;
 mod suspended;
 #[cfg(test)]

@@ -226,14 +226,6 @@ pub(super) async fn listed(
     }
 }
 
-/// Tells the sources that a client wants to hear of a resource, or does not any more.
-pub(super) async fn tell_sources(calls: &ToolSession, uri: &str, on: bool) {
-    let snapshot = calls.snapshot();
-    let (live, cancel) = (no_output(), CancellationToken::new());
-    let with = silent_call(&snapshot, &cancel, &live);
-    calls.reader(None, &with).subscribe(uri, on).await;
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;

@@ -19,7 +19,7 @@ const MAX_INLINE_BYTES: u64 = 4 * 1024 * 1024;
 pub(super) fn call(report: CallReport, artifacts: &Artifacts, most_bytes: usize) -> CallToolResult {
     let said = report.said.as_deref();
     let mut content = match said.filter(|said| fits(said, most_bytes)) {
-        Some(said) => verbatim(said),
+        Some(said) => with_note(verbatim(said), report.note.as_deref()),
         None => shown_content(&report, artifacts),
     };
     if let Some(structured) = &report.structured
@@ -47,6 +47,13 @@ pub(super) fn call(report: CallReport, artifacts: &Artifacts, most_bytes: usize)
     result.meta = said.and_then(own_meta);
     result.structured_content = report.structured;
     result
+}
+
+/// Content and what the host says of the failure behind it. What a server behind the host says never
+/// comes here: that goes out as it came.
+fn with_note(mut content: Vec<ContentBlock>, note: Option<&str>) -> Vec<ContentBlock> {
+    content.extend(note.map(ContentBlock::text));
+    content
 }
 
 /// The `_meta` that a result has of its source's, without what is the host's there.
@@ -189,10 +196,12 @@ mod tests {
             duration: Duration::ZERO,
             files: Vec::new(),
             structured: said.structured.clone(),
+            server_items: None,
             state: None,
             spent: Vec::new(),
             beside: Vec::new(),
             said: Some(Box::new(said)),
+            note: None,
         }
     }
 
@@ -270,6 +279,22 @@ mod tests {
             assert_eq!(result["structuredContent"], structured);
             assert_eq!(result["content"][0]["text"], json!(structured.to_string()));
         }
+    }
+
+    #[test]
+    fn a_failed_call_is_named_with_what_to_do_behind_its_own_words() {
+        let dir = tempfile::tempdir().unwrap();
+        let artifacts = Artifacts::new(vec![dir.path().to_owned()], dir.path().join("cache"));
+        let note = "[The call of `notes_read` on backend `native` failed with what stands above.]";
+        let failed = CallReport {
+            note: Some(note.to_owned()),
+            ..report(ToolResult::error("The skill refused the task."))
+        };
+        let result = serde_json::to_value(call(failed, &artifacts, 100)).unwrap();
+        assert_eq!(result["isError"], json!(true));
+        let blocks = result["content"].as_array().unwrap();
+        let texts: Vec<&Value> = blocks.iter().map(|block| &block["text"]).collect();
+        assert_eq!(texts, [&json!("The skill refused the task."), &json!(note)]);
     }
 
     #[test]

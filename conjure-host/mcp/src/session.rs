@@ -1,6 +1,6 @@
 //! What one MCP client has: a session of the host's, opened when it is first needed.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,6 +15,7 @@ use super::asking::{ClientQuestionKinds, SessionQuestions};
 use super::notes::{Wants, listener};
 use super::options::McpOptions;
 use super::session_slots::SessionSlot;
+use super::subscriptions::Subscriptions;
 use super::suspendable_request::{
     RequestTarget, SuspendableRequest, SuspendableRequestParts, WorkResult,
 };
@@ -29,8 +30,9 @@ use conjure_runtime::session::{CallWith, SessionError, ToolSession};
 
 /// How long after the opening of a session servers behind may take to say what they have.
 const SETTLE_TIME: Duration = Duration::from_secs(5);
-/// The most resources that a client of the old era may be subscribed to.
-const MAX_SUBSCRIPTIONS: usize = 1000;
+
+/// KeyedLocks of those who wait for each other, by what they have in common.
+type KeyedLocks = Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>;
 
 /// State that all clients share.
 pub(super) struct Common {
@@ -53,12 +55,14 @@ pub(super) struct ClientSession {
     opened_at: OnceLock<Instant>,
     asking: Arc<SessionQuestions>,
     pub(super) suspended: Arc<Suspended>,
-    lanes: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
+    /// KeyedLocks of calls, by lane.
+    lanes: KeyedLocks,
+    /// KeyedLocks of telling sources of a resource, by URI.
+    resources: KeyedLocks,
     tools: Mutex<Option<Arc<ServedTools>>>,
-    /// Level of messages that a client of the old era asked for, and the resources that it
-    /// subscribed to.
+    /// Level of messages that a client of the old era asked for.
     level: Mutex<Option<usize>>,
-    subscribed: Arc<Mutex<BTreeSet<String>>>,
+    subscriptions: Arc<Subscriptions>,
     used: Mutex<Instant>,
     /// Streams that wait for changes.
     listeners: AtomicU64,
@@ -111,9 +115,10 @@ impl ClientSession {
             asking: Arc::default(),
             suspended: Arc::default(),
             lanes: Mutex::default(),
+            resources: Mutex::default(),
             tools: Mutex::default(),
             level: Mutex::default(),
-            subscribed: Arc::default(),
+            subscriptions: Arc::default(),
             used: Mutex::new(Instant::now()),
             listeners: AtomicU64::new(0),
             number: AtomicU64::new(0),
@@ -254,9 +259,7 @@ impl ClientSession {
     }
 
     fn lane(&self, name: &str) -> Arc<tokio::sync::Mutex<()>> {
-        let mut lanes = lock(&self.lanes);
-        lanes.retain(|known, lane| known == name || Arc::strong_count(lane) > 1);
-        Arc::clone(lanes.entry(name.to_owned()).or_default())
+        keyed_lock(&self.lanes, name)
     }
 
     /// A client of the old era wants messages from this level on.
@@ -272,27 +275,14 @@ impl ClientSession {
         }
     }
 
-    /// The resources that a client of the old era subscribed to.
-    pub(super) fn subscribed(&self) -> &Arc<Mutex<BTreeSet<String>>> {
-        &self.subscribed
+    /// The resources whose changes the client wants to hear of.
+    pub(super) fn subscriptions(&self) -> &Arc<Subscriptions> {
+        &self.subscriptions
     }
 
-    /// Notes that a client of the old era subscribes to a resource, or does not any more.
-    ///
-    /// # Errors
-    /// When it is subscribed to as many as it may be.
-    pub(super) fn set_subscribed(&self, uri: &str, on: bool) -> Result<(), ErrorData> {
-        let mut subscribed = lock(&self.subscribed);
-        if !on {
-            subscribed.remove(uri);
-            return Ok(());
-        }
-        if subscribed.len() >= MAX_SUBSCRIPTIONS {
-            let text = format!("{MAX_SUBSCRIPTIONS} resources are subscribed to already");
-            return Err(ErrorData::invalid_params(text, None));
-        }
-        subscribed.insert(uri.to_owned());
-        Ok(())
+    /// Held by whoever tells sources of a resource, so that they hear of its wishes in order.
+    pub(super) fn resource_lock(&self, uri: &str) -> Arc<tokio::sync::Mutex<()>> {
+        keyed_lock(&self.resources, uri)
     }
 
     /// Counts a stream that waits for changes, for as long as the guard lives.
@@ -336,6 +326,13 @@ impl Drop for Listening {
         self.0.listeners.fetch_sub(1, Ordering::Relaxed);
         *lock(&self.0.used) = Instant::now();
     }
+}
+
+/// The lock of a name. Those that nobody holds or waits for are forgotten.
+fn keyed_lock(locks: &KeyedLocks, name: &str) -> Arc<tokio::sync::Mutex<()>> {
+    let mut locks = lock(locks);
+    locks.retain(|known, one| known == name || Arc::strong_count(one) > 1);
+    Arc::clone(locks.entry(name.to_owned()).or_default())
 }
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -1,5 +1,5 @@
-//! The slots of sessions over HTTP: so many at once, and of one client at most three quarters where
-//! there are others, so that the others still come in.
+//! The slots of sessions over HTTP: so many at once, and of one client at most three quarters of what
+//! the others leave while one of the known clients has none, so that each still comes in.
 //!
 //! A slot is taken where a session is made, whatever a request says of itself, and it is free again
 //! when nobody holds the session any more.
@@ -17,7 +17,8 @@ pub(super) struct SessionSlots(Arc<SessionLimit>);
 #[derive(Debug)]
 struct SessionLimit {
     most: usize,
-    most_of_one: usize,
+    /// How many clients are known.
+    clients: usize,
     /// How many each client has.
     taken: Mutex<HashMap<Principal, usize>>,
 }
@@ -48,13 +49,9 @@ pub(super) enum NoSlot {
 impl SessionSlots {
     /// With so many slots that are taken at once, by so many clients.
     pub(super) fn new(most: usize, clients: usize) -> Self {
-        let most_of_one = match clients {
-            0 | 1 => most,
-            _ => most.saturating_sub(most.div_ceil(4)).max(1),
-        };
         Self(Arc::new(SessionLimit {
             most,
-            most_of_one,
+            clients,
             taken: Mutex::default(),
         }))
     }
@@ -64,18 +61,23 @@ impl SessionSlots {
     /// # Errors
     /// When the server or the client has as many sessions as it may.
     pub(super) fn take(&self, principal: &Principal) -> Result<SessionSlot, NoSlot> {
-        let SessionLimit {
-            most, most_of_one, ..
-        } = *self.0;
+        let SessionLimit { most, clients, .. } = *self.0;
         let mut taken = lock(&self.0.taken);
-        if taken.values().sum::<usize>() >= most {
+        let all = taken.values().sum::<usize>();
+        if all >= most {
             return Err(NoSlot::Full { most });
         }
-        let own = taken.entry(principal.clone()).or_default();
-        if *own >= most_of_one {
-            return Err(NoSlot::OfOne { most: most_of_one });
+        let own = taken.get(principal).copied().unwrap_or_default();
+        let left = most.saturating_sub(all - own);
+        let here = taken.len() + usize::from(own == 0);
+        let most = match here < clients {
+            true => left.saturating_sub(left.div_ceil(4)).max(1),
+            false => left,
+        };
+        if own >= most {
+            return Err(NoSlot::OfOne { most });
         }
-        *own += 1;
+        taken.insert(principal.clone(), own + 1);
         Ok(SessionSlot {
             slots: self.clone(),
             principal: principal.clone(),
@@ -129,6 +131,14 @@ mod tests {
             assert_eq!(shares(&slots, &["me", "you"]), expected, "{most} {clients}");
             // All of them were given back.
             assert_eq!(shares(&slots, &["you", "me"]), expected, "{most} {clients}");
+        }
+    }
+
+    #[test]
+    fn several_clients_together_leave_a_slot_to_the_last() {
+        for (most, expected) in [(64, [48, 12, 4]), (16, [12, 3, 1]), (4, [3, 1, 0])] {
+            let slots = SessionSlots::new(most, 3);
+            assert_eq!(shares(&slots, &["a", "b", "c"]), expected, "{most}");
         }
     }
 

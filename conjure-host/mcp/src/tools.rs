@@ -132,16 +132,10 @@ fn serve_tool(route: &Route, name: &str) -> Option<ServedTool> {
     let tool: Tool = tool
         .inspect_err(|error| tracing::warn!(tool = name, "is not served: {error}"))
         .ok()?;
-    let definition = &route.definition;
-    let lane = (definition.mode == CallMode::Stateful).then(|| match route.skill() {
-        // A native skill is one lane; of a backend the whole instance is.
-        Some(skill) if &*route.kind == "native" => format!("{}\n{skill}", route.backend),
-        _ => route.backend.to_string(),
-    });
     let is_all = serde_json::to_value(&tool).is_ok_and(|typed| typed == raw);
     Some(ServedTool {
         public: route.name.as_str().to_owned(),
-        lane,
+        lane: route.lane(),
         tool,
         whole: (!is_all).then_some(raw),
     })

@@ -1,12 +1,12 @@
-//! Why a plugin was not loaded, or why no instance of it was made: one enum from the file to the first
-//! answer, so that `plugin list` can show any failure. Each message names the file, what was found,
-//! what was needed and what to do.
+//! Why a plugin was not loaded, or why no instance of it was made: one enum up to the first answer, so
+//! that `plugin list` can show any failure. Each names the file, what was found and needed, what to do.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::full_disk::store_remedy;
+use super::sentence::sentence;
 
 /// Why a plugin was refused.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -376,8 +376,8 @@ pub enum PluginError {
     },
     /// The plugin's manifest asks for what no worker gets.
     #[error(
-        "{}: {plugin} runs in no worker: {reason}. Tell its author{remedy}",
-        path.display()
+        "{}: {plugin} runs in no worker: {} Tell its author{remedy}",
+        path.display(), sentence(reason)
     )]
     NotGranted {
         /// What else can be done, if anything: a program runs nowhere else.
@@ -423,8 +423,8 @@ pub enum PluginError {
     /// The plugin's workers end again and again.
     #[error(
         "{}: the worker process of {plugin} ended {ends} times without an answer in between, and \
-         is not started again for {} ms; the last one {end}. Tell its author, or use another version",
-        path.display(), left.as_millis()
+         is not started again for {} ms; the last one {} Tell its author, or use another version",
+        path.display(), left.as_millis(), sentence(end)
     )]
     WorkerPaused {
         /// The file.
@@ -468,8 +468,8 @@ pub enum PluginError {
     },
     /// The plugin's own builder failed.
     #[error(
-        "{}: {name} could not describe itself: {reason}. Tell its author, or use another version",
-        path.display()
+        "{}: {name} could not describe itself: {} Tell its author, or use another version",
+        path.display(), sentence(reason)
     )]
     Builder {
         /// The file.
@@ -493,7 +493,7 @@ pub enum PluginError {
     },
     /// The manifest is not one.
     #[error(
-        "{}: the manifest of {name} cannot be used: {reason}. {remedy}", path.display()
+        "{}: the manifest of {name} cannot be used: {} {remedy}", path.display(), sentence(reason)
     )]
     Manifest {
         /// The file.
@@ -569,7 +569,7 @@ pub enum PluginError {
         reason: String,
     },
     /// The plugin may not be used any more.
-    #[error("{plugin}: {reason}. Reload it to try again")]
+    #[error("{plugin}: {} Reload it to try again", sentence(reason))]
     Quarantined {
         /// Name and version.
         plugin: String,

@@ -19,6 +19,7 @@ use super::instance::Instance;
 use super::link::{InProcess, InstanceLink};
 use super::load::DeferredLibrary;
 use super::pool::POOL;
+use super::sentence::sentence;
 use super::services::{CallMeta, CallOptions, HostServices, PluginId};
 use super::worker::{
     InstanceDirs, InstanceWorker, Isolation, IsolationReason, PluginWorkers, WorkerGrants,
@@ -395,8 +396,10 @@ impl LoadedPlugin {
 
     fn refuses(&self, mut reason: String) -> PluginError {
         if let Some(remedy) = self.trust_remedy() {
-            reason = format!("{reason}. {remedy}");
+            reason = format!("{} {remedy}", sentence(&reason));
         }
+        // The error ends it as a sentence itself.
+        reason.truncate(reason.trim_end().trim_end_matches('.').len());
         PluginError::Create {
             plugin: self.id.to_string(),
             reason,

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Sha256;
 use super::emit::EmitSink;
+use super::sentence::sentence;
 
 /// Which plugin: name, version, and for a library the hash of its file.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -208,8 +209,9 @@ pub enum PluginCallFailure {
     },
     /// The plugin's worker ended while the call ran.
     #[error(
-        "{plugin}: its worker process {end}. Other calls that ran in it are lost too, and so is \
-         what the plugin kept in memory; the next call starts a new worker"
+        "{plugin}: its worker process {} Other calls that ran in it are lost too, and so is what \
+         the plugin kept in memory; the next call starts a new worker",
+        sentence(end)
     )]
     WorkerEnded {
         /// Name and version.

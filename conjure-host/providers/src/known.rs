@@ -4,12 +4,13 @@
 //! here. A name that nothing is known of is a server that speaks Chat Completions.
 
 use conjure_core::wire::{Dialect, Endpoint, Wire};
-use secrecy::SecretString;
+use secrecy::{ExposeSecret as _, SecretString};
 
 use super::HttpProvider;
 use super::address::{same_address, shown_base_url};
 use super::http::{Clients, HttpOptions};
 use super::sse_reply::root_cause;
+use super::token_end::check_token;
 use conjure_config::AuthRef;
 use conjure_config::SessionSpec;
 use conjure_config::env;
@@ -251,14 +252,20 @@ pub fn spoken(name: &str, spec: &SessionSpec) -> Option<(Wire, Endpoint)> {
 
 /// The key in the first of these variables that is set.
 fn found(name: &str, vars: &[&str], needed: bool) -> Result<Option<SecretString>, String> {
-    let key = vars.iter().find_map(|var| env::var(var));
-    if key.is_none() && needed {
-        return Err(format!(
-            "the provider `{name}` needs a key: set {}",
-            vars.join(" or ")
-        ));
-    }
-    Ok(key.map(|key| SecretString::from(key.trim().to_owned())))
+    let set = vars.iter().find_map(|var| Some((*var, env::var(var)?)));
+    let Some((var, key)) = set else {
+        return match needed {
+            true => Err(format!(
+                "the provider `{name}` needs a key: set {}",
+                vars.join(" or ")
+            )),
+            false => Ok(None),
+        };
+    };
+    let key = SecretString::from(key.trim().to_owned());
+    // As a saved one: the server's words would say nothing of what to do.
+    check_token(key.expose_secret()).map_err(|why| format!("{var} cannot be used: {why}"))?;
+    Ok(Some(key))
 }
 
 #[cfg(test)]

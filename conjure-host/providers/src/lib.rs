@@ -22,6 +22,7 @@ mod reply;
 mod reply_size;
 mod scripted;
 mod sse_reply;
+mod token_end;
 mod tool_walk;
 
 use futures_util::future::BoxFuture;
@@ -39,6 +40,7 @@ pub use remote_skills::{RemoteSkill, RemoteVersion, SkillPackage, SkillUpload};
 pub use reply::ReplySink;
 pub use reply_size::written_size;
 pub use scripted::{Script, ScriptError, Scripted};
+pub use token_end::TokenError;
 pub use tool_walk::ToolWalk;
 
 use conjure_core::chat::Response;

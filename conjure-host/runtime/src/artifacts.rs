@@ -11,6 +11,7 @@ mod found;
 mod media_type;
 mod open_artifact;
 mod pdf;
+mod text_encoding;
 mod windows;
 
 use std::collections::BTreeMap;
@@ -31,6 +32,7 @@ pub(crate) use media_type::{is_lookable, is_media_type, sniffed};
 pub use media_type::{media_type, media_type_of};
 pub use open_artifact::OpenArtifact;
 pub use pdf::is_encrypted_pdf;
+pub(crate) use text_encoding::text_of;
 pub(crate) use windows::CallWindow;
 pub use windows::UNKNOWN_SOURCE;
 use windows::Worker;

@@ -141,6 +141,16 @@ pub enum StoreError {
         /// The writer that has it open.
         owner: String,
     },
+    /// Another process has the turns of this session.
+    #[error(
+        "the turns of session `{session}` run in process {pid}; say it there, or when they are over"
+    )]
+    SessionBusy {
+        /// Id of the session.
+        session: String,
+        /// The process id, on its own machine.
+        pid: i64,
+    },
     /// The thread was taken by another writer, because this one was silent for too long.
     #[error(
         "thread {thread} was taken over by another process, since this one was silent for too \

@@ -42,6 +42,7 @@ mod saved;
 mod schema;
 mod search;
 mod session_marks;
+mod session_owners;
 mod settings_entries;
 mod signals;
 mod sql;

@@ -70,20 +70,19 @@ impl Owner {
             address: text(row, "address")?,
         })
     }
+
+    /// The first of these rows of writers whose process lives.
+    pub(crate) fn first_alive(rows: &[DatabaseRow]) -> Result<Option<Self>, StoreError> {
+        for row in rows {
+            if !is_dead(row)? {
+                return Self::of(row).map(Some);
+            }
+        }
+        Ok(None)
+    }
 }
 
 impl Store {
-    /// The other process that runs a turn of a session, or has one that waits.
-    ///
-    /// # Errors
-    /// What the database says.
-    pub async fn session_owner(&self, session: &str) -> Result<Option<Owner>, StoreError> {
-        let sql = "SELECT w.* FROM runs r JOIN writers w ON w.id = r.owner \
-                   WHERE r.session_id = $1 AND r.ended_at_ms IS NULL AND w.lost = FALSE \
-                   AND w.id <> $2 ORDER BY r.queued_at_ms, r.id LIMIT 1";
-        self.owner(sql, session).await
-    }
-
     /// The other process that has a thread open.
     ///
     /// # Errors
@@ -91,16 +90,9 @@ impl Store {
     pub async fn thread_owner(&self, thread: &ThreadId) -> Result<Option<Owner>, StoreError> {
         let sql = "SELECT w.* FROM threads t JOIN writers w ON w.id = t.owner \
                    WHERE t.id = $1 AND w.lost = FALSE AND w.id <> $2";
-        self.owner(sql, thread.as_str()).await
-    }
-
-    async fn owner(&self, sql: &str, of: &str) -> Result<Option<Owner>, StoreError> {
         let this = self.known_writer().unwrap_or_default();
-        let values = [of.replace('\0', "").into(), this.into()];
-        let Some(row) = self.one(sql, values).await? else {
-            return Ok(None);
-        };
-        Ok((!is_dead(&row)?).then_some(Owner::of(&row)?))
+        let values = [thread.as_str().into(), this.into()];
+        Owner::first_alive(&self.all(sql, values).await?)
     }
 
     /// Asks another process, and waits for its answer: once it took the request, for so long, or

@@ -136,6 +136,9 @@ impl Store {
     async fn change_run(&self, id: &str, change: RunChange<'_>) -> Result<bool, StoreError> {
         let (sql, values) = change.statement(id, now_ms(self.db().backend()));
         let changed = self.db().execute(false, &sql, values, CHANGING).await?;
+        if changed > 0 {
+            self.tell_of_sessions().await;
+        }
         Ok(changed > 0)
     }
 }

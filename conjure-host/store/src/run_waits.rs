@@ -20,6 +20,7 @@ impl Store {
         );
         let values = vec![without_nul(id).into()];
         self.db().execute(false, &sql, values, CHANGING).await?;
+        self.tell_of_sessions().await;
         Ok(())
     }
 }

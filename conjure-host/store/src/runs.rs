@@ -8,9 +8,10 @@ use conjure_core::chat::{Message, Usage};
 
 use crate::database::{Transaction, for_update, now_ms, placeholders};
 use crate::row::{column, number, text};
+use crate::session_owners::claim_session;
 use crate::sql::{DatabaseRow, Value};
 use crate::threads::Cursor;
-use crate::writer::{is_gone, lock_writer};
+use crate::writer::{gone_among, lock_writer};
 use crate::{Store, StoreError, ThreadId};
 
 const BEGINNING: &str = "begin the run";
@@ -252,6 +253,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::NameTaken`] when there is a run of that id, [`StoreError::BadName`],
     /// [`StoreError::NoThread`], [`StoreError::NotFound`] when there is no such session,
+    /// [`StoreError::SessionBusy`] when another process has turns of it,
     /// [`StoreError::Lost`] when this process was silent for so long that another took its threads,
     /// and what the database says.
     pub async fn begin_run(&self, run: Run) -> Result<Run, StoreError> {
@@ -273,13 +275,7 @@ impl Store {
             return Err(StoreError::NoThread { thread: run.thread });
         }
         if let Some(session) = &run.session_id {
-            let sql = "SELECT id FROM sessions WHERE id = $1";
-            if tx.one(sql, [without_nul(session).into()]).await?.is_none() {
-                return Err(StoreError::NotFound {
-                    kind: "session",
-                    id: session.clone(),
-                });
-            }
+            claim_session(&tx, session, &owner).await?;
         }
         let now = now_ms(tx.backend());
         let started = match run.state {
@@ -318,6 +314,7 @@ impl Store {
         };
         let run = Run::of(&row)?;
         tx.commit().await?;
+        self.tell_of_sessions().await;
         Ok(run)
     }
 
@@ -440,6 +437,9 @@ impl Store {
             }
         }
         tx.commit().await?;
+        if !ended.is_empty() {
+            self.tell_of_sessions().await;
+        }
         ended.sort_by(|a, b| a.id.cmp(&b.id));
         Ok(ended)
     }
@@ -561,15 +561,10 @@ impl Store {
 
 /// The processes that are gone and whose runs are not all over.
 async fn gone_owners(tx: &Transaction<'_>) -> Result<Vec<String>, StoreError> {
-    let sql = format!("SELECT DISTINCT owner FROM runs WHERE {INTERRUPTIBLE} ORDER BY owner");
-    let mut gone = Vec::new();
-    for row in tx.all(&sql, []).await? {
-        let owner: String = column(&row, "owner")?;
-        if is_gone(tx, &owner).await? {
-            gone.push(owner);
-        }
-    }
-    Ok(gone)
+    let sql = format!("SELECT DISTINCT owner FROM runs WHERE {INTERRUPTIBLE}");
+    let rows = tx.all(&sql, []).await?;
+    let owners = rows.iter().map(|row| column(row, "owner"));
+    gone_among(tx, owners.collect::<Result<_, StoreError>>()?).await
 }
 
 /// Text that both databases take: PostgreSQL's has no NUL, and no id here has.

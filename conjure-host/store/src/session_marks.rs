@@ -78,10 +78,4 @@ impl Store {
         }
         Ok(marks)
     }
-
-    /// Whether [`Store::signals`] tell when another process changed a session. Else whoever wants to
-    /// know looks.
-    pub fn signals_tell_of_sessions(&self) -> bool {
-        self.db().listening().is_none()
-    }
 }

@@ -18,6 +18,8 @@ use crate::{Store, StoreError, ThreadId, row};
 pub(crate) const REQUESTS_CHANNEL: &str = "conjure_requests";
 /// Tells of threads, by their ids.
 pub(crate) const THREADS_CHANNEL: &str = "conjure_threads";
+/// Tells that sessions, or turns of them, are others, by who says so: whoever hears it looks at all.
+const SESSIONS_CHANNEL: &str = "conjure_sessions";
 /// How often a file is looked at.
 const POLL_INTERVAL: Duration = Duration::from_millis(25);
 /// Between two tries to reach a server.
@@ -36,6 +38,8 @@ pub enum StoreSignal {
     Requests,
     /// A change in this thread.
     Thread(ThreadId),
+    /// Among sessions and the turns that run or wait in them.
+    Sessions,
 }
 
 /// Signals of writes by other processes, while this value lives.
@@ -70,13 +74,25 @@ impl Drop for Watch {
 }
 
 /// The one watch of a database, shared by its readers.
-#[derive(Default)]
-pub(crate) struct SharedWatch(Mutex<Weak<Watch>>);
+pub(crate) struct SharedWatch {
+    watch: Mutex<Weak<Watch>>,
+    /// Under which name this opening of the database tells others; what comes of itself is no news.
+    own: String,
+}
+
+impl Default for SharedWatch {
+    fn default() -> Self {
+        Self {
+            watch: Mutex::default(),
+            own: uuid::Uuid::now_v7().to_string(),
+        }
+    }
+}
 
 impl Store {
     /// Word of what other processes write, from now on.
     pub fn signals(&self) -> StoreSignals {
-        let slot = &self.db().watching.0;
+        let slot = &self.db().watching.watch;
         let mut known = slot.lock().unwrap_or_else(PoisonError::into_inner);
         let watch = known.upgrade().unwrap_or_else(|| {
             let watch = Arc::new(Watch::start(self.shared_db()));
@@ -90,12 +106,34 @@ impl Store {
     }
 }
 
+impl Store {
+    /// Tells other processes that sessions or their turns are others by now; where they look by
+    /// themselves, nothing. What was written holds whether or not they hear of it.
+    pub(crate) async fn tell_of_sessions(&self) {
+        if self.db().backend() != DatabaseKind::Postgres {
+            return;
+        }
+        const TELLING: &str = "tell other processes of a session";
+        let own = self.db().watching.own.as_str();
+        let values = vec![SESSIONS_CHANNEL.into(), own.into()];
+        let told = self
+            .db()
+            .execute(false, "SELECT pg_notify($1, $2)", values, TELLING);
+        if let Err(error) = told.await {
+            tracing::debug!(%error, "other processes see it when they look again");
+        }
+    }
+}
+
 impl Watch {
     fn start(db: Arc<Database>) -> Self {
         let told = broadcast::Sender::new(CHANNEL_CAPACITY);
         let sender = told.clone();
         let task = match (db.listening(), db.file()) {
-            (Some(options), _) => Some(tokio::spawn(listen(options, sender))),
+            (Some(options), _) => {
+                let own = db.watching.own.clone();
+                Some(tokio::spawn(listen(options, own, sender)))
+            }
             (None, Some(file)) => {
                 let file = file.to_owned();
                 Some(tokio::spawn(poll_file(db, file, sender)))
@@ -111,9 +149,9 @@ impl Watch {
 }
 
 /// Listens to a PostgreSQL server. A connection that is lost is made again.
-async fn listen(options: PgConnectOptions, told: broadcast::Sender<StoreSignal>) {
+async fn listen(options: PgConnectOptions, own: String, told: broadcast::Sender<StoreSignal>) {
     loop {
-        if let Err(error) = next_notification(options.clone(), &told).await {
+        if let Err(error) = next_notification(options.clone(), &own, &told).await {
             tracing::debug!(%error, "word of other processes is not heard");
         }
         tokio::time::sleep(RETRY_DELAY).await;
@@ -122,13 +160,14 @@ async fn listen(options: PgConnectOptions, told: broadcast::Sender<StoreSignal>)
 
 async fn next_notification(
     options: PgConnectOptions,
+    own: &str,
     told: &broadcast::Sender<StoreSignal>,
 ) -> Result<(), sqlx::Error> {
     let pool = PgPoolOptions::new().max_connections(1);
     let pool = pool.connect_with(options).await?;
     let mut listener = PgListener::connect_with(&pool).await?;
     listener
-        .listen_all([REQUESTS_CHANNEL, THREADS_CHANNEL])
+        .listen_all([REQUESTS_CHANNEL, THREADS_CHANNEL, SESSIONS_CHANNEL])
         .await?;
     // Nobody listens any more when that fails, which ends this task.
     let _ = told.send(StoreSignal::Anywhere);
@@ -139,6 +178,12 @@ async fn next_notification(
         };
         if heard.channel() == REQUESTS_CHANNEL {
             let _ = told.send(StoreSignal::Requests);
+            continue;
+        }
+        if heard.channel() == SESSIONS_CHANNEL {
+            if heard.payload() != own {
+                let _ = told.send(StoreSignal::Sessions);
+            }
             continue;
         }
         for id in heard.payload().split_whitespace() {

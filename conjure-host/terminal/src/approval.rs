@@ -18,7 +18,9 @@ pub(crate) struct ApprovalPrompt {
     name: String,
     /// The pattern of a rule that lets calls like this one run, where one can.
     pattern: Option<String>,
-    chosen: usize,
+    /// The choice that Up or Down moved onto, which Enter takes. None is marked before: an Enter that
+    /// was meant for something else decides nothing.
+    chosen: Option<usize>,
     /// Why it is not to run, while that is typed.
     reason: Option<String>,
     /// Whether a key was pressed that means nothing.
@@ -62,6 +64,16 @@ impl ApprovalChoice {
             Self::No => "no, and why".to_owned(),
         }
     }
+
+    /// What it means where the rule has lines of its own.
+    fn short_text(&self) -> &'static str {
+        match self {
+            Self::Once => "yes, once",
+            Self::Session(_) => "yes, in this session by the rule",
+            Self::Always(_) => "yes, and always: writes the rule",
+            Self::No => "no, and why",
+        }
+    }
 }
 
 impl ApprovalPrompt {
@@ -71,7 +83,7 @@ impl ApprovalPrompt {
             is_of_others: false,
             name: call.name.clone(),
             pattern: pattern(call),
-            chosen: 0,
+            chosen: None,
             reason: None,
             asks_again: false,
         }
@@ -84,52 +96,70 @@ impl ApprovalPrompt {
 
     /// What a key decides.
     pub(crate) fn key(&mut self, key: KeyEvent) -> Option<Decision> {
-        let control = key.modifiers.contains(KeyModifiers::CONTROL);
+        // Keys with Alt or Ctrl are commands elsewhere, and never an answer.
+        let is_plain = key.modifiers.difference(KeyModifiers::SHIFT).is_empty();
         if let Some(reason) = &mut self.reason {
             match key.code {
                 KeyCode::Enter => return Some(Decision::No(std::mem::take(reason))),
                 KeyCode::Esc => self.reason = None,
-                KeyCode::Char('u') if control => reason.clear(),
+                KeyCode::Char('u') if key.modifiers.contains(KeyModifiers::CONTROL) => {
+                    reason.clear();
+                }
                 KeyCode::Backspace => drop(reason.pop()),
-                KeyCode::Char(c) if !control => reason.push(c),
+                KeyCode::Char(c) if is_plain => reason.push(c),
                 _ => {}
             }
             return None;
         }
-        self.asks_again = false;
-        let choices = self.choices();
-        let chosen = match key.code {
-            KeyCode::Up => {
-                self.chosen = (self.chosen + choices.len() - 1) % choices.len();
+        let mut choices = self.choices();
+        let picked = match key.code {
+            KeyCode::Up | KeyCode::Down if is_plain => {
+                self.move_mark(key.code == KeyCode::Up, choices.len());
                 return None;
             }
-            KeyCode::Down | KeyCode::Tab => {
-                self.chosen = (self.chosen + 1) % choices.len();
-                return None;
-            }
-            KeyCode::Enter => choices.get(self.chosen),
-            KeyCode::Char(c) if !control => {
-                let at = c.to_digit(10).and_then(|digit| usize::try_from(digit).ok());
-                match at.and_then(|at| at.checked_sub(1)) {
-                    Some(at) => choices.get(at),
-                    None => choices.iter().find(|choice| choice.key() == c),
-                }
-            }
+            KeyCode::Enter if is_plain => self.chosen,
+            KeyCode::Char(c) if is_plain => choices.iter().position(|choice| choice.key() == c),
             _ => None,
         };
-        match chosen {
-            Some(ApprovalChoice::Once) => Some(Decision::Once),
-            Some(ApprovalChoice::Session(pattern)) => Some(Decision::Session(pattern.clone())),
-            Some(ApprovalChoice::Always(pattern)) => Some(Decision::Always(pattern.clone())),
-            Some(ApprovalChoice::No) => {
-                self.reason = Some(String::new());
-                None
-            }
+        match picked.filter(|at| *at < choices.len()) {
+            Some(at) => self.take(choices.swap_remove(at)),
             None => {
-                self.asks_again = true;
+                self.ask_again();
                 None
             }
         }
+    }
+
+    /// Marks the choice above or below the one that is marked; where none is, the last or the first.
+    fn move_mark(&mut self, is_up: bool, count: usize) {
+        self.asks_again = false;
+        let last = count.saturating_sub(1);
+        self.chosen = Some(match (self.chosen, is_up) {
+            (None | Some(0), true) => last,
+            (Some(at), true) => at - 1,
+            (Some(at), false) if at < last => at + 1,
+            (None | Some(_), false) => 0,
+        });
+    }
+
+    /// What a choice decides; a no is asked for its reason first.
+    fn take(&mut self, choice: ApprovalChoice) -> Option<Decision> {
+        (self.asks_again, self.chosen) = (false, None);
+        match choice {
+            ApprovalChoice::Once => Some(Decision::Once),
+            ApprovalChoice::Session(pattern) => Some(Decision::Session(pattern)),
+            ApprovalChoice::Always(pattern) => Some(Decision::Always(pattern)),
+            ApprovalChoice::No => {
+                self.reason = Some(String::new());
+                None
+            }
+        }
+    }
+
+    /// What came is no answer. An Enter that follows belongs to it, so nothing is marked any more.
+    fn ask_again(&mut self) {
+        self.asks_again = true;
+        self.chosen = None;
     }
 
     /// What can be said. Where no rule can let just calls like this one run, none is offered.
@@ -166,53 +196,111 @@ impl ApprovalPrompt {
     pub(crate) fn paste(&mut self, text: &str) {
         match &mut self.reason {
             Some(reason) => reason.push_str(&text.replace(['\n', '\r'], " ")),
-            None => self.asks_again = true,
+            None => self.ask_again(),
         }
     }
 
-    pub(crate) fn render(&self, columns: usize) -> (Vec<Line>, (usize, usize)) {
+    /// The question in so many columns, and where the cursor stands in it. Of the choices it has no
+    /// more than so many rows, so that none is cut off by what stands around them.
+    pub(crate) fn render(&self, columns: usize, rows: usize) -> (Vec<Line>, (usize, usize)) {
         if let Some(reason) = &self.reason {
-            let first = Line::of("Why not? ", Style::of(Color::Yellow).bold());
-            let text = Line::of(reason, Style::PLAIN);
-            let indent = Line::of(" ".repeat(first.width()), Style::PLAIN);
-            let mut lines = text.chunks(columns.saturating_sub(1), &first, &indent);
-            let cursor = (lines.len() - 1, lines.last().map_or(0, Line::width));
-            let hint = "The model reads it. Enter says no, Esc goes back.";
-            lines.push(Line::of(hint, Style::DIM).cut(columns));
-            return (lines, cursor);
+            return render_reason(reason, columns);
         }
-        let choices = self.choices();
+        let (mut lines, mut marked) = self.whole_choices(columns);
+        // A line is the hint's.
+        let room = rows.saturating_sub(1);
+        if lines.len() > room {
+            (lines, marked) = self.short_choices(columns, room);
+        }
+        let cursor = marked.unwrap_or(lines.len());
+        lines.push(self.hint().cut(columns));
+        // In fewer rows than that the marked choice stays: Enter takes none that is not seen.
+        let above = lines.len().saturating_sub(rows).min(cursor);
+        lines.drain(..above);
+        lines.truncate(rows);
+        (lines, (cursor - above, 0))
+    }
+
+    /// The choices with what each of them means, and the line on which the marked one begins. A rule
+    /// is shown whole, however long it is.
+    fn whole_choices(&self, columns: usize) -> (Vec<Line>, Option<usize>) {
         let mut lines = Vec::new();
-        let mut cursor = (0, 0);
-        for (at, choice) in choices.iter().enumerate() {
-            let is_chosen = at == self.chosen;
-            let style = if is_chosen {
-                Style::of(Color::Cyan).bold()
-            } else {
-                Style::PLAIN
-            };
-            let first = Line::of(if is_chosen { "▸ " } else { "  " }, style)
-                .with(choice.key().to_string(), Style::of(Color::Yellow).bold())
-                .with("  ", style);
+        let mut marked = None;
+        for (at, choice) in self.choices().iter().enumerate() {
+            let (first, style) = self.beginning(at, choice);
             let indent = Line::of(" ".repeat(first.width()), Style::PLAIN);
-            if is_chosen {
-                cursor = (lines.len(), 0);
+            if self.chosen == Some(at) {
+                marked = Some(lines.len());
             }
-            // A rule is shown whole, however long it is.
             let text = Line::of(choice.text(&self.name), style);
             lines.extend(text.wrap(columns, &first, &indent));
         }
-        let hint = if self.asks_again {
+        (lines, marked)
+    }
+
+    /// The same with a line for each choice, and below them the rule once, in the lines that are
+    /// left of so many.
+    fn short_choices(&self, columns: usize, most: usize) -> (Vec<Line>, Option<usize>) {
+        let mut lines = Vec::new();
+        for (at, choice) in self.choices().iter().enumerate() {
+            let (line, style) = self.beginning(at, choice);
+            lines.push(line.with(choice.short_text(), style).cut(columns));
+        }
+        if let Some(pattern) = &self.pattern {
+            let indent = Line::of("  ", Style::PLAIN);
+            let mut text = Line::of("Rule: ", Style::DIM).with(escape_line(pattern), Style::PLAIN);
+            if *pattern == self.name {
+                text.push(", for every call of it", Style::PLAIN);
+            }
+            let mut rule = text.wrap(columns, &indent, &indent);
+            let room = most.saturating_sub(lines.len()).max(1);
+            if rule.len() > room {
+                rule.truncate(room);
+                let last = rule.pop().unwrap_or_default();
+                rule.push(last.with("…", Style::DIM).cut(columns));
+            }
+            lines.extend(rule);
+        }
+        (lines, self.chosen)
+    }
+
+    /// What a choice's line begins with, and its style.
+    fn beginning(&self, at: usize, choice: &ApprovalChoice) -> (Line, Style) {
+        let (mark, style) = if self.chosen == Some(at) {
+            ("▸ ", Style::of(Color::Cyan).bold())
+        } else {
+            ("  ", Style::PLAIN)
+        };
+        let line = Line::of(mark, style)
+            .with(choice.key().to_string(), Style::of(Color::Yellow).bold())
+            .with("  ", style);
+        (line, style)
+    }
+
+    /// What stands below the choices.
+    fn hint(&self) -> Line {
+        if self.asks_again {
             let text = format!("That is no answer: {}.", self.keys());
             Line::of(text, Style::of(Color::Yellow))
         } else if self.is_of_others {
             Line::of("It waits for you.", Style::DIM)
         } else {
             Line::of("It waits for you. Ctrl-C stops the turn.", Style::DIM)
-        };
-        lines.push(hint.cut(columns));
-        (lines, cursor)
+        }
     }
+}
+
+/// The reason of a no while it is typed, and where the cursor stands in it.
+fn render_reason(reason: &str, columns: usize) -> (Vec<Line>, (usize, usize)) {
+    let first = Line::of("Why not? ", Style::of(Color::Yellow).bold());
+    let text = Line::of(reason, Style::PLAIN);
+    let indent = Line::of(" ".repeat(first.width()), Style::PLAIN);
+    let mut lines = text.chunks(columns.saturating_sub(1), &first, &indent);
+    let row = lines.len().saturating_sub(1);
+    let cursor = (row, lines.last().map_or(0, Line::width));
+    let hint = "The model reads it. Enter says no, Esc goes back.";
+    lines.push(Line::of(hint, Style::DIM).cut(columns));
+    (lines, cursor)
 }
 
 /// The pattern of a rule for calls like this one, where there is one.
@@ -262,25 +350,34 @@ mod tests {
 
     use super::*;
 
+    /// A call of a command that waits.
+    fn prompt(name: &str, command: &str) -> ApprovalPrompt {
+        ApprovalPrompt::new(&CallAnnounced {
+            id: "c1".to_owned(),
+            name: name.to_owned(),
+            arguments: json!({ "command": command }),
+        })
+    }
+
+    fn press(prompt: &mut ApprovalPrompt, code: KeyCode) -> Option<Decision> {
+        prompt.key(KeyEvent::new(code, KeyModifiers::NONE))
+    }
+
+    fn shown(prompt: &ApprovalPrompt, columns: usize, rows: usize) -> Vec<String> {
+        let (lines, cursor) = prompt.render(columns, rows);
+        assert!(lines.len() <= rows && cursor.0 < lines.len(), "{lines:?}");
+        assert!(lines.iter().all(|line| line.width() <= columns));
+        lines.iter().map(Line::plain).collect()
+    }
+
     #[test]
     fn only_an_answer_is_an_answer() {
-        let call = CallAnnounced {
-            id: "c1".to_owned(),
-            name: "local_bash_tool".to_owned(),
-            arguments: json!({ "command": "cargo test -q" }),
-        };
-        let mut prompt = ApprovalPrompt::new(&call);
-        let press =
-            |prompt: &mut ApprovalPrompt, code| prompt.key(KeyEvent::new(code, KeyModifiers::NONE));
+        let mut prompt = prompt("local_bash_tool", "cargo test -q");
         for c in "/help".chars() {
             assert_eq!(press(&mut prompt, KeyCode::Char(c)), None);
         }
-        let (lines, _) = prompt.render(80);
-        assert!(
-            lines
-                .iter()
-                .any(|line| line.plain().starts_with("That is no answer"))
-        );
+        let again = "That is no answer: y, s, a or n.".to_owned();
+        assert!(shown(&prompt, 80, 24).contains(&again));
         let rule = "local_bash_tool(cargo test *)".to_owned();
         assert_eq!(
             press(&mut prompt, KeyCode::Char('a')),
@@ -295,27 +392,124 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_no_rule_can_say_runs_once_or_not() {
-        let call = CallAnnounced {
-            id: "c1".to_owned(),
-            name: "sh".to_owned(),
-            arguments: json!({ "command": "ls *.rs" }),
-        };
-        let mut prompt = ApprovalPrompt::new(&call);
-        let press = |prompt: &mut ApprovalPrompt, c| {
-            prompt.key(KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE))
-        };
-        for c in ['s', 'a', '3', '0'] {
-            assert_eq!(press(&mut prompt, c), None);
+    fn enter_takes_only_what_was_marked_since_the_last_key_that_is_no_answer() {
+        let mut prompt = prompt("local_bash_tool", "cargo test -q");
+        assert_eq!(press(&mut prompt, KeyCode::Enter), None);
+        for c in "/help".chars() {
+            press(&mut prompt, KeyCode::Char(c));
         }
-        let (lines, _) = prompt.render(80);
-        let lines = lines.iter().map(Line::plain).collect::<Vec<_>>();
-        let shown = [
-            "▸ y  yes, once",
+        // A word that is completed is no choice either.
+        for code in [KeyCode::Tab, KeyCode::Enter] {
+            assert_eq!(press(&mut prompt, code), None);
+        }
+        assert!(
+            shown(&prompt, 80, 24)
+                .iter()
+                .all(|line| !line.contains('▸'))
+        );
+        press(&mut prompt, KeyCode::Down);
+        assert!(shown(&prompt, 80, 24).contains(&"▸ y  yes, once".to_owned()));
+        press(&mut prompt, KeyCode::Char('x'));
+        assert_eq!(press(&mut prompt, KeyCode::Enter), None);
+        press(&mut prompt, KeyCode::Down);
+        prompt.paste("y\n");
+        assert_eq!(press(&mut prompt, KeyCode::Enter), None);
+        for _ in 0..2 {
+            press(&mut prompt, KeyCode::Down);
+        }
+        let rule = "local_bash_tool(cargo test *)".to_owned();
+        let session = Some(Decision::Session(rule));
+        assert_eq!(press(&mut prompt, KeyCode::Enter), session);
+    }
+
+    #[test]
+    fn up_and_down_go_round() {
+        let mut prompt = prompt("sh", "git status");
+        let marked = |prompt: &ApprovalPrompt| {
+            let lines = shown(prompt, 80, 24);
+            lines.iter().position(|line| line.starts_with('▸'))
+        };
+        assert_eq!(marked(&prompt), None);
+        for (code, row) in [
+            (KeyCode::Up, 3),
+            (KeyCode::Down, 0),
+            (KeyCode::Down, 1),
+            (KeyCode::Up, 0),
+            (KeyCode::Up, 3),
+        ] {
+            assert_eq!(press(&mut prompt, code), None);
+            assert_eq!(marked(&prompt), Some(row));
+        }
+    }
+
+    #[test]
+    fn keys_with_alt_or_ctrl_decide_nothing() {
+        let mut prompt = prompt("local_bash_tool", "cargo test -q");
+        for modifiers in [KeyModifiers::ALT, KeyModifiers::CONTROL] {
+            for c in ['y', 's', 'a', 'n'] {
+                let key = KeyEvent::new(KeyCode::Char(c), modifiers);
+                assert_eq!(prompt.key(key), None, "{key:?}");
+                assert!(!prompt.asks_why(), "{key:?}");
+            }
+            press(&mut prompt, KeyCode::Down);
+            let enter = KeyEvent::new(KeyCode::Enter, modifiers);
+            assert_eq!(prompt.key(enter), None, "{enter:?}");
+        }
+    }
+
+    #[test]
+    fn a_call_that_no_rule_can_say_runs_once_or_not() {
+        let mut prompt = prompt("sh", "ls *.rs");
+        for c in ['s', 'a', '1', '3', '0'] {
+            assert_eq!(press(&mut prompt, KeyCode::Char(c)), None);
+        }
+        let lines = [
+            "  y  yes, once",
             "  n  no, and why",
             "That is no answer: y or n.",
         ];
-        assert_eq!(lines, shown);
-        assert_eq!(press(&mut prompt, '1'), Some(Decision::Once));
+        assert_eq!(shown(&prompt, 80, 24), lines);
+        let once = Some(Decision::Once);
+        assert_eq!(press(&mut prompt, KeyCode::Char('y')), once);
+    }
+
+    #[test]
+    fn every_choice_and_the_rule_are_seen_in_a_small_terminal() {
+        let mut small = prompt("cache-manager_execute", "set city Lyon");
+        let lines = [
+            "  y  yes, once",
+            "  s  yes, in this session by the rule",
+            "  a  yes, and always: writes the rule",
+            "  n  no, and why",
+            "  Rule: cache-manager_execute(set *)",
+            "It waits for you. Ctrl-C stops the tur…",
+        ];
+        assert_eq!(shown(&small, 39, 6), lines);
+        press(&mut small, KeyCode::Down);
+        assert_eq!(shown(&small, 39, 6)[0], "▸ y  yes, once");
+        let long = prompt("sh", &format!("cd x && echo {}", "y".repeat(400)));
+        let lines = shown(&long, 39, 8);
+        let keys: Vec<_> = lines
+            .iter()
+            .take(4)
+            .map(|line| line.chars().nth(2))
+            .collect();
+        assert_eq!(keys, [Some('y'), Some('s'), Some('a'), Some('n')]);
+    }
+
+    #[test]
+    fn the_marked_choice_is_seen_however_few_rows_there_are() {
+        for rows in 1..12 {
+            let mut prompt = prompt("cache-manager_execute", "set city Lyon");
+            for key in ['y', 's', 'a', 'n'] {
+                press(&mut prompt, KeyCode::Down);
+                let marked = format!("▸ {key}  ");
+                let lines = shown(&prompt, 39, rows);
+                assert!(
+                    lines.iter().any(|line| line.starts_with(&marked)),
+                    "{key} in {rows}: {lines:?}"
+                );
+            }
+        }
     }
 }

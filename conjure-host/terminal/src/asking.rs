@@ -103,9 +103,10 @@ struct Asking {
 
 impl Asking {
     fn draw(&mut self, prompt: &ApprovalPrompt, told: &[Line]) -> io::Result<()> {
-        let (mut lines, mut cursor) = prompt.render(self.screen.columns());
+        let (columns, rows) = (self.screen.columns(), self.screen.rows());
+        let (mut lines, mut cursor) = prompt.render(columns, rows);
         // The lowest lines count where not all fit.
-        let over = lines.len().saturating_sub(self.screen.rows());
+        let over = lines.len().saturating_sub(rows);
         lines.drain(..over);
         cursor.0 = cursor.0.saturating_sub(over);
         self.screen.draw(told, &lines, cursor)
@@ -239,7 +240,7 @@ mod tests {
     #[test]
     fn only_a_line_that_is_an_answer_decides() {
         let mut asked = lines("git status -s");
-        for no_answer in ["", "/help", "yy", "x", "yes please", "\u{1b}"] {
+        for no_answer in ["", "/help", "1", "yy", "x", "yes please", "\u{1b}"] {
             let again = LineAnswer::Again("That is no answer: y, s, a or n.".to_owned());
             assert_eq!(asked.answer(no_answer), again, "{no_answer:?}");
         }

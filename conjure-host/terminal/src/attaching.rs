@@ -8,7 +8,6 @@ use crossterm::event::{Event as Input, KeyCode, KeyEventKind, KeyModifiers};
 use crate::attachments::AttachmentReady;
 use crate::face::Face;
 use crate::pasted::{self, PastedImage};
-use crate::text::Color;
 
 impl Face {
     /// Goes on with what was looked at.
@@ -65,7 +64,7 @@ impl Face {
 
     fn no_message(&mut self) {
         let words = "an image goes with a message, not with a command or an answer";
-        self.transcript.note("note: ", Color::Yellow, words);
+        self.transcript.note(words);
     }
 
     /// Attaches the image that the clipboard held, and goes on with what waited for it.
@@ -116,7 +115,7 @@ impl Face {
                 // Something else is being written by now.
                 None => self.no_message(),
             },
-            Err(words) => self.transcript.note("note: ", Color::Yellow, &words),
+            Err(words) => self.transcript.note(&words),
         }
         false
     }

@@ -12,7 +12,7 @@ use crate::text::{Color, Line, Style};
 use crate::words;
 
 /// How many of the last lines of output are shown while it runs.
-const TAIL: usize = 3;
+pub(crate) const TAIL: usize = 3;
 /// The most bytes of live output that are held.
 const MOST_LIVE: usize = 16 * 1024;
 
@@ -58,8 +58,13 @@ impl AnnouncedCall {
         }
     }
 
-    /// It while it runs.
-    pub(crate) fn live(&self, spinner: &str, columns: usize) -> Vec<Line> {
+    /// Whether it runs already; before that it waits.
+    pub(crate) fn is_running(&self) -> bool {
+        self.began.is_some()
+    }
+
+    /// It while it runs, with so many of the last lines of its output.
+    pub(crate) fn live(&self, spinner: &str, columns: usize, tail: usize) -> Vec<Line> {
         // What waits does not turn.
         let mark = if self.began.is_some() { spinner } else { "·" };
         let mut line = Line::of(mark, Style::of(Color::Cyan))
@@ -83,7 +88,7 @@ impl AnnouncedCall {
         line.extend(&end);
         let mut lines = vec![line];
         let output: Vec<&str> = self.output.lines().collect();
-        for text in output.iter().skip(output.len().saturating_sub(TAIL)) {
+        for text in output.iter().skip(output.len().saturating_sub(tail)) {
             let line = Line::of("  ┊ ", Style::DIM).with(shown(text), Style::DIM);
             lines.push(line.cut(columns));
         }

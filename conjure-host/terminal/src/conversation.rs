@@ -109,6 +109,8 @@ pub enum Update {
     Edit(String),
     /// What was said before, the oldest first.
     Before(Vec<PastItem>),
+    /// What somebody else said in the conversation, and what came of it, the oldest first.
+    SaidElsewhere(Vec<PastItem>),
     /// The end.
     Quit,
 }
@@ -150,11 +152,33 @@ pub enum PastItem {
         name: String,
         /// What it did.
         summary: String,
-        /// Whether it failed.
-        is_error: bool,
+        /// How it ended.
+        end: PastCallEnd,
     },
     /// Something about what is shown.
     Note(String),
+}
+
+/// How a call that was made before ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PastCallEnd {
+    /// It worked.
+    Worked,
+    /// It failed, or did not run.
+    Failed,
+    /// Nobody saw its result: nobody knows what it did.
+    Unknown,
+}
+
+impl PastCallEnd {
+    /// The words behind a call whose mark alone does not say how it ended.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Worked | Self::Failed => "",
+            Self::Unknown => "  no result was seen",
+        }
+    }
 }
 
 /// How it is with the conversation, for the line below what is typed.

@@ -5,11 +5,11 @@
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use unicode_segmentation::UnicodeSegmentation as _;
-use unicode_width::UnicodeWidthStr as _;
 
 use crate::history::InputHistory;
 use crate::kill_buffer::{self, KilledPiece};
 use crate::text::{Color, Line, Style};
+use crate::text_layout::TextLayout;
 
 /// From how many lines or characters on a paste is shown by its size.
 const LONG_PASTE: (usize, usize) = (6, 1000);
@@ -38,6 +38,14 @@ struct Search {
     before: (String, usize),
 }
 
+/// An entry that was typed before and is shown.
+#[derive(Debug)]
+struct ShownEntry {
+    at: usize,
+    /// What was being typed, and where the cursor was in it.
+    draft: (String, usize),
+}
+
 /// The text that is being typed.
 #[derive(Debug, Default)]
 pub(crate) struct Editor {
@@ -48,9 +56,10 @@ pub(crate) struct Editor {
     /// What was cut last, and which pieces of it were pasted.
     killed: Vec<KilledPiece>,
     history: InputHistory,
-    /// The entry that is shown, and what was being typed before.
-    shown: Option<(usize, String)>,
+    shown: Option<ShownEntry>,
     search: Option<Search>,
+    /// The columns of its rows, once it is on a screen.
+    columns: Option<usize>,
 }
 
 impl Editor {
@@ -292,69 +301,64 @@ impl Editor {
         }
     }
 
-    /// To the line above, or to what was typed before.
+    /// To the row above, or to what was typed before.
     fn up(&mut self) -> EditOutcome {
-        let start = self.line_start();
         // An entry that was not moved in gives way to the one before it, however long it is.
         let is_untouched = self.shown.is_some() && self.cursor == self.text.len();
-        if let Some(end) = start.checked_sub(1)
-            && !is_untouched
-        {
-            let column = self.cursor - start;
-            self.cursor = end;
-            self.move_to_column(column);
+        if !is_untouched && self.move_to_row(|row| row.checked_sub(1)) {
             return EditOutcome::Edited;
         }
-        let at = self
-            .shown
-            .as_ref()
-            .map_or(self.history.len(), |(at, _)| *at);
-        match at.checked_sub(1) {
+        let shown = self.shown.as_ref().map(|shown| shown.at);
+        match shown.unwrap_or(self.history.len()).checked_sub(1) {
             Some(at) => self.show(at),
             None => return EditOutcome::Ignored,
         }
         EditOutcome::Edited
     }
 
-    /// To the line below, or to what was typed after that.
+    /// To the row below, or to what was typed after that.
     fn down(&mut self) -> EditOutcome {
-        let end = self.line_end();
-        if end < self.text.len() {
-            let column = self.cursor - self.line_start();
-            self.cursor = end + 1;
-            self.move_to_column(column);
+        if self.move_to_row(|row| row.checked_add(1)) {
             return EditOutcome::Edited;
         }
-        let Some((at, _)) = &self.shown else {
+        let Some(at) = self.shown.as_ref().map(|shown| shown.at) else {
             return EditOutcome::Ignored;
         };
         self.show(at + 1);
         EditOutcome::Edited
     }
 
-    /// To this many bytes behind the start of the cursor's line, where a character begins.
-    fn move_to_column(&mut self, column: usize) {
-        let (start, end) = (self.line_start(), self.line_end());
-        let mut at = (start + column).min(end);
-        while !self.text.is_char_boundary(at) {
-            at -= 1;
-        }
-        self.cursor = at;
+    /// To the cursor's column in another row; whether there is one.
+    fn move_to_row(&mut self, other: impl Fn(usize) -> Option<usize>) -> bool {
+        let layout = self.layout(self.columns.unwrap_or(usize::MAX));
+        let (row, column) = layout.place(self.cursor);
+        let position = other(row).and_then(|row| layout.position(row, column));
+        self.cursor = position.unwrap_or(self.cursor);
+        position.is_some()
     }
 
+    fn layout(&self, columns: usize) -> TextLayout {
+        TextLayout::of(&self.text, columns, |c| self.paste_of(c))
+    }
+
+    /// It is drawn in rows of so many columns from now on.
+    pub(crate) fn fit(&mut self, columns: usize) {
+        self.columns = Some(columns);
+    }
+
+    /// Shows an entry, or behind the last one what was being typed.
     fn show(&mut self, at: usize) {
         let draft = match self.shown.take() {
-            Some((_, draft)) => draft,
-            None => self.text.clone(),
+            Some(shown) => shown.draft,
+            None => (self.text.clone(), self.cursor),
         };
-        let entry = self.history.get(at).map(str::to_owned);
-        if let Some(entry) = entry {
-            self.text = entry;
-            self.shown = Some((at, draft));
+        if let Some(entry) = self.history.get(at) {
+            entry.clone_into(&mut self.text);
+            self.cursor = self.text.len();
+            self.shown = Some(ShownEntry { at, draft });
         } else {
-            self.text = draft;
+            (self.text, self.cursor) = draft;
         }
-        self.cursor = self.text.len();
     }
 
     /// Whether the key belonged to the search.
@@ -431,49 +435,24 @@ impl Editor {
         }
         let marked = Line::of(mark, Style::of(Color::Cyan).bold());
         let indent = marked.width();
-        let mut line = marked;
-        let mut width = indent;
-        let mut cursor = (lines.len(), indent);
-        if self.text.is_empty() {
-            line.push(hint, Style::DIM);
+        let layout = self.layout(columns.saturating_sub(indent));
+        let mut rows = vec![marked];
+        rows.resize(layout.rows(), Line::of(" ".repeat(indent), Style::PLAIN));
+        if let Some(first) = rows.first_mut().filter(|_| self.text.is_empty()) {
+            first.push(hint, Style::DIM);
         }
-        for (at, piece) in self.text.grapheme_indices(true) {
-            if at == self.cursor {
-                cursor = (lines.len(), width);
-            }
-            if piece == "\n" {
-                lines.push(std::mem::replace(
-                    &mut line,
-                    Line::of(" ".repeat(indent), Style::PLAIN),
-                ));
-                width = indent;
-                continue;
-            }
-            let paste = piece.chars().next().and_then(|c| self.paste_of(c));
-            let (shown, style) = match paste {
-                Some(paste) => (
-                    format!("[{} pasted]", crate::words::lines(paste.lines().count())),
-                    Style::of(Color::Cyan),
-                ),
-                None => (piece.replace('\t', "    "), Style::PLAIN),
+        for character in layout.characters() {
+            let style = match character.is_paste {
+                true => Style::of(Color::Cyan),
+                false => Style::PLAIN,
             };
-            if width + shown.width() > columns && width > indent {
-                lines.push(std::mem::replace(
-                    &mut line,
-                    Line::of(" ".repeat(indent), Style::PLAIN),
-                ));
-                width = indent;
-                if at == self.cursor {
-                    cursor = (lines.len(), width);
-                }
+            if let Some(row) = rows.get_mut(character.row) {
+                row.push(&character.shown, style);
             }
-            width += shown.width();
-            line.push(shown, style);
         }
-        if self.cursor == self.text.len() && !self.text.is_empty() {
-            cursor = (lines.len(), width);
-        }
-        lines.push(line);
+        let (row, column) = layout.place(self.cursor);
+        let cursor = (lines.len() + row, indent + column);
+        lines.append(&mut rows);
         let most = most.max(1);
         let from = (cursor.0 + 1).saturating_sub(most);
         let lines = lines.into_iter().skip(from).take(most).collect();
@@ -596,5 +575,25 @@ mod tests {
         let lines: Vec<String> = lines.iter().map(Line::plain).collect();
         assert_eq!(lines, ["> 世界", "  世界", "  abc"]);
         assert_eq!(cursor, (2, 5));
+    }
+
+    #[test]
+    fn up_and_down_move_in_the_rows_of_a_line_before_they_leave_it() {
+        let mut editor = Editor::default();
+        typed(&mut editor, "before");
+        editor.take();
+        editor.fit(6);
+        typed(&mut editor, "世界世界世界");
+        press(&mut editor, KeyCode::Up, KeyModifiers::NONE);
+        assert!(editor.has("世界世界世界"));
+        assert_eq!(editor.before_cursor().0, "世界");
+        press(&mut editor, KeyCode::Left, KeyModifiers::NONE);
+        press(&mut editor, KeyCode::Up, KeyModifiers::NONE);
+        assert!(editor.has("before"));
+        // It comes back as it was left.
+        press(&mut editor, KeyCode::Down, KeyModifiers::NONE);
+        assert_eq!(editor.before_cursor().0, "世");
+        press(&mut editor, KeyCode::Down, KeyModifiers::NONE);
+        assert_eq!(editor.before_cursor().0, "世界世界");
     }
 }

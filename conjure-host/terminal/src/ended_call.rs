@@ -7,7 +7,7 @@ use conjure_core::chat::CallOutput;
 use serde_json::Value;
 
 use crate::call::{changed, shown, summary};
-use crate::text::{Color, Line, Style};
+use crate::text::{Color, Line, Style, lines_of};
 use crate::words;
 
 /// How many lines of a difference or of a new file are shown.
@@ -32,7 +32,7 @@ pub(crate) fn lines(
     columns: usize,
     preview: CallPreview,
 ) -> Vec<Line> {
-    let mut lines = vec![ended(arguments, result, columns)];
+    let mut lines = vec![head(arguments, result, columns)];
     let most = if result.is_error { MOST.1 } else { MOST.0 };
     let changed = changed(arguments, before);
     let is_change = !changed.is_empty() && !result.is_error;
@@ -46,6 +46,25 @@ pub(crate) fn lines(
     lines
 }
 
+/// All of it: its line, what it changed in a file where it worked, and its output.
+pub(crate) fn whole(
+    arguments: &Value,
+    before: Option<&str>,
+    result: &CallOutput,
+    columns: usize,
+) -> Vec<Line> {
+    let mut lines = vec![head(arguments, result, columns)];
+    if !result.is_error {
+        let changed = changed(arguments, before);
+        lines.extend(changed.iter().map(|line| indented(line, columns)));
+    }
+    let indent = Line::of("  ", Style::PLAIN);
+    for line in lines_of(&result.output, Style::DIM) {
+        lines.extend(line.chunks(columns, &indent, &indent));
+    }
+    lines
+}
+
 /// The lines of the output that say something.
 fn said(result: &CallOutput) -> Vec<Line> {
     let lines = result.output.lines().map(shown);
@@ -54,7 +73,7 @@ fn said(result: &CallOutput) -> Vec<Line> {
 }
 
 /// How a call ended, the tool, the arguments that matter, the backend and the time.
-fn ended(arguments: &Value, result: &CallOutput, columns: usize) -> Line {
+pub(crate) fn head(arguments: &Value, result: &CallOutput, columns: usize) -> Line {
     let (mark, color) = match result.is_error {
         true => ("✗ ", Color::Red),
         false => ("✓ ", Color::Green),

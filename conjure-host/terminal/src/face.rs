@@ -250,6 +250,10 @@ impl Face {
                 // It comes once, soon behind the first frame, and the person waits for it.
                 self.is_due = true;
             }
+            Update::SaidElsewhere(said) => {
+                let lines = before::lines(&said, columns);
+                self.transcript.push_apart(lines);
+            }
             Update::Quit => self.is_over = true,
         }
     }

@@ -8,9 +8,14 @@ use crate::prompt_queue::InputMode;
 use crate::status;
 use crate::text::{Color, Line, Style};
 
+/// What stands before the text that is typed.
+const MARK: &str = "› ";
+
 impl Face {
     pub(crate) fn draw(&mut self) -> io::Result<()> {
         let (columns, rows) = (self.screen.columns(), self.screen.rows());
+        let mark = Line::of(MARK, Style::PLAIN).width();
+        self.editor.fit(columns.saturating_sub(mark));
         let (mut below, mut cursor) = self.below(columns, rows);
         let room = rows.saturating_sub(below.len() + 1).max(1);
         let (above, mut region) = self.transcript.frame(room);
@@ -32,7 +37,8 @@ impl Face {
         let mut cursor = (0, 0);
         match self.prompts.front() {
             Some(InputMode::Approval { prompt, .. }) => {
-                let (prompt, at) = prompt.render(columns);
+                // The last line is the status's.
+                let (prompt, at) = prompt.render(columns, rows.saturating_sub(1).max(1));
                 cursor = (lines.len() + at.0, at.1);
                 lines.extend(prompt);
                 at_text = !self.editor.is_empty();
@@ -62,7 +68,7 @@ impl Face {
             } else {
                 "Ask something, or / for commands"
             };
-            let (text, at) = self.editor.render("› ", hint, columns, most);
+            let (text, at) = self.editor.render(MARK, hint, columns, most);
             cursor = (lines.len() + at.0, at.1);
             lines.extend(text);
             lines.extend(self.offers.render(columns, most));

@@ -2,7 +2,7 @@
 //! reads: a line of JSON for each.
 
 use std::io::{self, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use conjure_config::fs;
 
@@ -10,6 +10,9 @@ use conjure_config::fs;
 const MOST: usize = 2000;
 /// The most bytes of the file that are read.
 const MOST_BYTES: u64 = 4 * 1024 * 1024;
+/// The most bytes of an entry that is kept: a larger one would leave little room for others in what is
+/// read.
+const MOST_ENTRY: usize = 256 * 1024;
 
 /// What was typed before, the oldest first.
 #[derive(Debug, Default)]
@@ -22,22 +25,11 @@ impl InputHistory {
     /// What the file has; nothing where it is not there or cannot be read. Without a file nothing
     /// is kept.
     pub fn open(file: Option<PathBuf>) -> Self {
-        let text = file.as_ref().and_then(|file| {
-            let size = fs::size(file).ok()?;
-            let from = size.saturating_sub(MOST_BYTES);
-            let bytes = fs::read_range(file, from, MOST_BYTES).ok()?;
-            Some(String::from_utf8_lossy(&bytes).into_owned())
-        });
-        let text = text.unwrap_or_default();
-        // A line that is cut, or somebody else's, is no entry.
-        let entries = text
-            .lines()
-            .filter_map(|line| serde_json::from_str(line).ok());
-        let entries: Vec<String> = entries.collect();
+        let entries = file.as_deref().map(read).unwrap_or_default();
         let mut history = Self { file, entries };
         if history.entries.len() > MOST * 2 {
-            history.entries.drain(..history.entries.len() - MOST);
-            history.rewrite();
+            // What cannot be made shorter stays as it is.
+            let _ = history.shorten();
         }
         history
     }
@@ -55,19 +47,31 @@ impl InputHistory {
         let Some(file) = &self.file else {
             return Ok(());
         };
+        if text.len() > MOST_ENTRY {
+            return Ok(());
+        }
         let mut line = serde_json::to_string(text)?;
         line.push('\n');
+        // Where no file can be locked it is written all the same.
+        let _lock = lock(file);
         fs::append_to(file)?.write_all(line.as_bytes())
     }
 
-    fn rewrite(&self) {
-        let Some(file) = &self.file else { return };
-        let lines = self
-            .entries
+    /// Leaves the oldest entries out of the file, and takes in what others wrote meanwhile.
+    fn shorten(&mut self) -> io::Result<()> {
+        let Some(file) = &self.file else {
+            return Ok(());
+        };
+        let _lock = lock(file)?;
+        let mut entries = read(file);
+        entries.drain(..entries.len().saturating_sub(MOST));
+        let lines = entries
             .iter()
             .filter_map(|entry| serde_json::to_string(entry).ok());
         let text: String = lines.map(|line| line + "\n").collect();
-        let _ = fs::write_atomic(file, text.as_bytes());
+        fs::write_atomic(file, text.as_bytes())?;
+        self.entries = entries;
+        Ok(())
     }
 
     /// They, the oldest first.
@@ -94,6 +98,27 @@ impl InputHistory {
     }
 }
 
+/// Keeps other processes from writing the file. Its lock is a file of its own, as a shortened history is
+/// another file.
+fn lock(file: &Path) -> io::Result<std::fs::File> {
+    fs::lock(file.with_extension("lock"))
+}
+
+/// The entries of a file, the oldest first.
+fn read(file: &Path) -> Vec<String> {
+    let bytes = fs::size(file).and_then(|size| {
+        let from = size.saturating_sub(MOST_BYTES);
+        fs::read_range(file, from, MOST_BYTES)
+    });
+    let bytes = bytes.unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    // A line that is cut, or somebody else's, is no entry.
+    let entries = text
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok());
+    entries.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,5 +137,39 @@ mod tests {
         assert_eq!(history.search("FIR", history.len()), Some(0));
         assert_eq!(history.search("fir", 0), None);
         assert!(fs::is_private(file).unwrap());
+    }
+
+    #[test]
+    fn an_entry_that_is_too_large_to_be_kept_costs_no_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("history.jsonl");
+        let mut history = InputHistory::open(Some(file.clone()));
+        history.add("first");
+        history.add(&"large ".repeat(1024 * 1024));
+        assert_eq!(history.len(), 2, "it is known until the program ends");
+        let history = InputHistory::open(Some(file));
+        assert_eq!(history.entries().collect::<Vec<_>>(), ["first"]);
+    }
+
+    #[test]
+    fn what_others_write_while_the_file_is_made_shorter_is_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("history.jsonl");
+        let many: String = (0..=MOST * 2).map(|n| format!("\"{n}\"\n")).collect();
+        fs::write_atomic(&file, many.as_bytes()).unwrap();
+        let mut history = InputHistory {
+            file: Some(file.clone()),
+            entries: read(&file),
+        };
+        let mut others = InputHistory {
+            file: Some(file.clone()),
+            entries: Vec::new(),
+        };
+        others.add("theirs");
+        history.shorten().unwrap();
+        let last = history.len() - 1;
+        assert_eq!((history.len(), history.get(last)), (MOST, Some("theirs")));
+        assert_eq!(read(&file), history.entries);
+        assert!(fs::is_private(file.with_extension("lock")).unwrap());
     }
 }

@@ -9,7 +9,6 @@ use crate::external;
 use crate::face::Face;
 use crate::keys::as_keys;
 use crate::pick::size;
-use crate::text::Color;
 
 impl Face {
     /// Lets another editor have the text.
@@ -18,17 +17,14 @@ impl Face {
         // Ctrl-C is meant for the editor, also where that has a window of its own.
         match self.lend(|| as_keys(|| external::edit(&text))) {
             Ok(text) => self.type_at(text.trim_end()),
-            Err(error) => self
-                .transcript
-                .note("note: ", Color::Yellow, &error.to_string()),
+            Err(error) => self.transcript.note(&error.to_string()),
         }
     }
 
     /// Stops the program until the shell lets it go on.
     pub(crate) fn suspend(&mut self) {
         if let Err(error) = self.lend(suspend) {
-            self.transcript
-                .note("note: ", Color::Yellow, &error.to_string());
+            self.transcript.note(&error.to_string());
         }
     }
 

@@ -24,6 +24,7 @@ mod file_index;
 mod flushed;
 mod form_keys;
 mod frame;
+mod held_calls;
 mod highlight;
 mod history;
 mod ignore_rules;
@@ -31,8 +32,11 @@ mod image;
 mod keys;
 mod kill_buffer;
 mod lending;
+mod line_break;
+mod live_calls;
 mod markdown;
 mod message_queue;
+mod notes;
 mod offers;
 mod pasted;
 mod pick;
@@ -46,6 +50,7 @@ mod status;
 mod stream;
 mod table;
 mod text;
+mod text_layout;
 mod thoughts;
 mod transcript;
 mod turn_lines;
@@ -57,7 +62,7 @@ pub use asking::{ApprovalLines, LineAnswer, decide};
 pub use call::summary;
 pub use completion::Command;
 pub use conversation::{
-    ConversationStatus, Decision, OthersPrompt, PastItem, PersonRequest, Update,
+    ConversationStatus, Decision, OthersPrompt, PastCallEnd, PastItem, PersonRequest, Update,
 };
 pub use face::{FRAME, FaceOptions, converse};
 pub use history::InputHistory;

@@ -3,6 +3,7 @@
 //! Reads with comrak and writes lines of at most so many columns. Knows nothing of streams: what
 //! comes in pieces is [`crate::stream`]'s affair.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use comrak::nodes::{ListType, Node, NodeList, NodeValue, TableAlignment};
@@ -30,7 +31,8 @@ pub(crate) struct MarkdownBlock {
 pub(crate) fn render(text: &str, columns: usize) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::new();
     let flushed = FlushedText::default();
-    let (blocks, _) = blocks(text, columns, &mut CodeLines::default(), &flushed);
+    let text = with_line_feeds(text);
+    let (blocks, _) = blocks(&text, columns, &mut CodeLines::default(), &flushed);
     for block in blocks {
         if !lines.is_empty() {
             lines.push(Line::new());
@@ -40,8 +42,19 @@ pub(crate) fn render(text: &str, columns: usize) -> Vec<Line> {
     lines
 }
 
+/// A text with a line feed for each line end. For the reader a carriage return alone ends a line too,
+/// and its lines are counted here.
+pub(crate) fn with_line_feeds(text: &str) -> Cow<'_, str> {
+    if text.contains('\r') {
+        Cow::Owned(text.replace("\r\n", "\n").replace('\r', "\n"))
+    } else {
+        Cow::Borrowed(text)
+    }
+}
+
 /// Renders what was not given out of each top-level block on its own, and tells how blocks are laid
-/// out; `code` is what is known of the code that was read last.
+/// out; `code` is what is known of the code that was read last. The text's lines end with line feeds
+/// alone.
 pub(crate) fn blocks(
     text: &str,
     columns: usize,
@@ -505,6 +518,17 @@ mod tests {
         };
         let thread = std::thread::Builder::new().stack_size(512 * 1024);
         thread.spawn(render).unwrap().join().unwrap()
+    }
+
+    #[test]
+    fn every_kind_of_line_end_is_one() {
+        let text =
+            "One\ntwo.\n\n[1]: https://example.com/page\n\n```\na\nb\n```\n\n- three\n\nEnd.";
+        let shown = rendered(text.to_owned());
+        assert_eq!(shown.last().map(String::as_str), Some("End."));
+        for end in ["\r", "\r\n"] {
+            assert_eq!(rendered(text.replace('\n', end)), shown, "{end:?}");
+        }
     }
 
     #[test]

@@ -161,8 +161,10 @@ impl Picker {
 
     /// The list in at most so many lines, and where the cursor is.
     pub(crate) fn render(&self, columns: usize, most: usize) -> (Vec<Line>, (usize, usize)) {
+        // A question has its sign already.
+        let separator = if self.title.ends_with('?') { " " } else { ": " };
         let head = Line::of(&self.title, Style::BOLD)
-            .with(": ", Style::BOLD)
+            .with(separator, Style::BOLD)
             .with(&self.letters, Style::PLAIN);
         let cursor = (0, head.width());
         let mut lines = vec![head.cut(columns)];
@@ -208,6 +210,15 @@ impl Picker {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_title_that_asks_has_no_colon() {
+        for (title, head) in [("Pick", "Pick: "), ("Which one?", "Which one? ")] {
+            let (lines, cursor) = Picker::new("list", title, Vec::new()).render(40, 6);
+            assert_eq!(lines.first().map(Line::plain).as_deref(), Some(head));
+            assert_eq!(cursor, (0, head.len()));
+        }
+    }
 
     #[test]
     fn what_is_typed_narrows_the_list() {

@@ -12,6 +12,10 @@ use crate::text::{Drawing, Line};
 
 /// Begins and ends a frame, for terminals that show it as a whole.
 const FRAME: (&str, &str) = ("\u{1b}[?2026h\u{1b}[?25l", "\u{1b}[?25h\u{1b}[?2026l");
+/// Erases from the cursor on to the end of the screen: the line, and from its next column on the rest.
+/// Where all of a screen is erased, from its first row and column on, tmux takes it for a screen that is
+/// left and moves it into its scrollback.
+const ERASE_BELOW: &str = "\u{1b}[K\u{1b}[1C\u{1b}[J";
 
 /// Draws the region.
 pub(crate) struct Screen {
@@ -23,6 +27,8 @@ pub(crate) struct Screen {
     drawn: Vec<(String, usize)>,
     /// The cursor's row and column in it.
     cursor: (usize, usize),
+    /// Lines of the region that the terminal moved into its scrollback when it lost rows.
+    scrolled_away: Vec<String>,
 }
 
 impl Screen {
@@ -39,6 +45,7 @@ impl Screen {
             rows,
             drawn: Vec::new(),
             cursor: (0, 0),
+            scrolled_away: Vec::new(),
         }
     }
 
@@ -62,19 +69,16 @@ impl Screen {
         region: &[Line],
         cursor: (usize, usize),
     ) -> io::Result<()> {
-        let columns = self.columns();
-        let encode = |line: &Line| {
-            let line = line.cut(columns);
-            (line.to_terminal(self.has_colors), line.width())
-        };
-        let region: Vec<(String, usize)> = region.iter().take(self.rows()).map(encode).collect();
+        let region = region.iter().take(self.rows());
+        let region: Vec<(String, usize)> = region.map(|line| self.encode(line)).collect();
         let cursor = (
             cursor.0.min(region.len().saturating_sub(1)),
-            cursor.1.min(columns),
+            cursor.1.min(self.columns()),
         );
         if above.is_empty() && region == self.drawn && cursor == self.cursor {
             return Ok(());
         }
+        let above = self.unwritten(above);
         let mut out = String::from(FRAME.0);
         up(&mut out, self.cursor.0);
         out.push('\r');
@@ -83,7 +87,7 @@ impl Screen {
                 self.draw_image(&mut out, drawing);
                 continue;
             }
-            let _ = write!(out, "{}\u{1b}[K\r\n", encode(line).0);
+            let _ = write!(out, "{}\u{1b}[K\r\n", self.encode(line).0);
         }
         let shrinks = region.len() < self.drawn.len() || !above.is_empty();
         for (at, (line, _)) in region.iter().enumerate() {
@@ -93,15 +97,14 @@ impl Screen {
             let is_same =
                 above.is_empty() && self.drawn.get(at).is_some_and(|(drawn, _)| drawn == line);
             let is_last = at + 1 == region.len();
-            if !is_same || (is_last && shrinks) {
-                let _ = write!(out, "{line}\u{1b}[K");
-            }
             if is_last && shrinks {
-                out.push_str("\u{1b}[J");
+                let _ = write!(out, "{line}{ERASE_BELOW}");
+            } else if !is_same {
+                let _ = write!(out, "{line}\u{1b}[K");
             }
         }
         if region.is_empty() {
-            out.push_str("\u{1b}[J");
+            out.push_str(ERASE_BELOW);
         }
         up(&mut out, region.len().saturating_sub(1) - cursor.0);
         out.push('\r');
@@ -113,6 +116,24 @@ impl Screen {
         self.cursor = cursor;
         self.out.write_all(out.as_bytes())?;
         self.out.flush()
+    }
+
+    /// A line as it is written, and how wide it is.
+    fn encode(&self, line: &Line) -> (String, usize) {
+        let line = line.cut(self.columns());
+        (line.to_terminal(self.has_colors), line.width())
+    }
+
+    /// Of lines that are finished, those that do not stand in the scrollback already.
+    fn unwritten<'a>(&mut self, above: &'a [Line]) -> &'a [Line] {
+        let scrolled_away = std::mem::take(&mut self.scrolled_away);
+        let pairs = above.iter().zip(&scrolled_away);
+        let is_there = pairs.map(|(line, text)| {
+            let is_text = line.drawing().is_none();
+            is_text && self.encode(line).0 == *text
+        });
+        let count = is_there.take_while(|is_there| *is_there).count();
+        above.split_at(count).1
     }
 
     /// Makes room for an image and has it drawn there. Terminals leave the cursor at different
@@ -139,7 +160,17 @@ impl Screen {
         let above = self.drawn.iter().take(self.cursor.0);
         let above: usize = above.map(|(_, width)| width.div_ceil(columns).max(1)).sum();
         let above = above + self.cursor.1 / columns;
-        (self.columns, self.rows) = (columns, rows.max(2));
+        let rows = rows.max(2);
+        if columns == self.columns {
+            // The cursor stays on the screen: what has no room above it went into the scrollback.
+            let over = (above + 1).saturating_sub(rows);
+            let gone = self.drawn.iter().take(over);
+            self.scrolled_away
+                .extend(gone.map(|(line, _)| line.clone()));
+        } else {
+            self.scrolled_away.clear();
+        }
+        (self.columns, self.rows) = (columns, rows);
         self.take_away(above.min(self.rows))
     }
 
@@ -148,13 +179,15 @@ impl Screen {
     /// # Errors
     /// When the terminal is gone.
     pub(crate) fn clear(&mut self) -> io::Result<()> {
+        // Something else may be printed below what is in the scrollback.
+        self.scrolled_away.clear();
         self.take_away(self.cursor.0)
     }
 
     fn take_away(&mut self, above: usize) -> io::Result<()> {
         let mut out = String::new();
         up(&mut out, above);
-        out.push_str("\r\u{1b}[J");
+        let _ = write!(out, "\r{ERASE_BELOW}\r");
         self.drawn.clear();
         self.cursor = (0, 0);
         self.out.write_all(out.as_bytes())?;
@@ -220,7 +253,7 @@ pub(crate) mod tests {
             .unwrap();
         let frame = written.take();
         assert!(
-            frame.contains("done\u{1b}[K\r\ntwo\u{1b}[K\u{1b}[J"),
+            frame.contains("done\u{1b}[K\r\ntwo\u{1b}[K\u{1b}[1C\u{1b}[J"),
             "{frame:?}"
         );
     }
@@ -252,6 +285,54 @@ pub(crate) mod tests {
         screen.draw(&[], &lines(&[&wide, "two"]), (1, 3)).unwrap();
         written.take();
         screen.resize(20, 10).unwrap();
-        assert_eq!(written.take(), "\u{1b}[2A\r\u{1b}[J");
+        let taken_away = "\u{1b}[2A\r\u{1b}[K\u{1b}[1C\u{1b}[J\r";
+        assert_eq!(written.take(), taken_away);
+    }
+
+    #[test]
+    fn what_a_lower_terminal_scrolled_away_is_not_written_again() {
+        let written = Written::default();
+        let drawn_again = |above: &[&str]| {
+            let mut screen = Screen::new(Box::new(written.clone()), true, (40, 6));
+            let region = lines(&["one", "two", "three", "four", "five"]);
+            screen.draw(&[], &region, (4, 0)).unwrap();
+            screen.resize(40, 3).unwrap();
+            written.take();
+            let region = lines(&["four", "five"]);
+            screen.draw(&lines(above), &region, (1, 0)).unwrap();
+            written.take()
+        };
+        let frame = drawn_again(&["one", "two", "three"]);
+        assert!(
+            !frame.contains("one") && !frame.contains("two"),
+            "{frame:?}"
+        );
+        assert!(frame.contains("\rthree\u{1b}[K\r\nfour"), "{frame:?}");
+        // What has become another line is written.
+        let frame = drawn_again(&["one", "2", "three"]);
+        assert!(
+            frame.contains("\r2\u{1b}[K\r\nthree\u{1b}[K\r\n"),
+            "{frame:?}"
+        );
+    }
+
+    #[test]
+    fn nothing_is_erased_from_the_first_column_on() {
+        let written = Written::default();
+        let mut screen = Screen::new(Box::new(written.clone()), true, (40, 10));
+        screen.draw(&[], &lines(&["one", "two"]), (1, 3)).unwrap();
+        // A region that ends with an empty line, one without lines, and one that is taken away.
+        screen.draw(&[], &lines(&[""]), (0, 0)).unwrap();
+        screen.draw(&[], &[], (0, 0)).unwrap();
+        screen.clear().unwrap();
+        screen.resize(40, 5).unwrap();
+        let all = written.take();
+        let (whole, below) = ("\u{1b}[J", "\u{1b}[1C\u{1b}[J");
+        assert!(all.contains(below), "{all:?}");
+        assert_eq!(
+            all.matches(whole).count(),
+            all.matches(below).count(),
+            "{all:?}"
+        );
     }
 }

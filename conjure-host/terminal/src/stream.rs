@@ -6,7 +6,7 @@
 
 use crate::flushed::{FlushedText, RenderedLine, TextPosition};
 use crate::highlight::CodeLines;
-use crate::markdown::{MarkdownBlock, blocks};
+use crate::markdown::{MarkdownBlock, blocks, with_line_feeds};
 use crate::text::Line;
 
 /// A text of Markdown, as far as it came.
@@ -14,6 +14,9 @@ use crate::text::Line;
 pub(crate) struct MarkdownStream {
     /// The source of the blocks that may still change.
     open: String,
+    /// Whether the last piece ended with a carriage return: a line feed that follows is of the same
+    /// line end.
+    ends_with_return: bool,
     /// What of those was given out.
     flushed: FlushedText,
     /// Whether there are blocks before those.
@@ -22,9 +25,17 @@ pub(crate) struct MarkdownStream {
 }
 
 impl MarkdownStream {
-    /// Adds a piece.
+    /// Adds a piece; its line ends become line feeds, by which lines are counted here.
     pub(crate) fn push(&mut self, delta: &str) {
-        self.open.push_str(delta);
+        if delta.is_empty() {
+            return;
+        }
+        let delta = match delta.strip_prefix('\n') {
+            Some(rest) if self.ends_with_return => rest,
+            _ => delta,
+        };
+        self.ends_with_return = delta.ends_with('\r');
+        self.open.push_str(&with_line_feeds(delta));
     }
 
     /// Whether nothing is left to be given out.
@@ -69,6 +80,21 @@ impl MarkdownStream {
         let hidden = open.len().saturating_sub(most);
         let open = open.into_iter().skip(hidden);
         (plain_lines(lines), plain_lines(open))
+    }
+
+    /// Gives out the blocks that are finished, where there are any: something else may stand between
+    /// them and the one that is open.
+    pub(crate) fn finished_blocks(&mut self, columns: usize) -> Option<Vec<Line>> {
+        let before = self.open.len();
+        let (finished, _) = self.frame(columns, usize::MAX);
+        (self.open.len() < before).then_some(finished)
+    }
+
+    /// Something else was put above the open block, which is to be apart from it. Whether an empty line
+    /// has to do that, as some of the block was given out already.
+    pub(crate) fn goes_on_below(&mut self) -> bool {
+        self.has_begun = true;
+        self.flushed.flushed_until().is_some()
     }
 
     /// Gives out the rest: the text is whole.
@@ -156,6 +182,26 @@ mod tests {
                     "{columns} {piece}"
                 );
             }
+        }
+    }
+
+    #[test]
+    fn carriage_returns_end_lines_and_nothing_is_lost() {
+        for columns in [40, 100] {
+            let whole = render(TEXT, columns);
+            for end in ["\r", "\r\n"] {
+                let text = TEXT.replace('\n', end);
+                for piece in [1, 2, 3, 7, 50, 1000] {
+                    let lines = streamed(&text, piece, columns, 100);
+                    assert_eq!(lines, whole, "{end:?} {columns} {piece}");
+                }
+            }
+        }
+        // One alone in a text, as a program's progress has it.
+        for piece in [1, 7, 1000] {
+            let lines = streamed("10 %\r20 %\n\nDone.\n\nEnd.\n", piece, 40, 100);
+            let lines: Vec<String> = lines.iter().map(Line::plain).collect();
+            assert_eq!(lines, ["10 % 20 %", "", "Done.", "", "End."], "{piece}");
         }
     }
 

@@ -11,6 +11,8 @@ use conjure_core::foreign_text::clean;
 use unicode_segmentation::UnicodeSegmentation as _;
 use unicode_width::UnicodeWidthStr as _;
 
+use crate::line_break;
+
 /// A colour of the terminal's palette.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Color {
@@ -325,7 +327,8 @@ impl Line {
     }
 
     /// This broken between words into lines of so many columns: the first begins with `first`, the
-    /// others with `rest`. A word that is wider than a line is broken where the line ends.
+    /// others with `rest`. Chinese and Japanese are broken where their rules let a line end. A word that
+    /// is wider than a line is broken where the line ends.
     pub(crate) fn wrap<'a>(&'a self, columns: usize, first: &Self, rest: &'a Self) -> Vec<Self> {
         let mut lines = Wrapping::new(columns, first, rest);
         for span in &self.spans {
@@ -390,6 +393,10 @@ impl<'a> Wrapping<'a> {
                 self.next_line();
             }
             return;
+        }
+        let before = self.word.last();
+        if before.is_some_and(|(before, _)| line_break::is_between(before, word)) {
+            self.flush();
         }
         self.word_width += width;
         self.word.push((word, style));
@@ -469,6 +476,22 @@ mod tests {
                 assert!(line.width() <= columns, "{line:?} in {columns}");
             }
         }
+    }
+
+    #[test]
+    fn a_text_without_spaces_is_broken_where_its_rules_let_a_line_end() {
+        assert_eq!(wrapped("see 世界世界世界", 8), ["see 世界", "世界世界"]);
+        assert_eq!(wrapped("世界世界。世界", 8), ["世界世", "界。世界"]);
+        assert_eq!(
+            wrapped("世界は「世界」です", 8),
+            ["世界は", "「世界」", "です"]
+        );
+        assert_eq!(wrapped("世界version2世界", 12), ["世界version2", "世界"]);
+        // The style of a letter is no reason to part it from its sign.
+        let line = Line::of("世界世界", Style::BOLD).with("、世界", Style::PLAIN);
+        let lines = line.wrap(8, &Line::new(), &Line::new());
+        let lines: Vec<String> = lines.iter().map(Line::plain).collect();
+        assert_eq!(lines, ["世界世", "界、世界"]);
     }
 
     #[test]

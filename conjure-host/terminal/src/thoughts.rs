@@ -1,9 +1,13 @@
 //! Reasoning of a model: a line of it while it comes and when it is over, or all of it.
 
+use std::collections::VecDeque;
 use std::time::Instant;
 
 use crate::text::{Line, Style};
 use crate::words;
+
+/// The most bytes of reasoning that are held to be shown whole.
+const MOST_HELD: usize = 1024 * 1024;
 
 /// Reasoning that comes.
 #[derive(Debug)]
@@ -41,6 +45,52 @@ impl Thoughts {
         let mut line = line.cut(columns.saturating_sub(how.len()));
         line.push(how, Style::DIM);
         line
+    }
+}
+
+/// The reasoning of the last turn that had some, as far as it is held, the oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct PastThoughts {
+    texts: VecDeque<String>,
+    /// Whether that turn has ended.
+    is_over: bool,
+}
+
+impl PastThoughts {
+    /// More of it begins to come; what another turn had is gone then.
+    pub(crate) fn begin(&mut self) {
+        if std::mem::take(&mut self.is_over) {
+            self.texts.clear();
+        }
+    }
+
+    /// Holds what was thought.
+    pub(crate) fn add(&mut self, text: String) {
+        self.texts.push_back(text);
+        while self.texts.len() > 1 && self.bytes() > MOST_HELD {
+            self.texts.pop_front();
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.texts.iter().map(String::len).sum()
+    }
+
+    /// The turn has ended.
+    pub(crate) fn end_turn(&mut self) {
+        self.is_over = true;
+    }
+
+    /// All that is held, with empty lines between; nothing where nothing is.
+    pub(crate) fn whole(&self, columns: usize) -> Vec<Line> {
+        let mut lines = Vec::new();
+        for text in &self.texts {
+            if !lines.is_empty() {
+                lines.push(Line::new());
+            }
+            lines.extend(whole(text, columns));
+        }
+        lines
     }
 }
 

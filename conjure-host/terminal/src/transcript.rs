@@ -3,12 +3,12 @@
 //!
 //! Events in, lines out; what a turn itself looks like is [`TurnLines`]'s.
 
-use std::collections::VecDeque;
-
-use conjure_core::chat::{CallOutput, Event};
+use conjure_core::chat::Event;
 
 use crate::ended_call::CallPreview;
-use crate::text::{Color, Line, Style, lines_of};
+use crate::held_calls::{HeldCall, HeldCalls};
+use crate::notes;
+use crate::text::{Color, Line, Style};
 use crate::turn_lines::{TurnHints, TurnLines};
 
 /// What turns while something runs.
@@ -17,31 +17,24 @@ const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "�
 const WITH_KEYS: TurnHints = TurnHints {
     runs: &SPINNER,
     thinks: &SPINNER,
-    thoughts: " (Ctrl-T shows it)",
+    thoughts: " (Ctrl-T: the last turn's)",
     working: "  Esc stops",
     output: CallPreview::First(" (Ctrl-O shows them)"),
 };
-/// The most bytes of an output that are held to be shown whole.
-const MOST_HELD: usize = 256 * 1024;
-/// The most calls whose outputs are held.
-const MOST_OUTPUTS: usize = 16;
 
 /// Makes lines of turns, and of what is told between them.
 #[derive(Debug)]
 pub(crate) struct TranscriptRenderer {
     lines: TurnLines,
-    /// The outputs of the last calls, the newest first.
-    outputs: VecDeque<CallOutput>,
-    /// How many of them were shown whole since the newest came.
-    shown_outputs: usize,
+    /// The last calls that were over.
+    calls: HeldCalls,
 }
 
 impl TranscriptRenderer {
     pub(crate) fn new(columns: usize) -> Self {
         Self {
             lines: TurnLines::new(columns, WITH_KEYS),
-            outputs: VecDeque::new(),
-            shown_outputs: 0,
+            calls: HeldCalls::default(),
         }
     }
 
@@ -83,12 +76,17 @@ impl TranscriptRenderer {
         self.lines.push(lines);
     }
 
-    /// Finished lines.
+    /// Finished lines. Where a block of the answer is open they wait for its end.
     pub(crate) fn push(&mut self, lines: impl IntoIterator<Item = Line>) {
         self.lines.push(lines);
     }
 
-    /// Finished lines, apart from what is above.
+    /// Finished lines that the person waits for, above a block that is open.
+    pub(crate) fn push_above(&mut self, lines: impl IntoIterator<Item = Line>) {
+        self.lines.push_above(lines);
+    }
+
+    /// The same, apart from what is above.
     pub(crate) fn push_apart(&mut self, lines: impl IntoIterator<Item = Line>) {
         self.lines.push_apart(lines);
     }
@@ -105,8 +103,9 @@ impl TranscriptRenderer {
                 self.lines.event(event);
             }
             Event::FunctionCallOutput(result) => {
+                let announced = self.lines.announced(&result.call_id);
+                self.calls.hold(HeldCall::new(announced, result));
                 self.lines.event(event);
-                self.hold(result);
             }
             Event::File { artifact, .. } => {
                 let line = Line::of("  + ", Style::of(Color::Green))
@@ -115,8 +114,13 @@ impl TranscriptRenderer {
                 self.lines.push([line.cut(self.lines.columns())]);
                 self.lines.is_of_call();
             }
-            Event::Notice { text } => self.note("note: ", Color::Yellow, text),
-            Event::Error(error) => self.note("error: ", Color::Red, &error.error),
+            Event::Error(error) => {
+                // No more of the reply comes.
+                self.lines.flush();
+                let columns = self.lines.columns();
+                let lines = notes::lines("error: ", Color::Red, &error.error, columns);
+                self.lines.push(lines);
+            }
             event => {
                 self.lines.event(event);
             }
@@ -128,58 +132,31 @@ impl TranscriptRenderer {
         self.lines.overwrites(call_id, text);
     }
 
-    /// Keeps an output, to be shown whole.
-    fn hold(&mut self, result: &CallOutput) {
-        let mut held = result.clone();
-        if held.output.len() > MOST_HELD {
-            let cut = held.output.floor_char_boundary(MOST_HELD);
-            held.output.truncate(cut);
-        }
-        self.outputs.push_front(held);
-        self.outputs.truncate(MOST_OUTPUTS);
-        self.shown_outputs = 0;
-    }
-
-    pub(crate) fn note(&mut self, what: &str, color: Color, text: &str) {
+    /// Tells something that the person waits for.
+    pub(crate) fn note(&mut self, text: &str) {
         let columns = self.lines.columns();
-        let first = Line::of(what, Style::of(color));
-        let indent = Line::of("  ", Style::PLAIN);
-        let mut texts = text.lines();
-        let line = Line::of(texts.next().unwrap_or_default(), Style::PLAIN);
-        let mut lines = line.wrap(columns, &first, &indent);
-        for text in texts {
-            let line = Line::of(text, Style::PLAIN);
-            lines.extend(line.wrap(columns, &indent, &indent));
-        }
-        self.lines.push(lines);
+        let lines = notes::lines("note: ", Color::Yellow, text, columns);
+        self.lines.push_above(lines);
     }
 
-    /// Shows reasoning as it is from now on, the last one first; or folds it again.
+    /// Shows reasoning as it is from now on, that of the last turn first; or folds it again.
     pub(crate) fn toggle_thoughts(&mut self) {
         self.lines.toggle_thoughts();
     }
 
-    /// Shows all of the last call's output, and of the one before it when it is asked for once more.
+    /// Shows all of the last call that is over, and of the one before it when it is asked for once more.
     pub(crate) fn show_output(&mut self) {
         let columns = self.lines.columns();
-        let Some(result) = self.outputs.get(self.shown_outputs) else {
-            let words = match self.shown_outputs {
-                0 => "No call has a result yet.",
-                _ => {
-                    "No call before that has a result here. Ctrl-O begins with the last one again."
-                }
-            };
-            self.shown_outputs = 0;
-            return self.lines.push([Line::of(words, Style::DIM).cut(columns)]);
-        };
-        self.shown_outputs += 1;
-        let mut lines = vec![Line::of(&result.name, Style::BOLD)];
-        let indent = Line::of("  ", Style::PLAIN);
-        for line in lines_of(&result.output, Style::DIM) {
-            lines.extend(line.chunks(columns, &indent, &indent));
+        match self.calls.next(columns) {
+            Ok(lines) => {
+                self.lines.push_apart(lines);
+                self.lines.is_of_call();
+            }
+            Err(words) => {
+                let line = Line::of(words, Style::DIM).cut(columns);
+                self.lines.push_above([line]);
+            }
         }
-        self.lines.push_apart(lines);
-        self.lines.is_of_call();
     }
 
     /// What is finished since the last time, and what is not: at most `most` lines of it.
@@ -203,7 +180,7 @@ pub(crate) fn said(text: &str, columns: usize) -> Vec<Line> {
 
 #[cfg(test)]
 mod tests {
-    use conjure_core::chat::CallAnnounced;
+    use conjure_core::chat::{CallAnnounced, CallOutput};
     use serde_json::json;
 
     use super::*;
@@ -224,7 +201,8 @@ mod tests {
             let (lines, _) = transcript.frame(0);
             lines.last().map(Line::plain).unwrap_or_default()
         };
-        assert_eq!(shown(&mut transcript), "No call has a result yet.");
+        let none = "No call has had a result since this chat was opened.";
+        assert_eq!(shown(&mut transcript), none);
         for text in ["one", "two"] {
             transcript.event(&Event::FunctionCallOutput(output(text)));
         }
@@ -275,7 +253,7 @@ mod tests {
             [
                 "✓ sh make  local, 3 ms",
                 "",
-                "∴ Thought: It is made. (Ctrl-T shows it)",
+                "∴ Thought: It is made. (Ctrl-T: the last turn's)",
                 "",
                 "Made."
             ]
@@ -297,6 +275,83 @@ mod tests {
             plain(&mut transcript),
             ["✓ sh a  local, 3 ms", "    one", "  - two", "  + TWO"]
         );
+    }
+
+    /// A call that says this, from beginning to end.
+    fn call_says(transcript: &mut TranscriptRenderer, command: &str, output: &str) {
+        let call = CallAnnounced {
+            id: command.to_owned(),
+            name: "sh".to_owned(),
+            arguments: json!({ "command": command }),
+        };
+        transcript.event(&Event::FunctionCall { calls: vec![call] });
+        transcript.event(&Event::FunctionCallOutput(CallOutput {
+            call_id: command.to_owned(),
+            name: "sh".to_owned(),
+            output: output.to_owned(),
+            is_error: false,
+            backend: Some("local".to_owned()),
+            duration_ms: 3,
+        }));
+    }
+
+    #[test]
+    fn what_a_call_said_is_shown_below_its_line_however_many_came_after_it() {
+        let mut transcript = TranscriptRenderer::new(80);
+        for n in 1..=40 {
+            call_says(&mut transcript, &format!("make {n}"), &format!("out {n}\n"));
+        }
+        plain(&mut transcript);
+        for n in (1..=40).rev() {
+            transcript.show_output();
+            let shown = plain(&mut transcript);
+            let head = format!("✓ sh make {n}  local, 3 ms");
+            assert_eq!(shown, [String::new(), head, format!("  out {n}")]);
+        }
+    }
+
+    #[test]
+    fn a_long_difference_is_shown_whole() {
+        let mut transcript = TranscriptRenderer::new(80);
+        let text: String = (1..=40).map(|n| format!("line {n}\n")).collect();
+        let call = CallAnnounced {
+            id: "c1".to_owned(),
+            name: "sh".to_owned(),
+            arguments: json!({ "path": "a", "file_text": text }),
+        };
+        transcript.event(&Event::FunctionCall { calls: vec![call] });
+        transcript.event(&over("c1"));
+        let folded = plain(&mut transcript);
+        let more = "  … 16 more lines (Ctrl-O shows them)";
+        assert_eq!(folded.last().map(String::as_str), Some(more));
+        transcript.show_output();
+        let shown = plain(&mut transcript);
+        assert_eq!(shown.last().map(String::as_str), Some("  + line 40"));
+    }
+
+    #[test]
+    fn all_reasoning_of_the_last_turn_is_opened() {
+        let mut transcript = TranscriptRenderer::new(80);
+        let thinks = |transcript: &mut TranscriptRenderer, text: &str| {
+            transcript.event(&Event::Thinking {
+                delta: text.to_owned(),
+            });
+        };
+        thinks(&mut transcript, "Of the turn before.");
+        transcript.ends();
+        thinks(&mut transcript, "First.");
+        call_says(&mut transcript, "make", "");
+        thinks(&mut transcript, "Second.");
+        transcript.ends();
+        plain(&mut transcript);
+        for _ in 0..2 {
+            transcript.toggle_thoughts();
+            assert_eq!(plain(&mut transcript), ["∴ First.", "", "∴ Second."]);
+            transcript.toggle_thoughts();
+            assert_eq!(plain(&mut transcript), ["", "Reasoning is folded."]);
+            transcript.push([Line::new()]);
+            plain(&mut transcript);
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! line that grows and folds when it is over. Everything else that happens in a turn is told elsewhere;
 //! what is told here besides, such as which keys show more, is in [`TurnHints`].
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use conjure_core::chat::{CallOutput, Event};
 use serde_json::{Map, Value};
@@ -13,11 +13,13 @@ use crate::call::AnnouncedCall;
 use crate::ended_call::{self, CallPreview};
 use crate::stream::MarkdownStream;
 use crate::text::{Color, Line, Style};
-use crate::thoughts::{self, Thoughts};
-use crate::words;
+use crate::thoughts::{self, PastThoughts, Thoughts};
+use crate::{live_calls, notes, words};
 
 /// How long each of several marks stands.
 const MARK_STEP: u128 = 100;
+/// How long nothing comes before it is said that the work goes on.
+const SILENCE: Duration = Duration::from_secs(1);
 
 /// What is shown of a turn besides what happens in it.
 #[derive(Debug, Clone, Copy)]
@@ -53,13 +55,17 @@ pub(crate) struct TurnLines {
     /// Lines that are finished and were not taken.
     done: Vec<Line>,
     answer: MarkdownStream,
+    /// Finished lines that came while a block of the answer was open, and stand behind it.
+    behind_block: Vec<Line>,
     thoughts: Option<Thoughts>,
-    last_thoughts: String,
+    past_thoughts: PastThoughts,
     /// Whether reasoning is shown whole.
     shows_thoughts: bool,
     calls: Vec<AnnouncedCall>,
     /// When the turn began that runs.
     began: Option<Instant>,
+    /// When the last event came.
+    heard: Option<Instant>,
     /// Whether the last finished line belongs to calls.
     is_after_call: bool,
     /// Whether what stands above needs no empty line behind it.
@@ -73,11 +79,13 @@ impl TurnLines {
             hints,
             done: Vec::new(),
             answer: MarkdownStream::default(),
+            behind_block: Vec::new(),
             thoughts: None,
-            last_thoughts: String::new(),
+            past_thoughts: PastThoughts::default(),
             shows_thoughts: false,
             calls: Vec::new(),
             began: None,
+            heard: None,
             is_after_call: false,
             ends_empty: true,
         }
@@ -110,18 +118,16 @@ impl TurnLines {
     /// A turn has ended; the host may work on.
     pub(crate) fn end_turn(&mut self) {
         self.flush();
+        self.past_thoughts.end_turn();
         self.calls.clear();
     }
 
     /// Takes an event in. Whether it is told here.
     pub(crate) fn event(&mut self, event: &Event) -> bool {
+        self.heard = Some(Instant::now());
         match event {
             Event::TurnStarted { .. } => self.begin(),
-            Event::Thinking { delta } => {
-                self.flush_answer();
-                let thoughts = self.thoughts.get_or_insert_with(Thoughts::begin);
-                thoughts.text.push_str(delta);
-            }
+            Event::Thinking { delta } => self.think(delta),
             Event::Content { delta } => self.say(delta),
             Event::FunctionCall { calls } => {
                 self.flush();
@@ -140,6 +146,10 @@ impl TurnLines {
                 }
             }
             Event::FunctionCallOutput(result) => self.result(result),
+            // It may come in the middle of an answer.
+            Event::Notice { text } => {
+                self.push(notes::lines("note: ", Color::Yellow, text, self.columns));
+            }
             Event::Done { .. } => {
                 self.end();
                 return false;
@@ -156,6 +166,20 @@ impl TurnLines {
             self.is_after_call = false;
         }
         self.answer.push(delta);
+    }
+
+    fn think(&mut self, delta: &str) {
+        self.flush_answer();
+        if self.thoughts.is_none() {
+            self.past_thoughts.begin();
+        }
+        let thoughts = self.thoughts.get_or_insert_with(Thoughts::begin);
+        thoughts.text.push_str(delta);
+    }
+
+    /// A call that was announced and is not over.
+    pub(crate) fn announced(&self, id: &str) -> Option<&AnnouncedCall> {
+        self.calls.iter().find(|call| call.id == id)
     }
 
     fn call(&mut self, id: &str) -> Option<&mut AnnouncedCall> {
@@ -194,22 +218,41 @@ impl TurnLines {
         }
     }
 
-    /// Finished lines.
+    /// Finished lines, behind what came before them. Where a block of the answer is open they wait for
+    /// its end: its rest alone would be other Markdown.
     pub(crate) fn push(&mut self, lines: impl IntoIterator<Item = Line>) {
-        self.flush();
-        self.done.extend(lines);
+        if self.answer.is_empty() {
+            self.done.extend(lines);
+        } else {
+            self.finish_blocks();
+            self.behind_block.extend(lines);
+        }
     }
 
-    /// Finished lines, apart from what is above.
+    /// Finished lines that wait for nothing: a block of the answer that is open goes on below them.
+    pub(crate) fn push_above(&mut self, lines: impl IntoIterator<Item = Line>) {
+        let is_open = !self.answer.is_empty();
+        if is_open {
+            self.finish_blocks();
+        }
+        self.done.extend(lines);
+        if is_open && self.answer.goes_on_below() {
+            self.done.push(Line::new());
+        }
+    }
+
+    /// The same, apart from what is above.
     pub(crate) fn push_apart(&mut self, lines: impl IntoIterator<Item = Line>) {
-        self.flush();
+        if !self.answer.is_empty() {
+            self.finish_blocks();
+        }
         self.space();
-        self.done.extend(lines);
+        self.push_above(lines);
     }
 
-    /// What was pushed last is a call's.
+    /// What was pushed last is a call's, unless an answer goes on below it.
     pub(crate) fn is_of_call(&mut self) {
-        self.is_after_call = true;
+        self.is_after_call |= self.answer.is_empty();
     }
 
     /// Lines that a turn begins below, apart from what is above; what comes meanwhile goes on behind
@@ -237,6 +280,15 @@ impl TurnLines {
     fn flush_answer(&mut self) {
         let rest = self.answer.finish(self.columns);
         self.done.extend(rest);
+        self.done.append(&mut self.behind_block);
+    }
+
+    /// Finishes the blocks of the answer that are whole, and what waited for the end of one.
+    fn finish_blocks(&mut self) {
+        if let Some(blocks) = self.answer.finished_blocks(self.columns) {
+            self.done.extend(blocks);
+            self.done.append(&mut self.behind_block);
+        }
     }
 
     fn flush_thoughts(&mut self) {
@@ -253,21 +305,20 @@ impl TurnLines {
         }
         self.done.push(Line::new());
         self.is_after_call = false;
-        self.last_thoughts = thoughts.text;
+        self.past_thoughts.add(thoughts.text);
     }
 
-    /// Shows reasoning as it is from now on, the last one first; or folds it again.
+    /// Shows reasoning as it is from now on, that of the last turn first; or folds it again.
     pub(crate) fn toggle_thoughts(&mut self) {
         self.shows_thoughts = !self.shows_thoughts;
         if !self.shows_thoughts {
             return self.push_apart([Line::of("Reasoning is folded.", Style::DIM)]);
         }
-        if self.thoughts.is_none() {
-            self.push_apart(if self.last_thoughts.is_empty() {
-                vec![Line::of("Reasoning is shown from now on.", Style::DIM)]
-            } else {
-                thoughts::whole(&self.last_thoughts, self.columns)
-            });
+        let past = self.past_thoughts.whole(self.columns);
+        if !past.is_empty() {
+            self.push_apart(past);
+        } else if self.thoughts.is_none() {
+            self.push_apart([Line::of("Reasoning is shown from now on.", Style::DIM)]);
         }
     }
 
@@ -281,8 +332,17 @@ impl TurnLines {
         let mut live = self.live_thoughts();
         // The end of them: what is being thought now.
         live.drain(..live.len().saturating_sub(most));
+        if !self.behind_block.is_empty() {
+            self.finish_blocks();
+        }
         if !self.answer.is_empty() {
-            let (done, open) = self.answer.frame(self.columns, most);
+            // What says that the work goes on has rows of its own.
+            let rows = if self.is_still() {
+                most.saturating_sub(2)
+            } else {
+                most
+            };
+            let (done, open) = self.answer.frame(self.columns, rows);
             self.done.extend(done);
             live.extend(open);
         }
@@ -291,13 +351,15 @@ impl TurnLines {
             live.push(Line::new());
         }
         let mark = self.mark(self.hints.runs);
-        for call in &self.calls {
-            live.extend(call.live(mark, self.columns));
-        }
-        live.drain(..live.len().saturating_sub(most));
+        live.extend(live_calls::lines(&self.calls, mark, self.columns, most));
         if live.is_empty() {
             live.extend(self.working());
+        } else if self.is_still()
+            && let Some(working) = self.working()
+        {
+            live.extend([Line::new(), working]);
         }
+        live.drain(..live.len().saturating_sub(most));
         (std::mem::take(&mut self.done), live)
     }
 
@@ -307,6 +369,13 @@ impl TurnLines {
             Some(thoughts) if self.shows_thoughts => thoughts::whole(&thoughts.text, self.columns),
             Some(thoughts) => vec![thoughts.live(self.mark(self.hints.thinks), self.columns)],
         }
+    }
+
+    /// Whether nothing came for a while, and nothing that is shown moves.
+    fn is_still(&self) -> bool {
+        let is_silent = self.heard.is_some_and(|at| at.elapsed() >= SILENCE);
+        let moves = !self.calls.is_empty() || (self.thoughts.is_some() && !self.shows_thoughts);
+        is_silent && !moves
     }
 
     /// What stands there while nothing comes.
@@ -400,6 +469,60 @@ mod tests {
     }
 
     #[test]
+    fn what_is_told_within_a_block_of_the_answer_leaves_it_whole() {
+        let note = Event::Notice {
+            text: "a plugin".to_owned(),
+        };
+        // As high as the terminal allows, and with its first lines given out already.
+        for most in [10, 1] {
+            let mut turn = TurnLines::new(40, TurnHints::WITHOUT_KEYS);
+            turn.event(&content("Before.\n\n```\none\ntwo\n"));
+            let mut done = turn.frame(most).0;
+            assert!(turn.event(&note));
+            turn.push_apart([Line::of("asked for", Style::PLAIN)]);
+            done.extend(turn.frame(most).0);
+            turn.event(&content("three\n```\n\nAfter.\n"));
+            done.extend(turn.frame(most).0);
+            turn.flush();
+            done.extend(turn.frame(most).0);
+            let asked = ["", "asked for", ""];
+            let code = ["  one", "  two", "  three"];
+            let code_begins = usize::from(most == 1);
+            let (given_out, open) = code.split_at(code_begins);
+            let mut shown = vec!["Before."];
+            if code_begins > 0 {
+                shown.push("");
+            }
+            shown.extend(given_out.iter().chain(&asked).chain(open));
+            shown.extend(["note: a plugin", "", "After."]);
+            assert_eq!(plain(&done), shown);
+        }
+    }
+
+    #[test]
+    fn what_is_told_behind_the_last_block_of_an_answer_stays_behind_it() {
+        let mut turn = TurnLines::new(40, TurnHints::WITHOUT_KEYS);
+        turn.event(&content("The answer.\n"));
+        turn.push([Line::of("told", Style::PLAIN)]);
+        turn.end_turn();
+        assert_eq!(plain(&turn.frame(10).0), ["The answer.", "told"]);
+    }
+
+    #[test]
+    fn silence_behind_a_text_shows_that_the_work_goes_on() {
+        let mut turn = TurnLines::new(40, TurnHints::WITHOUT_KEYS);
+        turn.begin();
+        turn.event(&content("Some words"));
+        turn.heard = Instant::now().checked_sub(SILENCE);
+        let live = plain(&turn.frame(10).1);
+        assert_eq!(live[..2], ["Some words", ""]);
+        assert!(live[2].starts_with("⠿ Working"), "{live:?}");
+        assert_eq!(turn.frame(1).1.len(), 1);
+        turn.end();
+        assert_eq!(plain(&turn.frame(10).1), [""; 0]);
+    }
+
+    #[test]
     fn what_is_told_elsewhere_is_not_taken_and_the_end_ends_what_runs() {
         let mut turn = TurnLines::new(30, TurnHints::WITHOUT_KEYS);
         let started = Event::TurnStarted {
@@ -407,10 +530,11 @@ mod tests {
         };
         assert!(turn.event(&started));
         assert_eq!(plain(&turn.frame(5).1), ["⠿ Working"]);
-        let note = Event::Notice {
-            text: "n".to_owned(),
+        let cancelled = Event::ApprovalOver {
+            call_id: "c".to_owned(),
+            allowed: false,
         };
-        assert!(!turn.event(&note));
+        assert!(!turn.event(&cancelled));
         let over = Event::Done {
             turn_id: "t".to_owned(),
             outcome: "completed".to_owned(),

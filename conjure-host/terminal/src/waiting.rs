@@ -227,7 +227,7 @@ impl Face {
     /// Says what was decided where it stays.
     fn decided(&mut self, decision: &Decision) {
         let lines = approval::decided(decision, self.screen.columns());
-        self.transcript.push(lines);
+        self.transcript.push_above(lines);
     }
 }
 

@@ -33,6 +33,8 @@ pub(crate) struct Conversation<'a> {
     pub(crate) container: Option<String>,
     /// Ids of the files that it made, each once.
     pub(crate) files: Vec<String>,
+    /// What tools of the provider's ran, and what came of it.
+    pub(crate) server_items: Vec<Value>,
     /// Text of the replies.
     pub(crate) text: String,
     /// Tokens of all replies.
@@ -70,6 +72,7 @@ impl<'a> Conversation<'a> {
             arriving: None,
             container,
             files: Vec::new(),
+            server_items: Vec::new(),
             text: String::new(),
             usage: Usage::default(),
         }
@@ -229,11 +232,12 @@ impl<'a> Conversation<'a> {
                 Content::ServerItem { item, .. } => Some(item),
                 _ => None,
             });
-        for id in items::files(server_items) {
+        for id in items::files(server_items.clone()) {
             if !self.files.contains(&id) {
                 self.files.push(id);
             }
         }
+        self.server_items.extend(server_items.cloned());
         self.text.push_str(&reply_text(&response.parts));
         if response.parts.is_empty() {
             return;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::api::AnthropicApi;
 use crate::config::{AnthropicSettings, AnthropicSkill};
 use crate::conversation::{Conversation, ConversationEnd};
-use crate::{Hosted, PROVIDER, files};
+use crate::{Hosted, PROVIDER, files, items};
 
 /// The tool of every skill.
 pub(crate) const RUN_TOOL: &str = "code_execution";
@@ -144,6 +144,7 @@ pub(crate) async fn run(
     let Conversation {
         container,
         files: made,
+        server_items,
         text,
         usage,
         ..
@@ -166,6 +167,7 @@ pub(crate) async fn run(
         result.files = files::all_described(hosted, cx, &made).await;
     }
     result.state = state;
+    result.meta = items::for_people(&server_items);
     if usage != Usage::default() {
         result.spent.push(to_spent(hosted, usage));
     }

@@ -1,6 +1,8 @@
 //! What stands in the blocks of a reply: files that were made, commands that ran.
 
-use serde_json::Value;
+use serde_json::{Map, Value, json};
+
+use crate::PROVIDER;
 
 /// Ids of the files that blocks say were made, in order, each once.
 pub(crate) fn files<'a>(items: impl IntoIterator<Item = &'a Value>) -> Vec<String> {
@@ -42,6 +44,45 @@ pub(crate) fn progress_line(item: &Value) -> Option<String> {
         .find(|text| !text.is_empty());
     let what = what.unwrap_or_default().lines().next().unwrap_or_default();
     Some(format!("[{}] {what}\n", text(item, "name")))
+}
+
+/// The most bytes of one text, and of all items, that are kept for people.
+const MOST_TEXT: usize = 16 * 1024;
+const MOST_ITEMS: usize = 256 * 1024;
+
+/// What ran at the provider, as data beside a result, which people read and the model does not: of
+/// long texts the beginning, and the first items where they are too many.
+pub(crate) fn for_people(items: &[Value]) -> Option<Map<String, Value>> {
+    let mut size = 0;
+    let kept = items.iter().cloned().map(|mut item| {
+        clip(&mut item);
+        item
+    });
+    let kept: Vec<Value> = kept
+        .take_while(|item| {
+            size += item.to_string().len();
+            size <= MOST_ITEMS
+        })
+        .collect();
+    if kept.is_empty() {
+        return None;
+    }
+    let told = json!({ "provider": PROVIDER, "items": kept });
+    Some(Map::from_iter([("server_items".to_owned(), told)]))
+}
+
+/// Cuts the long texts in a value.
+fn clip(value: &mut Value) {
+    match value {
+        Value::String(text) if text.len() > MOST_TEXT => {
+            let end = text.floor_char_boundary(MOST_TEXT);
+            text.truncate(end);
+            text.push('…');
+        }
+        Value::Array(all) => all.iter_mut().for_each(clip),
+        Value::Object(members) => members.values_mut().for_each(clip),
+        _ => {}
+    }
 }
 
 /// Whether an id can stand in a URL as it is.

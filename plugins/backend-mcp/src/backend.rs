@@ -69,8 +69,13 @@ impl Mcp {
     }
 
     pub(crate) fn session(&self, cx: &Cx) -> Result<Arc<McpSession>> {
-        let session = self.lock().get(id(cx)?).cloned();
+        let session = self.session_named(id(cx)?);
         session.ok_or_else(|| Error::not_found("the session is not open here"))
+    }
+
+    /// The session that is open under a name, if any is.
+    pub(crate) fn session_named(&self, id: &str) -> Option<Arc<McpSession>> {
+        self.lock().get(id).cloned()
     }
 
     /// The session's entries in the order of the configuration.
@@ -234,6 +239,7 @@ impl Backend for Mcp {
         let session = Arc::new(McpSession::new(session, cx.working_dir(), servers));
         let before = self.lock().insert(session.id.clone(), Arc::clone(&session));
         if let Some(before) = before {
+            session.watch_like(&before);
             release(&self.registry, &before).await;
         }
         // They start here, in the background.

@@ -96,6 +96,14 @@ pub(crate) enum Failure {
     Invalid(String),
 }
 
+/// That a server does nothing without other credentials.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct WantedCredentials {
+    pub(crate) why: String,
+    /// Whether there are good ones, which only do not give a right (a scope) that it wants.
+    pub(crate) lacks_right: bool,
+}
+
 /// Scopes for people.
 pub(crate) fn rights(scope: Option<&str>) -> String {
     match scope {
@@ -124,12 +132,18 @@ impl Failure {
     }
 
     /// What keeps the server from doing anything, if it is that other credentials are wanted.
-    pub(crate) fn wanted_credentials(&self) -> Option<String> {
+    pub(crate) fn wanted_credentials(&self) -> Option<WantedCredentials> {
         match self {
-            Self::NeedsAuth { why, .. } => Some(why.clone()),
+            Self::NeedsAuth { why, .. } => Some(WantedCredentials {
+                why: why.clone(),
+                lacks_right: false,
+            }),
             Self::MissingScope { scope, why, .. } => {
                 let rights = rights(scope.as_deref());
-                Some(format!("its login does not give {rights}: {why}"))
+                Some(WantedCredentials {
+                    why: format!("its login does not give {rights}: {why}"),
+                    lacks_right: true,
+                })
             }
             _ => None,
         }
@@ -171,10 +185,19 @@ impl Failure {
         self
     }
 
-    /// The failure as the result of a call. `meta.mcp_error` is what the server said of it.
+    /// Whether the text says all that there is to say of what to do.
+    fn has_remedy(&self) -> bool {
+        !matches!(self, Self::Refused { .. } | Self::Invalid(_))
+    }
+
+    /// The failure as the result of a call. `meta.mcp_error` is what the server said of it, and
+    /// `meta.has_remedy` tells the host to add nothing about what to do.
     pub(crate) fn into_result(self) -> ToolResult {
         let mut meta = Map::new();
         meta.insert("error".to_owned(), Value::from(self.kind()));
+        if self.has_remedy() {
+            meta.insert("has_remedy".to_owned(), Value::Bool(true));
+        }
         if let Self::Refused {
             code,
             message,
@@ -208,4 +231,30 @@ pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
         source = cause.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_says_itself_what_to_do_is_marked_and_a_refusal_is_not() {
+        let marked = |failure: Failure| {
+            let meta = failure.into_result().meta.unwrap_or_default();
+            meta.get("has_remedy") == Some(&Value::Bool(true))
+        };
+        let server = || "pages".to_owned();
+        assert!(marked(Failure::SessionLost {
+            server: server(),
+            why: "it ended".to_owned(),
+            sent: "Nothing was sent.",
+        }));
+        assert!(!marked(Failure::Refused {
+            server: server(),
+            code: -32602,
+            message: "no such page".to_owned(),
+            data: None,
+        }));
+        assert!(!marked(Failure::Invalid("no such tool".to_owned())));
+    }
 }

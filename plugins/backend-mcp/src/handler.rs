@@ -91,6 +91,9 @@ impl Service<RoleClient> for Handler {
             ServerNotification::ToolListChangedNotification(_)
             | ServerNotification::PromptListChangedNotification(_)
             | ServerNotification::ResourceListChangedNotification(_) => self.link.change(),
+            ServerNotification::ResourceUpdatedNotification(updated) => {
+                self.link.resource_updated(&updated.params.uri);
+            }
             _ => {}
         }
         Ok(())

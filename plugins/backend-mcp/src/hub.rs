@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use conjure_skill_sdk::Cx;
-use conjure_skill_sdk::abi::EmitKind;
+use conjure_skill_sdk::abi::{EmitKind, EmitStatus};
 use conjure_skill_sdk::protocol::PluginEvent;
 
 /// The contexts of `backend.watch`, by session.
@@ -13,7 +13,12 @@ use conjure_skill_sdk::protocol::PluginEvent;
 pub(crate) struct WatchHub {
     watching: Mutex<BTreeMap<String, (u64, Cx)>>,
     next: AtomicU64,
+    /// Updates of resources that wait for room, and whether each came once more meanwhile.
+    delayed: Mutex<BTreeMap<ResourceUpdate, bool>>,
 }
+
+/// A session, and the URI of the resource of whose change it is told.
+type ResourceUpdate = (String, String);
 
 /// The watch of a session. Dropping it ends the watch.
 pub(crate) struct WatchGuard {
@@ -68,6 +73,63 @@ impl WatchHub {
         }
     }
 
+    /// Tells these sessions that a resource says something else now. Where a queue is full that
+    /// waits for room, once for each session and resource, and is not lost.
+    pub(crate) fn resource_updated(self: &Arc<Self>, sessions: &[String], uri: &str) {
+        let event = PluginEvent::ResourceUpdated {
+            uri: uri.to_owned(),
+            sessions: Vec::new(),
+        };
+        let Ok(bytes) = serde_json::to_vec(&event) else {
+            return;
+        };
+        for session in sessions {
+            let Some(cx) = self.one_of(std::slice::from_ref(session)) else {
+                continue;
+            };
+            if cx.try_emit(EmitKind::Event, &bytes) == EmitStatus::Full {
+                let update = (session.clone(), uri.to_owned());
+                self.tell_when_writable(cx, update, bytes.clone());
+            }
+        }
+    }
+
+    /// Tells a session of an update as soon as its queue has room.
+    fn tell_when_writable(self: &Arc<Self>, cx: Cx, update: ResourceUpdate, bytes: Vec<u8>) {
+        if self.is_waiting(&update) {
+            return;
+        }
+        let hub = Arc::clone(self);
+        tokio::spawn(async move {
+            loop {
+                let told = cx.emit_async(EmitKind::Event, &bytes).await;
+                if hub.is_done(&update, told.is_err()) {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Notes an update that is to wait for room. True where it waits already, and is told of once
+    /// more after that.
+    fn is_waiting(&self, update: &ResourceUpdate) -> bool {
+        let mut delayed = lock(&self.delayed);
+        let is_waiting = delayed.contains_key(update);
+        delayed.insert(update.clone(), is_waiting);
+        is_waiting
+    }
+
+    /// An update was told of, or cannot be any more. False where it came once more meanwhile.
+    fn is_done(&self, update: &ResourceUpdate, is_gone: bool) -> bool {
+        let mut delayed = lock(&self.delayed);
+        let came_again = delayed.get_mut(update).is_some_and(std::mem::take);
+        let is_done = is_gone || !came_again;
+        if is_done {
+            delayed.remove(update);
+        }
+        is_done
+    }
+
     /// Tells a session's person something.
     pub(crate) fn notice(&self, session: &str, text: &str) {
         let event = PluginEvent::Notice {
@@ -89,6 +151,10 @@ impl WatchHub {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, (u64, Cx)>> {
-        self.watching.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.watching)
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -31,7 +31,9 @@ mod oauth;
 mod outside;
 mod pages;
 mod prompts;
+mod readable_text;
 mod registry;
+mod resource_subscription;
 mod resources;
 mod result;
 mod rounds;
@@ -69,9 +71,11 @@ fn plugin() -> BackendPlugin<Mcp> {
             sample: true,
             ..Permissions::default()
         })
+        .with_independent_skills()
         .with_reopening()
         .with_files()
         .with_resources()
+        .with_subscriptions()
         .with_prompts()
 }
 

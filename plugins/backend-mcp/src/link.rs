@@ -255,6 +255,11 @@ impl Link {
         self.changes.send_modify(|changes| *changes += 1);
     }
 
+    /// A resource of the server's says something else now.
+    pub(crate) fn resource_updated(&self, uri: &str) {
+        self.outside.resource_updated(uri);
+    }
+
     /// Sees each change from now on.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()

@@ -62,6 +62,14 @@ impl Outside {
         }
     }
 
+    /// Tells the sessions that want to hear of a resource that it says something else now.
+    pub(super) fn resource_updated(&self, uri: &str) {
+        (self.tell)(&PluginEvent::ResourceUpdated {
+            uri: uri.to_owned(),
+            sessions: Vec::new(),
+        });
+    }
+
     /// Tells of a message. What is for who looks for a fault is left out.
     pub(super) fn report(&self, message: &Message) {
         let level = match message.level.as_str() {

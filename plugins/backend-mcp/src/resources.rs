@@ -1,30 +1,35 @@
 //! Resources of a session's servers: listed together, read from the server that has each.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use conjure_skill_sdk::protocol::{
-    Complete, Completions, ResourceRead, Resources as ResourceList, ToolResult,
+    Complete, Completions, ResourceRead, ResourceWatch, Resources as ResourceList, ToolResult,
 };
-use conjure_skill_sdk::{Cx, Error, Resources, Result};
+use conjure_skill_sdk::{Cx, Error, Resources, Result, Subscriptions};
 use futures_util::future::join_all;
 use rmcp::model::{
     ClientRequest, CompleteRequest, CompleteRequestParams, ReadResourceRequest,
     ReadResourceRequestParams,
 };
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::backend::Mcp;
 use crate::directory::{self, UriOwner};
 use crate::failure::Failure;
 use crate::listing::Listing;
 use crate::registry::ServerEntry;
+use crate::resource_subscription::tells_of_resources;
 use crate::result::{self, Receiver};
-use crate::session::McpSession;
+use crate::session::{McpSession, Wish};
 use crate::trouble::Trouble;
 
 /// JSON-RPC codes by which a server says that it has no such resource: of the older era, and of
 /// the newer one.
 const NOT_FOUND_CODES: [i32; 2] = [-32002, -32602];
+/// How long a wish to hear of a resource waits for its server. The host waits for 10 s.
+const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(8);
 
 impl Mcp {
     /// Reads a resource of a server, as that says it.
@@ -64,11 +69,7 @@ impl Mcp {
             found = owner(&entries)?;
         }
         let entry = found.0.and_then(|at| entries.get(at));
-        let entry = entry.ok_or_else(|| {
-            Error::not_found(format!(
-                "no MCP server lists `{uri}` or has a URI template that it fits"
-            ))
-        })?;
+        let entry = entry.ok_or_else(|| not_listed(uri))?;
         Ok((Arc::clone(entry), found.1))
     }
 
@@ -175,4 +176,99 @@ impl Resources for Mcp {
             total: completion.get("total").and_then(Value::as_u64),
         })
     }
+}
+
+impl Subscriptions for Mcp {
+    /// It is done when the server says that it tells of the resource, so that no change after the
+    /// answer is missed.
+    async fn subscribe(&self, cx: Cx, request: ResourceWatch) -> Result<()> {
+        let until = Instant::now() + SUBSCRIBE_TIMEOUT;
+        let session = self.session(&cx)?;
+        let uri = request.uri.as_str();
+        let (entry, is_known) = self.entry_of(&session, uri).await?;
+        let name = &entry.server.name;
+        let connection = entry.ready(0, until).await;
+        let connection = connection.map_err(|not_there| Error::new(not_there.why))?;
+        if !tells_of_resources(&connection) {
+            return Err(match is_known {
+                true => Error::invalid(format!(
+                    "the MCP server `{name}` does not tell of changes of its resources"
+                )),
+                // It may be another source's, which is not this server's concern.
+                false => not_listed(uri),
+            });
+        }
+        let pending = PendingSubscription::of(self, &session, name, uri).map_err(Error::new)?;
+        let answered = pending.wish.entry.watched.answered(uri);
+        let answer = tokio::time::timeout_at(until, answered).await;
+        match answer {
+            Ok(Some(Ok(()))) => {
+                pending.keep();
+                Ok(())
+            }
+            Ok(Some(Err(_))) if !is_known => Err(not_listed(uri)),
+            Ok(Some(Err(why))) => Err(Error::new(why)),
+            Ok(None) => Err(Error::new(session.end_reason())),
+            Err(_) => Err(Error::new(format!(
+                "the MCP server `{name}` did not say within {SUBSCRIBE_TIMEOUT:?} whether it tells \
+                 of changes of `{uri}`"
+            ))),
+        }
+    }
+
+    /// The connection tells the server of it, in the order of all that is wanted of it.
+    async fn unsubscribe(&self, cx: Cx, request: ResourceWatch) -> Result<()> {
+        self.session(&cx)?.unwatch(&request.uri);
+        Ok(())
+    }
+}
+
+/// A session's wish to hear of a resource, which is taken back when this is dropped: its server may
+/// refuse it, and whoever waits may go.
+struct PendingSubscription<'a> {
+    backend: &'a Mcp,
+    session: &'a Arc<McpSession>,
+    wish: Wish,
+    is_kept: bool,
+}
+
+impl<'a> PendingSubscription<'a> {
+    fn of(
+        backend: &'a Mcp,
+        session: &'a Arc<McpSession>,
+        server: &str,
+        uri: &str,
+    ) -> Result<Self, String> {
+        Ok(Self {
+            wish: session.watch(server, uri)?,
+            backend,
+            session,
+            is_kept: false,
+        })
+    }
+
+    /// The session that has what this one wanted: it may have been configured anew meanwhile.
+    fn current(&self) -> Arc<McpSession> {
+        let current = self.backend.session_named(&self.session.id);
+        current.unwrap_or_else(|| Arc::clone(self.session))
+    }
+
+    fn keep(mut self) {
+        self.is_kept = true;
+        self.current().keep(&self.wish);
+    }
+}
+
+impl Drop for PendingSubscription<'_> {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            self.current().take_back(&self.wish);
+        }
+    }
+}
+
+fn not_listed(uri: &str) -> Error {
+    Error::not_found(format!(
+        "no MCP server lists `{uri}` or has a URI template that it fits"
+    ))
 }

@@ -1,6 +1,6 @@
 //! One session of the host: its servers, and which connections its stateful calls ran on.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,13 +13,18 @@ use crate::mentions::Mentions;
 use crate::registry::{ConnectionRegistry, ServerEntry};
 use crate::server::Server;
 
+/// Why nothing is done for a session whose servers were configured anew meanwhile.
+const SUPERSEDED: &str = "the servers of the session are configured anew; call again";
+/// The same for one that was closed.
+const CLOSED: &str = "the session is closed";
+
 /// An open session of the backend.
 pub(crate) struct McpSession {
     pub(crate) id: String,
     working_dir: Option<PathBuf>,
     /// In the order of the configuration; a server that cannot be used with the reason.
     pub(crate) servers: Vec<(String, Result<Arc<Server>, String>)>,
-    entries: Mutex<HashMap<String, Arc<ServerEntry>>>,
+    used: Mutex<UsedServers>,
     /// The connections that stateful calls ran on, by server.
     pins: Mutex<HashMap<String, u64>>,
     over: AtomicBool,
@@ -34,6 +39,41 @@ pub(crate) struct McpSession {
     trace: String,
 }
 
+/// What a session uses of its servers, by their names.
+#[derive(Default)]
+struct UsedServers {
+    entries: HashMap<String, Arc<ServerEntry>>,
+    /// URIs of the resources whose changes it wants to hear of. An entry goes with its connection
+    /// and its configuration; these stay, and each entry that comes in its place is told.
+    watched: HashMap<String, WatchedBySession>,
+    /// How many wishes there were.
+    wishes: u64,
+}
+
+impl UsedServers {
+    /// The session does not want to hear of a resource any more.
+    fn unwatch(&mut self, uri: &str, session: &str) {
+        self.watched.retain(|_, uris| {
+            uris.remove(uri);
+            !uris.is_empty()
+        });
+        for entry in self.entries.values() {
+            entry.watched.remove(uri, session);
+        }
+    }
+}
+
+/// What a session wants to hear of, by URI; with the newest wish as long as none was answered.
+type WatchedBySession = BTreeMap<String, Option<u64>>;
+
+/// A session's wish to hear of a resource that its server has not answered.
+pub(crate) struct Wish {
+    /// The entry that is to tell.
+    pub(crate) entry: Arc<ServerEntry>,
+    uri: String,
+    number: u64,
+}
+
 impl McpSession {
     pub(crate) fn new(
         id: &str,
@@ -44,7 +84,7 @@ impl McpSession {
             id: id.to_owned(),
             working_dir: working_dir.map(Path::to_path_buf),
             servers,
-            entries: Mutex::default(),
+            used: Mutex::default(),
             pins: Mutex::default(),
             over: AtomicBool::new(false),
             superseded: AtomicBool::new(false),
@@ -58,13 +98,13 @@ impl McpSession {
     /// Goes on with what a session with other servers had of the servers that are the same here.
     /// Gives back the connections that are of no use any more.
     pub(crate) fn go_on_from(&self, before: &Self) -> Vec<Arc<ServerEntry>> {
-        let known: HashMap<_, _> = {
-            let mut entries = lock(&before.entries);
+        let known = {
+            let mut used = lock(&before.used);
             before.superseded.store(true, Ordering::Relaxed);
-            entries.drain().collect()
+            std::mem::take(&mut *used)
         };
         let (kept, gone): (HashMap<_, _>, HashMap<_, _>) =
-            known.into_iter().partition(|(name, entry)| {
+            known.entries.into_iter().partition(|(name, entry)| {
                 let mut here = self.servers.iter();
                 here.any(|(own, server)| {
                     own == name
@@ -84,8 +124,35 @@ impl McpSession {
         lock(&self.given)
             .extend(kept_given.map(|(server, told)| (server.clone(), Arc::clone(told))));
         *lock(&self.mentions) = std::mem::take(&mut *lock(&before.mentions));
-        *lock(&self.entries) = kept;
+        *lock(&self.used) = UsedServers {
+            entries: kept,
+            watched: known.watched,
+            wishes: known.wishes,
+        };
         gone.into_values().collect()
+    }
+
+    /// Wants to hear of the resources of which the session before wanted to hear, which was opened
+    /// under the same name.
+    pub(crate) fn watch_like(&self, before: &Self) {
+        let (watched, wishes) = {
+            let mut used = lock(&before.used);
+            (std::mem::take(&mut used.watched), used.wishes)
+        };
+        for (server, uris) in watched {
+            let mut used = lock(&self.used);
+            used.wishes = used.wishes.max(wishes);
+            if let Some(entry) = used.entries.get(&server) {
+                self.tell_watched(entry, &uris);
+            }
+            used.watched.entry(server).or_default().extend(uris);
+        }
+    }
+
+    fn tell_watched(&self, entry: &ServerEntry, uris: &WatchedBySession) {
+        for uri in uris.keys() {
+            entry.watched.add(uri, &self.id);
+        }
     }
 
     /// The trace context of requests.
@@ -103,11 +170,11 @@ impl McpSession {
         server: &str,
     ) -> Result<Arc<ServerEntry>, String> {
         let known = {
-            let entries = lock(&self.entries);
+            let used = lock(&self.used);
             if self.superseded.load(Ordering::Relaxed) {
-                return Err("the servers of the session are configured anew; call again".to_owned());
+                return Err(SUPERSEDED.to_owned());
             }
-            entries.get(server).cloned()
+            used.entries.get(server).cloned()
         };
         let old = match known {
             Some(entry) if !entry.is_over() => return Ok(entry),
@@ -122,16 +189,19 @@ impl McpSession {
         let dir = self.working_dir.as_deref();
         let entry = registry.acquire(configured, &self.id, dir, old.as_deref());
         let is_over = {
-            let mut entries = lock(&self.entries);
+            let mut used = lock(&self.used);
             let is_over = self.over.load(Ordering::Relaxed);
             if !is_over {
-                entries.insert(server.to_owned(), Arc::clone(&entry));
+                if let Some(uris) = used.watched.get(server) {
+                    self.tell_watched(&entry, uris);
+                }
+                used.entries.insert(server.to_owned(), Arc::clone(&entry));
             }
             is_over
         };
         if is_over {
             registry.release(&entry, &self.id).await;
-            return Err("the session is closed".to_owned());
+            return Err(CLOSED.to_owned());
         }
         if let Some(old) = old {
             registry.release(&old, &self.id).await;
@@ -141,9 +211,75 @@ impl McpSession {
 
     /// It is closed: no entry is used any more. Gives back those that were.
     pub(crate) fn end(&self) -> Vec<Arc<ServerEntry>> {
-        let mut entries = lock(&self.entries);
+        let mut used = lock(&self.used);
         self.over.store(true, Ordering::Relaxed);
-        entries.drain().map(|(_, entry)| entry).collect()
+        used.entries.drain().map(|(_, entry)| entry).collect()
+    }
+
+    /// It wants to hear of a resource of a server's, maybe once more.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    pub(crate) fn watch(&self, server: &str, uri: &str) -> Result<Wish, String> {
+        let mut used = lock(&self.used);
+        if self.superseded.load(Ordering::Relaxed) {
+            return Err(SUPERSEDED.to_owned());
+        }
+        let entry = used.entries.get(server).cloned();
+        let entry = entry.ok_or_else(|| CLOSED.to_owned())?;
+        if !entry.watched.add(uri, &self.id) {
+            return Err(format!(
+                "too many resources of the MCP server `{server}` are watched already"
+            ));
+        }
+        used.wishes += 1;
+        let number = used.wishes;
+        let watched = used.watched.entry(server.to_owned()).or_default();
+        match watched.get_mut(uri) {
+            // Whatever becomes of this wish, the one before stands.
+            Some(None) => {}
+            Some(pending) => *pending = Some(number),
+            None => {
+                watched.insert(uri.to_owned(), Some(number));
+            }
+        }
+        Ok(Wish {
+            entry,
+            uri: uri.to_owned(),
+            number,
+        })
+    }
+
+    /// A server tells of a resource: the wish stands.
+    pub(crate) fn keep(&self, wish: &Wish) {
+        let mut used = lock(&self.used);
+        for uris in used.watched.values_mut() {
+            if let Some(pending) = uris.get_mut(&wish.uri) {
+                *pending = None;
+            }
+        }
+    }
+
+    /// Nothing comes of a wish. The resource stays watched where another wish stands or is newer.
+    pub(crate) fn take_back(&self, wish: &Wish) {
+        let mut used = lock(&self.used);
+        let mut servers = used.watched.values();
+        if servers.any(|uris| uris.get(&wish.uri) == Some(&Some(wish.number))) {
+            used.unwatch(&wish.uri, &self.id);
+        }
+    }
+
+    /// Why what it wanted is wanted by nobody any more.
+    pub(crate) fn end_reason(&self) -> &'static str {
+        match self.over.load(Ordering::Relaxed) && !self.superseded.load(Ordering::Relaxed) {
+            true => CLOSED,
+            false => SUPERSEDED,
+        }
+    }
+
+    /// It does not want to hear of a resource any more.
+    pub(crate) fn unwatch(&self, uri: &str) {
+        lock(&self.used).unwatch(uri, &self.id);
     }
 
     /// Whether this is the first time that its servers are waited for.
@@ -153,7 +289,7 @@ impl McpSession {
 
     /// All entries that the session uses.
     pub(crate) fn entries(&self) -> Vec<Arc<ServerEntry>> {
-        lock(&self.entries).values().cloned().collect()
+        lock(&self.used).entries.values().cloned().collect()
     }
 
     /// Pins stateful calls to a connection, by its serial number. Gives back the one before if it
@@ -216,10 +352,10 @@ mod tests {
     use crate::hub::WatchHub;
     use crate::secrets::Secrets;
 
-    #[tokio::test]
-    async fn a_session_that_is_closed_uses_no_entry_and_leaves_none() {
+    /// A server that is not started, of a configuration with this hash.
+    fn lazy(hash: &str) -> Arc<Server> {
         let config = json!({ "command": "never-started", "start": "lazy" });
-        let server = Arc::new(Server {
+        Arc::new(Server {
             name: "s".to_owned(),
             config: serde_json::from_value(config).unwrap(),
             command: None,
@@ -231,21 +367,101 @@ mod tests {
             secrets: Secrets::default(),
             auth: None,
             client: None,
-            hash: "h".to_owned(),
+            hash: hash.to_owned(),
             principal: "p".to_owned(),
-        });
-        let registry = ConnectionRegistry::new(
+        })
+    }
+
+    fn registry() -> Arc<ConnectionRegistry> {
+        ConnectionRegistry::new(
             1,
             Arc::new(WatchHub::default()),
             Cache::default(),
             PrivatePaths::default(),
-        );
-        let session = McpSession::new("one", None, vec![("s".to_owned(), Ok(server))]);
-        let entry = session.entry(&registry, "s").await.unwrap();
-        assert!(!entry.is_over());
+        )
+    }
+
+    fn session(hash: &str) -> McpSession {
+        McpSession::new("one", None, vec![("s".to_owned(), Ok(lazy(hash)))])
+    }
+
+    async fn close(session: &McpSession, registry: &ConnectionRegistry) {
         for used in session.end() {
             registry.release(&used, "one").await;
         }
+    }
+
+    #[tokio::test]
+    async fn what_is_watched_stays_watched_when_a_server_is_configured_anew() {
+        let (registry, first) = (registry(), session("h"));
+        first.entry(&registry, "s").await.unwrap();
+        for uri in ["a", "b"] {
+            first.watch("s", uri).unwrap();
+        }
+        let other = session("other");
+        for gone in other.go_on_from(&first) {
+            registry.release(&gone, "one").await;
+            assert!(gone.watched.uris().is_empty());
+        }
+        assert_eq!(first.watch("s", "c").err().as_deref(), Some(SUPERSEDED));
+        other.unwatch("b");
+        let entry = other.entry(&registry, "s").await.unwrap();
+        assert_eq!(entry.watched.sessions("a"), ["one"]);
+        assert!(entry.watched.sessions("b").is_empty());
+        // Opened once more under its name, it is told too.
+        let last = session("h");
+        let entry = last.entry(&registry, "s").await.unwrap();
+        last.watch_like(&other);
+        assert_eq!(entry.watched.sessions("a"), ["one"]);
+        close(&other, &registry).await;
+        close(&last, &registry).await;
+        assert_eq!(last.watch("s", "a").err().as_deref(), Some(CLOSED));
+    }
+
+    #[tokio::test]
+    async fn a_wish_that_nothing_comes_of_leaves_one_that_stands_or_is_newer() {
+        let (registry, session) = (registry(), session("h"));
+        let entry = session.entry(&registry, "s").await.unwrap();
+        let first = session.watch("s", "a").unwrap();
+        let second = session.watch("s", "a").unwrap();
+        session.take_back(&first);
+        assert_eq!(entry.watched.sessions("a"), ["one"], "the second waits");
+        session.keep(&second);
+        let third = session.watch("s", "a").unwrap();
+        session.take_back(&third);
+        assert_eq!(entry.watched.sessions("a"), ["one"], "the second stands");
+        session.unwatch("a");
+        let last = session.watch("s", "a").unwrap();
+        session.take_back(&last);
+        assert!(entry.watched.uris().is_empty());
+        close(&session, &registry).await;
+    }
+
+    #[tokio::test]
+    async fn a_wish_is_taken_back_where_its_server_is_configured_anew() {
+        let (registry, first) = (registry(), session("h"));
+        first.entry(&registry, "s").await.unwrap();
+        let wish = first.watch("s", "a").unwrap();
+        let other = session("other");
+        for gone in other.go_on_from(&first) {
+            registry.release(&gone, "one").await;
+        }
+        assert_eq!(wish.entry.watched.answered("a").await, None);
+        assert_eq!(first.end_reason(), SUPERSEDED);
+        let entry = other.entry(&registry, "s").await.unwrap();
+        assert_eq!(entry.watched.sessions("a"), ["one"]);
+        other.take_back(&wish);
+        assert!(entry.watched.uris().is_empty());
+        close(&other, &registry).await;
+        assert_eq!(other.end_reason(), CLOSED);
+    }
+
+    #[tokio::test]
+    async fn a_session_that_is_closed_uses_no_entry_and_leaves_none() {
+        let (registry, session) = (registry(), session("h"));
+        let entry = session.entry(&registry, "s").await.unwrap();
+        assert!(!entry.is_over());
+        close(&session, &registry).await;
         assert!(entry.is_over(), "nobody uses it any more");
         let late = session.entry(&registry, "s").await;
         assert_eq!(late.err().as_deref(), Some("the session is closed"));

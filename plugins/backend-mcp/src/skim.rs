@@ -1,9 +1,10 @@
-//! Which request a message answers that is too long to be read: its own `id`, found on the way.
+//! Which request a message answers that cannot be read, for its length or its form: its own `id`,
+//! found on the way.
 //!
 //! Keeps a few bytes however long the message is. An `id` inside its result or its parameters is
 //! another's.
 
-use rmcp::model::{ErrorCode, ErrorData, RequestId, ServerJsonRpcMessage};
+use rmcp::model::RequestId;
 use serde_json::Value;
 
 use crate::wire;
@@ -43,14 +44,24 @@ impl Skim {
         }
     }
 
-    /// The error in place of the answer, once it is known which request it is for.
-    pub(crate) fn answer(&self, most: usize) -> Option<ServerJsonRpcMessage> {
-        if self.is_request || !self.is_answer {
-            return None;
+    /// Goes on until the object is over. Gives back what follows it; nothing where its end is not
+    /// among these bytes.
+    pub(crate) fn feed_object<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        for (at, byte) in bytes.iter().enumerate() {
+            let is_inside = self.depth > 0;
+            self.byte(*byte);
+            if is_inside && self.depth == 0 {
+                return bytes.get(at + 1..).unwrap_or_default();
+            }
         }
-        let message = format!("its answer is longer than {most} bytes and was left out");
-        let error = ErrorData::new(ErrorCode::INTERNAL_ERROR, message, None);
-        Some(ServerJsonRpcMessage::error(error, Some(self.id.clone()?)))
+        &[]
+    }
+
+    /// The request that is answered, once it is known which one that is.
+    pub(crate) fn answered_request(&self) -> Option<&RequestId> {
+        self.id
+            .as_ref()
+            .filter(|_| self.is_answer && !self.is_request)
     }
 
     fn byte(&mut self, byte: u8) {
@@ -143,8 +154,7 @@ mod tests {
             for piece in text.as_bytes().chunks(pieces) {
                 skim.feed(piece);
             }
-            let answer = serde_json::to_value(skim.answer(9)?).unwrap();
-            Some(answer["id"].clone())
+            Some(serde_json::to_value(skim.answered_request()?).unwrap())
         };
         assert_eq!(found(1), found(text.len()));
         found(1)
@@ -167,6 +177,16 @@ mod tests {
             id(r#"{"jsonrpc":"2.0","id":5,"result":{"content":["#),
             Some(json!(5))
         );
+    }
+
+    #[test]
+    fn an_object_ends_where_it_ends() {
+        let mut skim = Skim::default();
+        let line = br#"{"id":1,"result":{"a":"}","n":NaN}} {"id":2,"result":{}}"#;
+        let rest = skim.feed_object(line);
+        assert_eq!(rest, br#" {"id":2,"result":{}}"#);
+        assert_eq!(skim.answered_request(), Some(&RequestId::Number(1)));
+        assert_eq!(Skim::default().feed_object(br#"{"id":1,"result":{}"#), b"");
     }
 
     #[test]

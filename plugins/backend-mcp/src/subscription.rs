@@ -1,4 +1,9 @@
-//! The subscription of 2026-07-28: one long request whose answers tell of changed lists.
+//! What a server is to tell of by itself: changed lists, and changed resources, which are asked for
+//! in `resource_subscription`.
+//!
+//! A server of 2026-07-28 is asked by long requests, whose answers tell of what changes. An older
+//! one tells of its lists unasked. Lists and resources are asked for apart: a server that refuses a
+//! resource still tells of its lists.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,46 +12,68 @@ use rmcp::model::SubscriptionFilter;
 use tokio::task::JoinHandle;
 
 use crate::backoff::Backoff;
-use crate::connection::Connection;
+use crate::connection::{Connection, Era};
+use crate::registry::WatchedResources;
+use crate::resource_subscription;
+use crate::server::Server;
 
 /// How long a subscription may take to be acknowledged.
-const ACKNOWLEDGE_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const ACKNOWLEDGE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Ends the subscription when it is dropped.
-pub(crate) struct SubscriptionGuard(JoinHandle<()>);
+/// Ends the subscriptions when it is dropped.
+pub(crate) struct SubscriptionGuard([JoinHandle<()>; 2]);
 
 impl Drop for SubscriptionGuard {
     fn drop(&mut self) {
-        self.0.abort();
+        for task in &self.0 {
+            task.abort();
+        }
     }
 }
 
-/// Subscribes to whatever lists the server says that it tells of, and again whenever that ends.
-pub(crate) fn keep(connection: Arc<Connection>) -> SubscriptionGuard {
-    SubscriptionGuard(tokio::spawn(async move {
-        let filter = filter(&connection);
-        if filter == SubscriptionFilter::default() {
-            return;
-        }
-        let mut backoff = Backoff::default();
-        while connection.link().closed().is_none() {
-            let listening = connection.peer().listen(filter.clone());
-            if let Ok(Ok(mut subscription)) =
-                tokio::time::timeout(ACKNOWLEDGE_TIMEOUT, listening).await
-            {
-                backoff.reset();
-                // What changed before the acknowledgement was told to nobody.
-                connection.link().change();
-                while let Ok(Some(_)) = subscription.next().await {
-                    connection.link().change();
-                }
-            }
-            tokio::time::sleep(backoff.next()).await;
-        }
-    }))
+/// Subscribes to whatever lists the server says that it tells of, and to the resources that are
+/// watched; again whenever that ends.
+pub(crate) fn keep(
+    connection: &Arc<Connection>,
+    server: &Arc<Server>,
+    watched: &Arc<WatchedResources>,
+) -> SubscriptionGuard {
+    // Before anybody can wait for an answer of this connection.
+    let missed = watched.begin_connection();
+    let resources = resource_subscription::keep(
+        Arc::clone(connection),
+        Arc::clone(server),
+        Arc::clone(watched),
+        missed,
+    );
+    let lists = listen_to_lists(Arc::clone(connection));
+    SubscriptionGuard([tokio::spawn(lists), tokio::spawn(resources)])
 }
 
-fn filter(connection: &Connection) -> SubscriptionFilter {
+/// Listens to the lists of a server of the newer era for as long as the connection lives.
+async fn listen_to_lists(connection: Arc<Connection>) {
+    let filter = lists(&connection);
+    if connection.era == Era::Legacy || filter == SubscriptionFilter::default() {
+        return;
+    }
+    let mut backoff = Backoff::default();
+    while connection.link().closed().is_none() {
+        let listening = connection.peer().listen(filter.clone());
+        if let Ok(Ok(mut subscription)) = tokio::time::timeout(ACKNOWLEDGE_TIMEOUT, listening).await
+        {
+            backoff.reset();
+            // What changed before the acknowledgement was told to nobody.
+            connection.link().change();
+            while let Ok(Some(_)) = subscription.next().await {
+                connection.link().change();
+            }
+        }
+        tokio::time::sleep(backoff.next()).await;
+    }
+}
+
+/// The lists whose changes the server says that it tells of.
+fn lists(connection: &Connection) -> SubscriptionFilter {
     let capabilities = &connection.info.capabilities;
     let mut filter = SubscriptionFilter::default();
     let tools = capabilities.tools.as_ref();

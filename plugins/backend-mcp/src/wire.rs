@@ -2,7 +2,7 @@
 //!
 //! Results are kept as they came, so one bad member of one of them never costs a whole answer. A
 //! line may begin with text that was printed without a line break, hold several messages, or an
-//! old batch.
+//! old batch. Where an answer is no JSON, an error is in its place, so that nobody waits for it.
 
 use rmcp::model::{
     ClientJsonRpcMessage, CustomNotification, CustomResult, DiscoverResult, ErrorCode, ErrorData,
@@ -12,12 +12,17 @@ use rmcp::model::{
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use crate::readable_text::readable_text;
+use crate::skim::Skim;
+
 /// The most messages of one line, in batches or side by side.
 const MAX_BATCH: usize = 1_000;
 /// The most bytes of an id that is a text; answers are kept under it.
 const MAX_ID_BYTES: usize = 1_024;
 /// How every message begins, when something else was printed before it.
 pub(crate) const MESSAGE_START: &[u8] = b"{\"jsonrpc\"";
+/// The member that every message has.
+const PROTOCOL_MEMBER: &[u8] = b"\"jsonrpc\"";
 
 /// A message of a server's log.
 pub(crate) const LOG_MESSAGE: &str = "notifications/message";
@@ -50,32 +55,65 @@ pub(crate) fn read(line: &[u8]) -> ParsedInput {
     if line.is_empty() {
         return read;
     }
-    if let Ok(value) = serde_json::from_slice::<Value>(line) {
-        take(value, &mut read);
-        return read;
+    match serde_json::from_slice::<Value>(line) {
+        Ok(value) => take(value, &mut read),
+        Err(_) => read_pieces(readable_text(line).as_bytes(), &mut read),
     }
-    // Something is around it.
+    read
+}
+
+/// Reads a line that is not one value as it came.
+fn read_pieces(line: &[u8], read: &mut ParsedInput) {
     let from = line
         .windows(MESSAGE_START.len())
         .position(|window| window == MESSAGE_START);
-    let Some(rest) = from.and_then(|from| line.get(from..)) else {
-        read.skipped += 1;
-        return read;
-    };
-    if from != Some(0) {
+    // Without it no message is behind something else.
+    let mut rest = line.get(from.unwrap_or_default()..).unwrap_or_default();
+    if from.is_some_and(|from| from > 0) {
         read.skipped += 1;
     }
-    for value in serde_json::Deserializer::from_slice(rest).into_iter::<Value>() {
-        let Ok(value) = value else {
-            read.skipped += 1;
-            break;
+    while read.seen < MAX_BATCH {
+        let mut values = serde_json::Deserializer::from_slice(rest).into_iter::<Value>();
+        rest = match values.next() {
+            Some(Ok(value)) => {
+                take(value, read);
+                rest.get(values.byte_offset()..).unwrap_or_default()
+            }
+            Some(Err(error)) => match refuse(rest, &error, read) {
+                Some(behind) => behind,
+                None => return,
+            },
+            None => return,
         };
-        take(value, &mut read);
-        if read.seen >= MAX_BATCH {
-            break;
-        }
     }
-    read
+}
+
+/// Counts a piece that is no JSON, and puts an error in its place where it is an answer. Gives back
+/// what follows the answer.
+fn refuse<'a>(
+    piece: &'a [u8],
+    error: &serde_json::Error,
+    read: &mut ParsedInput,
+) -> Option<&'a [u8]> {
+    read.seen += 1;
+    read.skipped += 1;
+    let mut skim = Skim::default();
+    let behind = skim.feed_object(piece);
+    let (object, _) = piece.split_at_checked(piece.len() - behind.len())?;
+    // What is printed may look like JSON too.
+    let names_protocol = object
+        .windows(PROTOCOL_MEMBER.len())
+        .any(|window| window == PROTOCOL_MEMBER);
+    let request = skim.answered_request().filter(|_| names_protocol)?;
+    let why = format!("its answer is no JSON that can be read: {error}");
+    read.messages.push(error_in_place(request.clone(), why));
+    Some(behind)
+}
+
+/// The error in place of an answer that cannot be used.
+pub(crate) fn error_in_place(request: RequestId, why: String) -> ServerJsonRpcMessage {
+    let error = ErrorData::new(ErrorCode::INTERNAL_ERROR, why, None);
+    ServerJsonRpcMessage::error(error, Some(request))
 }
 
 fn take(value: Value, read: &mut ParsedInput) {
@@ -150,6 +188,7 @@ fn is_of_use(notification: &Value) -> bool {
             | "notifications/tools/list_changed"
             | "notifications/prompts/list_changed"
             | "notifications/resources/list_changed"
+            | "notifications/resources/updated"
             | "notifications/subscriptions/acknowledged"
     )
 }
@@ -276,6 +315,48 @@ mod tests {
         let error = json!({ "code": -32603, "message": "no luck" });
         let expected = json!({ "jsonrpc": "2.0", "id": 7, "error": error });
         assert_eq!(texts(&line.to_string()), (vec![expected], 0));
+    }
+
+    #[test]
+    fn an_answer_that_is_no_json_is_an_error_and_costs_no_other() {
+        let deep = format!("{}1{}", "[".repeat(200), "]".repeat(200));
+        for bad in ["NaN", deep.as_str(), "[1,]"] {
+            for line in [
+                format!(r#"{{"jsonrpc":"2.0","id":6,"result":{{"bad":{bad}}}}}"#),
+                format!(r#"{{"id":6,"result":{{"bad":{bad}}},"jsonrpc":"2.0"}}"#),
+                format!(r#"print{{"jsonrpc":"2.0","result":{bad},"id":6}}"#),
+            ] {
+                let (messages, skipped) = texts(&line);
+                assert!(skipped > 0, "{line}");
+                let [message] = messages.as_slice() else {
+                    panic!("{line}: {messages:?}");
+                };
+                assert_eq!(message["id"], 6, "{line}");
+                let why = message["error"]["message"].as_str().unwrap();
+                assert!(why.starts_with("its answer is no JSON"), "{why}");
+            }
+            let bad = format!(r#"{{"jsonrpc":"2.0","id":6,"result":{bad}}}"#);
+            let (messages, _) = texts(&format!("{}{bad} {}", result(5), result(7)));
+            assert_eq!(messages.len(), 3);
+            assert_eq!((&messages[0], &messages[2]), (&result(5), &result(7)));
+        }
+        for line in [
+            r#"{"id":6,"result":NaN}"#,
+            r#"{"jsonrpc":"2.0","id":6,"method":"ping","params":NaN}"#,
+        ] {
+            assert_eq!(texts(line), (vec![], 1), "{line}");
+        }
+    }
+
+    #[test]
+    fn half_a_surrogate_pair_costs_one_character() {
+        let line = r#"{"jsonrpc":"2.0","id":7,"result":{"text":"cut \ud83d","\ude00":"\ud83d\ude00\\ud83d"}}"#;
+        let text = json!({ "text": "cut \u{fffd}", "\u{fffd}": "\u{1f600}\\ud83d" });
+        let expected = json!({ "jsonrpc": "2.0", "id": 7, "result": text });
+        assert_eq!(texts(line), (vec![expected], 0));
+        let bytes = b"{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{\"text\":\"a\xff\"}}";
+        let read = read(bytes);
+        assert_eq!((read.messages.len(), read.skipped), (1, 0));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //!
 //! For executors and other plugins that let programs of a model's or of strangers touch files.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Below a host's data directory, what holds the directories of its plugins.
@@ -66,6 +67,12 @@ impl PrivatePaths {
         let mut paths: Vec<PathBuf> = paths
             .filter_map(|path| std::path::absolute(path).ok())
             .collect();
+        // Where links lead at this moment: one of them may lead elsewhere when a command runs.
+        let real: Vec<PathBuf> = paths
+            .iter()
+            .filter_map(|path| fs::canonicalize(path).ok())
+            .collect();
+        paths.extend(real);
         paths.sort();
         paths.dedup();
         Self(paths)
@@ -104,6 +111,17 @@ mod tests {
         // A directory that lies somewhere else says nothing about the host's.
         let paths = PrivatePaths::from(Some(Path::new("/tmp/local")), &[], |_| None);
         assert_eq!(paths, PrivatePaths::default());
+    }
+
+    #[test]
+    fn what_a_link_leads_to_is_private_as_well() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let (real, link) = (root.join("real"), root.join("link"));
+        fs::create_dir(&real).unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        let paths = PrivatePaths::from(None, std::slice::from_ref(&link), |_| None);
+        assert_eq!(paths.0, [link, real]);
     }
 
     #[test]

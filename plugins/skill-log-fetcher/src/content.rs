@@ -113,8 +113,10 @@ pub(crate) fn not_text(start: &[u8]) -> Option<NoLog> {
     if let Some((_, no_log)) = known {
         return Some(*no_log);
     }
-    // A log may be coloured; it has no other control characters but a few by accident.
-    let control = |byte: &&u8| byte.is_ascii_control() && !b"\t\n\r\x0c\x1b".contains(*byte);
+    // A log may be coloured, and a JSON text sequence; it has no other control characters but a few by
+    // accident.
+    let usual = b"\t\n\r\x0c\x1b\x1e";
+    let control = |byte: &&u8| byte.is_ascii_control() && !usual.contains(*byte);
     let controls = start.iter().filter(control).count();
     (start.contains(&0) || controls * 20 > start.len()).then_some(packed("binary data", NAME_A_LOG))
 }

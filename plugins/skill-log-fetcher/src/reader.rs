@@ -138,7 +138,7 @@ impl<C: Fn() -> Result<()>, T: FnMut(LogEntry)> Reading<C, T> {
     }
 
     fn line(&mut self, line: &str) {
-        let text = line.trim_end();
+        let text = without_frame(line.trim_end());
         if text.trim_start().is_empty() {
             return;
         }
@@ -293,6 +293,14 @@ fn read_line(source: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> 
     }
 }
 
+/// A line without what frames an object in it: the record separator of a JSON text sequence (RFC 7464)
+/// or the field of a server-sent event, as `journalctl -o json-seq` and `-o json-sse` write them.
+fn without_frame(line: &str) -> &str {
+    let line = line.trim_start_matches('\u{1e}');
+    let data = line.strip_prefix("data:").map(str::trim_start);
+    data.filter(|data| data.starts_with('{')).unwrap_or(line)
+}
+
 /// Whether a source is a JSON array of objects: a line of text may begin with a bracket too.
 fn is_array(start: &[u8]) -> bool {
     let mut bytes = start.iter().filter(|byte| !byte.is_ascii_whitespace());
@@ -375,6 +383,19 @@ mod tests {
                 )
             )
         );
+    }
+
+    #[test]
+    fn framed_json_lines_are_read() {
+        let entry = r#"{"__REALTIME_TIMESTAMP":"1705314600123456","MESSAGE":"it broke"}"#;
+        for source in [
+            format!("\u{1e}{entry}\n\u{1e}{entry}\n"),
+            format!("data: {entry}\n\ndata: {entry}\n\n"),
+        ] {
+            let (messages, report) = all(&source);
+            assert_eq!(messages, ["- it broke", "- it broke"], "{source}");
+            assert_eq!(report, self::report(2, &[]));
+        }
     }
 
     #[test]

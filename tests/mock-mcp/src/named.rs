@@ -16,11 +16,16 @@ pub(crate) fn templates(name: &str) -> Value {
     ])
 }
 
-/// What it says of a resource; nothing of one that is another's.
+/// What it says of a resource; nothing of one that is another's. Of those that every server has a
+/// template for, `mock://any/of-NAME` is only that one's.
 pub(crate) fn read(name: &str, uri: &str) -> Option<Value> {
     let own = format!("mock://{name}/");
     // What its tool `content` links to is nowhere listed.
-    let is_known = uri.starts_with(&own) || uri.starts_with("mock://any/") || uri == "mock://a";
+    let anybodys = uri.strip_prefix("mock://any/").is_some_and(|id| {
+        let owner = id.strip_prefix("of-");
+        owner.is_none_or(|owner| owner == name)
+    });
+    let is_known = uri.starts_with(&own) || anybodys || uri == "mock://a";
     is_known.then(|| json!([{ "uri": uri, "text": format!("{name} has {uri}"), "vendor": 1 }]))
 }
 

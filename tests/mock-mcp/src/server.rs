@@ -22,6 +22,9 @@ use crate::{files, named, tools};
 /// - `noise`: it prints between its messages;
 /// - `more`: it has two tools more; `tree`: one whose schema refers to itself;
 /// - `talks`: it tells of something when its tools are listed;
+/// - `watched`: it tells of its resources, of each as soon as it is asked to, but refuses
+///   `mock://refused`, and says nothing to `mock://unanswered/…` in the older era; `quiet`: it takes
+///   the wish and tells of none;
 /// - `stderr-flood`: it writes a megabyte to standard error before it answers a call;
 /// - `ignore-eof`, `ignore-term`: how it ends;
 /// - `no-start`: it writes a reason and exits; `once`: every start but the first does so;
@@ -254,6 +257,12 @@ impl Server {
                 let message = json!({ "role": "user", "content": { "type": "text", "text": "p" } });
                 peer.send(&result(&id, json!({ "messages": [message] })));
             }
+            "resources/subscribe" if server.has("watched") => {
+                server.watch(peer, &id, &params["uri"]);
+            }
+            "resources/unsubscribe" if server.has("watched") => {
+                peer.send(&result(&id, json!({})));
+            }
             "ping" | "logging/setLevel" => peer.send(&result(&id, json!({}))),
             _ => server.unknown(peer, &id),
         }
@@ -359,6 +368,9 @@ impl Server {
             "prompts": {},
             "logging": {},
         });
+        if self.has("watched") {
+            capabilities["resources"] = json!({ "subscribe": true });
+        }
         if self.has("stateless-only") {
             capabilities["experimental"] =
                 json!({ "dev.conjure/session": { "mode": "stateless" } });
@@ -387,34 +399,75 @@ impl Server {
         list
     }
 
+    /// Is asked to tell of the changes of a resource, in the older era.
+    fn watch(&self, peer: &Peer, id: &Value, uri: &Value) {
+        if uri == REFUSED {
+            peer.send(&error(id, -32002, "there is no such resource"));
+            return;
+        }
+        if uri.as_str().is_some_and(|uri| uri.starts_with(UNANSWERED)) {
+            return;
+        }
+        peer.send(&result(id, json!({})));
+        if !self.has("quiet") {
+            peer.send(&updated(uri, None));
+        }
+    }
+
     /// The long request of 2026-07-28. A change before the acknowledgement is lost, as in rmcp.
     fn listen(&self, peer: &Peer, id: &Value, params: &Value) {
         if self.has("change-before-ack") {
             self.change();
         }
         let meta = json!({ "io.modelcontextprotocol/subscriptionId": id });
+        let filter = &params["notifications"];
+        let watched = filter["resourceSubscriptions"].as_array();
+        let watched = || watched.into_iter().flatten();
+        if watched().any(|uri| uri == REFUSED) {
+            peer.send(&error(id, -32602, "there is no such resource"));
+            return;
+        }
         let mut changes = self.changes.subscribe();
         let mut cut = self.cut.subscribe();
         peer.send(&json!({
             "jsonrpc": "2.0",
             "method": "notifications/subscriptions/acknowledged",
-            "params": { "_meta": meta, "notifications": params["notifications"] },
+            "params": { "_meta": meta, "notifications": filter },
         }));
-        let peer = peer.clone();
+        for uri in watched().filter(|_| !self.has("quiet")) {
+            peer.send(&updated(uri, Some(&meta)));
+        }
+        let (peer, of_tools) = (peer.clone(), filter["toolsListChanged"] == true);
         tokio::spawn(async move {
             loop {
                 tokio::select! {
                     changed = changes.changed() => if changed.is_err() { return },
                     _ = cut.changed() => return,
                 }
-                peer.send(&json!({
-                    "jsonrpc": "2.0",
-                    "method": "notifications/tools/list_changed",
-                    "params": { "_meta": meta },
-                }));
+                if of_tools {
+                    peer.send(&json!({
+                        "jsonrpc": "2.0",
+                        "method": "notifications/tools/list_changed",
+                        "params": { "_meta": meta },
+                    }));
+                }
             }
         });
     }
+}
+
+/// The resource that is not told of.
+const REFUSED: &str = "mock://refused";
+/// How the resources begin about which nothing is said.
+const UNANSWERED: &str = "mock://unanswered/";
+
+/// That a resource says something else now.
+fn updated(uri: &Value, meta: Option<&Value>) -> Value {
+    let mut params = json!({ "uri": uri });
+    if let Some(meta) = meta {
+        params["_meta"] = meta.clone();
+    }
+    json!({ "jsonrpc": "2.0", "method": "notifications/resources/updated", "params": params })
 }
 
 pub(crate) fn result(id: &Value, result: impl Into<Value>) -> Value {

@@ -256,6 +256,8 @@ fn odd(peer: &Peer, id: &Value, kind: &str) {
         }
         "string_id" => peer.send(&result(&json!(id.to_string()), text("odd"))),
         "crlf" => peer.print(format!("{whole}\r\n")),
+        "no_json" => peer.print(format!("{whole}\n").replace("\"odd\"", "NaN")),
+        "half_surrogate" => peer.print(format!("{whole}\n").replace("odd", r"odd\ud83d")),
         "no_object" => peer.send(&result(id, json!("no object"))),
         "result_type" => peer.send(&result(id, json!({ "resultType": "surprise" }))),
         _ => {}

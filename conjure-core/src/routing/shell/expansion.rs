@@ -82,10 +82,7 @@ impl<'a> Expansions<'a> {
 impl ShellScript {
     /// The directory that a script goes to: any, if it goes to several or to one that is not known.
     fn directory(&self) -> Atoms {
-        let mut moving = self.commands.iter().filter(|command| {
-            let program = command.program();
-            matches!(program, Some("cd" | "pushd" | "popd"))
-        });
+        let mut moving = self.commands.iter().filter(|command| command.moves());
         let (Some(first), None) = (moving.next(), moving.next()) else {
             return vec![Atom::Any];
         };
@@ -142,6 +139,12 @@ fn readings(command: &SimpleCommand, directory: Option<&Atoms>) -> Vec<Atoms> {
         }
         push(command, &one, &targets, &mut readings);
     }
+    if let Some((program, rest)) = words.split_first()
+        && program.contains(&Atom::Char('/'))
+    {
+        let program = resolved(&inside(program));
+        readings.push(joined(program, rest));
+    }
     readings
 }
 
@@ -167,7 +170,7 @@ fn push(command: &SimpleCommand, words: &[Atoms], targets: &[Atoms], out: &mut V
     let program = command.program().unwrap_or_default();
     for first in [program, base_name(program)] {
         let rest = words.get(1..).unwrap_or_default();
-        let written = joined(first, rest);
+        let written = joined(chars(first), rest);
         let resolved_rest: Vec<Atoms> = rest.iter().map(resolved).collect();
         let mut with_files = written.clone();
         for (redirect, target) in command.redirects.iter().zip(targets) {
@@ -179,12 +182,12 @@ fn push(command: &SimpleCommand, words: &[Atoms], targets: &[Atoms], out: &mut V
         } else {
             first
         };
-        out.extend([written, with_files, joined(first, &resolved_rest)]);
+        out.extend([written, with_files, joined(chars(first), &resolved_rest)]);
     }
 }
 
-fn joined(program: &str, words: &[Atoms]) -> Atoms {
-    let mut text = chars(program);
+fn joined(program: Atoms, words: &[Atoms]) -> Atoms {
+    let mut text = program;
     for word in words {
         // What may be anything may be no word at all, and then has no blank either.
         if word.as_slice() != [Atom::Any] {
@@ -342,6 +345,9 @@ mod tests {
             ("*/etc/shadow*", "dd if=/etc/shado?"),
             ("*/etc/shadow*", "cd /etc; cat shadow"),
             ("*/etc/shadow*", "cd /; cd etc; cat shadow"),
+            ("*/etc/shadow*", "chdir /etc; cat shadow"),
+            ("scripts/deploy *", "cd scripts; ./deploy web"),
+            ("/opt/tools/*", "cd /opt; tools/run"),
             ("*/etc/shadow*", "cd /etc && cat < shadow"),
             ("*/etc/shadow*", "cd /etc; dd if=shadow"),
             ("*/etc/shadow*", "cd /etc; grep --file=shadow x"),

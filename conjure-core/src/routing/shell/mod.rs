@@ -5,9 +5,11 @@
 //! follow is a [`Doubt`] about the whole. Judges nothing.
 
 mod expansion;
+mod lexical;
 mod program_list;
 mod programs;
 mod readings;
+mod shell_dialects;
 mod strict_list;
 mod walk;
 mod word;
@@ -15,6 +17,8 @@ mod wrapper_list;
 
 use shuck_parser::parser::Parser;
 use shuck_parser::{ShellDialect, ShellProfile};
+
+use crate::foreign_text::is_unseen;
 
 pub(super) use expansion::Expansions;
 use programs::base_name;
@@ -46,6 +50,9 @@ pub(super) enum Doubt {
     /// A construct of the shell that is not followed.
     #[error("it has a construct of the shell whose effect is known only when it runs")]
     Construct,
+    /// A construct that a POSIX shell and bash make different commands of.
+    #[error("it has a construct that shells read differently")]
+    Dialect,
     /// The program's name is computed.
     #[error("which program it runs is known only when it runs")]
     ComputedProgram,
@@ -114,6 +121,9 @@ impl ShellScript {
         if parsed.is_err() {
             script.doubt = Some(Doubt::Unreadable);
         }
+        if script.doubt.is_none() {
+            script.doubt = lexical::doubt(text);
+        }
         script
     }
 
@@ -125,9 +135,7 @@ impl ShellScript {
 
     /// Whether it changes the directory that relative paths are relative to.
     pub(super) fn moves(&self) -> bool {
-        let moving =
-            |command: &SimpleCommand| matches!(command.program(), Some("cd" | "pushd" | "popd"));
-        self.commands.iter().any(moving)
+        self.commands.iter().any(SimpleCommand::moves)
     }
 }
 
@@ -136,6 +144,11 @@ impl SimpleCommand {
     pub(super) fn program(&self) -> Option<&str> {
         let first = self.words.first()?;
         first.text().filter(|_| !first.has_glob())
+    }
+
+    /// Whether it changes the directory, in any shell: `chdir` is dash's.
+    fn moves(&self) -> bool {
+        matches!(self.program(), Some("cd" | "chdir" | "pushd" | "popd"))
     }
 
     /// What keeps it from being judged by its words.
@@ -158,11 +171,6 @@ impl SimpleCommand {
 fn is_odd(c: char) -> bool {
     match c {
         ' ' | '\t' | '\n' => false,
-        '\u{200b}'..='\u{200f}'
-        | '\u{202a}'..='\u{202e}'
-        | '\u{2060}'..='\u{206f}'
-        | '\u{feff}'
-        | '\u{e0000}'..='\u{e007f}' => true,
-        c => c.is_control() || c.is_whitespace(),
+        c => is_unseen(c) || c.is_whitespace(),
     }
 }

@@ -187,6 +187,15 @@ mod tests {
             "python3",
             "sqlite3",
             "bash",
+            "irb3.1",
+            "ipython3",
+            "ghci-9.4",
+            "/lib64/ld-linux-x86-64.so.2",
+            "ldd",
+            "xterm",
+            "zig",
+            "exiftool",
+            "magick",
         ] {
             assert!(program(name).is_some(), "{name}");
         }
@@ -246,6 +255,17 @@ mod tests {
             ("dd", "of=/etc/x"),
             ("pdflatex", "--shell-escape"),
             ("pdflatex", "'\\write18{x}'"),
+            ("exiftool", "-if"),
+            ("magick", "'|id'"),
+            ("sbt", "'eval x'"),
+            ("curl", "-w"),
+            ("curl", "'--write-out=%output{/etc/x}'"),
+            ("kubectl", "--helm-command=x"),
+            ("rsync", "--write-batch=/etc/x"),
+            ("pip", "--log=/etc/x"),
+            ("git", "--prefix=/etc/"),
+            ("nm", "--plugin=./evil.so"),
+            ("sdiff", "--diff-program=x"),
         ] {
             assert!(hazard(name, word), "{name} {word}");
         }
@@ -274,6 +294,11 @@ mod tests {
             ("npm", "@types/node"),
             ("pytest", "tests/test_a.py::test_b"),
             ("pytest", "-k"),
+            ("git", "--pretty=oneline"),
+            ("cargo", "--target"),
+            ("rsync", "--partial"),
+            ("exiftool", "-json"),
+            ("magick", "-resize"),
         ] {
             assert!(!hazard(name, word), "{name} {word}");
         }

@@ -10,6 +10,9 @@ use shuck_ast::{
     StmtSeq, StmtTerminator, Word as AstWord, WordPart, WordPartNode,
 };
 
+use super::shell_dialects::{
+    is_common_end, is_common_redirect, is_common_timed, may_be_arithmetic,
+};
 use super::word::ShellWord;
 use super::{Assignment, Doubt, MOST_COMMANDS, Redirect, ShellScript, SimpleCommand};
 
@@ -56,6 +59,9 @@ impl ScriptWalk<'_> {
         if statement.negated {
             self.script.shape.push('!');
         }
+        if !is_common_end(statement.terminator) || may_be_arithmetic(statement, self.source) {
+            self.doubt(Doubt::Dialect);
+        }
         let first = self.script.commands.len();
         self.command(&statement.command);
         let redirects = self.redirects(&statement.redirects);
@@ -82,6 +88,10 @@ impl ScriptWalk<'_> {
             Command::Builtin(builtin) => self.builtin(builtin),
             Command::Binary(binary) => {
                 self.statement(&binary.left);
+                if let BinaryOp::PipeAll = binary.op {
+                    // A job of its own, to some shells.
+                    self.doubt(Doubt::Dialect);
+                }
                 self.script.shape.push_str(match binary.op {
                     BinaryOp::And => "&&",
                     BinaryOp::Or => "||",
@@ -219,6 +229,9 @@ impl ScriptWalk<'_> {
             CompoundCommand::Time(it) => {
                 self.script.shape.push_str("time ");
                 if let Some(command) = &it.command {
+                    if !is_common_timed(command, self.source) {
+                        self.doubt(Doubt::Dialect);
+                    }
                     self.statement(command);
                 }
             }
@@ -278,8 +291,8 @@ impl ScriptWalk<'_> {
     fn redirects(&mut self, redirects: &[AstRedirect]) -> Vec<Redirect> {
         let mut found = Vec::new();
         for redirect in redirects {
-            if redirect.fd_var.is_some() {
-                self.doubt(Doubt::Construct);
+            if !is_common_redirect(redirect, self.source) {
+                self.doubt(Doubt::Dialect);
             }
             let target = match &redirect.target {
                 RedirectTarget::Word(word) => self.word(word),
@@ -306,11 +319,10 @@ impl ScriptWalk<'_> {
                     continue;
                 }
             };
+            // To bash `>&-1` is `>&-` and an argument.
             let is_descriptor = |text: &str| {
-                !text.is_empty()
-                    && text
-                        .bytes()
-                        .all(|byte| byte.is_ascii_digit() || byte == b'-')
+                let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+                is_number || text == "-"
             };
             let is_harmless = match redirect.kind {
                 RedirectKind::DupOutput | RedirectKind::DupInput => {
@@ -370,6 +382,10 @@ impl ScriptWalk<'_> {
     fn parts(&mut self, parts: &[WordPartNode]) -> bool {
         let mut known = true;
         for part in parts {
+            if part.span.slice(self.source).starts_with("$((") {
+                // Arithmetic, in which quotes do not quote; or a command whose first one is a group.
+                self.doubt(Doubt::Dialect);
+            }
             known &= self.part(&part.kind);
         }
         known

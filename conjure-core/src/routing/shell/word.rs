@@ -149,13 +149,19 @@ fn pieces(source: &str) -> Option<Vec<WordPiece>> {
             '?' => pieces.push(WordPiece::AnyChar),
             // The program `[`, and `{}`, which is no expansion.
             '[' if source == "[" => pieces.push(WordPiece::Char('[')),
-            '{' if chars.peek() == Some(&'}') => pieces.push(WordPiece::Char('{')),
+            // Where another brace follows, bash expands `{},x}` to `}` and `x`.
+            '{' if is_empty_braces(chars.clone()) => pieces.push(WordPiece::Char('{')),
             '$' | '`' | '[' | '{' | '(' | ')' | '<' | '>' | '|' | '&' | ';' => return None,
             c if c.is_whitespace() => return None,
             c => pieces.push(WordPiece::Char(c)),
         }
     }
     Some(pieces)
+}
+
+/// Whether what follows an open brace closes it, and nothing after it closes another one.
+fn is_empty_braces(mut rest: impl Iterator<Item = char>) -> bool {
+    rest.next() == Some('}') && !rest.any(|c| c == '}')
 }
 
 #[cfg(test)]
@@ -189,8 +195,8 @@ mod tests {
     #[test]
     fn what_a_shell_would_expand_is_not_known() {
         for source in [
-            "$a", "\"$a\"", "`a`", "\"`a`\"", "$'a'", "$\"a\"", "{a,b}", "{1..3}", "[ab]", "a(b)",
-            "a b", "a'", "\"a", "a\\", "<(a)", "a;b",
+            "$a", "\"$a\"", "`a`", "\"`a`\"", "$'a'", "$\"a\"", "{a,b}", "{1..3}", "{},-x}",
+            "a{},b}", "[ab]", "a(b)", "a b", "a'", "\"a", "a\\", "<(a)", "a;b",
         ] {
             assert_eq!(ShellWord::read(source), None, "{source}");
         }

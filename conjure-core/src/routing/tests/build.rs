@@ -369,6 +369,56 @@ fn the_remedy_of_three_folders_of_one_name_cures_all_of_them() {
 }
 
 #[test]
+fn a_suggested_name_is_another_one_and_nobodys() {
+    let long = "a".repeat(64);
+    let tools = [folder(&long, "/a"), folder(&long, "/b")].concat();
+    let told = refused(&[skills("local", tools)], &Naming::default()).to_string();
+    let other = format!("such as `{}-2`,", "a".repeat(62));
+    assert!(told.contains(&other), "{told}");
+
+    let tools = [
+        folder("same", "/a/same"),
+        folder("same", "/b/same"),
+        folder("same-2", "/a/same-2"),
+    ];
+    let told = refused(&[skills("local", tools.concat())], &Naming::default()).to_string();
+    assert!(told.contains("such as `same-3`,"), "{told}");
+
+    let catalogs = [
+        skills("first", folder(&long, "/a")),
+        skills("other", folder(&long, "/b")),
+    ];
+    let told = refused(&catalogs, &Naming::default()).to_string();
+    let name = format!("{}-other", "a".repeat(58));
+    assert!(told.contains(&format!("name = {name:?}")), "{told}");
+    let naming = aliased(vec![alias(Some("other"), Some(&long), None, &name)]);
+    assert_eq!(built(&catalogs, &naming).len(), 8);
+
+    let catalogs = [
+        skills("first", folder("same", "/a")),
+        skills(
+            "other",
+            [folder("same", "/b"), folder("same-other", "/c")].concat(),
+        ),
+    ];
+    let told = refused(&catalogs, &Naming::default()).to_string();
+    assert!(told.contains(r#"name = "same-2-other""#), "{told}");
+    let naming = aliased(vec![alias(
+        Some("other"),
+        Some("same"),
+        None,
+        "same-2-other",
+    )]);
+    assert_eq!(built(&catalogs, &naming).len(), 12);
+}
+
+#[test]
+fn a_folder_that_is_listed_twice_is_told_as_that() {
+    let tools = [folder("same", "/a/same"), folder("same", "/a/same")].concat();
+    insta::assert_snapshot!(refused(&[skills("local", tools)], &Naming::default()), @"The skill folder /a/same, `same`, is listed 2 times. Take all but one of the entries out of the session's skills.");
+}
+
+#[test]
 fn what_is_kept_out_for_one_reason_is_told_once() {
     let naming = Naming::default();
     let known = skills("local", folder("notes", "/a/notes"));

@@ -12,33 +12,33 @@ use serde_json::Value;
 use super::block::Block;
 use super::{PROVIDER, WHO, errors, usage};
 use crate::chat::{Response, Stop, StopReason, StreamEvent};
-use crate::wire::failure::{self, shown, text_of};
+use crate::wire::failure::{self, RequestTarget, shown, text_of};
 use crate::wire::scan::{Count, Loose};
 use crate::wire::stream::{self, MOST_PARTS, ReplyAssembler, ReplyStreamDecoder, TOO_MANY};
-use crate::wire::{Decoded, ReplyDecoder, WireError, model_family};
+use crate::wire::{Decoded, Endpoint, ReplyDecoder, WireError, model_family};
 
 /// A decoder for the body of one streaming reply.
 ///
 /// A gateway that answers a streaming request with one JSON body is understood too.
 #[must_use]
 pub fn decoder() -> impl ReplyDecoder + 'static {
-    decoder_of(PROVIDER)
+    decoder_of(&Endpoint::new(PROVIDER))
 }
 
-/// The same for a provider of another name that speaks this wire.
-pub(in crate::wire) fn decoder_of(provider: &str) -> impl ReplyDecoder + use<> {
-    ReplyStreamDecoder::new(AnthropicReply::new(provider))
+/// The same for any provider that speaks this wire.
+pub(in crate::wire) fn decoder_of(endpoint: &Endpoint) -> impl ReplyDecoder + use<> {
+    ReplyStreamDecoder::new(AnthropicReply::new(endpoint))
 }
 
 /// Decodes the body of a reply that does not stream.
 #[must_use]
 pub fn decode_body(bytes: &[u8]) -> Decoded {
-    decode_body_of(PROVIDER, bytes)
+    decode_body_of(&Endpoint::new(PROVIDER), bytes)
 }
 
-/// The same for a provider of another name that speaks this wire.
-pub(in crate::wire) fn decode_body_of(provider: &str, bytes: &[u8]) -> Decoded {
-    stream::decode_body(AnthropicReply::new(provider), bytes)
+/// The same for any provider that speaks this wire.
+pub(in crate::wire) fn decode_body_of(endpoint: &Endpoint, bytes: &[u8]) -> Decoded {
+    stream::decode_body(AnthropicReply::new(endpoint), bytes)
 }
 
 /// A reply while it comes in.
@@ -46,6 +46,10 @@ pub(in crate::wire) fn decode_body_of(provider: &str, bytes: &[u8]) -> Decoded {
 struct AnthropicReply {
     response: Response,
     provider: String,
+    /// The model that was asked for.
+    asked: Option<String>,
+    /// Where the provider is, as a person may see it.
+    base_url: Option<String>,
     family: String,
     blocks: Vec<Block>,
     /// Whether an event of this API came.
@@ -130,7 +134,7 @@ impl ReplyAssembler for AnthropicReply {
             "message_stop" => self.stopped(out),
             "error" => {
                 let error = data.get("error").unwrap_or(&Value::Null);
-                self.error = Some(errors::in_stream(error, self.has_shown()));
+                self.error = Some(errors::in_stream(self.target(), error, self.has_shown()));
             }
             // `ping`, and kinds that this version does not know.
             _ => {}
@@ -153,7 +157,7 @@ impl ReplyAssembler for AnthropicReply {
             }
         };
         if let Some(error) = body.get("error").filter(|error| !error.is_null()) {
-            self.error = Some(errors::in_stream(error, false));
+            self.error = Some(errors::in_stream(self.target(), error, false));
         } else if body.get("content").is_some_and(Value::is_array) {
             self.start(&body, out);
             self.stopped(out);
@@ -201,10 +205,20 @@ impl ReplyAssembler for AnthropicReply {
 }
 
 impl AnthropicReply {
-    fn new(provider: &str) -> Self {
+    fn new(endpoint: &Endpoint) -> Self {
         Self {
-            provider: provider.to_owned(),
+            provider: endpoint.provider.clone(),
+            asked: endpoint.model.clone(),
+            base_url: endpoint.base_url.clone(),
             ..Self::default()
+        }
+    }
+
+    /// What the request asked for, and where.
+    fn target(&self) -> RequestTarget<'_> {
+        RequestTarget {
+            model: self.asked.as_deref(),
+            base_url: self.base_url.as_deref(),
         }
     }
 

@@ -5,7 +5,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{API_VERSION, cache, messages, output, thinking};
+use super::output::{self, AskedForm};
+use super::{API_VERSION, cache, messages, thinking};
 use crate::request::{ModelRequest, ToolChoice};
 use crate::wire::tools::{self, ToolNotes};
 use crate::wire::{Encoded, fragments};
@@ -21,14 +22,7 @@ pub fn encode(request: &ModelRequest) -> Encoded {
     let (tools, own_tools) = tools(request, &mut told);
     let choice = tools::choice(request, tools.is_empty(), &mut told).map(tool_choice);
     let notes = &mut told.notes;
-    let stops: Vec<&String> = request
-        .stop_sequences
-        .iter()
-        .filter(|stop| !stop.trim().is_empty())
-        .collect();
-    if stops.len() < request.stop_sequences.len() {
-        notes.push("a stop sequence of white space only is left out".to_owned());
-    }
+    let stops = stop_sequences(request, notes);
     if !stops.is_empty() {
         body.insert("stop_sequences".to_owned(), json!(stops));
     }
@@ -42,12 +36,13 @@ pub fn encode(request: &ModelRequest) -> Encoded {
     if !tools.is_empty() {
         body.insert("tools".to_owned(), Value::Array(tools));
     }
-    let system: Vec<Value> = request
-        .system
-        .iter()
-        .filter(|text| !text.trim().is_empty())
-        .map(|text| json!({"type": "text", "text": text}))
-        .collect();
+    let form = request.response_format.as_ref();
+    let (form, asked) = match form.map(|format| output::asked(format, notes)) {
+        Some(AskedForm::Config(config)) => (Some(config), None),
+        Some(AskedForm::Words(words)) => (None, Some(words)),
+        None => (None, None),
+    };
+    let system = system(request, asked.as_ref());
     if !system.is_empty() {
         body.insert("system".to_owned(), Value::Array(system));
     }
@@ -59,8 +54,8 @@ pub fn encode(request: &ModelRequest) -> Encoded {
         notes,
     );
     body.insert("messages".to_owned(), Value::Array(messages));
-    if let Some(format) = &request.response_format {
-        body.insert("output_config".to_owned(), output::config(format, notes));
+    if let Some(config) = form {
+        body.insert("output_config".to_owned(), config);
     }
     fragments::fields(
         &mut body,
@@ -87,6 +82,25 @@ pub fn encode(request: &ModelRequest) -> Encoded {
         notes: told.notes,
         quarantined: told.quarantined,
     }
+}
+
+/// The stop sequences that the API takes.
+fn stop_sequences<'a>(request: &'a ModelRequest, notes: &mut Vec<String>) -> Vec<&'a String> {
+    let all = request.stop_sequences.iter();
+    let stops: Vec<&String> = all.filter(|stop| !stop.trim().is_empty()).collect();
+    if stops.len() < request.stop_sequences.len() {
+        notes.push("a stop sequence of white space only is left out".to_owned());
+    }
+    stops
+}
+
+/// The instructions, and behind them what an answer's form is asked for with.
+fn system(request: &ModelRequest, asked: Option<&String>) -> Vec<Value> {
+    let blocks = request.system.iter().chain(asked);
+    blocks
+        .filter(|text| !text.trim().is_empty())
+        .map(|text| json!({"type": "text", "text": text}))
+        .collect()
 }
 
 /// The routing table's tools in its order, then those that backends add; and how many the first

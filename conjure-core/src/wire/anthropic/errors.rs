@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use super::{PROVIDER, WHO};
-use crate::wire::failure::{self, StatusFailure, kind_of_status, shown, text_of};
+use crate::wire::failure::{self, RequestTarget, StatusFailure, kind_of_status, shown, text_of};
 use crate::wire::{Endpoint, WireError};
 
 /// What a reply with this status and body means. The body may be JSON, a proxy's HTML or empty.
@@ -49,11 +49,11 @@ pub(in crate::wire) fn error_at(
 
 /// What an `error` event inside a stream means; `shown`: whether a person has
 /// seen something of the reply.
-pub(super) fn in_stream(error: &Value, shown: bool) -> WireError {
+pub(super) fn in_stream(target: RequestTarget<'_>, error: &Value, shown: bool) -> WireError {
     let word = text_of(error, "type");
     let text = text_of(error, "message");
     let told = if text.is_empty() { word } else { text };
-    failure::in_stream(WHO, kind_of(word, 0, text), told, shown)
+    failure::in_stream(WHO, target, kind_of(word, 0, text), told, shown)
 }
 
 fn kind_of(word: &str, status: u16, text: &str) -> &'static str {

@@ -1,16 +1,18 @@
-//! The form of an answer: `output_config.format`.
+//! The form of an answer: `output_config.format`, or words.
 //!
-//! The API compiles the schema into a grammar and rejects what the grammar cannot say. What is
-//! taken out is written into the description beside it, so that the model still reads it; whoever
-//! asked checks the answer against the schema as it was.
+//! The API compiles the schema into a grammar and rejects what the grammar cannot say. A constraint that
+//! is taken out is written into the description beside it, so that the model still reads it. A schema
+//! whose values the grammar cannot say, such as one of objects with any fields, is asked for in words.
+//! Whoever asked checks the answer against the schema as it was.
 
 use serde_json::{Map, Value, json};
 
+use crate::context::notes as words;
 use crate::request::OutputFormat;
 use crate::wire::schema;
 
 /// Keywords that the grammar does not know.
-const UNSUPPORTED: [&str; 14] = [
+const UNSUPPORTED: [&str; 13] = [
     "minimum",
     "maximum",
     "exclusiveMinimum",
@@ -24,7 +26,24 @@ const UNSUPPORTED: [&str; 14] = [
     "maxProperties",
     "minContains",
     "maxContains",
+];
+
+/// Keywords that the grammar does not know and without which other values would be asked for.
+const INEXPRESSIBLE: [&str; 14] = [
+    "not",
+    "if",
+    "then",
+    "else",
+    "contains",
+    "prefixItems",
+    "additionalItems",
+    "unevaluatedItems",
     "patternProperties",
+    "propertyNames",
+    "unevaluatedProperties",
+    "dependentSchemas",
+    "dependentRequired",
+    "$dynamicRef",
 ];
 
 /// Formats of texts that it knows.
@@ -40,30 +59,50 @@ const FORMATS: [&str; 9] = [
     "ipv6",
 ];
 
-/// The `output_config` field.
-pub(super) fn config(format: &OutputFormat, notes: &mut Vec<String>) -> Value {
+/// How an answer of a form is asked for.
+#[derive(Debug, PartialEq)]
+pub(super) enum AskedForm {
+    /// In the `output_config` field.
+    Config(Value),
+    /// In words for the system: the API rejects the schema.
+    Words(String),
+}
+
+/// Asks for a form, in words where the API would reject it.
+pub(super) fn asked(format: &OutputFormat, notes: &mut Vec<String>) -> AskedForm {
     let mut changed = false;
-    let schema = without_constraints(&format.schema, &mut changed);
+    let Some(schema) = grammar(&format.schema, &mut changed) else {
+        notes.push(format!(
+            "the form `{}` is asked for in words: this API takes no schema of such values",
+            format.name
+        ));
+        return AskedForm::Words(words::answer_form(&format.schema));
+    };
     if changed {
         notes.push(format!(
             "the form `{}` is sent without constraints that this API does not take",
             format.name
         ));
     }
-    let schema = schema::closed(&schema).unwrap_or_else(|| {
-        notes.push(format!(
-            "the form `{}` has objects with open fields, which this API rejects",
-            format.name
-        ));
-        schema
-    });
-    json!({"format": {"type": "json_schema", "schema": schema}})
+    AskedForm::Config(json!({"format": {"type": "json_schema", "schema": schema}}))
 }
 
-fn without_constraints(schema: &Value, changed: &mut bool) -> Value {
+/// The schema as the grammar takes it; nothing where it cannot say it.
+fn grammar(schema: &Value, changed: &mut bool) -> Option<Value> {
+    if !schema::is_expandable(schema) {
+        return None;
+    }
+    schema::closed(&without_constraints(schema, changed)?)
+}
+
+/// The schema with constraints in descriptions; nothing where it has a keyword that is more than one.
+fn without_constraints(schema: &Value, changed: &mut bool) -> Option<Value> {
     let Value::Object(fields) = schema else {
-        return schema.clone();
+        return Some(schema.clone());
     };
+    if INEXPRESSIBLE.iter().any(|name| fields.contains_key(*name)) {
+        return None;
+    }
     let mut out = Map::new();
     let mut told: Vec<String> = Vec::new();
     for (name, value) in fields {
@@ -81,13 +120,13 @@ fn without_constraints(schema: &Value, changed: &mut bool) -> Value {
             ("properties" | "$defs" | "definitions", Value::Object(schemas)) => Value::Object(
                 schemas
                     .iter()
-                    .map(|(name, schema)| (name.clone(), inner(schema)))
-                    .collect(),
+                    .map(|(name, schema)| Some((name.clone(), inner(schema)?)))
+                    .collect::<Option<_>>()?,
             ),
             ("anyOf" | "allOf" | "oneOf", Value::Array(schemas)) => {
-                Value::Array(schemas.iter().map(inner).collect())
+                Value::Array(schemas.iter().map(inner).collect::<Option<_>>()?)
             }
-            ("items", schema) => inner(schema),
+            ("items", schema) => inner(schema)?,
             _ => value.clone(),
         };
         // A choice of exactly one is, to the grammar, a choice.
@@ -103,7 +142,7 @@ fn without_constraints(schema: &Value, changed: &mut bool) -> Value {
         };
         out.insert("description".to_owned(), description.into());
     }
-    Value::Object(out)
+    Some(Value::Object(out))
 }
 
 #[cfg(test)]
@@ -127,8 +166,8 @@ mod tests {
         };
         let mut notes = Vec::new();
         assert_eq!(
-            config(&format, &mut notes),
-            json!({"format": {"type": "json_schema", "schema": {
+            asked(&format, &mut notes),
+            AskedForm::Config(json!({"format": {"type": "json_schema", "schema": {
                 "type": "object",
                 "properties": {
                     "n": {"type": "integer", "description": "A digit.\n\n{minimum: 1, maximum: 9}"},
@@ -139,8 +178,43 @@ mod tests {
                 },
                 "required": ["n"],
                 "additionalProperties": false
-            }}})
+            }}}))
         );
         assert_eq!(notes.len(), 1);
+    }
+
+    #[test]
+    fn w18_what_the_grammar_cannot_say_is_asked_for_in_words() {
+        let open = json!({"type": "object", "additionalProperties": {"type": "integer"}});
+        let part = |name: &str| json!({"type": "object", "properties": {name: {"type": "string"}}});
+        let of = |property: Value| json!({"type": "object", "properties": {"a": property}});
+        for schema in [
+            open.clone(),
+            of(open.clone()),
+            of(json!({"type": "array", "items": open})),
+            json!({"type": "object"}),
+            json!({"type": "object", "allOf": [part("a"), part("b")]}),
+            of(json!({"type": "array", "items": {"$ref": "#"}})),
+            of(json!({"type": "array", "prefixItems": [{"type": "string"}]})),
+            json!({"type": "object", "properties": {}, "patternProperties": {"^a": {}}}),
+        ] {
+            let format = OutputFormat {
+                name: "answer".to_owned(),
+                schema,
+            };
+            let mut notes = Vec::new();
+            let expected = AskedForm::Words(words::answer_form(&format.schema));
+            assert_eq!(asked(&format, &mut notes), expected);
+            assert_eq!(notes.len(), 1, "{}", format.schema);
+        }
+        // Properties may be called as keywords are.
+        let format = OutputFormat {
+            name: "answer".to_owned(),
+            schema: of(json!({"type": "object", "properties": {"not": {"type": "string"}}})),
+        };
+        assert!(matches!(
+            asked(&format, &mut Vec::new()),
+            AskedForm::Config(_)
+        ));
     }
 }

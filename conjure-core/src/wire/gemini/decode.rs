@@ -14,7 +14,7 @@ use super::pieces::{CandidateParts, Head, PartForm, RawPart};
 use super::usage::Counts;
 use super::{WHO, errors};
 use crate::chat::{Response, Stop, StopReason, StreamEvent};
-use crate::wire::failure::{self, shown};
+use crate::wire::failure::{self, RequestTarget, shown};
 use crate::wire::fill::{FieldReader, Fill, fill, into, set, skip};
 use crate::wire::scan::{Count, Few, Loose};
 use crate::wire::stream::{self, MOST_PARTS, ReplyAssembler, ReplyStreamDecoder, TOO_MANY};
@@ -120,6 +120,8 @@ const NAME: usize = 48;
 struct GeminiReply {
     provider: String,
     asked: Option<String>,
+    /// Where the provider is, as a person may see it.
+    base_url: Option<String>,
     /// The reply's own id; empty until it is told.
     id: String,
     response: Response,
@@ -137,6 +139,7 @@ impl GeminiReply {
         Self {
             provider: endpoint.provider.clone(),
             asked: endpoint.model.clone(),
+            base_url: endpoint.base_url.clone(),
             id: String::with_capacity(NAME),
             response: Response {
                 model: String::with_capacity(NAME),
@@ -148,6 +151,19 @@ impl GeminiReply {
             unreadable: false,
             error: None,
         }
+    }
+
+    /// What the request asked for, and where.
+    fn target(&self) -> RequestTarget<'_> {
+        RequestTarget {
+            model: self.asked.as_deref(),
+            base_url: self.base_url.as_deref(),
+        }
+    }
+
+    /// What an error inside the reply means.
+    fn failure(&self, error: &Value) -> WireError {
+        errors::in_stream(self.target(), error, self.pieces.has_shown())
     }
 }
 
@@ -289,7 +305,7 @@ impl GeminiReply {
         }
         if let Some(error) = chunk.error {
             let error: Value = serde_json::from_str(error.get()).unwrap_or_default();
-            self.error = Some(errors::in_stream(&error, self.pieces.has_shown()));
+            self.error = Some(self.failure(&error));
         }
     }
 
@@ -337,7 +353,7 @@ impl GeminiReply {
                 let told = format!("the model's call cannot be used ({word}) {why}");
                 let error = serde_json::json!({"message": told.trim_end(), "code": 500});
                 self.finish = Some(Cow::Owned(word.to_owned()));
-                self.error = Some(errors::in_stream(&error, self.pieces.has_shown()));
+                self.error = Some(self.failure(&error));
             }
             "STOP" => self.finish = Some(Cow::Borrowed("STOP")),
             "MAX_TOKENS" => self.finish = Some(Cow::Borrowed("MAX_TOKENS")),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::WHO;
-use crate::wire::failure::{self, StatusFailure, kind_of_status, shown, text_of};
+use crate::wire::failure::{self, RequestTarget, StatusFailure, kind_of_status, shown, text_of};
 use crate::wire::{Endpoint, WireError};
 
 /// What a reply with this status and body means. The body may be JSON, a proxy's HTML or empty.
@@ -50,7 +50,7 @@ pub(super) fn of_body(body: &Value) -> Option<&Value> {
 
 /// What an error inside a stream means; `shown`: whether a person has
 /// seen something of the reply.
-pub(super) fn in_stream(error: &Value, shown: bool) -> WireError {
+pub(super) fn in_stream(target: RequestTarget<'_>, error: &Value, shown: bool) -> WireError {
     let word = text_of(error, "status");
     let text = text_of(error, "message");
     let status = error.get("code").and_then(Value::as_u64);
@@ -59,7 +59,7 @@ pub(super) fn in_stream(error: &Value, shown: bool) -> WireError {
     let told = if text.is_empty() { word } else { text };
     WireError {
         retry_after: retry_delay(error),
-        ..failure::in_stream(WHO, kind, told, shown)
+        ..failure::in_stream(WHO, target, kind, told, shown)
     }
 }
 
@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(error(&at(), 429, &[], list.as_bytes()).retry_after, wait);
         let value: Value = serde_json::from_str(&body).unwrap();
         let inner = of_body(&value).unwrap();
-        assert_eq!(in_stream(inner, false).retry_after, wait);
+        assert_eq!(in_stream((&at()).into(), inner, false).retry_after, wait);
     }
 
     #[test]

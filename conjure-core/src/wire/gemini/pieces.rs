@@ -120,6 +120,19 @@ fn read(field: Option<&RawValue>) -> serde_json::Result<Value> {
     field.map_or(Ok(Value::Null), |raw| serde_json::from_str(raw.get()))
 }
 
+/// What a call without arguments has in the place of them: an object under another name, as a model
+/// writes that has other APIs in mind. It is not known to be meant as arguments, so nothing runs with it.
+fn misnamed_arguments(call: &str) -> Option<String> {
+    const KNOWN: [&str; 5] = ["id", "name", "args", "partialArgs", "willContinue"];
+    let members: Map<String, Value> = serde_json::from_str(call).ok()?;
+    let holds_some = |value: &Value| value.as_object().is_some_and(|fields| !fields.is_empty());
+    let mut others = members
+        .iter()
+        .filter(|(name, _)| !KNOWN.contains(&name.as_str()));
+    let (_, found) = others.find(|(_, value)| holds_some(value))?;
+    Some(found.to_string())
+}
+
 /// The parts of a candidate.
 #[derive(Debug, Clone)]
 pub(super) struct CandidateParts(Vec<PartPiece>);
@@ -285,32 +298,10 @@ impl CandidateParts {
             return true;
         }
         known.open = call.will_continue.is_some_and(|raw| raw.get() == "true");
-        match args {
-            Value::Object(arguments) => {
-                known.begun = true;
-                known.see_numbers(call.args);
-                if known.arguments.is_empty() {
-                    known.arguments = arguments;
-                } else {
-                    known.arguments.extend(arguments);
-                }
-            }
-            Value::Null => {}
-            other => known.odd = Some(other.to_string()),
+        if call.args.is_none() && call.partial_args.is_none() {
+            known.odd = known.odd.take().or_else(|| misnamed_arguments(raw));
         }
-        match pieces {
-            Value::Array(pieces) => {
-                known.see_numbers(call.partial_args);
-                for piece in &pieces {
-                    known.begun = true;
-                    if !partial::apply(&mut known.arguments, piece) {
-                        known.odd = Some(piece.to_string());
-                    }
-                }
-            }
-            Value::Null => {}
-            other => known.odd = Some(other.to_string()),
-        }
+        known.take_arguments(&call, args, pieces);
         if !known.open {
             let count = if name.is_empty() { count - 1 } else { count };
             out.push(StreamEvent::Call {
@@ -410,6 +401,36 @@ impl CandidateParts {
 }
 
 impl GeminiCall {
+    /// Takes arguments in, whole ones and pieces of them.
+    fn take_arguments(&mut self, call: &Called<'_>, args: Value, pieces: Value) {
+        match args {
+            Value::Object(arguments) => {
+                self.begun = true;
+                self.see_numbers(call.args);
+                if self.arguments.is_empty() {
+                    self.arguments = arguments;
+                } else {
+                    self.arguments.extend(arguments);
+                }
+            }
+            Value::Null => {}
+            other => self.odd = Some(other.to_string()),
+        }
+        match pieces {
+            Value::Array(pieces) => {
+                self.see_numbers(call.partial_args);
+                for piece in &pieces {
+                    self.begun = true;
+                    if !partial::apply(&mut self.arguments, piece) {
+                        self.odd = Some(piece.to_string());
+                    }
+                }
+            }
+            Value::Null => {}
+            other => self.odd = Some(other.to_string()),
+        }
+    }
+
     /// Keeps the text of arguments with a number that a value cannot hold.
     fn see_numbers(&mut self, raw: Option<&RawValue>) {
         if let Some(raw) = raw.filter(|raw| unkept_number(raw.get()).is_some()) {

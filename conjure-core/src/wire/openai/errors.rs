@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use crate::wire::failure::{self, StatusFailure, kind_of_status, shown, text_of};
+use crate::wire::failure::{self, RequestTarget, StatusFailure, kind_of_status, shown, text_of};
 use crate::wire::{Endpoint, WireError};
 
 /// An error as a server told it.
@@ -135,9 +135,14 @@ pub(in crate::wire) fn error(
     .error()
 }
 
-/// What an error inside a reply means; `shown`: whether a person has
-/// seen something of the reply.
-pub(in crate::wire) fn in_stream(who: &str, error: &Value, shown: bool) -> WireError {
+/// What an error inside the reply to a request means; `shown`: whether a person has seen something of
+/// the reply.
+pub(in crate::wire) fn in_stream(
+    who: &str,
+    target: RequestTarget<'_>,
+    error: &Value,
+    shown: bool,
+) -> WireError {
     let told = ErrorText::of(error);
     let text = if told.text.is_empty() {
         &told.word
@@ -149,7 +154,7 @@ pub(in crate::wire) fn in_stream(who: &str, error: &Value, shown: bool) -> WireE
     } else {
         text
     };
-    failure::in_stream(who, told.kind(0), text, shown)
+    failure::in_stream(who, target, told.kind(0), text, shown)
 }
 
 #[cfg(test)]
@@ -202,7 +207,7 @@ mod tests {
             line(503, ""),
         ];
         insta::assert_snapshot!(lines.join("\n"), @r#"
-        auth false | OpenAI gave no reply (HTTP status 401, invalid_api_key). Incorrect API key provided: sk-…. Check the API key that the session uses, and that its account may use this model.
+        auth false | OpenAI gave no reply (HTTP status 401, invalid_api_key). Incorrect API key provided: sk-… Check the API key that the session uses, and that its account may use this model.
         not_found false | OpenAI gave no reply (HTTP status 400, model_not_found). No such model. Check that the provider has the model `x` (`conjure models` lists what it has), and that the base URL is its API's.
         auth false | OpenAI gave no reply (HTTP status 429, insufficient_quota). You exceeded your quota. Check the API key that the session uses, and that its account may use this model.
         rate_limited true | OpenAI gave no reply (HTTP status 429, rate_limit_exceeded). Slow. The account's rate limit is reached; wait, or send less at a time.

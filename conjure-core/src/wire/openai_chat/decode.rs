@@ -11,7 +11,7 @@ use super::assembly::{Assembly, Delta};
 use super::usage::usage;
 use super::{Dialect, errors};
 use crate::chat::{Content, Response, Stop, StopReason, StreamEvent};
-use crate::wire::failure::{self, shown};
+use crate::wire::failure::{self, RequestTarget, shown};
 use crate::wire::fill::{FieldReader, fill, fill_bytes, into, set, skip};
 use crate::wire::scan::{Count, Few, Loose};
 use crate::wire::stream::{self, MOST_PARTS, ReplyAssembler, ReplyStreamDecoder, TOO_MANY};
@@ -73,6 +73,8 @@ impl<'de> FieldReader<'de> for Choice<'de> {
 struct ChatReply {
     provider: String,
     asked: Option<String>,
+    /// Where the provider is, as a person may see it.
+    base_url: Option<String>,
     dialect: Dialect,
     response: Response,
     message: Assembly,
@@ -91,6 +93,7 @@ impl ChatReply {
         Self {
             provider: endpoint.provider.clone(),
             asked: endpoint.model.clone(),
+            base_url: endpoint.base_url.clone(),
             dialect: endpoint.dialect.clone(),
             response: Response::default(),
             message: Assembly::default(),
@@ -100,6 +103,20 @@ impl ChatReply {
             counted: false,
             error: None,
         }
+    }
+
+    /// What the request asked for, and where.
+    fn target(&self) -> RequestTarget<'_> {
+        RequestTarget {
+            model: self.asked.as_deref(),
+            base_url: self.base_url.as_deref(),
+        }
+    }
+
+    /// What an error inside the reply means.
+    fn failure(&self, error: &Value) -> WireError {
+        let shown = self.message.has_shown();
+        errors::in_stream(&self.dialect.title, self.target(), error, shown)
     }
 }
 
@@ -243,8 +260,7 @@ impl ChatReply {
         }
         if let Some(error) = chunk.error {
             let error: Value = serde_json::from_str(error.get()).unwrap_or_default();
-            let shown = self.message.has_shown();
-            self.error = Some(errors::in_stream(&self.dialect.title, &error, shown));
+            self.error = Some(self.failure(&error));
         } else if let Some(word @ ("error" | "insufficient_system_resource")) =
             self.finish.as_deref()
         {
@@ -252,8 +268,7 @@ impl ChatReply {
                 "message": format!("it stopped with `{word}`"),
                 "code": if word == "error" { "server_error" } else { "server_is_overloaded" },
             });
-            let shown = self.message.has_shown();
-            self.error = Some(errors::in_stream(&self.dialect.title, &error, shown));
+            self.error = Some(self.failure(&error));
         }
     }
 

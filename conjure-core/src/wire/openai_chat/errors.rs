@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::wire::failure::RequestTarget;
 use crate::wire::{Endpoint, WireError, openai};
 
 /// What a reply with this status and body means. The body may be JSON, a proxy's HTML or empty.
@@ -16,6 +17,11 @@ pub(in crate::wire) fn error(
 
 /// What an `error` inside a reply means; `shown`: whether a person has
 /// seen something of the reply.
-pub(super) fn in_stream(title: &str, error: &Value, shown: bool) -> WireError {
-    openai::in_stream(title, error, shown)
+pub(super) fn in_stream(
+    title: &str,
+    target: RequestTarget<'_>,
+    error: &Value,
+    shown: bool,
+) -> WireError {
+    openai::in_stream(title, target, error, shown)
 }

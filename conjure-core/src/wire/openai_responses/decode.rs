@@ -12,7 +12,7 @@ use super::item::{self, Signer, is_call, is_cut, kind, text};
 use super::usage::usage;
 use super::{WHO, errors};
 use crate::chat::{Response, Stop, StopReason, StreamEvent};
-use crate::wire::failure::{self, shown};
+use crate::wire::failure::{self, RequestTarget, shown};
 use crate::wire::scan::{Count, Loose};
 use crate::wire::stream::{self, MOST_PARTS, ReplyAssembler, ReplyStreamDecoder, TOO_MANY};
 use crate::wire::{Decoded, Endpoint, ReplyDecoder, WireError, model_family};
@@ -92,6 +92,8 @@ struct OutputItem {
 struct Items {
     signer: Signer,
     asked: Option<String>,
+    /// Where the provider is, as a person may see it.
+    base_url: Option<String>,
     response: Response,
     items: Vec<OutputItem>,
     heard: bool,
@@ -108,11 +110,20 @@ impl Items {
                 family: String::new(),
             },
             asked: endpoint.model.clone(),
+            base_url: endpoint.base_url.clone(),
             response: Response::default(),
             items: Vec::new(),
             heard: false,
             ended: false,
             error: None,
+        }
+    }
+
+    /// What the request asked for, and where.
+    fn target(&self) -> RequestTarget<'_> {
+        RequestTarget {
+            model: self.asked.as_deref(),
+            base_url: self.base_url.as_deref(),
         }
     }
 }
@@ -173,7 +184,8 @@ impl ReplyAssembler for Items {
             "error" => {
                 let event: Value = serde_json::from_str(data).unwrap_or_default();
                 let error = event.get("error").filter(|error| !error.is_null());
-                self.error = Some(errors::in_stream(error.unwrap_or(&event), self.has_shown()));
+                let error = error.unwrap_or(&event);
+                self.error = Some(errors::in_stream(self.target(), error, self.has_shown()));
             }
             // Those that repeat what a later one says, and kinds that are not known.
             _ => {}
@@ -205,7 +217,7 @@ impl ReplyAssembler for Items {
             let shown = shown(bytes);
             self.protocol(&format!("JSON that is no response: {shown}"));
         } else {
-            self.error = Some(errors::in_stream(&object.error, false));
+            self.error = Some(errors::in_stream(self.target(), &object.error, false));
         }
     }
 
@@ -429,7 +441,7 @@ impl Items {
                 } else {
                     &object.error
                 };
-                self.error = Some(errors::in_stream(error, self.has_shown()));
+                self.error = Some(errors::in_stream(self.target(), error, self.has_shown()));
                 return;
             }
             Some("queued" | "in_progress") => {

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::WHO;
+use crate::wire::failure::RequestTarget;
 use crate::wire::{Endpoint, WireError, openai};
 
 /// What a reply with this status and body means. The body may be JSON, a proxy's HTML or empty.
@@ -17,6 +18,6 @@ pub(in crate::wire) fn error(
 
 /// What an `error` event or a failed response means; `shown`: whether a person has seen something
 /// of the reply.
-pub(super) fn in_stream(error: &Value, shown: bool) -> WireError {
-    openai::in_stream(WHO, error, shown)
+pub(super) fn in_stream(target: RequestTarget<'_>, error: &Value, shown: bool) -> WireError {
+    openai::in_stream(WHO, target, error, shown)
 }

@@ -6,6 +6,8 @@
 mod strict;
 mod top;
 
+use std::collections::BTreeSet;
+
 use serde_json::{Map, Value};
 
 pub(super) use strict::{closed, is_strict};
@@ -129,6 +131,57 @@ pub(super) fn resolve<'a>(root: &'a Value, reference: &str) -> Option<&'a Value>
     root.pointer(reference.strip_prefix('#')?)
 }
 
+/// Whether all references can be written out: each leads to a schema in this one, and none to where it
+/// stands itself.
+pub(super) fn is_expandable(schema: &Value) -> bool {
+    Expansion {
+        root: schema,
+        inside: Vec::new(),
+        done: BTreeSet::new(),
+    }
+    .can_expand(schema)
+}
+
+/// A walk along the references of a schema.
+struct Expansion<'a> {
+    root: &'a Value,
+    /// The references that it is in.
+    inside: Vec<&'a str>,
+    /// Those that were followed to their end.
+    done: BTreeSet<&'a str>,
+}
+
+impl<'a> Expansion<'a> {
+    fn can_expand(&mut self, schema: &'a Value) -> bool {
+        match schema {
+            Value::Object(fields) => {
+                let reference = fields.get("$ref").and_then(Value::as_str);
+                let inner = reference.is_none_or(|reference| self.can_follow(reference));
+                inner && fields.values().all(|value| self.can_expand(value))
+            }
+            Value::Array(values) => values.iter().all(|value| self.can_expand(value)),
+            _ => true,
+        }
+    }
+
+    fn can_follow(&mut self, reference: &'a str) -> bool {
+        if self.done.contains(reference) {
+            return true;
+        }
+        if self.inside.contains(&reference) || self.inside.len() == MOST_DEPTH {
+            return false;
+        }
+        let Some(target) = resolve(self.root, reference) else {
+            return false;
+        };
+        self.inside.push(reference);
+        let can_expand = self.can_expand(target);
+        self.inside.pop();
+        self.done.insert(reference);
+        can_expand
+    }
+}
+
 /// The list of names in a field.
 pub(super) fn names(fields: &Map<String, Value>, name: &str) -> Vec<Value> {
     let list = fields.get(name).and_then(Value::as_array);
@@ -171,6 +224,26 @@ mod tests {
             deep = json!({"items": deep});
         }
         assert!(check(&deep).unwrap_err().contains("64 levels"));
+    }
+
+    #[test]
+    fn references_are_written_out_unless_they_lead_back_or_nowhere() {
+        let shared = json!({
+            "properties": {"a": {"$ref": "#/$defs/a"}, "b": {"$ref": "#/$defs/a"}, "$ref": {}},
+            "$defs": {"a": {"items": {"$ref": "#/$defs/c"}}, "c": {"type": "string"}}
+        });
+        assert!(is_expandable(&shared));
+        for schema in [
+            json!({"properties": {"next": {"$ref": "#"}}}),
+            json!({"properties": {"a": {"items": {"$ref": "#/properties/a"}}}}),
+            json!({"$ref": "#/$defs/a", "$defs": {
+                "a": {"items": {"$ref": "#/$defs/b"}}, "b": {"anyOf": [{"$ref": "#/$defs/a"}]}
+            }}),
+            json!({"$ref": "#/$defs/a"}),
+            json!({"$ref": "https://example.com/a"}),
+        ] {
+            assert!(!is_expandable(&schema), "{schema}");
+        }
     }
 
     #[test]

@@ -71,44 +71,73 @@ fn fits(schema: &Value, depth: usize) -> bool {
 }
 
 /// The schema with every object closed that did not say whether it is, for an answer's form. None
-/// where it says that an object is open.
+/// where it says that an object is open, or where closed objects would be joined: nothing fits two of them
+/// that have other properties.
 pub(in crate::wire) fn closed(schema: &Value) -> Option<Value> {
-    match schema {
-        Value::Object(fields) => {
-            let mut out = Map::new();
-            for (name, value) in fields {
-                let value = match name.as_str() {
-                    "properties" | "$defs" | "definitions" => Value::Object(
-                        value
-                            .as_object()?
-                            .iter()
-                            .map(|(key, child)| Some((key.clone(), closed(child)?)))
-                            .collect::<Option<_>>()?,
-                    ),
-                    "anyOf" | "oneOf" | "allOf" => Value::Array(
-                        value
-                            .as_array()?
-                            .iter()
-                            .map(closed)
-                            .collect::<Option<_>>()?,
-                    ),
-                    "items" => closed(value)?,
-                    _ => value.clone(),
-                };
-                out.insert(name.clone(), value);
-            }
-            if is_object(&out) {
-                match out.get("additionalProperties") {
-                    None | Some(Value::Bool(false)) => {
-                        out.insert("additionalProperties".to_owned(), false.into());
-                    }
-                    Some(_) => return None,
-                }
-            }
-            Some(Value::Object(out))
-        }
-        other => Some(other.clone()),
+    let Value::Object(fields) = schema else {
+        return Some(schema.clone());
+    };
+    if joins_objects(fields) {
+        return None;
     }
+    let mut out = Map::new();
+    for (name, value) in fields {
+        let value = match name.as_str() {
+            "properties" | "$defs" | "definitions" => Value::Object(
+                value
+                    .as_object()?
+                    .iter()
+                    .map(|(key, child)| Some((key.clone(), closed(child)?)))
+                    .collect::<Option<_>>()?,
+            ),
+            "anyOf" | "oneOf" | "allOf" => Value::Array(
+                value
+                    .as_array()?
+                    .iter()
+                    .map(closed)
+                    .collect::<Option<_>>()?,
+            ),
+            "items" => closed(value)?,
+            _ => value.clone(),
+        };
+        out.insert(name.clone(), value);
+    }
+    if is_object(&out) {
+        if is_open(&out) {
+            return None;
+        }
+        out.insert("additionalProperties".to_owned(), false.into());
+    }
+    Some(Value::Object(out))
+}
+
+/// Whether an object may have properties that its schema does not name. One that names none may have any:
+/// closed, it would be empty.
+fn is_open(fields: &Map<String, Value>) -> bool {
+    match fields.get("additionalProperties") {
+        None => !fields.contains_key("properties"),
+        Some(open) => *open != Value::Bool(false),
+    }
+}
+
+/// Whether a value must fit several schemas at once of which one may be of an object that this changes.
+fn joins_objects(fields: &Map<String, Value>) -> bool {
+    let parts = |name: &str| {
+        fields
+            .get(name)
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+    };
+    let is_changed = |part: &Value| {
+        part.as_object().is_some_and(|fields| {
+            let leads_on = ["$ref", "anyOf", "oneOf", "allOf"];
+            is_object(fields) || leads_on.iter().any(|name| fields.contains_key(*name))
+        })
+    };
+    let beside = || parts("anyOf").chain(parts("oneOf"));
+    parts("allOf").any(is_changed)
+        || (is_object(fields) && (fields.contains_key("$ref") || beside().any(is_changed)))
 }
 
 fn children(fields: &Map<String, Value>) -> impl Iterator<Item = &Value> {
@@ -209,9 +238,41 @@ mod tests {
                 "additionalProperties": false
             }))
         );
-        assert_eq!(
-            closed(&json!({"type": "object", "additionalProperties": {}})),
-            None
-        );
+        for open in [
+            json!({"type": "object", "additionalProperties": {}}),
+            json!({"type": "object", "properties": {}, "additionalProperties": true}),
+            // Whatever it has: closed, it would be empty.
+            json!({"type": "object"}),
+            json!({"type": "array", "items": {"type": ["object", "null"]}}),
+        ] {
+            assert_eq!(closed(&open), None, "{open}");
+        }
+        let empty = json!({"type": "object", "additionalProperties": false});
+        assert_eq!(closed(&empty), Some(empty.clone()));
+    }
+
+    #[test]
+    fn objects_that_a_value_must_fit_at_once_are_not_closed_one_by_one() {
+        let part = |name: &str| json!({"type": "object", "properties": {name: {"type": "string"}}});
+        let (one, two) = (part("a"), part("b"));
+        for joined in [
+            json!({"allOf": [one, two]}),
+            json!({"allOf": [{"$ref": "#/$defs/a"}, {"anyOf": [two]}], "$defs": {"a": one}}),
+            json!({"type": "object", "properties": {"a": {}}, "anyOf": [one, two]}),
+            json!({"type": "object", "properties": {"a": {}}, "$ref": "#/$defs/a"}),
+            json!({"type": "array", "items": {"allOf": [one]}}),
+        ] {
+            assert_eq!(closed(&joined), None, "{joined}");
+        }
+        // A choice of objects has nothing beside it, and what is no object is not changed.
+        let choice = json!({"anyOf": [one, two]});
+        assert!(closed(&choice).is_some());
+        let texts = json!({"allOf": [{"type": "string"}, {"pattern": "^a"}]});
+        assert_eq!(closed(&texts), Some(texts.clone()));
+        let required = json!({
+            "type": "object", "properties": {"a": {}, "b": {}}, "additionalProperties": false,
+            "anyOf": [{"required": ["a"]}, {"required": ["b"]}]
+        });
+        assert_eq!(closed(&required), Some(required.clone()));
     }
 }

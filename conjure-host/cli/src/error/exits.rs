@@ -86,8 +86,7 @@ impl From<AuthError> for CliError {
             AuthError::Vault(KeyError::BadSecret { .. } | KeyError::NoSuchKind { .. })
             | AuthError::BadName { .. }
             | AuthError::Taken { .. }
-            | AuthError::LoginToken
-            | AuthError::OldToken { .. }
+            | AuthError::Token(_)
             | AuthError::Expired { .. }
             | AuthError::BadProvider { .. }
             | AuthError::BadAddress { .. }
@@ -121,6 +120,7 @@ impl From<ManagerError> for CliError {
             ManagerError::Remote(ref error) => match error.kind {
                 RemoteErrorKind::Full => Exit::Limit,
                 RemoteErrorKind::Closing
+                | RemoteErrorKind::Moved
                 | RemoteErrorKind::Host
                 | RemoteErrorKind::NotSupported => Exit::Host,
                 RemoteErrorKind::NotFound

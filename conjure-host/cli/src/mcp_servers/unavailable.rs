@@ -66,11 +66,13 @@ pub(crate) fn hinted(error: CliError, unavailable: &[UnavailableServer]) -> CliE
 }
 
 impl UnavailableServer {
-    /// What is told of a server; nothing of one that is well, switched off, or not wanted yet.
+    /// What is told of a server; nothing of one that is well, switched off, not wanted yet, or that
+    /// starts while its tools are known from an earlier time.
     fn of(server: &ListedServer) -> Option<Self> {
         let state = server.state();
         let reason = match state {
             "off" | "idle" => return None,
+            "starting" if gives_tools(server) => return None,
             "ready" => Some(server.text("list_error")).filter(|error| !error.is_empty())?,
             _ => server.text("why"),
         };
@@ -82,6 +84,13 @@ impl UnavailableServer {
             remedy: remedy(server),
         })
     }
+}
+
+/// Whether tools of a server that starts for the first time are offered all the same: calls of them
+/// wait for it.
+fn gives_tools(server: &ListedServer) -> bool {
+    let is_listed = server.member("tools").is_some_and(Value::is_number);
+    is_listed && server.last_state() == "starting"
 }
 
 impl Display for UnavailableServer {
@@ -139,9 +148,16 @@ mod tests {
         let well = [
             json!({ "state": "ready" }),
             json!({ "state": "idle", "why": "not yet" }),
+            json!({ "state": "starting", "why": "it is still starting", "tools": 3 }),
         ];
         for status in well.into_iter().map(Some).chain([None]) {
             assert_eq!(UnavailableServer::of(&listed(web.clone(), status)), None);
+        }
+        for status in [
+            json!({ "state": "starting", "why": "it is still starting" }),
+            json!({ "state": "starting", "failed_as": "backoff", "why": "it ended", "tools": 3 }),
+        ] {
+            assert!(UnavailableServer::of(&listed(web.clone(), Some(status))).is_some());
         }
         let hinted = hinted(CliError::usage("there is no tool"), &[told]);
         assert_eq!(hinted.hints().len(), 1);

@@ -120,6 +120,9 @@ fn read(path: &Path, bytes: &[u8]) -> Result<ProgramBundle, PluginError> {
             archive.len()
         )));
     }
+    if archive.has_duplicate_names() {
+        return Err(wrong("it holds two files with the same name".to_owned()));
+    }
     let mut text = None;
     let mut files: Vec<BundledFile> = Vec::new();
     let mut left = FILE_LIMIT;

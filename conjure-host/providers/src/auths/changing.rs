@@ -220,11 +220,13 @@ fn there(all: &[SavedAuth]) -> String {
         return "there is none yet: `conjure auth create NAME --provider PROVIDER` saves one"
             .to_owned();
     }
-    let shown: Vec<&str> = all
-        .iter()
-        .take(SHOWN)
-        .map(|auth| auth.name.as_str())
-        .collect();
+    // Where several have a name, it alone names none of them.
+    let is_shared = |name: &str| all.iter().filter(|auth| auth.name == name).count() > 1;
+    let named = all.iter().map(|auth| match is_shared(&auth.name) {
+        true => auth.full_name().to_string(),
+        false => auth.name.clone(),
+    });
+    let shown: Vec<String> = named.take(SHOWN).collect();
     let more = if all.len() > SHOWN { ", …" } else { "" };
     format!("there are: {}{more}", shown.join(", "))
 }

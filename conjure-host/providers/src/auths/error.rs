@@ -2,6 +2,8 @@
 
 use conjure_vault::{AuthKind, VaultError};
 
+use crate::TokenError;
+
 use conjure_config::{AuthName, BadAuthName};
 use conjure_store::StoreError;
 
@@ -35,18 +37,9 @@ pub enum AuthError {
         /// The name of the auth.
         auth: AuthName,
     },
-    /// A token of a vendor's login.
-    #[error(
-        "this is the access token of a login, which ends within hours, and nothing here renews it: \
-         save an API key of the provider (`--kind api-key`), or a token that lasts"
-    )]
-    LoginToken,
-    /// A token that is to be saved has ended.
-    #[error("this token ended at {end}: save a new one, or an API key of the provider")]
-    OldToken {
-        /// The moment from which it was not valid any more.
-        end: jiff::Timestamp,
-    },
+    /// A token that is to be saved is not good for long.
+    #[error(transparent)]
+    Token(#[from] TokenError),
     /// The token of a saved auth has ended.
     #[error(
         "the token of the saved auth `{auth}` ended at {end}, and nothing here renews it: `conjure \

@@ -1,36 +1,23 @@
-//! Tokens that end: what a credential says of its own end. Nothing here renews one, so one that is
-//! over, or that a vendor's login made for a few hours, is refused with what to do instead.
+//! What the tokens of a credential say of their end.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use conjure_vault::Credential;
 use jiff::Timestamp;
 use secrecy::ExposeSecret as _;
-use serde_json::Value;
 
 use super::AuthError;
+use crate::token_end::{check_token, token_end};
 use conjure_config::AuthName;
-
-/// How access tokens of vendors' logins begin, which end within hours: Anthropic's and Google's.
-const LOGINS: [&str; 2] = ["sk-ant-oat", "ya29."];
 
 /// Refuses a token that is to be saved and would not be good for long.
 pub(super) fn check_new(credential: &Credential) -> Result<(), AuthError> {
-    let Some(token) = token(credential) else {
-        return Ok(());
-    };
-    if LOGINS.iter().any(|login| token.starts_with(login)) {
-        return Err(AuthError::LoginToken);
-    }
-    match end(token) {
-        Some(end) if end <= Timestamp::now() => Err(AuthError::OldToken { end }),
-        _ => Ok(()),
-    }
+    tokens(credential).into_iter().try_for_each(check_token)?;
+    Ok(())
 }
 
 /// Refuses a saved token that has ended.
 pub(super) fn check_saved(name: &AuthName, credential: &Credential) -> Result<(), AuthError> {
-    match token(credential).and_then(end) {
+    let ends = tokens(credential).into_iter().filter_map(token_end);
+    match ends.min() {
         Some(end) if end <= Timestamp::now() => Err(AuthError::Expired {
             auth: name.clone(),
             end,
@@ -39,27 +26,27 @@ pub(super) fn check_saved(name: &AuthName, credential: &Credential) -> Result<()
     }
 }
 
-fn token(credential: &Credential) -> Option<&str> {
+/// What of a credential may be a token.
+fn tokens(credential: &Credential) -> Vec<&str> {
     match credential {
         // A login's token is pasted where a key is asked for, too.
         Credential::BearerToken(token) | Credential::ApiKey(token) => {
-            Some(token.expose_secret().trim())
+            vec![token.expose_secret().trim()]
         }
-        _ => None,
+        // As in `Bearer TOKEN`.
+        Credential::CustomHeaders(headers) => headers
+            .values()
+            .flat_map(|value| value.expose_secret().split_whitespace())
+            .collect(),
+        Credential::BaseUrl => Vec::new(),
     }
-}
-
-/// When a JSON Web Token (RFC 7519) ends, as it says itself; nothing of any other token.
-fn end(token: &str) -> Option<Timestamp> {
-    let mut parts = token.split('.');
-    let (_, claims, _) = (parts.next()?, parts.next()?, parts.next()?);
-    let claims = URL_SAFE_NO_PAD.decode(claims.trim_end_matches('=')).ok()?;
-    let claims: Value = serde_json::from_slice(&claims).ok()?;
-    Timestamp::from_second(claims.get("exp")?.as_i64()?).ok()
 }
 
 #[cfg(test)]
 mod tests {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
     use super::*;
 
     fn bearer(text: &str) -> Credential {
@@ -78,8 +65,14 @@ mod tests {
         assert!(check_new(&bearer("any-other-token")).is_ok());
         let key = |text: &str| Credential::ApiKey(text.to_owned().into());
         assert!(check_new(&key("sk-ant-api03-key")).is_ok());
+        let header = |text: &str| {
+            let value = format!("Bearer {text}").into();
+            Credential::CustomHeaders([("authorization".to_owned(), value)].into())
+        };
+        assert!(check_new(&header("any-other-token")).is_ok());
         for refused in [
             jwt(past),
+            header("sk-ant-oat01-token"),
             bearer("sk-ant-oat01-token"),
             key("sk-ant-oat01-token"),
             bearer("ya29.token"),

@@ -72,7 +72,10 @@ async fn one_is_found_by_its_name_and_by_all_three_where_the_name_is_not_enough(
         .await
         .unwrap_err()
         .to_string();
-    assert!(error.ends_with("there are: work, work, home"), "{error}");
+    assert!(
+        error.ends_with("there are: anthropic/api_key/work, openai/api_key/work, home"),
+        "{error}"
+    );
 }
 
 #[tokio::test]

@@ -1,5 +1,7 @@
 //! Media types of files.
 
+use super::text_encoding::text_of;
+
 /// The most pixels of an image in one direction; providers refuse more.
 const MOST_PIXELS: usize = 8_000;
 
@@ -71,7 +73,7 @@ pub fn media_type_of(name: &str, said: Option<&str>, bytes: &[u8]) -> String {
         .filter(is_said)
         .map_or_else(|| media_type(name), str::to_owned);
     let is_wrong = conjure_core::chat::media_type::is_image(&told) || told == "application/pdf";
-    let is_text = || std::str::from_utf8(bytes).is_ok_and(|text| !text.contains('\0'));
+    let is_text = || text_of(bytes).is_some_and(|text| !text.contains('\0'));
     match told.as_str() {
         UNKNOWN if is_text() => "text/plain".to_owned(),
         // A provider takes the word for it, and refuses the conversation.
@@ -95,6 +97,7 @@ mod tests {
             ("a.csv", None, &b"a,b\n"[..], "text/csv"),
             ("a", Some("text/x-log"), b"a", "text/x-log"),
             ("README", None, b"text", "text/plain"),
+            ("README", None, b"f\xfcr alle", "application/octet-stream"),
             ("a.bin", None, b"\0\x01", "application/octet-stream"),
             ("a.png", None, b"no image", "application/octet-stream"),
             (

@@ -97,7 +97,12 @@ impl ActiveCall<'_> {
                 code::UNSUPPORTED => Kind::NotReady { reason: said },
                 code::CANCELLED => Kind::Cancelled,
                 code::BUSY => Kind::Busy { reason: said },
-                _ => Kind::ToolError { said },
+                code::INVALID | code::NOT_FOUND => Kind::ToolError { said },
+                // Whether its words say what to do, its code does not tell.
+                _ => Kind::BackendFailed {
+                    said,
+                    has_remedy: false,
+                },
             },
             // Of which a part may have gone by before the plugin was asked.
             Error::TimedOut {
@@ -179,14 +184,24 @@ impl Ran {
 
 pub(super) fn take(output: &mut OutputCollector<'_>, mut result: ToolResult) -> Ran {
     Ran {
-        failure: result
-            .is_error
-            .then_some(CallFailureKind::ToolError { said: "" }),
+        failure: result.is_error.then(|| match has_remedy(&result) {
+            true => CallFailureKind::BackendFailed {
+                said: "",
+                has_remedy: true,
+            },
+            false => CallFailureKind::ToolError { said: "" },
+        }),
         state: result.state.take(),
         spent: std::mem::take(&mut result.spent),
         structured: output.tool_result(result),
         stopped: None,
     }
+}
+
+/// Whether a failed result is the plugin's own, and says what to do: its data for programs tells.
+fn has_remedy(result: &ToolResult) -> bool {
+    let meta = result.meta.as_ref();
+    meta.and_then(|meta| meta.get("has_remedy")) == Some(&Value::Bool(true))
 }
 
 pub(super) fn command_result(

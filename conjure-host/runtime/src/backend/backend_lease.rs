@@ -195,11 +195,18 @@ impl BackendLease {
             .map(|mount| mount.dir.as_str())
     }
 
+    /// The plugin of that instance: an earlier version than this lease's where its state could not be
+    /// taken over.
+    pub(crate) fn serving_plugin(&self) -> &Arc<LoadedPlugin> {
+        self.instance().plugin()
+    }
+
     /// This lease is in the place of another one, whose state comes over with its first call if the
     /// two can hand it over. Says what becomes of it.
     pub(crate) fn replaces(&self, before: &Arc<Self>) -> StateHandover {
-        let is_well = before.plugin.health().quarantined.is_none();
-        if !is_well || !hands_on(&before.plugin, &self.plugin) {
+        let holder = before.serving_plugin();
+        let is_well = holder.health().quarantined.is_none();
+        if !is_well || !hands_on(holder, &self.plugin) {
             return StateHandover::Lost;
         }
         before.forget_unused();
@@ -236,7 +243,8 @@ impl BackendLease {
             };
             // What was never called has taken nothing over yet.
             Box::pin(before.enter()).await;
-            let (new, old) = (self.plugin.id(), before.plugin.id());
+            // The version that runs, which may be an earlier one than that of its lease.
+            let (new, old) = (self.plugin.id(), before.serving_plugin().id());
             let handed = hand_over(before.instance(), &self.instance, &self.request_context);
             let fate = match handed.await {
                 Ok(()) if new == old => StateFate::Kept,

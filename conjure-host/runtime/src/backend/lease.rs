@@ -150,9 +150,12 @@ impl SkillLease {
         let Some(before) = before.and_then(Self::newest_made) else {
             return StateHandover::None;
         };
-        let hands_on =
-            self.takes_state_of(&before.plugin) && before.plugin.health().quarantined.is_none();
-        if hands_on {
+        // What runs may be of an earlier version than its lease.
+        let holds_state = |holder: &Arc<Instance>| {
+            let holder = holder.plugin();
+            self.takes_state_of(holder) && holder.health().quarantined.is_none()
+        };
+        if before.made().is_some_and(holds_state) {
             StateHandover::Carried
         } else {
             StateHandover::Lost
@@ -223,7 +226,8 @@ impl SkillLease {
             Some(gate) => Some(gate.write().await),
             None => None,
         };
-        let old_id = before.plugin.id();
+        // The version that runs, which may be an earlier one than that of its lease.
+        let old_id = old.plugin().id();
         if let Some(reason) = old.plugin().health().quarantined {
             self.became(old_id, StateFate::Lost { reason });
             return self.make(None, request_context).await;

@@ -121,7 +121,8 @@ impl Toolbox {
         // The same library that was loaded again is of use only where it was given up on.
         let is_there = attached.is_made_of(&spec)
             && attached.kind.lease().is_some_and(|lease| {
-                lease.plugin.id() == plugin.id() && lease.plugin.health().quarantined.is_none()
+                let serves = lease.serving_plugin();
+                lease.plugin.id() == plugin.id() && serves.health().quarantined.is_none()
             });
         if is_there {
             // Where another version was on its way, nobody waits for that any more.
@@ -286,7 +287,7 @@ impl Toolbox {
                     Some(lease) => format!(
                         "The backend `{backend}` stays as it was, with {}: {} could not be made \
                          ready for it: {error}",
-                        lease.plugin.id(),
+                        lease.serving_plugin().id(),
                         plugin.id(),
                     ),
                     None => format!("There are no tools of the backend `{backend}`: {error}"),
@@ -348,7 +349,7 @@ fn reopenable(
     let BackendKind::Backend { lease, catalog } = &attached.kind else {
         return None;
     };
-    let is_well = lease.plugin.health().quarantined.is_none();
+    let is_well = lease.serving_plugin().health().quarantined.is_none();
     let is_same = lease.plugin.id() == plugin.id() && lease.plugin.manifest().has(REOPENS);
     (is_well && is_same).then(|| (Arc::clone(lease), catalog.clone()))
 }

@@ -15,6 +15,9 @@ use conjure_config::BackendSpec;
 use conjure_config::skill_folders::LoadedFolder;
 use conjure_plugins::{LoadedPlugin, PluginId};
 
+/// The capability of a backend whose skills or servers do not wait for each other.
+const INDEPENDENT_SKILLS: &str = "skills.independent/1";
+
 /// A tool with what runs it, before it has a public name.
 pub(super) struct OfferedTool {
     pub(super) backend: String,
@@ -151,12 +154,14 @@ pub(super) fn backend_tools(
     tools: &mut Vec<Arc<CatalogTool>>,
     offers: &mut Vec<OfferedTool>,
 ) {
+    let is_independent = lease.plugin.manifest().has(INDEPENDENT_SKILLS);
     for declared in &catalog.tools {
         if !offered(spec, &declared.name) {
             continue;
         }
         let mut tool = tool_of(declared, declared.skill.as_deref(), &lease.plugin);
         tool.skill_version = None;
+        tool.is_independent = is_independent;
         tool.held = held.reason(spec.instance(), declared);
         tool.timeout_ms = tool.timeout_ms.or(spec.call_timeout_ms);
         tools.push(Arc::new(tool));

@@ -128,35 +128,52 @@ impl SourceReader<'_> {
         join_all(asked).await
     }
 
-    /// Reads a resource: of the source that is known to have it, else of the first that gives it.
-    /// What the first one says that only does not have it is the answer where nobody does.
+    /// Reads a resource: of the sources that are known to have it, else of the first that gives it.
+    /// What the first one says that does not have it is the answer where nobody does.
     pub async fn read(&self, uri: &str) -> Result<ToolResult, ReadError> {
         let sources = self.snapshot.sources();
-        let owner = owner(sources, uri);
-        let is_owner = |at: usize| owner == Some(at);
-        let mut order: Vec<usize> = (0..sources.len()).collect();
-        order.sort_by_key(|at| !is_owner(*at));
+        let owners = owners(sources, uri);
+        let is_owner = |at: &usize| owners.contains(at);
+        let others = (0..sources.len()).filter(|at| !is_owner(at));
+        // Whoever else has a template for it need not be asked where one that has it refused.
+        match self.read_of(owners.iter().copied(), uri).await {
+            Some(answer) => answer,
+            None => self.read_of(others, uri).await.unwrap_or_else(|| {
+                Err(ReadError::NotFound(format!("there is no resource `{uri}`")))
+            }),
+        }
+    }
+
+    /// Reads a resource of the first of these sources that gives it. Else the first refusal is the
+    /// answer, and there is none where all say that it is not theirs.
+    async fn read_of(
+        &self,
+        sources: impl Iterator<Item = usize>,
+        uri: &str,
+    ) -> Option<Result<ToolResult, ReadError>> {
         let mut refused = None;
-        for at in order {
-            let Some(source) = sources.get(at).filter(|it| has(it, op::RESOURCE_READ)) else {
+        for at in sources {
+            let source = self.snapshot.sources().get(at);
+            let Some(source) = source.filter(|it| has(it, op::RESOURCE_READ)) else {
                 continue;
             };
             let body = ResourceRead {
                 uri: uri.to_owned(),
             };
-            match self
-                .ask::<ToolResult>(source, op::RESOURCE_READ, body)
-                .await
-            {
+            let answer = self.ask::<ToolResult>(source, op::RESOURCE_READ, body);
+            match answer.await {
                 Err(ReadError::NotFound(_)) => {}
                 // It only refused what may be another's.
-                Ok(said) if said.is_error && !is_owner(at) => {
-                    refused.get_or_insert(said);
+                Ok(said) if said.is_error => {
+                    refused.get_or_insert(Ok(said));
                 }
-                answer => return answer,
+                Err(error @ ReadError::Failed(_)) => {
+                    refused.get_or_insert(Err(error));
+                }
+                answer => return Some(answer),
             }
         }
-        refused.ok_or_else(|| ReadError::NotFound(format!("there is no resource `{uri}`")))
+        refused
     }
 
     /// Fills in a prompt of a source.
@@ -186,20 +203,32 @@ impl SourceReader<'_> {
         Ok(json!({ "values": [], "more": false }))
     }
 
-    /// Tells the sources that a client wants to hear of a resource's changes, or does not any
-    /// more.
-    pub async fn subscribe(&self, uri: &str, on: bool) {
+    /// Tells the sources that a client wants to hear of a resource's changes, maybe once more, or
+    /// does not any more. Where it is known whose the resource is, another source's refusal is none.
+    ///
+    /// # Errors
+    /// Why a source that has the resource tells of no changes, where no other one does.
+    pub async fn subscribe(&self, uri: &str, on: bool) -> Result<(), ReadError> {
         let op = if on { SUBSCRIBE } else { UNSUBSCRIBE };
-        let able = |source: &&CatalogSource| has(source, SUBSCRIBE);
-        let asked = self.snapshot.sources().iter().filter(able);
-        let asked = asked.map(|source| async move {
-            let body = json!({ "uri": uri });
-            let told: Result<Value, _> = self.list(source, op, body).await;
-            if !matches!(told, Err(ReadError::NotFound(_))) {
-                kept(source, op, told);
+        let sources = self.snapshot.sources();
+        let owners = owners(sources, uri);
+        let may_have_it = |at: usize| owners.is_empty() || owners.contains(&at);
+        let numbered = sources.iter().enumerate();
+        let asked = numbered.filter(|(_, source)| has(source, SUBSCRIBE));
+        let asked = asked.map(|(at, source)| {
+            let may_have_it = may_have_it(at);
+            async move {
+                let body = json!({ "uri": uri });
+                let told: Result<Value, _> = self.list(source, op, body).await;
+                let told = told.inspect_err(|error| {
+                    if !matches!(error, ReadError::NotFound(_)) {
+                        tracing::warn!(source = source.name(), "{op}: {error}");
+                    }
+                });
+                (may_have_it, told)
             }
         });
-        join_all(asked).await;
+        outcome(join_all(asked).await)
     }
 
     /// The tools that a skill has at run time only; nothing when it has none such, or failed to
@@ -332,8 +361,9 @@ impl From<PluginCallFailure> for ReadError {
     }
 }
 
-/// The source that lists a resource, else the one with the URI template that says most about it.
-fn owner(sources: &[CatalogSource], uri: &str) -> Option<usize> {
+/// The sources that list a resource, else those with the URI template that says most about it.
+/// Several may say the same of it, and it is known of none of them alone.
+fn owners(sources: &[CatalogSource], uri: &str) -> Vec<usize> {
     let catalogs = || {
         let numbered = sources.iter().enumerate();
         numbered.filter_map(|(at, source)| match source {
@@ -341,12 +371,13 @@ fn owner(sources: &[CatalogSource], uri: &str) -> Option<usize> {
             CatalogSource::Skill(_) => None,
         })
     };
-    let mut listing = catalogs().filter(|(_, catalog)| {
+    let listing = catalogs().filter(|(_, catalog)| {
         let mut listed = catalog.resources.iter();
         listed.any(|resource| resource.uri == uri)
     });
-    if let Some((at, _)) = listing.next() {
-        return Some(at);
+    let listing: Vec<usize> = listing.map(|(at, _)| at).collect();
+    if !listing.is_empty() {
+        return listing;
     }
     let ranked = catalogs().filter_map(|(at, catalog)| {
         let templates = catalog.resource_templates.iter();
@@ -354,10 +385,24 @@ fn owner(sources: &[CatalogSource], uri: &str) -> Option<usize> {
         let rank = texts.filter_map(|text| uri_template::fits(text, uri)).max();
         Some((rank?, at))
     });
-    // Of several that say the same the first.
-    ranked
-        .max_by_key(|(rank, at)| (*rank, std::cmp::Reverse(*at)))
-        .map(|(_, at)| at)
+    let ranked: Vec<_> = ranked.collect();
+    let best = ranked.iter().map(|(rank, _)| *rank).max();
+    let best = ranked.iter().filter(|(rank, _)| Some(*rank) == best);
+    best.map(|(_, at)| *at).collect()
+}
+
+/// What several sources come to that were told of a wish, each with whether it may have the resource:
+/// one that took it is enough, and one that has something else has nothing to refuse.
+fn outcome(told: Vec<(bool, Result<Value, ReadError>)>) -> Result<(), ReadError> {
+    let is_taken = told.iter().any(|(_, told)| told.is_ok());
+    let mut refused = told.into_iter().filter_map(|(may_have_it, told)| {
+        let error = told.err()?;
+        (may_have_it && !matches!(error, ReadError::NotFound(_))).then_some(error)
+    });
+    match refused.next().filter(|_| !is_taken) {
+        Some(error) => Err(error),
+        None => Ok(()),
+    }
 }
 
 fn no_prompt(name: &str) -> ReadError {
@@ -376,4 +421,27 @@ fn kept<R>(source: &CatalogSource, op: &str, answer: Result<R, ReadError>) -> Op
     answer
         .inspect_err(|error| tracing::warn!(source = source.name(), "{op}: {error}"))
         .ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wish_that_one_source_takes_is_taken() {
+        let unknown = || Err(ReadError::NotFound("it is not mine".to_owned()));
+        let deaf = || Err(ReadError::Invalid("it tells of nothing".to_owned()));
+        assert_eq!(outcome(vec![]), Ok(()));
+        assert_eq!(outcome(vec![(true, unknown())]), Ok(()));
+        assert_eq!(
+            outcome(vec![(true, deaf()), (false, Ok(json!({})))]),
+            Ok(())
+        );
+        assert_eq!(
+            outcome(vec![(true, unknown()), (true, deaf())]),
+            deaf().map(drop)
+        );
+        // It is known to be another source's, which is told nothing because it tells by itself.
+        assert_eq!(outcome(vec![(false, deaf())]), Ok(()));
+    }
 }

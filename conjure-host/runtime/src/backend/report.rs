@@ -25,12 +25,17 @@ pub struct CallReport {
     pub beside: Vec<Artifact>,
     /// Data for programs: the structured result, if there is one.
     pub structured: Option<Value>,
+    /// Items of a provider's own tools that it used, for people: the `provider` and `server_items`.
+    pub server_items: Option<Value>,
     /// What its backend wants to find again when the thread goes on: the instance and the state.
     pub state: Option<(String, Value)>,
     /// What it paid for at models of its own: the backend instance, and tokens.
     pub spent: Vec<(String, Spent)>,
     /// What the plugin said, word for word, where somebody wanted it so.
     pub said: Option<Box<ToolResult>>,
+    /// What the host says of the call behind the tool's own words, which the output has too; nothing of
+    /// a call that went well or gave no words.
+    pub note: Option<String>,
 }
 
 impl CallReport {
@@ -67,9 +72,11 @@ impl CallReport {
             files: Vec::new(),
             beside: Vec::new(),
             structured: None,
+            server_items: None,
             state: None,
             spent: Vec::new(),
             said: None,
+            note: None,
         }
     }
 }

@@ -11,7 +11,7 @@ use conjure_core::chat::OutputPart;
 use conjure_core::context::{cut, file_line};
 use conjure_core::foreign_text::escape_line;
 use conjure_skill_sdk::protocol::{FileRef, Part, ToolResult};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::artifacts::{
     Artifact, Artifacts, CallWindow, Fetch, FileError, FileMatch, is_media_type,
@@ -34,6 +34,19 @@ pub fn has_answer(meta: &Map<String, Value>) -> bool {
     names.iter().any(|name| meta.contains_key(*name))
 }
 
+/// The most bytes of items of a provider's own tools that are kept of a call.
+const MOST_SERVER_ITEMS: usize = 1024 * 1024;
+
+/// Items of a provider's own tools that a call used, as its plugin tells them for people; none where
+/// they are too many.
+fn server_items(meta: &Map<String, Value>) -> Option<Value> {
+    let told = meta.get("server_items")?.as_object()?;
+    let (provider, items) = (told.get("provider")?.as_str()?, told.get("items")?);
+    let items = items.as_array().filter(|items| !items.is_empty())?;
+    let kept = json!({ "provider": provider, "server_items": items });
+    (kept.to_string().len() <= MOST_SERVER_ITEMS).then_some(kept)
+}
+
 /// Collects the output of one call.
 pub(crate) struct OutputCollector<'a> {
     files: CallFiles<'a>,
@@ -45,6 +58,7 @@ pub(crate) struct OutputCollector<'a> {
     /// Whether what a plugin says is kept word for word too.
     verbatim: bool,
     said: Option<Box<ToolResult>>,
+    server_items: Option<Value>,
 }
 
 /// Collects the files of one call.
@@ -70,6 +84,7 @@ pub(crate) struct Collected {
     pub(crate) files: Vec<Artifact>,
     pub(crate) beside: Vec<Artifact>,
     pub(crate) said: Option<Box<ToolResult>>,
+    pub(crate) server_items: Option<Value>,
 }
 
 impl<'a> CallFiles<'a> {
@@ -141,6 +156,7 @@ impl<'a> OutputCollector<'a> {
             parts: Vec::new(),
             verbatim: false,
             said: None,
+            server_items: None,
         }
     }
 
@@ -172,6 +188,7 @@ impl<'a> OutputCollector<'a> {
             files: self.files.made,
             beside: self.files.beside,
             said: self.said,
+            server_items: self.server_items,
         }
     }
 
@@ -185,6 +202,7 @@ impl<'a> OutputCollector<'a> {
                 return result.structured;
             }
         }
+        self.server_items = result.meta.as_ref().and_then(server_items);
         self.parts
             .reserve_exact(result.content.len().min(MOST_PARTS));
         let (mut parts, mut behind_text) = (0, false);

@@ -206,7 +206,7 @@ impl Runner<'_> {
         duration: Duration,
     ) -> CallReport {
         let backend = &active_call.route.backend;
-        let (mut state, mut spent) = (None, Vec::new());
+        let (mut state, mut spent, mut note) = (None, Vec::new(), None);
         let (is_error, end, structured) = match ran {
             Ok(ran) => {
                 let (failure, end) = ended(&active_call, &ran);
@@ -216,7 +216,9 @@ impl Runner<'_> {
                 };
                 if let Some(kind) = told {
                     let has_said = !output.is_empty();
-                    output.note(active_call.failure(kind).note(has_said));
+                    let text = active_call.failure(kind).note(has_said);
+                    output.note(text.clone());
+                    note = Some(text);
                 }
                 state = ran.state.map(|state| (backend.to_string(), state));
                 spent.extend(ran.spent.into_iter().map(|it| (backend.to_string(), it)));
@@ -237,6 +239,7 @@ impl Runner<'_> {
             files,
             beside,
             said,
+            server_items,
         } = output.collected();
         CallReport {
             output: FunctionCallOutput {
@@ -249,9 +252,11 @@ impl Runner<'_> {
             files,
             beside,
             structured,
+            server_items,
             state,
             spent,
             said,
+            note,
         }
     }
 
@@ -335,7 +340,7 @@ impl Runner<'_> {
     ) -> Result<Ran, FailedCall> {
         self.entered(active_call, lease).await?;
         let mut arguments = Cow::Borrowed(&active_call.call.arguments);
-        let takes_files = lease.plugin.manifest().has("call.files/1");
+        let takes_files = lease.serving_plugin().manifest().has("call.files/1");
         let files = if takes_files && arguments.get("files").is_some() {
             let attached = attached_files(
                 self.artifacts,

@@ -39,11 +39,37 @@ pub(crate) fn is_settled(status: &Value) -> bool {
     }
 }
 
+/// Whether a server starts, or is being listed, for the first time, and nothing of what it has is
+/// known.
+pub(crate) fn is_unlisted(status: &Value) -> bool {
+    let is_known = ["tools", "failed_as"]
+        .iter()
+        .any(|member| status.get(member).is_some());
+    !is_settled(status) && !is_known
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_server_of_which_nothing_is_known_yet_is_unlisted() {
+        for (status, expected) in [
+            (json!({ "state": "starting" }), true),
+            (json!({ "state": "ready", "listing": true }), true),
+            (json!({ "state": "starting", "tools": 3 }), false),
+            (
+                json!({ "state": "starting", "failed_as": "backoff" }),
+                false,
+            ),
+            (json!({ "state": "ready", "tools": 3 }), false),
+            (json!({ "state": "backoff" }), false),
+        ] {
+            assert_eq!(is_unlisted(&status), expected, "{status}");
+        }
+    }
 
     #[test]
     fn only_a_server_that_fails_has_a_remedy() {

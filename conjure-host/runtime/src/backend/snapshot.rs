@@ -118,6 +118,19 @@ impl ToolSnapshot {
         })
     }
 
+    /// Whether a backend, or a server behind it, has tools at all, whatever the session makes of
+    /// them.
+    pub(crate) fn offers_tools(&self, backend: &str, server: Option<&str>) -> bool {
+        let mut sources = self.sources.iter();
+        sources.any(|source| match source {
+            CatalogSource::Backend { name, catalog, .. } if name == backend => {
+                let mut tools = catalog.tools.iter();
+                tools.any(|tool| server.is_none() || tool.skill.as_deref() == server)
+            }
+            _ => false,
+        })
+    }
+
     /// The working directory as the model is told: a container's own path when all commands run
     /// in containers.
     pub fn working_dir(&self) -> &str {

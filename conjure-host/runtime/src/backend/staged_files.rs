@@ -56,7 +56,7 @@ impl StagedFiles<'_> {
         let name = self.artifacts.name_of(&handle).unwrap_or_default();
         let name = format!("{handle}-{name}");
         let arriving = self.artifacts.expect_copy(&name);
-        let elsewhere = to.filter(|lease| lease.plugin.manifest().has("files.put/1"));
+        let elsewhere = to.filter(|lease| lease.serving_plugin().manifest().has("files.put/1"));
         let staged = match elsewhere {
             Some(lease) => self.put(lease, &from, name).await,
             None => self.here(&from, name).await,

@@ -264,7 +264,7 @@ impl Toolbox {
                 BackendStatus {
                     name: attached.name.clone(),
                     kind: attached.spec.kind.clone(),
-                    plugin: lease.map(|lease| lease.plugin.id().to_string()),
+                    plugin: lease.map(|lease| lease.serving_plugin().id().to_string()),
                     missing,
                     is_starting: self.moves.is_under_way(&attached.name),
                     since_ms: since.and_then(|since| {

@@ -14,7 +14,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::request_context::{About, RequestContext};
 use conjure_plugins::{CallOptions, Emit, Instance, emit_channel};
 
-/// Changes that may wait; of more the oldest are forgotten, and a catalog is asked for anyway.
+/// Changes that may wait; of more the oldest are forgotten, and a catalog is asked for anyway. A
+/// change of a resource is not: the next one waits until there is room.
 const WAITING: usize = 256;
 
 /// Announced changes that were not handled yet.
@@ -22,6 +23,8 @@ const WAITING: usize = 256;
 pub(crate) struct BackendChanges {
     waiting: Mutex<VecDeque<BackendChange>>,
     pub(crate) arrived: Notify,
+    /// Told when what waited was taken.
+    taken: Notify,
 }
 
 /// A change that a backend announced.
@@ -52,17 +55,41 @@ impl BackendChanges {
                 return;
             }
             if waiting.len() >= WAITING {
-                waiting.pop_front();
+                let is_other =
+                    |known: &BackendChange| !matches!(known, BackendChange::Resource { .. });
+                if let Some(oldest) = waiting.iter().position(is_other) {
+                    waiting.remove(oldest);
+                }
             }
             waiting.push_back(change);
         }
         self.arrived.notify_one();
     }
 
+    /// The same without a loss: it waits for room. So a backend that tells of much is slowed down.
+    async fn push_in_turn(&self, change: BackendChange) {
+        loop {
+            let taken = self.taken.notified();
+            if self.has_room() {
+                return self.push(change);
+            }
+            taken.await;
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.len() < WAITING
+    }
+
     /// Everything that waits.
     pub(crate) fn take(&self) -> Vec<BackendChange> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.drain(..).collect()
+        let taken = {
+            let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            waiting.drain(..).collect()
+        };
+        self.taken.notify_waiters();
+        taken
     }
 }
 
@@ -92,14 +119,17 @@ pub(crate) fn watch(
         }
     });
     let (backend, session) = (backend.to_owned(), Arc::clone(&request_context.session));
-    let changes = Arc::clone(changes);
+    let (changes, ended) = (Arc::clone(changes), cancel.clone());
     tokio::spawn(async move {
         while let Some(Emit { kind, bytes }) = events.next().await {
             if kind != EmitKind::Event {
                 continue;
             }
             if let Some(uri) = updated_resource(&bytes, &session) {
-                changes.push(BackendChange::Resource { uri });
+                let pushed = changes.push_in_turn(BackendChange::Resource { uri });
+                if ended.run_until_cancelled(pushed).await.is_none() {
+                    return;
+                }
                 continue;
             }
             match serde_json::from_slice(&bytes) {
@@ -137,4 +167,37 @@ pub(crate) fn updated_resource(event: &[u8], session: &str) -> Option<String> {
     let updated: Updated = serde_json::from_slice(event).ok()?;
     let concerned = updated.sessions.is_empty() || updated.sessions.iter().any(|id| id == session);
     (updated.event == "resource_updated" && concerned).then_some(updated.uri)
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    fn resource(number: usize) -> BackendChange {
+        let uri = number.to_string();
+        BackendChange::Resource { uri }
+    }
+
+    #[tokio::test]
+    async fn a_change_of_a_resource_waits_for_room() {
+        let changes = BackendChanges::default();
+        for number in 0..WAITING {
+            changes.push_in_turn(resource(number)).await;
+        }
+        let mut last = Box::pin(changes.push_in_turn(resource(WAITING)));
+        assert!(last.as_mut().now_or_never().is_none());
+        let taken = changes.take();
+        assert_eq!(taken.len(), WAITING);
+        assert_eq!(taken.first(), Some(&resource(0)));
+        last.await;
+        for number in 0..WAITING {
+            let text = number.to_string();
+            changes.push(BackendChange::Notice { text });
+        }
+        let taken = changes.take();
+        assert_eq!(taken.len(), WAITING);
+        assert_eq!(taken.first(), Some(&resource(WAITING)), "it is kept");
+    }
 }

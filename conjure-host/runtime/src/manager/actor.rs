@@ -17,8 +17,8 @@ use super::actor_thread::ActorThread;
 use super::approvals::DecisionScope;
 use super::changes::ActorStatus;
 use super::opening::OpenSessionThread;
-use super::requests::{ActorRequest, CancelRequest, Done};
-use super::running::TurnHappening;
+use super::requests::{ActorRequest, Asker, CancelRequest, Done};
+use super::running::{FinishedTurn, TurnHappening};
 use super::runs::Turn;
 use super::saving::{active, turn_runs};
 use super::session_row::SessionRow;
@@ -92,23 +92,25 @@ impl SavedSessionActor {
         }
         // From here on another actor may begin.
         self.mailbox.close();
-        let left = if is_broken {
-            RunState::Lost
-        } else {
-            RunState::Interrupted
-        };
-        Box::pin(self.wound_up(left)).await;
+        Box::pin(self.wound_up(is_broken)).await;
     }
 
     /// The last that it does.
-    async fn wound_up(&mut self, left: RunState) {
+    async fn wound_up(&mut self, is_broken: bool) {
         self.open_anew();
-        self.waiting.drop_all(left, GOING_DOWN).await;
+        if is_broken {
+            self.waiting.drop_all(RunState::Lost, GOING_DOWN).await;
+        } else {
+            let state = RunState::Interrupted;
+            self.waiting.drop_own(state, GOING_DOWN).await;
+        }
         let was_running = self.runner.is_running();
         self.runner.leave().await;
         if let Err(error) = self.manager.record_unbegun().await {
             tracing::warn!("what was said in turns that never began is not written yet: {error}");
         }
+        // The last that is done with the thread: whoever takes it over opens that.
+        self.waiting.release().await;
         if was_running {
             self.manager.states.set(&self.id, ActorStatus::default());
         }
@@ -182,10 +184,8 @@ impl SavedSessionActor {
         match event {
             RunnerEvent::Turn(TurnHappening::Over(answer)) => {
                 self.used = Instant::now();
-                if let Some(turn) = Box::pin(self.runner.turn_over(answer)).await
-                    && let Err(error) = self.waiting.add(turn, true).await
-                {
-                    tracing::error!("the turn does not go on with its new settings: {error}");
+                if let Some(finished) = self.runner.finish(answer) {
+                    Box::pin(self.turn_over(finished)).await;
                 }
                 true
             }
@@ -201,6 +201,20 @@ impl SavedSessionActor {
         }
     }
 
+    /// A turn is over. One that goes on from there with other settings waits first, so that the session
+    /// has a turn here all the time and no other process begins one in between.
+    async fn turn_over(&mut self, finished: FinishedTurn) {
+        if let Some(turn) = finished.continuation()
+            && let Err(error) = self.waiting.add(turn, true).await
+        {
+            tracing::error!(
+                session = self.id,
+                "the turn does not go on with its new settings: {error}"
+            );
+        }
+        self.runner.note_over(finished).await;
+    }
+
     async fn take(&mut self, ask: ActorRequest) {
         self.used = Instant::now();
         match ask {
@@ -209,8 +223,12 @@ impl SavedSessionActor {
                 message,
                 thread,
                 terms,
+                asker,
                 done,
-            } => drop(done.send(self.say(turn_id, message, thread, terms).await)),
+            } => {
+                let said = self.say(turn_id, message, thread, terms, asker).await;
+                let _ = done.send(said);
+            }
             ActorRequest::Reword {
                 turn_id,
                 message,
@@ -311,6 +329,7 @@ impl SavedSessionActor {
         message: Option<Message>,
         thread: Option<ThreadId>,
         terms: Box<TurnTerms>,
+        asker: Asker,
     ) -> Result<Turn, ManagerError> {
         if self.runner.open().is_none() {
             self.waiting.adopt().await;
@@ -343,6 +362,7 @@ impl SavedSessionActor {
             thread: thread.clone(),
             message,
             terms,
+            asker,
         };
         if let Err(error) = self.enqueue(turn, &row).await {
             self.manager.free_claimed(&turn_id, &claimed);
@@ -397,8 +417,15 @@ impl SavedSessionActor {
     /// Begins the next turn that waits, where one can begin.
     async fn begin_next(&mut self) {
         if self.manager.closing.is_cancelled() {
+            // What others asked for waits until nothing runs here, and is theirs then.
             let state = RunState::Interrupted;
-            self.waiting.drop_all(state, GOING_DOWN).await;
+            self.waiting.drop_own(state, GOING_DOWN).await;
+            return;
+        }
+        let begins_for_others = self.manager.options.begins_for_others;
+        if !begins_for_others && self.runner.is_free() && !self.waiting.has_own() {
+            self.waiting.release().await;
+            return;
         }
         while self.runner.is_free() {
             let Some(turn) = self.waiting.pop() else {

@@ -179,6 +179,14 @@ impl States {
         std::mem::take(&mut *lock(&self.own))
     }
 
+    /// Gives back what was taken too early: it is told apart the next time. What was saved since wins.
+    pub(super) fn give_back(&self, taken: OwnSaves) {
+        let mut own = lock(&self.own);
+        for (session, saved) in taken {
+            own.entry(session).or_insert(saved);
+        }
+    }
+
     /// What happens here from now on.
     pub(super) fn follow(&self) -> SessionChangeStream {
         SessionChangeStream {

@@ -73,6 +73,18 @@ impl ManagerError {
             _ => false,
         }
     }
+
+    /// Whether the session has gone, or goes, to another process: who asks again finds it there.
+    pub(super) fn has_moved(&self) -> bool {
+        match self {
+            Self::Remote(error) => matches!(
+                error.kind,
+                RemoteErrorKind::Closing | RemoteErrorKind::Moved
+            ),
+            Self::Store(error) => matches!(error, StoreError::SessionBusy { .. }),
+            _ => false,
+        }
+    }
 }
 
 fn at(address: Option<&str>) -> String {

@@ -1,7 +1,7 @@
 //! Signs of life: runs whose sessions answer are noted as alive, and those that are silent for too
 //! long are ended and marked.
 
-use std::sync::{Arc, Weak};
+use std::sync::Weak;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
@@ -24,28 +24,15 @@ impl ManagerState {
         let is_late = |run: &&Run| !gone.iter().any(|known| known.id == run.id);
         let late: Vec<Run> = over.iter().filter(is_late).cloned().collect();
         self.settle_abandoned(&late).await;
+        // No warning: whoever follows the thread is told of its end, and a chat would show both.
         for run in &over {
-            tracing::warn!(
+            tracing::info!(
                 run = run.id,
                 thread = %run.thread,
                 "the process that ran it is gone; it is interrupted, and nothing of it is repeated"
             );
         }
         Ok(over)
-    }
-
-    /// Has the sessions that have turns which waited in a process that is gone take these over.
-    pub(super) async fn adopt(self: &Arc<Self>) -> Result<(), ManagerError> {
-        if !self.options.adopts || self.closing.is_cancelled() {
-            return Ok(());
-        }
-        for session in self.store.orphaned_sessions().await? {
-            match self.actor(&session).await {
-                Ok(actor) => drop(actor.send(Box::new(ActorRequest::Adopt)).await),
-                Err(error) => tracing::warn!(session, "what waits in it is not begun: {error}"),
-            }
-        }
-        Ok(())
     }
 
     /// Looks at every run once.

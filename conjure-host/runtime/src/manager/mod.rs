@@ -24,6 +24,7 @@ mod abandoned_turns;
 mod abandoned_usage;
 mod actor;
 mod actor_thread;
+mod adoption;
 mod approvals;
 mod attendance;
 mod changes;
@@ -87,6 +88,7 @@ pub use view::{
 
 use crate::Host;
 use actor::SavedSessionActor;
+use adoption::OwnTurns;
 use attendance::Attendance;
 use changes::States;
 use conjure_store::{Store, ThreadId};
@@ -124,8 +126,12 @@ pub struct ManagerOptions {
     /// The most follow-ups that wait in a session; 100 by default.
     pub queued: usize,
     /// Whether turns that waited in a process that is gone are run here as soon as that is known;
-    /// they are by default. Else they are when something is said in their session here.
+    /// they are by default. Else that holds for sessions in which something was said from here.
     pub adopts: bool,
+    /// Whether turns that other processes asked for are begun here also when nothing waits any more
+    /// that was said here; they are by default. Else they are left to those processes, as by a program
+    /// that ends with its own turn.
+    pub begins_for_others: bool,
 }
 
 impl Default for ManagerOptions {
@@ -139,6 +145,7 @@ impl Default for ManagerOptions {
             patience: Duration::from_secs(30),
             queued: 100,
             adopts: true,
+            begins_for_others: true,
         }
     }
 }
@@ -169,6 +176,8 @@ pub(crate) struct ManagerState {
     run_ends: PendingRunEnds,
     /// Turns whose end their thread's log has not.
     interrupted: InterruptedTurns,
+    /// Turns that were begun from here, for what to take over.
+    own_turns: OwnTurns,
     attendance: Attendance,
     /// Somebody has a use for word of other processes.
     listening: Arc<Notify>,
@@ -203,6 +212,7 @@ impl Manager {
             states: States::default(),
             run_ends: PendingRunEnds::default(),
             interrupted: InterruptedTurns::default(),
+            own_turns: OwnTurns::default(),
             attendance: Attendance::default(),
             listening: Arc::default(),
             closing: CancellationToken::new(),
@@ -251,8 +261,9 @@ impl Manager {
     }
 
     /// Begins nothing any more, lets what runs come to its end for this long, ends the rest with
-    /// what came so far kept, and closes every session. A session that does not end within 15 s more
-    /// is left to the end of the process, as after a crash.
+    /// what came so far kept, and closes every session. Turns that wait here and that other processes
+    /// asked for are left to these. A session that does not end within 15 s more is left to the end of
+    /// the process, as after a crash.
     pub async fn shutdown(&self, deadline: Duration) {
         self.inner.closing.cancel();
         self.inner.tasks.close();

@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::approvals::DecisionScope;
-use super::requests::CancelRequest;
+use super::requests::{Asker, CancelRequest};
+use super::runs::NewTurn;
 use super::terms::TurnTerms;
 use super::view::SessionPatch;
 use super::{Manager, ManagerError, QuestionReply};
@@ -161,6 +162,8 @@ pub enum RemoteErrorKind {
     NotSupported,
     /// That process is going down.
     Closing,
+    /// A third process has the session by now.
+    Moved,
     /// Something of its own failed.
     Host,
 }
@@ -175,6 +178,7 @@ impl From<&ManagerError> for RemoteError {
             ManagerError::Closing => Kind::Closing,
             ManagerError::Remote(error) => error.kind,
             ManagerError::Store(StoreError::Changed { .. }) => Kind::Changed,
+            ManagerError::Store(StoreError::SessionBusy { .. }) => Kind::Moved,
             ManagerError::Store(StoreError::NotFound { .. } | StoreError::NoThread { .. }) => {
                 Kind::NotFound
             }
@@ -211,8 +215,33 @@ impl Manager {
             // It may be gone by now.
             Err(elsewhere @ ManagerError::Elsewhere { .. }) => {
                 match self.owner_elsewhere(session).await? {
-                    Some(_) => Err(elsewhere),
+                    Some(now) if now.writer == owner.writer => Err(elsewhere),
+                    Some(_) => Err(ManagerError::Remote(RemoteError {
+                        kind: RemoteErrorKind::Moved,
+                        message: "another process has the session by now; try again".to_owned(),
+                    })),
                     None => Ok(None),
+                }
+            }
+            answered => answered.map(Some),
+        }
+    }
+
+    /// Asks the process that has a turn, whatever goes on in its session here. Nothing where no other
+    /// process has it, or where it has gone to a third one instead of being answered for.
+    pub(super) async fn at_owner_of_turn<T: DeserializeOwned>(
+        &self,
+        turn_id: &str,
+        remote: impl FnOnce() -> RemoteRequest,
+    ) -> Result<Option<T>, ManagerError> {
+        let Some(owner) = self.inner.store.run_owner(turn_id).await? else {
+            return Ok(None);
+        };
+        match self.ask_owner(&owner, &remote()).await {
+            Err(elsewhere @ ManagerError::Elsewhere { .. }) => {
+                match self.inner.store.run_owner(turn_id).await? {
+                    Some(now) if now.writer == owner.writer => Err(elsewhere),
+                    Some(_) | None => Ok(None),
                 }
             }
             answered => answered.map(Some),
@@ -400,8 +429,14 @@ impl Manager {
             may_come,
         } = turn;
         terms.may_come = may_come;
-        let begun = self.begin_here(&session, turn_id, message, thread, terms);
-        json(begun.await?)
+        let turn = NewTurn {
+            session,
+            turn_id,
+            message,
+            thread,
+            terms,
+        };
+        json(self.begin_here(&turn, Asker::Process).await?)
     }
 }
 

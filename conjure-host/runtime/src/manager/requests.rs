@@ -17,6 +17,15 @@ use conjure_store::{SavedSession as Row, ThreadId};
 /// An answer to give.
 pub(super) type Done<T> = oneshot::Sender<T>;
 
+/// Who asks for a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asker {
+    /// A client of this process.
+    Client,
+    /// Another process, which may run it where this one goes down before it begins.
+    Process,
+}
+
 /// What of a session is cancelled.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct CancelRequest {
@@ -39,6 +48,7 @@ pub(super) enum ActorRequest {
         /// Where it is said, which the session goes on with; in its active thread without.
         thread: Option<ThreadId>,
         terms: Box<TurnTerms>,
+        asker: Asker,
         done: Done<Result<Turn, ManagerError>>,
     },
     /// Say something else in a turn that waits, in its place. Whether it waited still.

@@ -6,7 +6,9 @@ use conjure_core::chat::{Cost, Event};
 use tokio::sync::oneshot;
 
 use super::attendance::Presence;
+use super::requests::Asker;
 use super::terms::TurnTerms;
+use super::turn_queue::QueuedTurn;
 use crate::session::{ChatError, TurnResult};
 use conjure_store::{RunUsage, ThreadId};
 
@@ -24,6 +26,8 @@ pub(super) struct RunningTurn {
     pub(super) goes_on: bool,
     /// What holds for it.
     pub(super) terms: Box<TurnTerms>,
+    /// Who asked for it.
+    asker: Asker,
     /// Tells of clients that come and leave, where whoever said it cannot be asked.
     presence: Option<Presence>,
 }
@@ -33,7 +37,7 @@ impl RunningTurn {
     pub(super) fn new(
         turn_id: String,
         (thread, epoch): (ThreadId, u64),
-        terms: Box<TurnTerms>,
+        (terms, asker): (Box<TurnTerms>, Asker),
         answer: oneshot::Receiver<TurnResult>,
         presence: Option<Presence>,
     ) -> Self {
@@ -46,6 +50,7 @@ impl RunningTurn {
             asked: BTreeSet::new(),
             goes_on: false,
             terms,
+            asker,
             presence,
         }
     }
@@ -73,6 +78,29 @@ impl RunningTurn {
             }
             _ => false,
         }
+    }
+}
+
+/// A turn that runs no more, and whose end is not noted yet.
+pub(super) struct FinishedTurn {
+    pub(super) turn: RunningTurn,
+    pub(super) answer: TurnResult,
+}
+
+impl FinishedTurn {
+    /// The turn that goes on from here with other settings, for whoever asked for this one. It has to
+    /// wait in the store before the end of this one is noted: a session without a turn may be taken by
+    /// another process.
+    pub(super) fn continuation(&self) -> Option<QueuedTurn> {
+        // One that had its answer before it was stopped is over.
+        let is_stopped = matches!(self.answer, Err(ChatError::Cancelled));
+        (self.turn.goes_on && is_stopped).then(|| QueuedTurn {
+            turn_id: uuid::Uuid::now_v7().to_string(),
+            thread: self.turn.thread.clone(),
+            message: None,
+            terms: self.turn.terms.clone(),
+            asker: self.turn.asker,
+        })
     }
 }
 

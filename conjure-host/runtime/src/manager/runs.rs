@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use conjure_core::chat::{Content, Message};
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
 use super::remote::{RemoteRequest, RemoteTurn};
-use super::requests::{ActorRequest, CancelRequest};
+use super::requests::{ActorRequest, Asker, CancelRequest};
 use super::terms::{TurnRequest, TurnTerms};
 use super::turn_files::named_wrongly;
 use super::{Manager, ManagerError};
@@ -14,6 +15,38 @@ use conjure_store::{Run, RunState, RunsOf, StoreSignal, StoreSignals, ThreadId};
 
 /// How often the store is asked about a turn of another process.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// How long to wait before a turn is begun, said otherwise or cancelled anew that goes from one process
+/// to another.
+const MOVING: Duration = Duration::from_millis(200);
+
+/// A turn that is to be begun in a session, by its id.
+#[derive(Debug)]
+pub(super) struct NewTurn {
+    pub(super) session: String,
+    pub(super) turn_id: String,
+    pub(super) message: Option<Message>,
+    /// Where it is said; in the session's active thread without.
+    pub(super) thread: Option<ThreadId>,
+    pub(super) terms: Box<TurnTerms>,
+}
+
+impl NewTurn {
+    /// How another process is asked to begin it.
+    fn remote(&self) -> RemoteRequest {
+        let turn = RemoteTurn {
+            session: self.session.clone(),
+            turn_id: self.turn_id.clone(),
+            message: self.message.clone(),
+            terms: self.terms.clone(),
+            may_come: self.terms.may_come,
+        };
+        match self.thread.clone() {
+            Some(thread) => RemoteRequest::SayIn { thread, turn },
+            None => RemoteRequest::Say(turn),
+        }
+    }
+}
 
 /// A turn that was begun, or waits to be.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,33 +112,48 @@ impl Manager {
         if let Some(message) = &message {
             self.check_images(&session, message).await?;
         }
-        let terms = Box::new(terms);
-        let turn_id = turn_id.unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
-        let remote = || {
-            let turn = RemoteTurn {
-                session: session.clone(),
-                turn_id: turn_id.clone(),
-                message: message.clone(),
-                terms: terms.clone(),
-                may_come: terms.may_come,
-            };
-            match thread.clone() {
-                Some(thread) => RemoteRequest::SayIn { thread, turn },
-                None => RemoteRequest::Say(turn),
-            }
+        let turn = NewTurn {
+            session,
+            turn_id: turn_id.unwrap_or_else(|| uuid::Uuid::now_v7().to_string()),
+            message,
+            thread,
+            terms: Box::new(terms),
         };
+        let deadline = Instant::now() + self.inner.options.patience;
+        loop {
+            match Box::pin(self.begin_where_it_runs(&turn)).await {
+                Err(error) if error.has_moved() && Instant::now() < deadline => {
+                    tokio::time::sleep(MOVING).await;
+                }
+                begun => return begun,
+            }
+        }
+    }
+
+    /// Begins a turn in the process that has the session's turns, or here where none does.
+    async fn begin_where_it_runs(&self, turn: &NewTurn) -> Result<Turn, ManagerError> {
+        let NewTurn {
+            session, message, ..
+        } = turn;
         if !self.inner.closing.is_cancelled() {
-            match self.at_owner(&session, remote).await {
-                Ok(Some(turn)) => return Ok(turn),
+            match self.at_owner(session, || turn.remote()).await {
+                Ok(Some(begun)) => {
+                    self.inner.own_turns.add(session, &turn.turn_id);
+                    return Ok(begun);
+                }
                 Ok(None) => {}
                 Err(error) => {
                     let message = message.as_ref();
-                    return Err(self.without_files(&session, message, error).await);
+                    return Err(self.without_files(session, message, error).await);
                 }
             }
         }
-        let begun = self.begin_here(&session, turn_id, message, thread, terms);
-        begun.await.map_err(named_wrongly)
+        let begun = self.begin_here(turn, Asker::Client).await;
+        let begun = begun.map_err(named_wrongly)?;
+        if !self.inner.options.adopts {
+            self.inner.own_turns.add(session, &turn.turn_id);
+        }
+        Ok(begun)
     }
 
     /// Refuses images for a model that cannot look at them, before anything is kept.
@@ -135,17 +183,15 @@ impl Manager {
 
     pub(super) async fn begin_here(
         &self,
-        session: &str,
-        turn_id: String,
-        message: Option<Message>,
-        thread: Option<ThreadId>,
-        terms: Box<TurnTerms>,
+        turn: &NewTurn,
+        asker: Asker,
     ) -> Result<Turn, ManagerError> {
-        self.ask(session, |done| ActorRequest::Say {
-            turn_id: turn_id.clone(),
-            message: message.clone(),
-            thread: thread.clone(),
-            terms: terms.clone(),
+        self.ask(&turn.session, |done| ActorRequest::Say {
+            turn_id: turn.turn_id.clone(),
+            message: turn.message.clone(),
+            thread: turn.thread.clone(),
+            terms: turn.terms.clone(),
+            asker,
             done,
         })
         .await?
@@ -160,22 +206,47 @@ impl Manager {
         let session = self.run(turn_id).await?.session_id.unwrap_or_default();
         let session = self.id_of(&session).await?;
         self.check_images(&session, &message).await?;
+        let deadline = Instant::now() + self.inner.options.patience;
+        loop {
+            let owner = self.run(turn_id).await?.owner;
+            let reworded = self.reword_where_it_waits(&session, turn_id, &message);
+            let (refused, has_moved) = match reworded.await {
+                Ok(true) => return Ok(()),
+                Ok(false) => (
+                    waits_no_more(),
+                    self.has_moved(turn_id, Some(&owner)).await?,
+                ),
+                Err(error) => {
+                    let has_moved = error.has_moved();
+                    (error, has_moved)
+                }
+            };
+            if !has_moved {
+                return Err(refused);
+            }
+            if Instant::now() >= deadline {
+                return Err(goes_elsewhere());
+            }
+            tokio::time::sleep(MOVING).await;
+        }
+    }
+
+    /// Says something else in a turn, in the process that has it, or here where none does. Whether it
+    /// waited still, as far as that process knows.
+    async fn reword_where_it_waits(
+        &self,
+        session: &str,
+        turn_id: &str,
+        message: &Message,
+    ) -> Result<bool, ManagerError> {
         let remote = || RemoteRequest::Reword {
-            session: session.clone(),
+            session: session.to_owned(),
             turn_id: turn_id.to_owned(),
             message: message.clone(),
         };
-        let waited = match self.at_owner(&session, remote).await? {
-            Some(waited) => waited,
-            None => self.reword_here(&session, turn_id, &message).await?,
-        };
-        match waited {
-            true => Ok(()),
-            false => Err(ManagerError::Conflict {
-                message: "this turn waits no more: it has begun or is over, and what is said in \
-                          it stays; say it in a turn of its own"
-                    .to_owned(),
-            }),
+        match self.at_owner_of_turn(turn_id, remote).await? {
+            Some(waited) => Ok(waited),
+            None => self.reword_here(session, turn_id, message).await,
         }
     }
 
@@ -246,10 +317,13 @@ impl Manager {
                 return Ok(run);
             }
             let session = run.session_id.as_deref().unwrap_or_default();
-            if signals.is_none() && !self.inner.states.is_known(session) {
+            if !self.inner.states.is_known(session) {
                 // Another process has it.
-                signals = Some(self.inner.store.signals());
-                continue;
+                if signals.is_none() {
+                    signals = Some(self.inner.store.signals());
+                    continue;
+                }
+                self.inner.adopt_awaited(&run).await;
             }
             tokio::select! {
                 () = changes.of(session) => {}
@@ -263,7 +337,7 @@ impl Manager {
     /// wait never begin. Where nothing runs, nothing happens.
     ///
     /// # Errors
-    /// [`ManagerError::NotFound`], and the store's.
+    /// As [`Manager::cancel_turn`], of the follow-ups that wait.
     pub async fn cancel(&self, session: &str, drop_queued: bool) -> Result<(), ManagerError> {
         let what = CancelRequest {
             drop_queued,
@@ -276,7 +350,8 @@ impl Manager {
     /// Where it is over, nothing happens.
     ///
     /// # Errors
-    /// [`ManagerError::NotFound`], and the store's.
+    /// [`ManagerError::NotFound`], [`ManagerError::Conflict`] where it waits still and is on its way from
+    /// one process to another, and the store's.
     pub async fn cancel_turn(&self, session: &str, turn_id: &str) -> Result<(), ManagerError> {
         let what = CancelRequest {
             turn: Some(turn_id.to_owned()),
@@ -289,7 +364,7 @@ impl Manager {
     /// nothing happens: [`Manager::run`] says which.
     ///
     /// # Errors
-    /// [`ManagerError::NotFound`], and the store's.
+    /// As [`Manager::cancel_turn`].
     pub async fn cancel_queued(&self, session: &str, turn_id: &str) -> Result<(), ManagerError> {
         let what = CancelRequest {
             turn: Some(turn_id.to_owned()),
@@ -301,6 +376,13 @@ impl Manager {
 
     async fn cancel_what(&self, session: &str, what: CancelRequest) -> Result<(), ManagerError> {
         let session = self.id_of(session).await?;
+        if let Some(turn) = &what.turn {
+            return self.cancel_one(&session, turn, &what).await;
+        }
+        let waiting = match what.drop_queued {
+            true => self.waiting_turns(&session).await?,
+            false => Vec::new(),
+        };
         let remote = || RemoteRequest::Cancel {
             session: session.clone(),
             what: what.clone(),
@@ -308,7 +390,80 @@ impl Manager {
         if self.at_owner::<()>(&session, remote).await?.is_none() {
             self.cancel_here(&session, what).await;
         }
-        Ok(())
+        // Those that were on their way to another process. One that stays takes no other along.
+        let deadline = Instant::now() + self.inner.options.patience;
+        let mut cancelled = Ok(());
+        for turn in waiting {
+            let ended = self.cancel_waiting(&session, &turn, deadline).await;
+            cancelled = cancelled.and(ended);
+        }
+        cancelled
+    }
+
+    async fn cancel_waiting(
+        &self,
+        session: &str,
+        turn: &str,
+        deadline: Instant,
+    ) -> Result<(), ManagerError> {
+        if self.cancel_orphan(session, turn).await? {
+            return Ok(());
+        }
+        let only = CancelRequest {
+            turn: Some(turn.to_owned()),
+            ..CancelRequest::default()
+        };
+        self.cancel_until(session, turn, &only, deadline).await
+    }
+
+    /// Cancels one turn where it runs or waits. A process that lets go of it before it is asked has
+    /// nothing to cancel and says the same as one that cancelled it, so it is looked whether it waits
+    /// still.
+    async fn cancel_one(
+        &self,
+        session: &str,
+        turn: &str,
+        what: &CancelRequest,
+    ) -> Result<(), ManagerError> {
+        let deadline = Instant::now() + self.inner.options.patience;
+        self.cancel_until(session, turn, what, deadline).await
+    }
+
+    async fn cancel_until(
+        &self,
+        session: &str,
+        turn: &str,
+        what: &CancelRequest,
+        deadline: Instant,
+    ) -> Result<(), ManagerError> {
+        let remote = || RemoteRequest::Cancel {
+            session: session.to_owned(),
+            what: what.clone(),
+        };
+        loop {
+            let owner = self.known_run(turn).await?.map(|run| run.owner);
+            if self.at_owner_of_turn::<()>(turn, remote).await?.is_none() {
+                self.cancel_here(session, what.clone()).await;
+            }
+            if self.cancel_orphan(session, turn).await? {
+                return Ok(());
+            }
+            // One that is about to run is only cancelled where that is wanted, too.
+            if what.only_queued && !self.has_moved(turn, owner.as_deref()).await? {
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                return Err(not_cancelled());
+            }
+            tokio::time::sleep(MOVING).await;
+        }
+    }
+
+    /// The turns of a session that wait, wherever they do.
+    async fn waiting_turns(&self, session: &str) -> Result<Vec<String>, ManagerError> {
+        let mut open = self.open_runs(session).await?;
+        open.retain(|run| run.state == RunState::Queued);
+        Ok(open.into_iter().map(|run| run.id).collect())
     }
 
     pub(super) async fn cancel_here(&self, session: &str, what: CancelRequest) {
@@ -326,6 +481,34 @@ impl Manager {
     }
 }
 
+/// Why what is said in a turn cannot be said otherwise.
+fn waits_no_more() -> ManagerError {
+    ManagerError::Conflict {
+        message: "this turn waits no more: it has begun or is over, and what is said in it stays; \
+                  say it in a turn of its own"
+            .to_owned(),
+    }
+}
+
+/// Why something else could not be said in a turn that waits.
+fn goes_elsewhere() -> ManagerError {
+    ManagerError::Conflict {
+        message:
+            "nothing else was said in this turn: it waits, and is on its way from one process \
+                  to another; try again"
+                .to_owned(),
+    }
+}
+
+/// Why a turn waits still that was to be cancelled.
+fn not_cancelled() -> ManagerError {
+    ManagerError::Conflict {
+        message: "this turn was not cancelled: it waits, and is on its way from one process to \
+                  another; try again"
+            .to_owned(),
+    }
+}
+
 /// Waits for word of a thread that another process writes.
 pub(super) async fn told_of(signals: Option<&mut StoreSignals>, thread: &ThreadId) {
     let Some(signals) = signals else {
@@ -335,7 +518,7 @@ pub(super) async fn told_of(signals: Option<&mut StoreSignals>, thread: &ThreadI
         match signals.next().await {
             StoreSignal::Anywhere => return,
             StoreSignal::Thread(written) if written == *thread => return,
-            StoreSignal::Thread(_) | StoreSignal::Requests => {}
+            StoreSignal::Thread(_) | StoreSignal::Requests | StoreSignal::Sessions => {}
         }
     }
 }

@@ -6,29 +6,28 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::ManagerState;
 use super::changes::{OwnSaves, SessionChange};
 use super::view::SessionState;
 use conjure_store::{SessionMark, SessionMarks};
 
-/// How often the sessions are looked at where the store does not tell of writes to them.
-const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// How often where it does: no word of it has to be lost for ever.
-const SIGNALLED_POLL_INTERVAL: Duration = Duration::from_secs(5);
-/// For how long words of writes are gathered: there is one of every write of another process, and all
-/// sessions are looked at then.
-const GATHERED: Duration = Duration::from_millis(750);
+/// How often the sessions are looked at without word of a write: a word may be lost.
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
+/// The shortest and the longest time from one look to the next. A word after a while is followed at
+/// once; but there is one of every write of another process to an SQLite file, and all sessions are
+/// looked at each time.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_millis(750);
+/// How many times as long as a look the pause after it is: what looks may take of a processor.
+const PAUSE_PER_LOOK: u32 = 50;
 
 /// Looks for as long as a manager is there.
 pub(super) async fn tell(inner: Weak<ManagerState>) {
-    let Some((mut followers, word, every)) = inner.upgrade().map(|inner| {
-        let every = match inner.store.signals_tell_of_sessions() {
-            true => SIGNALLED_POLL_INTERVAL,
-            false => POLL_INTERVAL,
-        };
+    let Some((mut followers, word)) = inner.upgrade().map(|inner| {
         let word = Arc::clone(&inner.session_looks);
-        (inner.states.followers(), word, every)
+        (inner.states.followers(), word)
     }) else {
         return;
     };
@@ -36,13 +35,16 @@ pub(super) async fn tell(inner: Weak<ManagerState>) {
         let mut known = None;
         while *followers.borrow() > 0 {
             let Some(inner) = inner.upgrade() else { return };
+            let begun = Instant::now();
             inner.look_at_sessions(&mut known).await;
+            let pause = (begun.elapsed() * PAUSE_PER_LOOK).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
+            let next = Instant::now() + pause;
             inner.states.looked(known.is_some());
             drop(inner);
             tokio::select! {
                 is_known = until(&mut followers, |count| count == 0) => if !is_known { return },
-                () = word.notified() => tokio::time::sleep(GATHERED).await,
-                () = tokio::time::sleep(every) => {}
+                () = word.notified() => tokio::time::sleep_until(next).await,
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
             }
         }
         let Some(inner) = inner.upgrade() else { return };
@@ -59,20 +61,25 @@ impl ManagerState {
     /// Tells what is otherwise than it was known to be.
     async fn look_at_sessions(&self, known: &mut Option<SessionMarks>) {
         // Before the marks are read: all of it is in them.
-        let own = self.states.take_own();
+        let mut own = self.states.take_own();
         let mut marks = match self.store.session_marks().await {
             Ok(marks) => marks,
             Err(error) => {
                 tracing::debug!("what other processes do in sessions is not known: {error}");
+                self.states.give_back(own);
                 return;
             }
         };
+        // What is noted as saved only now may be in the marks already, or in the next ones.
+        let late = self.states.take_own();
+        own.extend(late.clone());
+        self.states.give_back(late);
         if let Some(before) = known.as_ref() {
             for change in differences(before, &marks) {
                 match &change {
                     // What goes on here is told as it does, and what goes on elsewhere when it is over.
                     SessionChange::State { session, .. } if self.states.is_known(session) => {
-                        hold_back(session, before, &mut marks);
+                        hold_back(session, &mut marks);
                     }
                     change if is_told(&own, &marks, change) => {}
                     _ => self.states.tell(change),
@@ -83,12 +90,11 @@ impl ManagerState {
     }
 }
 
-/// Leaves what is known of a session's turns as it was, so that the difference is told later.
-fn hold_back(session: &str, before: &SessionMarks, now: &mut SessionMarks) {
+/// Takes no turn of another process in a session as known, so that one that goes on is told later.
+fn hold_back(session: &str, now: &mut SessionMarks) {
     if let Some(mark) = now.get_mut(session) {
-        let told = before.get(session);
-        mark.running = told.and_then(|told| told.running.clone());
-        mark.queued = told.map_or(0, |told| told.queued);
+        mark.running = None;
+        mark.queued = 0;
     }
 }
 
@@ -207,11 +213,10 @@ mod tests {
 
     #[test]
     fn what_is_held_back_is_told_at_the_next_look() {
-        let before = marks(&[("a", mark(1, None))]);
         let mut now = marks(&[("a", mark(2, Some(false))), ("made", mark(1, Some(true)))]);
         let later = now.clone();
-        hold_back("a", &before, &mut now);
-        hold_back("made", &before, &mut now);
+        hold_back("a", &mut now);
+        hold_back("made", &mut now);
         assert_eq!(now, marks(&[("a", mark(2, None)), ("made", mark(1, None))]));
         let told = differences(&now, &later);
         assert_eq!(

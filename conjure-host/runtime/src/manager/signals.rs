@@ -37,6 +37,7 @@ pub(super) async fn listen(inner: Weak<ManagerState>, wanted: Arc<Notify>) {
                     }
                 }
                 Some(StoreSignal::Requests) | None => take(&inner).await,
+                Some(StoreSignal::Sessions) => inner.session_looks.notify_one(),
                 Some(StoreSignal::Anywhere) => {
                     inner.words.tell_all();
                     take(&inner).await;

@@ -71,6 +71,8 @@ impl ManagerState {
     async fn tell_marks(&self, threads: &[ThreadId], tells_all: bool) {
         let marks = match self.store.thread_marks(threads).await {
             Ok(marks) => marks,
+            // Who goes down needs no names any more.
+            Err(_) if self.closing.is_cancelled() => return,
             Err(error) => {
                 tracing::warn!("how threads are named is not known: {error}");
                 return self.states.tell(SessionChange::Missed);

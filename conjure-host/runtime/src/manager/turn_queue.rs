@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use conjure_core::chat::Message;
 
+use super::adoption::CANCELLED_WAITING;
 use super::changes::SessionChange;
+use super::requests::Asker;
 use super::terms::TurnTerms;
 use super::{ManagerError, ManagerState};
 use conjure_store::{Run, RunState, ThreadId};
@@ -17,6 +19,8 @@ pub(super) struct QueuedTurn {
     /// What is said; where there is nothing the model goes on.
     pub(super) message: Option<Message>,
     pub(super) terms: Box<TurnTerms>,
+    /// Who asked for it.
+    pub(super) asker: Asker,
 }
 
 /// The turns of one session that wait, in their order.
@@ -92,8 +96,12 @@ impl TurnQueue {
         Ok(())
     }
 
-    /// Takes over what waited in a process that is gone, ahead of what was said since.
+    /// Takes over what waited in a process that is gone, ahead of what was said since. A process that
+    /// goes down takes over nothing.
     pub(super) async fn adopt(&mut self) {
+        if self.manager.closing.is_cancelled() {
+            return;
+        }
         let adopted = match self.manager.store.adopt_runs(&self.session).await {
             Ok(adopted) => adopted,
             Err(error) => {
@@ -106,6 +114,10 @@ impl TurnQueue {
         };
         for run in adopted.into_iter().rev() {
             tracing::info!(run = run.id, "it waited in a process that is gone");
+            let asker = match self.manager.own_turns.has(&run.id) {
+                true => Asker::Client,
+                false => Asker::Process,
+            };
             let terms = run.terms.as_deref().map(serde_json::from_str);
             match terms.transpose() {
                 Ok(terms) => self.turns.push_front(QueuedTurn {
@@ -113,6 +125,7 @@ impl TurnQueue {
                     thread: run.thread,
                     message: run.message,
                     terms: terms.unwrap_or_default(),
+                    asker,
                 }),
                 // Rules that are not understood may be some that deny.
                 Err(error) => {
@@ -156,8 +169,8 @@ impl TurnQueue {
     pub(super) async fn cancel(&mut self, turn_id: &str) -> bool {
         let is_there = self.position(turn_id).is_some();
         if is_there {
-            let why = "it was cancelled before it began";
-            self.end(turn_id, RunState::Cancelled, why).await;
+            self.end(turn_id, RunState::Cancelled, CANCELLED_WAITING)
+                .await;
         }
         is_there
     }
@@ -179,6 +192,37 @@ impl TurnQueue {
             self.end(&id, state, why).await;
         }
         self.turns.shrink_to_fit();
+    }
+
+    /// Ends what clients of this process said; what other processes asked for waits on.
+    pub(super) async fn drop_own(&mut self, state: RunState, why: &str) {
+        let is_own = |turn: &&QueuedTurn| turn.asker == Asker::Client;
+        while let Some(turn) = self.turns.iter().find(is_own) {
+            let id = turn.turn_id.clone();
+            self.end(&id, state, why).await;
+        }
+    }
+
+    /// Whether anything waits that clients of this process said.
+    pub(super) fn has_own(&self) -> bool {
+        self.turns.iter().any(|turn| turn.asker == Asker::Client)
+    }
+
+    /// Leaves what waits to other processes. Where the store does not take that, it waits on, and is
+    /// theirs once this process is gone.
+    pub(super) async fn release(&mut self) {
+        if self.turns.is_empty() {
+            return;
+        }
+        let ids = self.turns.iter().map(|turn| turn.turn_id.clone());
+        let ids: Vec<String> = ids.collect();
+        match self.manager.store.release_runs(&ids).await {
+            Ok(()) => self.turns.clear(),
+            Err(error) => {
+                let session = &self.session;
+                tracing::warn!(session, "what waits in it is not left to others: {error}");
+            }
+        }
     }
 
     /// Ends one, which waits until that is noted.

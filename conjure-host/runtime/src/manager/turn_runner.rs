@@ -11,12 +11,13 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::actor_thread::{ActorThread, ThreadHappening, thread_happening};
+use super::adoption::CANCELLED_WAITING;
 use super::approvals::Approval;
 use super::changes::ActorStatus;
 use super::interrupted_turns::InterruptedTurn;
 use super::opening::OpenSessionThread;
 use super::opening_turn::OpeningTurn;
-use super::running::{RunningTurn, TurnHappening, answer, turn_happening};
+use super::running::{FinishedTurn, RunningTurn, TurnHappening, answer, turn_happening};
 use super::runs::end_of;
 use super::session_row::SavedChange;
 use super::spec::MadeOf;
@@ -188,7 +189,7 @@ impl TurnRunner {
         self.running = Some(RunningTurn::new(
             turn.turn_id,
             (turn.thread, open.live.epoch()),
-            turn.terms,
+            (turn.terms, turn.asker),
             answer,
             presence,
         ));
@@ -342,13 +343,23 @@ impl TurnRunner {
         changes
     }
 
-    /// The turn that runs is over. Gives back one that goes on from there with other settings.
-    pub(super) async fn turn_over(&mut self, answer: TurnResult) -> Option<QueuedTurn> {
+    /// The turn that runs is over. For [`TurnRunner::note_over`], once the one that goes on from there
+    /// waits, where there is one.
+    pub(super) fn finish(&mut self, answer: TurnResult) -> Option<FinishedTurn> {
         self.see_shown();
-        let running = self.running.take()?;
+        let turn = self.running.take()?;
         if let Some(open) = &self.open {
             open.live.set_run(None);
         }
+        Some(FinishedTurn { turn, answer })
+    }
+
+    /// Takes note of the end of a turn.
+    pub(super) async fn note_over(&mut self, finished: FinishedTurn) {
+        let FinishedTurn {
+            turn: running,
+            answer,
+        } = finished;
         let (state, error) = end_of(&answer);
         self.tell_interrupted(&running, &answer);
         let (id, spent) = (&running.turn_id, running.spent);
@@ -359,14 +370,6 @@ impl TurnRunner {
         let noted = self.manager.note_latest(&self.session, &running.thread);
         noted.await;
         self.close_other_grants().await;
-        // One that had its answer before it was stopped is over.
-        let goes_on = running.goes_on && state == RunState::Cancelled;
-        goes_on.then(|| QueuedTurn {
-            turn_id: uuid::Uuid::now_v7().to_string(),
-            thread: running.thread,
-            message: None,
-            terms: running.terms,
-        })
     }
 
     /// Tells those who follow the thread of a turn whose end is not in its log: that failed or broke,
@@ -393,7 +396,7 @@ impl TurnRunner {
     /// Ends the turn that runs or is about to, or the summary that a person wants.
     pub(super) async fn cancel(&mut self) {
         if let Some(turn) = self.give_up_opening() {
-            let (id, why) = (&turn.turn_id, Some("it was cancelled before it began"));
+            let (id, why) = (&turn.turn_id, Some(CANCELLED_WAITING));
             let ended = self.manager.end_run(id, RunState::Cancelled, None, why);
             ended.await;
             self.manager.free_files(id, turn.message.as_ref());
@@ -543,7 +546,9 @@ impl TurnRunner {
                     reason: Some("it was ended and gave no answer in time".to_owned()),
                 })
             });
-            self.turn_over(answer).await;
+            if let Some(finished) = self.finish(answer) {
+                self.note_over(finished).await;
+            }
         }
         self.close().await;
     }

@@ -20,15 +20,15 @@ use super::derived::{call_timeout, instructions_told, most_bytes};
 use super::following::{CatalogFollower, Revision, SharedTools};
 use super::handle::SessionError;
 use super::host_state::HostState;
-use super::server_states::{BackendServers, newest_catalogs, server_states};
+use super::server_states::{BackendServers, known_server_states, newest_catalogs, server_states};
 use super::session_dirs::SessionDirs;
 use crate::artifacts::Artifacts;
-use crate::backend::is_settled;
 use crate::backend::questions::SessionClient;
 use crate::backend::readers::SourceReader;
 use crate::backend::request_context::RequestContext;
 use crate::backend::run::Runner;
 use crate::backend::{CallReport, LiveOutput, ToolSnapshot};
+use crate::backend::{is_settled, is_unlisted};
 use conjure_config::{BackendSpec, SessionSpec};
 use conjure_providers::Provider;
 use conjure_store::ThreadId;
@@ -207,6 +207,33 @@ impl ToolSession {
             }
             tokio::time::sleep(AGAIN).await;
         }
+    }
+
+    /// Waits until every server that starts for the first time has said what it has, or failed; no
+    /// longer than this. One whose lists are known from an earlier time is not waited for.
+    pub async fn until_listed(&self, limit: Duration) {
+        let listed = async {
+            while self.is_any_unlisted().await {
+                tokio::time::sleep(AGAIN).await;
+            }
+        };
+        let _ = tokio::time::timeout(limit, listed).await;
+    }
+
+    /// Whether a server starts of which nothing is known, or has said what no snapshot has yet.
+    async fn is_any_unlisted(&self) -> bool {
+        let snapshot = self.snapshot();
+        let known = known_server_states(&snapshot);
+        let mut servers = known.iter().flat_map(|backend| &backend.servers);
+        // Mostly there is none, and nobody is asked.
+        if !servers.any(is_unlisted) {
+            return false;
+        }
+        let catalogs = newest_catalogs(&snapshot, &self.spec, &self.dirs.request_context).await;
+        catalogs.iter().any(|catalog| {
+            let is_late = catalog.servers().iter().any(is_unlisted);
+            is_late || catalog.newest.tools.len() != catalog.known.tools.len()
+        })
     }
 
     /// The servers that have not said yet what they have, and the backends of which the snapshot

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use conjure_core::chat::Message;
 use conjure_core::context::{BackendInstructions, instructions};
 use conjure_core::repair::RepairTarget;
-use conjure_core::request::{CompileSettings, Room};
-use conjure_core::routing::{Policy, PolicyDecision};
+use conjure_core::request::{CompileSettings, Room, message_tokens};
+use conjure_core::routing::{Policy, PolicyDecision, Route};
 use conjure_core::turn;
 use conjure_skill_sdk::protocol::CatalogRequest;
 use serde_json::json;
@@ -69,15 +70,18 @@ pub(crate) fn check_compact_at(spec: &SessionSpec, models: &ModelBook) -> Result
     let Some(CompactAt::Tokens(tokens)) = spec.compact_at else {
         return Ok(());
     };
-    let least = room(spec, models).least_compact_at();
+    // Every request begins with it, and no summary takes its place.
+    let persona = spec.persona.as_deref();
+    let persona = persona.map_or(0, |persona| message_tokens(&Message::user(persona)));
+    let least = room(spec, models).least_compact_at() + persona;
     if tokens >= least {
         return Ok(());
     }
     Err(SpecError::Invalid {
         message: format!(
-            "`compact_at` = {tokens} can never apply: the newest part of a conversation stays as it \
-             is, and a summary takes room too, which comes to {least} tokens for this model; write \
-             {least} or more, or \"never\""
+            "`compact_at` = {tokens} can never apply: the persona and the newest part of a \
+             conversation stay as they are, and a summary takes room too, which comes to {least} \
+             tokens for this model; write {least} or more, or \"never\""
         ),
     })
 }
@@ -101,22 +105,24 @@ pub(crate) fn compile_settings(
     }
 }
 
-/// What the backends say about their use, for the model or a client. Whoever has only tools that
-/// the rules deny whatever the arguments are says nothing.
+/// What the backends say about their use, for the model or a client. A backend, or a server behind
+/// one, of whose tools none may be called says nothing: the session leaves them out, or its rules
+/// deny them whatever the arguments are.
 pub(crate) fn instructions_told(
     policy: &Policy,
     snapshot: &ToolSnapshot,
 ) -> Vec<BackendInstructions> {
+    let may_be_called =
+        |route: &Route| policy.verdict_for(route, &json!({})).decision != PolicyDecision::Deny;
     let said = snapshot.instructions();
     let told = said.filter(|said| {
-        let routes = snapshot.table().routes().iter();
-        let mut own = routes
-            .filter(|route| *route.backend == *said.backend)
-            .peekable();
-        let has_none = own.peek().is_none();
-        has_none
-            || own
-                .any(|route| policy.verdict_for(route, &json!({})).decision != PolicyDecision::Deny)
+        let server = said.server.as_deref();
+        let is_its = |route: &Route| {
+            *route.backend == *said.backend && (server.is_none() || route.skill() == server)
+        };
+        let mut routes = snapshot.table().routes().iter();
+        !snapshot.offers_tools(&said.backend, server)
+            || routes.any(|route| is_its(route) && may_be_called(route))
     });
     told.collect()
 }
@@ -144,4 +150,25 @@ pub(crate) fn call_timeout(spec: &SessionSpec) -> Duration {
 /// The most bytes of one result that the model reads.
 pub(crate) fn most_bytes(spec: &SessionSpec) -> usize {
     spec.max_output_bytes.unwrap_or(32 * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_persona_counts_to_the_least_that_compact_at_may_be() {
+        let checked = |persona: Option<String>| {
+            let spec = SessionSpec {
+                persona,
+                compact_at: Some(CompactAt::Tokens(4_100)),
+                ..SessionSpec::default()
+            };
+            check_compact_at(&spec, &ModelBook::default())
+        };
+        assert!(checked(None).is_ok());
+        assert!(checked(Some("Be brief.".to_owned())).is_ok());
+        let refused = checked(Some("word ".repeat(8_000))).unwrap_err();
+        assert!(matches!(refused, SpecError::Invalid { .. }), "{refused}");
+    }
 }

@@ -33,6 +33,7 @@ mod questions;
 mod reading;
 mod record_weight;
 mod recorder;
+mod repeated_name;
 mod routed_call;
 mod running_calls;
 mod server_states;

@@ -112,14 +112,14 @@ impl OpenThread {
         mut message: Option<Message>,
         answer: AnswerTo,
     ) {
-        if let Some(message) = &mut message {
-            user_files::attach(self, &turn_id, message);
-        }
+        let notices = user_files::attach(self, &turn_id, message.as_mut());
         self.turns.wait(turn_id.clone(), answer);
         self.input(match message {
             Some(message) => TurnInput::User { turn_id, message },
             None => TurnInput::GoOn { turn_id },
         });
+        let note = |text| showing::note(&mut self.recorder, text);
+        notices.into_iter().for_each(note);
     }
 
     /// Ends the running turn, or the summary that a person wants.

@@ -15,6 +15,7 @@ use jsonschema::Validator;
 use serde_json::Value;
 
 use super::answer_wrapper::{PROPERTY, unwrapped, wrapped};
+use super::repeated_name::repeated_name;
 
 /// What the form is called at providers.
 const NAME: &str = "answer";
@@ -91,7 +92,9 @@ impl OutputForm {
             Ok(value) => value,
             Err(error) => return Some(format!("it is not JSON: {error}")),
         };
-        let error = self.validator.iter_errors(&value).next()?;
+        let Some(error) = self.validator.iter_errors(&value).next() else {
+            return repeated_name(answer);
+        };
         if self.is_wrapped && value.is_object() {
             return self.unfit_wrapper(answer);
         }
@@ -107,13 +110,15 @@ impl OutputForm {
     /// What is wrong with an object that is to be a wrapper. One that fits is one that
     /// [`OutputForm::unwrap_answer`] takes the answer out of.
     fn unfit_wrapper(&self, object: &str) -> Option<String> {
-        let inner = unwrapped(object).map(serde_json::from_str::<Value>);
-        let Some(Ok(inner)) = inner else {
+        let text = unwrapped(object).unwrap_or_default();
+        let Ok(inner) = serde_json::from_str::<Value>(text) else {
             return Some(format!(
                 "it is no object with `{PROPERTY}` once and nothing else"
             ));
         };
-        let error = self.validator.iter_errors(&inner).next()?;
+        let Some(error) = self.validator.iter_errors(&inner).next() else {
+            return repeated_name(text);
+        };
         let place = error.instance_path();
         Some(format!("{error} (at `/{PROPERTY}{place}`)"))
     }
@@ -145,7 +150,7 @@ impl OutputForm {
 
     fn fits(&self, text: &str) -> bool {
         let value: Result<Value, _> = serde_json::from_str(text);
-        value.is_ok_and(|value| self.validator.is_valid(&value))
+        value.is_ok_and(|value| self.validator.is_valid(&value)) && repeated_name(text).is_none()
     }
 }
 
@@ -196,6 +201,7 @@ mod tests {
             ("{\"n\": 3} and so on", "not JSON"),
             ("{}", "\"n\" is a required property (at `/`)"),
             ("{\"n\": \"3\"}", "is not of type \"integer\" (at `/n`)"),
+            ("{\"n\": \"x\", \"n\": 3}", "`n` stands twice in one object"),
         ] {
             let wrong = form.unfit(answer).unwrap();
             assert!(wrong.contains(words), "{answer}: {wrong}");
@@ -238,6 +244,10 @@ mod tests {
         for (answer, words) in [
             ("{\"value\": [\"x\"]}", "(at `/value/0`)"),
             ("{\"value\": 1}", "(at `/value`)"),
+            (
+                "{\"value\": [], \"\\u0076alue\": []}",
+                "`value` once and nothing else",
+            ),
             (
                 "{\"value\": [], \"and\": 1}",
                 "`value` once and nothing else",

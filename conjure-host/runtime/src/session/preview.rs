@@ -121,9 +121,11 @@ impl Preview {
             servers: known_server_states(snapshot),
             backends: Vec::new(),
         };
-        let (Some(provider), Some(model)) = (&spec.provider, &spec.model) else {
+        let Some(provider) = &spec.provider else {
             return preview;
         };
+        // A request without a model names an empty one, too.
+        let model = spec.model.as_deref().unwrap_or_default();
         let added = contributors
             .contribute(request_context, provider, model)
             .await;

@@ -12,12 +12,12 @@ pub(super) fn weight(record: &Record) -> usize {
         Record::Event { event, .. } => of_event(event),
         Record::Entry(entry) => match &entry.body {
             EntryBody::Message { message } => message.content.iter().map(of_part).sum(),
-            EntryBody::CallEnded { output, .. } => {
+            EntryBody::CallEnded { output, meta, .. } => {
                 let texts = output.output.iter().map(|part| match part {
                     OutputPart::Text { text } => text.len(),
                     _ => 0,
                 });
-                texts.sum()
+                texts.sum::<usize>() + meta.as_ref().map_or(0, written_size)
             }
             _ => 0,
         },

@@ -53,7 +53,7 @@ pub(super) fn call_report(recorder: &mut Recorder, report: CallReport) -> Vec<Tu
         output: report.output,
         end: report.end,
         duration_ms: u64::try_from(report.duration.as_millis()).unwrap_or(u64::MAX),
-        meta: report.structured,
+        meta: report.structured.or(report.server_items),
     };
     spent.chain([done]).collect()
 }

@@ -124,10 +124,13 @@ impl ToolPreview {
         &self.preview.servers
     }
 
-    /// What one call would get; nothing when there is no such tool.
+    /// What one call would get; nothing when a request has no such tool.
     #[must_use]
     pub fn of_call(&self, name: &str, arguments: &Value) -> Option<PolicyVerdict> {
         let route = self.preview.table.route(name)?;
+        if !self.is_sent(name) {
+            return None;
+        }
         Some(self.policy.verdict_for(route, arguments))
     }
 }

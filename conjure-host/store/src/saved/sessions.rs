@@ -117,7 +117,9 @@ impl Store {
     pub async fn create_session(&self, session: SavedSession) -> Result<SavedSession, StoreError> {
         session.is_named_well()?;
         let called = session.display_name();
-        self.insert(session, &called).await
+        let created = self.insert(session, &called).await?;
+        self.tell_of_sessions().await;
+        Ok(created)
     }
 
     /// A session.
@@ -202,7 +204,9 @@ impl Store {
             updated_at_ms: after_ms(seen_ms),
             ..session
         };
-        self.update_seen(session, &called, seen_ms).await
+        let updated = self.update_seen(session, &called, seen_ms).await?;
+        self.tell_of_sessions().await;
+        Ok(updated)
     }
 
     /// Takes note of the newest entry of a session's thread. Whether it did: a session that has
@@ -233,7 +237,9 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`], and what the database says.
     pub async fn delete_session(&self, id: &str) -> Result<(), StoreError> {
-        self.delete::<SavedSession>(id).await
+        self.delete::<SavedSession>(id).await?;
+        self.tell_of_sessions().await;
+        Ok(())
     }
 }
 

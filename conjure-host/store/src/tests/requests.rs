@@ -14,6 +14,7 @@ cases! {
     a_request_ends_with_whoever_took_it
     the_owner_of_a_session_says_where_it_is
     what_another_process_writes_is_heard_of
+    what_another_process_does_in_sessions_is_heard_of_and_ones_own_is_not
 }
 
 /// How long anything may take.
@@ -155,4 +156,31 @@ async fn what_another_process_writes_is_heard_of(bed: Bed) {
         thread.append(&[entry(seq)], true).await.unwrap();
         assert!(is_heard(&mut signals).await);
     }
+}
+
+async fn what_another_process_does_in_sessions_is_heard_of_and_ones_own_is_not(bed: Bed) {
+    let (one, two) = (bed.open().await, bed.open().await);
+    one.create_thread(&id("t"), "").await.unwrap();
+    let (mut own, mut other) = (one.signals(), two.signals());
+    let run = |name: &str| Run::new(name, None, id("t"));
+    // From when both listen.
+    let heard = async |signals: &mut crate::StoreSignals| loop {
+        let heard = tokio::time::timeout(PATIENCE, signals.next()).await;
+        if let StoreSignal::Anywhere | StoreSignal::Sessions = heard.unwrap() {
+            return;
+        }
+    };
+    heard(&mut own).await;
+    heard(&mut other).await;
+    for name in ["a", "b"] {
+        one.begin_run(run(name)).await.unwrap();
+        heard(&mut other).await;
+        one.run_waits(name, true).await.unwrap();
+        heard(&mut other).await;
+    }
+    // Of what it did itself nothing has come when word of the other's comes.
+    two.begin_run(run("c")).await.unwrap();
+    heard(&mut own).await;
+    let more = tokio::time::timeout(NOW, own.next()).await;
+    assert!(!more.is_ok_and(|signal| signal == StoreSignal::Sessions));
 }

@@ -6,6 +6,7 @@
 //! one row fences all threads of a process, and a group of appends to hundreds of threads costs
 //! one look.
 
+use std::collections::BTreeSet;
 use std::sync::PoisonError;
 use std::time::Duration;
 
@@ -231,6 +232,39 @@ pub(crate) async fn is_gone(tx: &Transaction<'_>, id: &str) -> Result<bool, Stor
     Ok(still_writes(tx, id).await?.is_none())
 }
 
+/// Those of these writers that are gone. The rows of all of them are kept until the transaction ends,
+/// and locked in the order of their ids, as by whoever else keeps several: so no two transactions wait
+/// for each other.
+pub(crate) async fn gone_among(
+    tx: &Transaction<'_>,
+    ids: BTreeSet<String>,
+) -> Result<Vec<String>, StoreError> {
+    let mut gone = Vec::new();
+    for id in ids {
+        if is_gone(tx, &id).await? {
+            gone.push(id);
+        }
+    }
+    Ok(gone)
+}
+
+/// The same of others, for a writer whose own row is kept beside theirs, in the same order. Nothing
+/// where that one was taken for dead.
+pub(crate) async fn gone_beside(
+    tx: &Transaction<'_>,
+    own: &str,
+    mut others: BTreeSet<String>,
+) -> Result<Option<Vec<String>>, StoreError> {
+    others.remove(own);
+    let behind = others.split_off(own);
+    let mut gone = gone_among(tx, others).await?;
+    if !lock_writer(tx, own).await? {
+        return Ok(None);
+    }
+    gone.extend(gone_among(tx, behind).await?);
+    Ok(Some(gone))
+}
+
 /// Keeps a writer's row until the transaction ends; whether it was there, and not taken for dead.
 pub(crate) async fn lock_writer(tx: &Transaction<'_>, id: &str) -> Result<bool, StoreError> {
     let sql = format!(
@@ -277,6 +311,12 @@ async fn still_writes(tx: &Transaction<'_>, id: &str) -> Result<Option<String>, 
 
 /// Takes a writer's row away, the threads from it, and who follows in it.
 async fn forget(tx: &Transaction<'_>, id: &str) -> Result<(), StoreError> {
+    // Before those of its threads, as by whoever takes one of them.
+    let sql = format!(
+        "SELECT id FROM writers WHERE id = $1{}",
+        for_update(tx.backend())
+    );
+    tx.one(&sql, [id.into()]).await?;
     tx.execute("DELETE FROM followers WHERE writer_id = $1", [id.into()])
         .await?;
     tx.execute(

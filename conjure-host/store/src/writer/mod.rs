@@ -28,7 +28,7 @@ use insert::Statements;
 use lease::Lease;
 
 pub(crate) use insert::EVENT_COLUMNS;
-pub(crate) use lease::{LEASE_EXPIRY, is_dead, is_gone, lock_writer};
+pub(crate) use lease::{LEASE_EXPIRY, gone_among, gone_beside, is_dead, is_gone, lock_writer};
 pub(crate) use whole::write_whole;
 
 /// How much may wait to be written, in bytes.

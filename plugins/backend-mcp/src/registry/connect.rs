@@ -21,7 +21,7 @@ use rmcp::transport::StreamableHttpClientTransport;
 use crate::asking::QuestionPolicy;
 use crate::config::EraChoice;
 use crate::connection::{Connection, Era};
-use crate::failure::chain;
+use crate::failure::{WantedCredentials, chain};
 use crate::handler::{ContextSource, Handler};
 use crate::http;
 use crate::link::Link;
@@ -100,7 +100,7 @@ impl<'a> Peer<'a> {
 #[derive(Debug)]
 pub(super) enum ConnectError {
     /// The server wants credentials.
-    NeedsAuth(String),
+    NeedsAuth(WantedCredentials),
     /// There is no program that could be started.
     NoProgram(String),
     /// It will not work until somebody changes something.
@@ -299,7 +299,7 @@ impl ConnectionParts<'_> {
             match trouble.hiding(&self.server.secrets) {
                 Trouble::Failed(failure) => {
                     return match failure.wanted_credentials() {
-                        Some(why) => ConnectError::NeedsAuth(why),
+                        Some(wanted) => ConnectError::NeedsAuth(wanted),
                         None => ConnectError::Transient(failure.to_string()),
                     };
                 }

@@ -8,6 +8,7 @@ mod connect;
 mod entry;
 mod state;
 mod status;
+mod watched_resources;
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -26,6 +27,7 @@ use crate::stdio::{LoginShell, Supervisors};
 pub(crate) use entry::ServerEntry;
 pub(crate) use state::{EntryState, NotThere};
 pub(crate) use status::Status;
+pub(crate) use watched_resources::{WatchedResources, WatchedUris};
 
 /// Key of a connection: its server, and whose it is.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::connection::Connection;
+use crate::failure::WantedCredentials;
 
 /// The state of an entry.
 #[derive(Clone)]
@@ -24,7 +25,7 @@ pub(crate) enum EntryState {
         why: String,
     },
     /// The server wants credentials that it does not have.
-    NeedsAuth(String),
+    NeedsAuth(WantedCredentials),
     /// It will not work until somebody changes something; tried again when it is wanted.
     Failed(String),
     /// There is no program that could be started; tried again when it is wanted.
@@ -41,6 +42,8 @@ pub(crate) struct FailedTry {
     pub(crate) state: &'static str,
     /// Whether there was no program that could be started.
     no_program: bool,
+    /// Whether the credentials did not give a right.
+    lacks_right: bool,
     why: String,
 }
 
@@ -64,16 +67,15 @@ impl EntryState {
     /// The state of the next try, which remembers why the last one failed.
     pub(super) fn next_try(&self) -> Self {
         let why = match self {
-            Self::Backoff { why, .. }
-            | Self::NeedsAuth(why)
-            | Self::Failed(why)
-            | Self::NoProgram(why) => why.clone(),
+            Self::Backoff { why, .. } | Self::Failed(why) | Self::NoProgram(why) => why.clone(),
+            Self::NeedsAuth(wanted) => wanted.why.clone(),
             Self::Starting(before) => return Self::Starting(before.clone()),
             Self::Idle | Self::Ready(_) | Self::Closed => return Self::Starting(None),
         };
         Self::Starting(Some(FailedTry {
             state: self.name(),
             no_program: self.has_no_program(),
+            lacks_right: self.lacks_right(),
             why,
         }))
     }
@@ -91,6 +93,16 @@ impl EntryState {
         match self {
             Self::NoProgram(_) => true,
             Self::Starting(Some(before)) => before.no_program,
+            _ => false,
+        }
+    }
+
+    /// Whether there are credentials that do not give a right that the server wants, as far as is
+    /// known.
+    pub(super) fn lacks_right(&self) -> bool {
+        match self {
+            Self::NeedsAuth(wanted) => wanted.lacks_right,
+            Self::Starting(Some(before)) => before.lacks_right,
             _ => false,
         }
     }
@@ -131,7 +143,8 @@ impl EntryState {
                 };
                 format!("{why}; tried {times}, again in {wait:.1?}")
             }
-            Self::NeedsAuth(why) | Self::Failed(why) | Self::NoProgram(why) => why.clone(),
+            Self::NeedsAuth(wanted) => wanted.why.clone(),
+            Self::Failed(why) | Self::NoProgram(why) => why.clone(),
             Self::Closed => "it was closed".to_owned(),
         }
     }
@@ -158,7 +171,14 @@ mod tests {
         assert_eq!(again.next_try().why(), why, "it is not told twice");
         let absent = EntryState::NoProgram("there is none".to_owned()).next_try();
         assert!(absent.has_no_program());
-        let login = EntryState::NeedsAuth("HTTP 401".to_owned()).next_try();
+        let wanted = |lacks_right: bool| WantedCredentials {
+            why: "HTTP 401".to_owned(),
+            lacks_right,
+        };
+        let scope = EntryState::NeedsAuth(wanted(true)).next_try();
+        assert!(scope.lacks_right() && scope.next_try().lacks_right());
+        let login = EntryState::NeedsAuth(wanted(false)).next_try();
+        assert!(!login.lacks_right());
         assert_eq!(
             login.failed_try().map(|before| before.state),
             Some("needs_auth")

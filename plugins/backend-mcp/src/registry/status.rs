@@ -18,6 +18,9 @@ pub(crate) struct Status {
     /// Whether there is no program that could be started.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) no_program: bool,
+    /// Whether there are credentials, which only do not give a right (a scope) that it wants.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) lacks_right: bool,
     /// `stdio` or `http`.
     pub(crate) transport: &'static str,
     /// Over HTTP: `configured` credentials, `logged_in`, or `logged_out`, which is no trouble for

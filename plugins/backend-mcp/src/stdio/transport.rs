@@ -125,8 +125,11 @@ impl StdioTransport {
             return;
         };
         line.skim.feed(piece);
-        if let Some(answer) = line.skim.answer(self.most) {
+        if let Some(request) = line.skim.answered_request() {
             line.answered = true;
+            let most = self.most;
+            let why = format!("its answer is longer than {most} bytes and was left out");
+            let answer = wire::error_in_place(request.clone(), why);
             self.messages.push_back(answer);
         }
     }

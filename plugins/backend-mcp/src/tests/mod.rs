@@ -18,6 +18,7 @@ mod served;
 mod several;
 pub(crate) mod stage;
 mod traps;
+mod watching;
 
 /// Where the registry makes connections.
 const CONNECT: &str = "src/registry/connect.rs";

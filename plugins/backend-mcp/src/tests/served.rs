@@ -170,3 +170,22 @@ fn an_error_of_the_protocol_goes_to_the_client_as_the_server_sent_it() {
     let error = json!({ "code": -32603, "message": "just text" });
     assert_eq!(odd.result().unwrap().meta.unwrap()["mcp_error"], error);
 }
+
+#[test]
+fn a_resource_that_is_watched_is_told_of_in_both_eras() {
+    let subscribe = |stage: &Stage| {
+        let plugin = stage.plugin.session("one");
+        plugin.call("resource.subscribe", json!({ "uri": "mock://a" }))
+    };
+    for traits in [&["watched"][..], &["watched", "modern"]] {
+        let era = json!({ "era": "auto", "probe_timeout_ms": 700 });
+        let stage = Stage::new(json!({ "s": with(server(traits), era) }));
+        subscribe(&stage).reply.unwrap();
+        let updated = json!({ "event": "resource_updated", "uri": "mock://a" });
+        let is_told = stage.watched(|said| said.events.contains(&updated));
+        assert!(is_told, "{traits:?}");
+    }
+    let stage = Stage::new(json!({ "s": server(&[]) }));
+    let refused = subscribe(&stage).reply.unwrap_err().to_string();
+    assert!(refused.contains("does not tell of changes"), "{refused}");
+}

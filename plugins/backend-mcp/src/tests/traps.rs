@@ -48,6 +48,10 @@ fn trap07_odd_answers_end_a_call() {
     }
     let refused = stage.call("odd", json!({ "kind": "error_string" }));
     assert!(refused.text().contains("just text"), "{}", refused.text());
+    let unreadable = stage.call("odd", json!({ "kind": "no_json" })).text();
+    assert!(unreadable.contains("its answer is no JSON"), "{unreadable}");
+    let cut = stage.call("odd", json!({ "kind": "half_surrogate" }));
+    assert_eq!(cut.text(), "odd\u{fffd}");
     for kind in ["no_object", "result_type"] {
         assert_eq!(stage.failure("odd", json!({ "kind": kind })), "BadAnswer");
     }

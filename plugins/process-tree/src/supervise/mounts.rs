@@ -69,7 +69,7 @@ pub(super) fn hide(confinement: &Confinement) -> (Hides, Privileges) {
     let covered = stop_propagation().and_then(|()| covers.lay());
     let sandbox = confinement.sandbox.as_ref();
     let writable = sandbox.map(|sandbox| outermost(unchanged(&sandbox.write)));
-    let held = covered.and_then(|()| hold(&covers, writable.as_deref().unwrap_or_default()));
+    let held = covered.and_then(|()| hold(&covers, writable.as_deref()));
     let is_hidden = held.is_ok();
     let mut hides = match writable {
         Some(writable) => enclose(&writable, is_hidden),
@@ -119,17 +119,10 @@ fn stop_propagation() -> io::Result<()> {
 
 /// Holds the directories above what is hidden where a command may rename them, which would take what is
 /// hidden to a place that the next command sees. What something is mounted on is not renamed.
-fn hold(covers: &Covers, writable: &[PathBuf]) -> io::Result<()> {
-    let is_inside = |dir: &Path| {
-        let mut outer = writable.iter();
-        outer.any(|outer| dir != outer && dir.starts_with(outer))
-    };
-    let above = covers
-        .hidden()
-        .flat_map(|place| place.ancestors().skip(1).take_while(|dir| is_inside(dir)));
+/// `writable`: where a sandbox lets it rename; without one that is everywhere.
+fn hold(covers: &Covers, writable: Option<&[PathBuf]>) -> io::Result<()> {
     // Outer ones first: the inner ones are in their places once more then.
-    let above: BTreeSet<&Path> = above.collect();
-    for dir in above {
+    for dir in above(covers, writable) {
         match mount_bind_recursive(dir, dir) {
             // What is below a hidden place is not to be seen, and not to be renamed either.
             Err(Errno::NOENT) => {}
@@ -137,6 +130,22 @@ fn hold(covers: &Covers, writable: &[PathBuf]) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// The directories above hidden places that a command may rename. Nobody renames `/`.
+fn above<'a>(covers: &'a Covers, writable: Option<&[PathBuf]>) -> BTreeSet<&'a Path> {
+    let may_be_renamed = |dir: &Path| match writable {
+        None => dir.parent().is_some(),
+        Some(writable) => {
+            let mut outer = writable.iter();
+            outer.any(|outer| dir != outer && dir.starts_with(outer))
+        }
+    };
+    let above = covers.hidden().flat_map(|place| {
+        let dirs = place.ancestors().skip(1);
+        dirs.take_while(|dir| may_be_renamed(dir))
+    });
+    above.collect()
 }
 
 /// Whether this process cannot read there in any case, as in the worker of a plugin.
@@ -268,5 +277,29 @@ mod tests {
         let options = MountFlags::NOATIME | MountFlags::NODEV;
         assert_eq!(mounted(line), Some(("/mnt two\\x".into(), options)));
         assert_eq!(mounted("36 35 98:0 /"), None);
+    }
+
+    #[test]
+    fn every_directory_that_a_command_may_rename_is_held_above_what_is_hidden() {
+        let covers = Covers::new([PathBuf::from("/home/me/.local/share/conjure")], []);
+        let held = |writable: Option<&[PathBuf]>| -> Vec<String> {
+            let dirs = above(&covers, writable).into_iter();
+            dirs.map(|dir| dir.display().to_string()).collect()
+        };
+        assert_eq!(held(Some(&["/home/me/work".into()])), [""; 0]);
+        assert_eq!(
+            held(Some(&["/home/me".into()])),
+            ["/home/me/.local", "/home/me/.local/share"]
+        );
+        // Without a sandbox that is everywhere.
+        assert_eq!(
+            held(None),
+            [
+                "/home",
+                "/home/me",
+                "/home/me/.local",
+                "/home/me/.local/share"
+            ]
+        );
     }
 }

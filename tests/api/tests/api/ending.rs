@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use conjure_kit::{Signal, Workspace};
 use serde_json::json;
 
-use crate::server::{Server, authorization, command};
+use crate::server::{Server, authorization, command, tokens_file};
 
 #[test]
 fn a_server_ends_at_once_when_nothing_runs() {
@@ -69,11 +69,30 @@ fn a_request_that_runs_is_answered_before_the_end_and_no_longer_waited_for_than_
 #[test]
 fn a_file_of_tokens_without_a_token_is_refused() {
     let workspace = Workspace::new().unwrap();
-    let empty = workspace.write("tokens", "\n").unwrap();
+    let empty = tokens_file(&workspace, "\n");
     let args = format!("--token-file {}", empty.display());
     let refused = command(&workspace, &args).run().unwrap();
     assert_eq!(refused.code, Some(2), "{refused:?}");
-    assert!(refused.stderr.contains("no token in it"), "{refused:?}");
+    assert!(refused.stderr.contains("no token in"), "{refused:?}");
+}
+
+#[test]
+fn a_token_that_others_may_read_or_guess_lets_nobody_in() {
+    let workspace = Workspace::new().unwrap();
+    let open = workspace
+        .write("open", "the-token-of-one-client\n")
+        .unwrap();
+    let open = format!("--token-file {}", open.display());
+    let short = format!("--token-file {}", tokens_file(&workspace, "b\n").display());
+    for (args, variable) in [
+        (open.as_str(), "UNUSED"),
+        (short.as_str(), "UNUSED"),
+        ("--token-env MINE", "MINE"),
+        ("", "CONJURE_TOKEN"),
+    ] {
+        let refused = command(&workspace, args).env(variable, "b").run().unwrap();
+        assert_eq!(refused.code, Some(2), "{args}: {refused:?}");
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use conjure_kit::Workspace;
 use serde_json::json;
 
-use crate::server::{Reply, Server, authorization};
+use crate::server::{Reply, Server, authorization, tokens_file};
 use crate::threads::{imported, notices};
 
 #[test]
@@ -93,22 +93,28 @@ fn a_page_from_elsewhere_is_not_answered_and_an_allowed_one_may_read() {
 #[test]
 fn without_the_token_nothing_is_told() {
     let workspace = Workspace::new().unwrap();
-    let file = workspace
-        .write("tokens", "  from-file \n\nsecond\n")
-        .unwrap();
+    let file = tokens_file(&workspace, "  a-token-from-file \n\nthe-second-token\n");
     let args = format!("--token-file {} --token-env MINE", file.display());
-    let env = [("MINE", "from-mine"), ("CONJURE_TOKEN", "from-usual")];
+    let env = [
+        ("MINE", "a-token-from-mine"),
+        ("CONJURE_TOKEN", "a-token-from-usual"),
+    ];
     let server = Server::with(&workspace, &args, &env);
     let with = |token: &str| server.ask("GET", "/api/v1/auths", &[("authorization", token)], "");
-    for token in ["from-file", "second", "from-mine", "from-usual"] {
+    for token in [
+        "a-token-from-file",
+        "the-second-token",
+        "a-token-from-mine",
+        "a-token-from-usual",
+    ] {
         with(&format!("Bearer {token}")).is(200);
     }
     for token in [
         "Bearer",
         "Bearer x",
-        "Basic from-file",
-        "Bearer from-filesecond",
-        "from-file",
+        "Basic a-token-from-file",
+        "Bearer a-token-from-filethe-second-token",
+        "a-token-from-file",
     ] {
         let refused = with(token).is(401);
         assert!(

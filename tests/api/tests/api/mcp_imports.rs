@@ -138,3 +138,22 @@ fn more_than_an_import_may_have_is_refused_unread() {
     );
     server.raw(request.as_bytes()).is(413);
 }
+
+#[test]
+fn servers_that_are_imported_one_by_one_share_no_secret() {
+    let server = Server::start();
+    let import = |line: &str| {
+        let body = json!({ "text": line });
+        let reply = server.post("/api/v1/mcp-servers/import", &body);
+        reply.is(201).json()
+    };
+    let first = import("claude mcp add google -e MAPS_API_KEY=abc123def456 -- maps");
+    let second = import("claude mcp add google-maps -e API_KEY=uvw987xyz654 -- maps");
+    let name = |reply: &serde_json::Value| reply["secrets"][0]["secret"].clone();
+    assert_eq!(name(&first), "MCP_GOOGLE_MAPS_API_KEY");
+    assert_eq!(name(&second), "MCP_GOOGLE_MAPS_API_KEY_2");
+    assert_eq!(
+        second["servers"][0]["settings"]["env"],
+        json!({ "API_KEY": { "secret": "MCP_GOOGLE_MAPS_API_KEY_2" } })
+    );
+}

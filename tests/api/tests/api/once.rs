@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use conjure_kit::{Signal, Workspace};
 use serde_json::json;
 
-use crate::server::{Reply, Server};
+use crate::server::{Reply, Server, tokens_file};
 
 fn with_key(server: &Server, path: &str, key: &str, body: &str) -> Reply {
     let headers = [
@@ -69,7 +69,7 @@ fn a_request_that_failed_may_be_tried_with_its_key() {
 fn a_key_belongs_to_its_token_wherever_that_stands_among_others() {
     let workspace = Workspace::new().unwrap();
     let start = |tokens: &str| {
-        let tokens = workspace.write("tokens", tokens).unwrap();
+        let tokens = tokens_file(&workspace, tokens);
         Server::with(
             &workspace,
             &format!("--token-file {}", tokens.display()),
@@ -86,25 +86,28 @@ fn a_key_belongs_to_its_token_wherever_that_stands_among_others() {
         ];
         server.ask("POST", "/api/v1/personas", &headers, &body)
     };
-    let server = start("first\nsecond\n");
-    let made = make(&server, "second").is(201);
+    let server = start("the-first-token-of-all\nthe-second-token\n");
+    let made = make(&server, "the-second-token").is(201);
     server.end(Signal::TERM);
     // The token is another one by its place now, and another token has that place.
-    let server = start("second\nthird\n");
-    let again = make(&server, "second").is(201);
+    let server = start("the-second-token\nthe-third-token-of-all\n");
+    let again = make(&server, "the-second-token").is(201);
     assert_eq!(again.header("idempotency-replayed"), Some("true"));
     assert_eq!(
         (&again.body, again.header("etag")),
         (&made.body, made.header("etag"))
     );
-    assert_eq!(make(&server, "third").is(409).kind(), "name-taken");
+    assert_eq!(
+        make(&server, "the-third-token-of-all").is(409).kind(),
+        "name-taken"
+    );
 }
 
 #[test]
 fn a_key_is_taken_while_its_request_is_being_done_and_by_that_client_only() {
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap();
     let workspace = Workspace::new().unwrap();
-    let tokens = workspace.write("tokens", "first\nsecond\n").unwrap();
+    let tokens = tokens_file(&workspace, "the-first-token-of-all\nthe-second-token\n");
     let args = format!("--token-file {}", tokens.display());
     let server = Server::with(&workspace, &args, &[]);
     let auth = json!({
@@ -118,14 +121,17 @@ fn a_key_is_taken_while_its_request_is_being_done_and_by_that_client_only() {
             ("idempotency-key", "k"),
         ]
     };
-    let (first, second) = (headers("Bearer first"), headers("Bearer second"));
+    let (first, second) = (
+        headers("Bearer the-first-token-of-all"),
+        headers("Bearer the-second-token"),
+    );
     let made = server
         .ask("POST", "/api/v1/auths", &first, auth.to_string())
         .is(201);
     let path = format!("/api/v1/auths/{}/test", made.json()["id"].as_str().unwrap());
     let mut stream = server.connect();
     let request = format!(
-        "POST {path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer first\r\n\
+        "POST {path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer the-first-token-of-all\r\n\
          idempotency-key: k\r\n\r\n",
         server.address
     );

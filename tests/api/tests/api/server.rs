@@ -2,6 +2,8 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use conjure_kit::{Cli, Output, Running, Signal, Workspace, cli};
@@ -148,6 +150,13 @@ pub(crate) fn command(workspace: &Workspace, args: &str) -> Cli {
     all.extend(args.split_whitespace());
     let cli = cli(all).workspace(workspace);
     cli.env("CONJURE_KEY", KEY).env("CONJURE_TOKEN", TOKEN)
+}
+
+/// A file of tokens that nobody else may read.
+pub(crate) fn tokens_file(workspace: &Workspace, tokens: &str) -> PathBuf {
+    let path = workspace.write("tokens", tokens).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    path
 }
 
 /// An answer.

@@ -62,6 +62,34 @@ fn a_session_is_made_listed_changed_and_deleted() {
 }
 
 #[test]
+fn a_rule_that_cannot_keep_what_it_suggests_is_told_to_whoever_writes_it() {
+    let stage = Stage::new();
+    let allow = |pattern: &str| json!({ "allow": [pattern] });
+    let tools = |pattern: &str| json!({ "tools": { "policy": allow(pattern) } });
+    let (weak, good) = ("local_bash_tool(git *)", "local_bash_tool(git status *)");
+    let is_told = |answer: &Value| {
+        let told = answer["warnings"].as_array().unwrap();
+        told.iter().any(|told| text(told).contains(good))
+    };
+    let made = stage.session(&tools(weak));
+    assert!(is_told(&made), "{made}");
+    let path = format!("/api/v1/sessions/{}", text(&made["id"]));
+    for (pattern, expected) in [(good, false), (weak, true)] {
+        let changed = stage.server.send("PATCH", &path, &tools(pattern));
+        let changed = changed.is(200).json();
+        assert_eq!(is_told(&changed), expected, "{changed}");
+    }
+    for (pattern, expected) in [(good, false), (weak, true)] {
+        stage.model.says(Message::new().text("Done."));
+        let turn = json!({ "text": "Go", "policy": allow(pattern) });
+        let begun = stage.server.post(&format!("{path}/turns"), &turn);
+        let begun = begun.is(202).json();
+        assert_eq!(is_told(&begun), expected, "{begun}");
+        stage.over(&begun);
+    }
+}
+
+#[test]
 fn what_was_used_last_comes_first_and_words_find_it() {
     let stage = Stage::new();
     let server = &stage.server;

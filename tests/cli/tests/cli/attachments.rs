@@ -24,7 +24,7 @@ fn stage(plugins: &[&str]) -> Workspace {
 fn run(workspace: &Workspace, model: &Model, args: &str) -> Output {
     let address = model.base_url();
     let args = format!("run --allow * --model a-model --base-url {address} {args}");
-    let keys = ["ANTHROPIC", "OPENAI", "OPENROUTER", "GEMINI"];
+    let keys = ["ANTHROPIC", "OPENAI", "OPENROUTER", "GEMINI", "MISTRAL"];
     let run = conjure(workspace, &args);
     let run = keys
         .iter()
@@ -194,9 +194,9 @@ fn of_a_pdf_that_no_provider_takes_the_model_reads_the_name() {
         (
             "locked.pdf",
             pdf("/Root 1 0 R /Encrypt 2 0 R"),
-            Some("it is encrypted"),
+            Some("it is encrypted, and providers refuse that"),
         ),
-        ("long.pdf", long, Some("it has 4.0 MB")),
+        ("long.pdf", long, Some("a PDF of at most 3.75 MB is shown")),
     ] {
         workspace.write(name, text).unwrap();
         let model = Model::start().unwrap();
@@ -252,6 +252,101 @@ fn of_every_file_that_no_model_is_shown_the_person_is_told() {
 }
 
 #[test]
+fn of_many_files_the_person_and_the_model_are_told_which_are_not_shown() {
+    let workspace = stage(&[]);
+    let model = Model::start().unwrap();
+    model.says(Message::new().text("Plans."));
+    let image = STANDARD.decode(PNG).unwrap();
+    let mut args = "--provider anthropic".to_owned();
+    for number in 1..=22 {
+        let name = format!("plan-{number}.png");
+        std::fs::write(workspace.work().join(&name), &image).unwrap();
+        args.push_str(&format!(" --image {name}"));
+    }
+    let output = run(&workspace, &model, &format!("{args} What?"));
+    assert_eq!(output.code, Some(0), "{output:?}");
+    let note = "note: the model reads only the names of `plan-1.png` and `plan-2.png`: a request carries at \
+                most 20 images; attach fewer at once. Tools open them";
+    let notes = output.stderr.lines().filter(|line| line.contains("note:"));
+    assert_eq!(notes.collect::<Vec<_>>(), [note], "{output:?}");
+    let body = model.last_request().body.to_string();
+    assert_eq!(body.matches("\"type\":\"image\"").count(), 20, "{body}");
+    let told = body.matches("what is in it is not shown here").count();
+    assert_eq!(told, 2, "{body}");
+}
+
+#[test]
+fn a_text_is_shown_in_whatever_encoding_it_is_and_else_the_person_is_told() {
+    let workspace = stage(&[]);
+    let utf16 = "Grüße\n".encode_utf16().flat_map(u16::to_le_bytes);
+    for (name, bytes, is_shown) in [
+        ("latin.txt", b"Gr\xfc\xdfe\n".to_vec(), false),
+        (
+            "wide.txt",
+            [0xff, 0xfe].into_iter().chain(utf16).collect(),
+            true,
+        ),
+        ("other.txt", b"\xf0\xd2\xc9\xd7\xc5\xd4\n".to_vec(), false),
+    ] {
+        std::fs::write(workspace.work().join(name), bytes).unwrap();
+        let model = Model::start().unwrap();
+        model.says(Message::new().text("A greeting."));
+        let args = format!("--provider anthropic --file {name} What?");
+        let output = run(&workspace, &model, &args);
+        assert_eq!(output.code, Some(0), "{name}: {output:?}");
+        let body = model.last_request().body.to_string();
+        assert_eq!(body.contains("Grüße"), is_shown, "{name}: {body}");
+        let told = output.stderr.contains("its encoding is not known");
+        assert_eq!(told, !is_shown, "{name}: {output:?}");
+    }
+}
+
+#[test]
+fn in_a_saved_session_too_the_person_is_told_what_the_model_is_not_shown() {
+    let model = Model::start().unwrap();
+    let workspace = stage(&[]);
+    std::fs::write(workspace.work().join("other.txt"), b"f\xfcr\n").unwrap();
+    let url = model.base_url();
+    let auth = format!("auth create work --provider anthropic --base-url {url}");
+    let saved = conjure(&workspace, &auth).stdin("a-key-of-a-test");
+    assert_eq!(saved.run().unwrap().code, Some(0));
+    let made = conjure(&workspace, "session create s --auth work --model a-model");
+    assert_eq!(made.run().unwrap().code, Some(0));
+    model.says(Message::new().text("A word."));
+    let asked = conjure(&workspace, "run --session s --file other.txt What?");
+    let output = asked.run().unwrap();
+    assert_eq!(output.code, Some(0), "{output:?}");
+    let note = "note: the model reads only the name of `other.txt`: its encoding is not known";
+    assert!(output.stderr.contains(note), "{output:?}");
+}
+
+#[test]
+fn what_a_wire_does_not_carry_the_person_is_told() {
+    let workspace = stage(&[]);
+    let gif = b"GIF89a\x01\0\x01\0\0\0\0";
+    std::fs::write(workspace.work().join("plan.gif"), gif).unwrap();
+    let pdf = "%PDF-1.7\n1 0 obj\n<< /Type /Catalog >>\nendobj\n";
+    workspace.write("plan.pdf", pdf).unwrap();
+    for (provider, name, why) in [
+        ("gemini", "plan.gif", "the Gemini API looks at no GIF"),
+        (
+            "mistral",
+            "plan.pdf",
+            "the model `a-model` is not sent PDFs",
+        ),
+    ] {
+        let model = Model::start().unwrap();
+        model.says(Message::new().text("A plan."));
+        let args = format!("--provider {provider} --file {name} What?");
+        let output = run(&workspace, &model, &args);
+        assert_eq!(output.code, Some(0), "{name}: {output:?}");
+        let note = format!("note: the model reads only the name of `{name}`: {why}");
+        let told = output.stderr.lines().any(|line| line.starts_with(&note));
+        assert!(told, "{name}: {output:?}");
+    }
+}
+
+#[test]
 fn a_model_that_cannot_look_at_images_is_told_of_them_in_words() {
     let workspace = stage(&[]);
     let facts = "[openrouter.a-model]\nimages = false\n";
@@ -268,7 +363,7 @@ fn a_model_that_cannot_look_at_images_is_told_of_them_in_words() {
         assert_eq!(body.contains("image_url"), is_shown, "{provider}: {body}");
         let told = output
             .stderr
-            .contains("cannot look at images and reads only its name");
+            .contains("of `plan.png`: the model `a-model` cannot look at images");
         assert_eq!(told, !is_shown, "{provider}: {output:?}");
     }
 }

@@ -430,3 +430,15 @@ fn a_prompt_that_is_interrupted_saves_nothing() {
     let listed = json(&conjure(&workspace, "auth list --json").run().unwrap());
     assert_eq!(listed["auths"], Value::Array(Vec::new()));
 }
+
+#[test]
+fn the_token_of_a_login_is_refused_in_the_environment_too() {
+    let workspace = workspace(&[]);
+    let asked = conjure(&workspace, "run --provider anthropic --model m Hello");
+    let asked = asked.env("ANTHROPIC_API_KEY", "sk-ant-oat01-token");
+    let output = asked.run().unwrap();
+    assert_ne!(output.code, Some(0), "{output:?}");
+    for part in ["ANTHROPIC_API_KEY cannot be used", "API key"] {
+        assert!(output.stderr.contains(part), "{part}: {output:?}");
+    }
+}

@@ -18,3 +18,19 @@ fn an_error_has_its_hint_on_a_line_of_its_own_and_as_data() {
     assert_eq!(told, expected);
     assert_eq!(output.stderr, format!("error: {error}\nhint: {hint}\n"));
 }
+
+#[test]
+fn what_nobody_sees_of_a_wrong_word_is_not_printed() {
+    let workspace = workspace(&[]);
+    for word in ["--no\u{200b}nsense", "--nonsense\u{e0041}", "ru\u{202e}n"] {
+        let output = conjure_kit::cli([word])
+            .workspace(&workspace)
+            .run()
+            .unwrap();
+        assert_eq!(output.code, Some(2), "{output:?}");
+        let said = format!("{}{}", output.stdout, output.stderr);
+        assert!(said.contains("error: "), "{said:?}");
+        let unseen = ['\u{200b}', '\u{e0041}', '\u{202e}'];
+        assert!(!said.contains(unseen), "{said:?}");
+    }
+}

@@ -1,8 +1,9 @@
 //! Hosted skills from the command line: where the key and the address come from.
 
-use conjure_mock_llm::{Hosted, Message, MockLlm, Script, Step, StoredSkill};
+use conjure_mock_llm::{Hosted, Message, MockLlm, Script, Step, StoredSkill, Wire};
+use serde_json::json;
 
-use crate::stage::{CACHE, conjure, json, workspace};
+use crate::stage::{CACHE, conjure, json, json_lines, workspace};
 
 /// The package of the hosted skills.
 const HOSTED: &str = "conjure-backend-anthropic";
@@ -124,6 +125,84 @@ fn routes_and_the_policy_show_the_tools_of_the_request() {
             sent,
             "{provider}"
         );
+    }
+}
+
+#[test]
+fn without_a_model_too_routes_and_the_policy_show_the_tools_of_the_request() {
+    let hosted = Hosted::new().skill(StoredSkill::custom("skill_01", "my-report", "Reports."));
+    let answers = Step::new(Message::new().text("Done.")).always();
+    let mock = MockLlm::start_blocking(Script::new().hosted(hosted).step(answers)).unwrap();
+    let workspace = workspace(&[HOSTED]);
+    let session = "provider = \"anthropic\"\n[[backend]]\nkind = \"anthropic\"\n\
+                   config.skills = [\"skill_01\", \"xlsx\"]\n";
+    workspace.write("session.toml", session).unwrap();
+    let ask = |args: &str| {
+        let cli = conjure(&workspace, &format!("{args} --config session.toml"));
+        let cli = cli.env("ANTHROPIC_BASE_URL", mock.base_url());
+        cli.env("ANTHROPIC_API_KEY", "k").run().unwrap()
+    };
+    // The provider refuses it, as it stands.
+    ask("run Hi.");
+    let requests = mock.requests();
+    let asked = requests
+        .iter()
+        .rev()
+        .find(|it| it.path.ends_with("/messages"));
+    let sent = asked.unwrap().tool_names();
+    assert!(sent.contains(&"code_execution"), "{sent:?}");
+    let lists = [
+        ("routes --json", ["routes", "server_tools"]),
+        ("policy check --all --json", ["tools", "server_tools"]),
+    ];
+    for (verb, lists) in lists {
+        let shown = json(&ask(verb));
+        let tools = lists.map(|list| shown[list].as_array().unwrap().clone());
+        let names: Vec<String> = tools
+            .concat()
+            .into_iter()
+            .map(|tool| tool["name"].as_str().unwrap().to_owned())
+            .collect();
+        assert_eq!(names, sent, "{verb}");
+    }
+}
+
+#[test]
+fn thread_show_has_what_a_hosted_skill_ran_that_was_called_as_a_tool() {
+    let ran = json!({
+        "type": "bash_code_execution_tool_result",
+        "tool_use_id": "srvtoolu_1",
+        "content": {
+            "type": "bash_code_execution_result",
+            "stdout": "three rows\n", "stderr": "", "return_code": 0, "content": [],
+        },
+    });
+    let command = json!({ "command": "python make_table.py" });
+    let message = Message::new()
+        .server_tool_use("srvtoolu_1", "bash_code_execution", command)
+        .raw_on(Wire::Anthropic, ran)
+        .text("Made.");
+    let script = Script::new().hosted(Hosted::new()).step(Step::new(message));
+    let mock = MockLlm::start_blocking(script).unwrap();
+    let workspace = workspace(&[HOSTED]);
+    let call = json!({ "tool": "xlsx_code_execution", "arguments": { "task": "A table." } });
+    let steps = json!({ "steps": [{ "calls": [call] }, { "text": "Done." }] });
+    workspace.write("script.json", steps.to_string()).unwrap();
+    let session = "script = \"script.json\"\n[policy]\nallow = [\"*\"]\n[[backend]]\n\
+                   kind = \"anthropic\"\nconfig.skills = [\"xlsx\"]\n";
+    workspace.write("session.toml", session).unwrap();
+    let ask = |args: &str| {
+        let cli = conjure(&workspace, args).env("ANTHROPIC_BASE_URL", mock.base_url());
+        let output = cli.env("ANTHROPIC_API_KEY", "k").run().unwrap();
+        assert_eq!(output.code, Some(0), "{output:?}");
+        output
+    };
+    let ran = ask("run Go. --config session.toml --json");
+    let ended = json_lines(&ran).pop().unwrap();
+    let thread = ended["thread"].as_str().unwrap();
+    let shown = ask(&format!("thread show {thread}")).stdout;
+    for part in ["python make_table.py", "three rows", "Made."] {
+        assert!(shown.contains(part), "{part}: {shown}");
     }
 }
 

@@ -345,16 +345,37 @@ fn a_state_that_the_newer_version_cannot_read_is_told_and_the_older_goes_on_with
     );
     let seen = chat.wait_for_stdout(&told).unwrap();
     assert!(!seen.contains("has taken over"), "{seen}");
+    // The next one that cannot read it is told the version that has the state, which is the oldest.
+    let library = of_version(&workspace, CACHE, b"0.1.2");
+    replace(&library, b"entries", b"entriez");
+    workspace.add_library(&library).unwrap();
+    chat.wait_for_stdout("0.1.1 → 0.1.2; its state moves over")
+        .unwrap();
+    let (text, _) = call(&mut chat, &model, "toolu_3", tool, "get k");
+    let refused = format!(
+        "v\n[note of the host] cache-manager {version} → 0.1.2: state could not be carried over, so \
+         {version} goes on with it."
+    );
+    assert_eq!(text, refused);
+    let told = format!(
+        "cache-manager 0.1.2 could not take over the state of cache-manager {version}, which goes on: "
+    );
+    chat.wait_for_stdout(&told).unwrap();
     chat.close_stdin();
     assert_eq!(chat.wait().unwrap().code, Some(0));
 }
 
-/// A plugin with a version of the same length in the place of its own.
+/// A plugin in the version after its own.
 fn newer(workspace: &Workspace, package: &str) -> PathBuf {
+    of_version(workspace, package, b"0.1.1")
+}
+
+/// A plugin with a version of the same length in the place of its own.
+fn of_version(workspace: &Workspace, package: &str, version: &[u8]) -> PathBuf {
     let library = build_plugin(package).unwrap();
     let path = workspace.root().join(library.file_name().unwrap());
     fs::copy(&library, &path).unwrap();
-    replace(&path, env!("CARGO_PKG_VERSION").as_bytes(), b"0.1.1");
+    replace(&path, env!("CARGO_PKG_VERSION").as_bytes(), version);
     path
 }
 

@@ -72,6 +72,8 @@ mod policy;
 #[cfg(test)]
 mod policy_commands;
 #[cfg(test)]
+mod policy_shells;
+#[cfg(test)]
 mod private_files;
 #[cfg(test)]
 mod provider;
@@ -118,6 +120,8 @@ mod terminal_going_on;
 mod terminal_images;
 #[cfg(test)]
 mod terminal_keys;
+#[cfg(test)]
+mod terminal_resize;
 #[cfg(test)]
 mod terminal_run;
 #[cfg(test)]

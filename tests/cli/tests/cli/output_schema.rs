@@ -163,6 +163,27 @@ fn a_model_without_schemas_is_told_the_form_in_words() {
 }
 
 #[test]
+fn a_form_that_the_api_rejects_is_asked_for_in_words() {
+    let workspace = workspace(&[]);
+    let model = Model::start().unwrap();
+    let open = json!({ "type": "object", "additionalProperties": { "type": "integer" } });
+    let nested = json!({ "type": "object", "properties": { "people": open } });
+    for (schema, answer) in [
+        (open, "{\"Oslo\": 717710}"),
+        (nested, "{\"people\": {\"Oslo\": 717710}}"),
+    ] {
+        workspace.write("form.json", schema.to_string()).unwrap();
+        model.says(Message::new().text(answer));
+        let output = ok(run(&workspace, "--provider anthropic --model m").model(&model));
+        assert_eq!(output.stdout, format!("{answer}\n"), "{output:?}");
+        let body = model.last_request().body.clone();
+        assert_eq!(body["output_config"], Value::Null, "{body}");
+        let system = body["system"].to_string();
+        assert!(system.contains("fits this JSON Schema"), "{system}");
+    }
+}
+
+#[test]
 fn an_answer_that_never_fits_is_an_error_and_nothing_is_printed() {
     let workspace = workspace(&[]);
     schema(&workspace);
@@ -258,4 +279,13 @@ fn a_saved_session_answers_in_a_form_here_and_at_a_server() {
     }
     let output = run(&workspace, "--session site").run().unwrap();
     assert_eq!((output.code, &*output.stdout), (Some(3), ""), "{output:?}");
+    // What does not fit is no answer.
+    for _ in 0..3 {
+        model.says(Message::new().text("In Oslo."));
+    }
+    let output = run(&workspace, "--json --session site").run().unwrap();
+    let lines = json_lines(&output);
+    let result = lines.iter().find(|line| line["type"] == "result").unwrap();
+    let told = (&result["state"], &result["text"]);
+    assert_eq!(told, (&json!("failed"), &Value::Null), "{result}");
 }

@@ -1,5 +1,9 @@
 //! `conjure policy check --call` for commands of a shell: what a pattern allows, denies and asks about.
 
+use conjure_kit::Model;
+use conjure_mock_llm::Message;
+
+use crate::session::{asks, done, ok, stage};
 use crate::stage::{LOCAL, workspace};
 
 /// What a call of the local shell would get under these rules.
@@ -104,4 +108,30 @@ fn a_pattern_that_cannot_keep_what_it_suggests_is_told_when_it_is_read() {
     assert!(weak.stderr.contains("git *"), "{weak:?}");
     let good = check("local_bash_tool(git status *)");
     assert!(!good.stderr.contains("note: "), "{good:?}");
+}
+
+#[test]
+fn such_a_pattern_is_told_by_the_verbs_of_saved_sessions_too() {
+    let model = Model::start().unwrap();
+    let workspace = stage(&model);
+    let weak = "local_bash_tool(git *)";
+    let policy = format!("[policy]\nallow = [\"{weak}\"]\n");
+    workspace.write("weak.toml", policy).unwrap();
+    let create = "session create work --auth claude --model claude-sonnet-4-5 --tools weak.toml";
+    model.says(Message::new().text("Done."));
+    for told in [
+        done(&workspace, create),
+        done(&workspace, "session set work --tools weak.toml"),
+        ok(asks(
+            &workspace,
+            &["--session", "work", "--allow", weak],
+            "Go",
+        )),
+    ] {
+        assert!(told.stderr.contains("note: the rule"), "{told:?}");
+        assert!(told.stderr.contains("git status *"), "{told:?}");
+    }
+    // What is not about rules says nothing of them.
+    let renamed = done(&workspace, "session set work --name other");
+    assert!(!renamed.stderr.contains("note: "), "{renamed:?}");
 }

@@ -75,6 +75,53 @@ fn a_command_reads_nothing_of_the_host_however_its_places_are_said() {
     assert!(fs::metadata(&database).unwrap().len() > 0);
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_directory_with_the_hosts_key_in_it_is_moved_nowhere_without_a_sandbox_either() {
+    let workspace = workspace(&[LOCAL]);
+    let data = workspace.home().join(".local/share/conjure");
+    for dir in [&data, &workspace.work().join("keys")] {
+        fs::create_dir_all(dir).unwrap();
+    }
+    fs::write(data.join("vault.key"), KEY).unwrap();
+    fs::write(workspace.work().join("keys/my.key"), KEY).unwrap();
+    let file = workspace.root().join("session.toml").display().to_string();
+    let work = workspace.work();
+    let session =
+        format!("sandbox = \"none\"\nworking_dir = {work:?}\n[[backend]]\nkind = \"local\"\n");
+    fs::write(&file, session).unwrap();
+    let bash = |script: &str| {
+        let arguments = json!({ "command": script, "description": "" }).to_string();
+        let call = [
+            "call",
+            "local_bash_tool",
+            "--config",
+            &file,
+            "--args",
+            &arguments,
+        ];
+        let call = conjure_kit::cli(call).workspace(&workspace);
+        call.env("CONJURE_KEY_FILE", "keys/my.key").run().unwrap()
+    };
+    for (moves, reads) in [
+        ("cd ~ && mv .local .l2", "cat ~/.l2/share/conjure/vault.key"),
+        (
+            "cd ~/.local && mv share s2",
+            "cat ~/.local/s2/conjure/vault.key",
+        ),
+        ("mv keys k2", "cat k2/my.key"),
+    ] {
+        assert_eq!(bash(moves).code, Some(1), "{moves}");
+        let read = bash(reads);
+        sees_nothing(&read);
+        assert_eq!(read.code, Some(1), "{read:?}");
+    }
+    // What is beside it is moved as ever.
+    let moved =
+        bash("mkdir ~/.local/other a && mv ~/.local/other ~/.local/moved && mv a b && ls b");
+    assert_eq!(moved.code, Some(0), "{moved:?}");
+}
+
 #[test]
 fn a_file_tool_reads_and_writes_nothing_of_the_host() {
     let workspace = workspace(&[LOCAL]);

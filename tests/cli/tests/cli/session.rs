@@ -1,5 +1,7 @@
 //! Saved sessions from the command line.
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use conjure_client::RemoteServer;
 use conjure_core::chat::Event;
 use conjure_core::turn::ApprovalDecision;
@@ -345,6 +347,7 @@ fn verbs_go_to_a_server_that_runs() {
     let model = Model::start().unwrap();
     let workspace = stage(&model);
     let tokens = workspace.write("tokens", "a-token-of-a-test\n").unwrap();
+    std::fs::set_permissions(&tokens, std::fs::Permissions::from_mode(0o600)).unwrap();
     let server = server(&workspace, &format!("--token-file {}", tokens.display()));
     done(
         &workspace,

@@ -213,3 +213,52 @@ fn a_turn_that_waits_is_dropped_from_another_terminal_and_its_own_ends() {
     server.signal(Signal::TERM);
     server.wait().unwrap();
 }
+
+#[test]
+fn words_that_wait_behind_a_command_line_that_is_killed_are_answered_to_those_that_said_them() {
+    let model = Model::start().unwrap();
+    let workspace = stage(&model);
+    create(&workspace);
+    model.says(
+        Reply::from(Message::new().text("A long story of the sea").deltas(3))
+            .hold(Position::Event(4), "never"),
+    );
+    let say = |text: &str| asks(&workspace, &["--session", "work"], text).start();
+    let first = say("one").unwrap();
+    first.wait_for_stdout("A l").unwrap();
+    let mut waiting = Vec::new();
+    for text in ["two", "three", "four"] {
+        waiting.push(say(text).unwrap());
+        until(|| show(&workspace, "work")["queued"] == json!(waiting.len()));
+        model.says(Message::new().text("Answered."));
+    }
+    first.signal(Signal::KILL);
+    first.wait().unwrap();
+    for run in waiting {
+        let ended = run.wait().unwrap();
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        assert!(ended.stdout.contains("Answered."), "{ended:?}");
+    }
+}
+
+#[test]
+fn words_said_in_many_command_lines_at_once_are_all_answered() {
+    let model = Model::start().unwrap();
+    let workspace = stage(&model);
+    create(&workspace);
+    let mut running = Vec::new();
+    for number in 0..4 {
+        model.says(Message::new().text("Answered."));
+        let said = format!("words {number}");
+        running.push(
+            asks(&workspace, &["--session", "work"], &said)
+                .start()
+                .unwrap(),
+        );
+    }
+    for run in running {
+        let ended = run.wait().unwrap();
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        assert!(ended.stdout.contains("Answered."), "{ended:?}");
+    }
+}

@@ -20,7 +20,12 @@ fn runs(workspace: &Workspace, model: &Model, columns: u16) -> Tmux {
 
 /// Waits until a question heeds keys: those that come right with it were meant for something else.
 fn asked(tmux: &Tmux) -> String {
-    let screen = tmux.wait_for(WAITS).unwrap();
+    asked_in(tmux, WAITS)
+}
+
+/// The same in a terminal in which the last line is cut behind this text.
+fn asked_in(tmux: &Tmux, waits: &str) -> String {
+    let screen = tmux.wait_for(waits).unwrap();
     std::thread::sleep(Duration::from_millis(400));
     screen
 }
@@ -41,7 +46,7 @@ fn a_run_shows_what_would_run_and_only_an_answer_is_an_answer() {
     ? cache-manager_execute wants to run (ask by default for a tool with effects
       `write`)
       │ set city Lyon
-    ▸ y  yes, once
+      y  yes, once
       s  yes, and in this session: cache-manager_execute(set *)
       a  yes, and always: writes the rule cache-manager_execute(set *)
       n  no, and why
@@ -57,6 +62,38 @@ fn a_run_shows_what_would_run_and_only_an_answer_is_an_answer() {
         assert!(screen.contains(shown), "{shown:?}: {screen}");
     }
     assert!(!screen.contains("no, and why"), "{screen}");
+}
+
+#[test]
+fn enter_takes_what_is_marked_alone_and_every_choice_is_seen_in_a_small_terminal() {
+    let workspace = workspace(&[CACHE]);
+    let model = Model::start().unwrap();
+    calls(&model, "toolu_1", json!({ "command": "set city Lyon" }));
+    model.says(Message::new().text("It is stored."));
+    let tmux = Tmux::start(asks(&workspace, &model, "run", "Go on."), 40, 7).unwrap();
+    let screen = asked_in(&tmux, "It waits for you.");
+    for choice in [
+        "  y  yes, once",
+        "  s  yes, in this session by the rule",
+        "  a  yes, and always: writes the rule",
+        "  n  no, and why",
+        "  Rule: cache-manager_execute(set *)",
+    ] {
+        assert!(screen.contains(choice), "{choice:?}: {screen}");
+    }
+    tmux.types("/help").unwrap();
+    tmux.press(&["Enter"]).unwrap();
+    tmux.types("n").unwrap();
+    tmux.wait_for("Why not?").unwrap();
+    tmux.press(&["Escape"]).unwrap();
+    tmux.wait_for("It waits for you.").unwrap();
+    assert_eq!(model.requests().len(), 1, "nothing was decided");
+    tmux.press(&["Down"]).unwrap();
+    tmux.wait_for("▸ y  yes, once").unwrap();
+    tmux.press(&["Enter"]).unwrap();
+    assert_eq!(tmux.ended().unwrap(), 0);
+    let all = tmux.everything().unwrap();
+    assert!(all.contains("  ↳ yes, once"), "{all}");
 }
 
 #[test]

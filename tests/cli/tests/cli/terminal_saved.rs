@@ -174,3 +174,29 @@ fn a_chat_goes_where_somebody_else_takes_its_session() {
     let output = running.wait().unwrap();
     assert!(output.stdout.contains("Done."), "{output:?}");
 }
+
+#[test]
+fn what_somebody_else_said_and_the_answer_are_shown_in_the_chat() {
+    let model = Model::start().unwrap();
+    let workspace = stage(&model);
+    let tmux = chat(&workspace);
+    // The chat follows the session when it has shown what waits.
+    lights(&model, "lamp");
+    let mut running = asks_person(&workspace, "Light the lamp");
+    tmux.wait_for("It waits for you.").unwrap();
+    running.send_line("y").unwrap();
+    assert_eq!(running.wait().unwrap().code, Some(0));
+    let is_shown = |screen: &str| {
+        let said = "In a turn that somebody else began:\n\n› Light the lamp\n";
+        screen.contains(said) && screen.contains("\nDone.\n") && screen.contains(" tokens")
+    };
+    tmux.wait_until("what was said elsewhere", is_shown)
+        .unwrap();
+    // What the person says here is shown once.
+    model.says(Message::new().text("Heard."));
+    tmux.types("Hello").unwrap();
+    tmux.press(&["Enter"]).unwrap();
+    let is_over = |screen: &str| screen.contains("Heard.") && screen.contains("/ for commands");
+    let screen = tmux.wait_until("the answer", is_over).unwrap();
+    assert_eq!(screen.matches("› Hello").count(), 1, "{screen}");
+}

@@ -126,7 +126,7 @@ fn reasoning_is_one_line_and_opens_with_whole_words() {
         let folded: Vec<&str> = screen.beginning_with("∴ ").collect();
         assert_eq!(folded.len(), 1, "{screen}");
         assert!(folded[0].starts_with("∴ Thought"), "{screen}");
-        assert!(folded[0].ends_with("(Ctrl-T shows it)"), "{screen}");
+        assert!(folded[0].ends_with("(Ctrl-T: the last turn's)"), "{screen}");
         tmux.press(&["C-t"]).unwrap();
         let is_open = |screen: &str| {
             let shown = screen.lines().filter_map(|line| line.strip_prefix("∴ "));
@@ -191,7 +191,7 @@ fn an_approval_shows_the_difference_and_every_choice() {
             "│   one",
             "│ - old",
             "│ + new",
-            "▸ y  yes, once",
+            "  y  yes, once",
             "  n  no, and why",
         ] {
             screen.assert_has(part);

@@ -26,6 +26,8 @@ mod own;
 #[cfg(test)]
 mod peers;
 #[cfg(test)]
+mod resources;
+#[cfg(test)]
 mod servers;
 #[cfg(test)]
 mod serving;

@@ -2,8 +2,12 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::process::Command;
 
-use conjure_kit::Workspace;
+use conjure_kit::{Workspace, conjure_bin};
+use serde_json::json;
+
+use crate::wire::{Manner, OverStdio};
 
 /// A directory with the MCP plugin and a session of one server, `s`, from lines of TOML.
 pub(crate) fn session_of(server: &str) -> Workspace {
@@ -14,6 +18,26 @@ pub(crate) fn session_of(server: &str) -> Workspace {
     );
     workspace.write("session.toml", session).unwrap();
     workspace
+}
+
+/// An older client of the session in a directory, over stdio.
+pub(crate) fn served(workspace: &Workspace) -> OverStdio {
+    served_in(workspace, false)
+}
+
+/// The same for a client of the newer era, or of the older one.
+pub(crate) fn served_in(workspace: &Workspace, modern: bool) -> OverStdio {
+    let mut command = Command::new(conjure_bin().unwrap());
+    command.arg("--plugin-dir").arg(workspace.plugins());
+    command.arg("--data-dir").arg(workspace.data_dir());
+    command.args(["mcp", "serve", "--stdio", "-c"]);
+    command.arg(workspace.work().join("session.toml"));
+    let manner = Manner {
+        modern,
+        name: "client",
+        capabilities: json!({}),
+    };
+    OverStdio::start(command, manner)
 }
 
 /// The whole answer to a request, on a connection of its own; `more` are lines of headers.

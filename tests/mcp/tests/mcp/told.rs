@@ -4,7 +4,7 @@ use conjure_kit::{MockMcp, Model, Output, Workspace, cli, thread_ids};
 use conjure_mock_llm::Message;
 use serde_json::{Value, json};
 
-use crate::own::session_of;
+use crate::own::{served, session_of};
 
 const KEY: &str = "a-key-of-nobody";
 /// What the server says.
@@ -82,6 +82,44 @@ fn nothing_is_told_of_a_server_that_is_not_to_be_heard_or_used() {
         let (system, _) = system(&workspace, more);
         assert!(!system[0].to_string().contains("Be kind"), "{}", system[0]);
     }
+}
+
+#[test]
+fn of_two_servers_the_one_whose_tools_are_left_out_or_denied_says_nothing() {
+    let program = MockMcp::program().unwrap();
+    let server = format!("command = {program:?}\nera = \"legacy\"\n");
+    let servers = "[backend.config.servers";
+    let session = |backend: &str, rules: &str| {
+        let workspace = session_of(&server);
+        let text = format!(
+            "{rules}[[backend]]\nkind = \"mcp\"\n{backend}{servers}.good]\n{server}\
+             {servers}.bad]\n{server}"
+        );
+        workspace.write("session.toml", text).unwrap();
+        let routes = conjure(&workspace, &["--json", "routes", "-c", "session.toml"]);
+        let told = json_of(&routes)["instructions"].clone();
+        let told = told.as_array().unwrap().iter();
+        told.map(|said| said["server"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    let mut both = session("", "");
+    both.sort_unstable();
+    assert_eq!(both, ["bad", "good"]);
+    assert_eq!(session("", "[policy]\ndeny = [\"bad_*\"]\n"), ["good"]);
+    assert!(session("except = [\"*\"]\n", "").is_empty());
+}
+
+#[test]
+fn a_client_is_told_of_a_server_that_is_there_after_its_session_opened() {
+    let program = MockMcp::program().unwrap();
+    let command = format!("sleep 2; exec {}", program.display());
+    let workspace = session_of(&format!(
+        "command = \"sh\"\nargs = [\"-c\", {command:?}]\nera = \"legacy\"\n\
+         [backend.config]\ncatalog_wait_ms = 1"
+    ));
+    let client = served(&workspace);
+    let told = client.info["instructions"].as_str().unwrap_or_default();
+    assert!(told.contains(SAID), "{}", client.info);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! A client that speaks the protocol by hand, so that a test sees every byte of an answer: over
 //! stdio and over HTTP, in both eras.
 
+use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -76,6 +77,8 @@ pub(crate) struct OverStdio {
     output: BufReader<ChildStdout>,
     manner: Manner,
     next: u64,
+    /// What came while answers were waited for.
+    heard: VecDeque<Value>,
     /// What it says of itself in the handshake.
     pub(crate) info: Value,
 }
@@ -96,6 +99,7 @@ impl OverStdio {
             output,
             manner,
             next: 0,
+            heard: VecDeque::new(),
             info: Value::Null,
         };
         if server.manner.modern {
@@ -108,8 +112,38 @@ impl OverStdio {
         server
     }
 
+    /// Sends a request whose answer nobody waits for.
+    pub(crate) fn begin(&mut self, method: &str, params: &Value) {
+        self.next += 1;
+        let request = self.manner.request(self.next, method, params);
+        self.send(&request);
+    }
+
     fn send(&mut self, message: &Value) {
         writeln!(self.input, "{message}").unwrap();
+    }
+
+    /// The next message of the server's.
+    fn read(&mut self) -> Value {
+        loop {
+            let mut line = String::new();
+            let read = self.output.read_line(&mut line).unwrap();
+            assert_ne!(read, 0, "it ended");
+            if let Ok(message) = serde_json::from_str(&line) {
+                return message;
+            }
+        }
+    }
+
+    /// Waits for a notification.
+    pub(crate) fn until_told(&mut self, method: &str) -> Value {
+        loop {
+            let message = self.heard.pop_front();
+            let message = message.unwrap_or_else(|| self.read());
+            if message["method"] == method {
+                return message;
+            }
+        }
     }
 }
 
@@ -119,15 +153,11 @@ impl Wire for OverStdio {
         let request = self.manner.request(self.next, method, params);
         self.send(&request);
         loop {
-            let mut line = String::new();
-            let read = self.output.read_line(&mut line).unwrap();
-            assert_ne!(read, 0, "{method}: it ended");
-            let Ok(message) = serde_json::from_str::<Value>(&line) else {
-                continue;
-            };
+            let message = self.read();
             if message["id"] == request["id"] && message.get("method").is_none() {
                 return self.manner.answer(&message);
             }
+            self.heard.push_back(message);
         }
     }
 }

@@ -86,7 +86,7 @@ fn rows() -> Vec<Row> {
             ("local_view", json!({ "path": "none.txt" })),
             "local",
             "`none.txt`",
-            "Correct the arguments",
+            "Go on as its reason says",
         ),
         row(
             (
@@ -95,7 +95,7 @@ fn rows() -> Vec<Row> {
             ),
             "local",
             "0 times",
-            "Correct the arguments",
+            "Go on as its reason says",
         ),
         row(
             (
@@ -137,7 +137,7 @@ fn rows() -> Vec<Row> {
         mode("lie-fault"),
         "native",
         "misbehaving",
-        "Correct the arguments",
+        "Go on as its reason says",
     ));
     rows.push(row(
         mode("hang-politely"),

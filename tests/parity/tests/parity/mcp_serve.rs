@@ -125,12 +125,12 @@ async fn a_plugin_that_is_added_is_told_and_callable() {
 #[tokio::test]
 async fn a_question_of_a_plugin_reaches_the_client_in_both_eras() {
     let workspace = workspace(&[MISBEHAVING]);
-    let (args, env) = (["--token-env", "TOKEN"], [("TOKEN", "sesame")]);
+    let (args, env) = (["--token-env", "TOKEN"], [("TOKEN", "open-sesame-please")]);
     let (_server, url) = serve_http(&workspace, &args, &env);
     for era in ERAS {
         for client in [
             Client::over_stdio(&workspace, era, &[]).await,
-            Client::over_http(&url, era, "sesame").await,
+            Client::over_http(&url, era, "open-sesame-please").await,
         ] {
             let ask = |op: &str, body: &Value| json!({ "command": format!("host-op {op} {body}") });
             let one = ask("elicit", &json!({ "message": "Your name?" }));
@@ -228,7 +228,10 @@ const HEADERS: [(&str, &str); 3] = [
 #[tokio::test]
 async fn a_state_is_used_once_by_whom_it_was_told_and_for_the_same_request() {
     let workspace = workspace(&[MISBEHAVING]);
-    let env = [("ONE", "first-token"), ("TWO", "second-token")];
+    let env = [
+        ("ONE", "the-first-token-of-all"),
+        ("TWO", "the-second-token"),
+    ];
     let args = ["--token-env", "ONE", "--token-env", "TWO"];
     let (_server, url) = serve_http(&workspace, &args, &env);
     let send = async |params: Value, token: &str| {
@@ -238,7 +241,7 @@ async fn a_state_is_used_once_by_whom_it_was_told_and_for_the_same_request() {
     };
     let params = |command: &str| json!({ "name": "misbehaving_execute", "arguments": { "command": command } });
     let ask = r#"host-op elicit {"message":"?"}"#;
-    let asked = send(params(ask), "Bearer first-token").await;
+    let asked = send(params(ask), "Bearer the-first-token-of-all").await;
     assert_eq!(asked["result"]["resultType"], "input_required", "{asked}");
     let state = asked["result"]["requestState"].as_str().unwrap();
     let answer = json!({ "elicit-1": { "action": "decline" } });
@@ -257,35 +260,44 @@ async fn a_state_is_used_once_by_whom_it_was_told_and_for_the_same_request() {
     let forged = format!("{state}0");
     refused(
         retry(ask, &forged, &answer),
-        "Bearer first-token",
+        "Bearer the-first-token-of-all",
         "none of this session's",
     )
     .await;
     refused(
         retry(ask, state, &answer),
-        "Bearer second-token",
+        "Bearer the-second-token",
         "none of this session's",
     )
     .await;
     refused(
         retry("echo x", state, &answer),
-        "Bearer first-token",
+        "Bearer the-first-token-of-all",
         "another request",
     )
     .await;
     let wrong = json!({ "elicit-1": 7 });
-    refused(retry(ask, state, &wrong), "Bearer first-token", "no object").await;
+    refused(
+        retry(ask, state, &wrong),
+        "Bearer the-first-token-of-all",
+        "no object",
+    )
+    .await;
     // None of these has hurt it; an answer that is missing is asked for again, with a new state.
-    let again = send(retry(ask, state, &json!({})), "Bearer first-token").await;
+    let again = send(
+        retry(ask, state, &json!({})),
+        "Bearer the-first-token-of-all",
+    )
+    .await;
     let newer = again["result"]["requestState"].as_str().unwrap();
     assert_ne!(newer, state);
     refused(
         retry(ask, state, &answer),
-        "Bearer first-token",
+        "Bearer the-first-token-of-all",
         "used already",
     )
     .await;
-    let done = send(retry(ask, newer, &answer), "Bearer first-token").await;
+    let done = send(retry(ask, newer, &answer), "Bearer the-first-token-of-all").await;
     assert_eq!(done["result"]["resultType"], "complete", "{done}");
     assert!(
         done["result"]["content"][0]["text"]
@@ -295,7 +307,7 @@ async fn a_state_is_used_once_by_whom_it_was_told_and_for_the_same_request() {
     );
     refused(
         retry(ask, newer, &answer),
-        "Bearer first-token",
+        "Bearer the-first-token-of-all",
         "used already",
     )
     .await;
@@ -310,14 +322,20 @@ async fn strangers_are_refused() {
         "--allow-origin",
         "https://app.example:443",
     ];
-    let (_server, url) = serve_http(&workspace, &args, &[("TOKEN", "sesame")]);
+    let (_server, url) = serve_http(&workspace, &args, &[("TOKEN", "open-sesame-please")]);
     let initialize = initialize();
     let status = async |headers: &[(&str, &str)]| post(&url, &initialize, headers).await.0;
-    let token = ("authorization", "Bearer sesame");
+    let token = ("authorization", "Bearer open-sesame-please");
     assert_eq!(status(&[token]).await, 200);
     assert_eq!(status(&[]).await, 401);
-    assert_eq!(status(&[("authorization", "Bearer sesam")]).await, 401);
-    assert_eq!(status(&[("authorization", "Basic sesame")]).await, 401);
+    assert_eq!(
+        status(&[("authorization", "Bearer open-sesame-pleas")]).await,
+        401
+    );
+    assert_eq!(
+        status(&[("authorization", "Basic open-sesame-please")]).await,
+        401
+    );
     assert_eq!(status(&[token, ("host", "evil.example")]).await, 403);
     assert_eq!(
         status(&[token, ("origin", "https://evil.example")]).await,
@@ -337,11 +355,11 @@ async fn strangers_are_refused() {
 async fn sessions_are_bounded_and_deleting_one_makes_room() {
     let workspace = workspace(&[MISBEHAVING]);
     let args = ["--max-sessions", "1", "--token-env", "TOKEN"];
-    let (_server, url) = serve_http(&workspace, &args, &[("TOKEN", "sesame")]);
+    let (_server, url) = serve_http(&workspace, &args, &[("TOKEN", "open-sesame-please")]);
     let initialize = |client: reqwest::Client| {
         let request = client.post(&*url).body(initialize().to_string());
         let request = request
-            .bearer_auth("sesame")
+            .bearer_auth("open-sesame-please")
             .header("accept", "application/json, text/event-stream");
         request.header("content-type", "application/json").send()
     };
@@ -349,7 +367,7 @@ async fn sessions_are_bounded_and_deleting_one_makes_room() {
     let first = initialize(client.clone()).await.unwrap();
     let id = first.headers()["mcp-session-id"].clone();
     assert_eq!(initialize(client.clone()).await.unwrap().status(), 503);
-    let delete = client.delete(&*url).bearer_auth("sesame");
+    let delete = client.delete(&*url).bearer_auth("open-sesame-please");
     let deleted = delete.header("mcp-session-id", id).send();
     assert_eq!(deleted.await.unwrap().status(), 204);
     let until = std::time::Instant::now() + SOON;
@@ -383,12 +401,15 @@ async fn on_this_machine_too_the_users_token_is_needed() {
 #[tokio::test]
 async fn each_client_over_http_has_a_session_of_its_own() {
     let workspace = workspace(&[CACHE]);
-    let env = [("ONE", "first"), ("TWO", "second")];
+    let env = [
+        ("ONE", "the-first-token-of-all"),
+        ("TWO", "the-second-token"),
+    ];
     let args = ["--token-env", "ONE", "--token-env", "TWO"];
     let (server, url) = serve_http(&workspace, &args, &env);
     for era in ERAS {
-        let one = Client::over_http(&url, era, "first").await;
-        let other = Client::over_http(&url, era, "second").await;
+        let one = Client::over_http(&url, era, "the-first-token-of-all").await;
+        let other = Client::over_http(&url, era, "the-second-token").await;
         let set = json!({ "command": "set mine 1" });
         assert_eq!(
             one.call("cache-manager_execute", set).await.is_error,

@@ -136,6 +136,13 @@ fn b20_a_hostile_package_is_refused() {
         ),
         ("two SKILL.md", vec![skill, ("skill.md", 0o644, SKILL_MD)]),
         (
+            "two SKILL.md",
+            vec![
+                ("pk/SKILL.md", 0o644, SKILL_MD),
+                ("pk/a/deep/SKILL.md", 0o644, SKILL_MD),
+            ],
+        ),
+        (
             "SKILL.md",
             vec![
                 ("a/SKILL.md", 0o644, SKILL_MD),
@@ -146,6 +153,21 @@ fn b20_a_hostile_package_is_refused() {
     for (word, members) in cases {
         refused(word, |path| archive(path, &members));
     }
+    refused("the same name", |path| {
+        let members: [Member<'_>; 2] = [
+            ("pk/SKILL.md", 0o644, SKILL_MD),
+            ("pk/SKILL.m_", 0o644, b"other"),
+        ];
+        archive(path, &members);
+        // No writer makes such an archive.
+        let mut bytes = std::fs::read(path).unwrap();
+        let name = b"pk/SKILL.m_";
+        while let Some(at) = bytes.windows(name.len()).position(|part| part == name) {
+            bytes[at..at + name.len()].copy_from_slice(b"pk/SKILL.md");
+        }
+        std::fs::write(path, bytes).unwrap();
+        path.to_owned()
+    });
     refused("link", |path| {
         let mut zip = zip::ZipWriter::new(File::create(path).unwrap());
         zip.start_file("SKILL.md", SimpleFileOptions::default())

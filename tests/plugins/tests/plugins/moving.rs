@@ -466,3 +466,29 @@ async fn an_upgrade_in_a_conversation_is_said_and_holds_from_the_next_step_on() 
     seen(&session, "0.3.0: 2").await;
     session.close().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn state_that_stayed_where_it_was_is_told_to_come_from_there() {
+    let stage = Stage::new().await;
+    let session = stage.host.session(stage.spec()).await.unwrap();
+    session.chat("call keeper_count").await.unwrap();
+    seen(&session, "0.2.0: 1").await;
+    stage.touch("refuse-state");
+    stage.put("keeper", "0.3.0").await;
+    seen(&session, "keeper 0.2.0 → 0.3.0").await;
+    session.chat("call keeper_count").await.unwrap();
+    let refused = "keeper 0.3.0 could not take over the state of keeper 0.2.0, which goes on";
+    seen(&session, refused).await;
+    seen(&session, "0.2.0: 2").await;
+    std::fs::remove_file(stage.work.join("refuse-state")).unwrap();
+    stage.put("keeper", "0.4.0").await;
+    seen(&session, "keeper 0.3.0 → 0.4.0").await;
+    session.chat("call keeper_count").await.unwrap();
+    seen(
+        &session,
+        "keeper 0.4.0 has taken over the state of keeper 0.2.0.",
+    )
+    .await;
+    seen(&session, "0.4.0: 3").await;
+    session.close().await;
+}

@@ -1,90 +1,34 @@
 //! Packages in a registry of container images: Debian's, on this machine.
 
 use std::fs;
-use std::io::Write as _;
-use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
+use conjure_kit::ImageRegistry;
 use conjure_plugin_tests::{Publisher, Team};
-use tempfile::TempDir;
 
 /// A registry; it ends with this value.
-struct Registry {
-    program: Child,
-    port: u16,
-    dir: TempDir,
-}
+struct Registry(ImageRegistry);
 
 impl Registry {
     /// Nothing where none is installed.
     fn begin() -> Option<Self> {
-        Self::begin_with("")
+        ImageRegistry::start().unwrap().map(Self)
     }
 
     /// With a user `ada`, whose password is `open sesame`, and nobody else.
     fn begin_closed() -> Option<Self> {
-        Self::begin_with("ada:$2b$05$abcdefghijklmnopqrstuupx2xBUC4954936wVIjyyPHmUBFu0wCW\n")
-    }
-
-    fn begin_with(users: &str) -> Option<Self> {
-        let dir = tempfile::tempdir().unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = port.local_addr().unwrap().port();
-        let config = dir.path().join("config.yml");
-        let text = format!(
-            "version: 0.1\nlog:\n  level: error\nstorage:\n  filesystem:\n    rootdirectory: {}\n\
-             http:\n  addr: 127.0.0.1:{port}\n",
-            dir.path().join("registry").display()
-        );
-        let file = dir.path().join("users");
-        let auth = match users.is_empty() {
-            true => String::new(),
-            false => format!(
-                "auth:\n  htpasswd:\n    realm: plugins\n    path: {}\n",
-                file.display()
-            ),
-        };
-        fs::write(&file, users).unwrap();
-        fs::write(&config, text + &auth).unwrap();
-        let program = Command::new("docker-registry")
-            .arg("serve")
-            .arg(&config)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        let program = match program {
-            Ok(program) => program,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                let what = "docker-registry: it is not installed (Debian: docker-registry)";
-                // Not `println`, which the test harness hides when the test passes.
-                let _ = writeln!(std::io::stderr(), "LEFT OUT: {what}");
-                return None;
-            }
-            Err(error) => panic!("{error}"),
-        };
-        let registry = Self { program, port, dir };
-        let begin = Instant::now();
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(
-                begin.elapsed() < Duration::from_secs(30),
-                "it does not start"
-            );
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Some(registry)
+        let ada = "ada:$2b$05$abcdefghijklmnopqrstuupx2xBUC4954936wVIjyyPHmUBFu0wCW\n";
+        ImageRegistry::start_for(ada).unwrap().map(Self)
     }
 
     fn place(&self, name: &str) -> String {
-        format!("oci://127.0.0.1:{}/plugins/{name}", self.port)
+        format!("oci://{}/plugins/{name}", self.0.address())
     }
 
     /// Has a tag lead to what another one leads to.
     fn retag(&self, name: &str, from: &str, to: &str) {
-        let tags = self.dir.path().join(format!(
-            "registry/docker/registry/v2/repositories/plugins/{name}/_manifests/tags"
+        let tags = self.0.files().join(format!(
+            "docker/registry/v2/repositories/plugins/{name}/_manifests/tags"
         ));
         let link = |tag: &str| tags.join(tag).join("current/link");
         fs::copy(link(from), link(to)).unwrap();
@@ -92,7 +36,7 @@ impl Registry {
 
     /// Alters a byte in the middle of every package that it has.
     fn alter(&self) {
-        let mut dirs = vec![self.dir.path().join("registry")];
+        let mut dirs = vec![self.0.files()];
         while let Some(dir) = dirs.pop() {
             for entry in fs::read_dir(dir).unwrap() {
                 let path = entry.unwrap().path();
@@ -108,13 +52,6 @@ impl Registry {
                 }
             }
         }
-    }
-}
-
-impl Drop for Registry {
-    fn drop(&mut self) {
-        let _ = self.program.kill();
-        let _ = self.program.wait();
     }
 }
 
@@ -234,7 +171,7 @@ fn helper(team: &Team, registry: &Registry, script: &str) {
     fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let config = serde_json::json!({
-        "credHelpers": { format!("127.0.0.1:{}", registry.port): "team" },
+        "credHelpers": { (registry.0.address()): "team" },
     });
     fs::write(docker.join("config.json"), config.to_string()).unwrap();
 }
@@ -258,8 +195,8 @@ fn the_password_of_a_registry_is_asked_of_dockers_helper() {
             .unwrap()
     };
     let asked = format!(
-        "read registry; [ \"$1 $registry\" = \"get 127.0.0.1:{}\" ] || exit 3",
-        registry.port
+        "read registry; [ \"$1 $registry\" = \"get {}\" ] || exit 3",
+        registry.0.address()
     );
     let answer = |text: &str| format!("{asked}; echo '{text}'");
     for (script, why) in [

@@ -86,8 +86,8 @@ fn files_are_sent_where_their_bytes_are_and_told_where_not() {
             named("a.csv", "text/csv", "f3"),
             {"type": "document", "title": "a.csv",
              "source": {"type": "text", "media_type": "text/plain", "data": "a,b"}},
-            {"type": "text", "text": "[file: a.bin, application/octet-stream, 3 bytes, id f4]"},
-            {"type": "text", "text": "[file: b  .zip, application/zip, 3 bytes, id gone]"},
+            {"type": "text", "text": "[file: a.bin, application/octet-stream, 3 bytes, id f4] [what is in it is not shown here; tools can open it]"},
+            {"type": "text", "text": "[file: b  .zip, application/zip, 3 bytes, id gone] [what is in it is not shown here; tools can open it]"},
         ])
     );
     assert_eq!(sent[2]["content"][0]["content"], json!([shown]));

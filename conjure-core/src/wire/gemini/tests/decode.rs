@@ -170,6 +170,28 @@ fn arguments_with_a_number_that_would_be_another_one_stay_text() {
 }
 
 #[test]
+fn an_object_in_the_place_of_arguments_is_no_call_without_arguments() {
+    let asked = |call: Value| {
+        let body = reply(json!([{"functionCall": call}]), "STOP");
+        let found = calls(&RIG.whole(&body));
+        (found[0].2.clone(), found[0].3.clone())
+    };
+    for name in ["arguments", "parameters", "input"] {
+        let call = json!({"name": "pay", name: {"euros": 7}});
+        let text = r#"{"euros":7}"#.to_owned();
+        assert_eq!(asked(call), (json!({}), Some(text)), "{name}");
+    }
+    for call in [
+        json!({"name": "pay"}),
+        json!({"name": "pay", "arguments": {}, "note": "x"}),
+    ] {
+        assert_eq!(asked(call), (json!({}), None));
+    }
+    let call = json!({"name": "pay", "args": {"a": 1}, "extra": {"b": 2}});
+    assert_eq!(asked(call), (json!({"a": 1}), None));
+}
+
+#[test]
 fn w51_no_parts_at_a_limit_are_no_failure_and_a_malformed_call_is_no_normal_stop() {
     let mut bare = last(json!([]), "MAX_TOKENS");
     bare["candidates"][0]

@@ -412,7 +412,7 @@ fn what_a_result_shows_follows_in_a_content_of_its_own() {
         json!([
             {"text": "[file: plot.png, image/png, id f2]"},
             inline("audio/mpeg"),
-            {"text": "[file: plot.png, image/png, id f3]"},
+            {"text": "[file: plot.png, image/png, id f3] [what is in it is not shown here; tools can open it]"},
             {"text": "[file: plot.png, image/png, id f4]"},
             inline("application/pdf"),
         ])

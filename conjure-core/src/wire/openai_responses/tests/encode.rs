@@ -338,8 +338,8 @@ fn files_are_sent_where_their_bytes_are_and_told_where_not() {
             {"type": "input_text", "text": "[file: pdf.x, image/png, id pdf]"},
             {"type": "input_file", "filename": "pdf.x", "file_data": "data:application/pdf;base64,BBBB"},
             {"type": "input_text", "text": "[file: txt.x, image/png, id txt]\nhi"},
-            {"type": "input_text", "text": "[file: zip.x, image/png, id zip]"},
-            {"type": "input_text", "text": "[file: gone.x, image/png, id gone]"},
+            {"type": "input_text", "text": "[file: zip.x, image/png, id zip] [what is in it is not shown here; tools can open it]"},
+            {"type": "input_text", "text": "[file: gone.x, image/png, id gone] [what is in it is not shown here; tools can open it]"},
         ])
     );
 }

@@ -9,12 +9,14 @@ use conjure_vault::Credential;
 use serde_json::{Value, json};
 
 use super::stage::{Stage, always, call, held, object};
+use crate::manager::requests::Asker;
 use crate::manager::running::TurnHappening;
 use crate::manager::session_row::SessionRow;
 use crate::manager::turn_queue::{QueuedTurn, TurnQueue};
 use crate::manager::turn_runner::{RunnerEvent, TurnRunner};
 use crate::manager::{NewSession, PersonaCopy, SessionPatch, SessionView, lock};
-use conjure_store::RunState;
+use crate::session::TurnResult;
+use conjure_store::{Location, Options, Run, RunState, Store, StoreError};
 
 fn openai() -> SessionPatch {
     SessionPatch {
@@ -304,8 +306,12 @@ async fn what_plugins_are_granted_no_more_while_a_summary_is_written_they_have_u
     assert!(waiting.is_empty() && !is_open());
 }
 
-/// What opens a session's threads and runs their turns, and a turn that waited for it.
-async fn runner_and_turn(stage: &Stage, session: &SessionView) -> (TurnRunner, QueuedTurn) {
+/// What opens a session's threads and runs their turns, the turns that wait, and one that did and that
+/// another process asked for.
+async fn runner_and_turn(
+    stage: &Stage,
+    session: &SessionView,
+) -> (TurnRunner, TurnQueue, QueuedTurn) {
     let inner = &stage.manager.inner;
     let mut waiting = TurnQueue::new(Arc::clone(inner), &session.id);
     let turn = QueuedTurn {
@@ -313,17 +319,32 @@ async fn runner_and_turn(stage: &Stage, session: &SessionView) -> (TurnRunner, Q
         thread: session.thread.clone().unwrap().id,
         message: Some(Said::user("hello")),
         terms: Box::default(),
+        asker: Asker::Process,
     };
     waiting.add(turn, false).await.unwrap();
     let runner = TurnRunner::new(Arc::clone(inner), &session.id);
-    (runner, waiting.pop().unwrap())
+    let turn = waiting.pop().unwrap();
+    (runner, waiting, turn)
+}
+
+/// Lets the turn that runs come to its end.
+async fn answer_of(runner: &mut TurnRunner) -> TurnResult {
+    loop {
+        match runner.next().await {
+            RunnerEvent::Turn(TurnHappening::Over(answer)) => return answer,
+            RunnerEvent::Thread(happening) => {
+                runner.thread_happened(happening).await;
+            }
+            RunnerEvent::Turn(TurnHappening::Presence(_)) | RunnerEvent::Opened(_) => {}
+        }
+    }
 }
 
 #[tokio::test]
 async fn what_is_saved_while_a_thread_opens_holds_from_the_next_turn_on() {
     let stage = Stage::new(always("Here.")).await;
     let session = stage.session().await;
-    let (mut runner, turn) = runner_and_turn(&stage, &session).await;
+    let (mut runner, _, turn) = runner_and_turn(&stage, &session).await;
     runner.begin_or_open(turn).await;
     let RunnerEvent::Opened(opened) = runner.next().await else {
         panic!("nothing else happens");
@@ -339,18 +360,52 @@ async fn what_is_saved_while_a_thread_opens_holds_from_the_next_turn_on() {
     runner.saved_meanwhile(saved.unwrap()).await;
     let open = runner.open().unwrap();
     assert!(open.is_outdated && open.has_other_grants);
-    let answer = loop {
-        match runner.next().await {
-            RunnerEvent::Turn(TurnHappening::Over(answer)) => break answer,
-            RunnerEvent::Thread(happening) => {
-                runner.thread_happened(happening).await;
-            }
-            RunnerEvent::Turn(TurnHappening::Presence(_)) | RunnerEvent::Opened(_) => {}
-        }
-    };
-    assert!(runner.turn_over(answer).await.is_none());
+    let answer = answer_of(&mut runner).await;
+    let finished = runner.finish(answer).unwrap();
+    assert!(finished.continuation().is_none());
+    runner.note_over(finished).await;
     assert!(runner.open().is_none());
     assert_eq!(stage.wait("first").await.state, RunState::Completed);
+}
+
+#[tokio::test]
+async fn no_other_process_takes_a_session_whose_turn_goes_on_with_other_settings() {
+    let stage = Stage::new(Script::new().reply(held("Half an answer", "middle"))).await;
+    let session = stage.session().await;
+    let (mut runner, mut waiting, turn) = runner_and_turn(&stage, &session).await;
+    let thread = turn.thread.clone();
+    runner.begin_or_open(turn).await;
+    let RunnerEvent::Opened(opened) = runner.next().await else {
+        panic!("nothing else happens");
+    };
+    let (turn, _) = runner.opened(opened).await.unwrap();
+    runner.begin_or_open(turn).await;
+    let reached = stage.model.reached("middle");
+    runner.meanwhile(reached).await.unwrap();
+    let less = plugins(&stage, json!({ "free": { "permissions": {} } }));
+    let row = SessionRow::new(Arc::clone(&stage.manager.inner), &session.id);
+    let less = Box::pin(row.save(&less, None)).await.unwrap();
+    runner.take_over(less, When::Now).await.unwrap();
+    let answer = answer_of(&mut runner).await;
+    let finished = runner.finish(answer).unwrap();
+    let next = finished.continuation().unwrap();
+    assert_eq!(next.asker, Asker::Process);
+    let place = Location::File(stage.dir.path().join("conjure.db"));
+    let other = Store::open(&place, &Options::default()).await.unwrap();
+    let begun = async || {
+        let late = Run::new("late", Some(session.id.clone()), thread.clone());
+        other.begin_run(late).await
+    };
+    waiting.add(next, true).await.unwrap();
+    runner.note_over(finished).await;
+    assert_eq!(stage.wait("first").await.state, RunState::Cancelled);
+    let refused = begun().await.unwrap_err();
+    assert!(
+        matches!(refused, StoreError::SessionBusy { .. }),
+        "{refused}"
+    );
+    waiting.drop_all(RunState::Cancelled, "the test ends").await;
+    begun().await.unwrap();
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ mod changing;
 mod elsewhere;
 mod ending;
 mod full_disk;
+mod peers;
 mod queue;
 mod stage;
 mod threads;

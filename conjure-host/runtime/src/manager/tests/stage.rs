@@ -83,6 +83,12 @@ impl Stage {
         }
     }
 
+    /// Another process over the same data.
+    pub(super) async fn peer(&self, options: ManagerOptions) -> Manager {
+        let database = self.dir.path().join(DATABASE);
+        manager(self.dir.path(), &database, options).await.0
+    }
+
     async fn auth(&self, provider: &str, name: &str) {
         let new = NewAuth {
             name: name.to_owned(),

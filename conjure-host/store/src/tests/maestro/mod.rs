@@ -20,23 +20,9 @@ use crate::{
 use super::postgres::Server;
 use super::{Bed, other_program};
 
-/// The tables as the application has them now, as far as they are read.
-const TABLES: &str = "\
-    CREATE TABLE saved_authentications (id uuid PRIMARY KEY, provider varchar, auth_type varchar, \
-        name varchar, credentials jsonb, expires_at timestamp, inserted_at timestamp);
-    CREATE TABLE sessions (id uuid PRIMARY KEY, name varchar, working_dir varchar, \
-        model_id varchar, persona jsonb, memory jsonb, tools jsonb, mcps jsonb, auth_id uuid, \
-        latest_chat_entry_id uuid, inserted_at timestamp, updated_at timestamp);
-    CREATE TABLE chat_history (id uuid PRIMARY KEY, turn_index integer, actor varchar, \
-        provider varchar, request_headers jsonb, response_headers jsonb, combined_chat jsonb, \
-        edit_version integer, thread_id uuid, parent_thread_id uuid, fork_from_entry_id uuid, \
-        thread_label varchar, session_id uuid, inserted_at timestamp);
-    CREATE TABLE supplied_context_items (id uuid PRIMARY KEY, type varchar, name varchar, \
-        text text, version integer);
-    CREATE TABLE mcp_servers (id uuid PRIMARY KEY, name varchar, transport varchar, url text, \
-        command text, args varchar[], headers jsonb, env jsonb, auth_token text, \
-        is_enabled boolean);
-    CREATE TABLE session_mcp_servers (id uuid PRIMARY KEY, session_id uuid, mcp_server_id uuid);";
+/// The tables as the application has them now, as far as they are read, a statement a line. The test of
+/// the database's page makes them too.
+const TABLES: &str = include_str!("../fixtures/the-maestro.sql");
 
 /// What it had before: agents, which sessions refer to, and numbers as ids.
 const OLD_TABLES: &str = "\

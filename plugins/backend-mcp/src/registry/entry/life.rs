@@ -14,6 +14,7 @@ use super::{ServerEntry, ServerLists, is_stateful};
 use crate::backoff::Backoff;
 use crate::config::StartMode;
 use crate::connection::{Connection, Era};
+use crate::failure::WantedCredentials;
 use crate::listing::Listing;
 use crate::outside::Outside;
 use crate::subscription;
@@ -59,9 +60,9 @@ impl ServerEntry {
                             self.notice(&registry, "info", text);
                             continue;
                         }
-                        ConnectionEnd::NeedsAuth(why) => {
-                            self.wait_for_retry(&registry, EntryState::NeedsAuth(why), &mut stop)
-                                .await;
+                        ConnectionEnd::NeedsAuth(wanted) => {
+                            let state = EntryState::NeedsAuth(wanted);
+                            self.wait_for_retry(&registry, state, &mut stop).await;
                             continue;
                         }
                     };
@@ -76,9 +77,9 @@ impl ServerEntry {
                     registry.learn_era(&self.server.hash, None);
                     why
                 }
-                Err(ConnectError::NeedsAuth(why)) => {
-                    self.wait_for_retry(&registry, EntryState::NeedsAuth(why), &mut stop)
-                        .await;
+                Err(ConnectError::NeedsAuth(wanted)) => {
+                    let state = EntryState::NeedsAuth(wanted);
+                    self.wait_for_retry(&registry, state, &mut stop).await;
                     continue;
                 }
                 Err(ConnectError::Permanent(why)) => {
@@ -112,8 +113,8 @@ impl ServerEntry {
     ) {
         let mut wanted = self.wanted.subscribe();
         let text = match &state {
-            EntryState::NeedsAuth(why) if self.server.auth.is_some() => {
-                let name = &self.server.name;
+            EntryState::NeedsAuth(wanted) if self.server.auth.is_some() => {
+                let (name, why) = (&self.server.name, &wanted.why);
                 format!("it wants a login ({why}): `conjure mcp login {name}`")
             }
             other => other.why(),
@@ -150,7 +151,13 @@ impl ServerEntry {
         let (name, secrets) = (&self.server.name, self.server.secrets.clone());
         let outside = Outside::new(name, secrets, {
             let (hub, users) = (Arc::clone(&hub), users.clone());
-            move |event: &PluginEvent| hub.send(&users, event)
+            let watched = Arc::clone(&self.watched);
+            move |event: &PluginEvent| match event {
+                PluginEvent::ResourceUpdated { uri, .. } => {
+                    hub.resource_updated(&watched.sessions(uri), uri);
+                }
+                _ => hub.send(&users, event),
+            }
         });
         let opening = ConnectionParts {
             server,
@@ -178,8 +185,7 @@ impl ServerEntry {
         stop: &mut watch::Receiver<bool>,
     ) -> ConnectionEnd {
         let mut refresh = RefreshDelay::new(connection.link().changes());
-        let _subscribed =
-            (connection.era == Era::Modern).then(|| subscription::keep(Arc::clone(connection)));
+        let _subscribed = subscription::keep(connection, &self.server, &self.watched);
         self.set(registry, EntryState::Ready(Arc::clone(connection)));
         let (talks, config) = (Arc::clone(connection), Arc::clone(&self.server));
         tokio::spawn(async move {
@@ -193,8 +199,8 @@ impl ServerEntry {
                 biased;
                 _ = stop.wait_for(|stop| *stop) => return ConnectionEnd::Over(String::new()),
                 () = &mut anothers => return ConnectionEnd::Anothers,
-                listed = self.list(registry, connection) => if let Err(why) = listed {
-                    return ConnectionEnd::NeedsAuth(why);
+                listed = self.list(registry, connection) => if let Err(wanted) = listed {
+                    return ConnectionEnd::NeedsAuth(wanted);
                 },
             }
             refresh.note_read();
@@ -211,12 +217,12 @@ impl ServerEntry {
     /// Reads the lists anew.
     ///
     /// # Errors
-    /// Why the server wants a login first.
+    /// The credentials that the server wants first.
     async fn list(
         self: &Arc<Self>,
         registry: &Arc<ConnectionRegistry>,
         connection: &Connection,
-    ) -> Result<(), String> {
+    ) -> Result<(), WantedCredentials> {
         let listing = match Listing::load(connection, &self.server).await {
             // Part of it may have been refused.
             _ if self.is_anothers(connection) => return Ok(()),
@@ -224,9 +230,9 @@ impl ServerEntry {
             Err(Trouble::Lost(_)) => return Ok(()),
             Err(trouble) => {
                 if let Trouble::Failed(failure) = &trouble
-                    && let Some(why) = failure.wanted_credentials()
+                    && let Some(wanted) = failure.wanted_credentials()
                 {
-                    return Err(why);
+                    return Err(wanted);
                 }
                 let why = trouble.why();
                 self.notice(
@@ -305,6 +311,6 @@ enum ConnectionEnd {
     Over(String),
     /// It has served another login than there is now.
     Anothers,
-    /// The server lists nothing without a login.
-    NeedsAuth(String),
+    /// The server lists nothing without other credentials.
+    NeedsAuth(WantedCredentials),
 }

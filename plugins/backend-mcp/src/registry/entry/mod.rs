@@ -16,7 +16,7 @@ use conjure_skill_sdk::protocol::{PluginEvent, ToolMode};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::{ConnectionRegistry, EntryState, Key, NotThere, Status};
+use super::{ConnectionRegistry, EntryState, Key, NotThere, Status, WatchedResources};
 use crate::config::StartMode;
 use crate::connection::Connection;
 use crate::hub::WatchHub;
@@ -41,6 +41,8 @@ pub(crate) struct ServerEntry {
     state: watch::Sender<EntryState>,
     listed: watch::Sender<ServerLists>,
     users: Mutex<BTreeSet<String>>,
+    /// The resources whose changes its sessions want to hear of.
+    pub(crate) watched: Arc<WatchedResources>,
     /// Number of running calls.
     calls: watch::Sender<usize>,
     /// Counts those who wanted a connection.
@@ -84,6 +86,7 @@ impl ServerEntry {
             state: watch::Sender::new(state),
             listed: watch::Sender::new(ServerLists::default()),
             users: Mutex::default(),
+            watched: Arc::default(),
             calls: watch::Sender::new(0),
             wanted: watch::Sender::new(0),
             generation: AtomicU64::new(generation),
@@ -256,6 +259,7 @@ impl ServerEntry {
             why: state.why(),
             failed_as: state.failed_try().map(|before| before.state),
             no_program: state.has_no_program(),
+            lacks_right: state.lacks_right(),
             auth: self.auth(),
             transport: if self.server.config.url.is_some() {
                 "http"
@@ -314,6 +318,7 @@ impl ServerEntry {
 
     /// Removes a session; whether none is left.
     pub(super) fn remove(&self, session: &str) -> bool {
+        self.watched.forget(session);
         let mut users = lock(&self.users);
         users.remove(session);
         users.is_empty()

@@ -187,6 +187,39 @@ fn a_mode_answers_for_the_person() {
 }
 
 #[test]
+fn a_question_shows_the_change_that_it_is_about() {
+    let model = Model::start().unwrap();
+    let workspace = stage(&model);
+    workspace.write("old.txt", "one\n").unwrap();
+    let editor = Editor::default();
+    editor.chooses(&["allow-once", "allow-once"]);
+    let can = ClientCapabilities::new();
+    let id = with_editor(acp(&workspace), &editor, can, async |talk| {
+        let id = talk.session(&workspace.work()).await?;
+        let write = json!({ "path": "old.txt", "file_text": "two\n", "description": "d" });
+        model.calls("c-1", "local_create_file", write);
+        let replace =
+            json!({ "path": "old.txt", "old_str": "two", "new_str": "three", "description": "d" });
+        model.calls("c-2", "local_str_replace", replace);
+        model.says(Message::new().text("Done."));
+        talk.says(&id, "Change it.").await?;
+        Ok(id)
+    });
+    let change = |content: &[ToolCallContent]| match content {
+        [ToolCallContent::Diff(diff)] => json!([diff.old_text, diff.new_text]),
+        other => panic!("{other:#?}"),
+    };
+    let changes = [json!(["one\n", "two\n"]), json!(["two", "three"])];
+    let asked = editor.asked().into_iter();
+    let asked = asked.map(|question| change(&question.tool_call.fields.content.unwrap()));
+    assert_eq!(asked.collect::<Vec<_>>(), changes);
+    // It is still shown when the call is over.
+    let calls = editor.calls(&id).into_iter();
+    let shown = calls.map(|call| change(&call.content));
+    assert_eq!(shown.collect::<Vec<_>>(), changes);
+}
+
+#[test]
 fn settings_change_in_the_middle_of_a_conversation() {
     let model = Model::start().unwrap();
     let workspace = stage(&model);

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use agent_client_protocol::schema::ProtocolVersion;
-use agent_client_protocol::v1::ConnectionTo;
 use agent_client_protocol::v1::schema::{
     ClientCapabilities, ContentBlock, CreateElicitationRequest, CreateElicitationResponse,
     InitializeRequest, InitializeResponse, NewSessionRequest, PromptRequest, PromptResponse,
@@ -14,6 +14,7 @@ use agent_client_protocol::v1::schema::{
     RequestPermissionResponse, SelectedPermissionOutcome, SessionId, SessionNotification,
     SessionUpdate, TextContent, ToolCall, ToolCallStatus,
 };
+use agent_client_protocol::v1::{ConnectionTo, Responder};
 use agent_client_protocol::{Agent, ByteStreams, Client, Error};
 use conjure_kit::{Cli, Running};
 use serde_json::Value;
@@ -34,6 +35,10 @@ pub(super) struct Editor {
     pub(super) forms: Arc<Mutex<Vec<Value>>>,
     /// Texts of files as they are shown, and not saved.
     pub(super) shown: Arc<Mutex<BTreeMap<PathBuf, String>>>,
+    /// Whether it owes the answer where it is asked for a file.
+    pub(super) withholds_files: Arc<AtomicBool>,
+    /// The answers that it owes.
+    owed_files: Arc<Mutex<Vec<Responder<ReadTextFileResponse>>>>,
     /// What the person answers to a form.
     pub(super) form_answer: Arc<Mutex<Option<Value>>>,
 }
@@ -116,7 +121,13 @@ async fn connected<T>(
             agent_client_protocol::on_receive_request!(),
         )
         .on_receive_request(
-            async move |request: ReadTextFileRequest, responder, _| {
+            async move |request: ReadTextFileRequest,
+                        responder: Responder<ReadTextFileResponse>,
+                        _| {
+                if shown.withholds_files.load(Ordering::SeqCst) {
+                    shown.owed_files.lock().unwrap().push(responder);
+                    return Ok(());
+                }
                 let shown = shown.shown.lock().unwrap().get(&request.path).cloned();
                 match shown {
                     Some(text) => responder.respond(ReadTextFileResponse::new(text)),
@@ -167,6 +178,11 @@ impl Editor {
     /// What was asked so far: title and options.
     pub(super) fn asked(&self) -> Vec<RequestPermissionRequest> {
         self.asked.lock().unwrap().clone()
+    }
+
+    /// Whether it was asked for a file and owes the answer.
+    pub(super) fn owes_a_file(&self) -> bool {
+        !self.owed_files.lock().unwrap().is_empty()
     }
 
     /// The updates of a session so far.
@@ -268,8 +284,17 @@ impl Talk {
         session: &SessionId,
         text: &str,
     ) -> Result<PromptResponse, Error> {
+        self.sends(session, text).await
+    }
+
+    /// Says something at once, and gives the end of the turn.
+    pub(super) fn sends(
+        &self,
+        session: &SessionId,
+        text: &str,
+    ) -> impl Future<Output = Result<PromptResponse, Error>> + use<> {
         let prompt = vec![ContentBlock::Text(TextContent::new(text))];
         let prompt = PromptRequest::new(session.clone(), prompt);
-        self.agent.send_request(prompt).block_task().await
+        self.agent.send_request(prompt).block_task()
     }
 }

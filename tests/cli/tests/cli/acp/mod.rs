@@ -6,6 +6,7 @@ mod editor;
 mod faults;
 mod lies;
 mod listing;
+mod order;
 
 use agent_client_protocol::v1::schema::{
     AuthenticateRequest, CancelNotification, ClientCapabilities, CloseSessionRequest, ContentBlock,

@@ -34,6 +34,8 @@ pub(super) enum Check {
     Models,
     /// Cargo reads it as a manifest.
     Manifest,
+    /// The program writes it where a person allows a call for always.
+    Rules,
     /// The program reads it as the description of a plugin.
     Description,
     /// Python runs it, and it says its manifest.
@@ -66,6 +68,7 @@ impl Block {
             ("sh" | "console", None) => Ok(Check::Commands),
             ("toml", None) => Ok(Check::Session),
             ("toml", Some("models.toml")) => Ok(Check::Models),
+            ("toml", Some("always.toml")) => Ok(Check::Rules),
             ("toml", Some("Cargo.toml")) => Ok(Check::Manifest),
             ("toml", Some("plugin.toml")) => Ok(Check::Description),
             ("python", None) => Ok(Check::Python),

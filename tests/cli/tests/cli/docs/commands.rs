@@ -3,7 +3,9 @@
 //! The blocks of a page run one after the other in one fresh directory, so that what an earlier one
 //! made is there for a later one. Around them stand what a reader has: keys, a model (the mock
 //! provider), skills and files that the page names. In place of the person, [`stand_ins`] type keys
-//! and end servers; nothing of the printed text is changed but the address of a running server.
+//! and end servers; nothing of the printed text is changed but addresses of servers, ids and keys, which
+//! are the reader's own. Pages that need a person at a terminal, or more around them, have tests in
+//! modules of their own.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,10 +15,11 @@ use std::time::Duration;
 use conjure_kit::{
     Cli, Output, Running, Workspace, build_bin, build_plugin, conjure_bin, repo_root,
 };
-use conjure_mock_llm::{Hosted, Message, MockLlm, Script, Step, StoredSkill};
+use conjure_mock_llm::{Hosted, Message, MockLlm, Reply, Request, Script, Step, StoredSkill};
 use serde_json::{Value, json};
 
 use super::blocks::{Block, Check, blocks, pages};
+use super::waiting;
 use crate::stage::{FETCHER, LOCAL, conjure, workspace};
 
 /// The plugin of hosted skills.
@@ -33,20 +36,23 @@ const BUNDLE: &str = r#"{
 /// A page's commands, a build of a small crate among them.
 const DEADLINE: Duration = Duration::from_secs(240);
 
-/// Pages with commands, each run by a test below, and the last one, which has servers that go on, by
-/// `five_minutes`.
-const TESTED: [&str; 13] = [
+/// Pages with commands. Each is run by a test below or in a module beside this one: `containers`,
+/// `databases`, `five_minutes`, `packages`, `terminals`, `waiting`.
+const TESTED: [&str; 16] = [
     "README.md",
     "conjure-host/docs/acp.md",
     "conjure-host/docs/api.md",
     "conjure-host/docs/auths.md",
+    "conjure-host/docs/containers.md",
     "conjure-host/docs/hosted.md",
     "conjure-host/docs/mcp.md",
+    "conjure-host/docs/packages.md",
     "conjure-host/docs/page.md",
     "conjure-host/docs/plugins.md",
     "conjure-host/docs/replay.md",
     "conjure-host/docs/saved-sessions.md",
     "conjure-host/docs/store.md",
+    "conjure-host/docs/terminal.md",
     "skill-sdk/docs/any-language.md",
     "skill-sdk/docs/five-minutes.md",
 ];
@@ -127,36 +133,18 @@ fn replay() {
 }
 
 #[test]
-fn saved_sessions() {
-    let place = Place::new();
-    place
-        .workspace
-        .write("persona.md", "You are brief.\n")
-        .unwrap();
-    place.run("conjure-host/docs/saved-sessions.md");
-}
-
-#[test]
-fn store() {
-    if !have(&["jq"]) {
-        return;
-    }
-    let place = Place::new();
-    place.make("conjure run --provider anthropic --model claude-sonnet-4-5 'What is here?'");
-    place.run("conjure-host/docs/store.md");
-}
-
-#[test]
 fn api() {
     if !have(&["curl", "jq", "python3"]) {
         return;
     }
     let place = Place::new();
+    waiting::add_notes_server(&place);
     place.workspace.write("key.txt", "a-key-of-nobody").unwrap();
     place.workspace.write("manifest.json", BUNDLE).unwrap();
     place.make("/usr/bin/python3 -m zipfile --create notes.mcpb manifest.json");
     let token = "a-token-of-nobody-that-is-long-enough\n";
     place.workspace.write("tokens", token).unwrap();
+    place.keep_private("tokens");
     place.auth("home", "openai");
     let arguments = ["serve", "--listen", "127.0.0.1:0", "--json"];
     let server = place
@@ -166,7 +154,11 @@ fn api() {
     let ready = server.wait_for_stdout("\n").unwrap();
     let ready: Value = serde_json::from_str(&ready).unwrap();
     let address = ready["url"].as_str().unwrap().trim_start_matches("http://");
-    place.run_at("conjure-host/docs/api.md", address);
+    let mut blocks = commands("conjure-host/docs/api.md");
+    waiting::ask_ahead_of_questions(&mut blocks);
+    let question = ("/questions/0199…", "/questions/$question");
+    place.run_blocks(&blocks, &[(SHOWN_ADDRESS, address), question]);
+    waiting::assert_note_is_filed(&place);
     end(server);
 }
 
@@ -205,7 +197,7 @@ fn end(server: Running) {
 }
 
 /// The blocks of a page that are commands.
-fn commands(page: &str) -> Vec<Block> {
+pub(super) fn commands(page: &str) -> Vec<Block> {
     let mut blocks = blocks(page);
     blocks.retain(|block| block.check() == Ok(Check::Commands));
     blocks
@@ -214,31 +206,12 @@ fn commands(page: &str) -> Vec<Block> {
 /// A reader's machine: a home, a working directory, a model, and programs.
 pub(super) struct Place {
     pub(super) workspace: Workspace,
-    model: MockLlm,
+    pub(super) model: MockLlm,
 }
 
 impl Place {
+    /// With a model that [answers](answers) whatever comes.
     pub(super) fn new() -> Self {
-        let workspace = workspace(&[LOCAL, FETCHER, HOSTED]);
-        // Says something, in a form where one is asked for, and makes a file where it is asked to
-        // and has not.
-        let says = Step::answer(|request| {
-            let body = request.body.to_string();
-            if body.contains("\"json_schema\"") {
-                return Message::new().text(r#"{"files": 3}"#).into();
-            }
-            let asked = body.contains("Make a page");
-            match asked && request.tool_result_text("toolu_1").is_none() {
-                true => Message::new()
-                    .tool_use(
-                        "toolu_1",
-                        "local_create_file",
-                        json!({ "path": "index.html", "file_text": "<p>" }),
-                    )
-                    .into(),
-                false => Message::new().text("There are three files.").into(),
-            }
-        });
         let hosted = Hosted::new()
             .skill(StoredSkill::custom(
                 "skill_01AbCdEf",
@@ -246,7 +219,13 @@ impl Place {
                 "Writes reports.",
             ))
             .made_file("file_01AbCdEf", "report.xlsx", "PK");
-        let script = Script::new().step(says.always()).hosted(hosted);
+        let script = Script::new().step(Step::answer(answers).always());
+        Self::with_model(script.hosted(hosted))
+    }
+
+    /// With a model that says what the script has, and nothing more.
+    pub(super) fn with_model(script: Script) -> Self {
+        let workspace = workspace(&[LOCAL, FETCHER, HOSTED]);
         let model = MockLlm::start_blocking(script).unwrap();
         let place = Self { workspace, model };
         stand_ins(&place);
@@ -257,8 +236,13 @@ impl Place {
         self.workspace.root().join("bin")
     }
 
+    /// Puts a program on the reader's path.
+    pub(super) fn add_program(&self, name: &str, text: &str) {
+        program(&self.bin().join(name), text);
+    }
+
     /// A program in the reader's environment.
-    fn as_reader(&self, program: Cli) -> Cli {
+    pub(super) fn as_reader(&self, program: Cli) -> Cli {
         let path = std::env::var("PATH").unwrap();
         let path = format!("{}:{path}", self.bin().display());
         let mut program = program
@@ -266,7 +250,8 @@ impl Place {
             .deadline(DEADLINE)
             .env("PATH", path)
             .env("MODEL", self.model.base_url())
-            .env("STAGE", self.workspace.root());
+            .env("STAGE", self.workspace.root())
+            .env("CONJURE_SIGNING_PASSWORD", "a-password-of-nobody");
         for vendor in ["ANTHROPIC", "OPENAI"] {
             program = program
                 .env(format!("{vendor}_BASE_URL"), self.model.base_url())
@@ -281,15 +266,32 @@ impl Place {
         program
     }
 
-    fn shell(&self, script: &str) -> Output {
-        let shell = Cli::program("/bin/sh", ["-eu", "-c", script]);
-        self.as_reader(shell).run().unwrap()
+    /// A shell of the reader's that does this.
+    pub(super) fn shell(&self, script: &str) -> Cli {
+        self.as_reader(Cli::program("/bin/sh", ["-eu", "-c", script]))
+    }
+
+    /// Begins a command of the reader's at a terminal of its own.
+    pub(super) fn begin_at_terminal(&self, command: &str) -> Running {
+        self.shell(command).on_terminal().start().unwrap()
+    }
+
+    /// Takes a file from everybody but its owner.
+    pub(super) fn keep_private(&self, file: &str) {
+        let file = self.workspace.work().join(file);
+        fs::set_permissions(file, fs::Permissions::from_mode(0o600)).unwrap();
     }
 
     /// What the reader did before.
     pub(super) fn make(&self, script: &str) {
-        let output = self.shell(script);
+        self.output_of(script);
+    }
+
+    /// What commands of the reader's print, which have to succeed.
+    pub(super) fn output_of(&self, script: &str) -> Output {
+        let output = self.shell(script).run().unwrap();
         assert_eq!(output.code, Some(0), "{script}\n{}", output.snapshot());
+        output
     }
 
     /// A saved auth that a page takes for granted.
@@ -302,22 +304,26 @@ impl Place {
     }
 
     fn run(&self, page: &str) {
-        self.run_at(page, SHOWN_ADDRESS);
+        self.run_blocks(&commands(page), &[]);
     }
 
-    /// Runs the commands of a page; a server that it shows is at this address.
-    fn run_at(&self, page: &str, address: &str) {
-        let blocks = commands(page);
+    /// Runs blocks of commands one after the other in one shell. What stands for something of the
+    /// reader's own is changed to that: a text of the page, and what is there in its place.
+    pub(super) fn run_blocks(&self, blocks: &[Block], own: &[(&str, &str)]) -> Output {
         // Nobody types but the stand-ins.
         let mut script = "exec </dev/null\n".to_owned();
-        for block in &blocks {
+        for block in blocks {
             script.push_str(&format!("echo '== {}' >&2\n", block.place()));
             script.push_str(&match block.language.as_str() {
                 "console" => typed(&block.text),
                 _ => block.text.clone(),
             });
         }
-        let output = self.shell(&script.replace(SHOWN_ADDRESS, address));
+        for (shown, here) in own {
+            assert!(script.contains(shown), "no block has {shown}");
+            script = script.replace(shown, here);
+        }
+        let output = self.shell(&script).run().unwrap();
         assert_eq!(output.code, Some(0), "{}", output.snapshot());
         let seen = format!("{}{}", output.stdout, output.stderr);
         for block in blocks.iter().filter(|block| block.language == "console") {
@@ -330,7 +336,30 @@ impl Place {
                 );
             }
         }
+        output
     }
+}
+
+/// What the model says: something, in a form where one is asked for. It files a note, or makes a page,
+/// where it is asked to and has not.
+fn answers(request: &Request) -> Reply {
+    let body = request.body.to_string();
+    let has_not = |call: &str| request.tool_result_text(call).is_none();
+    let message = Message::new();
+    let message = if body.contains("\"json_schema\"") {
+        message.text(r#"{"files": 3}"#)
+    } else if body.contains(waiting::FILE_NOTE) {
+        match has_not(waiting::NOTE_CALL) {
+            true => message.tool_use(waiting::NOTE_CALL, waiting::NOTE_TOOL, json!({})),
+            false => message.text("It is filed."),
+        }
+    } else if body.contains("Make a page") && has_not("toolu_1") {
+        let input = json!({ "path": "index.html", "file_text": "<p>" });
+        message.tool_use("toolu_1", "local_create_file", input)
+    } else {
+        message.text("There are three files.")
+    };
+    message.into()
 }
 
 /// What is typed in a block that shows a terminal. Of a command that is shown to be refused, the

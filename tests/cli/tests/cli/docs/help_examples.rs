@@ -143,6 +143,7 @@ fn runs(place: &Place, block: &Block, lines: &[&str]) {
     );
     place.make(AFRESH);
     surround(&place.workspace);
+    place.keep_private("tokens");
     place.auth("anthropic-key", "anthropic");
     place.auth("openai-key", "openai");
     let first = block.text.lines().next().unwrap_or_default();

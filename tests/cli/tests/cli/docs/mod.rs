@@ -5,10 +5,15 @@
 
 mod blocks;
 mod commands;
+mod containers;
+mod databases;
 mod files;
 mod five_minutes;
 mod help_examples;
+mod packages;
 mod snippets;
+mod terminals;
+mod waiting;
 
 use blocks::{Check, blocks, checked_as, pages};
 use conjure_kit::repo_root;
@@ -41,20 +46,12 @@ fn each_block_is_run_checked_or_has_its_reason() {
     let reasons = format!("{not_run} are not run\n{}", reasons.collect::<String>());
     // Whoever adds a line here says why no reader will ever run that block.
     assert_snapshot!(reasons, @r"
-    34 are not run
+    26 are not run
     README.md: a drawing
     README.md: it installs
     conjure-host/docs/api.md: a piece of an answer
-    conjure-host/docs/api.md: an MCP server has to ask meanwhile
     conjure-host/docs/cli.md: examples of the help, which a test runs line by line (20 blocks)
-    conjure-host/docs/containers.md: the image is built from one that a registry has
-    conjure-host/docs/packages.md: it needs a library of your own
-    conjure-host/docs/packages.md: it needs a package of somebody else's
-    conjure-host/docs/saved-sessions.md: a call has to wait for a person meanwhile
-    conjure-host/docs/store.md: they need the database of another application, and a backup of an earlier version
-    conjure-host/docs/terminal.md: a person has to be at a terminal
     conjure-host/docs/terminal.md: the reader's tmux has its own file
-    conjure-host/docs/terminal.md: a person has to say so at a terminal
     skill-sdk/docs/abi.md: signatures, in no language
     skill-sdk/docs/any-language.md: a layout, in no language
     ");

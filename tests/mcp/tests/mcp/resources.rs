@@ -1,0 +1,113 @@
+//! Resources of servers behind `conjure mcp serve`: who is asked for one, and whose changes a client
+//! hears of.
+
+use std::fs;
+
+use conjure_kit::{MockMcp, Workspace};
+use serde_json::{Value, json};
+
+use crate::own::{served, served_in};
+use crate::wire::{OverStdio, Wire as _};
+
+/// A gateway in front of servers with these arguments, each in a backend of its own.
+fn gateway(workspace: &Workspace, servers: &[&[&str]]) -> OverStdio {
+    configure(workspace, servers);
+    served(workspace)
+}
+
+/// The session file of such a gateway.
+fn configure(workspace: &Workspace, servers: &[&[&str]]) {
+    workspace.add_plugin("conjure-backend-mcp").unwrap();
+    let program = MockMcp::program().unwrap();
+    let backends = servers.iter().enumerate().map(|(number, args)| {
+        format!(
+            "[[backend]]\nkind = \"mcp\"\nname = \"m{number}\"\n[backend.config.servers.s{number}]\n\
+             command = {program:?}\nargs = {args:?}\nera = \"legacy\"\n"
+        )
+    });
+    workspace
+        .write("session.toml", backends.collect::<String>())
+        .unwrap();
+}
+
+#[test]
+fn of_two_backends_with_one_template_the_one_that_has_the_resource_is_read() {
+    let workspace = Workspace::new().unwrap();
+    let mut gateway = gateway(&workspace, &[&["--name", "a"], &["--name", "b"]]);
+    for name in ["a", "b"] {
+        let uri = format!("mock://any/of-{name}");
+        let read = gateway.ask("resources/read", &json!({ "uri": uri }));
+        let text = format!("{name} has {uri}");
+        assert_eq!(read["contents"][0]["text"], text, "{read}");
+    }
+    let nobodys = json!({ "uri": "mock://any/of-c" });
+    let refused = gateway.ask("resources/read", &nobodys);
+    assert!(refused["error"]["message"].is_string(), "{refused}");
+}
+
+#[test]
+fn a_client_hears_of_changes_of_a_resource_or_that_it_cannot() {
+    let workspace = Workspace::new().unwrap();
+    let uri = json!({ "uri": "mock://a" });
+    let mut telling = gateway(&workspace, &[&["watched"]]);
+    let subscribed = telling.ask("resources/subscribe", &uri);
+    assert_eq!(subscribed.get("error"), None, "{subscribed}");
+    let told = telling.until_told("notifications/resources/updated");
+    assert_eq!(told["params"]["uri"], "mock://a");
+    let workspace = Workspace::new().unwrap();
+    let mut silent = gateway(&workspace, &[&[]]);
+    let refused = silent.ask("resources/subscribe", &uri)["error"]["message"].to_string();
+    assert!(refused.contains("does not tell of changes"), "{refused}");
+    // What is no server's is no reason to refuse: a file of a call, or what another source may have.
+    for others in ["conjure://artifact/file-1", "skill://notes"] {
+        let taken = silent.ask("resources/subscribe", &json!({ "uri": others }));
+        assert_eq!(taken.get("error"), None, "{taken}");
+    }
+}
+
+#[test]
+fn a_client_that_subscribes_again_is_subscribed_once() {
+    let workspace = Workspace::new().unwrap();
+    let uri = json!({ "uri": "mock://a" });
+    let log = workspace.root().join("log");
+    let args = ["watched", "--log", log.to_str().unwrap()];
+    let mut telling = gateway(&workspace, &[&args]);
+    let ask = |telling: &mut OverStdio, method: &str| {
+        let said = telling.ask(&format!("resources/{method}"), &uri);
+        assert_eq!(said.get("error"), None, "{method}: {said}");
+    };
+    ask(&mut telling, "subscribe");
+    ask(&mut telling, "subscribe");
+    let told = telling.until_told("notifications/resources/updated");
+    assert_eq!(told["params"]["uri"], "mock://a");
+    // What is told from here on is of the last one.
+    ask(&mut telling, "unsubscribe");
+    ask(&mut telling, "subscribe");
+    let told = telling.until_told("notifications/resources/updated");
+    assert_eq!(told["params"]["uri"], "mock://a");
+    let heard = fs::read_to_string(&log).unwrap();
+    let heard = heard
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok());
+    let subscribed = heard.filter(|line: &Value| line["method"] == "resources/subscribe");
+    assert_eq!(subscribed.count(), 2, "the second one is no request");
+}
+
+#[test]
+fn a_stream_tells_of_lists_while_a_server_answers_none_of_its_resources() {
+    let workspace = Workspace::new().unwrap();
+    configure(&workspace, &[&["watched"]]);
+    let mut gateway = served_in(&workspace, true);
+    let tools = gateway.list("tools/list", "tools");
+    let mut names = tools.iter().filter_map(|tool| tool["name"].as_str());
+    let change = names.find(|name| name.ends_with("_change")).unwrap();
+    let uris = (0..20).map(|number| format!("mock://unanswered/{number}"));
+    let uris: Vec<String> = uris.collect();
+    let wanted = json!({ "toolsListChanged": true, "resourceSubscriptions": uris });
+    gateway.begin("subscriptions/listen", &json!({ "notifications": wanted }));
+    gateway.until_told("notifications/subscriptions/acknowledged");
+    let call = json!({ "name": change, "arguments": {} });
+    let changed = gateway.ask("tools/call", &call);
+    assert_eq!(changed["content"][0]["text"], "changed", "{changed}");
+    gateway.until_told("notifications/tools/list_changed");
+}
