@@ -17,7 +17,7 @@ pub mod repair;
 pub mod replay;
 pub mod request;
 pub mod routing;
-mod sentence;
+pub mod sentence;
 pub mod skill_folder;
 pub mod switch;
 pub mod turn;

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 /// A reason with one full stop at its end, whatever it came with. A question, an exclamation and an
 /// ellipsis stay as they are.
-pub(crate) fn sentence(reason: &str) -> Cow<'_, str> {
+#[must_use]
+pub fn sentence(reason: &str) -> Cow<'_, str> {
     let reason = reason.trim();
     if reason.ends_with(['!', '?', '…']) || reason.ends_with("...") {
         return Cow::Borrowed(reason);

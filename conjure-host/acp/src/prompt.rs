@@ -397,15 +397,19 @@ impl PromptTurn<'_> {
             }
             Mode::AcceptEdits | Mode::Ask => None,
         };
-        let shown = self.view.ask_about(call);
+        // Of a call that is decided nothing is shown.
+        let asked = match by_mode {
+            Some(decision) => Err(decision),
+            None => Ok(self.view.ask_about(call)),
+        };
         let key = call.id.clone();
         let (connection, session) = (Arc::clone(self.connection), Arc::clone(self.session));
         let (updates, call, turn) = (self.updates.clone(), call.clone(), self.turn.id.clone());
         let deciding = async move {
             let manager = connection.manager();
-            let answer = match by_mode {
-                Some(decision) => PermissionAnswer::Decided(decision, DecisionScope::Once),
-                None => permission::ask(&updates, shown, &call).await,
+            let answer = match asked {
+                Err(decision) => PermissionAnswer::Decided(decision, DecisionScope::Once),
+                Ok(shown) => permission::ask(&updates, shown, &call).await,
             };
             let done = match answer {
                 PermissionAnswer::Decided(decision, scope) => {

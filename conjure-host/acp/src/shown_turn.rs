@@ -3,7 +3,7 @@
 //! Pieces of text that follow each other quickly are put together, and so is live output of calls,
 //! of which the end is shown. Asks nobody and writes nothing.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,15 +25,11 @@ const TEXT_DELAY: Duration = Duration::from_millis(20);
 const OUTPUT_DELAY: Duration = Duration::from_millis(150);
 /// The most bytes of live output that are shown of a call: its end.
 const MAX_LIVE_BYTES: usize = 8 * 1024;
-/// The most notices that are kept for a turn that has not begun: the newest.
-const MAX_EARLIER_NOTICES: usize = 32;
 
 /// What a client is shown of one turn.
 pub(crate) struct ShownTurn {
     turn: String,
     has_begun: bool,
-    /// What was noticed since the turn before it: about the files of its message, for one.
-    earlier_notices: VecDeque<String>,
     working_dir: PathBuf,
     /// Whether the client shows notices apart.
     notices: bool,
@@ -69,7 +65,6 @@ impl ShownTurn {
         Self {
             turn: turn.to_owned(),
             has_begun: false,
-            earlier_notices: VecDeque::new(),
             working_dir,
             notices,
             table: None,
@@ -101,7 +96,7 @@ impl ShownTurn {
         self.table.as_ref()?.route(name)
     }
 
-    /// Whether the turn has begun. Of what is told before that it shows notices alone.
+    /// Whether the turn has begun. What is told before that is no part of it.
     pub(crate) fn has_begun(&self) -> bool {
         self.has_begun
     }
@@ -109,10 +104,10 @@ impl ShownTurn {
     /// What an event adds. What waits to be put together comes first, where it is older.
     pub(crate) fn show(&mut self, event: &Event) -> Vec<SessionUpdate> {
         if let Event::TurnStarted { turn_id } = event {
-            return self.turn_started(turn_id);
+            self.has_begun = *turn_id == self.turn;
+            return Vec::new();
         }
         if !self.has_begun {
-            self.note_earlier(event);
             return Vec::new();
         }
         let mut updates = Vec::new();
@@ -156,30 +151,6 @@ impl ShownTurn {
             | Event::File { .. } => {}
         }
         updates
-    }
-
-    /// A turn begins. What was noticed before it is shown with it, where it is this one.
-    fn turn_started(&mut self, turn_id: &str) -> Vec<SessionUpdate> {
-        self.has_begun = turn_id == self.turn;
-        let notices = std::mem::take(&mut self.earlier_notices);
-        if !self.has_begun {
-            return Vec::new();
-        }
-        notices.iter().map(|text| self.notice(text)).collect()
-    }
-
-    /// Takes note of what is noticed before the turn, and not in the turn before it.
-    fn note_earlier(&mut self, event: &Event) {
-        match event {
-            Event::Notice { text } => {
-                if self.earlier_notices.len() == MAX_EARLIER_NOTICES {
-                    self.earlier_notices.pop_front();
-                }
-                self.earlier_notices.push_back(text.clone());
-            }
-            Event::Done { .. } => self.earlier_notices.clear(),
-            _ => {}
-        }
     }
 
     /// When something is to be shown that waits.
@@ -376,39 +347,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_noticed_before_a_turn_is_shown_when_it_begins() {
-        let mut turn = turn(false);
-        let before = [
-            started("t-1"),
-            noticed("of the turn before"),
-            done("t-1"),
-            noticed("`a.png` was not sent"),
-            noticed("`b.png` was not sent"),
-        ];
-        for event in before {
-            assert!(turn.show(&event).is_empty() && !turn.has_begun());
+    fn notices_of_the_turn_are_shown_as_the_client_shows_them() {
+        let mut plain = turn(false);
+        for event in [started("t-1"), noticed("of the turn before"), done("t-1")] {
+            assert!(plain.show(&event).is_empty() && !plain.has_begun());
         }
-        let updates = turn.show(&started("t-2"));
-        assert!(turn.has_begun());
-        let texts: Vec<String> = updates.iter().map(text).collect();
-        assert_eq!(
-            texts,
-            ["*`a.png` was not sent*\n\n", "*`b.png` was not sent*\n\n"]
-        );
-        let updates = turn.show(&noticed("in it"));
+        plain.show(&started("t-2"));
+        assert!(plain.has_begun());
+        let updates = plain.show(&noticed("in it"));
         let texts: Vec<String> = updates.iter().map(text).collect();
         assert_eq!(texts, ["*in it*\n\n"]);
-    }
-
-    #[test]
-    fn a_client_that_shows_notices_is_told_them_as_such() {
-        let mut turn = turn(true);
-        turn.show(&noticed("before it"));
-        let begun = turn.show(&started("t-2"));
-        let later = turn.show(&noticed("in it"));
-        for updates in [begun, later] {
-            assert!(matches!(updates.as_slice(), [SessionUpdate::Notice(_)]));
-        }
+        let mut apart = turn(true);
+        apart.show(&started("t-2"));
+        let updates = apart.show(&noticed("in it"));
+        assert!(matches!(updates.as_slice(), [SessionUpdate::Notice(_)]));
     }
 
     #[test]

@@ -73,12 +73,7 @@ fn narrow(widths: &mut Vec<usize>, most: usize) {
     let least = |widths: &[usize]| {
         let others = widths.iter().skip(1).map(|width| *width.min(&NARROWEST));
         let gaps = GAP * widths.len().saturating_sub(1);
-        widths
-            .iter()
-            .take(1)
-            .chain(&others.collect::<Vec<_>>())
-            .sum::<usize>()
-            + gaps
+        widths.first().copied().unwrap_or_default() + others.sum::<usize>() + gaps
     };
     while widths.len() > 1 && least(widths) > most {
         widths.pop();

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use secrecy::SecretString;
 
 /// The fewest characters of a token that somebody chose.
-pub const MIN_TOKEN_CHARS: usize = 16;
+pub(super) const MIN_TOKEN_CHARS: usize = 16;
 
 /// Why a token lets nobody in.
 #[derive(Debug, thiserror::Error)]

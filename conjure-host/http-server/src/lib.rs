@@ -16,7 +16,7 @@ mod user_token;
 
 pub use access::{AccessTokens, HttpAccess};
 pub use address::url;
-pub use client_tokens::{ClientTokenError, MIN_TOKEN_CHARS, client_token, client_tokens};
+pub use client_tokens::{ClientTokenError, client_token, client_tokens};
 pub use hosts::AllowedHosts;
 pub use slots::Visitor;
 pub use user_token::read as read_user_token;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use secrecy::SecretString;
 
-use super::client_tokens::MIN_TOKEN_CHARS;
+use super::client_tokens::{MIN_TOKEN_CHARS, client_token};
 
 /// The file's name in the directory of data.
 const TOKEN_FILE: &str = "http-token";
@@ -75,13 +75,9 @@ pub fn read(path: &Path) -> Result<SecretString, UserTokenError> {
         });
     }
     let text = conjure_config::fs::read_to_string(path)?;
-    let token = text.trim();
-    if token.chars().count() < MIN_TOKEN_CHARS {
-        return Err(UserTokenError::NoToken {
-            path: path.to_owned(),
-        });
-    }
-    Ok(token.into())
+    client_token(&text, "the file").map_err(|_| UserTokenError::NoToken {
+        path: path.to_owned(),
+    })
 }
 
 #[cfg(test)]

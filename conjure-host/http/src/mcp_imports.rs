@@ -89,6 +89,9 @@ async fn import(
     configuration: Configuration,
 ) -> Result<Response, Problem> {
     let mut import = configuration.read(unpacked).await?;
+    // Names of secrets are free from here until they are saved.
+    static IMPORTING: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+    let _importing = IMPORTING.lock().await;
     import.rename_secrets(&secrets_in_use(&app).await?);
     let settings = import.settings().map_err(Problem::invalid)?;
     if settings.is_empty() {

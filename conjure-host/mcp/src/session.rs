@@ -31,7 +31,7 @@ use conjure_runtime::session::{CallWith, SessionError, ToolSession};
 /// How long after the opening of a session servers behind may take to say what they have.
 const SETTLE_TIME: Duration = Duration::from_secs(5);
 
-/// KeyedLocks of those who wait for each other, by what they have in common.
+/// Locks of those who wait for each other, by what they have in common.
 type KeyedLocks = Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>;
 
 /// State that all clients share.
@@ -55,9 +55,9 @@ pub(super) struct ClientSession {
     opened_at: OnceLock<Instant>,
     asking: Arc<SessionQuestions>,
     pub(super) suspended: Arc<Suspended>,
-    /// KeyedLocks of calls, by lane.
+    /// Locks of calls, by lane.
     lanes: KeyedLocks,
-    /// KeyedLocks of telling sources of a resource, by URI.
+    /// Locks of telling sources of a resource, by URI.
     resources: KeyedLocks,
     tools: Mutex<Option<Arc<ServedTools>>>,
     /// Level of messages that a client of the old era asked for.

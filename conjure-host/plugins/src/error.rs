@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::full_disk::store_remedy;
-use super::sentence::sentence;
+use conjure_core::sentence::sentence;
 
 /// Why a plugin was refused.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -550,11 +550,11 @@ pub enum PluginError {
         other: PathBuf,
     },
     /// The plugin refused to make an instance.
-    #[error("{plugin}: no instance could be made: {reason}. Check its configuration")]
+    #[error("{plugin}: no instance could be made: {reason} Check its configuration")]
     Create {
         /// Name and version.
         plugin: String,
-        /// What it says.
+        /// What it says, ended as a sentence.
         reason: String,
     },
     /// A new instance did not answer.

@@ -42,7 +42,6 @@ mod pool;
 mod program;
 mod registry;
 mod run_place;
-mod sentence;
 mod services;
 mod signers;
 mod store;

@@ -19,13 +19,13 @@ use super::instance::Instance;
 use super::link::{InProcess, InstanceLink};
 use super::load::DeferredLibrary;
 use super::pool::POOL;
-use super::sentence::sentence;
 use super::services::{CallMeta, CallOptions, HostServices, PluginId};
 use super::worker::{
     InstanceDirs, InstanceWorker, Isolation, IsolationReason, PluginWorkers, WorkerGrants,
     WorkerLink,
 };
 use super::{FileStamp, Pin, PluginError, ProgramDescription, Sha256};
+use conjure_core::sentence::sentence;
 
 /// A plugin that can make instances.
 pub struct LoadedPlugin {
@@ -293,7 +293,7 @@ impl LoadedPlugin {
         if let Err(error) = self.check_kept(&allowed) {
             return Err(PluginError::Create {
                 plugin: self.id.to_string(),
-                reason: error.to_string(),
+                reason: sentence(&error.to_string()).into_owned(),
             });
         }
         let grants = WorkerGrants {
@@ -355,7 +355,8 @@ impl LoadedPlugin {
         context: &Arc<CallRecord>,
         mut grants: WorkerGrants,
     ) -> Result<Box<dyn InstanceLink>, PluginError> {
-        let config = serde_json::to_vec(create).map_err(|error| self.refuses(error.to_string()))?;
+        let config =
+            serde_json::to_vec(create).map_err(|error| self.refuses(&error.to_string()))?;
         let asynchronous = self.manifest.has("start/1");
         let source = match &self.factory {
             Factory::Library(root) => ObjectSource::Library(*root),
@@ -366,13 +367,13 @@ impl LoadedPlugin {
                 for dir in own.clone() {
                     // What is not there cannot be granted.
                     conjure_config::fs::create_private_dir(&dir)
-                        .map_err(|error| self.refuses(error.to_string()))?;
+                        .map_err(|error| self.refuses(&error.to_string()))?;
                 }
                 grants.dirs.work.extend(own);
                 let worker = InstanceWorker::new(Arc::clone(worker), grants);
                 let (context, limit) = (Arc::clone(context), self.health.limits.create);
                 let link = WorkerLink::create(worker, config, context, asynchronous, limit).await?;
-                let link = link.map_err(|fault| self.refuses(fault.text().into_owned()))?;
+                let link = link.map_err(|fault| self.refuses(&fault.text()))?;
                 return Ok(Box::new(link));
             }
         };
@@ -394,12 +395,11 @@ impl LoadedPlugin {
         })
     }
 
-    fn refuses(&self, mut reason: String) -> PluginError {
-        if let Some(remedy) = self.trust_remedy() {
-            reason = format!("{} {remedy}", sentence(&reason));
-        }
-        // The error ends it as a sentence itself.
-        reason.truncate(reason.trim_end().trim_end_matches('.').len());
+    fn refuses(&self, reason: &str) -> PluginError {
+        let reason = match self.trust_remedy() {
+            Some(remedy) => sentence(&format!("{} {remedy}", sentence(reason))).into_owned(),
+            None => sentence(reason).into_owned(),
+        };
         PluginError::Create {
             plugin: self.id.to_string(),
             reason,
@@ -412,7 +412,7 @@ impl LoadedPlugin {
         config: Vec<u8>,
         context: &Arc<CallRecord>,
     ) -> Result<PluginObject, PluginError> {
-        let refuse = |reason: String| self.refuses(reason);
+        let refuse = |reason: String| self.refuses(&reason);
         let (sender, receiver) = oneshot::channel();
         let call = Arc::clone(context);
         context.enter();

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Sha256;
 use super::emit::EmitSink;
-use super::sentence::sentence;
+use conjure_core::sentence::sentence;
 
 /// Which plugin: name, version, and for a library the hash of its file.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -197,7 +197,9 @@ impl Store {
             ended = tx.execute(&sql, values).await?;
         }
         tx.commit().await?;
-        self.tell_of_sessions().await;
+        if ended > 0 {
+            self.tell_of_sessions().await;
+        }
         Ok((ended > 0).then_some(run))
     }
 }

@@ -26,8 +26,11 @@ impl InputHistory {
     /// is kept.
     pub fn open(file: Option<PathBuf>) -> Self {
         let entries = file.as_deref().map(read).unwrap_or_default();
+        // Of a large file only the end is read, which may be few entries.
+        let size = file.as_deref().and_then(|file| fs::size(file).ok());
+        let is_large = size.is_some_and(|size| size > MOST_BYTES * 2);
         let mut history = Self { file, entries };
-        if history.entries.len() > MOST * 2 {
+        if is_large || history.entries.len() > MOST * 2 {
             // What cannot be made shorter stays as it is.
             let _ = history.shorten();
         }

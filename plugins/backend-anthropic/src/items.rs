@@ -108,3 +108,30 @@ pub(crate) fn is_expired_container(message: &str) -> bool {
 fn text<'a>(value: &'a Value, name: &str) -> &'a str {
     value.get(name).and_then(Value::as_str).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(items: &[Value]) -> Option<Vec<Value>> {
+        let told = for_people(items)?;
+        assert_eq!(told["server_items"]["provider"], PROVIDER);
+        told["server_items"]["items"].as_array().cloned()
+    }
+
+    #[test]
+    fn of_what_ran_people_are_kept_the_beginning() {
+        assert_eq!(kept(&[]), None);
+        // A letter of two bytes stands across the limit.
+        let text = format!("{}é and more", "x".repeat(MOST_TEXT - 1));
+        let cut = kept(&[json!({ "content": { "stdout": text } })]).unwrap();
+        let stdout = cut[0]["content"]["stdout"].as_str().unwrap();
+        assert_eq!(stdout, format!("{}…", "x".repeat(MOST_TEXT - 1)));
+        let many: Vec<Value> = (0..40)
+            .map(|number| json!({ "id": number, "text": "y".repeat(MOST_TEXT) }))
+            .collect();
+        let first = kept(&many).unwrap();
+        assert!((1..40).contains(&first.len()), "{}", first.len());
+        assert_eq!(first[0]["id"], 0);
+    }
+}

@@ -96,14 +96,14 @@ impl WatchHub {
 
     /// Tells a session of an update as soon as its queue has room.
     fn tell_when_writable(self: &Arc<Self>, cx: Cx, update: ResourceUpdate, bytes: Vec<u8>) {
-        if self.is_waiting(&update) {
+        if self.delay(&update) {
             return;
         }
         let hub = Arc::clone(self);
         tokio::spawn(async move {
             loop {
                 let told = cx.emit_async(EmitKind::Event, &bytes).await;
-                if hub.is_done(&update, told.is_err()) {
+                if hub.end_delay(&update, told.is_err()) {
                     return;
                 }
             }
@@ -112,7 +112,7 @@ impl WatchHub {
 
     /// Notes an update that is to wait for room. True where it waits already, and is told of once
     /// more after that.
-    fn is_waiting(&self, update: &ResourceUpdate) -> bool {
+    fn delay(&self, update: &ResourceUpdate) -> bool {
         let mut delayed = lock(&self.delayed);
         let is_waiting = delayed.contains_key(update);
         delayed.insert(update.clone(), is_waiting);
@@ -120,7 +120,7 @@ impl WatchHub {
     }
 
     /// An update was told of, or cannot be any more. False where it came once more meanwhile.
-    fn is_done(&self, update: &ResourceUpdate, is_gone: bool) -> bool {
+    fn end_delay(&self, update: &ResourceUpdate, is_gone: bool) -> bool {
         let mut delayed = lock(&self.delayed);
         let came_again = delayed.get_mut(update).is_some_and(std::mem::take);
         let is_done = is_gone || !came_again;

@@ -117,6 +117,9 @@ fn next_uri(watched: &WatchedResources, missed: &BTreeSet<String>) -> Option<Str
     new.or_else(|| wanted.pop_first())
 }
 
+/// How long a server of the older era may take to say that it tells of a resource.
+const ASK_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Asks a server of the older era to tell of the changes of a resource from now on, or not any more.
 async fn ask_to_watch(
     connection: &Connection,
@@ -131,10 +134,10 @@ async fn ask_to_watch(
     let request = CustomRequest::new(method, Some(json!({ "uri": uri })));
     let request = ClientRequest::CustomRequest(request);
     let limits = server.config.limits();
-    // Others wait behind it.
+    // Others wait behind it, and not as long as one that a server acknowledges.
     let limits = RequestLimits {
-        idle: limits.idle.min(ACKNOWLEDGE_TIMEOUT),
-        total: limits.total.min(ACKNOWLEDGE_TIMEOUT),
+        idle: limits.idle.min(ASK_TIMEOUT),
+        total: limits.total.min(ASK_TIMEOUT),
     };
     let options = RequestOptions::of_the_host(limits);
     connection.request(request, options).await.map(drop)

@@ -22,7 +22,7 @@ use crate::listing::Listing;
 use crate::registry::ServerEntry;
 use crate::resource_subscription::tells_of_resources;
 use crate::result::{self, Receiver};
-use crate::session::{McpSession, Wish};
+use crate::session::{McpSession, PendingWatch};
 use crate::trouble::Trouble;
 
 /// JSON-RPC codes by which a server says that it has no such resource: of the older era, and of
@@ -228,7 +228,7 @@ impl Subscriptions for Mcp {
 struct PendingSubscription<'a> {
     backend: &'a Mcp,
     session: &'a Arc<McpSession>,
-    wish: Wish,
+    wish: PendingWatch,
     is_kept: bool,
 }
 

@@ -67,7 +67,7 @@ impl UsedServers {
 type WatchedBySession = BTreeMap<String, Option<u64>>;
 
 /// A session's wish to hear of a resource that its server has not answered.
-pub(crate) struct Wish {
+pub(crate) struct PendingWatch {
     /// The entry that is to tell.
     pub(crate) entry: Arc<ServerEntry>,
     uri: String,
@@ -220,7 +220,7 @@ impl McpSession {
     ///
     /// # Errors
     /// Why it cannot.
-    pub(crate) fn watch(&self, server: &str, uri: &str) -> Result<Wish, String> {
+    pub(crate) fn watch(&self, server: &str, uri: &str) -> Result<PendingWatch, String> {
         let mut used = lock(&self.used);
         if self.superseded.load(Ordering::Relaxed) {
             return Err(SUPERSEDED.to_owned());
@@ -243,7 +243,7 @@ impl McpSession {
                 watched.insert(uri.to_owned(), Some(number));
             }
         }
-        Ok(Wish {
+        Ok(PendingWatch {
             entry,
             uri: uri.to_owned(),
             number,
@@ -251,21 +251,30 @@ impl McpSession {
     }
 
     /// A server tells of a resource: the wish stands.
-    pub(crate) fn keep(&self, wish: &Wish) {
+    pub(crate) fn keep(&self, wish: &PendingWatch) {
         let mut used = lock(&self.used);
-        for uris in used.watched.values_mut() {
-            if let Some(pending) = uris.get_mut(&wish.uri) {
-                *pending = None;
-            }
+        let uris = used.watched.get_mut(&wish.entry.server.name);
+        if let Some(pending) = uris.and_then(|uris| uris.get_mut(&wish.uri)) {
+            *pending = None;
         }
     }
 
     /// Nothing comes of a wish. The resource stays watched where another wish stands or is newer.
-    pub(crate) fn take_back(&self, wish: &Wish) {
+    pub(crate) fn take_back(&self, wish: &PendingWatch) {
+        let server = &wish.entry.server.name;
         let mut used = lock(&self.used);
-        let mut servers = used.watched.values();
-        if servers.any(|uris| uris.get(&wish.uri) == Some(&Some(wish.number))) {
-            used.unwatch(&wish.uri, &self.id);
+        let Some(uris) = used.watched.get_mut(server) else {
+            return;
+        };
+        if uris.get(&wish.uri) != Some(&Some(wish.number)) {
+            return;
+        }
+        uris.remove(&wish.uri);
+        if uris.is_empty() {
+            used.watched.remove(server);
+        }
+        if let Some(entry) = used.entries.get(server) {
+            entry.watched.remove(&wish.uri, &self.id);
         }
     }
 

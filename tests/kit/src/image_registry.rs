@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -39,7 +39,7 @@ impl ImageRegistry {
     /// When it does not start.
     pub fn start_for(users: &str) -> Result<Option<Self>, KitError> {
         let dir = tempfile::tempdir().map_err(KitError::file("a temporary directory"))?;
-        let port = free_port().map_err(KitError::file("127.0.0.1"))?;
+        let port = crate::free_port()?;
         let config = dir.path().join("config.yml");
         let mut text = format!(
             "version: 0.1\nlog:\n  level: error\nstorage:\n  filesystem:\n    rootdirectory: {}\n\
@@ -111,8 +111,4 @@ impl Drop for ImageRegistry {
         let _ = self.program.kill();
         let _ = self.program.wait();
     }
-}
-
-fn free_port() -> io::Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }

@@ -23,6 +23,7 @@ mod tmux;
 mod workspace;
 
 use std::future::Future;
+use std::net::TcpListener;
 use std::time::Duration;
 
 pub use artifact::{Cargo, build_bin, build_example, build_plugin, conjure_bin, repo_root};
@@ -55,6 +56,14 @@ pub async fn deadline<F: Future>(limit: Duration, future: F) -> Result<F::Output
             limit,
             seen: String::new(),
         })
+}
+
+/// A port of loopback that nothing has now.
+fn free_port() -> Result<u16, KitError> {
+    let listener = TcpListener::bind("127.0.0.1:0");
+    let address = listener.and_then(|listener| listener.local_addr());
+    let address = address.map_err(KitError::file("a free port"));
+    address.map(|address| address.port())
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 //! which others may be made, or a private one.
 
 use std::fs::{self, Permissions};
-use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -137,7 +136,7 @@ impl Own {
             _end: end.map_err(KitError::file("/bin/sh"))?,
             programs,
             user,
-            port: free_port().map_err(KitError::file("127.0.0.1"))?,
+            port: crate::free_port()?,
             dir,
         };
         let data = own.dir.join("data");
@@ -201,10 +200,6 @@ impl Own {
             said: format!("{status}\n{log}"),
         })
     }
-}
-
-fn free_port() -> std::io::Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
 fn programs() -> Option<PathBuf> {

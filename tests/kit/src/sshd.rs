@@ -70,7 +70,7 @@ impl Sshd {
         for key in ["host_key", "user_key", "other_key"] {
             make_key(&path(key))?;
         }
-        let port = free_port()?;
+        let port = crate::free_port()?;
         let public = |name: &str| {
             let file = path(name).with_extension("pub");
             fs::read_to_string(&file).map_err(KitError::file(&file))
@@ -209,13 +209,6 @@ fn make_key(path: &Path) -> Result<(), KitError> {
         source,
     })?;
     fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(KitError::file(path))
-}
-
-fn free_port() -> Result<u16, KitError> {
-    let listener = TcpListener::bind("127.0.0.1:0");
-    let address = listener.and_then(|listener| listener.local_addr());
-    let address = address.map_err(KitError::file("a free port"));
-    address.map(|address| address.port())
 }
 
 /// How many bytes a slow network carries in a second.

@@ -168,9 +168,9 @@ impl Scan<'_> {
         if self.peek() == Some(operator) {
             self.chars.next();
         }
-        // `&>`, `|&` and their like are one operator to some shells, and two to others.
+        // `&>`, `|&`, `&!` and their like are one operator to some shells, and two to others.
         match self.peek() {
-            Some('>' | '&' | '|') => Err(Doubt::Dialect),
+            Some('>' | '&' | '|' | '!') => Err(Doubt::Dialect),
             _ => Ok(Before::Boundary),
         }
     }
@@ -295,6 +295,7 @@ mod tests {
         has_doubts(&[
             "ls &>/dev/null touch made",
             "ls |& touch made",
+            "ls &! touch made",
             "ls 001>/dev/null",
             "ls 10>/dev/null",
             "((ls a); ls b)",

@@ -9,7 +9,6 @@ mod lexical;
 mod program_list;
 mod programs;
 mod readings;
-mod shell_dialects;
 mod strict_list;
 mod walk;
 mod word;

@@ -10,9 +10,6 @@ use shuck_ast::{
     StmtSeq, StmtTerminator, Word as AstWord, WordPart, WordPartNode,
 };
 
-use super::shell_dialects::{
-    is_common_end, is_common_redirect, is_common_timed, may_be_arithmetic,
-};
 use super::word::ShellWord;
 use super::{Assignment, Doubt, MOST_COMMANDS, Redirect, ShellScript, SimpleCommand};
 
@@ -59,9 +56,6 @@ impl ScriptWalk<'_> {
         if statement.negated {
             self.script.shape.push('!');
         }
-        if !is_common_end(statement.terminator) || may_be_arithmetic(statement, self.source) {
-            self.doubt(Doubt::Dialect);
-        }
         let first = self.script.commands.len();
         self.command(&statement.command);
         let redirects = self.redirects(&statement.redirects);
@@ -88,10 +82,6 @@ impl ScriptWalk<'_> {
             Command::Builtin(builtin) => self.builtin(builtin),
             Command::Binary(binary) => {
                 self.statement(&binary.left);
-                if let BinaryOp::PipeAll = binary.op {
-                    // A job of its own, to some shells.
-                    self.doubt(Doubt::Dialect);
-                }
                 self.script.shape.push_str(match binary.op {
                     BinaryOp::And => "&&",
                     BinaryOp::Or => "||",
@@ -291,9 +281,6 @@ impl ScriptWalk<'_> {
     fn redirects(&mut self, redirects: &[AstRedirect]) -> Vec<Redirect> {
         let mut found = Vec::new();
         for redirect in redirects {
-            if !is_common_redirect(redirect, self.source) {
-                self.doubt(Doubt::Dialect);
-            }
             let target = match &redirect.target {
                 RedirectTarget::Word(word) => self.word(word),
                 RedirectTarget::Heredoc(heredoc) => {
@@ -422,5 +409,21 @@ impl ScriptWalk<'_> {
                 false
             }
         }
+    }
+}
+
+/// Whether what stands behind `time` is the same to a shell that has it as a program: a simple command
+/// whose first word is no option of that program's, and no variable.
+fn is_common_timed(timed: &Stmt, source: &str) -> bool {
+    match &timed.command {
+        _ if timed.negated => false,
+        Command::Simple(simple) => {
+            let name = ShellWord::read(simple.name.span.slice(source));
+            let is_option = name.is_none_or(|name| name.may_be_option());
+            simple.assignments.is_empty() && !is_option
+        }
+        // Of a pipeline it times the whole, or the first command.
+        Command::Binary(binary) => is_common_timed(&binary.left, source),
+        _ => false,
     }
 }

@@ -1,5 +1,7 @@
 //! What a model is shown of a file, how much of files a request carries, and why a file is not shown.
 
+use std::borrow::Cow;
+
 use conjure_core::chat::ArtifactRef;
 use conjure_core::chat::media_type::{is_image, is_pdf, is_text};
 use conjure_core::numerals::thousands;
@@ -106,7 +108,14 @@ pub(crate) fn shown(bytes: Vec<u8>, said: &str) -> Result<(String, Vec<u8>), Uns
         None if is_image(said) || is_pdf(said) => Err(UnshownReason::OtherType),
         None if is_text(said) => {
             let text = text_of(&bytes).ok_or(UnshownReason::Encoding)?;
-            Ok((said.to_owned(), text.into_owned().into_bytes()))
+            if text.len() as u64 > MOST_TEXT {
+                return Err(UnshownReason::LargeText);
+            }
+            let decoded = match text {
+                Cow::Owned(text) => Some(text.into_bytes()),
+                Cow::Borrowed(_) => None,
+            };
+            Ok((said.to_owned(), decoded.unwrap_or(bytes)))
         }
         None => Ok((said.to_owned(), bytes)),
     }
@@ -150,7 +159,7 @@ impl UnshownReason {
             Self::Encrypted => {
                 format!("{are} encrypted, and providers refuse that; attach what needs no password")
             }
-            Self::Encoding => format!("{their} encoding is not known; save it as UTF-8"),
+            Self::Encoding => format!("{their} encoding is not known; save as UTF-8"),
             Self::ManyImages => {
                 format!("a request carries at most {MOST_IMAGES} images; attach fewer at once")
             }

@@ -17,7 +17,7 @@ use super::actor_thread::ActorThread;
 use super::approvals::DecisionScope;
 use super::changes::ActorStatus;
 use super::opening::OpenSessionThread;
-use super::requests::{ActorRequest, Asker, CancelRequest, Done};
+use super::requests::{ActorRequest, CancelRequest, Done, TurnOrigin};
 use super::running::{FinishedTurn, TurnHappening};
 use super::runs::Turn;
 use super::saving::{active, turn_runs};
@@ -223,10 +223,10 @@ impl SavedSessionActor {
                 message,
                 thread,
                 terms,
-                asker,
+                origin,
                 done,
             } => {
-                let said = self.say(turn_id, message, thread, terms, asker).await;
+                let said = self.say(turn_id, message, thread, terms, origin).await;
                 let _ = done.send(said);
             }
             ActorRequest::Reword {
@@ -329,7 +329,7 @@ impl SavedSessionActor {
         message: Option<Message>,
         thread: Option<ThreadId>,
         terms: Box<TurnTerms>,
-        asker: Asker,
+        origin: TurnOrigin,
     ) -> Result<Turn, ManagerError> {
         if self.runner.open().is_none() {
             self.waiting.adopt().await;
@@ -362,7 +362,7 @@ impl SavedSessionActor {
             thread: thread.clone(),
             message,
             terms,
-            asker,
+            origin,
         };
         if let Err(error) = self.enqueue(turn, &row).await {
             self.manager.free_claimed(&turn_id, &claimed);

@@ -122,7 +122,7 @@ impl Manager {
 
     /// Whether a turn that `owner` had when it was asked about waits, and not there: it goes from one
     /// process to another, and whoever was asked had it no more, or not yet.
-    pub(super) async fn has_moved(
+    pub(super) async fn turn_has_moved(
         &self,
         turn_id: &str,
         owner: Option<&str>,

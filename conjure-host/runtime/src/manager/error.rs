@@ -75,7 +75,7 @@ impl ManagerError {
     }
 
     /// Whether the session has gone, or goes, to another process: who asks again finds it there.
-    pub(super) fn has_moved(&self) -> bool {
+    pub(super) fn is_session_moved(&self) -> bool {
         match self {
             Self::Remote(error) => matches!(
                 error.kind,

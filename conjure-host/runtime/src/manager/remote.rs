@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::approvals::DecisionScope;
-use super::requests::{Asker, CancelRequest};
+use super::requests::{CancelRequest, TurnOrigin};
 use super::runs::NewTurn;
 use super::terms::TurnTerms;
 use super::view::SessionPatch;
@@ -436,7 +436,7 @@ impl Manager {
             thread,
             terms,
         };
-        json(self.begin_here(&turn, Asker::Process).await?)
+        json(self.begin_here(&turn, TurnOrigin::OtherProcess).await?)
     }
 }
 

@@ -19,11 +19,11 @@ pub(super) type Done<T> = oneshot::Sender<T>;
 
 /// Who asks for a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Asker {
+pub(super) enum TurnOrigin {
     /// A client of this process.
-    Client,
-    /// Another process, which may run it where this one goes down before it begins.
-    Process,
+    ThisProcess,
+    /// A client of another process, which may run it where this one goes down before it begins.
+    OtherProcess,
 }
 
 /// What of a session is cancelled.
@@ -48,7 +48,7 @@ pub(super) enum ActorRequest {
         /// Where it is said, which the session goes on with; in its active thread without.
         thread: Option<ThreadId>,
         terms: Box<TurnTerms>,
-        asker: Asker,
+        origin: TurnOrigin,
         done: Done<Result<Turn, ManagerError>>,
     },
     /// Say something else in a turn that waits, in its place. Whether it waited still.

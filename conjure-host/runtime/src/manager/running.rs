@@ -6,7 +6,7 @@ use conjure_core::chat::{Cost, Event};
 use tokio::sync::oneshot;
 
 use super::attendance::Presence;
-use super::requests::Asker;
+use super::requests::TurnOrigin;
 use super::terms::TurnTerms;
 use super::turn_queue::QueuedTurn;
 use crate::session::{ChatError, TurnResult};
@@ -27,7 +27,7 @@ pub(super) struct RunningTurn {
     /// What holds for it.
     pub(super) terms: Box<TurnTerms>,
     /// Who asked for it.
-    asker: Asker,
+    origin: TurnOrigin,
     /// Tells of clients that come and leave, where whoever said it cannot be asked.
     presence: Option<Presence>,
 }
@@ -37,7 +37,7 @@ impl RunningTurn {
     pub(super) fn new(
         turn_id: String,
         (thread, epoch): (ThreadId, u64),
-        (terms, asker): (Box<TurnTerms>, Asker),
+        (terms, origin): (Box<TurnTerms>, TurnOrigin),
         answer: oneshot::Receiver<TurnResult>,
         presence: Option<Presence>,
     ) -> Self {
@@ -50,7 +50,7 @@ impl RunningTurn {
             asked: BTreeSet::new(),
             goes_on: false,
             terms,
-            asker,
+            origin,
             presence,
         }
     }
@@ -99,7 +99,7 @@ impl FinishedTurn {
             thread: self.turn.thread.clone(),
             message: None,
             terms: self.turn.terms.clone(),
-            asker: self.turn.asker,
+            origin: self.turn.origin,
         })
     }
 }

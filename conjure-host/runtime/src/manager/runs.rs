@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::remote::{RemoteRequest, RemoteTurn};
-use super::requests::{ActorRequest, Asker, CancelRequest};
+use super::requests::{ActorRequest, CancelRequest, TurnOrigin};
 use super::terms::{TurnRequest, TurnTerms};
 use super::turn_files::named_wrongly;
 use super::{Manager, ManagerError};
@@ -18,7 +18,7 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// How long to wait before a turn is begun, said otherwise or cancelled anew that goes from one process
 /// to another.
-const MOVING: Duration = Duration::from_millis(200);
+const MOVE_RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// A turn that is to be begun in a session, by its id.
 #[derive(Debug)]
@@ -122,8 +122,8 @@ impl Manager {
         let deadline = Instant::now() + self.inner.options.patience;
         loop {
             match Box::pin(self.begin_where_it_runs(&turn)).await {
-                Err(error) if error.has_moved() && Instant::now() < deadline => {
-                    tokio::time::sleep(MOVING).await;
+                Err(error) if error.is_session_moved() && Instant::now() < deadline => {
+                    tokio::time::sleep(MOVE_RETRY_DELAY).await;
                 }
                 begun => return begun,
             }
@@ -148,7 +148,7 @@ impl Manager {
                 }
             }
         }
-        let begun = self.begin_here(turn, Asker::Client).await;
+        let begun = self.begin_here(turn, TurnOrigin::ThisProcess).await;
         let begun = begun.map_err(named_wrongly)?;
         if !self.inner.options.adopts {
             self.inner.own_turns.add(session, &turn.turn_id);
@@ -184,14 +184,14 @@ impl Manager {
     pub(super) async fn begin_here(
         &self,
         turn: &NewTurn,
-        asker: Asker,
+        origin: TurnOrigin,
     ) -> Result<Turn, ManagerError> {
         self.ask(&turn.session, |done| ActorRequest::Say {
             turn_id: turn.turn_id.clone(),
             message: turn.message.clone(),
             thread: turn.thread.clone(),
             terms: turn.terms.clone(),
-            asker,
+            origin,
             done,
         })
         .await?
@@ -214,10 +214,10 @@ impl Manager {
                 Ok(true) => return Ok(()),
                 Ok(false) => (
                     waits_no_more(),
-                    self.has_moved(turn_id, Some(&owner)).await?,
+                    self.turn_has_moved(turn_id, Some(&owner)).await?,
                 ),
                 Err(error) => {
-                    let has_moved = error.has_moved();
+                    let has_moved = error.is_session_moved();
                     (error, has_moved)
                 }
             };
@@ -227,7 +227,7 @@ impl Manager {
             if Instant::now() >= deadline {
                 return Err(goes_elsewhere());
             }
-            tokio::time::sleep(MOVING).await;
+            tokio::time::sleep(MOVE_RETRY_DELAY).await;
         }
     }
 
@@ -377,7 +377,8 @@ impl Manager {
     async fn cancel_what(&self, session: &str, what: CancelRequest) -> Result<(), ManagerError> {
         let session = self.id_of(session).await?;
         if let Some(turn) = &what.turn {
-            return self.cancel_one(&session, turn, &what).await;
+            let deadline = Instant::now() + self.inner.options.patience;
+            return self.cancel_until(&session, turn, &what, deadline).await;
         }
         let waiting = match what.drop_queued {
             true => self.waiting_turns(&session).await?,
@@ -419,16 +420,6 @@ impl Manager {
     /// Cancels one turn where it runs or waits. A process that lets go of it before it is asked has
     /// nothing to cancel and says the same as one that cancelled it, so it is looked whether it waits
     /// still.
-    async fn cancel_one(
-        &self,
-        session: &str,
-        turn: &str,
-        what: &CancelRequest,
-    ) -> Result<(), ManagerError> {
-        let deadline = Instant::now() + self.inner.options.patience;
-        self.cancel_until(session, turn, what, deadline).await
-    }
-
     async fn cancel_until(
         &self,
         session: &str,
@@ -449,13 +440,13 @@ impl Manager {
                 return Ok(());
             }
             // One that is about to run is only cancelled where that is wanted, too.
-            if what.only_queued && !self.has_moved(turn, owner.as_deref()).await? {
+            if what.only_queued && !self.turn_has_moved(turn, owner.as_deref()).await? {
                 return Ok(());
             }
             if Instant::now() >= deadline {
                 return Err(not_cancelled());
             }
-            tokio::time::sleep(MOVING).await;
+            tokio::time::sleep(MOVE_RETRY_DELAY).await;
         }
     }
 

@@ -7,7 +7,7 @@ use conjure_core::chat::Message;
 
 use super::adoption::CANCELLED_WAITING;
 use super::changes::SessionChange;
-use super::requests::Asker;
+use super::requests::TurnOrigin;
 use super::terms::TurnTerms;
 use super::{ManagerError, ManagerState};
 use conjure_store::{Run, RunState, ThreadId};
@@ -20,7 +20,7 @@ pub(super) struct QueuedTurn {
     pub(super) message: Option<Message>,
     pub(super) terms: Box<TurnTerms>,
     /// Who asked for it.
-    pub(super) asker: Asker,
+    pub(super) origin: TurnOrigin,
 }
 
 /// The turns of one session that wait, in their order.
@@ -114,9 +114,9 @@ impl TurnQueue {
         };
         for run in adopted.into_iter().rev() {
             tracing::info!(run = run.id, "it waited in a process that is gone");
-            let asker = match self.manager.own_turns.has(&run.id) {
-                true => Asker::Client,
-                false => Asker::Process,
+            let origin = match self.manager.own_turns.has(&run.id) {
+                true => TurnOrigin::ThisProcess,
+                false => TurnOrigin::OtherProcess,
             };
             let terms = run.terms.as_deref().map(serde_json::from_str);
             match terms.transpose() {
@@ -125,7 +125,7 @@ impl TurnQueue {
                     thread: run.thread,
                     message: run.message,
                     terms: terms.unwrap_or_default(),
-                    asker,
+                    origin,
                 }),
                 // Rules that are not understood may be some that deny.
                 Err(error) => {
@@ -196,7 +196,7 @@ impl TurnQueue {
 
     /// Ends what clients of this process said; what other processes asked for waits on.
     pub(super) async fn drop_own(&mut self, state: RunState, why: &str) {
-        let is_own = |turn: &&QueuedTurn| turn.asker == Asker::Client;
+        let is_own = |turn: &&QueuedTurn| turn.origin == TurnOrigin::ThisProcess;
         while let Some(turn) = self.turns.iter().find(is_own) {
             let id = turn.turn_id.clone();
             self.end(&id, state, why).await;
@@ -205,7 +205,9 @@ impl TurnQueue {
 
     /// Whether anything waits that clients of this process said.
     pub(super) fn has_own(&self) -> bool {
-        self.turns.iter().any(|turn| turn.asker == Asker::Client)
+        self.turns
+            .iter()
+            .any(|turn| turn.origin == TurnOrigin::ThisProcess)
     }
 
     /// Leaves what waits to other processes. Where the store does not take that, it waits on, and is

@@ -189,7 +189,7 @@ impl TurnRunner {
         self.running = Some(RunningTurn::new(
             turn.turn_id,
             (turn.thread, open.live.epoch()),
-            (turn.terms, turn.asker),
+            (turn.terms, turn.origin),
             answer,
             presence,
         ));

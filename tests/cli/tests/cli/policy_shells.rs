@@ -195,8 +195,9 @@ fn decided(command: &str) -> PolicyDecision {
 fn is_made(dir: &Path, command: &str) -> bool {
     let here = SHELLS.into_iter().filter(|shell| Path::new(shell).exists());
     let made = here.map(|shell| {
-        let mut program = Command::new(shell);
-        program.args(["-c", command]).current_dir(dir);
+        // Any loop may be one without end.
+        let mut program = Command::new("timeout");
+        program.args(["5", shell, "-c", command]).current_dir(dir);
         let program = program.stdin(Stdio::null()).stdout(Stdio::null());
         program.stderr(Stdio::null()).status().unwrap();
         std::fs::remove_file(dir.join(MADE)).is_ok()
@@ -207,14 +208,13 @@ fn is_made(dir: &Path, command: &str) -> bool {
 #[test]
 fn what_shells_read_differently_makes_nothing_that_no_rule_allows() {
     let workspace = Workspace::new().unwrap();
+    let mut made = 0;
     for command in ATTACKS {
-        if decided(command) == PolicyDecision::Allow {
-            assert!(!is_made(&workspace.work(), command), "{command}");
-        }
         assert_ne!(decided(command), PolicyDecision::Allow, "{command}");
+        made += usize::from(is_made(&workspace.work(), command));
     }
-    // What makes the file is seen.
-    assert!(is_made(&workspace.work(), "touch made"));
+    // Not each shell is here, and some of them are for others; but they are attacks.
+    assert!(made > ATTACKS.len() / 3, "{made} of {}", ATTACKS.len());
 }
 
 proptest! {

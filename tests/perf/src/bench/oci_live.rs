@@ -3,13 +3,11 @@
 //!
 //! Needs Debian's registry; where it is not installed this is left out and says so.
 
-use std::io::ErrorKind;
-use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::Result;
+use conjure_kit::ImageRegistry;
 use tempfile::TempDir;
 
 use crate::figure::{Figure, short};
@@ -26,8 +24,6 @@ const WARM_UP: u64 = 1;
 /// The measured skill, and a tool of it.
 const SKILL: &str = "measured";
 const TOOL: &str = "measured_execute";
-/// How long the registry may take to begin.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
     let Some(registry) = ImageRegistry::start()? else {
@@ -38,7 +34,7 @@ pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
     let author = PackageAuthor::new(&host)?;
     let (mut live, mut installed) = (Samples::default(), Samples::default());
     for number in 1..=WARM_UP + ROUNDS {
-        let place = registry.place(number);
+        let place = place(&registry, number);
         author.publish(&versions.number(number)?, &place)?;
         let begun = Instant::now();
         host.does([
@@ -143,69 +139,8 @@ fn package_in(dir: &Path) -> Result<PathBuf> {
     ))
 }
 
-/// Debian's registry of container images, on loopback. It ends with this value.
-struct ImageRegistry {
-    program: Child,
-    port: u16,
-    _dir: TempDir,
-}
-
-impl ImageRegistry {
-    /// Nothing where none is installed.
-    fn start() -> Result<Option<Self>> {
-        let dir = tempfile::tempdir()?;
-        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let config = dir.path().join("config.yml");
-        let text = format!(
-            "version: 0.1\nlog:\n  level: error\nstorage:\n  filesystem:\n    rootdirectory: {}\n\
-             http:\n  addr: 127.0.0.1:{port}\n",
-            dir.path().join("registry").display()
-        );
-        std::fs::write(&config, text)?;
-        let program = Command::new("docker-registry")
-            .arg("serve")
-            .arg(&config)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        let program = match program {
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                crate::say(
-                    "LEFT OUT: docker-registry: it is not installed (Debian: docker-registry)",
-                );
-                return Ok(None);
-            }
-            program => program.context("`docker-registry` could not be started")?,
-        };
-        let registry = Self {
-            program,
-            port,
-            _dir: dir,
-        };
-        let begun = Instant::now();
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            ensure!(
-                begun.elapsed() < PATIENCE,
-                "`docker-registry` does not listen"
-            );
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Ok(Some(registry))
-    }
-
-    /// Where the package of a round is. A tag that is a version would belong to one package only.
-    fn place(&self, number: u64) -> String {
-        format!(
-            "oci://127.0.0.1:{}/plugins/{SKILL}:round-{number}",
-            self.port
-        )
-    }
-}
-
-impl Drop for ImageRegistry {
-    fn drop(&mut self) {
-        let _ = self.program.kill();
-        let _ = self.program.wait();
-    }
+/// Where the package of a round is. A tag that is a version would belong to one package only.
+fn place(registry: &ImageRegistry, number: u64) -> String {
+    let address = registry.address();
+    format!("oci://{address}/plugins/{SKILL}:round-{number}")
 }

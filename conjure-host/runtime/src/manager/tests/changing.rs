@@ -9,7 +9,7 @@ use conjure_vault::Credential;
 use serde_json::{Value, json};
 
 use super::stage::{Stage, always, call, held, object};
-use crate::manager::requests::Asker;
+use crate::manager::requests::TurnOrigin;
 use crate::manager::running::TurnHappening;
 use crate::manager::session_row::SessionRow;
 use crate::manager::turn_queue::{QueuedTurn, TurnQueue};
@@ -319,7 +319,7 @@ async fn runner_and_turn(
         thread: session.thread.clone().unwrap().id,
         message: Some(Said::user("hello")),
         terms: Box::default(),
-        asker: Asker::Process,
+        origin: TurnOrigin::OtherProcess,
     };
     waiting.add(turn, false).await.unwrap();
     let runner = TurnRunner::new(Arc::clone(inner), &session.id);
@@ -389,7 +389,7 @@ async fn no_other_process_takes_a_session_whose_turn_goes_on_with_other_settings
     let answer = answer_of(&mut runner).await;
     let finished = runner.finish(answer).unwrap();
     let next = finished.continuation().unwrap();
-    assert_eq!(next.asker, Asker::Process);
+    assert_eq!(next.origin, TurnOrigin::OtherProcess);
     let place = Location::File(stage.dir.path().join("conjure.db"));
     let other = Store::open(&place, &Options::default()).await.unwrap();
     let begun = async || {
