@@ -317,7 +317,7 @@ async fn an_error_of_the_authors_names_the_place_and_the_program_goes_on() {
         .await
         .unwrap_err();
     assert!(
-        matches!(&error, PluginError::Create { reason, .. } if reason == "no instance is wanted"),
+        matches!(&error, PluginError::Create { reason, .. } if reason == "no instance is wanted."),
         "{error}"
     );
 }
