@@ -2,8 +2,10 @@
 //!
 //! Canonical chat, the log of a thread, the turn state machine, the routing table, skill folders,
 //! policy, and the provider wires. No I/O, no clock, no threads, no randomness: the host performs
-//! what this crate decides.
+//! what this crate decides. Begin at `turn/input.rs` for what a turn is, and at
+//! `log/entry.rs` for what a thread is.
 
+pub mod address_scope;
 pub mod chat;
 pub mod context;
 pub mod cost;

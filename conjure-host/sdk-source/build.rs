@@ -1,6 +1,6 @@
 //! Packs the source of the SDK: the crates `conjure-skill-sdk`, `conjure-abi` and `conjure-skill-macros`
-//! without their tests, and the file for Python, with manifests that stand alone. What they inherit from
-//! the workspace is written into them.
+//! without their tests, the file for Python and the schemas of the protocol, with manifests that stand
+//! alone. What they inherit from the workspace is written into them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +17,17 @@ use zip::write::SimpleFileOptions;
 const SDK: &str = "skill-sdk";
 const CRATES: [&str; 3] = ["", "abi", "macros"];
 /// What of each crate is packed, beside its manifest.
-const PARTS: [&str; 5] = ["build.rs", "src", "docs", "python", "CHANGELOG.md"];
+const PARTS: [&str; 7] = [
+    "build.rs",
+    "src",
+    "docs",
+    "examples",
+    "protocol",
+    "python",
+    "CHANGELOG.md",
+];
+/// The kinds of files that are packed; one without a kind is a text.
+const KINDS: [&str; 4] = ["json", "md", "py", "rs"];
 
 fn main() -> Result<()> {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -28,7 +38,11 @@ fn main() -> Result<()> {
         for part in PARTS {
             collect(&dir.join(part), &Path::new(krate).join(part), &mut files)?;
         }
-        let alone = standing_alone(manifest(&dir.join("Cargo.toml"))?, &workspace)?;
+        let mut alone = standing_alone(manifest(&dir.join("Cargo.toml"))?, &workspace)?;
+        let examples = examples(&files, krate);
+        if !examples.is_empty() {
+            alone.insert("example".to_owned(), Value::Array(examples));
+        }
         let name = Path::new(krate).join("Cargo.toml");
         files.insert(name, toml::to_string(&alone)?.into_bytes());
     }
@@ -68,7 +82,7 @@ fn collect(from: &Path, name: &Path, files: &mut BTreeMap<PathBuf, Vec<u8>>) -> 
         }
     } else if from
         .extension()
-        .is_none_or(|kind| kind == "rs" || kind == "md" || kind == "py")
+        .is_none_or(|kind| KINDS.iter().any(|known| kind == *known))
     {
         files.insert(name.to_owned(), fs::read(from)?);
     }
@@ -106,6 +120,23 @@ fn standing_alone(mut manifest: Table, workspace: &Table) -> Result<Table> {
     Ok(manifest)
 }
 
+/// The examples of a crate. They run what they show in the test kit, which only the repository's tests
+/// have without asking for it.
+fn examples(files: &BTreeMap<PathBuf, Vec<u8>>, krate: &str) -> Vec<Value> {
+    let dir = Path::new(krate).join("examples");
+    let files = files.keys().filter(|path| path.starts_with(&dir));
+    let names = files.filter_map(|path| path.file_stem()?.to_str());
+    let examples = names.map(|name| {
+        let features = Value::Array(vec!["testkit".into()]);
+        let example = [
+            ("name".to_owned(), name.into()),
+            ("required-features".to_owned(), features),
+        ];
+        Value::Table(Table::from_iter(example))
+    });
+    examples.collect()
+}
+
 fn table<'a>(manifest: &'a mut Table, part: &str) -> Result<&'a mut Table> {
     let part_of = manifest.get_mut(part).and_then(Value::as_table_mut);
     part_of.with_context(|| format!("a manifest has no `{part}`"))
@@ -141,12 +172,16 @@ fn dependency(name: &str, usual: &Value, own: &Value) -> Table {
     whole
 }
 
-/// The files in their order, without times, so that the same source is the same package.
+/// The files in their order, without times, so that the same source is the same package. They are one
+/// stream, each behind a line with its name and its length: what one has in common with the next is
+/// there once.
 fn pack(files: &BTreeMap<PathBuf, Vec<u8>>) -> Result<Vec<u8>> {
     let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
     let options = SimpleFileOptions::default().compression_level(Some(9));
+    writer.start_file("sdk", options)?;
     for (name, bytes) in files {
-        writer.start_file(name.to_string_lossy().replace('\\', "/"), options)?;
+        let name = name.to_string_lossy().replace('\\', "/");
+        writeln!(writer, "{} {name}", bytes.len())?;
         writer.write_all(bytes)?;
     }
     Ok(writer.finish()?.into_inner())

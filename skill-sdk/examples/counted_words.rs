@@ -1,7 +1,8 @@
 //! A skill as an `impl` block: the attribute `#[skill]`, with arguments, options, a callback and a state
 //! that is made of the configuration.
 //!
-//! `cargo run -p conjure-skill-sdk --example counted_words` calls it through both transports.
+//! `cargo run -p conjure-skill-sdk --features testkit --example counted_words` calls it through both
+//! transports.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 

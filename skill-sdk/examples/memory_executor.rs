@@ -1,8 +1,8 @@
 //! An executor: four operations, out of which the host makes the tools of skill folders.
 //!
-//! `cargo run -p conjure-skill-sdk --example memory_executor` drives it without a host. Its machine
-//! is a table in memory, and its only commands are `ls` and `wc`; the paths, exit codes and errors
-//! are what an executor of a real machine gives.
+//! `cargo run -p conjure-skill-sdk --features testkit --example memory_executor` drives it without a
+//! host. Its machine is a table in memory, and its only commands are `ls` and `wc`; the paths, exit
+//! codes and errors are what an executor of a real machine gives.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 

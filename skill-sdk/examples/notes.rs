@@ -1,7 +1,7 @@
 //! A native skill with typed tools and state that outlives an upgrade.
 //!
-//! `cargo run -p conjure-skill-sdk --example notes` calls it as a host would, through the real ABI.
-//! In a crate of its own, what stands above `main` is a whole plugin.
+//! `cargo run -p conjure-skill-sdk --features testkit --example notes` calls it as a host would,
+//! through the real ABI. In a crate of its own, what stands above `main` is a whole plugin.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 

@@ -1,7 +1,7 @@
 //! A backend: tools of its own for many sessions, one of which asks the person.
 //!
-//! `cargo run -p conjure-skill-sdk --example rooms_backend` drives it without a host; a function
-//! answers for the person.
+//! `cargo run -p conjure-skill-sdk --features testkit --example rooms_backend` drives it without a
+//! host; a function answers for the person.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 

@@ -1,7 +1,7 @@
 //! Testing a plugin with the test kit: canned HTTP, secrets, cancelling, and both transports.
 //!
-//! `cargo run -p conjure-skill-sdk --example tested_skill` does what a crate's own tests would; the
-//! functions below `main` are the bodies of `#[test]` functions.
+//! `cargo run -p conjure-skill-sdk --features testkit --example tested_skill` does what a crate's own
+//! tests would; the functions below `main` are the bodies of `#[test]` functions.
 
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 

@@ -25,7 +25,7 @@
 //! `skill-sdk/docs/mcp.md` says what MCP clients get of a plugin. Whole plugins that run without a
 //! host are in `skill-sdk/examples`: `notes` (a skill with tools and state), `counted_words` (one as an `impl` block), `memory_executor`,
 //! `rooms_backend`, and `tested_skill` (the test kit);
-//! `cargo run -p conjure-skill-sdk --example notes` runs one.
+//! `cargo run -p conjure-skill-sdk --features testkit --example notes` runs one.
 
 #[cfg(feature = "async")]
 mod backend;

@@ -21,7 +21,7 @@ pub(super) fn replaced_words(
     command: &str,
     replace: impl FnMut(&str, WordRole) -> Option<String>,
 ) -> String {
-    let mut words = Words {
+    let mut words = WordReplacer {
         out: String::with_capacity(command.len()),
         word: String::new(),
         after_cd: false,
@@ -67,7 +67,7 @@ fn is_operator(c: char) -> bool {
     )
 }
 
-struct Words<F> {
+struct WordReplacer<F> {
     out: String,
     /// The word that is being read.
     word: String,
@@ -77,7 +77,7 @@ struct Words<F> {
     replace: F,
 }
 
-impl<F: FnMut(&str, WordRole) -> Option<String>> Words<F> {
+impl<F: FnMut(&str, WordRole) -> Option<String>> WordReplacer<F> {
     /// Writes the word, or what it is replaced by.
     fn flush(&mut self, quote: Option<char>) {
         if self.word.is_empty() {

@@ -13,10 +13,12 @@ mod missing_tool;
 pub mod notes;
 mod plugin_notes;
 mod referred;
+pub mod result_lines;
 mod results;
 mod skill_paths;
 pub mod skills_prompt;
 mod summary;
+mod working_dir;
 
 pub use call_failure::{CallFailure, CallFailureKind, CallRefusal};
 pub use command_words::quoted_word;
@@ -32,3 +34,4 @@ pub use results::{CommandEnd, cut, file_line, file_words};
 pub use skill_paths::{absolute_skill_path, absolute_skill_paths};
 pub use skills_prompt::{SkillEntry, skills_prompt};
 pub(crate) use summary::ASK_FOR_SUMMARY;
+pub use working_dir::{changed_working_dir, working_dir};

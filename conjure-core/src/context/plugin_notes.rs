@@ -44,7 +44,7 @@ fn version(change: &PluginChange) -> Option<String> {
     } = change;
     let step = match (change.step(), state) {
         (VersionStep::Rebuild, StateHandover::None) => return None,
-        (VersionStep::Rebuild, _) => format!("{plugin} {to}, built again"),
+        (VersionStep::Rebuild, _) => format!("{plugin} {to}, loaded again"),
         (VersionStep::Upgrade, _) => format!("{plugin} {from} → {to}"),
         (VersionStep::Downgrade, _) => format!("{plugin} {from} → {to}, a downgrade"),
     };
@@ -113,7 +113,7 @@ mod tests {
                 "[note of the host] From here on other versions of plugins are behind your tools: \
                  notes 0.2.0 → 0.3.0, state to be carried over at its next call; notes 0.3.0 → \
                  0.2.0, a downgrade, state not carried over; notes 0.9.0 → 0.10.0; notes 0.3.0, \
-                 built again, state not carried over."
+                 loaded again, state not carried over."
             )
         );
     }

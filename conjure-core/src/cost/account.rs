@@ -53,14 +53,14 @@ impl ThreadCost {
 #[derive(Debug, Clone, Default)]
 pub struct Account {
     cost: ThreadCost,
-    before: Option<Before>,
+    before: Option<PreviousReply>,
     /// What changed since the newest reply.
     changed: Option<MissReason>,
 }
 
 /// The newest reply, as the next request's cache sees it.
 #[derive(Debug, Clone)]
-struct Before {
+struct PreviousReply {
     provider: String,
     model: String,
     /// Tokens that were in the provider's cache then.
@@ -176,7 +176,7 @@ impl Account {
             sum.add(&cost, meta.retries, &causes);
         }
         if !beside && meta.usage.prompt_tokens() > 0 {
-            self.before = Some(Before {
+            self.before = Some(PreviousReply {
                 provider: meta.provider.clone(),
                 model: meta.model.clone(),
                 cached: meta.usage.cache_read + meta.usage.cache_write,

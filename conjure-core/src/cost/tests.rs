@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::chat::{Message, Meta, Part, Role, Usage};
-use crate::log::{Entry, EntryBody, Spending, TableChange};
+use crate::log::{Entry, EntryBody, Spending, TableChange, test_kit};
 
 const PRICE: Price = Price {
     input: Some(3.0),
@@ -43,15 +43,11 @@ fn reply(meta: Meta) -> EntryBody {
 
 /// Entries of one turn, ten seconds apart.
 fn log(bodies: Vec<EntryBody>) -> Vec<Entry> {
-    (1..)
-        .zip(bodies)
-        .map(|(seq, body)| Entry {
-            seq,
-            turn: 1,
-            at_ms: i64::try_from(seq).unwrap() * 10_000,
-            body,
-        })
-        .collect()
+    let mut entries = test_kit::log(bodies);
+    for entry in &mut entries {
+        entry.at_ms = i64::try_from(entry.seq).unwrap() * 10_000;
+    }
+    entries
 }
 
 fn cost(entries: &[Entry]) -> TurnCost {

@@ -43,8 +43,9 @@ pub enum EntryBody {
         /// The backend instance that runs it.
         backend: String,
         /// The plugin and its version, when one is behind it, as the routing table names them. Where
-        /// that version could not take over the state of one before, that one goes on in its place,
-        /// which a notice before the call's result says.
+        /// that version could not take over the state of one before, that one goes on in its place:
+        /// of the call that was the first to try, a notice before its result says that, and later ones
+        /// name the version that runs.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         plugin: Option<String>,
     },

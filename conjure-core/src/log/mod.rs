@@ -8,6 +8,8 @@ mod folds;
 mod limit;
 mod plugin_change;
 mod reason;
+#[cfg(test)]
+pub(crate) mod test_kit;
 mod used;
 mod view;
 

@@ -11,7 +11,7 @@ pub struct PluginChange {
     pub plugin: String,
     /// The version before.
     pub from: String,
-    /// The version from here on; the same where it was built again.
+    /// The version from here on; the same where it was built, or only loaded, again.
     pub to: String,
     /// What becomes of what it held for this session.
     pub state: StateHandover,

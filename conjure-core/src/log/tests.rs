@@ -3,23 +3,12 @@
 use proptest::prelude::*;
 use serde_json::json;
 
+use super::test_kit::log;
 use super::*;
 use crate::chat::{Content, FunctionCall, FunctionCallOutput, Message, Meta, Part, Role, Usage};
 use crate::turn::recover;
 use crate::turn::tests::random::{any_log, check_results};
 use crate::turn::tests::sendable;
-
-fn log(bodies: Vec<EntryBody>) -> Vec<Entry> {
-    (1..)
-        .zip(bodies)
-        .map(|(seq, body)| Entry {
-            seq,
-            turn: 1,
-            at_ms: 0,
-            body,
-        })
-        .collect()
-}
 
 fn call(id: &str) -> Part {
     Content::FunctionCall(FunctionCall {

@@ -152,7 +152,7 @@ pub(super) fn drive(
     };
     while drive.at < script.len() && !drive.stopped {
         let before = drive.at;
-        let stuck = match drive.cue() {
+        let stuck = match drive.feed_next() {
             Err(stuck) => Some(stuck),
             Ok(()) if drive.at == before => {
                 Some(Stuck::new("the turn machine writes nothing here"))

@@ -247,8 +247,8 @@ pub(super) fn is_cut_here(rest: &[Entry]) -> bool {
     })
 }
 
-/// What became of the calls of a reply that stands first in these entries, as whoever judges them
-/// must have said it: `judged` where the log does not contradict it.
+/// The verdict on each call of the reply that stands first in these entries, reconstructed from what
+/// the log shows: the verdict in `judged`, except where a later entry contradicts it.
 pub(super) fn verdicts(
     rest: &[Entry],
     answer: LoggedReply<'_>,

@@ -1,6 +1,6 @@
 //! What the turn machine is given for each entry of a log.
 //!
-//! An entry says what was written; a cue is the input after which the machine writes it.
+//! An entry says what was written; what is fed for it is the input after which the machine writes it.
 
 use super::drive::{Drive, PendingModelRequest, Stuck};
 use super::lookahead::{
@@ -15,8 +15,8 @@ use crate::request::view_tokens;
 use crate::turn::{ApprovalDecision, CompactionTrigger, ModelFailure, TurnInput, When};
 
 impl Drive<'_, '_> {
-    /// Gives the machine what the next entry is the answer to.
-    pub(super) fn cue(&mut self) -> Result<(), Stuck> {
+    /// Gives the machine the input after which it writes the next entry.
+    pub(super) fn feed_next(&mut self) -> Result<(), Stuck> {
         let Some(entry) = self.rest().first() else {
             return Ok(());
         };

@@ -11,7 +11,7 @@ use super::conversation;
 use super::{
     Attachment, ModelRequest, OutputFormat, ProviderFragments, ToolChoice, ToolDefinition,
 };
-use crate::context::memory;
+use crate::context::{memory, working_dir};
 use crate::log::Entry;
 use crate::repair::{RepairTarget, repair};
 use crate::routing::RoutingTable;
@@ -114,9 +114,7 @@ pub fn tools(table: &RoutingTable) -> Vec<ToolDefinition> {
 }
 
 fn system(settings: &CompileSettings) -> Vec<String> {
-    let working_dir = settings.working_dir.as_ref().map(|dir| {
-        format!("The session's working directory is {dir}. Relative paths start there.")
-    });
+    let working_dir = settings.working_dir.as_deref().map(working_dir);
     settings
         .persona
         .clone()
@@ -140,21 +138,10 @@ mod tests {
 
     use super::*;
     use crate::chat::{Content, FunctionCall, FunctionCallOutput, Message, Part, Role};
+    use crate::log::test_kit::log;
     use crate::log::{CallEnd, EntryBody};
     use crate::routing::{Catalog, CatalogTool, EffectLevel, Naming, Prefix};
     use crate::wire::anthropic::encode;
-
-    fn log(bodies: Vec<EntryBody>) -> Vec<Entry> {
-        (1..)
-            .zip(bodies)
-            .map(|(seq, body)| Entry {
-                seq,
-                turn: 1,
-                at_ms: 0,
-                body,
-            })
-            .collect()
-    }
 
     fn said(message: Message) -> EntryBody {
         EntryBody::Message { message }

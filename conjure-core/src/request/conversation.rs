@@ -44,7 +44,7 @@ mod tests {
     use crate::chat::{Content, FunctionCall, FunctionCallOutput, Meta, OutputPart, Role};
     use crate::log::{
         CallEnd, EntryBody, NoticeReason, PluginChange, StateFate, StateHandover, StateMove,
-        TableChange, messages,
+        TableChange, messages, test_kit,
     };
     use crate::repair::{RepairTarget, repair};
 
@@ -55,15 +55,11 @@ mod tests {
 
     /// Two entries of each turn.
     fn log(bodies: Vec<EntryBody>) -> Vec<Entry> {
-        (1..)
-            .zip(bodies)
-            .map(|(seq, body)| Entry {
-                seq,
-                turn: u64::div_ceil(seq, 2),
-                at_ms: 0,
-                body,
-            })
-            .collect()
+        let mut entries = test_kit::log(bodies);
+        for entry in &mut entries {
+            entry.turn = entry.seq.div_ceil(2);
+        }
+        entries
     }
 
     fn said(message: Message) -> EntryBody {

@@ -134,18 +134,7 @@ mod tests {
     use super::*;
     use crate::chat::{Meta, Role};
     use crate::log::CallEnd;
-
-    fn log(bodies: Vec<EntryBody>) -> Vec<Entry> {
-        (1..)
-            .zip(bodies)
-            .map(|(seq, body)| Entry {
-                seq,
-                turn: 1,
-                at_ms: 0,
-                body,
-            })
-            .collect()
-    }
+    use crate::log::test_kit::log;
 
     fn reply(text: &str, usage: Usage) -> EntryBody {
         let mut message = Message::new(Role::Assistant, vec![Part::text(text)]);

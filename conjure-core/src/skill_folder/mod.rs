@@ -36,7 +36,7 @@ pub struct SkillFolder {
     pub compatibility: Option<String>,
     /// Free pairs in the order written; numbers as they were written.
     pub metadata: Vec<(String, String)>,
-    /// Tools that the skill wants allowed, as written; see [`SkillFolder::allowed_tool_patterns`].
+    /// Tools that the skill wants allowed, as written.
     pub allowed_tools: Option<String>,
     /// Fields that the standard does not know, in the order written.
     pub extra: Map<String, Value>,
@@ -82,24 +82,6 @@ impl SkillFolder {
             folder,
             diagnostics,
         }
-    }
-
-    /// The entries of `allowed-tools`: split at white space outside of parentheses, so that
-    /// `Bash(git add:*) Read` is two.
-    #[must_use]
-    pub fn allowed_tool_patterns(&self) -> Vec<&str> {
-        let text = self.allowed_tools.as_deref().unwrap_or_default();
-        let mut depth = 0_usize;
-        text.split(move |c: char| {
-            match c {
-                '(' => depth += 1,
-                ')' => depth = depth.saturating_sub(1),
-                _ => {}
-            }
-            depth == 0 && c.is_whitespace()
-        })
-        .filter(|entry| !entry.is_empty())
-        .collect()
     }
 
     fn from_document(

@@ -65,10 +65,6 @@ fn p1_every_field_is_as_written() {
             body: "# Logs\n\nRun `scripts/a.sh`.".into(),
         }
     );
-    assert_eq!(
-        folder.allowed_tool_patterns(),
-        ["Bash(git add:*)", "Bash(jq:*)", "Read"]
-    );
 }
 
 #[test]
@@ -194,8 +190,8 @@ fn allowed_tools_as_a_list_are_taken_with_a_warning() {
         [(Severity::Warning, "allowed-tools-type", Some(4))]
     );
     assert_eq!(
-        parsed.folder.unwrap().allowed_tool_patterns(),
-        ["Bash(git add:*)", "Read"]
+        parsed.folder.unwrap().allowed_tools.as_deref(),
+        Some("Bash(git add:*) Read")
     );
 }
 

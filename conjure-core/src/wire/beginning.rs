@@ -5,7 +5,7 @@
 
 /// Makes a whole JSON text of the beginning of one. What is no JSON stays none.
 pub(super) fn close(text: &mut Vec<u8>) {
-    let mut scan = Scan::default();
+    let mut scan = BeginningScan::default();
     for (at, byte) in text.iter().enumerate() {
         scan.take(text, at, *byte);
     }
@@ -36,7 +36,7 @@ enum ScanState {
 }
 
 #[derive(Debug, Default)]
-struct Scan {
+struct BeginningScan {
     state: ScanState,
     /// What closes each object and list that is open.
     open: Vec<u8>,
@@ -54,7 +54,7 @@ struct Scan {
 /// The bytes of an escape such as `\u00fc`.
 const ESCAPE: usize = 6;
 
-impl Scan {
+impl BeginningScan {
     fn take(&mut self, text: &[u8], at: usize, byte: u8) {
         match self.state {
             ScanState::Outside => self.outside(at, byte),

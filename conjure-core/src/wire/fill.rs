@@ -45,7 +45,7 @@ pub(super) fn into<'de, A: MapAccess<'de>>(
     place: &mut impl Fill<'de>,
     map: &mut A,
 ) -> Result<(), A::Error> {
-    map.next_value_seed(In(place))
+    map.next_value_seed(FillSeed(place))
 }
 
 /// Reads a field that holds something small.
@@ -65,19 +65,19 @@ pub(super) fn skip<'de, A: MapAccess<'de>>(map: &mut A) -> Result<(), A::Error> 
 /// The same of a field that holds a list of flat objects, in each event: what is inside of what is
 /// skipped is remembered in a list, which allocates.
 pub(super) fn skip_rows<'de, A: MapAccess<'de>>(map: &mut A) -> Result<(), A::Error> {
-    map.next_value::<Past<Past<IgnoredAny>>>().map(|_| ())
+    map.next_value::<Skipped<Skipped<IgnoredAny>>>().map(|_| ())
 }
 
 /// Any value; what it holds is read as `T`.
-struct Past<T>(PhantomData<T>);
+struct Skipped<T>(PhantomData<T>);
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Past<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Skipped<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         from.deserialize_any(Self(PhantomData))
     }
 }
 
-impl<'de, T: Deserialize<'de>> Visitor<'de> for Past<T> {
+impl<'de, T: Deserialize<'de>> Visitor<'de> for Skipped<T> {
     type Value = Self;
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -119,10 +119,10 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Past<T> {
     }
 }
 
-/// A place to be filled.
-pub(super) struct In<'p, T>(pub(super) &'p mut T);
+/// Fills a value where it stands.
+pub(super) struct FillSeed<'p, T>(pub(super) &'p mut T);
 
-impl<'de, T: Fill<'de>> DeserializeSeed<'de> for In<'_, T> {
+impl<'de, T: Fill<'de>> DeserializeSeed<'de> for FillSeed<'_, T> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
@@ -183,13 +183,13 @@ impl<'de> Visitor<'de> for NameVisitor {
 /// `null` is none.
 impl<'de, T: Fill<'de>> Fill<'de> for Option<T> {
     fn fill<D: Deserializer<'de>>(&mut self, from: D) -> Result<(), D::Error> {
-        from.deserialize_option(Maybe(self))
+        from.deserialize_option(OptionVisitor(self))
     }
 }
 
-struct Maybe<'p, T>(&'p mut Option<T>);
+struct OptionVisitor<'p, T>(&'p mut Option<T>);
 
-impl<'de, T: Fill<'de>> Visitor<'de> for Maybe<'_, T> {
+impl<'de, T: Fill<'de>> Visitor<'de> for OptionVisitor<'_, T> {
     type Value = ();
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -215,13 +215,13 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::wire::scan::{Count, Few, Loose};
+    use crate::wire::scan::{Count, Loose, SmallList};
 
     #[derive(Default)]
     struct Outer<'a> {
         name: Loose<'a>,
         inner: Option<Inner>,
-        list: Few<Inner>,
+        list: SmallList<Inner>,
     }
 
     #[derive(Default, Debug, PartialEq)]

@@ -14,6 +14,8 @@ mod added;
 pub mod anthropic;
 mod arguments;
 mod beginning;
+mod dialect;
+mod dispatch;
 mod endpoint;
 mod failure;
 mod files;
@@ -36,9 +38,9 @@ mod tools;
 
 pub use crate::model_family::model_family;
 pub use crate::wire_name::{UnknownWire, Wire};
+pub use dialect::{AnswerForm, AnyTool, Dialect, Effort, Limit, ThinkingEcho};
 pub use endpoint::Endpoint;
 pub use failure::{REPLY_CUT, REPLY_TOO_LARGE, REPLY_UNREADABLE};
-pub use openai_chat::{AnswerForm, AnyTool, Dialect, Effort, Limit, ThinkingEcho};
 
 /// Decodes the body of one streaming reply.
 pub trait ReplyDecoder: Send {
@@ -90,7 +92,8 @@ pub struct Encoded {
     pub body: Vec<u8>,
     /// Headers with lower-case names, without any credential.
     pub headers: Vec<(String, String)>,
-    /// What was recast or left out, and why; for logs, not for the model.
+    /// What was recast or left out, and why, but for the tools in `quarantined`; for logs, not for the
+    /// model.
     pub notes: Vec<String>,
     /// The tools that were left out because the provider would reject the request with them.
     pub quarantined: Vec<OmittedTool>,

@@ -12,7 +12,7 @@ use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::fill::{Fill, In};
+use super::fill::{Fill, FillSeed};
 
 /// A field that should be a string.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -125,12 +125,12 @@ fn other<'a>(value: Value) -> Loose<'a> {
 
 /// A list whose first item needs no allocation. `null` is an empty list.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Few<T> {
+pub(super) struct SmallList<T> {
     first: Option<T>,
     rest: Vec<T>,
 }
 
-impl<T> Default for Few<T> {
+impl<T> Default for SmallList<T> {
     fn default() -> Self {
         Self {
             first: None,
@@ -139,7 +139,7 @@ impl<T> Default for Few<T> {
     }
 }
 
-impl<T> Few<T> {
+impl<T> SmallList<T> {
     /// The items, in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
         self.first.iter().chain(&self.rest)
@@ -151,22 +151,22 @@ impl<T> Few<T> {
     }
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Few<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for SmallList<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(FewVisitor(PhantomData))
+        deserializer.deserialize_any(SmallListVisitor(PhantomData))
     }
 }
 
-impl<'de, T: Fill<'de>> Fill<'de> for Few<T> {
+impl<'de, T: Fill<'de>> Fill<'de> for SmallList<T> {
     fn fill<D: Deserializer<'de>>(&mut self, from: D) -> Result<(), D::Error> {
-        from.deserialize_any(Filled(self))
+        from.deserialize_any(SmallListFiller(self))
     }
 }
 
 /// A list whose items are filled in where they stand.
-struct Filled<'p, T>(&'p mut Few<T>);
+struct SmallListFiller<'p, T>(&'p mut SmallList<T>);
 
-impl<'de, T: Fill<'de>> Visitor<'de> for Filled<'_, T> {
+impl<'de, T: Fill<'de>> Visitor<'de> for SmallListFiller<'_, T> {
     type Value = ();
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -174,40 +174,40 @@ impl<'de, T: Fill<'de>> Visitor<'de> for Filled<'_, T> {
     }
 
     fn visit_unit<E>(self) -> Result<(), E> {
-        *self.0 = Few::default();
+        *self.0 = SmallList::default();
         Ok(())
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
         self.0.rest.clear();
         let first = self.0.first.insert(T::default());
-        if list.next_element_seed(In(first))?.is_none() {
+        if list.next_element_seed(FillSeed(first))?.is_none() {
             self.0.first = None;
             return Ok(());
         }
         let mut next = T::default();
-        while list.next_element_seed(In(&mut next))?.is_some() {
+        while list.next_element_seed(FillSeed(&mut next))?.is_some() {
             self.0.rest.push(std::mem::take(&mut next));
         }
         Ok(())
     }
 }
 
-struct FewVisitor<T>(PhantomData<T>);
+struct SmallListVisitor<T>(PhantomData<T>);
 
-impl<'de, T: Deserialize<'de>> Visitor<'de> for FewVisitor<T> {
-    type Value = Few<T>;
+impl<'de, T: Deserialize<'de>> Visitor<'de> for SmallListVisitor<T> {
+    type Value = SmallList<T>;
 
     fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("a list")
     }
 
     fn visit_unit<E>(self) -> Result<Self::Value, E> {
-        Ok(Few::default())
+        Ok(SmallList::default())
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
-        let mut few = Few {
+        let mut few = SmallList {
             first: list.next_element()?,
             rest: Vec::new(),
         };
@@ -306,14 +306,14 @@ mod tests {
 
     #[test]
     fn lists_and_counts_take_what_servers_send() {
-        let list: Few<Count> = read("[1, 2.0, null, -3, \"4\"]");
+        let list: SmallList<Count> = read("[1, 2.0, null, -3, \"4\"]");
         assert_eq!(
             list.iter().map(|c| c.0).collect::<Vec<_>>(),
             [1, 2, 0, 0, 4]
         );
-        assert_eq!(read::<Few<Count>>("null").iter().count(), 0);
+        assert_eq!(read::<SmallList<Count>>("null").iter().count(), 0);
         assert_eq!(
-            json!(read::<Few<Count>>("[7]").iter().next().unwrap().0),
+            json!(read::<SmallList<Count>>("[7]").iter().next().unwrap().0),
             json!(7)
         );
     }

@@ -10,7 +10,7 @@ use crate::request::{ModelRequest, ToolChoice, ToolDefinition};
 /// What a request can say about tools, as it is collected.
 #[derive(Debug, Default)]
 pub(super) struct ToolNotes {
-    /// What was recast or left out.
+    /// What was recast or left out beside those tools.
     pub(super) notes: Vec<String>,
     /// The tools that were left out.
     pub(super) quarantined: Vec<OmittedTool>,
@@ -41,8 +41,6 @@ pub(super) fn listed<'a>(
                 tools.push((tool, schema));
             }
             Err(reason) => {
-                told.notes
-                    .push(format!("tool `{}` is left out: {reason}", tool.name));
                 told.quarantined.push(OmittedTool {
                     tool: tool.name.clone(),
                     reason,

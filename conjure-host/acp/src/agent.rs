@@ -32,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 use super::error::{invalid, no_session, of_manager};
 use super::open_session::{OpenSession, lock};
 use super::prompt::QueuedPrompt;
-use super::request_queue::QueuePlace;
+use super::request_queue::QueueTicket;
 use super::sign_in::SignIn;
 use super::too_long::{TooLongAnswer, TooLongRequest};
 use super::transport::{self, Outflow};
@@ -236,9 +236,9 @@ impl AgentConnection {
                 let on = Arc::clone(&seven);
                 let closing = on.closes(&request.session_id);
                 answer(&client, responder, async move {
-                    let (place, session) = closing?;
+                    let (ticket, session) = closing?;
                     on.cancel(&session).await;
-                    drop(place);
+                    drop(ticket);
                     Ok(CloseSessionResponse::new())
                 })
             },
@@ -256,10 +256,10 @@ impl AgentConnection {
         let agent = agent.on_receive_request(
             async move |request: SetSessionModeRequest, responder, client| {
                 let (on, to) = (Arc::clone(&nine), client.clone());
-                let place = on.place(&request.session_id);
+                let ticket = on.ticket(&request.session_id);
                 answer(&client, responder, async move {
                     let set = on.set_mode(to, request).await;
-                    drop(place);
+                    drop(ticket);
                     set
                 })
             },
@@ -268,16 +268,16 @@ impl AgentConnection {
         let agent = agent.on_receive_request(
             async move |request: SetSessionConfigOptionRequest, responder, client| {
                 let (on, to) = (Arc::clone(&ten), client.clone());
-                let place = on.place(&request.session_id);
+                let ticket = on.ticket(&request.session_id);
                 answer(&client, responder, async move {
                     // What was asked before it is asked of the model of then. A mode counts at once.
-                    if let Some(place) = &place
+                    if let Some(ticket) = &ticket
                         && &*request.config_id.0 == settings::MODEL
                     {
-                        place.first().await;
+                        ticket.first().await;
                     }
                     let set = on.set_option(to, request).await;
-                    drop(place);
+                    drop(ticket);
                     set
                 })
             },
@@ -291,12 +291,12 @@ impl AgentConnection {
                 let session = on.session(&request.session_id);
                 let queued = session.map(|session| (session.queue.enter(), session));
                 answer(&client, responder, async move {
-                    let (place, session) = queued?;
+                    let (ticket, session) = queued?;
                     let updates = on.updates(to, &request.session_id);
                     let prompt = QueuedPrompt {
                         request,
                         cancellation,
-                        place,
+                        ticket,
                     };
                     Box::pin(prompt::run(on, session, updates, prompt)).await
                 })
@@ -309,9 +309,9 @@ impl AgentConnection {
                 let session = on.session(&note.session_id);
                 // Now: it ends what was asked before it, and nothing that comes behind it.
                 match session.map(|session| (session.queue.cancel(), session)) {
-                    Ok((place, session)) => client.spawn(async move {
+                    Ok((ticket, session)) => client.spawn(async move {
                         on.cancel(&session).await;
-                        drop(place);
+                        drop(ticket);
                         Ok(())
                     }),
                     Err(_) => Ok(()),
@@ -411,8 +411,9 @@ impl AgentConnection {
         let view = self.manager.get(&id.0).await.map_err(wrong)?;
         let mut mcps: Map<String, Value> = view.mcps.clone();
         mcps.extend(mcp_servers::settings(servers)?);
+        let wanted = listing::WantedDir::new(cwd);
         let patch = SessionPatch {
-            working_dir: (view.working_dir != cwd).then(|| cwd.to_owned()),
+            working_dir: (!wanted.is(&view.working_dir)).then(|| cwd.to_owned()),
             mcps: (mcps != view.mcps).then_some(mcps),
             ..SessionPatch::default()
         };
@@ -438,9 +439,9 @@ impl AgentConnection {
         open.get(id).cloned().ok_or_else(|| no_session(&id.0))
     }
 
-    /// A place in the queue of a session; nothing where that is not open. As long as somebody has it, no
+    /// A ticket of the queue of a session; nothing where that is not open. As long as somebody has it, no
     /// prompt that came later begins.
-    fn place(&self, id: &SessionId) -> Option<QueuePlace> {
+    fn ticket(&self, id: &SessionId) -> Option<QueueTicket> {
         let session = self.session(id).ok()?;
         Some(session.queue.enter())
     }
@@ -451,7 +452,7 @@ impl AgentConnection {
 
     /// Has a session open no more, and cancels what was asked in it. What the manager runs of that is
     /// still to be ended.
-    fn closes(&self, id: &SessionId) -> Result<(QueuePlace, Arc<OpenSession>), Error> {
+    fn closes(&self, id: &SessionId) -> Result<(QueueTicket, Arc<OpenSession>), Error> {
         let closed = lock(&self.open).remove(id);
         let session = closed.ok_or_else(|| no_session(&id.0))?;
         Ok((session.queue.cancel(), session))

@@ -1,5 +1,7 @@
 //! The saved sessions, as a client lists them: what was used last comes first.
 
+use std::path::{Path, PathBuf};
+
 use agent_client_protocol::Error;
 use agent_client_protocol::v1::schema::{ListSessionsRequest, ListSessionsResponse, SessionInfo};
 use conjure_runtime::manager::{Manager, ManagerError, SessionView};
@@ -37,6 +39,26 @@ pub(crate) async fn newest(
     }
 }
 
+/// A directory as a client names it, and without links, as sessions have it.
+pub(crate) struct WantedDir<'a> {
+    named: &'a Path,
+    real: Option<PathBuf>,
+}
+
+impl<'a> WantedDir<'a> {
+    pub(crate) fn new(named: &'a Path) -> Self {
+        Self {
+            named,
+            real: named.canonicalize().ok(),
+        }
+    }
+
+    /// Whether a session that was saved with this directory works there.
+    pub(crate) fn is(&self, saved: &Path) -> bool {
+        saved == self.named || self.real.as_deref() == Some(saved)
+    }
+}
+
 /// A page of the sessions.
 pub(crate) async fn page(
     manager: &Manager,
@@ -44,6 +66,7 @@ pub(crate) async fn page(
 ) -> Result<ListSessionsResponse, Error> {
     let mut behind = request.cursor.as_deref().map(cursor).transpose()?;
     let mut listed: Vec<(SessionView, SessionCursor)> = Vec::new();
+    let wanted = request.cwd.as_deref().map(WantedDir::new);
     let mut limit = BATCH_SESSIONS;
     loop {
         let batch = manager.recent("", behind.as_ref(), limit).await;
@@ -52,8 +75,8 @@ pub(crate) async fn page(
         limit = limit.saturating_mul(BATCH_GROWTH);
         behind = batch.last().map(|(_, place)| place.clone());
         let in_dir = |(session, _): &(SessionView, SessionCursor)| {
-            let wanted = request.cwd.as_deref();
-            wanted.is_none_or(|dir| session.working_dir == dir)
+            let wanted = wanted.as_ref();
+            wanted.is_none_or(|wanted| wanted.is(&session.working_dir))
         };
         listed.extend(batch.into_iter().filter(in_dir));
         if listed.len() > PAGE_SESSIONS {
@@ -91,4 +114,20 @@ fn info(session: &SessionView, place: &SessionCursor) -> SessionInfo {
     SessionInfo::new(session.id.clone(), session.working_dir.clone())
         .title(title(session))
         .updated_at(at.map(|at| at.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_is_named_by_a_link_is_that_of_its_sessions() {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = scratch.path().canonicalize().unwrap();
+        let (work, link) = (root.join("work"), root.join("link"));
+        std::fs::create_dir(&work).unwrap();
+        std::os::unix::fs::symlink(&work, &link).unwrap();
+        let wanted = WantedDir::new(&link);
+        assert!(wanted.is(&work) && wanted.is(&link) && !wanted.is(&root));
+    }
 }

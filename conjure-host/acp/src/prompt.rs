@@ -23,7 +23,7 @@ use super::error::{failed, of_manager};
 use super::modes::{Mode, reads_only};
 use super::open_session::OpenSession;
 use super::permission::{self, PermissionAnswer};
-use super::request_queue::QueuePlace;
+use super::request_queue::QueueTicket;
 use super::shown_turn::ShownTurn;
 use super::updates::{Updates, chunk};
 use super::{content, edits, questions, unsaved};
@@ -42,15 +42,15 @@ pub(crate) struct QueuedPrompt {
     pub(crate) request: PromptRequest,
     /// The cancelling of its request.
     pub(crate) cancellation: RequestCancellation,
-    /// Its place among what the client asked about the session.
-    pub(crate) place: QueuePlace,
+    /// Its ticket among what the client asked about the session.
+    pub(crate) ticket: QueueTicket,
 }
 
 impl QueuedPrompt {
     /// Waits until the client cancels it, alone or with all that it asked so far.
     async fn cancelled(&self) {
         tokio::select! {
-            () = self.place.cancelled() => {}
+            () = self.ticket.cancelled() => {}
             () = self.cancellation.cancelled() => {}
         }
     }
@@ -68,7 +68,7 @@ pub(crate) async fn run(
         && let Some(line) = commands.line(&prompt.request.prompt)
     {
         let running = async {
-            prompt.place.first().await;
+            prompt.ticket.first().await;
             (commands.run)(session.id.clone(), line).await
         };
         let reason = command(running, &updates, &prompt).await;
@@ -81,11 +81,11 @@ pub(crate) async fn run(
     let QueuedPrompt {
         request,
         cancellation,
-        place,
+        ticket,
     } = prompt;
     // The session has turns in the order in which they begin: from here on its own queue counts. What
     // the prompt holds, such as images, is the session's too.
-    drop((request, place));
+    drop((request, ticket));
     let mut follower = PromptTurn {
         connection: &connection,
         session: &session,
@@ -133,7 +133,7 @@ async fn begin(
     let turn = manager.begin(&session.id, request).await;
     let turn = turn.map_err(|error| of_manager(&error))?;
     connection.runs(&session.id, &turn.id);
-    if prompt.place.is_cancelled() {
+    if prompt.ticket.is_cancelled() {
         // While it began, so that there may have been no turn to end.
         let _ = manager.cancel_turn(&session.id, &turn.id).await;
     }
@@ -155,7 +155,7 @@ async fn turn_request(
     } else {
         BTreeMap::new()
     };
-    prompt.place.first().await;
+    prompt.ticket.first().await;
     let view = manager.get(&session.id).await;
     let view = view.map_err(|error| of_manager(&error))?;
     let terms = terms(manager, session).await?;
@@ -184,7 +184,7 @@ async fn command(
     let Some(said) = said else {
         // Not before what it began is ended, unless the client waits no more.
         tokio::select! {
-            () = prompt.place.no_cancelling() => {}
+            () = prompt.ticket.no_cancelling() => {}
             () = prompt.cancellation.cancelled() => {}
         }
         return StopReason::Cancelled;

@@ -1,6 +1,6 @@
 //! The order in which what a client asks about one session takes effect.
 //!
-//! Requests are worked on at the same time. Each takes a place when it arrives, so that a prompt
+//! Requests are worked on at the same time. Each takes a ticket when it arrives, so that a prompt
 //! begins behind all that came before it, and a cancellation ends just that. Runs nothing itself:
 //! turns that have begun are in the queue of the session.
 
@@ -13,83 +13,83 @@ use tokio_util::sync::CancellationToken;
 /// The requests about one session that have not taken effect yet.
 #[derive(Debug, Default)]
 pub(crate) struct RequestQueue {
-    places: Arc<watch::Sender<Places>>,
+    tickets: Arc<watch::Sender<Tickets>>,
 }
 
-/// The places that are taken, by their numbers.
+/// The tickets that are taken, by their numbers.
 #[derive(Debug, Default)]
-struct Places {
+struct Tickets {
     next: u64,
-    taken: BTreeMap<u64, TakenPlace>,
+    taken: BTreeMap<u64, QueuedRequest>,
 }
 
-/// What is known of a request that has a place.
+/// What is known of a request that has a ticket.
 #[derive(Debug)]
-struct TakenPlace {
+struct QueuedRequest {
     cancelled: CancellationToken,
     /// Whether it is itself the cancelling of others.
     cancels: bool,
 }
 
-/// The place of one request. Dropping it says that the request has taken effect.
+/// The ticket of one request. Dropping it says that the request has taken effect.
 #[derive(Debug)]
-pub(crate) struct QueuePlace {
-    places: Arc<watch::Sender<Places>>,
+pub(crate) struct QueueTicket {
+    tickets: Arc<watch::Sender<Tickets>>,
     number: u64,
     cancelled: CancellationToken,
 }
 
 impl RequestQueue {
-    /// Takes the place behind all others.
-    pub(crate) fn enter(&self) -> QueuePlace {
-        self.take_place(false)
+    /// A ticket behind all others.
+    pub(crate) fn enter(&self) -> QueueTicket {
+        self.issue(false)
     }
 
-    fn take_place(&self, cancels: bool) -> QueuePlace {
+    fn issue(&self, cancels: bool) -> QueueTicket {
         let cancelled = CancellationToken::new();
         let mut number = 0;
-        // Nobody waits for a place to be taken.
-        self.places.send_if_modified(|places| {
-            number = places.next;
-            places.next += 1;
+        // Nobody waits for a ticket to be issued.
+        self.tickets.send_if_modified(|tickets| {
+            number = tickets.next;
+            tickets.next += 1;
             let cancelled = cancelled.clone();
-            let place = TakenPlace { cancelled, cancels };
-            places.taken.insert(number, place);
+            let ticket = QueuedRequest { cancelled, cancels };
+            tickets.taken.insert(number, ticket);
             false
         });
-        QueuePlace {
-            places: Arc::clone(&self.places),
+        QueueTicket {
+            tickets: Arc::clone(&self.tickets),
             number,
             cancelled,
         }
     }
 
-    /// Cancels all that has a place, and takes the place behind it: what comes later waits until
+    /// Cancels every request that has a ticket, and takes one behind them: what comes later waits until
     /// the cancelling is done, and is not cancelled.
-    pub(crate) fn cancel(&self) -> QueuePlace {
-        let place = self.take_place(true);
+    pub(crate) fn cancel(&self) -> QueueTicket {
+        let ticket = self.issue(true);
         let before: Vec<CancellationToken> = {
-            let places = self.places.borrow();
-            let before = places.taken.range(..place.number);
-            before.map(|(_, place)| place.cancelled.clone()).collect()
+            let tickets = self.tickets.borrow();
+            let before = tickets.taken.range(..ticket.number);
+            before.map(|(_, ticket)| ticket.cancelled.clone()).collect()
         };
         for cancelled in before {
             cancelled.cancel();
         }
-        place
+        ticket
     }
 }
 
-impl QueuePlace {
+impl QueueTicket {
     /// Waits until all that came before has taken effect.
     pub(crate) async fn first(&self) {
-        let mut places = self.places.subscribe();
-        let is_first = |places: &Places| {
-            let first = places.taken.keys().next();
+        let mut tickets = self.tickets.subscribe();
+        let is_first = |tickets: &Tickets| {
+            let first = tickets.taken.keys().next();
             first == Some(&self.number)
         };
-        // The sender is this place's own: there is one as long as somebody waits.
-        let _ = places.wait_for(is_first).await;
+        // The sender is this ticket's own: there is one as long as somebody waits.
+        let _ = tickets.wait_for(is_first).await;
     }
 
     /// Waits until the client cancels what it asked so far.
@@ -99,9 +99,9 @@ impl QueuePlace {
 
     /// Waits until no cancelling is at work.
     pub(crate) async fn no_cancelling(&self) {
-        let mut places = self.places.subscribe();
-        let is_none = |places: &Places| !places.taken.values().any(|place| place.cancels);
-        let _ = places.wait_for(is_none).await;
+        let mut tickets = self.tickets.subscribe();
+        let is_none = |tickets: &Tickets| !tickets.taken.values().any(|ticket| ticket.cancels);
+        let _ = tickets.wait_for(is_none).await;
     }
 
     /// Whether the client has cancelled it.
@@ -110,10 +110,10 @@ impl QueuePlace {
     }
 }
 
-impl Drop for QueuePlace {
+impl Drop for QueueTicket {
     fn drop(&mut self) {
-        self.places
-            .send_modify(|places| drop(places.taken.remove(&self.number)));
+        self.tickets
+            .send_modify(|tickets| drop(tickets.taken.remove(&self.number)));
     }
 }
 
@@ -123,12 +123,12 @@ mod tests {
 
     use super::*;
 
-    fn is_first(place: &QueuePlace) -> bool {
-        place.first().now_or_never().is_some()
+    fn is_first(ticket: &QueueTicket) -> bool {
+        ticket.first().now_or_never().is_some()
     }
 
     #[tokio::test]
-    async fn a_place_is_first_when_all_before_it_are_given_up() {
+    async fn a_ticket_is_first_when_all_before_it_are_given_up() {
         let queue = RequestQueue::default();
         let (one, two, three) = (queue.enter(), queue.enter(), queue.enter());
         assert!(is_first(&one) && !is_first(&two) && !is_first(&three));

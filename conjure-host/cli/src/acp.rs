@@ -80,7 +80,7 @@ async fn manager(global: &Global, plugins: &PluginArgs) -> Result<Manager, CliEr
     let store = global.store().await?;
     let keys = KeySources::from_env(global.data_dir());
     let host = plugins
-        .host(global)
+        .named_host(global)?
         .auths(Auths::over(store.clone(), keys))
         .log(store.clone())
         .watch(true)

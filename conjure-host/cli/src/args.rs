@@ -11,6 +11,7 @@ use conjure_core::foreign_text::escape_line;
 use conjure_core::routing::Pattern;
 use conjure_core::wire::{Dialect, Wire};
 use conjure_providers::auths::{Auths, KeySources};
+use conjure_providers::spoken;
 use conjure_runtime::Host;
 use conjure_store::Store;
 
@@ -47,7 +48,8 @@ impl Global {
 
     /// The database.
     pub(crate) async fn store(&self) -> Result<Store, CliError> {
-        Ok(conjure_store::open(&self.data_dir()).await?)
+        let opened = conjure_store::open(&self.data_dir()).await;
+        opened.map_err(CliError::unopened)
     }
 
     /// The saved auths.
@@ -100,7 +102,7 @@ pub(crate) struct SessionArgs {
     #[arg(long, value_name = "TEXT", help_heading = "Model")]
     persona: Option<String>,
     /// The most model requests a turn [default: 25]
-    #[arg(long, value_name = "N", help_heading = "Model")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Model")]
     max_iterations: Option<u32>,
     /// A skill folder or package, run through the executor
     #[arg(long, value_name = "PATH", help_heading = "Tools")]
@@ -139,6 +141,21 @@ pub(crate) fn dialect(name: &str) -> Result<Box<Dialect>, String> {
     known.ok_or_else(|| {
         "there are: openai, deepseek, mistral, openrouter, llamacpp, ollama, compatible".to_owned()
     })
+}
+
+/// Refuses `--dialect` where another wire is spoken than the one that has dialects.
+///
+/// # Errors
+/// On every other wire.
+pub(crate) fn check_dialect(wire: Wire) -> Result<(), CliError> {
+    if wire == Wire::OpenaiChat {
+        return Ok(());
+    }
+    let message = format!(
+        "`--dialect` would change nothing: it says how `openai-chat` is spoken, and this is the wire \
+         `{wire}`"
+    );
+    Err(CliError::usage(message).hint("`--wire openai-chat` has that wire spoken"))
 }
 
 impl SessionArgs {
@@ -182,6 +199,32 @@ impl SessionArgs {
         let all = own.into_iter().chain(self.sandbox.given());
         let given = all.filter_map(|(option, is_given)| is_given.then_some(option));
         given.collect()
+    }
+
+    /// Refuses those of the options which the verb makes no use of.
+    ///
+    /// # Errors
+    /// When one of them is given; `why` says why it would change nothing.
+    pub(crate) fn check_unused(
+        &self,
+        is_unused: impl Fn(&str) -> bool,
+        why: &str,
+    ) -> Result<(), CliError> {
+        let others = [
+            ("--working-dir", self.working_dir.is_some()),
+            ("--allow", !self.allow.is_empty()),
+            ("--ask", !self.ask.is_empty()),
+            ("--deny", !self.deny.is_empty()),
+        ];
+        let others = others.into_iter().chain(self.plugins.given());
+        let mut given = self.describing();
+        given.extend(others.filter_map(|(option, is_given)| is_given.then_some(option)));
+        given.retain(|option| is_unused(option));
+        if given.is_empty() {
+            return Ok(());
+        }
+        let message = format!("{} would change nothing: {why}", given.join(", "));
+        Err(CliError::usage(message))
     }
 
     /// Refuses the options that a saved session says itself.
@@ -254,7 +297,11 @@ impl SessionArgs {
         {
             let own = spec.providers.entry(provider.clone()).or_default();
             own.wire = self.wire.or(own.wire);
+            let has_dialect = self.dialect.is_some();
             own.dialect = self.dialect.map(|own| *own).or(own.dialect.take());
+            if has_dialect && let Some((wire, _)) = spoken(provider, &spec) {
+                check_dialect(wire)?;
+            }
         }
         spec.script = self.script.or(spec.script);
         spec.persona = self.persona.or(spec.persona);
@@ -327,7 +374,7 @@ pub(crate) fn tell_weak_rules(policy: &PolicySpec) {
 }
 
 /// The executor that `--executor` names; `none` is none.
-fn named_executor(option: &str) -> Option<&str> {
+pub(crate) fn named_executor(option: &str) -> Option<&str> {
     (option != "none").then_some(option)
 }
 
@@ -354,7 +401,7 @@ pub(crate) fn calls_spec(
 /// A directory from `/` on and without links: rules are written for it, and it is the same one
 /// wherever they are read. What the person named must be there; what the host makes is the host's own
 /// affair.
-fn real_dir(dir: &Path) -> Result<PathBuf, CliError> {
+pub(crate) fn real_dir(dir: &Path) -> Result<PathBuf, CliError> {
     let error = match conjure_config::fs::is_dir(dir) {
         Ok(true) => match dir.canonicalize() {
             Ok(real) => return Ok(real),

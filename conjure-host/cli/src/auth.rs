@@ -14,6 +14,7 @@ use super::args::Global;
 use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, GREEN, RESET, Table, aside, clean, line};
+use super::person::confirmed;
 use super::secret::secret;
 use super::signals::Signals;
 
@@ -72,6 +73,9 @@ enum AuthVerb {
         /// The auth: NAME, or PROVIDER/KIND/NAME
         #[arg(value_name = "NAME")]
         auth: AuthRef,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
     },
     /// Encrypt all of them with a new key
     ///
@@ -113,7 +117,13 @@ pub(crate) async fn run(global: &Global, args: AuthArgs) -> Result<Exit, CliErro
             told(global, &auth, "is its name now");
             Ok(Exit::Fine)
         }
-        AuthVerb::Delete { auth } => {
+        AuthVerb::Delete { auth, yes } => {
+            let saved = global.auths().find(&auth, None).await?;
+            global.auths().check_unused(&saved).await?;
+            let what = format!("This deletes {}, for good.", saved.full_name());
+            if !confirmed(yes, what, "Delete it?").await? {
+                return Ok(Exit::Interrupted);
+            }
             let auth = global.auths().remove(&auth).await?;
             told(global, &auth, "is deleted");
             Ok(Exit::Fine)

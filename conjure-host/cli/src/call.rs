@@ -69,7 +69,7 @@ pub(crate) async fn run(global: &Global, args: CallArgs) -> Result<Exit, CliErro
         .hint("write it as a string where the tool takes one"));
     }
     let mut signals = Signals::listen()?;
-    let building = async { Ok(args.plugins.host(global).build().await?) };
+    let building = async { Ok(args.plugins.named_host(global)?.build().await?) };
     let host = signals.unless(building).await?;
     let call = FunctionCall {
         call_id: "call-1".to_owned(),

@@ -54,7 +54,7 @@ pub(crate) fn redraws() -> bool {
 
 /// Whether there are colours.
 pub(crate) fn has_colors() -> bool {
-    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+    std::env::var_os(conjure_config::env::NO_COLOR).is_none_or(|value| value.is_empty())
 }
 
 /// Holds a conversation until it is left, and says how to come back to it. A session that was opened

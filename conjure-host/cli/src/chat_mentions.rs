@@ -11,7 +11,7 @@ use super::attachments::{AttachedMessage, attach};
 use super::chat_commands;
 use super::error::CliError;
 use super::output::{self, DIM, RESET, YELLOW, aside, clean};
-use super::transcript::one_line;
+use super::shortened::one_line;
 
 /// The most mentions of no file that are told: a text that is pasted may be full of them.
 const MOST_TOLD: usize = 5;

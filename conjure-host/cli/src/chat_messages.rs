@@ -9,7 +9,7 @@ use conjure_terminal::{Picker, PickerItem};
 use super::chat_session::ChatSession;
 use super::chat_shell::own_words;
 use super::error::CliError;
-use super::transcript::one_line;
+use super::shortened::one_line;
 
 /// What the list of them is called.
 pub(crate) const MESSAGES: &str = "messages";

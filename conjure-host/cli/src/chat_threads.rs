@@ -14,9 +14,9 @@ use super::chat_face::has_colors;
 use super::error::CliError;
 use super::exit::Exit;
 use super::output::clean;
+use super::shortened::one_line;
 use super::thread_directories::{self, ThreadDirectories};
 use super::thread_list::time;
-use super::transcript::one_line;
 
 /// What the list of them is called.
 pub(crate) const THREADS: &str = "threads";

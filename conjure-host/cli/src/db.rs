@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Subcommand, ValueEnum};
 use conjure_config::AuthRef;
+use conjure_core::numerals::count;
 use conjure_store::{Check, Store, StoreError, UnreadRows};
 use serde_json::json;
 
@@ -12,7 +13,7 @@ use super::db_import_maestro as maestro;
 use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, aside, clean, line};
-use super::person::agrees;
+use super::person::confirmed;
 
 /// Looks after the database that holds threads, sessions and what is saved.
 #[derive(clap::Args)]
@@ -97,7 +98,8 @@ pub(crate) async fn run(global: &Global, args: DbArgs) -> Result<Exit, CliError>
         DbVerb::Check => check(global).await,
         DbVerb::Backup { to } => backup(global, &to).await,
         DbVerb::Export { to } => {
-            global.store().await?.export(&to).await?;
+            let written = global.store().await?.export(&to).await;
+            written.map_err(|error| CliError::of_named_file(&to, error))?;
             told(global, "export", &to);
             Ok(Exit::Fine)
         }
@@ -121,7 +123,8 @@ async fn import(global: &Global, args: ImportDatabaseArgs) -> Result<Exit, CliEr
         return Err(CliError::usage("that is a URL and no file")
             .hint("`--from the-maestro` says whose database it is"));
     }
-    let rows = global.store().await?.import(&args.file).await?;
+    let read = global.store().await?.import(&args.file).await;
+    let rows = read.map_err(|error| CliError::of_named_file(&args.file, error))?;
     if global.json {
         output::json(&json!({ "rows": rows }));
     } else {
@@ -134,12 +137,16 @@ async fn import(global: &Global, args: ImportDatabaseArgs) -> Result<Exit, CliEr
 async fn backup(global: &Global, to: &Path) -> Result<Exit, CliError> {
     let data_dir = global.data_dir();
     let unread = match conjure_store::open(&data_dir).await {
-        Ok(store) => store.backup(to).await?,
+        Ok(store) => {
+            let copied = store.backup(to).await;
+            copied.map_err(|error| CliError::of_named_file(to, error))?
+        }
         Err(StoreError::Corrupt { .. } | StoreError::Disk { .. }) => {
             let location = conjure_store::location(&data_dir)?;
-            Store::salvage(&location, to).await?
+            let saved = Store::salvage(&location, to).await;
+            saved.map_err(|error| CliError::of_named_file(to, error))?
         }
-        Err(error) => return Err(error.into()),
+        Err(error) => return Err(CliError::unopened(error)),
     };
     if unread.is_empty() {
         told(global, "backup", to);
@@ -180,7 +187,7 @@ async fn checked(global: &Global) -> Result<Check, StoreError> {
 }
 
 async fn check(global: &Global) -> Result<Exit, CliError> {
-    let check = checked(global).await?;
+    let check = checked(global).await.map_err(CliError::unopened)?;
     if global.json {
         output::json(&json!({
             "sound": check.is_sound(),
@@ -198,12 +205,12 @@ async fn check(global: &Global) -> Result<Exit, CliError> {
         if check.more > 0 {
             line(format_args!("and {} more", check.more));
         }
-        aside(format_args!(
-            "{} threads, {} entries, {} events, {} blobs: {}",
-            check.threads,
-            check.entries,
-            check.events,
-            check.blobs,
+        line(format_args!(
+            "{}, {}, {}, {}: {}",
+            count(check.threads as u64, "thread"),
+            count(check.entries, "entry"),
+            count(check.events, "event"),
+            count(check.blobs, "blob"),
             match check.is_sound() {
                 true => "nothing is wrong.",
                 false => "see above. `conjure db backup` saves what can be read.",
@@ -219,18 +226,16 @@ async fn check(global: &Global) -> Result<Exit, CliError> {
 async fn roll_back(global: &Global, yes: bool) -> Result<Exit, CliError> {
     let data_dir = global.data_dir();
     let location = conjure_store::location(&data_dir)?;
-    if !yes {
-        aside(format_args!(
-            "This puts the newest backup in the place of {location}. What was written since it was made \
-             is lost."
-        ));
-        let agreed = agrees("Restore it?").await;
-        if !agreed? {
-            aside("Nothing was changed.");
-            return Ok(Exit::Interrupted);
-        }
+    let options = conjure_store::options(&location, &data_dir);
+    let backup = Store::newest_backup(&location, &options)?;
+    let what = format!(
+        "This puts the backup {} in the place of {location}. What was written since it was made is lost.",
+        backup.display()
+    );
+    if !confirmed(yes, what, "Restore it?").await? {
+        return Ok(Exit::Interrupted);
     }
-    let from = Store::roll_back(&location, &conjure_store::options(&location, &data_dir)).await?;
+    let from = Store::roll_back(&location, &options).await?;
     if global.json {
         output::json(&json!({ "restored": from }));
     } else {

@@ -57,6 +57,10 @@ struct DockerBuildArgs {
 pub(crate) fn run(global: &Global, args: &DockerArgs) -> Result<Exit, CliError> {
     let DockerVerb::Build(build) = &args.verb;
     let file = match &build.file {
+        Some(file) if conjure_config::fs::is_dir(file).map_err(CliError::usage_from)? => {
+            let what = format!("`--file {}` is a directory", file.display());
+            return Err(CliError::usage(what).hint("name the Dockerfile in it"));
+        }
         Some(file) => file.clone(),
         None => own_dockerfile(&global.data_dir())?,
     };
@@ -119,10 +123,12 @@ fn made(build: &DockerBuildArgs, file: &Path) -> Result<String, CliError> {
             }
         }
     }
-    Err(
-        CliError::new(Exit::No, "no program that builds images was found")
-            .hint("install Docker or Podman, or name one with `--engine`"),
-    )
+    let missing = match &build.engine {
+        Some(program) => format!("there is no program `{}`", program.to_string_lossy()),
+        None => "no program that builds images was found".to_owned(),
+    };
+    Err(CliError::new(Exit::No, missing)
+        .hint("install Docker or Podman, or name one with `--engine`"))
 }
 
 fn tell(global: &Global, file: &Path, image: &str, program: Option<&str>) {

@@ -7,7 +7,7 @@ use conjure_store::{Log as _, Store, ThreadId};
 
 use super::error::CliError;
 use super::output::clean;
-use super::transcript::one_line;
+use super::shortened::one_line;
 
 /// Entries that are named where several have the text.
 const NAMED: usize = 5;

@@ -7,6 +7,7 @@ mod exits;
 
 use std::error::Error;
 use std::fmt::{self, Display};
+use std::io;
 
 use super::exit::Exit;
 
@@ -55,6 +56,38 @@ impl CliError {
         }
     }
 
+    /// As [`CliError::from_source`], where what failed and what can be done are told apart.
+    fn in_two(
+        exit: Exit,
+        (failure, remedy): (String, Option<String>),
+        source: impl Error + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            message: failure,
+            hints: remedy.into_iter().collect(),
+            ..Self::from_source(exit, source)
+        }
+    }
+
+    /// An error about a path that the person named: wrong usage where the path is what is wrong.
+    pub(crate) fn of_named_path(error: io::Error) -> Self {
+        let kind = error.kind();
+        match is_about_path(kind) {
+            true => Self::usage_from(error).hint_for_taken(kind),
+            false => Self::host_from(error),
+        }
+    }
+
+    /// Says what can be done where the file is there already.
+    fn hint_for_taken(self, kind: io::ErrorKind) -> Self {
+        match kind {
+            io::ErrorKind::AlreadyExists => {
+                self.hint("nothing is written over: name another file, or remove that one")
+            }
+            _ => self,
+        }
+    }
+
     /// As [`CliError::from_source`], for what the person can put right.
     pub(crate) fn usage_from(source: impl Error + Send + Sync + 'static) -> Self {
         Self::from_source(Exit::Usage, source)
@@ -77,6 +110,12 @@ impl CliError {
         self
     }
 
+    /// Says what the person can do, where that is known.
+    fn hints_too(mut self, hint: Option<&'static str>) -> Self {
+        self.hints.extend(hint.map(str::to_owned));
+        self
+    }
+
     /// Says whether the person has read it already.
     pub(crate) fn shown_before(mut self, shown: bool) -> Self {
         self.shown = shown;
@@ -87,6 +126,17 @@ impl CliError {
     pub(crate) fn hints(&self) -> &[String] {
         &self.hints
     }
+}
+
+/// Whether it is the path that is wrong: nothing is there, something is, or it is of another kind.
+fn is_about_path(kind: io::ErrorKind) -> bool {
+    matches!(
+        kind,
+        io::ErrorKind::NotFound
+            | io::ErrorKind::AlreadyExists
+            | io::ErrorKind::IsADirectory
+            | io::ErrorKind::NotADirectory
+    )
 }
 
 impl Display for CliError {

@@ -100,12 +100,24 @@ fn list(global: &Global, files: &[Artifact]) {
     table.print();
 }
 
+/// Options of a session that say nothing about where its files are.
+const OF_A_TURN: [&str; 5] = [
+    "--persona",
+    "--max-iterations",
+    "--allow",
+    "--ask",
+    "--deny",
+];
+
 async fn save_all(global: &Global, args: Save) -> Result<Exit, CliError> {
+    let is_unused = |option: &str| OF_A_TURN.contains(&option);
+    let why = "files are fetched without a turn";
+    args.session.check_unused(is_unused, why)?;
     let thread = id(&args.thread)?;
     let host = args
         .session
         .plugins
-        .host(global)
+        .named_host(global)?
         .log(global.store().await?)
         .build()
         .await?;

@@ -8,7 +8,7 @@ use super::args::Global;
 use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, Table, clean, size};
-use super::remote::{RemoteStorageArgs, delete_each};
+use super::remote::{RemoteDeleteArgs, RemoteStorageArgs, delete_each};
 
 #[derive(Subcommand)]
 pub(crate) enum FilesRemoteVerb {
@@ -22,9 +22,8 @@ pub(crate) enum FilesRemoteVerb {
     /// They are the workspace's, so they are gone for everybody in it. A thread that has one fetches
     /// it no more.
     Delete {
-        /// The files
-        #[arg(required = true)]
-        id: Vec<String>,
+        #[command(flatten)]
+        files: RemoteDeleteArgs,
         #[command(flatten)]
         place: RemoteStorageArgs,
     },
@@ -38,9 +37,10 @@ pub(crate) async fn run(global: &Global, verb: &FilesRemoteVerb) -> Result<Exit,
             list(global, &files?);
             Ok(Exit::Fine)
         }
-        FilesRemoteVerb::Delete { id, place } => {
+        FilesRemoteVerb::Delete { files, place } => {
             let provider = place.provider()?;
-            Ok(delete_each(global, id, async |id| provider.delete_file(id).await).await)
+            let deleting = delete_each(global, files, async |id| provider.delete_file(id).await);
+            deleting.await
         }
     }
 }

@@ -44,6 +44,7 @@ mod error;
 mod exit;
 mod files;
 mod files_remote;
+mod line_difference;
 mod man;
 mod mcp;
 mod mcp_check;
@@ -71,15 +72,20 @@ mod plugin_fetch_report;
 mod plugin_install;
 mod plugin_pack;
 mod plugin_package;
+mod plugin_sdk;
 mod plugin_skill;
+mod plugin_skill_contents;
 mod plugin_test;
 mod plugin_test_process;
+mod plugin_trial;
 mod plugin_trust;
 mod plugin_upgrade;
 mod policy;
 mod policy_check;
 #[cfg(all(test, target_os = "linux"))]
 mod reference;
+#[cfg(test)]
+mod refused_options;
 mod remote;
 mod replay;
 mod routes;
@@ -100,6 +106,7 @@ mod session_show;
 mod session_turns;
 mod session_waiting;
 mod sessions;
+mod shortened;
 mod signals;
 mod skill;
 mod skill_remote;
@@ -142,7 +149,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 #[command(
     name = "conjure",
     version,
-    about,
+    about = ABOUT,
     long_about = LONG,
     after_long_help = AFTER,
     propagate_version = true,
@@ -154,6 +161,8 @@ struct Cli {
     #[command(subcommand)]
     verb: CliVerb,
 }
+
+const ABOUT: &str = "A host for AI agents: one conversation, tools from many backends";
 
 const LONG: &str = "A host for AI agents.
 
@@ -199,7 +208,10 @@ Environment:
                        a chat or a run on a terminal prints line by line, and redraws nothing
   CONJURE_IMAGES       how a chat shows images: kitty, iterm2 or off; else as the terminal says
                        itself
-  VISUAL, EDITOR       the editor that Ctrl-G gives a message to";
+  VISUAL, EDITOR       the editor that Ctrl-G gives a message to
+
+Pages that texts name, such as conjure-host/docs/sessions.md, are in the folder of the archive, and of
+the Debian package below /usr/share/doc/conjure";
 
 #[derive(Subcommand)]
 enum CliVerb {
@@ -349,10 +361,17 @@ fn unread(error: &clap::Error, words: impl IntoIterator<Item = OsString>) -> Exi
         // It shows words of the command line, which may come from elsewhere.
         cleaned if cleaned != text => output::aside(cleaned.trim_end()),
         // Clap prints help and version to stdout and errors to stderr, and knows both codes.
-        _ => drop(error.print()),
+        _ if error.use_stderr() => drop(error.print()),
+        _ => output::written(error.print()),
     }
     if !error.use_stderr() {
-        return Exit::Fine;
+        return match output::finish() {
+            Some(lost) => {
+                output::error(&lost, false);
+                lost.exit
+            }
+            None => Exit::Fine,
+        };
     }
     if asks_for_json(words) {
         output::error_line(&CliError::usage(clap_message(error)));
@@ -448,7 +467,7 @@ impl Cli {
         match verb {
             CliVerb::Completions(args) => Ok(completions::run(&args.0, &mut Self::command())),
             CliVerb::Man(args) => man::run(&args.0, Self::command()),
-            CliVerb::Schema(args) => Ok(schema::run(&args.0)),
+            CliVerb::Schema(args) => schema::run(&global, &args.0),
             CliVerb::Skill(args) => skill::run(&global, &args.0),
             CliVerb::Wire(args) => wire::run(args.0),
             CliVerb::Replay(args) => replay::run(&global, &args.0),

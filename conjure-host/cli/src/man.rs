@@ -14,7 +14,7 @@ pub(crate) struct ManArgs {
 }
 
 pub(crate) fn run(args: &ManArgs, command: clap::Command) -> Result<Exit, CliError> {
-    conjure_config::fs::create_dir_all(&args.dir).map_err(CliError::host_from)?;
+    conjure_config::fs::create_dir_all(&args.dir).map_err(CliError::of_named_path)?;
     clap_mangen::generate_to(command, &args.dir).map_err(|error| {
         CliError::host_from(error).context(format!(
             "man pages could not be written into {}",

@@ -13,13 +13,14 @@ use conjure_runtime::Host;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::args::{Global, calls_spec};
+use super::args::{Global, calls_spec, named_executor, real_dir};
 use super::error::CliError;
 use super::exit::Exit;
 use super::output;
 use super::plugin_args::PluginArgs;
 use super::sandbox_args::SandboxArgs;
 use super::signals::Signals;
+use super::skill;
 use super::tokens;
 
 /// Serves tools, resources and prompts to MCP clients.
@@ -60,20 +61,39 @@ pub(crate) struct McpServeArgs {
     meta_tools: Option<Where>,
     /// A variable of the environment that holds a token which lets a client in, of 16 characters or
     /// more, beside the token of the user who serves. Each client with a token of its own has sessions of its own
-    #[arg(long, value_name = "NAME", requires = "http", help_heading = "HTTP")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        requires = "http",
+        conflicts_with = "stdio",
+        help_heading = "HTTP"
+    )]
     token_env: Vec<String>,
     /// A name under which clients reach the server, beside this machine's: a value of `Host`
-    #[arg(long, value_name = "HOST", requires = "http", help_heading = "HTTP")]
+    #[arg(
+        long,
+        value_name = "HOST",
+        requires = "http",
+        conflicts_with = "stdio",
+        help_heading = "HTTP"
+    )]
     allow_host: Vec<String>,
     /// A page that may call the server from a browser, such as `https://app.example:443`: a value
     /// of `Origin`
-    #[arg(long, value_name = "ORIGIN", requires = "http", help_heading = "HTTP")]
+    #[arg(
+        long,
+        value_name = "ORIGIN",
+        requires = "http",
+        conflicts_with = "stdio",
+        help_heading = "HTTP"
+    )]
     allow_origin: Vec<String>,
     /// The most sessions at the same time
     #[arg(
         long,
         value_name = "N",
         requires = "http",
+        conflicts_with = "stdio",
         default_value_t = 64,
         help_heading = "HTTP"
     )]
@@ -83,6 +103,7 @@ pub(crate) struct McpServeArgs {
         long,
         value_name = "MINUTES",
         requires = "http",
+        conflicts_with = "stdio",
         default_value_t = 60,
         help_heading = "HTTP"
     )]
@@ -127,6 +148,7 @@ async fn over_stdio(global: &Global, args: McpServeArgs) -> Result<Exit, CliErro
     })?;
     let mut signals = Signals::listen()?;
     let host = signals.unless(host(global, &args.plugins)).await?;
+    args.check_named(&host)?;
     let spec = args.spec(std::env::current_dir().ok())?;
     let server = McpHost::new(host, spec, args.options())?;
     let (input, output) = streams.open().map_err(|error| {
@@ -154,6 +176,7 @@ async fn over_http(
     };
     let mut signals = Signals::listen()?;
     let host = signals.unless(host(global, &args.plugins)).await?;
+    args.check_named(&host)?;
     let server = McpHost::new(host, args.spec(None)?, args.options())?;
     let server = server.listen(address, access).await?;
     let token_file = user_token_file(&global.data_dir());
@@ -174,7 +197,7 @@ async fn over_http(
 }
 
 async fn host(global: &Global, plugins: &PluginArgs) -> Result<Host, CliError> {
-    Ok(plugins.host(global).watch(true).build().await?)
+    Ok(plugins.named_host(global)?.watch(true).build().await?)
 }
 
 impl McpServeArgs {
@@ -188,12 +211,33 @@ impl McpServeArgs {
         self.transport.stdio
     }
 
+    /// Refuses skills and an executor that are not there: else a client would be the first to learn of
+    /// it, and the one who starts the server never.
+    fn check_named(&self, host: &Host) -> Result<(), CliError> {
+        for path in &self.skill {
+            skill::load(path).map_err(CliError::usage_from)?;
+        }
+        let Some(executor) = self.executor.as_deref().and_then(named_executor) else {
+            return Ok(());
+        };
+        let loaded = host.registry().snapshot();
+        if loaded.get(executor).is_some() {
+            return Ok(());
+        }
+        let message = format!("no executor or backend plugin is called `{executor}`");
+        Err(CliError::usage(message).hint(
+            "load it with `--plugin FILE`, or put it into a plugin directory (`conjure plugin list` \
+             shows them)",
+        ))
+    }
+
     fn spec(&self, working_dir: Option<PathBuf>) -> Result<SessionSpec, CliError> {
         let mut spec = match &self.config {
             Some(path) => SessionSpec::read(path)?,
             None => calls_spec(&self.skill, self.executor.as_deref())?,
         };
-        let named = self.working_dir.clone().or(spec.working_dir.take());
+        let named = self.working_dir.as_deref().map(real_dir).transpose()?;
+        let named = named.or(spec.working_dir.take());
         spec.working_dir = named.or(working_dir);
         spec.policy.deny.extend(self.deny.iter().cloned());
         self.sandbox.put(&mut spec.sandbox)?;

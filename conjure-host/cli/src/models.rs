@@ -69,6 +69,17 @@ pub(crate) async fn run(global: &Global, args: ModelsArgs) -> Result<Exit, CliEr
         Some(provider) if auth.is_some() && args.provider.is_empty() => vec![provider.clone()],
         _ => providers(&args)?,
     };
+    // Of one that an auth or an address is for, those say where it is.
+    let looked_up = names
+        .iter()
+        .filter(|_| auth.is_none() && args.base_url.is_none());
+    for name in looked_up {
+        let has_facts = book.models(name).next().is_some();
+        let is_known = KNOWN.iter().any(|known| known.name == name);
+        if !is_known && !has_facts && !spec.providers.contains_key(name) {
+            return Err(no_provider(name, &spec));
+        }
+    }
     let mut rows = Vec::new();
     let mut failed = false;
     for name in names {
@@ -146,6 +157,15 @@ fn providers(args: &ModelsArgs) -> Result<Vec<String>, CliError> {
     Ok(names)
 }
 
+fn no_provider(name: &str, spec: &SessionSpec) -> CliError {
+    let known = KNOWN.iter().map(|known| known.name);
+    let known: Vec<&str> = known
+        .chain(spec.providers.keys().map(String::as_str))
+        .collect();
+    CliError::usage(format!("there is no provider `{name}`"))
+        .hint(format!("there are: {}", known.join(", ")))
+}
+
 fn row(provider: &str, model: ListedModel, book: &ModelBook) -> ModelRow {
     let mut facts = book.facts(provider, &model.name).unwrap_or_default();
     facts.context = facts.context.or(model.context);
@@ -162,7 +182,8 @@ fn print(rows: &[ModelRow]) {
     let price = |price: Option<f64>| price.map_or("-".to_owned(), |price| format!("{price}"));
     let mut table = Table::new([
         "PROVIDER", "MODEL", "CONTEXT", "OUTPUT", "$ IN", "$ CACHED", "$ OUT",
-    ]);
+    ])
+    .named_by("MODEL");
     for row in rows {
         table.row([
             row.provider.clone(),

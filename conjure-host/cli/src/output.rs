@@ -106,7 +106,7 @@ pub(crate) fn line(text: impl Display) {
 static LOST: OnceLock<io::Error> = OnceLock::new();
 
 /// Takes note of a result that could not be written. Whoever closed a pipe wanted no more.
-fn written(done: io::Result<()>) {
+pub(crate) fn written(done: io::Result<()>) {
     match done {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => drop(LOST.set(error)),
         _ => {}

@@ -1,6 +1,7 @@
 //! The person at the terminal: decisions about calls, and questions of plugins.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -98,6 +99,27 @@ pub(crate) async fn agrees(question: &str) -> Result<bool, CliError> {
     aside(question);
     let answer = prompt("  [y]es, [n]o: ").await.ok_or_else(nobody)?;
     Ok(matches!(answer.trim(), "y" | "yes"))
+}
+
+/// Whether what cannot be taken back is meant: `yes` says so, or the person does who is told what it
+/// is.
+///
+/// # Errors
+/// When nobody is there.
+pub(crate) async fn confirmed(
+    yes: bool,
+    what: impl Display,
+    question: &str,
+) -> Result<bool, CliError> {
+    if yes {
+        return Ok(true);
+    }
+    aside(what);
+    let is_meant = agrees(question).await?;
+    if !is_meant {
+        aside("Nothing was changed.");
+    }
+    Ok(is_meant)
 }
 
 /// The questions that a face shows, by their ids.

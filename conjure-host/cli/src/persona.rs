@@ -8,8 +8,9 @@ use super::args::Global;
 use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, BOLD, RESET, Table, aside, clean, line};
+use super::person::confirmed;
 use super::session_change::text_of;
-use super::transcript::one_line;
+use super::shortened::one_line;
 
 /// Personas that are read at once.
 const PAGE: u64 = 200;
@@ -67,6 +68,9 @@ enum PersonaVerb {
     Delete {
         /// The persona: NAME, NAME@VERSION, or its id
         persona: String,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
     },
 }
 
@@ -92,6 +96,9 @@ pub(crate) async fn run(global: &Global, args: PersonaArgs) -> Result<Exit, CliE
             persona_version: version,
             text,
         } => {
+            if name.is_none() && version.is_none() && text.is_none() {
+                return Err(CliError::usage("nothing is to change").hint("`--help` shows what can"));
+            }
             let mut changed = find(&store, &persona).await?;
             if let Some(name) = &name {
                 changed.name = named(name)?.to_owned();
@@ -104,8 +111,16 @@ pub(crate) async fn run(global: &Global, args: PersonaArgs) -> Result<Exit, CliE
             }
             show(global, &store.update_persona(changed).await?);
         }
-        PersonaVerb::Delete { persona } => {
+        PersonaVerb::Delete { persona, yes } => {
             let removed = find(&store, &persona).await?;
+            let what = format!(
+                "This deletes the persona {} {}, for good.",
+                clean(&removed.name),
+                clean(&removed.version)
+            );
+            if !confirmed(yes, what, "Delete it?").await? {
+                return Ok(Exit::Interrupted);
+            }
             store.delete_persona(&removed.id).await?;
             if global.json {
                 output::json(&json!({ "removed": removed.id }));

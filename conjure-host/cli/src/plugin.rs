@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use clap::Subcommand;
 use conjure_plugins::{
-    ConfinementGaps, CopyStore, Isolation, LoadedPlugin, Loader, LoaderOptions, PackagedPlugins,
-    PluginFile, PluginSnapshot, confinement_gaps,
+    ConfinementGaps, Isolation, LoadedPlugin, PluginFile, PluginSnapshot, confinement_gaps,
 };
 use conjure_runtime::describe::{failed_json, loaded_json, state};
 use conjure_runtime::{PluginTrial, try_plugin};
@@ -17,13 +16,14 @@ use super::args::{Global, shown};
 use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, BOLD, DIM, RED, RESET, Table, YELLOW};
-use super::plugin_args::{PluginArgs, workers};
+use super::plugin_args::{PluginArgs, check_named};
 use super::plugin_check;
 use super::plugin_create;
 use super::plugin_dev;
 use super::plugin_install;
 use super::plugin_package;
 use super::plugin_test;
+pub(crate) use super::plugin_trial::{load_and_try, loader};
 use super::plugin_trust;
 
 /// Lists plugins, shows or checks one, creates one.
@@ -351,6 +351,7 @@ async fn tried(global: &Global, snapshot: &PluginSnapshot) -> Tried {
 }
 
 fn show(global: &Global, path: &Path, load: bool) -> Result<Exit, CliError> {
+    check_named(path)?;
     let file = match PluginFile::read(path, true) {
         Ok(file) => file,
         Err(error) => return Ok(refused(global, path, &error.to_string())),
@@ -475,31 +476,6 @@ fn print_manifest(manifest: &Manifest) {
     }
 }
 
-/// Loads a library and makes an instance that answers; says why a host would not take it. `isolation`
-/// says where its code runs meanwhile; the usual place without it.
-pub(crate) async fn load_and_try(
-    global: &Global,
-    path: &Path,
-    isolation: Option<Isolation>,
-) -> Result<Result<Arc<LoadedPlugin>, String>, CliError> {
-    let loader = loader_in(global, isolation)?;
-    // Whoever names it wants to know, however long it takes.
-    loader.forget_hang(path);
-    let loading = path.to_owned();
-    let loaded = tokio::task::spawn_blocking(move || loader.load(&loading, true)).await;
-    let plugin = match loaded {
-        Ok(Ok(plugin)) => Arc::new(plugin),
-        // The plugin may be as it should.
-        Ok(Err(error)) if error.is_disk_full() => return Err(CliError::host_from(error)),
-        Ok(Err(error)) => return Ok(Err(error.to_string())),
-        Err(error) => {
-            return Err(CliError::host_from(error).context("the check ended early"));
-        }
-    };
-    let tried = try_plugin(&global.data_dir(), &plugin).await;
-    Ok(tried.map(|_| plugin).map_err(|error| error.to_string()))
-}
-
 pub(crate) fn refused(global: &Global, path: &Path, reason: &str) -> Exit {
     if global.json {
         output::json(&json!({ "ok": false, "file": path, "reason": reason }));
@@ -510,31 +486,6 @@ pub(crate) fn refused(global: &Global, path: &Path, reason: &str) -> Exit {
         ));
     }
     Exit::No
-}
-
-pub(crate) fn loader(global: &Global) -> Result<Loader, CliError> {
-    loader_in(global, None)
-}
-
-/// A loader whose plugins run where that is said.
-fn loader_in(global: &Global, isolation: Option<Isolation>) -> Result<Loader, CliError> {
-    let workers = workers(global, isolation);
-    if workers.is_none() && isolation == Some(Isolation::Process) {
-        return Err(CliError::host(
-            "the system does not say which program this is, so no plugin can run in a process of its own",
-        ));
-    }
-    let store = CopyStore::open(global.data_dir().join("store")).map_err(CliError::host_from)?;
-    let operations = conjure_runtime::host_operations();
-    Ok(Loader::new(
-        store,
-        LoaderOptions {
-            operations,
-            packaged: Some(PackagedPlugins::of(&global.data_dir())),
-            worker: workers,
-            ..LoaderOptions::default()
-        },
-    ))
 }
 
 /// How many tools it has; `plugin show` names them.

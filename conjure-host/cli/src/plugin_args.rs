@@ -7,7 +7,8 @@ use conjure_config::env;
 use conjure_plugins::{Isolation, PluginTrust, SearchPath, TrustedSigners, WorkerOptions};
 use conjure_runtime::{Host, HostBuilder};
 
-use super::args::Global;
+use super::args::{Global, shown};
+use super::error::CliError;
 use super::output;
 
 /// Options of verbs that use plugins.
@@ -36,6 +37,15 @@ pub(crate) struct EarlyPluginArgs {
 }
 
 impl PluginArgs {
+    /// The options, and whether each is given behind the verb.
+    pub(crate) fn given(&self) -> [(&'static str, bool); 3] {
+        [
+            ("--plugin", !self.plugin.is_empty()),
+            ("--plugin-dir", !self.plugin_dir.is_empty()),
+            ("--isolation", self.isolation.is_some()),
+        ]
+    }
+
     /// Where plugins are looked for, in this order.
     pub(crate) fn search_path(&self, global: &Global) -> SearchPath {
         let early = &global.early_plugins;
@@ -51,6 +61,23 @@ impl PluginArgs {
         let dirs = [early.early_plugin_dir.as_slice(), &self.plugin_dir].concat();
         search.dirs.splice(0..0, dirs);
         search
+    }
+
+    /// The same, where what is named has to be there: a session would begin without it.
+    ///
+    /// # Errors
+    /// Names the file or the directory that is missing.
+    pub(crate) fn named_host(&self, global: &Global) -> Result<HostBuilder, CliError> {
+        let early = &global.early_plugins;
+        let mut files = early.early_plugin.iter().chain(&self.plugin);
+        if let Some(missing) = files.find(|file| !file.exists()) {
+            return Err(missing_path("--plugin", missing));
+        }
+        let mut dirs = early.early_plugin_dir.iter().chain(&self.plugin_dir);
+        if let Some(missing) = dirs.find(|dir| !dir.is_dir()) {
+            return Err(missing_path("--plugin-dir", missing));
+        }
+        Ok(self.host(global))
     }
 
     /// A host with these plugins.
@@ -70,6 +97,30 @@ impl PluginArgs {
         }
         builder
     }
+}
+
+/// Refuses a path that was named and is not there.
+///
+/// # Errors
+/// Wrong usage.
+pub(crate) fn check_named(path: &Path) -> Result<(), CliError> {
+    // A link that leads nowhere is there, and whoever reads it says what it is.
+    match path.symlink_metadata() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let message = format!("there is no `{}`", shown(path));
+            Err(CliError::usage(message).hint("see that the path is right"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn missing_path(option: &str, path: &Path) -> CliError {
+    let what = match option {
+        "--plugin" => "file",
+        _ => "directory",
+    };
+    let message = format!("`{option} {}`: there is no such {what}", path.display());
+    CliError::usage(message).hint("`conjure plugin list` shows the plugins that are found")
 }
 
 /// The first argument of a worker process.

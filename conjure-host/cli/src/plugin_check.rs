@@ -13,15 +13,20 @@ use super::args::{Global, shown};
 use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, GREEN, RED, RESET, YELLOW};
-use super::plugin::{load_and_try, named_settings, refused};
+use super::plugin::{named_settings, refused};
+use super::plugin_args::check_named;
+use super::plugin_trial::TrialDir;
 
 /// Loads a library, makes an instance, and judges its file and its tools.
 pub(crate) async fn check(global: &Global, path: &Path) -> Result<Exit, CliError> {
+    check_named(path)?;
     let file = match PluginFile::read(path, true) {
         Ok(file) => file,
         Err(error) => return Ok(refused(global, path, &error.to_string())),
     };
-    let plugin = match load_and_try(global, path, None).await? {
+    // Whoever only asks needs no data directory.
+    let dir = TrialDir::writable(global)?;
+    let plugin = match Box::pin(dir.load_and_try(global, path)).await? {
         Ok(plugin) => plugin,
         Err(reason) => return Ok(refused(global, path, &reason)),
     };
@@ -40,22 +45,15 @@ pub(crate) async fn check(global: &Global, path: &Path) -> Result<Exit, CliError
             "judgement": judgement,
         }));
     } else {
-        let is_program = file.program.is_some();
-        print(
-            &plugin,
-            &judgement,
-            is_program,
-            tools.len(),
-            untold.as_deref(),
-        );
+        print(&plugin, &file, &judgement, tools.len(), untold.as_deref());
     }
     Ok(if holds { Exit::Fine } else { Exit::No })
 }
 
 fn print(
     plugin: &Arc<LoadedPlugin>,
+    file: &PluginFile,
     judgement: &Judgement,
-    is_program: bool,
     tools: usize,
     untold: Option<&str>,
 ) {
@@ -72,13 +70,17 @@ fn print(
     let extra = judgement.debug_bytes + judgement.symbol_bytes;
     let size = output::size(judgement.size as u64);
     let size = match extra {
-        _ if is_program => format!("{size}, with its files"),
+        _ if file.program.is_some() => format!("{size}, with its files"),
         0 => format!("{size}, stripped"),
         extra => format!("{size}, {} of it for debuggers", output::size(extra)),
     };
     let licence = match &judgement.licence {
         Licence::Named { licence, manifest } => format!("{licence} ({})", place(manifest)),
         Licence::NotNamed { manifest } => format!("none ({})", place(manifest)),
+        Licence::Text { file } => format!("as in {}", place(file)),
+        Licence::NoCrate if file.program.is_some() => {
+            "not known: no LICENSE is beside its description".to_owned()
+        }
         Licence::NoCrate => "not known: its crate is not around the file".to_owned(),
     };
     let refusals = judgement.findings.iter();
@@ -93,14 +95,21 @@ fn print(
         0 => "none but the two of the SDK".to_owned(),
         other => format!("{other} beside the two of the SDK"),
     };
-    let rows = [
-        ("tools", tools),
-        ("size", size),
-        ("exports", symbols),
-        ("licence", licence),
-    ];
-    // A program exports nothing, and has no crate.
-    let rows = rows.into_iter().take(if is_program { 2 } else { 4 });
+    let mut rows = vec![("tools", tools), ("size", size)];
+    match &file.program {
+        // It exports nothing.
+        Some(program) => rows.push(("protocol", program.protocol.to_string())),
+        None => {
+            let header = &file.header;
+            rows.extend([
+                ("exports", symbols),
+                ("ABI", format!("{}.{}", header.abi_major, header.abi_minor)),
+                ("SDK", header.sdk.clone()),
+                ("compiler", file.compiler()),
+            ]);
+        }
+    }
+    rows.push(("licence", licence));
     for (name, value) in rows {
         output::line(format_args!("  {name:<9} {}", output::clean_line(&value)));
     }

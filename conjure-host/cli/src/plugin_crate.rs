@@ -13,6 +13,7 @@ use tokio::process::{Child, Command};
 
 use super::args::shown;
 use super::error::CliError;
+use super::plugin_sdk;
 
 /// A crate that makes a plugin.
 #[derive(Debug, Clone)]
@@ -76,15 +77,26 @@ struct ArtifactTarget {
 struct CargoProcess(Child);
 
 impl PluginCrate {
-    /// The crate in a directory; of a workspace, the one among its crates that makes a plugin.
-    pub(crate) async fn at(dir: &Path) -> Result<Self, CliError> {
-        let real = dir.canonicalize().map_err(CliError::usage_from)?;
+    /// The crate in a directory; of a workspace, the one among its crates that makes a plugin. An SDK
+    /// that it has below the data directory and that is gone is written there again.
+    pub(crate) async fn at(dir: &Path, data_dir: &Path) -> Result<Self, CliError> {
+        let real = dir.canonicalize().map_err(|error| {
+            CliError::usage_from(error)
+                .context(format_args!("the crate `{}` cannot be used", shown(dir)))
+                .hint("name one, or make one with `conjure plugin create skill NAME`")
+        })?;
         let manifest = real.join("Cargo.toml");
         if !manifest.is_file() {
-            let message = format!("`{}` is no crate: there is no Cargo.toml", shown(dir));
+            let message = format!(
+                "`{}` is neither a crate nor a program: there is no Cargo.toml, and no plugin.toml or \
+                 NAME.plugin.toml",
+                shown(dir)
+            );
             return Err(CliError::usage(message)
                 .hint("name one, or make one with `conjure plugin create skill NAME`"));
         }
+        // Without it cargo does not read the crate either.
+        plugin_sdk::find_again(&real, data_dir)?;
         let args = ["metadata", "--no-deps", "--format-version", "1"];
         let told = cargo(&real, &args).await?;
         if !told.succeeded {

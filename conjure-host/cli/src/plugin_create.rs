@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use conjure_sdk_source::SourceFile;
 use serde_json::json;
 
 use super::args::{Global, shown};
@@ -11,6 +10,7 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::output;
 use super::plugin_create_python;
+use super::plugin_sdk::{named_sdk, own_sdk};
 
 /// Makes a crate outside any workspace that builds with `cargo build`; with `--lang python` a directory
 /// with a program that works as it is.
@@ -101,8 +101,7 @@ pub(crate) fn run(global: &Global, args: &PluginCreateArgs) -> Result<Exit, CliE
         TemplateKind::Skill => {
             "schemars = \"1\"\nserde = { version = \"1\", features = [\"derive\"] }\nserde_json = \"1\"\n"
         }
-        TemplateKind::Executor => "",
-        TemplateKind::Backend => "serde_json = \"1\"\n",
+        TemplateKind::Executor | TemplateKind::Backend => "serde_json = \"1\"\n",
     };
     let fill = |text: &str| {
         text.replace("{{name}}", &args.name)
@@ -129,7 +128,7 @@ pub(crate) fn run(global: &Global, args: &PluginCreateArgs) -> Result<Exit, CliE
         }));
     } else {
         output::line(format_args!("Made {}.", shown(&dir)));
-        output::line(format_args!("\n  cd {} && cargo build", shown(&dir)));
+        output::line(format_args!("\n  cd {} && cargo build", shell_word(&dir)));
         output::line(format_args!("  conjure plugin check {library}"));
         match args.kind {
             TemplateKind::Skill => output::line(format_args!(
@@ -168,6 +167,21 @@ fn library(name: &str) -> String {
     )
 }
 
+/// A path as a shell reads it in a command.
+pub(crate) fn shell_word(path: &Path) -> String {
+    let text = shown(path);
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_./-+,:@%".contains(c);
+    // What begins with a hyphen would be an option.
+    let text = match text.starts_with('-') {
+        true => format!("./{text}"),
+        false => text,
+    };
+    match !text.is_empty() && text.chars().all(is_plain) {
+        true => text,
+        false => format!("'{}'", text.replace('\'', "'\\''")),
+    }
+}
+
 fn check_name(name: &str) -> Result<(), CliError> {
     let fits = name.len() <= 64
         && name.starts_with(|c: char| c.is_ascii_lowercase())
@@ -183,97 +197,6 @@ fn check_name(name: &str) -> Result<(), CliError> {
         "`{name}` is not a name for a plugin: 1 to 64 lower-case letters, digits and single \
          hyphens, a letter first"
     )))
-}
-
-/// The right side of the dependency on an SDK that is named.
-fn named_sdk(given: &str) -> Result<String, CliError> {
-    if semver::VersionReq::parse(given).is_ok() {
-        return Ok(format!("version = \"{given}\""));
-    }
-    let real = Path::new(given)
-        .canonicalize()
-        .ok()
-        .filter(|path| path.join("Cargo.toml").is_file());
-    match real {
-        Some(path) => Ok(format!("path = {}", toml_path(&path)?)),
-        None => Err(CliError::usage(format!(
-            "`{given}` is neither a version nor the directory of an SDK (with a Cargo.toml)"
-        ))),
-    }
-}
-
-/// The same on the SDK that this program carries, which is written into the data directory once.
-fn own_sdk(data_dir: &Path) -> Result<String, CliError> {
-    let dir = write_own_sdk(data_dir).map_err(|error| {
-        let error = error.context("the SDK cannot be written into the data directory");
-        error.hint("name one that is elsewhere with `--sdk PATH` or `--sdk VERSION`")
-    })?;
-    let version = conjure_sdk_source::VERSION;
-    Ok(format!(
-        "version = \"{version}\", path = {}",
-        toml_path(&dir)?
-    ))
-}
-
-/// Writes it, unless it is there as a whole.
-fn write_own_sdk(data_dir: &Path) -> Result<PathBuf, CliError> {
-    use conjure_config::fs;
-    let files = conjure_sdk_source::files().map_err(CliError::host_from)?;
-    let all = data_dir.join("sdk");
-    // Another source of the same version, as while the SDK is worked on, has a directory of its own.
-    let name = format!(
-        "{}-{}",
-        conjure_sdk_source::VERSION,
-        conjure_sdk_source::DIGEST
-    );
-    let dir = all.join(name);
-    let is_whole = || {
-        let is_same = |file: &SourceFile| {
-            fs::read(dir.join(&file.path)).is_ok_and(|bytes| bytes == file.bytes)
-        };
-        files.iter().all(is_same)
-    };
-    if !is_whole() {
-        fs::create_private_dir(data_dir).map_err(CliError::host_from)?;
-        fs::create_dir_all(&all).map_err(CliError::host_from)?;
-        // One process at a time: what another has just made whole is not moved away. File systems that
-        // cannot lock a directory leave it to the check behind.
-        let lock = fs::open(&all).map_err(CliError::host_from)?;
-        let _ = lock.lock();
-        if is_whole() {
-            return dir.canonicalize().map_err(CliError::host_from);
-        }
-        let new = tempfile::tempdir_in(&all).map_err(CliError::host_from)?;
-        let (whole, damaged) = (new.path().join("new"), new.path().join("old"));
-        for file in &files {
-            let path = whole.join(&file.path);
-            let written = fs::create_dir_all(path.parent().unwrap_or(&all))
-                .and_then(|()| fs::write(&path, &file.bytes));
-            written.map_err(CliError::host_from)?;
-        }
-        if fs::is_dir(&dir).unwrap_or(false) {
-            // Somebody changed it, or the machine went down while it was written.
-            fs::rename(&dir, &damaged).map_err(CliError::host_from)?;
-        }
-        let moved = fs::rename(&whole, &dir);
-        // Another process may have been quicker.
-        if !is_whole() {
-            moved.map_err(CliError::host_from)?;
-        }
-    }
-    dir.canonicalize().map_err(CliError::host_from)
-}
-
-/// A path as a manifest has it.
-fn toml_path(path: &Path) -> Result<String, CliError> {
-    match path.to_str() {
-        Some(path) => Ok(toml::Value::from(path).to_string()),
-        None => Err(CliError::usage(format!(
-            "a manifest cannot name `{}`, which is not UTF-8",
-            path.display()
-        ))
-        .hint("name the SDK with `--sdk PATH` or `--sdk VERSION`")),
-    }
 }
 
 pub(crate) fn title(name: &str) -> String {
@@ -298,11 +221,15 @@ crate-type = ["cdylib"]
 [dependencies]
 conjure-skill-sdk = { {{sdk}}{{features}} }
 {{more}}
+[dev-dependencies]
+conjure-skill-sdk = { {{sdk}}, features = ["testkit"] }
+
 # The loop of editing and trying should be short.
 [profile.dev]
 debug = "line-tables-only"
 
-# A panic must unwind: the SDK turns it into an error, and a host refuses what would abort.
+# A panic that unwinds is an error of its call, by the SDK. A host runs what would abort in a process of
+# its own, which ends with it.
 [profile.release]
 panic = "unwind"
 opt-level = 3
@@ -359,6 +286,28 @@ fn skill() -> Skill {
 }
 
 export_skill!(skill);
+
+#[cfg(test)]
+mod tests {
+    use conjure_skill_sdk::testkit::TestHost;
+    use conjure_skill_sdk::Result;
+    use serde_json::json;
+
+    use super::skill;
+
+    #[test]
+    fn who_was_greeted_is_remembered_until_it_is_forgotten() -> Result<()> {
+        let host = TestHost::new()?;
+        let plugin = host.link(skill)?;
+        let greeted = plugin.call("skill.tool.greet", json!({ "name": "Ada" }));
+        assert_eq!(greeted.text(), "Hello, Ada!");
+        let read = || plugin.call("skill.read", json!({ "path": "greeted" })).text();
+        assert_eq!(read(), "Ada");
+        plugin.call("skill.execute", json!({ "command": "forget" }));
+        assert_eq!(read(), "");
+        Ok(())
+    }
+}
 "#;
 
 /// In a file of its own, since it is a whole machine.
@@ -409,6 +358,28 @@ fn backend() -> BackendPlugin<Echo> {
 }
 
 export_backend!(backend);
+
+#[cfg(test)]
+mod tests {
+    use conjure_skill_sdk::testkit::TestHost;
+    use conjure_skill_sdk::Result;
+    use serde_json::json;
+
+    use super::backend;
+
+    #[test]
+    fn it_says_what_it_is_told() -> Result<()> {
+        let host = TestHost::new()?;
+        let plugin = host.link(backend)?;
+        let echo = |arguments| {
+            let call = json!({ "name": "echo", "arguments": arguments });
+            plugin.call("backend.call", call)
+        };
+        assert_eq!(echo(json!({ "text": "hi" })).text(), "hi");
+        assert!(echo(json!({})).reply.is_err());
+        Ok(())
+    }
+}
 "##;
 
 #[cfg(test)]
@@ -420,5 +391,20 @@ mod tests {
         let extension = std::env::consts::DLL_EXTENSION;
         let expected = format!("target/debug/libmy_skill.{extension}");
         assert_eq!(library("my-skill"), expected);
+    }
+
+    #[test]
+    fn what_is_to_be_typed_is_one_word_for_a_shell() {
+        for (path, word) in [
+            ("my-skill", "my-skill"),
+            ("/a/b.c", "/a/b.c"),
+            ("my skills/one", "'my skills/one'"),
+            ("it's", "'it'\\''s'"),
+            ("$HOME;x", "'$HOME;x'"),
+            ("~", "'~'"),
+            ("-x", "./-x"),
+        ] {
+            assert_eq!(shell_word(Path::new(path)), word);
+        }
     }
 }

@@ -9,7 +9,7 @@ use super::args::{Global, shown};
 use super::error::CliError;
 use super::exit::Exit;
 use super::output;
-use super::plugin_create::{TemplateKind, title};
+use super::plugin_create::{TemplateKind, shell_word, title};
 
 /// The module of a plugin. A name of one word may be one of Python's own words or modules, which the
 /// plugin's file would hide.
@@ -79,7 +79,8 @@ pub(crate) fn run(
         return Ok(Exit::Fine);
     }
     output::line(format_args!("Made {}.", shown(dir)));
-    output::line(format_args!("\n  cd {} && python3 -m unittest", shown(dir)));
+    let word = shell_word(dir);
+    output::line(format_args!("\n  cd {word} && python3 -m unittest"));
     output::line(format_args!("  conjure plugin check {description}"));
     output::line(format_args!("  conjure {tried} --plugin {description}"));
     Ok(Exit::Fine)
@@ -144,6 +145,10 @@ def export_state(call: Call) -> Any:
 def import_state(call: Call, state: Any, version: str) -> None:
     call.state[:] = state
 
+
+# `conjure plugin test` runs these.
+skill.example("greet", {"name": "Ada"}, "Hello, Ada!")
+skill.example("execute", {"command": "sing"}, "there is: forget", is_error=True)
 
 if __name__ == "__main__":
     skill.run()

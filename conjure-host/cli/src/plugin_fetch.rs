@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use conjure_config::fs;
-use conjure_packages::{FetchedPackage, Package, PackageError, PackageSource, SignerKey};
+use conjure_packages::{
+    FetchedPackage, Package, PackageError, PackageSource, SignerKey, shown_place,
+};
 use conjure_plugins::{
     InstalledPlugins, Isolation, LOCK_FILE, LockedPlugin, PluginFile, PluginLock, Sha256,
 };
@@ -19,7 +21,7 @@ use super::plugin::{load_and_try, loader};
 use super::plugin_args::signers;
 use super::plugin_fetch_report::{FetchFailure, FetchReport};
 use super::plugin_install::{OfferedBuild, elsewhere, told};
-use super::plugin_package::{IndexArgs, public_key, tell_unread, who};
+use super::plugin_package::{IndexArgs, public_key, who};
 use super::plugin_skill;
 
 /// What to install.
@@ -87,7 +89,10 @@ pub(crate) async fn install(global: &Global, args: &InstallArgs) -> Result<Exit,
             Err(error) => Err(error),
         };
         let installed = match fetched {
-            Ok(fetched) => Box::pin(install_one(global, &fetched, &accepted)).await,
+            Ok(fetched) => {
+                outcome.unread_of(global, &fetched);
+                Box::pin(install_one(global, &fetched, &accepted)).await
+            }
             Err(error) => Err(error.into()),
         };
         match installed {
@@ -109,17 +114,17 @@ pub(crate) async fn install(global: &Global, args: &InstallArgs) -> Result<Exit,
     Ok(outcome.end(global))
 }
 
-/// Looks whether a lock is one, and its directory can be written to, before anything is installed that is
-/// to be noted in it.
+/// Looks whether a lock is one, and whether it and its directory can be written to, before anything is
+/// installed that is to be noted in it.
 fn to_be_noted_in(lock: &Path) -> Result<(), CliError> {
-    PluginLock::at(lock)
-        .plugins()
-        .map_err(CliError::usage_from)?;
+    let there = PluginLock::of_project(lock);
+    there.plugins().map_err(CliError::usage_from)?;
     let dir = match lock.parent() {
         Some(dir) if !dir.as_os_str().is_empty() => dir,
         _ => Path::new("."),
     };
     let written = tempfile::tempfile_in(dir).map(drop);
+    let written = written.and_then(|()| there.check_writable());
     written.map_err(|error| {
         let what = format!(
             "{} cannot be written, so nothing was installed",
@@ -135,7 +140,7 @@ fn note(global: &Global, lock: &Path, locked: LockedPlugin) -> Result<(), CliErr
     let dir = global.data_dir();
     let _alone = fs::lock(dir.join("plugin-history").join("note.lock"));
     let name = locked.name.clone();
-    let set = PluginLock::at(lock).set(&name, Some(locked));
+    let set = PluginLock::of_project(lock).set(&name, Some(locked));
     set.map_err(CliError::host_from)
 }
 
@@ -176,16 +181,19 @@ async fn from_lock(
     let mut outcome = FetchReport::default();
     for locked in plugins {
         accepted.unsigned = args.unsigned || (is_own && locked.signer.is_none());
-        let indexes = places(&args.indexes, &locked);
+        let indexes = places_of_lock(&args.indexes, &locked);
         let fetched = match PackageSource::read(&locked.source) {
-            Ok(source) => Box::pin(source.fetch(&indexes)).await,
+            Ok(source) => Box::pin(source.fetch_locked(&indexes, &locked.sha256)).await,
             Err(error) => Err(error),
         };
         let installed = match fetched {
-            Ok(fetched) => match as_locked(&fetched, &locked, lock.path()) {
-                Ok(()) => Box::pin(install_one(global, &fetched, &accepted)).await,
-                Err(failure) => Err(failure),
-            },
+            Ok(fetched) => {
+                outcome.unread_of(global, &fetched);
+                match as_locked(&fetched, &locked, lock.path()) {
+                    Ok(()) => Box::pin(install_one(global, &fetched, &accepted)).await,
+                    Err(failure) => Err(failure),
+                }
+            }
             Err(error) => Err(error.into()),
         };
         match installed {
@@ -196,12 +204,27 @@ async fn from_lock(
     Ok(outcome.end(global))
 }
 
-/// Where names are looked up: in the indexes that are named, else in the one of before.
+/// Where a name of a lock is looked up: in the index that the lock says, then in those that are named.
+fn places_of_lock(named: &IndexArgs, locked: &LockedPlugin) -> Vec<String> {
+    let mut places = named.places();
+    if let Some(index) = &locked.index {
+        // One that is named may say the password as well, which no lock does.
+        let named = places.iter().position(|place| shown_place(place) == *index);
+        let first = match named {
+            Some(at) => places.remove(at),
+            None => index.clone(),
+        };
+        places.insert(0, first);
+    }
+    places
+}
+
+/// Where something newer is looked for: in the indexes that are named, then in the one of before.
 pub(crate) fn places(named: &IndexArgs, locked: &LockedPlugin) -> Vec<String> {
     let mut places = named.places();
-    if places.is_empty() {
-        places.extend(locked.index.clone());
-    }
+    let is_named = |index: &String| places.iter().any(|place| shown_place(place) == *index);
+    let index = locked.index.clone().filter(|index| !is_named(index));
+    places.extend(index);
     places
 }
 
@@ -270,12 +293,12 @@ pub(crate) async fn install_one(
     fetched: &FetchedPackage,
     accepted: &AcceptedPackage,
 ) -> Result<(LockedPlugin, Value), FetchFailure> {
-    tell_unread(global, &fetched.unread);
     let installed = Box::pin(one(global, fetched, accepted)).await;
     let installed = installed.unwrap_or_else(|error| Err(FetchFailure::Host(error.to_string())));
     installed.map(|(locked, mut json)| {
-        if let Some(fields) = json.as_object_mut().filter(|_| !fetched.unread.is_empty()) {
-            let unread: Vec<String> = fetched.unread.iter().map(ToString::to_string).collect();
+        let unread = fetched.unread.iter().chain(&fetched.left_out);
+        let unread: Vec<String> = unread.map(ToString::to_string).collect();
+        if let Some(fields) = json.as_object_mut().filter(|_| !unread.is_empty()) {
             fields.insert("unread".to_owned(), unread.into());
         }
         (locked, json)
@@ -340,7 +363,10 @@ async fn one(
             offered.tell();
         }
         if let Err(reason) = offered.agreed(global, accepted.yes, "Install it?").await {
-            return refused(format!("{reason}. `--yes` allows it"));
+            return Ok(Err(FetchFailure::NotAllowed {
+                reason: format!("{reason}. `--yes` allows it"),
+                difference: offered.difference().json(),
+            }));
         }
     }
     // A directory of nobody else's, from which the library is judged as any other is.

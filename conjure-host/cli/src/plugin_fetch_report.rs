@@ -1,18 +1,25 @@
 //! What came of packages that were to be installed: which are, which are not, and why.
 
-use conjure_packages::{PackageError, shown_place};
+use conjure_packages::{FetchedPackage, PackageError, shown_place};
 use conjure_plugins::InstallError;
 use serde_json::{Value, json};
 
 use super::args::{Global, shown};
 use super::exit::Exit;
 use super::output::{self, RED, RESET};
-use super::plugin_package::is_refusal;
+use super::plugin_package::{is_refusal, tell_unread};
 
 /// Why a package was not installed.
 pub(crate) enum FetchFailure {
     /// It is not taken.
     Refused(String),
+    /// Nobody allowed what it asks for and shows.
+    NotAllowed {
+        /// What was not allowed, and what to do.
+        reason: String,
+        /// How it differs from what is there.
+        difference: Value,
+    },
     /// It cannot be had.
     Missing(String),
     /// This host cannot do it, whatever the package is.
@@ -49,6 +56,8 @@ impl From<PackageError> for FetchFailure {
 pub(crate) struct FetchReport {
     installed: Vec<Value>,
     refused: Vec<Value>,
+    /// Why indexes could not be read, or not as a whole.
+    unread: Vec<String>,
     /// Whether one could not be had.
     has_missing: bool,
     /// Whether this host could not do one.
@@ -60,18 +69,46 @@ impl FetchReport {
         self.installed.push(json);
     }
 
+    /// Says which indexes could not be read, or not as a whole: what they name was not looked at.
+    pub(crate) fn unread<'a>(
+        &mut self,
+        global: &Global,
+        unread: impl IntoIterator<Item = &'a PackageError>,
+    ) {
+        for error in unread {
+            let told = error.to_string();
+            // With several packages one is told once.
+            if !self.unread.contains(&told) {
+                tell_unread(global, std::slice::from_ref(error));
+                self.unread.push(told);
+            }
+        }
+    }
+
+    /// The same of all that a package was looked for in.
+    pub(crate) fn unread_of(&mut self, global: &Global, fetched: &FetchedPackage) {
+        self.unread(global, fetched.unread.iter().chain(&fetched.left_out));
+    }
+
     /// Says that a package was not installed, or not as it was to be. `place` is how it was named.
     pub(crate) fn failed(&mut self, global: &Global, place: &str, failure: &FetchFailure) {
         let place = shown_place(place);
         let (word, reason) = match failure {
-            FetchFailure::Refused(reason) => ("refused", reason.clone()),
+            FetchFailure::Refused(reason) | FetchFailure::NotAllowed { reason, .. } => {
+                ("refused", reason.clone())
+            }
             FetchFailure::Missing(reason) => ("failed", reason.clone()),
             FetchFailure::Host(reason) => ("failed", format!("{place}: {reason}")),
         };
         self.has_missing |= matches!(failure, FetchFailure::Missing(_));
         self.has_host_failure |= matches!(failure, FetchFailure::Host(_));
-        self.refused
-            .push(json!({ "source": place, "reason": reason }));
+        let mut entry = json!({ "source": place, "reason": reason });
+        if let FetchFailure::NotAllowed { difference, .. } = failure
+            && let Some(fields) = entry.as_object_mut()
+        {
+            fields.insert("difference".to_owned(), difference.clone());
+        }
+        self.refused.push(entry);
         if !global.json {
             output::line(format_args!(
                 "{RED}{word}:{RESET} {}",
@@ -83,7 +120,8 @@ impl FetchReport {
     pub(crate) fn end(self, global: &Global) -> Exit {
         if global.json {
             let (installed, refused) = (&self.installed, &self.refused);
-            output::json(&json!({ "installed": installed, "refused": refused }));
+            let unread = &self.unread;
+            output::json(&json!({ "installed": installed, "refused": refused, "unread": unread }));
         }
         match self.refused.is_empty() {
             true => Exit::Fine,
@@ -115,8 +153,20 @@ mod tests {
         let mut report = FetchReport::default();
         let refusal = FetchFailure::Refused("no".to_owned());
         report.failed(&global, "one", &refusal);
+        let not_allowed = FetchFailure::NotAllowed {
+            reason: "no".to_owned(),
+            difference: json!({ "details": [] }),
+        };
+        report.failed(&global, "three", &not_allowed);
+        assert_eq!(report.refused[1]["difference"], json!({ "details": [] }));
+        let unread = PackageError::Index {
+            place: "i".to_owned(),
+            reason: "it is none".to_owned(),
+        };
+        report.unread(&global, [&unread, &unread]);
+        assert_eq!(report.unread, [unread.to_string()]);
         report.failed(&global, "https://ada:secret@h.example/two", &failure);
-        assert_eq!(report.refused[1]["source"], "https://h.example/two");
+        assert_eq!(report.refused[2]["source"], "https://h.example/two");
         assert_eq!(report.end(&global), Exit::Host);
     }
 }

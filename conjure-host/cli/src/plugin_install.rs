@@ -2,7 +2,7 @@
 //! in the data directory. Every host that watches it takes a change over while it runs, so what it
 //! changes is told, and allowed, before.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use conjure_plugins::{
@@ -10,7 +10,8 @@ use conjure_plugins::{
     PluginFile,
 };
 use conjure_runtime::{
-    InstallConsent, PluginDifference, consent_to_add, consent_to_roll_back, version_step,
+    InstallConsent, PluginDifference, consent_to_add, consent_to_roll_back, tool_words,
+    version_step,
 };
 use conjure_skill_sdk::protocol::{Manifest, ToolDecl};
 use serde_json::json;
@@ -21,8 +22,12 @@ use super::exit::Exit;
 use super::output::{self, BOLD, DIM, RESET, Table, YELLOW};
 use super::person::agrees;
 use super::plugin::{load_and_try, loader, refused};
-use super::plugin_args::PluginArgs;
+use super::plugin_args::{PluginArgs, check_named};
+use super::shortened::shortened;
 use super::thread_list::time;
+
+/// The most characters of a tool's description that are shown.
+const DESCRIPTION: usize = 2_000;
 
 /// What to install.
 #[derive(Args)]
@@ -49,6 +54,7 @@ pub(crate) struct PluginRollbackArgs {
 
 /// Installs a plugin, or upgrades it.
 pub(crate) async fn add(global: &Global, args: &PluginAddArgs) -> Result<Exit, CliError> {
+    check_named(&args.file)?;
     let installed = InstalledPlugins::of(&global.data_dir());
     let file = match PluginFile::read(&args.file, true) {
         Ok(file) => file,
@@ -98,7 +104,8 @@ pub(crate) async fn add(global: &Global, args: &PluginAddArgs) -> Result<Exit, C
     }
     if let Err(reason) = offered.agreed(global, args.yes, "Add it?").await {
         let again = format!("`conjure plugin add {} --yes` allows it", shown(&args.file));
-        return Ok(refused(global, &args.file, &format!("{reason}. {again}")));
+        let reason = format!("{reason}. {again}");
+        return Ok(offered.not_allowed(global, &args.file, &reason));
     }
     // What was judged and tried is what is installed, whatever the path holds by now.
     let change = installed.add_if_unchanged(&file, &state)?;
@@ -230,9 +237,27 @@ impl OfferedBuild {
             output::aside(format_args!(
                 "  tool {}: {}",
                 output::clean_line(&tool.name),
-                output::clean_line(&tool.description)
+                output::clean_line(&shortened(&tool.description, DESCRIPTION))
             ));
+            // Its description is the first of its words.
+            for line in tool_words(tool).iter().skip(1) {
+                output::aside(format_args!("    {DIM}{}{RESET}", output::clean_line(line)));
+            }
         }
+    }
+
+    /// Says that it was not allowed, for programs with what is different.
+    fn not_allowed(&self, global: &Global, path: &Path, reason: &str) -> Exit {
+        if !global.json {
+            return refused(global, path, reason);
+        }
+        output::json(&json!({
+            "ok": false,
+            "file": path,
+            "reason": reason,
+            "difference": self.difference.json(),
+        }));
+        Exit::No
     }
 
     /// Whether it may be taken: nothing of it has to be agreed to, `yes` says it, or the person at the
@@ -284,8 +309,19 @@ pub(crate) fn elsewhere(
 
 /// Removes a plugin.
 pub(crate) fn remove(global: &Global, name: &str) -> Result<Exit, CliError> {
-    let change = InstalledPlugins::of(&global.data_dir()).remove(name)?;
+    let installed = InstalledPlugins::of(&global.data_dir());
+    let change = installed.remove(name)?;
     report(global, &change);
+    if !global.json {
+        // Other files of the name went with it.
+        let history = installed.history(Some(name))?;
+        let build = |change: &InstallChange| change.from.as_ref().map(|from| from.sha256);
+        let of_it =
+            |other: &&InstallChange| other.at_ms == change.at_ms && build(other) != build(&change);
+        for other in history.iter().filter(of_it) {
+            output::line(told(other));
+        }
+    }
     if !global.json && change.from.is_some() && !change.altered {
         output::line(format_args!(
             "  `conjure plugin rollback {}` puts it back",
@@ -313,7 +349,7 @@ pub(crate) async fn rollback(global: &Global, args: &PluginRollbackArgs) -> Resu
             "{reason}. `conjure plugin rollback {name} {} --yes` allows it",
             build.version
         );
-        return Ok(refused(global, installed.dir(), &reason));
+        return Ok(offered.not_allowed(global, installed.dir(), &reason));
     }
     let change = installed.rollback_if_unchanged(name, &build, &state)?;
     report(global, &change);

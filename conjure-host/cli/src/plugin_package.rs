@@ -16,7 +16,14 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, BOLD, GREEN, RESET, Table, YELLOW};
 use super::plugin_args::signers;
+use super::plugin_skill_contents::SkillContents;
+use super::shortened::shortened;
 use super::{plugin_fetch, plugin_pack, plugin_upgrade, secret};
+
+/// The most characters of what an index says of a package, and of what a package says of itself, that are
+/// shown.
+const CELL: usize = 200;
+const ROW: usize = 2_000;
 
 #[derive(Subcommand)]
 pub(crate) enum PackageVerb {
@@ -259,6 +266,7 @@ async fn verify(
         Err(error) => return Err(error.into()),
     };
     tell_unread(global, &fetched.unread);
+    tell_unread(global, fetched.left_out.as_slice());
     let package = &fetched.package;
     let signed = package.signer().and_then(|found| match &wanted {
         Some(wanted) if wanted != found => Err(PackageError::Signer {
@@ -274,16 +282,23 @@ async fn verify(
         return Ok(refused(global, place, error));
     }
     let description = package.description();
+    let skill = package.skill()?;
+    let skill = skill.map(|archive| SkillContents::read(&archive));
+    let skill = skill.transpose().map_err(CliError::usage)?;
     if global.json {
         output::json(&json!({
             "ok": true,
             "source": fetched.source,
             "sha256": package.sha256(),
             "package": description,
+            "skill": skill.as_ref().map(SkillContents::json),
         }));
         return Ok(Exit::Fine);
     }
     describe(global, description);
+    for line in skill.iter().flat_map(SkillContents::lines) {
+        output::line(format_args!("  {}", output::clean_line(&line)));
+    }
     let digest = package.sha256();
     output::line(format_args!("  {:<10} {digest}", "SHA-256"));
     match signed {
@@ -302,10 +317,11 @@ fn describe(global: &Global, description: &PackageDescription) {
     output::line(format_args!(
         "{BOLD}{}{RESET}  {}",
         output::clean_line(&description.id()),
-        output::clean_line(&description.manifest.description)
+        output::clean_line(&shortened(&description.manifest.description, ROW))
     ));
     let row = |name: &str, value: &str| {
-        output::line(format_args!("  {name:<10} {}", output::clean_line(value)));
+        let value = shortened(value, ROW);
+        output::line(format_args!("  {name:<10} {}", output::clean_line(&value)));
     };
     row("kind", &description.manifest.kind);
     if let Some(license) = &description.license {
@@ -387,13 +403,14 @@ async fn search(global: &Global, words: &[String], indexes: &IndexArgs) -> Resul
     for place in &places {
         let index = match PluginIndex::read(place).await {
             Ok(index) => index,
-            // One that is down holds up no other, where there is another.
-            Err(error @ PackageError::Fetch { .. }) if places.len() > 1 => {
+            // One that is down or none holds up no other, where there is another.
+            Err(error) if places.len() > 1 && error.is_of_index() => {
                 unread.push(error);
                 continue;
             }
             Err(error) => return Err(error.into()),
         };
+        unread.extend(index.left_out());
         looked.push(index.place());
         for entry in index.search(words) {
             // An index that comes first is the one that is installed from.
@@ -423,26 +440,27 @@ async fn search(global: &Global, words: &[String], indexes: &IndexArgs) -> Resul
     }
     let mut rows = Table::new(["PLUGIN", "VERSION", "KIND", "SIGNED", "DESCRIPTION"]);
     for entry in &found {
+        let cell = |text: &str| shortened(text, CELL);
         rows.row([
-            entry.name.clone(),
-            entry.version.clone(),
-            entry.kind.clone(),
+            cell(&entry.name),
+            cell(&entry.version),
+            cell(&entry.kind),
             match &entry.signer {
                 Some(signer) => signer.as_str().chars().take(12).collect(),
                 None => "no".to_owned(),
             },
-            entry.description.clone(),
+            cell(&entry.description),
         ]);
     }
     rows.print();
     Ok(Exit::Fine)
 }
 
-/// Says which indexes could not be read: what they name is not among what was found.
+/// Says which indexes could not be read, or not as a whole: what they name is not among what was found.
 pub(crate) fn tell_unread(global: &Global, unread: &[PackageError]) {
     for error in unread.iter().filter(|_| !global.json) {
         output::aside(format_args!(
-            "{YELLOW}note:{RESET} an index was left out: {}",
+            "{YELLOW}note:{RESET} an index was left out, or a part of it: {}",
             output::clean_line(&error.to_string())
         ));
     }

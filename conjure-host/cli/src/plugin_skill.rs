@@ -11,6 +11,7 @@ use super::person::agrees;
 use super::plugin_fetch_report::FetchFailure;
 use super::plugin_install::told;
 use super::plugin_package::who;
+use super::plugin_skill_contents::{SkillContents, SkillDifference};
 
 /// Installs a skill folder among the user's, or says why not. Nothing of it runs. What it says to a
 /// model is another text with each version, so one in the place of another has to be allowed.
@@ -28,6 +29,12 @@ pub(crate) async fn install(
     let before = state.locked();
     let is_same = before.is_some_and(|before| before.skill == skill);
     let from = before.map(|before| before.version.as_str());
+    let contents = SkillContents::read(archive).map_err(FetchFailure::Refused)?;
+    let installed = InstalledPlugins::of(&global.data_dir());
+    let difference = match from {
+        Some(_) if !is_same => difference(&installed, name, &contents)?,
+        _ => SkillDifference::default(),
+    };
     if !global.json && !is_same {
         let words = from.map(|from| version_step(from, &description.version));
         output::aside(format_args!(
@@ -36,6 +43,16 @@ pub(crate) async fn install(
             words.unwrap_or_else(|| description.version.clone()),
             output::clean_line(&description.manifest.description)
         ));
+        let lines = match from {
+            Some(_) => difference.lines(),
+            None => contents.lines(),
+        };
+        for line in lines {
+            output::aside(format_args!("  {}", output::clean_line(&line)));
+        }
+        for line in difference.details() {
+            output::aside(format_args!("    {DIM}{}{RESET}", output::clean_line(line)));
+        }
     }
     let is_other = from.is_some() && !is_same;
     let is_allowed = !is_other || yes || {
@@ -43,13 +60,15 @@ pub(crate) async fn install(
         !global.json && matches!(agrees(&question).await, Ok(true))
     };
     if !is_allowed {
-        return Err(FetchFailure::Refused(format!(
-            "its instructions and files are others than those of the {name} that is there, and that was \
-             not allowed. `--yes` allows it"
-        )));
+        return Err(FetchFailure::NotAllowed {
+            reason: format!(
+                "its instructions and files are others than those of the {name} that is there, and that \
+                 was not allowed. `--yes` allows it"
+            ),
+            difference: difference.json(),
+        });
     }
     let locked = fetched.locked();
-    let installed = InstalledPlugins::of(&global.data_dir());
     let change = match installed.install_skill(archive, locked.clone(), state) {
         Ok(change) => change,
         Err(error) => return Err(FetchFailure::of_install(global, &error)),
@@ -59,6 +78,8 @@ pub(crate) async fn install(
         "source": fetched.source,
         "signer": description.signer,
         "change": change,
+        "contents": contents.json(),
+        "difference": difference.json(),
     });
     if !global.json {
         match &change {
@@ -77,4 +98,19 @@ pub(crate) async fn install(
         ));
     }
     Ok((locked, json))
+}
+
+/// What it changes of the skill that is there; where that is lost, all that it has.
+fn difference(
+    installed: &InstalledPlugins,
+    name: &str,
+    contents: &SkillContents,
+) -> Result<SkillDifference, FetchFailure> {
+    let there = installed.skill_archive(name);
+    let there = there.map_err(|error| FetchFailure::Host(error.to_string()))?;
+    let before = match there {
+        Some(archive) => SkillContents::read(&archive).map_err(FetchFailure::Host)?,
+        None => SkillContents::default(),
+    };
+    Ok(contents.difference(&before))
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use conjure_plugin_checks::{CheckOutcome, Contract, ContractError, ContractOptions, Verdict};
-use conjure_plugins::{Isolation, PluginFile};
+use conjure_plugins::{Isolation, PluginFile, is_description};
 use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 use tokio::process::Command;
@@ -16,7 +16,7 @@ use super::args::{Global, shown};
 use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, BOLD, DIM, GREEN, RED, RESET, YELLOW};
-use super::plugin_args::workers;
+use super::plugin_args::{check_named, workers};
 use super::plugin_crate::PluginCrate;
 use super::plugin_test_process::{CheckEnd, CheckLine, CheckProcess, CheckProcessArgs, LineWriter};
 use super::signals::Signals;
@@ -29,8 +29,8 @@ use super::signals::Signals;
 /// a host never runs in its own process, such as a program, is run in a worker only.
 #[derive(Args)]
 pub(crate) struct PluginTestArgs {
-    /// The plugin, or a crate, which is built first, or the directory of a program [default: the
-    /// current directory]
+    /// The plugin, or a crate, which is built first, or a program's directory or description [default:
+    /// the current directory]
     #[arg(value_name = "FILE|DIR")]
     what: Option<PathBuf>,
     /// The configuration that the plugin gets, a JSON object
@@ -83,16 +83,18 @@ pub(crate) async fn run(global: &Global, args: &PluginTestArgs) -> Result<Exit, 
     }
     let here = PathBuf::from(".");
     let what = args.what.as_ref().unwrap_or(&here);
+    check_named(what)?;
     if let Some(dir) = &args.working_dir
         && !conjure_config::fs::is_dir(dir).unwrap_or(false)
     {
         return Err(CliError::usage(format!("{} is no directory", shown(dir))));
     }
     let mut signals = Signals::listen()?;
-    let library = match conjure_config::fs::is_dir(what).unwrap_or(false) {
-        true if let Some(description) = description_in(what) => description,
-        true => {
-            let plugin = PluginCrate::at(what).await?;
+    let is_dir = conjure_config::fs::is_dir(what).unwrap_or(false);
+    let library = match description_at(what)? {
+        Some(description) => description,
+        None if is_dir => {
+            let plugin = PluginCrate::at(what, &global.data_dir()).await?;
             let building = plugin.build(args.release);
             match Box::pin(signals.unless(building)).await? {
                 Ok(built) => built.library,
@@ -101,7 +103,7 @@ pub(crate) async fn run(global: &Global, args: &PluginTestArgs) -> Result<Exit, 
                 }
             }
         }
-        false => what.clone(),
+        None => what.clone(),
     };
     let worker_only = match args.isolation {
         Some(_) => None,
@@ -235,17 +237,30 @@ fn needs_worker(library: &Path) -> Option<&'static str> {
     }
 }
 
-/// The description of the program in a directory that is no crate, where there is one and no other.
-pub(crate) fn description_in(dir: &Path) -> Option<PathBuf> {
-    if dir.join("Cargo.toml").is_file() {
-        return None;
+/// The description of a program: the one that is named, or the only one in a directory that is no
+/// crate.
+pub(crate) fn description_at(place: &Path) -> Result<Option<PathBuf>, CliError> {
+    if place.is_file() {
+        return Ok(is_description(place).then(|| place.to_owned()));
     }
-    let is_description = |path: &PathBuf| path.to_string_lossy().ends_with(".plugin.toml");
-    let mut found = conjure_config::fs::entries(dir).ok()?;
-    found.retain(is_description);
+    if place.join("Cargo.toml").is_file() {
+        return Ok(None);
+    }
+    // What cannot be read is told by whoever looks for a crate there.
+    let mut found = conjure_config::fs::entries(place).unwrap_or_default();
+    found.retain(|path| is_description(path) && path.is_file());
     match &found[..] {
-        [one] => Some(one.clone()),
-        _ => None,
+        [] => Ok(None),
+        [one] => Ok(Some(one.clone())),
+        some => {
+            let names: Vec<String> = some.iter().map(|path| shown(path)).collect();
+            let message = format!(
+                "`{}` has more than one description of a program: {}",
+                shown(place),
+                names.join(", ")
+            );
+            Err(CliError::usage(message).hint("name one of them"))
+        }
     }
 }
 
@@ -409,4 +424,32 @@ fn check_command(
         command.env(variable, value.expose_secret());
     }
     Ok(command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_description_is_the_one_that_a_host_would_find() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        let write = |name: &str| conjure_config::fs::write(root.join(name), "").unwrap();
+        assert_eq!(description_at(root).unwrap(), None);
+        write(".hidden.plugin.toml");
+        write("notes.toml");
+        assert_eq!(description_at(root).unwrap(), None);
+        write("plugin.toml");
+        let first = root.join("plugin.toml");
+        assert_eq!(description_at(root).unwrap(), Some(first.clone()));
+        write("other.plugin.toml");
+        let error = description_at(root).unwrap_err();
+        assert!(error.to_string().contains("more than one"), "{error}");
+        assert_eq!(error.hints(), ["name one of them"]);
+        // One that is named is meant, also beside another and in a crate.
+        write("Cargo.toml");
+        assert_eq!(description_at(root).unwrap(), None);
+        assert_eq!(description_at(&first).unwrap(), Some(first));
+        assert_eq!(description_at(&root.join("notes.toml")).unwrap(), None);
+    }
 }

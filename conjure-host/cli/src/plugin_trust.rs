@@ -24,7 +24,12 @@ pub(crate) struct PluginTrustArgs {
     #[arg(long, value_name = "KEY|FILE", conflicts_with = "file")]
     signer: Option<String>,
     /// What to call the signer
-    #[arg(long, value_name = "NAME", requires = "signer")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        requires = "signer",
+        conflicts_with = "file"
+    )]
     name: Option<String>,
 }
 
@@ -67,6 +72,7 @@ pub(crate) fn trust(global: &Global, args: &PluginTrustArgs) -> Result<Exit, Cli
         }
         return Ok(Exit::Fine);
     };
+    plugin_args::check_named(path)?;
     let file = match PluginFile::read(path, true) {
         Ok(file) => file,
         Err(error) => return Ok(refused(global, path, &error.to_string())),

@@ -1,7 +1,7 @@
 //! `conjure plugin upgrade`: newer versions of what came in packages.
 
 use clap::Args;
-use conjure_packages::{FetchedPackage, PackageError, PackageSource};
+use conjure_packages::{FetchedPackage, NewerPackage, PackageError, PackageSource};
 use conjure_plugins::{InstalledPlugins, LockedPlugin};
 
 use super::args::Global;
@@ -53,31 +53,45 @@ pub(crate) async fn upgrade(global: &Global, args: &UpgradeArgs) -> Result<Exit,
             ..AcceptedPackage::default()
         };
         // One place that cannot be reached holds up no other.
-        match Box::pin(newer(&locked, &args.indexes)).await {
-            Ok(None) if global.json => {}
-            Ok(None) => output::line(format_args!(
-                "{}: nothing newer",
-                output::clean_line(&locked.name)
-            )),
-            Ok(Some(fetched)) => match Box::pin(install_one(global, &fetched, &accepted)).await {
-                Ok((_, json)) => outcome.installed(json),
-                Err(failure) => outcome.failed(global, &fetched.source, &failure),
-            },
-            Err(error) => outcome.failed(global, &locked.source, &error.into()),
+        let found = match Box::pin(newer(&locked, &args.indexes)).await {
+            Ok(found) => found,
+            Err(error) => {
+                outcome.failed(global, &locked.source, &error.into());
+                continue;
+            }
+        };
+        outcome.unread(global, &found.unread);
+        let Some(mut fetched) = found.fetched else {
+            if !global.json {
+                let name = output::clean_line(&locked.name);
+                output::line(format_args!("{name}: nothing newer"));
+            }
+            continue;
+        };
+        outcome.unread_of(global, &fetched);
+        // One of them may have a newer one by somebody else: it is asked about as where it is installed.
+        let known: Vec<String> = fetched.unread.iter().map(ToString::to_string).collect();
+        let unread = found.unread.into_iter();
+        let unread = unread.filter(|error| !known.contains(&error.to_string()));
+        fetched.unread.extend(unread);
+        match Box::pin(install_one(global, &fetched, &accepted)).await {
+            Ok((_, json)) => outcome.installed(json),
+            Err(failure) => outcome.failed(global, &fetched.source, &failure),
         }
     }
     Ok(outcome.end(global))
 }
 
 /// The newest package of a plugin, if it is newer.
-async fn newer(
-    locked: &LockedPlugin,
-    indexes: &IndexArgs,
-) -> Result<Option<FetchedPackage>, PackageError> {
-    let Some(source) = newer_source(locked, indexes).await? else {
-        return Ok(None);
+async fn newer(locked: &LockedPlugin, indexes: &IndexArgs) -> Result<NewerFetched, PackageError> {
+    let NewerPackage { source, unread } = Box::pin(newer_source(locked, indexes)).await?;
+    let Some(source) = source else {
+        return Ok(NewerFetched {
+            fetched: None,
+            unread,
+        });
     };
-    let fetched = source.fetch(&places(indexes, locked)).await?;
+    let fetched = Box::pin(source.fetch(&places(indexes, locked))).await?;
     let found = fetched.package.description();
     if found.name != locked.name {
         return Err(PackageError::Other {
@@ -91,7 +105,18 @@ async fn newer(
         (Some(found), Some(locked)) => found.cmp_precedence(&locked).is_gt(),
         _ => false,
     };
-    Ok(is_newer.then_some(fetched))
+    Ok(NewerFetched {
+        fetched: is_newer.then_some(fetched),
+        unread,
+    })
+}
+
+/// What came of looking for a newer package.
+struct NewerFetched {
+    /// The package, if there is one.
+    fetched: Option<FetchedPackage>,
+    /// Why indexes could not be looked at, which may have a newer one.
+    unread: Vec<PackageError>,
 }
 
 /// Where a newer package may be: in an index that the command names, if it has the plugin, else where the
@@ -99,9 +124,10 @@ async fn newer(
 async fn newer_source(
     locked: &LockedPlugin,
     indexes: &IndexArgs,
-) -> Result<Option<PackageSource>, PackageError> {
+) -> Result<NewerPackage, PackageError> {
     let source = PackageSource::read(&locked.source)?;
     let is_indexed = matches!(source, PackageSource::Indexed { .. });
+    let mut passed = Vec::new();
     if !is_indexed && !indexes.named().is_empty() {
         let by_name = PackageSource::Indexed {
             name: locked.name.clone(),
@@ -109,8 +135,14 @@ async fn newer_source(
         };
         match Box::pin(by_name.newer(&locked.version, indexes.named())).await {
             Err(PackageError::Unknown { .. }) => {}
+            Err(error) if error.is_of_index() => passed.push(error),
             found => return found,
         }
     }
-    Box::pin(source.newer(&locked.version, &places(indexes, locked))).await
+    let found = Box::pin(source.newer(&locked.version, &places(indexes, locked))).await?;
+    passed.extend(found.unread);
+    Ok(NewerPackage {
+        unread: passed,
+        ..found
+    })
 }

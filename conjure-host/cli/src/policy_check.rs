@@ -39,7 +39,7 @@ pub(crate) async fn run(global: &Global, args: PolicyCheckArgs) -> Result<Exit, 
     let (tool_preview, spec) = match &args.saved {
         Some(session) => Box::pin(of_saved(global, session, args.session)).await?,
         None => {
-            let host = args.session.plugins.host(global).build().await?;
+            let host = args.session.plugins.named_host(global)?.build().await?;
             let spec = args.session.spec(&host, global).await?;
             (Box::pin(host.tool_preview(spec.clone())).await?, spec)
         }

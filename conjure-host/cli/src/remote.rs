@@ -11,6 +11,7 @@ use super::args::Global;
 use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, clean};
+use super::person::confirmed;
 
 /// Where it is kept.
 #[derive(clap::Args)]
@@ -41,12 +42,30 @@ impl RemoteStorageArgs {
     }
 }
 
+/// What is deleted there.
+#[derive(clap::Args)]
+pub(crate) struct RemoteDeleteArgs {
+    /// Their ids
+    #[arg(required = true)]
+    id: Vec<String>,
+    /// Do not ask
+    #[arg(long)]
+    yes: bool,
+}
+
 /// Deletes each of these: what could not be is told, and the rest is deleted all the same.
 pub(crate) async fn delete_each(
     global: &Global,
-    ids: &[String],
+    RemoteDeleteArgs { id: ids, yes }: &RemoteDeleteArgs,
     delete: impl AsyncFn(&str) -> Result<(), ProviderError>,
-) -> Exit {
+) -> Result<Exit, CliError> {
+    let what = format!(
+        "This deletes for everybody in the workspace, for good: {}.",
+        clean(&ids.join(", "))
+    );
+    if !confirmed(*yes, what, "Delete them?").await? {
+        return Ok(Exit::Interrupted);
+    }
     let mut deleted = Vec::new();
     let mut exit = Exit::Fine;
     for id in ids {
@@ -67,5 +86,5 @@ pub(crate) async fn delete_each(
     if global.json {
         output::json(&json!({ "deleted": deleted }));
     }
-    exit
+    Ok(exit)
 }

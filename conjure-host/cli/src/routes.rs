@@ -21,7 +21,7 @@ pub(crate) struct RoutesArgs {
 }
 
 pub(crate) async fn run(global: &Global, args: RoutesArgs) -> Result<Exit, CliError> {
-    let host = args.session.plugins.host(global).build().await?;
+    let host = args.session.plugins.named_host(global)?.build().await?;
     let spec = args.session.spec(&host, global).await?;
     let tool_preview = Box::pin(host.tool_preview(spec.clone())).await?;
     let unavailable = unavailable(tool_preview.server_states(), &spec);

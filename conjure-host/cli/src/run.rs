@@ -52,8 +52,8 @@ pub(crate) struct RunArgs {
     /// Go on with a saved session (`conjure session list`), by its name or its id
     #[arg(long = "session", value_name = "NAME", conflicts_with_all = SAVED)]
     saved: Option<String>,
-    /// Go on with this thread
-    #[arg(long, visible_alias = "resume", value_name = "ID")]
+    /// Go on with this thread; `--resume ID` says the same
+    #[arg(long, alias = "resume", value_name = "ID")]
     thread: Option<String>,
     /// Go on with the conversation of this directory that grew last
     #[arg(long = "continue", conflicts_with_all = ["thread", "saved"])]
@@ -214,7 +214,7 @@ pub(crate) async fn open_host(
 ) -> Result<Host, CliError> {
     let host = args
         .plugins
-        .host(global)
+        .named_host(global)?
         .auths(auths)
         .log(store.clone())
         .asker(Terminal)
@@ -353,12 +353,11 @@ async fn waits(session: &Session, asked: &CallForApproval) -> bool {
 /// A schema out of a file, as it is and ready to check answers.
 fn output_schema(path: &Path) -> Result<(Value, OutputForm), CliError> {
     let text = conjure_config::fs::read_to_string(path).map_err(CliError::usage_from)?;
-    let wrong = |error: &dyn std::fmt::Display| {
-        let context = format!("`--output-schema {}`", path.display());
-        CliError::usage(error.to_string()).context(context)
-    };
-    let schema: Value = serde_json::from_str(&text).map_err(|error| wrong(&error))?;
-    let form = OutputForm::read(&schema).map_err(|error| wrong(&error))?;
+    let context = || format!("`--output-schema {}`", path.display());
+    let schema: Value = serde_json::from_str(&text)
+        .map_err(|error| CliError::usage_from(error).context(context()))?;
+    let form = OutputForm::read(&schema)
+        .map_err(|error| CliError::usage_from(error).context(context()))?;
     Ok((schema, form))
 }
 

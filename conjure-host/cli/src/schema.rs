@@ -1,5 +1,6 @@
 //! `conjure schema`: the form of what programs read.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::Subcommand;
@@ -7,13 +8,17 @@ use conjure_core::chat::Event;
 use schemars::JsonSchema;
 use serde_json::Value;
 
+use super::args::Global;
+use super::error::CliError;
 use super::exit::Exit;
 use super::output;
 
-/// Prints the JSON Schema of what `--json` prints, for programs that read it.
+/// Prints the JSON Schema of what `--json` prints, and of what plugins and hosts say to each other.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  conjure schema events > events.schema.json")]
+  conjure schema events > events.schema.json
+  conjure schema protocol
+  conjure schema protocol manifest > manifest.schema.json")]
 pub(crate) struct SchemaArgs {
     #[command(subcommand)]
     of: SchemaOf,
@@ -23,13 +28,56 @@ pub(crate) struct SchemaArgs {
 enum SchemaOf {
     /// The lines of `conjure run --json` and `conjure chat --json`
     Events,
+    /// The protocol between a plugin and its host, for plugins in any language
+    ///
+    /// Without a name it lists the names that there are. `guide` is the page about the protocol and the
+    /// descriptions of programs, and `frames` the bytes of each frame, with what they say.
+    Protocol {
+        /// A message, such as `manifest` or `skill.execute.request`, or `guide` or `frames`
+        name: Option<String>,
+    },
 }
 
-pub(crate) fn run(args: &SchemaArgs) -> Exit {
-    match args.of {
+/// Where the page about the protocol and the bytes of its frames are in the SDK, with their names here.
+const BESIDE: [(&str, &str); 2] = [
+    ("frames", "abi/protocol/frames.json"),
+    ("guide", "docs/any-language.md"),
+];
+
+pub(crate) fn run(global: &Global, args: &SchemaArgs) -> Result<Exit, CliError> {
+    match &args.of {
         SchemaOf::Events => output::json(&events()),
+        SchemaOf::Protocol { name: Some(name) } => {
+            let mut files = protocol()?;
+            let Some(text) = files.remove(name) else {
+                let message = format!("the protocol has no `{name}`");
+                return Err(CliError::usage(message)
+                    .hint("`conjure schema protocol` lists the names that there are"));
+            };
+            output::line(text.trim_end());
+        }
+        SchemaOf::Protocol { name: None } => {
+            let names: Vec<String> = protocol()?.into_keys().collect();
+            match global.json {
+                true => output::json(&names),
+                false => output::line(names.join("\n")),
+            }
+        }
     }
-    Exit::Fine
+    Ok(Exit::Fine)
+}
+
+/// What there is of the protocol, by name.
+fn protocol() -> Result<BTreeMap<String, String>, CliError> {
+    let files = conjure_sdk_source::files().map_err(CliError::host_from)?;
+    let named = files.into_iter().filter_map(|file| {
+        let schema = file.path.strip_prefix(conjure_sdk_source::SCHEMAS);
+        let schema = schema.and_then(|name| name.strip_suffix(".json"));
+        let beside = BESIDE.iter().find(|(_, path)| *path == file.path);
+        let name = schema.or(beside.map(|(name, _)| *name))?.to_owned();
+        Some((name, String::from_utf8_lossy(&file.bytes).into_owned()))
+    });
+    Ok(named.collect())
 }
 
 /// The schema of a line.

@@ -76,6 +76,15 @@ async fn piped() -> Result<SecretString, CliError> {
             let message = format!("it has more than {LARGEST} bytes");
             return Err(CliError::usage(message));
         }
+        if secrecy::ExposeSecret::expose_secret(&text)
+            .trim()
+            .is_empty()
+        {
+            return Err(CliError::usage("nothing came").hint(
+                "send the secret there, or run this at a terminal, which asks for it and does not \
+                 show it",
+            ));
+        }
         Ok(text)
     });
     read.map_err(|error| error.context("the secret cannot be read from stdin"))

@@ -61,7 +61,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600))]
     request_timeout: u64,
     /// Print a link that lets a browser into the server that runs, once, and end
-    #[arg(long, conflicts_with_all = ["token_file", "token_env", "allow_host", "allow_origin"])]
+    #[arg(long, conflicts_with_all = FOR_A_SERVER)]
     link: bool,
     /// Have a session `demo` ready, in which a script plays the model: for a look at the page without
     /// a key
@@ -70,6 +70,21 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     plugins: PluginArgs,
 }
+
+/// What says how a server is to be, and nothing about one that runs.
+const FOR_A_SERVER: [&str; 11] = [
+    "listen",
+    "token_file",
+    "token_env",
+    "allow_host",
+    "allow_origin",
+    "max_connections",
+    "grace",
+    "request_timeout",
+    "plugin",
+    "plugin_dir",
+    "isolation",
+];
 
 /// Prints a link into the server that runs.
 async fn link(global: &Global) -> Result<Exit, CliError> {
@@ -114,7 +129,7 @@ pub(crate) async fn run(global: &Global, args: ServeArgs) -> Result<Exit, CliErr
             let auths = global.auths_over(&store);
             let host = args
                 .plugins
-                .host(global)
+                .named_host(global)?
                 .log(store.clone())
                 .auths(auths.clone());
             let host = host.watch(true).build().await?;

@@ -6,6 +6,7 @@
 use std::path::Path;
 
 use conjure_config::fs;
+use conjure_plugins::DEMO_WORK_DIR;
 use conjure_providers::auths::{AuthError, Auths, Credential, NewAuth};
 use conjure_runtime::manager::{Manager, NewSession};
 use serde_json::{Value, json};
@@ -26,7 +27,7 @@ pub(crate) async fn prepare(
     data_dir: &Path,
 ) -> Result<(), CliError> {
     let dir = data_dir.join("demo");
-    let (script, work) = (dir.join("script.json"), dir.join("work"));
+    let (script, work) = (dir.join("script.json"), data_dir.join(DEMO_WORK_DIR));
     fs::create_dir_all(&work).map_err(CliError::usage_from)?;
     fs::write(&script, SCRIPT).map_err(CliError::usage_from)?;
     let notes = work.join("notes.md");

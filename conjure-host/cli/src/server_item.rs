@@ -8,7 +8,7 @@ mod hosted_shapes;
 use serde_json::Value;
 
 use super::output::{BOLD, CYAN, DIM, RESET, clean, end_mark};
-use super::transcript::{first_lines, one_line};
+use super::shortened::{first_lines, one_line};
 
 /// The length to which a text is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

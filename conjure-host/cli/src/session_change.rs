@@ -15,7 +15,7 @@ use super::entry_at;
 use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, aside, clean, line};
-use super::person::agrees;
+use super::person::confirmed;
 use super::persona;
 use super::plugin_args::PluginArgs;
 use super::session_show::print;
@@ -68,7 +68,12 @@ pub(crate) struct CreateSessionArgs {
     fork: Option<String>,
     /// The last entry that the fork shows: its number, as `conjure thread show` has it, or a piece
     /// of text that only it has [default: the newest]
-    #[arg(long, value_name = "ENTRY", requires = "fork")]
+    #[arg(
+        long,
+        value_name = "ENTRY",
+        requires = "fork",
+        conflicts_with = "thread"
+    )]
     at: Option<String>,
 }
 
@@ -77,7 +82,7 @@ pub(crate) struct CreateSessionArgs {
 pub(crate) struct Set {
     /// The session: its name or its id
     session: String,
-    /// Its new name
+    /// Its new name; an empty one takes the name away
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// The saved auth
@@ -264,21 +269,15 @@ pub(crate) async fn delete(
     args: &Delete,
 ) -> Result<Exit, CliError> {
     let view = sessions.manager().get(&args.session).await?;
-    if !args.yes {
-        let what = if args.with_chat {
-            "the session and its thread, for good"
-        } else {
-            "the session; its threads stay"
-        };
-        aside(format_args!(
-            "This deletes {what}: {}",
-            clean(view.name.as_deref().unwrap_or(&view.id))
-        ));
-        let agreed = agrees("Delete it?").await;
-        if !agreed? {
-            aside("Nothing was deleted.");
-            return Ok(Exit::Interrupted);
-        }
+    let what = if args.with_chat {
+        "the session and its thread, for good"
+    } else {
+        "the session; its threads stay"
+    };
+    let name = clean(view.name.as_deref().unwrap_or(&view.id));
+    let what = format!("This deletes {what}: {name}");
+    if !confirmed(args.yes, what, "Delete it?").await? {
+        return Ok(Exit::Interrupted);
     }
     let chat = if args.with_chat {
         ChatRetention::Delete

@@ -35,6 +35,10 @@ pub(crate) async fn list(global: &Global, sessions: &SavedSessions) -> Result<Ex
     let mut table = Table::new([
         "NAME", "ID", "STATE", "PROVIDER", "MODEL", "AUTH", "CHAT", "WORKS IN",
     ]);
+    // One without a name is called by its id.
+    if all.iter().any(|view| view.name.is_none()) {
+        table = table.named_by("ID");
+    }
     for view in &all {
         table.row([
             view.name.clone().unwrap_or_default(),

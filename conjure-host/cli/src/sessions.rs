@@ -100,7 +100,7 @@ impl SavedSessions {
         store: Store,
         plugins: &PluginArgs,
     ) -> Result<Self, CliError> {
-        let host = plugins.host(global).watch(true);
+        let host = plugins.named_host(global)?.watch(true);
         Self::of(global, store, host, options()).await
     }
 
@@ -115,7 +115,7 @@ impl SavedSessions {
             begins_for_others: false,
             ..options()
         };
-        let host = plugins.host(global).watch(true);
+        let host = plugins.named_host(global)?.watch(true);
         Self::of(global, store, host, options).await
     }
 

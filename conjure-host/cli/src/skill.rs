@@ -19,6 +19,7 @@ use super::args::{Global, shown};
 use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, BOLD, DIM, GREEN, RED, RESET, Table, YELLOW};
+use super::plugin_args::check_named;
 use super::{skill_remote, skill_trust};
 
 /// Lists skill folders, shows, checks and uploads them.
@@ -80,6 +81,11 @@ enum SkillVerb {
 
 pub(crate) fn run(global: &Global, args: &SkillArgs) -> Result<Exit, CliError> {
     match &args.verb {
+        SkillVerb::List { dir: Some(dir) } if !dir.is_dir() => {
+            let what = format!("there is no directory `{}`", dir.display());
+            Err(CliError::usage(what)
+                .hint("without one, your own skills and the project's are listed"))
+        }
         SkillVerb::List { dir } => Ok(list(global, dir.as_deref())),
         SkillVerb::Check { path, upload } => check(global, path, *upload),
         SkillVerb::Show { path } => show(global, path),
@@ -312,6 +318,7 @@ fn scope(scope: SkillScope) -> &'static str {
 }
 
 fn check(global: &Global, path: &Path, upload: bool) -> Result<Exit, CliError> {
+    check_named(path)?;
     let (diagnostics, name) = match load(path) {
         Ok((loaded, _kept)) => {
             let text = fs::read(loaded.dir.join("SKILL.md")).map_err(CliError::host_from)?;
@@ -379,6 +386,7 @@ fn diagnostic_json(diagnostic: &Diagnostic) -> Value {
 }
 
 fn show(global: &Global, path: &Path) -> Result<Exit, CliError> {
+    check_named(path)?;
     let (loaded, _kept) = load(path).map_err(|error| CliError::from_source(Exit::No, error))?;
     let folder: &SkillFolder = &loaded.folder;
     if global.json {

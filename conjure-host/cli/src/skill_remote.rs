@@ -13,7 +13,8 @@ use super::args::{Global, shown};
 use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, Table, clean};
-use super::remote::{self, RemoteStorageArgs};
+use super::plugin_args::check_named;
+use super::remote::{self, RemoteDeleteArgs, RemoteStorageArgs};
 use super::skill;
 
 /// What is uploaded.
@@ -60,9 +61,8 @@ pub(crate) enum SkillRemoteVerb {
     ///
     /// Sessions that name them are refused from then on.
     Delete {
-        /// The skills
-        #[arg(required = true)]
-        id: Vec<String>,
+        #[command(flatten)]
+        skills: RemoteDeleteArgs,
         #[command(flatten)]
         place: RemoteStorageArgs,
     },
@@ -107,17 +107,18 @@ pub(crate) fn remote(global: &Global, verb: &SkillRemoteVerb) -> Result<Exit, Cl
         SkillRemoteVerb::Download { id, of, to, place } => {
             download(global, &place.provider()?, id, of.as_deref(), to)
         }
-        SkillRemoteVerb::Delete { id, place } => {
+        SkillRemoteVerb::Delete { skills, place } => {
             let provider = place.provider()?;
             let deleting =
-                remote::delete_each(global, id, async |id| provider.delete_skill(id).await);
-            Ok(runtime()?.block_on(deleting))
+                remote::delete_each(global, skills, async |id| provider.delete_skill(id).await);
+            runtime()?.block_on(deleting)
         }
     }
 }
 
 /// The files of a skill that breaks no rule.
 fn packed(path: &Path, title: Option<String>) -> Result<SkillUpload, CliError> {
+    check_named(path)?;
     let (loaded, _kept) =
         skill::load(path).map_err(|error| CliError::from_source(Exit::No, error))?;
     let broken: Vec<String> = validate_upload(&loaded.folder)

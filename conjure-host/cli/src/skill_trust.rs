@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use conjure_config::project_trust::{ProjectSkills, TrustedProjects};
+use conjure_core::numerals::count;
 use serde_json::json;
 
 use super::args::{Global, shown};
@@ -20,10 +21,11 @@ pub(crate) fn trust(global: &Global, dir: &Path) -> Result<Exit, CliError> {
         output::json(&json!({ "trusted": all.projects() }));
         return Ok(Exit::Fine);
     }
+    let number = skills.dirs.len() as u64;
     output::line(format_args!(
-        "{} is trusted, with its {} skill(s) as they are now.",
+        "{} is trusted as it is now, with {}.",
         dir.display(),
-        skills.dirs.len()
+        count(number, "skill")
     ));
     for folder in &skills.dirs {
         output::line(format_args!("  {}", output::clean(&shown(folder))));
@@ -35,11 +37,13 @@ pub(crate) fn trust(global: &Global, dir: &Path) -> Result<Exit, CliError> {
 pub(crate) fn untrust(global: &Global, dir: &Path) -> Result<Exit, CliError> {
     let dir = real(dir)?;
     let mut all = TrustedProjects::read(&global.data_dir());
+    let was_trusted = all.projects().contains_key(&dir);
     all.forget(&dir).map_err(CliError::host_from)?;
     if global.json {
         output::json(&json!({ "trusted": all.projects() }));
     } else {
-        output::line(format_args!("{} is not trusted any more.", dir.display()));
+        let more = if was_trusted { " any more" } else { "" };
+        output::line(format_args!("{} is not trusted{more}.", dir.display()));
     }
     Ok(Exit::Fine)
 }

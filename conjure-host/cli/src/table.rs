@@ -1,6 +1,6 @@
-//! Tables for people: columns as wide as they must be, and on a terminal no wider than that. The first
-//! column is what its row is called, which other commands take, so it is never cut; where the others
-//! have no room even cut, the last are left out.
+//! Tables for people: columns as wide as they must be, and on a terminal no wider than that. One column,
+//! the first unless another is named, is what its row is called, which other commands take, so it is
+//! never cut; where the others have no room even cut, the last are left out.
 
 use std::io::IsTerminal as _;
 
@@ -16,6 +16,8 @@ const NARROWEST: usize = 8;
 /// A table of columns.
 pub(crate) struct Table {
     rows: Vec<Vec<String>>,
+    /// Which column is what a row is called.
+    name: usize,
 }
 
 impl Table {
@@ -23,7 +25,15 @@ impl Table {
     pub(crate) fn new<const N: usize>(head: [&str; N]) -> Self {
         Self {
             rows: vec![head.iter().map(|name| (*name).to_owned()).collect()],
+            name: 0,
         }
+    }
+
+    /// Says by its head which column is what a row is called.
+    pub(crate) fn named_by(mut self, head: &str) -> Self {
+        let mut heads = self.rows.iter().take(1).flatten();
+        self.name = heads.position(|one| one == head).unwrap_or_default();
+        self
     }
 
     /// Adds a row.
@@ -50,13 +60,16 @@ impl Table {
             let cells = self.rows.iter().filter_map(|row| row.get(column));
             cells.map(|cell| cell.width()).max().unwrap_or(0)
         };
-        let mut widths: Vec<usize> = (0..columns).map(width).collect();
+        let mut widths: Vec<Option<usize>> = (0..columns).map(width).map(Some).collect();
         if let Some(most) = most {
-            narrow(&mut widths, most);
+            narrow(&mut widths, self.name, most);
         }
         let rows = self.rows.iter().map(|row| {
             let mut text = String::new();
             for (cell, width) in row.iter().zip(&widths) {
+                let Some(width) = width else {
+                    continue;
+                };
                 let cell = fitted(cell, *width);
                 let blanks = (width + GAP).saturating_sub(cell.width());
                 text.push_str(&cell);
@@ -68,26 +81,41 @@ impl Table {
     }
 }
 
-/// Takes from the widest columns but the first, and then leaves out the last ones, until a row fits.
-fn narrow(widths: &mut Vec<usize>, most: usize) {
-    let least = |widths: &[usize]| {
-        let others = widths.iter().skip(1).map(|width| *width.min(&NARROWEST));
-        let gaps = GAP * widths.len().saturating_sub(1);
-        widths.first().copied().unwrap_or_default() + others.sum::<usize>() + gaps
-    };
-    while widths.len() > 1 && least(widths) > most {
-        widths.pop();
+/// Takes from the widest columns but that of names, and then leaves out the last ones, until a row fits.
+/// A column that is left out has no width.
+fn narrow(widths: &mut [Option<usize>], name: usize, most: usize) {
+    while taken(widths, name, NARROWEST) > most {
+        let mut others = widths.iter_mut().enumerate().rev();
+        let last = others.find(|(at, width)| *at != name && width.is_some());
+        let Some((_, last)) = last else {
+            break;
+        };
+        *last = None;
     }
-    let gaps = GAP * widths.len().saturating_sub(1);
-    let mut over = (widths.iter().sum::<usize>() + gaps).saturating_sub(most);
+    let mut over = taken(widths, name, usize::MAX).saturating_sub(most);
     while over > 0 {
-        let widest = widths.iter_mut().skip(1).max();
+        let others = widths.iter_mut().enumerate();
+        let others = others.filter(|(at, _)| *at != name);
+        let widest = others.filter_map(|(_, width)| width.as_mut()).max();
         let Some(widest) = widest.filter(|widest| **widest > NARROWEST) else {
             return;
         };
         *widest -= 1;
         over -= 1;
     }
+}
+
+/// What a row takes where no column but that of names is wider than this.
+fn taken(widths: &[Option<usize>], name: usize, widest: usize) -> usize {
+    let shown = widths.iter().enumerate();
+    let shown = shown.filter_map(|(at, width)| {
+        let width = (*width)?;
+        Some(if at == name { width } else { width.min(widest) })
+    });
+    let (columns, all) = shown.fold((0_usize, 0), |(columns, all), width| {
+        (columns + 1, all + width)
+    });
+    all + GAP * columns.saturating_sub(1)
 }
 
 /// A cell that is no wider than this: of a path its end is kept, of anything else its beginning.
@@ -198,5 +226,19 @@ mod tests {
         assert!(table.lines(Some(80))[1].ends_with("cache.so"));
         // Narrower than a name.
         assert_eq!(table.lines(Some(10))[1], row[0]);
+    }
+
+    #[test]
+    fn the_column_of_names_stays_whole_wherever_it_is() {
+        let mut table = Table::new(["PROVIDER", "MODEL", "CONTEXT", "$ OUT"]).named_by("MODEL");
+        let row = ["anthropic", "claude-opus-4-5-20251101", "200000", "25"];
+        table.row(row.map(str::to_owned));
+        for most in [24, 36, 40, 60] {
+            let lines = table.lines(Some(most));
+            assert!(lines.iter().all(|line| line.width() <= most), "{lines:#?}");
+            assert!(lines[1].contains(row[1]), "{lines:#?}");
+        }
+        assert!(table.lines(Some(60))[1].ends_with("25"));
+        assert_eq!(table.lines(Some(24)), ["MODEL", row[1]]);
     }
 }

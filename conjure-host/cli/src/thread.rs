@@ -132,7 +132,12 @@ pub(crate) async fn run(global: &Global, args: ThreadArgs) -> Result<Exit, CliEr
                 output::json(&shown);
             } else {
                 print(&cost);
-                averages.iter().for_each(average);
+                let [all, newest] = &averages;
+                average(all);
+                // Of the same turns it is the same.
+                if newest.turns != all.turns {
+                    average(newest);
+                }
             }
             Ok(Exit::Fine)
         }

@@ -1,5 +1,6 @@
 //! `conjure thread fork | rename | clear`.
 
+use conjure_core::numerals::count;
 use conjure_store::{Thread, ThreadId};
 use serde_json::json;
 
@@ -8,7 +9,7 @@ use super::entry_at;
 use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, aside, clean, line};
-use super::person::agrees;
+use super::person::confirmed;
 use super::sessions::SavedSessions;
 use super::thread::id;
 use super::thread_list::described;
@@ -102,8 +103,8 @@ async fn clear_in(
     let store = sessions.manager().store();
     let thread = store.thread(&id(&args.thread)?).await?;
     let keeping = store.forks_keeping(&thread.id).await?;
-    if !args.yes && !agreed(&thread, &keeping).await? {
-        aside("Nothing was deleted.");
+    let what = deleted(&thread, &keeping);
+    if !confirmed(args.yes, what, "Delete it?").await? {
         return Ok(Exit::Interrupted);
     }
     sessions.clear_thread(&thread.id).await?;
@@ -116,22 +117,21 @@ async fn clear_in(
     Ok(Exit::Fine)
 }
 
-/// Asks, and names the forks that go on showing something of it.
-async fn agreed(thread: &Thread, keeping: &[Thread]) -> Result<bool, CliError> {
-    aside(format_args!(
-        "This deletes what thread {} `{}` holds, for good: {} turns.",
+/// What would be deleted, with the forks that go on showing something of it.
+fn deleted(thread: &Thread, keeping: &[Thread]) -> String {
+    let mut what = format!(
+        "This deletes what thread {} `{}` holds, for good: {}.",
         thread.id,
         clean(&thread.label),
-        thread.last_turn
-    ));
+        count(thread.last_turn, "turn")
+    );
     for fork in keeping {
-        aside(format_args!(
-            "Its fork {} `{}` keeps what it shows of it.",
-            fork.id,
-            clean(&fork.label)
+        let (id, label) = (&fork.id, clean(&fork.label));
+        what.push_str(&format!(
+            "\nIts fork {id} `{label}` keeps what it shows of it."
         ));
     }
-    agrees("Delete it?").await
+    what
 }
 
 /// A name that can be shown in a line.

@@ -24,6 +24,9 @@ pub(crate) struct ThreadCheckArgs {
     session: SessionArgs,
 }
 
+/// Options of a session that say nothing about what a model would get.
+const OF_A_TURN: [&str; 3] = ["--provider", "--model", "--max-iterations"];
+
 pub(crate) async fn run(global: &Global, args: ThreadCheckArgs) -> Result<Exit, CliError> {
     let Some((provider, model)) = named(&args.to) else {
         let what = format!("`--to {}` does not name a provider and its model", args.to);
@@ -31,10 +34,13 @@ pub(crate) async fn run(global: &Global, args: ThreadCheckArgs) -> Result<Exit, 
             CliError::usage(what).hint("write `--to PROVIDER/MODEL`, such as `--to openai/gpt-5`")
         );
     };
+    let is_unused = |option: &str| OF_A_TURN.contains(&option);
+    let why = "`--to` names the provider and the model, and no turn runs";
+    args.session.check_unused(is_unused, why)?;
     let host = args
         .session
         .plugins
-        .host(global)
+        .named_host(global)?
         .log(global.store().await?)
         .build()
         .await?;

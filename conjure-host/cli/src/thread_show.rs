@@ -219,20 +219,18 @@ fn table_changed(change: &TableChange) -> String {
         .map(|(word, names)| format!("{word}: {}", names.join(", ")))
         .collect();
     parts.extend(change.plugins.iter().map(|change| {
-        let how = match change.step() {
-            VersionStep::Upgrade => "",
-            VersionStep::Downgrade => ", a downgrade",
-            VersionStep::Rebuild => ", built again",
+        let (plugin, from, to) = (&change.plugin, &change.from, &change.to);
+        let step = match change.step() {
+            VersionStep::Upgrade => format!("{plugin} {from} → {to}"),
+            VersionStep::Downgrade => format!("{plugin} {from} → {to}, a downgrade"),
+            VersionStep::Rebuild => format!("{plugin} {to}, loaded again"),
         };
         let state = match change.state {
             StateHandover::Lost => ", state lost",
             StateHandover::Carried => ", state moves at its next call",
             StateHandover::None => "",
         };
-        format!(
-            "{} {} → {}{how}{state}",
-            change.plugin, change.from, change.to
-        )
+        format!("{step}{state}")
     }));
     parts.join("; ")
 }
@@ -290,4 +288,30 @@ fn ended(
     let text = shown.lines(&output.joined_text(), most);
     let text = text.iter().map(|text| format!("  {DIM}{text}{RESET}"));
     std::iter::once(head).chain(text).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use conjure_core::log::PluginChange;
+
+    use super::*;
+
+    #[test]
+    fn a_plugin_that_is_loaded_again_has_one_version() {
+        let change = |from: &str, to: &str| {
+            let change = PluginChange {
+                plugin: "notes".to_owned(),
+                from: from.to_owned(),
+                to: to.to_owned(),
+                state: StateHandover::Lost,
+            };
+            table_changed(&TableChange {
+                plugins: vec![change],
+                ..TableChange::default()
+            })
+        };
+        assert_eq!(change("0.2.0", "0.3.0"), "notes 0.2.0 → 0.3.0, state lost");
+        let again = change("0.3.0", "0.3.0");
+        assert_eq!(again, "notes 0.3.0, loaded again, state lost");
+    }
 }

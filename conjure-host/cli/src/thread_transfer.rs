@@ -1,6 +1,6 @@
 //! `conjure thread export | import`: a thread as JSON lines, as HTML to be read, or as a cassette.
 
-use std::io::{ErrorKind, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use conjure_config::fs;
@@ -51,6 +51,8 @@ pub(crate) async fn export(global: &Global, args: Export) -> Result<Exit, CliErr
         let thread = id(&args.thread)?;
         return record(global, &thread, to, args.session).await;
     }
+    let why = "the options of a session are for `--cassette FILE`";
+    args.session.check_unused(|_| true, why)?;
     let store = global.store().await?;
     let thread = id(&args.thread)?;
     if let Some(to) = &args.html {
@@ -68,14 +70,7 @@ pub(crate) async fn export(global: &Global, args: Export) -> Result<Exit, CliErr
 
 /// Writes a thread's file, and says so.
 fn written(global: &Global, thread: &ThreadId, to: &Path, text: &[u8]) -> Result<Exit, CliError> {
-    let mut file = fs::create_new(to).map_err(|error| {
-        let is_taken = error.kind() == ErrorKind::AlreadyExists;
-        let error = CliError::host_from(error);
-        match is_taken {
-            true => error.hint("nothing is written over: name another file, or remove that one"),
-            false => error,
-        }
-    })?;
+    let mut file = fs::create_new(to).map_err(CliError::of_named_path)?;
     file.write_all(text).map_err(CliError::host_from)?;
     if global.json {
         output::json(&json!({ "thread": thread, "file": to }));
@@ -93,7 +88,7 @@ async fn record(
 ) -> Result<Exit, CliError> {
     let host = session
         .plugins
-        .host(global)
+        .named_host(global)?
         .log(global.store().await?)
         .build()
         .await?;
@@ -130,7 +125,15 @@ pub(crate) async fn import(global: &Global, args: &ImportThreadArgs) -> Result<E
                  what can be imported",
             ));
         }
-        imported => imported?,
+        // Nothing of it is a thread, so that no line before it is worth keeping.
+        Err(StoreError::Damaged {
+            line: 1, reason, ..
+        }) => {
+            let what = format!("`{}` is no thread: {reason}", args.file.display());
+            return Err(CliError::usage(what)
+                .hint("name a file that `conjure thread export ID --to FILE` wrote"));
+        }
+        imported => imported.map_err(|error| CliError::of_named_file(&args.file, error))?,
     }
     if global.json {
         output::json(&json!({ "thread": thread }));

@@ -13,6 +13,7 @@ use super::drawn_turn;
 use super::output::{
     self, BOLD, CYAN, DIM, GREEN, RED, RESET, YELLOW, aside, clean, clean_line, duration, size,
 };
+use super::shortened::{first_lines, one_line};
 use super::spent;
 
 /// A call that needs the person's approval.
@@ -249,36 +250,6 @@ fn thought(line: &str) {
 /// The first lines of a result: a few of one that worked, more of one that failed.
 pub(crate) fn preview(text: &str, is_error: bool) -> Vec<String> {
     first_lines(text, if is_error { 12 } else { 3 })
-}
-
-/// So many lines of a text, each cut to a terminal's width, and how many more there are.
-pub(crate) fn first_lines(text: &str, most: usize) -> Vec<String> {
-    let mut lines: Vec<String> = text
-        .lines()
-        .filter(|line| !line.trim().is_empty())
-        .map(|l| one_line(l, 110))
-        .collect();
-    if lines.len() > most {
-        let more = lines.len() - most;
-        lines.truncate(most);
-        lines.push(format!("… {more} more lines"));
-    }
-    lines
-}
-
-/// A text on one line, without what would steer a terminal.
-pub(crate) fn one_line(text: &str, most: usize) -> String {
-    let clean: String = clean(&text.replace('\n', " "))
-        .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .take(most + 1)
-        .collect();
-    if clean.chars().count() > most {
-        let cut: String = clean.chars().take(most).collect();
-        format!("{cut}…")
-    } else {
-        clean
-    }
 }
 
 #[cfg(test)]

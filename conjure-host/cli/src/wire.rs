@@ -57,7 +57,14 @@ pub(crate) struct Whose {
 
 impl Whose {
     /// The provider at the other end; `provider` and `model` are what the input says.
-    pub(crate) fn endpoint(&self, provider: Option<&str>, model: Option<&str>) -> Endpoint {
+    ///
+    /// # Errors
+    /// For a dialect of a wire that has none.
+    pub(crate) fn endpoint(
+        &self,
+        provider: Option<&str>,
+        model: Option<&str>,
+    ) -> Result<Endpoint, CliError> {
         let own = match self.wire {
             Wire::Anthropic => "anthropic",
             Wire::OpenaiResponses | Wire::OpenaiChat => "openai",
@@ -67,9 +74,10 @@ impl Whose {
         let mut endpoint = Endpoint::new(provider);
         endpoint.model = self.model.as_deref().or(model).map(str::to_owned);
         if let Some(dialect) = &self.dialect {
+            super::args::check_dialect(self.wire)?;
             endpoint.dialect = Dialect::clone(dialect);
         }
-        endpoint
+        Ok(endpoint)
     }
 }
 
@@ -84,6 +92,10 @@ pub(crate) fn run(args: WireArgs) -> Result<Exit, CliError> {
 pub(crate) fn input(file: Option<&PathBuf>) -> Result<Box<dyn Read>, CliError> {
     match file {
         Some(path) if path.as_os_str() != "-" => {
+            if path.is_dir() {
+                let what = format!("the input `{}` is a directory", path.display());
+                return Err(CliError::usage(what).hint("name a file in it"));
+            }
             let file = conjure_config::fs::open(path);
             Ok(Box::new(file.map_err(unreadable)?))
         }

@@ -90,7 +90,7 @@ impl From<WireError> for DecodeProblem {
 const ERROR_BYTES: u64 = 1024 * 1024;
 
 pub(crate) fn run(args: &WireDecodeArgs) -> Result<Exit, CliError> {
-    let endpoint = args.whose.endpoint(None, None);
+    let endpoint = args.whose.endpoint(None, None)?;
     let wire = args.whose.wire;
     let mut body = input(args.file.as_ref())?;
     let mut events = Vec::new();

@@ -92,7 +92,7 @@ pub(crate) fn run(args: &WireEncodeArgs) -> Result<Exit, CliError> {
     let chat = read(&bytes)?;
     let endpoint = args
         .whose
-        .endpoint(chat.provider.as_deref(), chat.model.as_deref());
+        .endpoint(chat.provider.as_deref(), chat.model.as_deref())?;
     let wire = args.whose.wire;
     let model = endpoint
         .model

@@ -38,6 +38,8 @@ pub(crate) fn explain(
             ));
         }
     }
+    let left_out = encoded.quarantined.iter();
+    said.extend(left_out.map(|out| format!("tool `{}` is left out: {}", out.tool, out.reason)));
     said.extend(encoded.notes.iter().cloned());
     said
 }

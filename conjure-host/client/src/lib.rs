@@ -1,5 +1,7 @@
-//! A client of a server that runs on this machine: what must be done by whoever runs the sessions,
-//! such as saying something, is asked of it; what is only read is read from the store.
+//! A client of a server that runs on this machine.
+//!
+//! What only the process that runs the sessions can do, such as beginning a turn, is asked of the
+//! server; what is only read comes from the store.
 //!
 //! A server holds a lock in its directory of data for as long as it lives, and says beside it where
 //! it is. Touches loopback and two files of that directory. Begin at `announced.rs`, which finds the

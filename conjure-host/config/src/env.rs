@@ -98,7 +98,16 @@ pub const PROVIDER_KEYS: [&str; 10] = [
 ];
 /// Where requests over plain HTTP go first, in the order in which the HTTP client looks.
 pub const PLAIN_HTTP_PROXIES: [&str; 4] = ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
-/// Set to anything: no colours.
+/// Where any requests go first.
+pub const PROXIES: [&str; 6] = [
+    "HTTP_PROXY",
+    "http_proxy",
+    "HTTPS_PROXY",
+    "https_proxy",
+    "ALL_PROXY",
+    "all_proxy",
+];
+/// Set to anything but an empty text: no colours.
 pub const NO_COLOR: &str = "NO_COLOR";
 
 /// The last words of names of secrets.

@@ -3,12 +3,14 @@
 //! A bare `No such file or directory` helps nobody. Every function here does one thing of
 //! `std::fs` and puts operation and path into the message. It decides nothing.
 
+mod alike;
 mod known_place;
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _};
 use std::path::{Path, PathBuf};
 
+pub use alike::write_atomic_like;
 pub use known_place::{move_same, open_same, read_same, remove_same};
 
 /// The bytes that are compared at once.
@@ -243,6 +245,21 @@ pub fn lock(path: impl AsRef<Path>) -> io::Result<File> {
         let file = options.open(path)?;
         file.lock()?;
         Ok(file)
+    };
+    locked().map_err(|e| named("lock", path, &e))
+}
+
+/// Locks a directory against all others that lock it, also other users, of whom each can open it; waits for
+/// them. It is free again when the value is dropped.
+///
+/// # Errors
+/// The system's, with the path.
+pub fn lock_dir(path: impl AsRef<Path>) -> io::Result<File> {
+    let path = path.as_ref();
+    let locked = || {
+        let dir = File::open(path)?;
+        dir.lock()?;
+        Ok(dir)
     };
     locked().map_err(|e| named("lock", path, &e))
 }

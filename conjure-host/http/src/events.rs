@@ -17,7 +17,7 @@ use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
 use super::extract::{Id, Named, Params};
-use super::metrics::OpenStream;
+use super::metrics::StreamCount;
 use super::middleware::ClientName;
 use super::operations::{Operations, routes};
 use super::problem::Problem;
@@ -98,7 +98,7 @@ async fn of_thread(
     let thread = ThreadId::parse(&id)?;
     let events = app.manager.events(&thread, after).await?;
     let open = (
-        OpenStream::new(&app.metrics),
+        StreamCount::new(&app.metrics),
         present(&app, Some(&thread), query.attended),
         following,
     );
@@ -164,7 +164,7 @@ async fn of_sessions(
     let mut changes = app.manager.changes();
     changes.ready().await;
     let open = (
-        OpenStream::new(&app.metrics),
+        StreamCount::new(&app.metrics),
         present(&app, None, query.attended),
         following,
     );

@@ -206,9 +206,19 @@ async fn reload(
     State(app): State<App>,
     Named(Ref(name)): Named<Ref>,
 ) -> Result<Json<Changed>, Problem> {
-    let registry = Arc::clone(app.host.registry());
+    let (registry, installed) = (Arc::clone(app.host.registry()), installed(&app));
     let wanted = name.clone();
-    let reloaded = blocking(move || registry.reload(&wanted)).await?;
+    let reloaded = blocking(move || {
+        registry.reload_renewed(&wanted, |path| {
+            let file = installed.file(&wanted)?;
+            if file.is_some_and(|file| file.path == path) {
+                // Other hosts of the directory load it again as well.
+                installed.reload(&wanted)?;
+            }
+            Ok::<_, InstallError>(())
+        })
+    });
+    let reloaded = reloaded.await??;
     let plugin = reloaded
         .ok_or_else(|| Problem::not_found(format!("no plugin `{name}` is loaded from a file")))?;
     let plugin = plugin.map_err(|error| Problem::invalid(error.to_string()))?;

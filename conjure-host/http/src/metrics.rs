@@ -86,16 +86,16 @@ impl Metrics {
 }
 
 /// Counts a stream for as long as it is there.
-pub(super) struct OpenStream(Gauge<i64, AtomicI64>);
+pub(super) struct StreamCount(Gauge<i64, AtomicI64>);
 
-impl OpenStream {
+impl StreamCount {
     pub(super) fn new(metrics: &Metrics) -> Self {
         metrics.streams.inc();
         Self(metrics.streams.clone())
     }
 }
 
-impl Drop for OpenStream {
+impl Drop for StreamCount {
     fn drop(&mut self) {
         self.0.dec();
     }

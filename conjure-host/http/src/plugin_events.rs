@@ -20,7 +20,7 @@ pub(super) fn router() -> Operations {
 
 /// Follow the plugins
 ///
-/// Server-sent events of the kinds `added`, `replaced`, `reloaded` (the very build is well again),
+/// Server-sent events of the kinds `added`, `replaced`, `reloaded` (the very build, again),
 /// `removed`, `failed` and `missed`, each with the `generation` that it led to. It begins with
 /// `missed`: the list of plugins is to be read anew, as whenever it comes.
 #[utoipa::path(get, path = "/api/v1/plugins/events", operation_id = "follow_plugins",

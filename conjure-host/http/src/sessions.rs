@@ -266,16 +266,16 @@ struct ChangeSession {
 )]
 #[schema(as = ThreadChoice)]
 enum ThreadChoiceBody {
-    /// A fresh one.
+    /// A new thread.
     New {},
-    /// One that there is.
+    /// A thread that exists.
     Existing {
         /// Its id.
         thread: String,
     },
-    /// A fork.
+    /// A fork of another thread.
     Fork {
-        /// The id of the thread.
+        /// The id of the thread that is forked.
         thread: String,
         /// The last entry that the fork shows; the newest without it.
         upto: Option<u64>,

@@ -1,7 +1,8 @@
 //! The MCP servers of another program's configuration, as a session file has them.
 //!
 //! Reads text and nothing else; starts nothing. What holds a secret is named and not copied, and
-//! what is not understood is told.
+//! what is not understood is told. Begin at `server.rs` for what is found, then at the reader of a
+//! form, such as `json.rs`.
 
 mod argument;
 mod bundle;

@@ -12,6 +12,12 @@ const ENTRY: (&[u8], usize) = (b"PK\x01\x02", 46);
 /// … and of the end of central directory record (4.3.16).
 const END: (&[u8], usize) = (b"PK\x05\x06", 22);
 
+/// What stands in the list beside what the file itself says: the system of the first version that could
+/// make it (4.4.2: Unix), no number of another disk, no internal attributes, and as external ones (4.4.15)
+/// a regular file that its owner may write and everybody read.
+const MADE_ON: u8 = 3;
+const ATTRIBUTES: u32 = 0o100_644 << 16;
+
 /// The longest comment at the end of an archive.
 const COMMENT: usize = 65_535;
 
@@ -80,7 +86,11 @@ impl ArchiveEnd {
             };
             // How many files this part of the archive has, and the size of their list.
             let (here, size) = (short(bytes, at + 8)?, long(bytes, at + 12)?);
-            let agrees = here == end.files && end.list.checked_add(size) == Some(at);
+            // The numbers of further parts, and the length of a comment.
+            let (parts, comment) = (long(bytes, at + 4)?, short(bytes, at + 20)?);
+            let agrees = here == end.files
+                && end.list.checked_add(size) == Some(at)
+                && (parts, comment) == (0, 0);
             Some((end, agrees))
         };
         match read() {
@@ -99,7 +109,8 @@ struct ListedFile<'a> {
     file_at: usize,
     /// What the file itself says as well: how it is packed, when it changed, its digest and its sizes.
     header: &'a [u8],
-    /// Whether it has a comment or further fields.
+    /// Whether it has a comment, further fields, or other attributes than a plain file that
+    /// [`crate::PackageBuilder`] wrote.
     has_more: bool,
 }
 
@@ -113,7 +124,9 @@ impl<'a> ListedFile<'a> {
             size: long(bytes, at + 20)?,
             file_at: long(bytes, at + 42)?,
             header: bytes.get(at + 6..at + 28)?,
-            has_more: short(bytes, at + 30)? > 0 || short(bytes, at + 32)? > 0,
+            has_more: short(bytes, at + 30)? > 0
+                || short(bytes, at + 32)? > 0
+                || !is_plain_file(bytes, at)?,
         })
     }
 
@@ -130,6 +143,19 @@ impl<'a> ListedFile<'a> {
         let end = data_at.checked_add(self.size)?;
         (is_it && end <= bytes.len()).then_some(end)
     }
+}
+
+/// Whether the list says of a file that it is a plain one, made by the version that it needs.
+fn is_plain_file(bytes: &[u8], at: usize) -> Option<bool> {
+    let made_by = bytes.get(at + 4..at + 6)?;
+    let needed = bytes.get(at + 6)?;
+    let (disk, internal) = (short(bytes, at + 34)?, short(bytes, at + 36)?);
+    let external = bytes.get(at + 38..at + 42)?;
+    Some(
+        made_by == [*needed, MADE_ON]
+            && (disk, internal) == (0, 0)
+            && external == ATTRIBUTES.to_le_bytes(),
+    )
 }
 
 fn has_mark(bytes: &[u8], at: usize, mark: &[u8]) -> bool {
@@ -201,6 +227,32 @@ mod tests {
             other[at] ^= 1;
             let error = judge(&other, 3).unwrap_err();
             assert!(error.contains("belong to no file"), "{at}: {error}");
+        }
+    }
+
+    #[test]
+    fn no_bit_of_the_list_is_free() {
+        let plain = archive("");
+        let list = plain.len() - END.1 - 2 * ENTRY.1 - "a".len() - "dir/b".len();
+        assert!(plain[list..].starts_with(ENTRY.0));
+        for at in list..plain.len() {
+            for bit in 0..8 {
+                let mut other = plain.clone();
+                other[at] ^= 1 << bit;
+                assert!(judge(&other, 2).is_err(), "bit {bit} of byte {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_plain_file_is_none_of_a_package() {
+        let plain = archive("");
+        let list = plain.len() - END.1 - 2 * ENTRY.1 - "a".len() - "dir/b".len();
+        // A device, a pipe, a link, and a file of a system without modes.
+        for mode in [0o020_644_u32, 0o010_644, 0o120_777, 0] {
+            let mut other = plain.clone();
+            other[list + 38..list + 42].copy_from_slice(&(mode << 16).to_le_bytes());
+            judge(&other, 2).unwrap_err();
         }
     }
 

@@ -18,6 +18,9 @@ pub const SKILL_FOLDER: &str = "skill-folder";
 /// The most bytes of all files of a package: 2 GiB.
 const CONTENTS_LIMIT: u64 = 2 * 1024 * 1024 * 1024;
 
+/// The most characters of a version: those of a tag in a registry.
+const VERSION: usize = 128;
+
 /// The description of a package. The signature covers it, and it covers all the rest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PackageDescription {
@@ -97,6 +100,9 @@ impl PackageDescription {
         if self.name.is_empty() || self.name.len() > 64 || !self.name.chars().all(is_name) {
             return Some("its name is none that a plugin can have".to_owned());
         }
+        if self.version.len() > VERSION {
+            return Some(format!("its version has more than {VERSION} characters"));
+        }
         if semver::Version::parse(&self.version).is_err() {
             return Some("its version is not a semantic version".to_owned());
         }
@@ -141,7 +147,8 @@ impl PackageDescription {
             if !is_plain(path) {
                 return Some(format!("it names a file {path:?}, which leads elsewhere"));
             }
-            if !paths.insert(path) {
+            // On some systems names that differ in case only are one file.
+            if !paths.insert(path.to_ascii_lowercase()) {
                 return Some(format!("it names {path} twice"));
             }
             if file.size > FILE_LIMIT {
@@ -188,14 +195,62 @@ fn is_plain(path: &str) -> bool {
     path.len() <= 256
         && path.split('/').count() <= 4
         && path.split('/').all(is_part)
-        && !path.starts_with("package.json")
+        && !path.to_ascii_lowercase().starts_with("package.json")
 }
 
 #[cfg(test)]
 mod tests {
     use conjure_skill_sdk::protocol::Permissions;
+    use serde_json::json;
 
-    use super::{is_plain, unprintable};
+    use super::{PackageDescription, is_plain, unprintable};
+
+    #[test]
+    fn names_that_differ_in_case_only_are_one_name() {
+        let fault = |other: &str| {
+            let file = |path: &str| json!({ "path": path, "sha256": "0".repeat(64), "size": 1 });
+            let description: PackageDescription = serde_json::from_value(json!({
+                "package": 1, "name": "x", "version": "1.0.0",
+                "manifest": {
+                    "manifest": 1, "kind": "skill", "name": "x", "version": "1.0.0",
+                    "description": "", "capabilities": [],
+                },
+                "libraries": [{
+                    "target": "any", "path": "lib/any/x.plugin", "sha256": "0".repeat(64), "size": 1,
+                }],
+                "files": [file("LICENSE"), file(other)],
+            }))
+            .unwrap();
+            description.fault()
+        };
+        assert_eq!(fault("NOTICE"), None);
+        assert_eq!(fault("License").unwrap(), "it names License twice");
+        assert_eq!(
+            fault("Lib/any/X.plugin").unwrap(),
+            "it names Lib/any/X.plugin twice"
+        );
+    }
+
+    #[test]
+    fn a_version_is_no_text_without_end() {
+        let fault = |version: &str| {
+            let description: PackageDescription = serde_json::from_value(json!({
+                "package": 1, "name": "x", "version": version,
+                "manifest": {
+                    "manifest": 1, "kind": "skill", "name": "x", "version": version,
+                    "description": "", "capabilities": [],
+                },
+                "libraries": [{
+                    "target": "any", "path": "lib/any/x.plugin", "sha256": "0".repeat(64), "size": 1,
+                }],
+            }))
+            .unwrap();
+            description.fault()
+        };
+        assert_eq!(fault(&format!("1.0.0-{}", "a".repeat(122))), None);
+        let fault = fault(&format!("1.0.0-{}", "a".repeat(123))).unwrap();
+        assert_eq!(fault, "its version has more than 128 characters");
+    }
 
     #[test]
     fn what_is_asked_for_is_in_one_line() {
@@ -239,6 +294,7 @@ mod tests {
             "a b",
             "ä",
             "package.json",
+            "Package.JSON",
             "package.json.minisig",
             "a/b/c/d/e",
         ] {

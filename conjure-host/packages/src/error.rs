@@ -103,3 +103,10 @@ pub enum PackageError {
         reason: String,
     },
 }
+
+impl PackageError {
+    /// Whether an index cannot be read or is none: others may be looked at all the same.
+    pub fn is_of_index(&self) -> bool {
+        matches!(self, Self::Fetch { .. } | Self::Index { .. })
+    }
+}

@@ -2,29 +2,91 @@
 
 use std::time::Duration;
 
-use reqwest::{StatusCode, Url};
+use conjure_config::env;
+use reqwest::{NoProxy, Proxy, StatusCode, Url};
 
 use crate::PackageError;
 
 /// How long a server may say nothing.
-const SILENCE: Duration = Duration::from_secs(30);
+pub(crate) const SILENCE: Duration = Duration::from_secs(30);
 
 /// How long all of it may take, also from a server that says a little now and then.
-const WHOLE: Duration = Duration::from_secs(3600);
+pub(crate) const WHOLE: Duration = Duration::from_secs(3600);
 
 /// The most addresses that one leads to after another.
 const REDIRECTS: usize = 10;
 
-/// Goes where an answer leads, but from an encrypted address only to another one.
+/// What is on this machine, behind whatever else goes by no proxy.
+const HERE: &str = ",localhost,127.0.0.0/8,::1";
+
+/// Goes where an answer leads, but from an encrypted address only to another one, and from this machine
+/// to another one only encrypted.
 fn never_less_private(attempt: reqwest::redirect::Attempt<'_>) -> reqwest::redirect::Action {
-    let was_private = attempt.previous().iter().any(|url| url.scheme() == "https");
-    if was_private && attempt.url().scheme() != "https" {
+    if attempt
+        .previous()
+        .iter()
+        .any(|from| is_less_private(from, attempt.url()))
+    {
         return attempt.error("it leads from an encrypted address to one that is not");
     }
     match attempt.previous().len() > REDIRECTS {
         true => attempt.error("it leads from one address to another without end"),
         false => attempt.follow(),
     }
+}
+
+/// Whether others can read what goes to one address, and not what goes to the one that led there.
+pub(crate) fn is_less_private(from: &Url, to: &Url) -> bool {
+    if to.scheme() == "https" {
+        return false;
+    }
+    from.scheme() == "https" || (is_here(from) && !is_here(to))
+}
+
+/// Whether an address is one of this machine.
+pub(crate) fn is_here(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default();
+    let address = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
+
+/// A client that goes to no less private address than it began with, to this machine by no proxy, and
+/// elsewhere by that of the environment, wherever an answer leads. `silence` is how long a server may say
+/// nothing; while bytes are sent it says nothing either.
+pub(crate) fn client(silence: Option<Duration>) -> Result<reqwest::Client, reqwest::Error> {
+    let mut client = reqwest::Client::builder()
+        .connect_timeout(SILENCE)
+        .timeout(WHOLE)
+        .redirect(reqwest::redirect::Policy::custom(never_less_private))
+        .user_agent(concat!("conjure/", env!("CARGO_PKG_VERSION")));
+    if let Some(silence) = silence {
+        client = client.read_timeout(silence);
+    }
+    for proxy in proxies(env::var) {
+        client = client.proxy(proxy);
+    }
+    client.build()
+}
+
+/// Makes the proxy of one name of an environment.
+type ProxyKind = fn(String) -> reqwest::Result<Proxy>;
+
+/// The proxies that an environment names, which nothing on this machine is asked by.
+fn proxies(var: impl Fn(&str) -> Option<String>) -> Vec<Proxy> {
+    let first = |names: [&str; 2]| names.into_iter().find_map(&var);
+    let mut not = first(["NO_PROXY", "no_proxy"]).unwrap_or_default();
+    not.push_str(HERE);
+    let kinds: [([&str; 2], ProxyKind); 3] = [
+        (["HTTP_PROXY", "http_proxy"], Proxy::http::<String>),
+        (["HTTPS_PROXY", "https_proxy"], Proxy::https::<String>),
+        (["ALL_PROXY", "all_proxy"], Proxy::all::<String>),
+    ];
+    // Who asks a program of a web server could set the first one with a header.
+    let is_served = var("REQUEST_METHOD").is_some();
+    let kinds = kinds.into_iter().skip(usize::from(is_served));
+    let named = kinds.filter_map(|(names, make)| make(first(names)?).ok());
+    let named = named.map(|proxy| proxy.no_proxy(NoProxy::from_string(&not)));
+    named.collect()
 }
 
 /// An address without the name and the password that may be in it.
@@ -67,16 +129,9 @@ pub(crate) async fn get(url: &Url, limit: u64) -> Result<Vec<u8>, PackageError> 
         place: shown(url),
         reason,
     };
-    let client = reqwest::Client::builder()
-        .connect_timeout(SILENCE)
-        .read_timeout(SILENCE)
-        .timeout(WHOLE)
-        .redirect(reqwest::redirect::Policy::custom(never_less_private))
-        .user_agent(concat!("conjure/", env!("CARGO_PKG_VERSION")))
-        .build()
-        .map_err(|error| failed(error.to_string()))?;
+    let client = client(Some(SILENCE)).map_err(|error| failed(error.to_string()))?;
     let sent = client.get(url.clone()).send().await;
-    let mut response = sent.map_err(|error| failed(whole(&error)))?;
+    let response = sent.map_err(|error| failed(whole(&error)))?;
     let status = response.status();
     if !status.is_success() {
         return Err(failed(format!(
@@ -84,15 +139,23 @@ pub(crate) async fn get(url: &Url, limit: u64) -> Result<Vec<u8>, PackageError> 
             remedy(status)
         )));
     }
+    body(response, limit).await.map_err(failed)
+}
+
+/// What an answer has, at most so many bytes.
+///
+/// # Errors
+/// Why it cannot be had.
+pub(crate) async fn body(mut response: reqwest::Response, limit: u64) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     loop {
         let piece = response.chunk().await;
-        let Some(piece) = piece.map_err(|error| failed(whole(&error)))? else {
+        let Some(piece) = piece.map_err(|error| whole(&error))? else {
             return Ok(bytes);
         };
         bytes.extend_from_slice(&piece);
         if bytes.len() as u64 > limit {
-            return Err(failed(format!("it has more than {limit} bytes")));
+            return Err(format!("it has more than {limit} bytes"));
         }
     }
 }
@@ -134,6 +197,29 @@ mod tests {
         ] {
             assert_eq!(shown_text(given), shown);
         }
+    }
+
+    #[test]
+    fn nothing_leads_to_where_others_can_read_it() {
+        let url = |text: &str| Url::parse(text).unwrap();
+        let leads = |from: &str, to: &str| is_less_private(&url(from), &url(to));
+        for (from, to) in [
+            ("https://a.example/", "http://a.example/"),
+            ("https://a.example/", "http://127.0.0.1/"),
+            ("http://localhost/", "http://a.example/"),
+            ("http://[::1]/", "http://a.example/"),
+        ] {
+            assert!(leads(from, to), "{from} {to}");
+        }
+        for (from, to) in [
+            ("https://a.example/", "https://b.example/"),
+            ("http://a.example/", "http://b.example/"),
+            ("http://localhost/", "http://127.0.0.2/"),
+            ("http://localhost/", "https://a.example/"),
+        ] {
+            assert!(!leads(from, to), "{from} {to}");
+        }
+        assert!(!is_here(&url("http://127.0.0.1.example/")));
     }
 
     #[test]

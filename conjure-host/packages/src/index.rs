@@ -16,6 +16,9 @@ pub const INDEX_FILE: &str = "index.jsonl";
 /// The most bytes of an index: 64 MiB, some hundred thousand packages.
 const LIMIT: u64 = 64 * 1024 * 1024;
 
+/// The most characters that are told of what is wrong with a line.
+const FAULT: usize = 200;
+
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// A package in an index.
@@ -79,6 +82,16 @@ impl IndexEntry {
 pub struct PluginIndex {
     place: IndexPlace,
     entries: Vec<IndexEntry>,
+    /// The lines that name no package.
+    faults: LineFaults,
+}
+
+/// Lines of an index that name no package.
+#[derive(Debug, Default)]
+struct LineFaults {
+    /// What is wrong with the first one.
+    first: Option<String>,
+    count: usize,
 }
 
 #[derive(Debug)]
@@ -117,8 +130,29 @@ impl PluginIndex {
                 (IndexPlace::File(path), bytes)
             }
         };
-        let entries = lines(&place.to_string(), &bytes)?;
-        Ok(Self { place, entries })
+        let (entries, faults) = lines(&bytes);
+        let index = Self {
+            place,
+            entries,
+            faults,
+        };
+        match (index.entries.is_empty(), index.left_out()) {
+            (true, Some(error)) => Err(error),
+            _ => Ok(index),
+        }
+    }
+
+    /// Which lines were left out since they name no package, if any were.
+    pub fn left_out(&self) -> Option<PackageError> {
+        let first = self.faults.first.as_deref()?;
+        let more = match self.faults.count {
+            ..=1 => String::new(),
+            count => format!(", and {} others do not either", count - 1),
+        };
+        Some(PackageError::Index {
+            place: self.place.to_string(),
+            reason: format!("{first}{more}"),
+        })
     }
 
     /// The newest version of each plugin whose name, description and kind have all of the words, in
@@ -187,7 +221,7 @@ impl PluginIndex {
     }
 
     /// Puts a package into a folder and names it in the index there, in the place of one of the same
-    /// name and version.
+    /// name and version. The file of another package is not replaced.
     ///
     /// # Errors
     /// [`PackageError::Publish`], and [`PackageError::Index`] of an index that is none.
@@ -196,33 +230,60 @@ impl PluginIndex {
             place: dir.display().to_string(),
             reason: error.to_string(),
         };
-        let _lock = fs::lock(dir.join(".index.lock")).map_err(failed)?;
+        // The folder itself: a file of the user who was the first is one that others cannot open.
+        let _lock = fs::lock_dir(dir).map_err(failed)?;
         let index = dir.join(INDEX_FILE);
         let text = match fs::read(&index) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(failed(error)),
         };
-        let mut entries = lines(&index.display().to_string(), &text)?;
+        let (mut entries, faults) = lines(&text);
+        if let Some(first) = faults.first {
+            // It is written as a whole, and what is not understood would be lost.
+            return Err(PackageError::Index {
+                place: index.display().to_string(),
+                reason: first,
+            });
+        }
         let path = dir.join(package.file_name());
         let entry = IndexEntry::of(package, package.file_name());
+        let taken = |reason: String| {
+            Err(PackageError::Publish {
+                place: dir.display().to_string(),
+                reason,
+            })
+        };
         let is_same =
-            |known: &&IndexEntry| (&known.name, &known.version) == (&entry.name, &entry.version);
-        if let Some(known) = entries.iter().find(is_same)
+            |known: &IndexEntry| (&known.name, &known.version) == (&entry.name, &entry.version);
+        if let Some(known) = entries.iter().find(|known| is_same(known))
             && known.sha256 != entry.sha256
         {
-            return Err(PackageError::Publish {
-                place: dir.display().to_string(),
-                reason: format!(
-                    "it has another package of {} {}, which locks of others may name; give this one \
-                     another version",
-                    entry.name, entry.version
-                ),
-            });
+            return taken(format!(
+                "it has another package of {} {}, which locks of others may name; give this one \
+                 another version",
+                known.name, known.version
+            ));
+        }
+        // `a` 1.0.0-b and `a-1.0.0` b have one file name.
+        let mut others = entries.iter().filter(|known| !is_same(known));
+        if let Some(other) = others.find(|known| known.package == entry.package) {
+            return taken(format!(
+                "its file {} is the package of {} {}; give this one another name or version",
+                entry.package, other.name, other.version
+            ));
+        }
+        let is_known = entries.iter().any(is_same);
+        if !is_known && path.exists() && fs::read(&path).map_err(failed)? != package.bytes() {
+            return taken(format!(
+                "it has a file {} with other contents; move that away if nothing names it",
+                entry.package
+            ));
         }
         entries.retain(|known| (&known.name, &known.version) != (&entry.name, &entry.version));
         entries.push(entry);
-        fs::write_atomic_for_all(&path, package.bytes()).map_err(failed)?;
+        // Whoever may read and write the one may the others, whatever the mask of who publishes says.
+        fs::write_atomic_like(&path, package.bytes(), &index).map_err(failed)?;
         entries.sort_by(|one, two| {
             let version = |entry: &IndexEntry| Version::parse(&entry.version).ok();
             (&one.name, version(one)).cmp(&(&two.name, version(two)))
@@ -233,7 +294,7 @@ impl PluginIndex {
             text.push_str(&line);
             text.push('\n');
         }
-        fs::write_atomic_for_all(&index, text.as_bytes()).map_err(failed)?;
+        fs::write_atomic_like(&index, text.as_bytes(), &index).map_err(failed)?;
         Ok(path)
     }
 }
@@ -258,21 +319,28 @@ fn address(place: &str) -> Result<Url, PackageError> {
     })
 }
 
-fn lines(place: &str, bytes: &[u8]) -> Result<Vec<IndexEntry>, PackageError> {
+/// The packages that the lines of an index name, and which lines name none.
+fn lines(bytes: &[u8]) -> (Vec<IndexEntry>, LineFaults) {
     // Some editors write one in front of a text.
     let bytes = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes);
-    let mut entries = Vec::new();
+    let (mut entries, mut faults) = (Vec::new(), LineFaults::default());
     for (number, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
         if line.trim_ascii().is_empty() {
             continue;
         }
-        let entry = serde_json::from_slice(line).map_err(|error| PackageError::Index {
-            place: place.to_owned(),
-            reason: format!("its line {} does not name a package ({error})", number + 1),
-        })?;
-        entries.push(entry);
+        match serde_json::from_slice(line) {
+            Ok(entry) => entries.push(entry),
+            Err(error) => {
+                faults.count += 1;
+                faults.first.get_or_insert_with(|| {
+                    // It may quote what is there, whatever its length.
+                    let why: String = error.to_string().chars().take(FAULT).collect();
+                    format!("its line {} does not name a package ({why})", number + 1)
+                });
+            }
+        }
     }
-    Ok(entries)
+    (entries, faults)
 }
 
 /// The newest of some versions; one before a release only where there is no release.
@@ -314,9 +382,21 @@ mod tests {
 
     #[test]
     fn what_is_no_index_is_called_one_that_cannot_be_used() {
-        assert_eq!(lines("i", b"\xef\xbb\xbf\n").unwrap(), []);
-        let error = lines("i", b"what\n").unwrap_err().to_string();
+        let read = |text: &[u8]| {
+            let (entries, faults) = lines(text);
+            let place = IndexPlace::File(PathBuf::from("i"));
+            PluginIndex {
+                place,
+                entries,
+                faults,
+            }
+        };
+        let empty = read(b"\xef\xbb\xbf\n");
+        assert!(empty.entries.is_empty() && empty.left_out().is_none());
+        let error = read(b"what\n\nmore\n").left_out().unwrap().to_string();
         assert!(error.contains("not an index"), "{error}");
+        assert!(error.contains("its line 1 does not name"), "{error}");
+        assert!(error.contains("1 others"), "{error}");
     }
 
     #[test]
@@ -342,6 +422,7 @@ mod tests {
         let file = PluginIndex {
             place: IndexPlace::File(PathBuf::from("/srv/index.jsonl")),
             entries: Vec::new(),
+            faults: LineFaults::default(),
         };
         assert_eq!(
             file.place_of(&entry("a.conjure-plugin")).unwrap(),
@@ -360,6 +441,7 @@ mod tests {
         let web = PluginIndex {
             place: IndexPlace::Address(Url::parse("http://127.0.0.1:1/d/index.jsonl").unwrap()),
             entries: Vec::new(),
+            faults: LineFaults::default(),
         };
         assert_eq!(web.place_of(&entry("a")).unwrap(), "http://127.0.0.1:1/d/a");
         assert_eq!(

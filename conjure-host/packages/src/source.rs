@@ -32,11 +32,23 @@ pub enum PackageSource {
 pub struct FetchedPackage {
     /// The package itself, read and checked.
     pub package: Package,
-    /// Where it is, in the form that [`PackageSource::read`] reads: the very version.
+    /// Where it is, in the form that [`PackageSource::read`] reads: the very version, and in a registry the
+    /// digest of what its tag led to.
     pub source: String,
     /// The index that named it.
     pub index: Option<String>,
-    /// Why indexes before that one could not be read: they may have named another one.
+    /// Why indexes before that one could not be read as a whole: they may have named another one.
+    pub unread: Vec<PackageError>,
+    /// What of that index was left out.
+    pub left_out: Option<PackageError>,
+}
+
+/// What is newer than a version, and where it was not looked.
+#[derive(Debug)]
+pub struct NewerPackage {
+    /// Where it is, if there is one.
+    pub source: Option<PackageSource>,
+    /// Why indexes could not be read as a whole that go before the one that names the plugin.
     pub unread: Vec<PackageError>,
 }
 
@@ -77,25 +89,13 @@ impl PackageSource {
     /// # Errors
     /// [`PackageError`].
     pub async fn fetch(&self, indexes: &[String]) -> Result<FetchedPackage, PackageError> {
-        let package = match self {
-            Self::File(path) => {
-                let package = Package::open(path)?;
-                return Ok(FetchedPackage {
-                    package,
-                    source: whole(path),
-                    index: None,
-                    unread: Vec::new(),
-                });
-            }
-            Self::Address(url) => at_address(url).await?,
+        let (package, source) = match self {
+            Self::File(path) => (Package::open(path)?, whole(path)),
+            Self::Address(url) => (at_address(url).await?, self.to_string()),
             Self::Registry(place) => {
                 let place = Box::pin(place.exact()).await?;
-                return Ok(FetchedPackage {
-                    package: Box::pin(place.fetch()).await?,
-                    source: place.to_string(),
-                    index: None,
-                    unread: Vec::new(),
-                });
+                let (package, place) = Box::pin(place.fetch()).await?;
+                (package, place.to_string())
             }
             Self::Indexed { name, version } => {
                 return Box::pin(indexed(name, version.as_deref(), indexes)).await;
@@ -103,13 +103,46 @@ impl PackageSource {
         };
         Ok(FetchedPackage {
             package,
-            source: self.to_string(),
+            source,
             index: None,
             unread: Vec::new(),
+            left_out: None,
         })
     }
 
-    /// Where a newer version than this one is, as far as that can be known before it is fetched.
+    /// Fetches what a lock names: as [`PackageSource::fetch`], and where a registry has no manifest of the
+    /// digest any more what its tag leads to, if that is the package with the digest `wanted`.
+    ///
+    /// # Errors
+    /// [`PackageError`].
+    pub async fn fetch_locked(
+        &self,
+        indexes: &[String],
+        wanted: &Sha256,
+    ) -> Result<FetchedPackage, PackageError> {
+        let (place, reason) = match Box::pin(self.fetch(indexes)).await {
+            Err(PackageError::Fetch { place, reason }) => (place, reason),
+            found => return found,
+        };
+        let tagged = match self {
+            Self::Registry(place) => place.by_tag(),
+            _ => None,
+        };
+        let Some(tagged) = tagged else {
+            return Err(PackageError::Fetch { place, reason });
+        };
+        let shown = tagged.to_string();
+        let what = match Box::pin(Self::Registry(tagged).fetch(indexes)).await {
+            Ok(found) if found.is(wanted).is_ok() => return Ok(found),
+            Ok(_) => "is another package than the lock names",
+            Err(_) => "cannot be had either",
+        };
+        let reason = format!("{reason}; what {shown} leads to {what}");
+        Err(PackageError::Fetch { place, reason })
+    }
+
+    /// Where a newer version than this one is, as far as that can be known before it is fetched. An index
+    /// that cannot be read holds up no other.
     ///
     /// # Errors
     /// [`PackageError`].
@@ -117,27 +150,32 @@ impl PackageSource {
         &self,
         version: &str,
         indexes: &[String],
-    ) -> Result<Option<Self>, PackageError> {
-        match self {
+    ) -> Result<NewerPackage, PackageError> {
+        let source = match self {
             // What is there now may be another one.
-            Self::File(_) | Self::Address(_) => Ok(Some(self.clone())),
-            Self::Registry(place) => Ok(place.newer(version).await?.map(Self::Registry)),
+            Self::File(_) | Self::Address(_) => Some(self.clone()),
+            Self::Registry(place) => place.newer(version).await?.map(Self::Registry),
             Self::Indexed { name, .. } => {
-                let mut looked = Vec::new();
-                for place in indexes {
-                    let index = PluginIndex::read(place).await?;
-                    if index.find(name, None).is_none() {
-                        looked.push(index.place());
-                        continue;
-                    }
-                    return Ok(index.newer(name, version).map(|newest| Self::Indexed {
-                        name: name.clone(),
-                        version: Some(newest.to_owned()),
-                    }));
+                let found = look_up(indexes, name, |index| {
+                    let newest = index.newer(name, version).map(str::to_owned);
+                    index.find(name, None).map(|_| newest)
+                });
+                let (newest, (_, index), mut unread) = found.await?;
+                if newest.is_none() {
+                    // What was left out may be a newer one.
+                    unread.extend(index.left_out());
                 }
-                Err(unknown(name.clone(), &looked, &[]))
+                let source = newest.map(|newest| Self::Indexed {
+                    name: name.clone(),
+                    version: Some(newest),
+                });
+                return Ok(NewerPackage { source, unread });
             }
-        }
+        };
+        Ok(NewerPackage {
+            source,
+            unread: Vec::new(),
+        })
     }
 }
 
@@ -160,37 +198,55 @@ async fn at_address(url: &Url) -> Result<Package, PackageError> {
     Package::read(&http::shown(url), bytes)
 }
 
-/// The package of the first index that names it. One that cannot be read holds up no other.
+/// The package of the first index that names it.
 async fn indexed(
     name: &str,
     version: Option<&str>,
     indexes: &[String],
 ) -> Result<FetchedPackage, PackageError> {
+    let wanted = match version {
+        Some(version) => format!("{name} {version}"),
+        None => name.to_owned(),
+    };
+    let found = look_up(indexes, &wanted, |index| index.find(name, version).cloned());
+    let (entry, (place, index), unread) = found.await?;
+    let found = of_entry(&index, &place, &entry).await?;
+    Ok(FetchedPackage {
+        unread,
+        left_out: index.left_out(),
+        ..found
+    })
+}
+
+/// What the first index says that says something, that index with how it was named, and why those before
+/// it could not be read as a whole. One that cannot be read holds up no other.
+async fn look_up<T>(
+    indexes: &[String],
+    wanted: &str,
+    look: impl Fn(&PluginIndex) -> Option<T>,
+) -> Result<(T, (String, PluginIndex), Vec<PackageError>), PackageError> {
     let (mut looked, mut unread) = (Vec::new(), Vec::new());
     for place in indexes {
         let index = match PluginIndex::read(place).await {
             Ok(index) => index,
-            Err(error @ PackageError::Fetch { .. }) => {
+            Err(error) if error.is_of_index() => {
                 unread.push(error);
                 continue;
             }
             Err(error) => return Err(error),
         };
-        if let Some(entry) = index.find(name, version) {
-            let found = of_entry(&index, place, entry).await?;
-            return Ok(FetchedPackage { unread, ..found });
+        if let Some(found) = look(&index) {
+            return Ok((found, (place.clone(), index), unread));
         }
         looked.push(index.place());
+        // What was left out may be what is looked for.
+        unread.extend(index.left_out());
     }
-    let wanted = match version {
-        Some(version) => format!("{name} {version}"),
-        None => name.to_owned(),
-    };
     match unread.pop() {
         Some(only) if looked.is_empty() && unread.is_empty() => Err(only),
         last => {
             unread.extend(last);
-            Err(unknown(wanted, &looked, &unread))
+            Err(unknown(wanted.to_owned(), &looked, &unread))
         }
     }
 }
@@ -222,7 +278,7 @@ async fn of_entry(
     let package = match PackageSource::read(&place)? {
         PackageSource::File(path) => Package::open(&path)?,
         PackageSource::Address(url) => at_address(&url).await?,
-        PackageSource::Registry(place) => place.fetch().await?,
+        PackageSource::Registry(place) => Box::pin(place.fetch()).await?.0,
         PackageSource::Indexed { .. } => {
             return Err(PackageError::Index {
                 place: index.place(),
@@ -252,6 +308,7 @@ async fn of_entry(
         }),
         package,
         unread: Vec::new(),
+        left_out: None,
     })
 }
 

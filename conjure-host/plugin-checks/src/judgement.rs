@@ -8,7 +8,7 @@ use conjure_core::request::{ModelRequest, ToolDefinition};
 use conjure_core::routing::{Catalog, CatalogTool, EffectLevel, Naming, Prefix, RoutingTable};
 use conjure_core::wire::{Endpoint, Wire};
 use conjure_plugins::PluginFile;
-use conjure_skill_sdk::protocol::ToolDecl;
+use conjure_skill_sdk::protocol::{ToolDecl, op};
 use serde::Serialize;
 
 /// A description beyond so many characters is one that models read at every step for little.
@@ -49,7 +49,12 @@ pub enum Licence {
         /// Where it could.
         manifest: PathBuf,
     },
-    /// No crate of this name is around the file.
+    /// No crate of this name is around the file; a text lies beside the program's description.
+    Text {
+        /// The text.
+        file: PathBuf,
+    },
+    /// No crate of this name is around the file, and no such text.
     NoCrate,
 }
 
@@ -58,7 +63,7 @@ pub enum Licence {
 pub struct Finding {
     /// How bad it is.
     pub level: FindingLevel,
-    /// What it is about: `name`, `schema`, `description`, `size`, `symbols`, `licence`.
+    /// What it is about: `name`, `operation`, `schema`, `description`, `size`, `symbols`, `licence`.
     pub about: &'static str,
     /// What there is, and what to do.
     pub message: String,
@@ -79,7 +84,10 @@ impl Judgement {
     #[must_use]
     pub fn of(file: &PluginFile, tools: &[ToolDecl]) -> Self {
         let contents = file.contents();
-        let licence = licence(&file.path, &file.header.name);
+        let licence = match licence(&file.path, &file.header.name) {
+            Licence::NoCrate if file.program.is_some() => licence_text(&file.path),
+            licence => licence,
+        };
         let mut judgement = Self {
             size: file.bytes.len(),
             debug_bytes: contents.debug_bytes,
@@ -122,6 +130,16 @@ impl Judgement {
                 return self.add(FindingLevel::Refusal, "name", error);
             }
         };
+        for tool in tools.iter().filter(|tool| !is_operation(&tool.op)) {
+            self.warn(
+                "operation",
+                format!(
+                    "the operation `{}` of the tool `{}` is none of the protocol's: a tool of a skill's own \
+                     has `skill.tool.{}`, one of a backend's `backend.call`",
+                    tool.op, tool.name, tool.name
+                ),
+            );
+        }
         for route in table.routes() {
             let (own, public) = (route.tool(), route.name.as_str());
             if !public.ends_with(own) {
@@ -178,11 +196,7 @@ impl Judgement {
                 );
                 (FindingLevel::Refusal, words)
             });
-            let is_refused = |note: &String| {
-                let mut tools = encoded.quarantined.iter();
-                tools.any(|tool| note.starts_with(&format!("tool `{}` is left out", tool.tool)))
-            };
-            let recast = encoded.notes.iter().filter(|note| !is_refused(note));
+            let recast = encoded.notes.iter();
             let recast = recast.map(|note| (FindingLevel::Warning, note.clone()));
             for (level, words) in refused.chain(recast) {
                 match said.iter_mut().find(|(_, known, _)| *known == words) {
@@ -261,6 +275,14 @@ impl Judgement {
     }
 }
 
+/// Whether a host knows what it asks with this operation.
+fn is_operation(name: &str) -> bool {
+    match name.strip_prefix(op::SKILL_TOOL) {
+        Some(tool) => !tool.is_empty(),
+        None => op::ALL.contains(&name),
+    }
+}
+
 fn megabytes(bytes: u64) -> u64 {
     bytes.div_ceil(1_000_000)
 }
@@ -324,6 +346,25 @@ fn licence(file: &Path, plugin: &str) -> Licence {
         };
     }
     Licence::NoCrate
+}
+
+/// The text of a licence beside a program's description.
+fn licence_text(description: &Path) -> Licence {
+    let dir = description.parent().unwrap_or(Path::new(""));
+    // A name alone stands in the current directory.
+    let is_here = dir.as_os_str().is_empty();
+    let dir = if is_here { Path::new(".") } else { dir };
+    let entries = conjure_config::fs::entries(dir).unwrap_or_default();
+    let is_text = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let name = name.to_ascii_uppercase();
+        let mut words = ["LICENSE", "LICENCE", "COPYING"].into_iter();
+        words.any(|word| name.starts_with(word)) && path.is_file()
+    };
+    match entries.into_iter().find(is_text) {
+        Some(file) => Licence::Text { file },
+        None => Licence::NoCrate,
+    }
 }
 
 #[cfg(test)]
@@ -435,5 +476,45 @@ mod tests {
             manifest: manifest.clone(),
         };
         assert_eq!(licence(&file, "notes"), not_named);
+    }
+
+    #[test]
+    fn an_operation_that_is_none_is_told() {
+        let schema = json!({ "type": "object" });
+        let tool = |op: &str| {
+            let tool = ToolDecl::new("count", "Counts", schema.clone());
+            let op = op.to_owned();
+            ToolDecl { op, ..tool }
+        };
+        let judged = |op: &str| {
+            let mut judgement = Judgement {
+                size: 0,
+                debug_bytes: 0,
+                symbol_bytes: 0,
+                other_symbols: 0,
+                licence: Licence::NoCrate,
+                findings: Vec::new(),
+            };
+            judgement.tools("skill", "notes", &[tool(op)]);
+            judgement.findings
+        };
+        for op in ["skill.tool.count", "skill.execute", "backend.call"] {
+            assert!(judged(op).is_empty(), "{op}");
+        }
+        for op in ["skill.count", "skill.tool.", ""] {
+            let found = judged(op);
+            assert_eq!((found.len(), found[0].about), (1, "operation"), "{op}");
+            assert!(found[0].message.contains("`skill.tool.count`"), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn the_licence_of_a_program_is_the_text_beside_its_description() {
+        let root = tempfile::tempdir().unwrap();
+        let description = root.path().join("notes.plugin.toml");
+        assert_eq!(licence_text(&description), Licence::NoCrate);
+        let file = root.path().join("License.txt");
+        conjure_config::fs::write(&file, "Do what you want.").unwrap();
+        assert_eq!(licence_text(&description), Licence::Text { file });
     }
 }

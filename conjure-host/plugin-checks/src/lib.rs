@@ -8,5 +8,7 @@
 mod contract;
 mod judgement;
 
-pub use contract::{CheckOutcome, Contract, ContractError, ContractOptions, Verdict, tools_of};
+pub use contract::{
+    CheckOutcome, Contract, ContractError, ContractOptions, Verdict, hands_over, tools_of,
+};
 pub use judgement::{Finding, FindingLevel, Judgement, Licence};

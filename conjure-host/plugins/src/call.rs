@@ -30,6 +30,11 @@ use super::services::HostServices;
 /// Host operations of one call that run at the same time.
 const HOST_OPERATIONS: usize = 64;
 
+/// How often one call may wait at the same time for its end and for room for output. More than what a
+/// stream carries of a call ([`MAX_HOST_REQUESTS`](conjure_skill_sdk::frames::MAX_HOST_REQUESTS)), so
+/// that the host itself can wait beside that.
+const HOST_WAITS: usize = 1024;
+
 /// The most bytes of a host operation's request; larger payloads cross as files.
 const HOST_REQUEST: usize = 1024 * 1024;
 
@@ -50,6 +55,8 @@ pub(super) struct CallRecord {
     /// It did not stop when it was told to, in a worker.
     given_up: AtomicBool,
     operations: AtomicUsize,
+    /// How often its end and room for output are waited for.
+    waits: AtomicUsize,
     /// Whether it made any use of its context that a call in place may not.
     pub(super) busy: AtomicBool,
     /// How long the plugin's code took, in nanoseconds.
@@ -88,6 +95,7 @@ impl CallRecord {
             thread: AtomicU8::new(ELSEWHERE),
             given_up: AtomicBool::new(false),
             operations: AtomicUsize::new(0),
+            waits: AtomicUsize::new(0),
             busy: AtomicBool::new(false),
             took: AtomicU64::new(0),
         })
@@ -182,32 +190,22 @@ impl CallRecord {
         let Ok(op) = std::str::from_utf8(op) else {
             return refused(code::INVALID, "the operation's name is not UTF-8");
         };
-        match op {
-            host_op::CALL_CANCELLED => {
-                let stop = self.stop.clone();
-                async move {
-                    stop.cancelled().await;
-                    nothing()
-                }
-                .into_ffi()
-            }
-            host_op::CALL_WRITABLE => {
-                let stop = self.stop.clone();
-                async move {
-                    if let Some(sink) = sink {
-                        tokio::select! {
-                            () = sink.writable() => {}
-                            () = stop.cancelled() => {}
-                        }
-                    }
-                    nothing()
-                }
-                .into_ffi()
-            }
-            _ if json.len() > HOST_REQUEST => refused(
+        if json.len() > HOST_REQUEST {
+            return refused(
                 code::INVALID,
                 "the request has more than 1 MiB; hand over a file instead",
-            ),
+            );
+        }
+        match op {
+            host_op::CALL_CANCELLED => self.wait(|stop| async move { stop.cancelled().await }),
+            host_op::CALL_WRITABLE => self.wait(|stop| async move {
+                if let Some(sink) = sink {
+                    tokio::select! {
+                        () = sink.writable() => {}
+                        () = stop.cancelled() => {}
+                    }
+                }
+            }),
             _ if self.operations.fetch_add(1, Ordering::AcqRel) >= HOST_OPERATIONS => {
                 self.operations.fetch_sub(1, Ordering::AcqRel);
                 refused(code::BUSY, "the call has 64 host operations under way")
@@ -221,6 +219,25 @@ impl CallRecord {
                 CancelOnDrop(task).into_ffi()
             }
         }
+    }
+
+    /// Waits for what the call's end ends too, unless too much is waited for.
+    fn wait<F>(self: &Arc<Self>, until: impl FnOnce(CancellationToken) -> F) -> FfiFuture<Reply>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        if self.waits.fetch_add(1, Ordering::AcqRel) >= HOST_WAITS {
+            self.waits.fetch_sub(1, Ordering::AcqRel);
+            return refused(code::BUSY, "the call waits 1,024 times already");
+        }
+        let waiting = HostWait(Arc::clone(self));
+        let until = until(self.stop.clone());
+        async move {
+            until.await;
+            drop(waiting);
+            nothing()
+        }
+        .into_ffi()
     }
 
     /// Gives the call's thread slot back while somebody else is waited for.
@@ -272,6 +289,15 @@ impl HostOperation {
 impl Drop for HostOperation {
     fn drop(&mut self) {
         self.0.operations.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// A wait of a call for its end or for room for output.
+struct HostWait(Arc<CallRecord>);
+
+impl Drop for HostWait {
+    fn drop(&mut self) {
+        self.0.waits.fetch_sub(1, Ordering::AcqRel);
     }
 }
 

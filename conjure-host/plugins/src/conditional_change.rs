@@ -156,3 +156,58 @@ impl InstalledPlugins {
         self.put_back(name, current.as_ref(), build)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use conjure_config::fs;
+
+    use super::super::SkillArchive;
+    use super::super::installed_build::SkillPlaces;
+    use super::*;
+
+    #[test]
+    fn a_skill_folder_that_another_data_directory_has_too_is_taken_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let of = |name: &str| {
+            let mut installed = InstalledPlugins::of(&dir.path().join(name));
+            installed.skills = SkillPlaces::below(dir.path().join("home/skills"));
+            installed
+        };
+        let archive = |body: &str| {
+            let folder = dir.path().join("author/x");
+            fs::create_private_dir(&folder).unwrap();
+            let text = format!("---\nname: x\ndescription: Does it\n---\n{body}\n");
+            fs::write(folder.join("SKILL.md"), text).unwrap();
+            SkillArchive::read(&folder).unwrap().bytes
+        };
+        let install = |at: &InstalledPlugins, archive: &[u8]| {
+            let package = LockedPlugin {
+                name: "x".to_owned(),
+                version: "1.0.0".to_owned(),
+                source: "x".to_owned(),
+                index: None,
+                sha256: Sha256::of(b"package"),
+                signer: None,
+                manifest: None,
+                skill: Some(Sha256::of(archive)),
+                libraries: [].into(),
+            };
+            let state = at.state("x").unwrap();
+            at.install_skill(archive, package, &state)
+        };
+        let (old, new) = (archive("Old."), archive("New."));
+        let (one, two) = (of("one"), of("two"));
+        for at in [&one, &two] {
+            install(at, &old).unwrap().unwrap();
+            assert_eq!(at.skill_archive("x").unwrap().as_ref(), Some(&old));
+        }
+        assert!(
+            !dir.path().join("home/altered").exists(),
+            "nobody altered it"
+        );
+        // Of another version it is said what it may be.
+        let error = install(&of("three"), &new).unwrap_err().to_string();
+        assert!(error.contains("another data directory"), "{error}");
+        assert_eq!(one.skill_archive("x").unwrap(), Some(old));
+    }
+}

@@ -212,7 +212,7 @@ pub enum PluginError {
     /// A program's description is not one, or what it names is not there.
     #[error(
         "{}: is no description of a plugin that is a program: {what}. Mend it as \
-         `skill-sdk/docs/any-language.md` says", path.display()
+         `conjure schema protocol guide` says", path.display()
     )]
     Description {
         /// The file.
@@ -376,11 +376,11 @@ pub enum PluginError {
     },
     /// The plugin's manifest asks for what no worker gets.
     #[error(
-        "{}: {plugin} runs in no worker: {} Tell its author{remedy}",
+        "{}: {plugin} runs in no worker: {}{remedy}",
         path.display(), sentence(reason)
     )]
     NotGranted {
-        /// What else can be done, if anything: a program runs nowhere else.
+        /// Who is to be told, and what else can be done, if anything, behind a space.
         remedy: String,
         /// The file.
         path: PathBuf,

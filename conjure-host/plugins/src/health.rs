@@ -174,7 +174,7 @@ impl SharedHealth {
             None => services::trace(&self.id, level, target, message),
         };
         if dropped > 0 {
-            let text = format!("{dropped} lines of its log were dropped: it writes too many");
+            let text = dropped_lines(dropped);
             pass(LogLevel::Warn, "", &text);
         }
         pass(
@@ -185,8 +185,13 @@ impl SharedHealth {
     }
 }
 
+/// What the log says of lines that it does not have.
+pub(super) fn dropped_lines(dropped: u64) -> String {
+    format!("{dropped} lines of its log were dropped: it writes too many")
+}
+
 /// 200 lines at once, 50 a second in the long run.
-struct LogBudget {
+pub(super) struct LogBudget {
     lines: f64,
     at: Instant,
     dropped: u64,
@@ -196,7 +201,7 @@ impl LogBudget {
     const BURST: f64 = 200.0;
     const A_SECOND: f64 = 50.0;
 
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             lines: Self::BURST,
             at: Instant::now(),
@@ -205,7 +210,7 @@ impl LogBudget {
     }
 
     /// Whether a line may pass, and how many were dropped before it.
-    fn take(&mut self, now: Instant) -> Option<u64> {
+    pub(super) fn take(&mut self, now: Instant) -> Option<u64> {
         let earned = now.saturating_duration_since(self.at).as_secs_f64() * Self::A_SECOND;
         self.lines = (self.lines + earned).min(Self::BURST);
         self.at = now;
@@ -215,6 +220,11 @@ impl LogBudget {
         }
         self.lines -= 1.0;
         Some(std::mem::take(&mut self.dropped))
+    }
+
+    /// How many lines were dropped since the last one passed.
+    pub(super) fn dropped(&self) -> u64 {
+        self.dropped
     }
 }
 

@@ -5,17 +5,20 @@
 //! replaced or removed is kept, so that it can be put back. Skill folders out of packages are among
 //! the plugins here, though they lie with the user's skills.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use conjure_config::file_name::safe_name;
 use conjure_config::fs;
+use semver::Version;
 
 use super::install_history::note;
-use super::installed_build::{BuildForm, InstalledBuild, SkillPlaces};
+use super::installed_build::{self, BuildForm, InstalledBuild, SkillPlaces, now_ms};
 use super::pending::PendingChange;
+use super::taken_over::holds_more;
 use super::{
     InstallAction, InstallChange, InstallError, InstalledVersion, LockedPlugin, PackagedPlugins,
     PluginFile, PluginLock, Sha256, libraries, program,
@@ -46,7 +49,7 @@ impl InstalledPlugins {
         &self.plugins
     }
 
-    /// The file of a plugin that is installed.
+    /// The file of a plugin that is installed; of several, that of the highest version.
     ///
     /// # Errors
     /// The system's.
@@ -54,11 +57,14 @@ impl InstalledPlugins {
         Ok(self.files(name)?.into_iter().next())
     }
 
-    /// Every file of this name; what is no plugin has none.
+    /// Every file of this name, the highest version first, which is the one that hosts use; what is no
+    /// plugin has none.
     fn files(&self, name: &str) -> io::Result<Vec<PluginFile>> {
         let paths = self.installed()?.into_iter();
         let files = paths.filter_map(|path| PluginFile::read_of(&path, name, true).ok()?);
-        Ok(files.collect())
+        let mut files: Vec<PluginFile> = files.collect();
+        files.sort_by_cached_key(|file| Reverse(Version::parse(&file.header.version).ok()));
+        Ok(files)
     }
 
     /// Every build of this name that is there; of skill folders only one that the lock names.
@@ -77,6 +83,14 @@ impl InstalledPlugins {
 
     pub(super) fn build(&self, name: &str) -> Result<Option<InstalledBuild>, InstallError> {
         Ok(self.builds(name)?.into_iter().next())
+    }
+
+    /// The archive of the skill folder of this name that is there, if the lock names it.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn skill_archive(&self, name: &str) -> Result<Option<Vec<u8>>, InstallError> {
+        Ok(self.skill_build(name)?.map(|skill| skill.bytes))
     }
 
     fn locked_skill(&self, name: &str) -> Result<Option<LockedPlugin>, InstallError> {
@@ -120,8 +134,10 @@ impl InstalledPlugins {
         if let Some(current) = current.filter(|it| it.sha256 == new.sha256) {
             if self.lock().plugin(name)? != package {
                 self.lock().set(name, package)?;
-                // Another file with the same bytes, so that hosts look at it again.
-                self.place(&current.path, &current.bytes)?;
+                if current.form != BuildForm::Skill {
+                    // Another file with the same bytes, so that hosts look at it again.
+                    self.place(&current.path, &current.bytes)?;
+                }
             }
             return Ok(None);
         }
@@ -271,7 +287,7 @@ impl InstalledPlugins {
             (None, None) if self.locked_skill(name)?.is_some() => BuildForm::Skill,
             (None, None) => BuildForm::Library,
         };
-        self.not_in_the_way(name, before, form)?;
+        self.not_in_the_way(name, before, form, to.map(|(bytes, _)| bytes))?;
         let path = match before {
             Some(before) if before.form == form => before.path.clone(),
             _ => self.free_path(name, form)?,
@@ -299,22 +315,31 @@ impl InstalledPlugins {
         if to.is_some() {
             self.lock().set(name, package)?;
         }
-        if form == BuildForm::Skill && is_unknown {
+        let takes_over = before.is_none() && self.is_there(name, to.map(|(bytes, _)| bytes));
+        let stays = takes_over || (to.is_none() && self.is_taken_over(name));
+        if takes_over {
+            self.note_taken_over(name, true)?;
+        }
+        if form == BuildForm::Skill && is_unknown && !stays {
             // Somebody changed it, or it is no skill any more: nothing else has what was written there.
             self.skills.set_aside(name, pending.change.at_ms)?;
         }
         let placed = match to {
+            Some(_) if takes_over => Ok(()),
             Some((bytes, _)) => self.place(&pending.path, bytes),
-            None => self.take_away(name),
+            None => self.take_away(&pending.change, &mut history),
         };
         match placed {
             Ok(()) if to.is_none() => self.lock().set(name, None)?,
-            Ok(()) => self.remove_others(name, &pending.path)?,
+            Ok(()) => self.remove_others(&pending, &mut history)?,
             Err(error) => {
                 self.lock().set(name, pending.locked.clone())?;
                 self.end();
                 return Err(error);
             }
+        }
+        if !takes_over {
+            self.note_taken_over(name, false)?;
         }
         note(&mut history, &pending.change)?;
         self.end();
@@ -325,12 +350,15 @@ impl InstalledPlugins {
         Ok(change)
     }
 
-    /// A skill folder of the user's own is not replaced, and neither a plugin by a skill folder.
+    /// A skill folder of the user's own is not replaced, and neither a plugin by a skill folder. One that is
+    /// the very one that comes, and nothing more, is taken over: another data directory of the user's may
+    /// have it too.
     fn not_in_the_way(
         &self,
         name: &str,
         before: Option<&InstalledBuild>,
         form: BuildForm,
+        new: Option<&[u8]>,
     ) -> Result<(), InstallError> {
         let refused = |reason: String| {
             let name = name.to_owned();
@@ -351,12 +379,27 @@ impl InstalledPlugins {
             .path(name)
             .filter(|_| is_skill && before.is_none());
         match place.filter(|place| std::fs::symlink_metadata(place).is_ok()) {
-            Some(place) if self.locked_skill(name)?.is_none() => refused(format!(
-                "{} is a skill that came in no package; move it away first",
-                place.display()
-            )),
+            Some(place) if self.locked_skill(name)?.is_none() && !self.is_there(name, new) => {
+                refused(format!(
+                    "{} is a skill that {} does not name: your own, maybe with files that no package has \
+                     (such as `.git`), or another version that another data directory has. Move it away \
+                     first",
+                    place.display(),
+                    self.lock().path().display()
+                ))
+            }
             _ => Ok(()),
         }
+    }
+
+    /// Whether the skill folder of this name, which is no link, is that of an archive and holds no more.
+    fn is_there(&self, name: &str, archive: Option<&[u8]>) -> bool {
+        let (Some(place), Some(archive)) = (self.skills.path(name), archive) else {
+            return false;
+        };
+        std::fs::symlink_metadata(&place).is_ok_and(|there| there.is_dir())
+            && installed_build::archive(&place).is_ok_and(|there| there == archive)
+            && matches!(holds_more(&place), Ok(false))
     }
 
     /// Puts a build there in one step: readers see all of it or what was there before.
@@ -380,6 +423,7 @@ impl InstalledPlugins {
                 continue;
             }
             match there.form {
+                BuildForm::Skill if self.is_taken_over(name) => {}
                 BuildForm::Skill => self.skills.take_away(name)?,
                 BuildForm::Library | BuildForm::Program => std::fs::remove_file(&there.path)?,
             }
@@ -388,24 +432,55 @@ impl InstalledPlugins {
     }
 
     /// Removes every file of a plugin, or the folder of a skill.
-    fn take_away(&self, name: &str) -> Result<(), InstallError> {
+    fn take_away(&self, change: &InstallChange, history: &mut File) -> Result<(), InstallError> {
+        let name = &change.plugin;
         for file in self.files(name)? {
-            std::fs::remove_file(&file.path)?;
+            self.remove_noted(&file, change, history)?;
         }
-        if self.locked_skill(name)?.is_some() {
+        if self.locked_skill(name)?.is_some() && !self.is_taken_over(name) {
             self.skills.take_away(name)?;
         }
         Ok(())
     }
 
     /// Removes the other files of a plugin.
-    fn remove_others(&self, name: &str, path: &Path) -> Result<(), InstallError> {
-        for other in self.files(name)? {
-            if other.path != path {
-                std::fs::remove_file(&other.path)?;
+    fn remove_others(
+        &self,
+        pending: &PendingChange,
+        history: &mut File,
+    ) -> Result<(), InstallError> {
+        for other in self.files(&pending.change.plugin)? {
+            if other.path != pending.path {
+                self.remove_noted(&other, &pending.change, history)?;
             }
         }
         Ok(())
+    }
+
+    /// Removes a file of a plugin. What the change does not name is a removal of its own, which is noted
+    /// first: it is kept and can be put back as well.
+    fn remove_noted(
+        &self,
+        file: &PluginFile,
+        change: &InstallChange,
+        history: &mut File,
+    ) -> Result<(), InstallError> {
+        let named = [&change.from, &change.to].into_iter().flatten();
+        let mut named = named.map(|build| build.sha256);
+        if !named.any(|sha256| sha256 == file.sha256) {
+            let kept = self.kept_as(&file.sha256, BuildForm::of(&file.bytes));
+            fs::write_atomic(kept, &file.bytes)?;
+            let removal = InstallChange {
+                at_ms: change.at_ms,
+                action: InstallAction::Remove,
+                plugin: change.plugin.clone(),
+                from: Some(version(file)),
+                to: None,
+                altered: false,
+            };
+            note(history, &removal)?;
+        }
+        Ok(std::fs::remove_file(&file.path)?)
     }
 
     /// What is there, and the package that it came in; nothing where it is not what its lock says.
@@ -479,7 +554,7 @@ impl InstalledPlugins {
     }
 
     /// One change at a time, whoever makes it; what one before left half is ended first.
-    pub(super) fn one_at_a_time(&self) -> Result<std::fs::File, InstallError> {
+    pub(super) fn one_at_a_time(&self) -> Result<File, InstallError> {
         fs::create_private_dir(&self.history)?;
         let lock = fs::lock(self.history.join("lock"))?;
         self.end_half()?;
@@ -510,11 +585,4 @@ fn listed(words: &[&str]) -> String {
         [] => "none".to_owned(),
         words => words.join(", "),
     }
-}
-
-fn now_ms() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| {
-        i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
-    })
 }

@@ -4,13 +4,18 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use conjure_config::platform::LIBRARY_EXTENSION;
 use conjure_config::skill_folders::{self, LoadedFolder};
 use conjure_config::{env, fs, skill_archive};
 use rustix::fs::{CWD, RenameFlags};
 
+use super::taken_over::holds_more;
 use super::{LockedPlugin, PluginFile, Sha256, program};
+
+/// Where what was replaced is, below what was made for a change.
+const OLD: &str = "old";
 
 /// What a build is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,47 +145,84 @@ impl SkillPlaces {
     pub(crate) fn place(&self, path: &Path, archive: &[u8]) -> io::Result<()> {
         let staging = self.staging()?;
         let placed = self.place_by(&staging, path, archive);
-        let _ = fs::remove_dir_all(&staging);
-        self.drop_empty();
-        placed
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        self.drop_staging(&staging, placed, &name)
     }
 
-    fn place_by(&self, staging: &Path, path: &Path, archive: &[u8]) -> io::Result<()> {
+    /// Removes what was made for a change, and the folder in it that was replaced or taken away; that is
+    /// moved where the others are that somebody changed where it holds what its archive does not have.
+    fn drop_staging(
+        &self,
+        staging: &Path,
+        replaced: io::Result<Option<PathBuf>>,
+        name: &str,
+    ) -> io::Result<()> {
+        if let Ok(Some(old)) = &replaced
+            && !old.is_symlink()
+            && holds_more(old).unwrap_or(true)
+            && let Err(error) = self.move_aside(old, name, now_ms())
+        {
+            // The change is made, and nothing is to be lost by it.
+            let old = old.display();
+            tracing::warn!("what was in the skill {name} is in {old}: {error}");
+            return Ok(());
+        }
+        let _ = fs::remove_dir_all(staging);
+        self.drop_empty();
+        replaced.map(drop)
+    }
+
+    /// The folder that was replaced, if there was one.
+    fn place_by(&self, staging: &Path, path: &Path, archive: &[u8]) -> io::Result<Option<PathBuf>> {
         let new = unpacked(staging, archive)?;
         if let Some(root) = path.parent() {
             fs::create_dir_all(root)?;
         }
         if std::fs::symlink_metadata(path).is_err() {
-            return fs::rename(&new.dir, path);
+            return fs::rename(&new.dir, path).map(|()| None);
         }
         let exchanged = rustix::fs::renameat_with(CWD, &new.dir, CWD, path, RenameFlags::EXCHANGE);
         match exchanged {
-            Ok(()) => Ok(()),
+            Ok(()) => Ok(Some(new.dir)),
             Err(_) => {
-                let old = staging.join("old");
+                let old = staging.join(OLD).join(path.file_name().unwrap_or_default());
+                fs::create_private_dir(staging.join(OLD))?;
                 fs::rename(path, &old)?;
                 fs::rename(&new.dir, path).inspect_err(|_| {
                     // Nothing is lost where the new one cannot come.
                     let _ = fs::rename(&old, path);
-                })
+                })?;
+                Ok(Some(old))
             }
         }
     }
 
     /// Moves the folder of a skill, if there is one, to where nobody looks for skills.
     pub(crate) fn set_aside(&self, name: &str, at_ms: i64) -> io::Result<()> {
-        let (Some(path), Some(root)) = (self.path(name), self.root.as_ref()) else {
+        let Some(path) = self.path(name) else {
             return Ok(());
         };
         if std::fs::symlink_metadata(&path).is_err() {
             return Ok(());
         }
-        let aside = root.with_file_name("altered");
-        fs::create_private_dir(&aside)?;
-        let aside = aside.join(format!("{name}-{at_ms}"));
-        fs::rename(&path, &aside)?;
+        self.move_aside(&path, name, at_ms)
+    }
+
+    fn move_aside(&self, path: &Path, name: &str, at_ms: i64) -> io::Result<()> {
+        let root = self.root.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        let all = root.with_file_name("altered");
+        fs::create_private_dir(&all)?;
+        let mut aside = all.join(format!("{name}-{at_ms}"));
+        let mut number = 2;
+        while std::fs::symlink_metadata(&aside).is_ok() {
+            aside = all.join(format!("{name}-{at_ms}-{number}"));
+            number += 1;
+        }
+        fs::rename(path, &aside)?;
         let aside = aside.display();
-        tracing::warn!("the skill {name} was not what its package had; as it was it is in {aside}");
+        tracing::warn!(
+            "the skill {name} was more than its package had, or another; as it was it is in {aside}"
+        );
         Ok(())
     }
 
@@ -193,10 +235,12 @@ impl SkillPlaces {
             return Ok(());
         }
         let staging = self.staging()?;
-        let taken = fs::rename(&path, staging.join("old"));
-        let _ = fs::remove_dir_all(&staging);
-        self.drop_empty();
-        taken
+        // Under its own name, by which its archive is made.
+        let old = staging.join(OLD).join(name);
+        let taken = fs::create_private_dir(staging.join(OLD))
+            .and_then(|()| fs::rename(&path, &old))
+            .map(|()| Some(old));
+        self.drop_staging(&staging, taken, name)
     }
 
     /// A new directory on the file system of the folders, which nobody looks for skills in.
@@ -234,6 +278,14 @@ impl SkillPlaces {
         }
         self.drop_empty();
     }
+}
+
+/// The time now, in milliseconds since 1970.
+pub(crate) fn now_ms() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| {
+        i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+    })
 }
 
 /// Whether a process with this number is there.

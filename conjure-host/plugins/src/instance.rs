@@ -234,14 +234,21 @@ impl Instance {
         &self,
         call: &Arc<CallRecord>,
         mut reply: BoxFuture<'static, LinkReply>,
-    ) -> (Option<Vec<u8>>, AfterStop) {
+    ) -> (Option<Result<Vec<u8>, Fault>>, AfterStop) {
         call.cancel();
         match tokio::time::timeout(self.plugin.health.limits.grace, &mut reply).await {
-            Ok(LinkReply::Reply(Ok(bytes))) => (self.checked(bytes).ok(), AfterStop::Stopped),
+            Ok(LinkReply::Reply(Ok(bytes))) => {
+                (self.checked(bytes).ok().map(Ok), AfterStop::Stopped)
+            }
             Ok(LinkReply::Reply(Err(fault))) if fault.code == code::PANIC => {
                 let panics = &self.plugin.health.late_panics;
                 panics.fetch_add(1, Ordering::Relaxed);
                 (None, AfterStop::Stopped)
+            }
+            // That it was told to stop is known.
+            Ok(LinkReply::Reply(Err(fault))) if fault.code != code::CANCELLED => {
+                let fault = Fault::new(fault.code, message_of(&fault));
+                (Some(Err(fault)), AfterStop::Stopped)
             }
             Ok(LinkReply::WorkerEnded(_)) => (None, AfterStop::WorkerDied),
             Ok(_) => (None, AfterStop::Stopped),
@@ -266,18 +273,11 @@ impl Instance {
                         reason,
                     })
             }
-            LinkReply::Reply(Err(fault)) => {
-                let mut message = fault.text().into_owned();
-                if let Some((end, _)) = message.char_indices().nth(MESSAGE) {
-                    message.truncate(end);
-                    message.push('…');
-                }
-                Err(PluginCallFailure::Fault {
-                    plugin: self.name(),
-                    code: fault.code,
-                    message,
-                })
-            }
+            LinkReply::Reply(Err(fault)) => Err(PluginCallFailure::Fault {
+                plugin: self.name(),
+                code: fault.code,
+                message: message_of(&fault),
+            }),
             LinkReply::Broken(reason) => Err(PluginCallFailure::BadReply {
                 plugin: self.name(),
                 reason,
@@ -315,6 +315,16 @@ impl Instance {
     fn name(&self) -> String {
         self.plugin.id().to_string()
     }
+}
+
+/// A fault's message, as far as it is kept.
+fn message_of(fault: &Fault) -> String {
+    let mut message = fault.text().into_owned();
+    if let Some((end, _)) = message.char_indices().nth(MESSAGE) {
+        message.truncate(end);
+        message.push('…');
+    }
+    message
 }
 
 impl Drop for Instance {

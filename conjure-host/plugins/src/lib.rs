@@ -43,8 +43,10 @@ mod program;
 mod registry;
 mod run_place;
 mod services;
+mod shared_file;
 mod signers;
 mod store;
+mod taken_over;
 mod target;
 mod watch;
 mod worker;
@@ -70,7 +72,7 @@ pub use loaded::{LoadedPlugin, PluginSource};
 pub use lock::{LOCK_FILE, LockError, LockedPlugin, PluginLock};
 pub use open::end_process;
 pub use packaged::PackagedPlugins;
-pub use program::{PROTOCOL, ProgramDescription, is_description};
+pub use program::{PROTOCOL, ProgramDescription, is_description, program_files};
 pub use registry::{FailedPlugin, PluginRegistry, PluginSnapshot, RegistryChange, RegistryEvent};
 pub use services::{
     AfterStop, CallMeta, CallOptions, HostServices, NoServices, PluginCallFailure, PluginId,
@@ -80,6 +82,6 @@ pub use store::CopyStore;
 pub use target::{ANY_TARGET, LibraryTarget};
 pub use watch::{WatchOptions, Watcher};
 pub use worker::{
-    ConfinementGaps, InstanceDirs, Isolation, IsolationReason, PluginTrust, TrustedLibrary,
-    WorkerLimits, WorkerOptions, confinement_gaps, landlock_version, worker_main,
+    ConfinementGaps, DEMO_WORK_DIR, InstanceDirs, Isolation, IsolationReason, PluginTrust,
+    TrustedLibrary, WorkerLimits, WorkerOptions, confinement_gaps, landlock_version, worker_main,
 };

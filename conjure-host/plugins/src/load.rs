@@ -445,8 +445,14 @@ impl Loader {
                     .map_or_else(|| reason.to_string(), str::to_owned),
             });
         }
-        let manifest: Manifest = serde_json::from_value(value)
-            .map_err(|error| unusable(format!("it does not have the form of one ({error})")))?;
+        let manifest: Manifest = serde_path_to_error::deserialize(value).map_err(|error| {
+            let place = match error.path().iter().len() {
+                0 => String::new(),
+                _ => format!("`{}`: ", error.path()),
+            };
+            let what = error.into_inner();
+            unusable(format!("it does not have the form of one ({place}{what})"))
+        })?;
         if manifest.manifest != 1 {
             return Err(unusable(format!(
                 "its form is number {}, and this host reads number 1",

@@ -73,6 +73,14 @@ impl PluginSource {
         }
     }
 
+    /// How to recognise that the file changed, if there is one.
+    pub(super) fn stamp(&self) -> Option<&FileStamp> {
+        match self {
+            Self::File { stamp, .. } => Some(stamp),
+            Self::Linked => None,
+        }
+    }
+
     /// Why it may run inside the host.
     pub fn pin(&self) -> &Pin {
         match self {
@@ -288,6 +296,25 @@ impl LoadedPlugin {
         services: Arc<dyn HostServices>,
         grant: &InstanceGrant,
     ) -> Result<Arc<Instance>, PluginError> {
+        if self.health.is_removed() {
+            return Err(PluginError::Removed {
+                plugin: self.id.to_string(),
+            });
+        }
+        self.create_held(create, services, grant).await
+    }
+
+    /// The same for whoever had the plugin when it was removed from its host, such as a step of a
+    /// session whose table has its tools: what was loaded of it is there until the last has ended.
+    ///
+    /// # Errors
+    /// As [`LoadedPlugin::create_granted`], without [`PluginError::Removed`].
+    pub async fn create_held(
+        self: &Arc<Self>,
+        create: &Create,
+        services: Arc<dyn HostServices>,
+        grant: &InstanceGrant,
+    ) -> Result<Arc<Instance>, PluginError> {
         let asked = &self.manifest.permissions;
         let allowed = allowed_permissions(asked, grant.permissions.as_ref());
         if let Err(error) = self.check_kept(&allowed) {
@@ -310,11 +337,6 @@ impl LoadedPlugin {
         services: Arc<dyn HostServices>,
         grants: WorkerGrants,
     ) -> Result<Arc<Instance>, PluginError> {
-        if self.health.is_removed() {
-            return Err(PluginError::Removed {
-                plugin: self.id.to_string(),
-            });
-        }
         if let Some(reason) = self.health.quarantined() {
             return Err(PluginError::Quarantined {
                 plugin: self.id.to_string(),
@@ -363,13 +385,12 @@ impl LoadedPlugin {
             Factory::Deferred(library) => ObjectSource::Library(library.root().await?),
             Factory::Linked(make) => ObjectSource::Linked(Arc::clone(make)),
             Factory::Worker(worker) => {
-                let own = create.data_dir.iter().map(PathBuf::from);
-                for dir in own.clone() {
+                if let Some(own) = create.data_dir.as_deref().map(Path::new) {
                     // What is not there cannot be granted.
-                    conjure_config::fs::create_private_dir(&dir)
+                    conjure_config::fs::create_private_dir(own)
                         .map_err(|error| self.refuses(&error.to_string()))?;
+                    grants.dirs = grants.dirs.and_own(own);
                 }
-                grants.dirs.work.extend(own);
                 let worker = InstanceWorker::new(Arc::clone(worker), grants);
                 let (context, limit) = (Arc::clone(context), self.health.limits.create);
                 let link = WorkerLink::create(worker, config, context, asynchronous, limit).await?;
@@ -457,7 +478,7 @@ impl LoadedPlugin {
             .map_err(|failure| refuse(failure.to_string()))
     }
 
-    /// No instance is made from now on; what runs goes on and ends.
+    /// Only who has it makes instances from now on; what runs goes on and ends.
     pub(super) fn remove(&self) {
         self.health.remove();
     }

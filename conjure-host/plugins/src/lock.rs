@@ -10,7 +10,7 @@ use std::path::{Component, Path, PathBuf};
 use conjure_config::fs;
 use serde::{Deserialize, Serialize};
 
-use super::{ANY_TARGET, LibraryTarget, Sha256};
+use super::{ANY_TARGET, LibraryTarget, Sha256, shared_file};
 
 /// The name of the file.
 pub const LOCK_FILE: &str = "conjure.lock";
@@ -74,6 +74,8 @@ impl LockedPlugin {
 #[derive(Debug, Clone)]
 pub struct PluginLock {
     path: PathBuf,
+    /// Whether it is kept with a project, for all who work on that.
+    is_shared: bool,
 }
 
 /// Why a lock says nothing.
@@ -118,9 +120,22 @@ struct LockText {
 }
 
 impl PluginLock {
-    /// The lock in a file.
+    /// The lock in a file of the user's alone.
     pub fn at(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into() }
+        Self {
+            path: path.into(),
+            is_shared: false,
+        }
+    }
+
+    /// The lock in a file that is kept with a project: whoever the project is open to may read it as the
+    /// user's mask says, and one that is there stays what it is, with its mode, its group and the links that
+    /// lead to it.
+    pub fn of_project(path: impl Into<PathBuf>) -> Self {
+        Self {
+            path: path.into(),
+            is_shared: true,
+        }
     }
 
     /// The file.
@@ -208,10 +223,22 @@ impl PluginLock {
         let text = format!(
             "# Written by `conjure plugin install`. Keep it under version control.\n\n{text}"
         );
-        fs::write_atomic(&self.path, text.as_bytes()).map_err(|source| LockError::Write {
+        let written = match self.is_shared {
+            true => shared_file::write(&self.path, text.as_bytes()),
+            false => fs::write_atomic(&self.path, text.as_bytes()),
+        };
+        written.map_err(|source| LockError::Write {
             path: self.path.clone(),
             source,
         })
+    }
+
+    /// Whether it could be written now, as far as the file that is there says it.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn check_writable(&self) -> io::Result<()> {
+        shared_file::check_writable(&self.path)
     }
 
     /// Writes the places of packages and indexes in another way, where there is one.
@@ -346,6 +373,37 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(error.contains("cannot write"), "{error}");
+    }
+
+    #[test]
+    fn the_lock_of_a_project_stays_the_file_that_it_is() {
+        use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+        let dir = tempfile::tempdir().unwrap();
+        let real = dir.path().join("real.lock");
+        let link = dir.path().join(LOCK_FILE);
+        std::os::unix::fs::symlink("real.lock", &link).unwrap();
+        let lock = PluginLock::of_project(&link);
+        let mode = || std::fs::metadata(&real).unwrap().mode() & 0o777;
+        // A new one is as the user's mask says, as other files are.
+        let other = dir.path().join("other");
+        fs::write(&other, "x").unwrap();
+        lock.set("one", Some(plugin("one"))).unwrap();
+        assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(mode(), std::fs::metadata(&other).unwrap().mode() & 0o777);
+        for bits in [0o664, 0o600, 0o640] {
+            std::fs::set_permissions(&real, std::fs::Permissions::from_mode(bits)).unwrap();
+            let mut next = plugin("one");
+            next.version = format!("{bits}.0.0");
+            lock.set("one", Some(next)).unwrap();
+            assert_eq!(mode(), bits);
+            assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+        }
+        lock.check_writable().unwrap();
+        std::fs::set_permissions(&real, std::fs::Permissions::from_mode(0o444)).unwrap();
+        lock.check_writable().unwrap_err();
+        lock.set("one", None).unwrap_err();
+        assert_eq!(mode(), 0o444);
+        assert_eq!(fs::entries(dir.path()).unwrap().len(), 3, "nothing is left");
     }
 
     #[test]

@@ -213,7 +213,7 @@ pub(super) fn open(
     let library = unsafe { Library::open(Some(copy), RTLD_NOW | RTLD_LOCAL) }.map_err(|error| {
         PluginError::Open {
             path: path.to_owned(),
-            reason: error.to_string(),
+            reason: with_causes(&error),
         }
     })?;
     came_back(path, stage, 1);
@@ -268,6 +268,40 @@ pub(super) fn open(
     })
 }
 
+/// An error with what is behind it: what the system's loader says is the cause alone.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        text = format!("{text}: {next}");
+        cause = next.source();
+    }
+    text
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn why_a_library_cannot_be_opened_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let copy = dir.path().join("copy.so");
+        std::fs::write(&copy, "what").unwrap();
+        let label = LibraryLabel {
+            name: "x".to_owned(),
+            version: "1.0.0".to_owned(),
+            sdk: "1".to_owned(),
+            rustc: "1".to_owned(),
+        };
+        let opened = open(Path::new("libx.so"), &label, &copy, &AtomicU8::new(0));
+        let error = opened.err().unwrap().to_string();
+        // What is wrong is said by the system's loader, of the file that it was given.
+        let copy = copy.display().to_string();
+        assert!(error.contains(&copy), "{error}");
+    }
 }

@@ -152,16 +152,48 @@ impl PackagedPlugins {
         match other {
             None => Ok(()),
             Some(version) => Err(altered(format!(
-                "it came in a package as {name} {version} ({}) and is not what that had. `conjure \
-                 plugin install` puts back what the lock names, `conjure plugin remove {name}` makes \
-                 room for one of your own; either keeps what was changed in ~/.conjure/altered",
+                "it came in a package as {name} {version} ({}) and is not what that had: it was changed, or \
+                 another data directory has another version there. `conjure plugin install` puts back \
+                 what the lock names, `conjure plugin remove {name}` makes room for one of your own; \
+                 either keeps what was changed in ~/.conjure/altered",
                 self.lock.path().display()
             ))),
         }
     }
 
-    /// Of what was found, leaves out the skills that are not what their packages had.
+    /// The skill folders that the lock names and that are nowhere.
+    fn lost_skills(&self, places: &SkillPlaces) -> Vec<FolderError> {
+        let lost = || {
+            // What cannot be read is told of each skill that is there.
+            let locked = self.lock.plugins().unwrap_or_default().into_iter();
+            let locked = locked.filter(|locked| locked.skill.is_some());
+            let lost = locked.filter_map(|locked| Some((places.path(&locked.name)?, locked)));
+            lost.filter(|(path, _)| !path.exists()).collect::<Vec<_>>()
+        };
+        let mut found = lost();
+        if !found.is_empty() && self.end_halves() {
+            found = lost();
+        }
+        let told = found.into_iter().map(|(path, locked)| FolderError::Altered {
+            path,
+            reason: format!(
+                "it came in a package as {name} {} ({}) and is not there: it was removed by hand, or with \
+                 another data directory. `conjure plugin install` puts it back, `conjure plugin remove \
+                 {name}` forgets it",
+                locked.version,
+                self.lock.path().display(),
+                name = locked.name
+            ),
+        });
+        told.collect()
+    }
+
+    /// Of what was found, leaves out the skills that are not what their packages had, and tells those that
+    /// are not there any more.
     pub fn judge_skills(&self, found: &mut Discovered) {
+        found
+            .broken
+            .extend(self.lost_skills(&SkillPlaces::of_user()));
         let Discovered { skills, broken, .. } = found;
         skills.retain(|skill| match self.judge_skill(&skill.path) {
             Ok(()) => true,
@@ -294,8 +326,14 @@ mod tests {
         let other = dir.path().join("elsewhere/x");
         fs::create_private_dir(&other).unwrap();
         packaged.judge_dir(&places, &other).unwrap();
+        assert!(packaged.lost_skills(&places).is_empty());
         // Whoever renames it has made it their own.
         fs::rename(&own, dir.path().join("skills/renamed")).unwrap();
+        let lost = packaged.lost_skills(&places);
+        let [error] = lost.as_slice() else {
+            panic!("{lost:?}");
+        };
+        assert!(error.to_string().contains("is not there"), "{error}");
         let renamed = dir.path().join("skills/renamed");
         packaged.judge_dir(&places, &renamed).unwrap();
         fs::write(packaged.lock.path(), "what").unwrap();

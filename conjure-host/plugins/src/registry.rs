@@ -5,6 +5,7 @@
 //! nothing else down, and a reload that fails keeps what was loaded.
 
 use std::collections::{HashMap, VecDeque};
+use std::convert::Infallible;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,6 +20,9 @@ use super::{FileStamp, FoundLibrary, Loader, PluginError, PluginId};
 
 /// Changes that a snapshot remembers.
 const CHANGES: usize = 64;
+
+/// The plugin that a file holds, or why it was not loaded.
+type LoadOutcome = Result<Arc<LoadedPlugin>, Arc<PluginError>>;
 
 /// The plugins of a host.
 pub struct PluginRegistry {
@@ -93,10 +97,10 @@ pub enum RegistryEvent {
         /// What is there now.
         new: PluginId,
     },
-    /// The very build is well again: its file is what it was, or it was given up on and is not any
-    /// more.
+    /// The very build was loaded again, from another file with the same bytes or because somebody
+    /// asked for it. One that had failed, or was given up on, is well again.
     Reloaded(PluginId),
-    /// It is gone; what runs of it ends.
+    /// It is gone. Steps that have it in their tables end with it.
     Removed(PluginId),
     /// A file could not be loaded.
     Failed {
@@ -144,17 +148,6 @@ impl PluginSnapshot {
         self.plugins
             .iter()
             .find(|plugin| &*plugin.id().name == name)
-    }
-
-    /// The highest version that fits a requirement.
-    pub fn get_matching(
-        &self,
-        name: &str,
-        requirement: &semver::VersionReq,
-    ) -> Option<&Arc<LoadedPlugin>> {
-        self.plugins
-            .iter()
-            .find(|p| &*p.id().name == name && requirement.matches(&p.id().version))
     }
 
     /// Every version of a plugin, the highest first.
@@ -244,7 +237,7 @@ impl PluginRegistry {
         for (FoundLibrary { path, named }, load) in found.iter().zip(loads) {
             // The outcome is in the snapshot and in the log.
             let _ = match load.outcome {
-                Some(outcome) => self.take(path, outcome, load.state),
+                Some(outcome) => self.take(path, outcome, load.state, false),
                 None => self.add(path, *named),
             };
         }
@@ -256,24 +249,50 @@ impl PluginRegistry {
     /// # Errors
     /// Why it was not loaded. Then what was loaded from that path before stays in use.
     pub fn add(&self, path: &Path, named: bool) -> Result<Arc<LoadedPlugin>, Arc<PluginError>> {
-        let path_lock = Arc::clone(lock(&self.paths).entry(path.to_owned()).or_default());
+        let path_lock = self.path_lock(path);
         let _adding = lock(&path_lock);
-        let state = PathState::of(path);
-        self.take(path, self.loader.load(path, named), state)
+        self.load_from(path, named, false)
     }
 
-    /// Takes what came of loading a file.
+    /// The same, unless what is there was loaded, or refused, while this one waited for its turn. The
+    /// outcome is in the snapshot and in the log.
+    pub(super) fn add_unknown(&self, path: &Path) {
+        let path_lock = self.path_lock(path);
+        let _adding = lock(&path_lock);
+        let is_known = FileStamp::of(path).is_some_and(|stamp| self.knows(path, &stamp));
+        if !is_known {
+            let _ = self.load_from(path, false, false);
+        }
+    }
+
+    fn path_lock(&self, path: &Path) -> Arc<Mutex<()>> {
+        Arc::clone(lock(&self.paths).entry(path.to_owned()).or_default())
+    }
+
+    /// Only for whoever has the lock of the path.
+    fn load_from(
+        &self,
+        path: &Path,
+        named: bool,
+        is_asked: bool,
+    ) -> Result<Arc<LoadedPlugin>, Arc<PluginError>> {
+        let state = PathState::of(path);
+        self.take(path, self.loader.load(path, named), state, is_asked)
+    }
+
+    /// Takes what came of loading a file; `is_asked` where somebody wants it loaded again.
     fn take(
         &self,
         path: &Path,
         loaded: Result<LoadedPlugin, PluginError>,
         state: Option<PathState>,
+        is_asked: bool,
     ) -> Result<Arc<LoadedPlugin>, Arc<PluginError>> {
         // That it failed is noted in the same step: what it is a duplicate of may be removed meanwhile.
         let writing = lock(&self.writing);
         let outcome = loaded
             .map_err(Arc::new)
-            .and_then(|plugin| self.publish(&writing, Arc::new(plugin)));
+            .and_then(|plugin| self.publish(&writing, Arc::new(plugin), is_asked));
         if let Err(reason) = &outcome {
             self.fail(&writing, path, reason, state);
         }
@@ -289,7 +308,7 @@ impl PluginRegistry {
         self.loader
             .serves(Path::new(LINKED), plugin.manifest())
             .map_err(Arc::new)?;
-        self.publish(&lock(&self.writing), Arc::new(plugin))
+        self.publish(&lock(&self.writing), Arc::new(plugin), false)
     }
 
     /// Loads again what is at the path of a plugin now, also when it was refused before.
@@ -297,16 +316,37 @@ impl PluginRegistry {
     /// # Errors
     /// As [`PluginRegistry::add`]; nothing when there is no such plugin with a file.
     pub fn reload(&self, name: &str) -> Option<Result<Arc<LoadedPlugin>, Arc<PluginError>>> {
-        let snapshot = self.snapshot();
-        let plugin = snapshot.get(name)?;
-        let path = plugin.source().path()?;
-        let named = *plugin.source().pin() == super::Pin::Named;
-        self.loader.forget_hang(path);
-        Some(self.add(path, named))
+        let Ok(loaded) = self.reload_renewed(name, |_| Ok::<_, Infallible>(()));
+        loaded
     }
 
-    /// Forgets what was loaded from a path. No instance of it is made from now on; those that
-    /// live go on, and their calls end.
+    /// The same after `renew` was called with the path, which may put the file there anew, so that other
+    /// hosts load it again as well. Whoever watches for this registry then finds nothing to do.
+    ///
+    /// # Errors
+    /// What `renew` says; then nothing is loaded.
+    pub fn reload_renewed<E>(
+        &self,
+        name: &str,
+        renew: impl FnOnce(&Path) -> Result<(), E>,
+    ) -> Result<Option<LoadOutcome>, E> {
+        let snapshot = self.snapshot();
+        let Some(plugin) = snapshot.get(name) else {
+            return Ok(None);
+        };
+        let Some(path) = plugin.source().path() else {
+            return Ok(None);
+        };
+        let named = *plugin.source().pin() == super::Pin::Named;
+        self.loader.forget_hang(path);
+        let path_lock = self.path_lock(path);
+        let _adding = lock(&path_lock);
+        renew(path)?;
+        Ok(Some(self.load_from(path, named, true)))
+    }
+
+    /// Forgets what was loaded from a path: nobody finds it from now on. Whoever has it goes on with
+    /// it, and a step whose table has it makes an instance yet ([`LoadedPlugin::create_held`]).
     pub fn remove(&self, path: &Path) -> Option<Arc<LoadedPlugin>> {
         let _writing = lock(&self.writing);
         let mut next = self.next();
@@ -357,6 +397,7 @@ impl PluginRegistry {
         &self,
         _writing: &MutexGuard<'_, ()>,
         plugin: Arc<LoadedPlugin>,
+        is_asked: bool,
     ) -> Result<Arc<LoadedPlugin>, Arc<PluginError>> {
         let mut next = self.next();
         let path = plugin.source().path();
@@ -388,17 +429,24 @@ impl PluginRegistry {
             let (a, b) = (a.id(), b.id());
             a.name.cmp(&b.name).then_with(|| b.version.cmp(&a.version))
         });
-        match old {
+        let event = match &old {
             Some(old) if old.id() == id => {
-                if had_failed || old.health().quarantined.is_some() {
-                    next.note(RegistryEvent::Reloaded(id.clone()));
-                }
+                let is_again = is_asked
+                    || had_failed
+                    || old.health().quarantined.is_some()
+                    || old.source().stamp() != plugin.source().stamp();
+                is_again.then(|| RegistryEvent::Reloaded(id.clone()))
             }
-            Some(old) => next.note(RegistryEvent::Replaced {
+            Some(old) => Some(RegistryEvent::Replaced {
                 old: old.id().clone(),
                 new: id.clone(),
             }),
-            None => next.note(RegistryEvent::Added(id.clone())),
+            None => Some(RegistryEvent::Added(id.clone())),
+        };
+        if let Some(event) = event {
+            let fate = old.as_deref().map(|old| change_words(old, &plugin));
+            tracing::info!(target: "plugin", "{event}{}", fate.unwrap_or_default());
+            next.note(event);
         }
         self.set(next);
         Ok(plugin)
@@ -457,4 +505,82 @@ impl fmt::Debug for PluginRegistry {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What the log says of a plugin in the place of another one: a downgrade, and what becomes of what
+/// sessions hold in it.
+fn change_words(old: &LoadedPlugin, new: &LoadedPlugin) -> String {
+    let step = match new.id().version < old.id().version {
+        true => ", a downgrade",
+        false => "",
+    };
+    // What a session has of the very build is of no less use, unless it was given up on.
+    let goes_on = old.id() == new.id()
+        && old.isolation() == new.isolation()
+        && old.health().quarantined.is_none();
+    if goes_on && new.manifest().kind != "skill" {
+        return "; open sessions go on with what they have".to_owned();
+    }
+    let hands_on = old.manifest().has("state.export/1") && new.manifest().has("state.import/1");
+    let state = match hands_on {
+        true => "its state moves with the next call of each session",
+        false => "it hands no state over",
+    };
+    format!("{step}; {state}")
+}
+
+#[cfg(test)]
+mod tests {
+    use conjure_skill_sdk::protocol::{BackendCall, CatalogReply, Open, ToolResult};
+    use conjure_skill_sdk::{Backend, BackendPlugin, Cx, Error, Skill};
+
+    use super::super::PluginLimits;
+    use super::*;
+
+    #[test]
+    fn the_log_says_a_downgrade_and_what_becomes_of_state() {
+        let plugin = |version: &str| {
+            let make = || Skill::new("notes", "Keeps notes");
+            LoadedPlugin::linked(make, version, PluginLimits::default()).unwrap()
+        };
+        let (old, new) = (plugin("1.9.0"), plugin("1.10.0"));
+        assert_eq!(change_words(&old, &new), "; it hands no state over");
+        assert_eq!(
+            change_words(&new, &old),
+            ", a downgrade; it hands no state over"
+        );
+        assert_eq!(change_words(&old, &old), "; it hands no state over");
+    }
+
+    struct Uncalled;
+
+    impl Backend for Uncalled {
+        async fn open(&self, _cx: Cx, _request: Open) -> conjure_skill_sdk::Result<()> {
+            Ok(())
+        }
+
+        async fn catalog(&self, _cx: Cx) -> conjure_skill_sdk::Result<CatalogReply> {
+            Ok(CatalogReply::default())
+        }
+
+        async fn call(&self, _cx: Cx, _: BackendCall) -> conjure_skill_sdk::Result<ToolResult> {
+            Err(Error::new("there is no tool"))
+        }
+
+        async fn close(&self, _cx: Cx) -> conjure_skill_sdk::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn of_a_backend_that_is_loaded_again_the_log_says_that_sessions_go_on() {
+        let plugin = |version: &str| {
+            let make = || BackendPlugin::new("plain", "Offers nothing", |_setup| Ok(Uncalled));
+            LoadedPlugin::linked(make, version, PluginLimits::default()).unwrap()
+        };
+        let (old, new) = (plugin("1.0.0"), plugin("2.0.0"));
+        let words = change_words(&old, &old);
+        assert_eq!(words, "; open sessions go on with what they have");
+        assert_eq!(change_words(&old, &new), "; it hands no state over");
+    }
 }

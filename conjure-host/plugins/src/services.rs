@@ -156,8 +156,9 @@ pub enum PluginCallFailure {
         plugin: String,
         /// The limit.
         limit: Duration,
-        /// What it answered after it was told to stop: JSON of the operation's reply.
-        late: Option<Vec<u8>>,
+        /// What it answered after it was told to stop: JSON of the operation's reply, or why there is
+        /// none.
+        late: Option<Result<Vec<u8>, Fault>>,
         /// What became of the plugin's code.
         after: AfterStop,
     },
@@ -166,8 +167,9 @@ pub enum PluginCallFailure {
     Cancelled {
         /// Name and version.
         plugin: String,
-        /// What it answered after it was told to stop: JSON of the operation's reply.
-        late: Option<Vec<u8>>,
+        /// What it answered after it was told to stop: JSON of the operation's reply, or why there is
+        /// none.
+        late: Option<Result<Vec<u8>, Fault>>,
         /// What became of the plugin's code.
         after: AfterStop,
     },

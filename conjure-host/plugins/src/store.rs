@@ -30,14 +30,19 @@ pub struct CopyStore {
 }
 
 impl CopyStore {
-    /// Opens the store, makes its directory, and removes what has not been used for 30 days.
+    /// Opens the store, makes its directory, and removes what has not been used for 30 days. The paths of
+    /// its copies are without links: a worker is granted a copy by its path, and opens it from there.
     ///
     /// # Errors
     /// When the directory cannot be made, belongs to somebody else or is open to others.
     pub fn open(dir: impl Into<PathBuf>) -> io::Result<Self> {
         let dir = dir.into();
         fs::create_private_dir(&dir)?;
-        let store = Self { dir };
+        // Before links are resolved: the directory itself must be none.
+        Self { dir: dir.clone() }.check()?;
+        let store = Self {
+            dir: dir.canonicalize()?,
+        };
         store.check()?;
         store.sweep();
         Ok(store)
@@ -55,11 +60,13 @@ impl CopyStore {
     pub fn put(&self, sha256: &Sha256, bytes: &[u8]) -> io::Result<PathBuf> {
         self.check()?;
         let path = self.copy_path(sha256);
-        let there = match std::fs::symlink_metadata(&path) {
-            Ok(metadata) => metadata.is_file() && fs::read(&path)? == bytes,
-            Err(_) => false,
-        };
-        if there {
+        // A process that opens a copy may use that very file alone, so one that is right is never replaced,
+        // also not by a host that puts the same copy there at this moment.
+        if std::fs::symlink_metadata(&path).is_err() && fs::write_new_private(&path, bytes).is_ok()
+        {
+            return Ok(path);
+        }
+        if holds(&path, bytes)? {
             self.keep(sha256);
         } else {
             fs::write_atomic(&path, bytes)?;
@@ -218,6 +225,14 @@ impl CopyStore {
     }
 }
 
+/// Whether there is a file with these bytes, which no link leads to.
+fn holds(path: &Path, bytes: &[u8]) -> io::Result<bool> {
+    match std::fs::symlink_metadata(path) {
+        Ok(metadata) => Ok(metadata.is_file() && fs::read(path)? == bytes),
+        Err(_) => Ok(false),
+    }
+}
+
 /// How long ago the very thing at a path was written to.
 fn age(path: &Path) -> Duration {
     let modified = std::fs::symlink_metadata(path).and_then(|there| there.modified());
@@ -246,6 +261,28 @@ mod tests {
     }
 
     #[test]
+    fn hosts_that_put_a_copy_there_at_once_have_one_file() {
+        use std::os::unix::fs::MetadataExt as _;
+        let (_dir, store) = store();
+        let bytes = vec![7; 1 << 20];
+        for round in 0..16_u8 {
+            let sha256 = Sha256::of(&[round]);
+            let barrier = std::sync::Barrier::new(8);
+            let files: Vec<u64> = std::thread::scope(|scope| {
+                let hosts = [(); 8].map(|()| {
+                    scope.spawn(|| {
+                        barrier.wait();
+                        let path = store.put(&sha256, &bytes).unwrap();
+                        std::fs::metadata(path).unwrap().ino()
+                    })
+                });
+                hosts.map(|host| host.join().unwrap()).into()
+            });
+            assert!(files.iter().all(|file| file == &files[0]), "{files:?}");
+        }
+    }
+
+    #[test]
     fn a_link_in_place_of_a_copy_is_replaced() {
         let (dir, store) = store();
         let elsewhere = dir.path().join("elsewhere");
@@ -255,6 +292,21 @@ mod tests {
         std::os::unix::fs::symlink(&elsewhere, &path).unwrap();
         store.put(&sha256, b"library").unwrap();
         assert!(std::fs::symlink_metadata(&path).unwrap().is_file());
+    }
+
+    #[test]
+    fn a_store_that_a_link_is_above_has_copies_without_links() {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = scratch.path().canonicalize().unwrap();
+        let link = root.join("link");
+        std::fs::create_dir(root.join("data")).unwrap();
+        std::os::unix::fs::symlink(root.join("data"), &link).unwrap();
+        let store = CopyStore::open(link.join("store")).unwrap();
+        let copy = store.put(&Sha256::of(b"library"), b"library").unwrap();
+        assert_eq!(copy.parent(), Some(&*root.join("data/store")));
+        // A link in the place of the directory itself is refused as before.
+        std::os::unix::fs::symlink(root.join("data/store"), root.join("data/copies")).unwrap();
+        assert!(CopyStore::open(root.join("data/copies")).is_err());
     }
 
     #[test]

@@ -4,13 +4,15 @@
 //! is loaded when it is complete: its structure is whole, and either it was renamed into place or
 //! closed after writing, or it has stopped changing. A file that is gone is removed. Where the
 //! system gives no events, the directories are looked at once a second. Files are loaded beside each
-//! other, so one that hangs holds up no other; what becomes of one file is done in order.
+//! other, so one that hangs holds up no other; what becomes of one file is done in order. The system's
+//! events are of a directory and not of its path, so every two seconds it is compared whether another
+//! one is at the path.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use conjure_config::fs;
 use notify::event::{AccessKind, AccessMode, EventKind, ModifyKind, RenameMode};
@@ -23,6 +25,14 @@ use super::find::{is_library_name, libraries};
 use super::parallel_load::MAX_LOADS;
 use super::program;
 use super::{FileStamp, PluginFile, PluginRegistry};
+
+/// What is loaded for longer leaves its place among those that are loaded at the same time to others.
+const SLOT: Duration = Duration::from_secs(1);
+/// Files that are being loaded at the most, with those that have left their places.
+const MAX_ALL_LOADS: usize = 8 * MAX_LOADS;
+/// How often it is compared whether another directory is at a path. Nobody tells where a link leads
+/// elsewhere, or where a directory above is another one.
+const COMPARE: Duration = Duration::from_secs(2);
 
 /// How the directories are watched.
 #[derive(Debug, Clone)]
@@ -89,7 +99,7 @@ impl Watcher {
             dirs,
             options,
             watcher,
-            watched: HashSet::new(),
+            watched: HashMap::new(),
             pending: HashMap::new(),
             loads: JoinSet::new(),
             loading: HashMap::new(),
@@ -119,7 +129,8 @@ struct DirectoryWatch {
     dirs: Vec<PathBuf>,
     options: WatchOptions,
     watcher: Option<RecommendedWatcher>,
-    watched: HashSet<PathBuf>,
+    /// By path, the directory that is watched.
+    watched: HashMap<PathBuf, DirIdentity>,
     pending: HashMap<PathBuf, PendingPath>,
     loads: JoinSet<SettleOutcome>,
     loading: HashMap<Id, LoadingPath>,
@@ -130,9 +141,16 @@ struct LoadingPath {
     path: PathBuf,
     /// What was there when that began.
     stamp: Option<FileStamp>,
+    begun: Instant,
 }
 
 impl LoadingPath {
+    /// How long it still has its place among those that are loaded at the same time.
+    fn slot_left(&self, now: Instant) -> Option<Duration> {
+        let left = (self.begun + SLOT).saturating_duration_since(now);
+        (!left.is_zero()).then_some(left)
+    }
+
     fn is_removal(&self) -> bool {
         self.stamp.is_none()
     }
@@ -167,37 +185,68 @@ impl DirectoryWatch {
             tokio::select! {
                 event = events.recv(), if self.watcher.is_some() => {
                     match event {
-                        Some(event) => note(event, &mut ready),
+                        Some(event) => {
+                            self.forget_deleted(&event);
+                            note(event, &mut ready);
+                        }
                         None => self.watcher = None,
                     }
                     while let Ok(event) = events.try_recv() {
+                        self.forget_deleted(&event);
                         note(event, &mut ready);
                     }
                 }
                 Some(done) = self.loads.join_next_with_id() => self.end(done),
+                () = until_another(&self.watched), if !self.watched.is_empty() => {}
                 () = sleep => {}
             }
         }
     }
 
-    /// Asks for events of the directories that exist and are not watched yet.
+    /// Asks for events of the directories that exist and are not watched yet, and for none of what is
+    /// not at its path any more.
     fn watch_dirs(&mut self) {
-        self.watched.retain(|dir| dir.is_dir());
         let Some(watcher) = &mut self.watcher else {
+            self.watched.clear();
             return;
         };
+        let gone: HashSet<DirIdentity> = self
+            .watched
+            .iter()
+            .filter(|(dir, identity)| DirIdentity::of(dir) != Some(**identity))
+            .map(|(_, identity)| *identity)
+            .collect();
+        unwatch(watcher, &mut self.watched, &gone);
         let described = self.dirs.iter().flat_map(|dir| described_dirs(dir));
         for dir in self.dirs.iter().cloned().chain(described) {
-            let dir = &dir;
-            if !self.watched.contains(dir) && dir.is_dir() {
-                match watcher.watch(dir, RecursiveMode::NonRecursive) {
-                    Ok(()) => {
-                        self.watched.insert(dir.clone());
-                    }
-                    Err(error) => tracing::debug!("{} is polled: {error}", dir.display()),
+            // Before it is asked for: of what comes there in between it is seen later that it is another.
+            let Some(identity) = DirIdentity::of(&dir) else {
+                continue;
+            };
+            if self.watched.contains_key(&dir) {
+                continue;
+            }
+            match watcher.watch(&dir, RecursiveMode::NonRecursive) {
+                Ok(()) => {
+                    self.watched.insert(dir, identity);
                 }
+                Err(error) => tracing::debug!("{} is polled: {error}", dir.display()),
             }
         }
+    }
+
+    /// Forgets the directories that an event says are deleted: also where another one is at the path by now
+    /// that cannot be told from it, the system tells nothing of that.
+    fn forget_deleted(&mut self, event: &notify::Result<notify::Event>) {
+        let (Ok(event), Some(watcher)) = (event, &mut self.watcher) else {
+            return;
+        };
+        if !matches!(event.kind, EventKind::Remove(_)) {
+            return;
+        }
+        let deleted = event.paths.iter().filter_map(|path| self.watched.get(path));
+        let deleted: HashSet<DirIdentity> = deleted.copied().collect();
+        unwatch(watcher, &mut self.watched, &deleted);
     }
 
     /// Finds out which paths differ from what the registry knows.
@@ -250,10 +299,11 @@ impl DirectoryWatch {
             .map(|(path, pending)| LoadingPath {
                 path: path.clone(),
                 stamp: pending.stamp,
+                begun: now,
             })
             .collect();
         let is_removing = self.loading.values().any(LoadingPath::is_removal);
-        let room = MAX_LOADS.saturating_sub(self.loading.len());
+        let room = room(self.loading.values(), now);
         for due in removals_first(due, is_removing).into_iter().take(room) {
             let first = self.pending.get(&due.path).map(|pending| pending.first);
             let patient = first.is_some_and(|first| now - first < self.options.patience);
@@ -271,7 +321,7 @@ impl DirectoryWatch {
             Ok((id, outcome)) => (id, Ok(outcome)),
             Err(error) => (error.id(), Err(error)),
         };
-        let Some(LoadingPath { path, stamp }) = self.loading.remove(&id) else {
+        let Some(LoadingPath { path, stamp, .. }) = self.loading.remove(&id) else {
             return;
         };
         if let Err(error) = &outcome {
@@ -314,13 +364,78 @@ impl DirectoryWatch {
             .map(|(_, p)| (p.since + self.options.settle).saturating_duration_since(now))
             .min();
         let all_watched =
-            self.watcher.is_some() && self.dirs.iter().all(|d| self.watched.contains(d));
+            self.watcher.is_some() && self.dirs.iter().all(|d| self.watched.contains_key(d));
         let poll = (!all_watched).then_some(self.options.poll);
-        match (settling, poll) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
+        let waits = self
+            .pending
+            .iter()
+            .any(|(path, pending)| self.is_due(pending, now) && !self.is_loading(path));
+        let slots = self.loading.values().filter(|_| waits);
+        let slot = slots.filter_map(|loading| loading.slot_left(now)).min();
+        let pause = [settling, poll, slot].into_iter().flatten().min();
+        pause.map(|pause| pause.max(Duration::from_millis(5)))
+    }
+}
+
+/// How many more files can be loaded beside these.
+fn room<'a>(loading: impl Iterator<Item = &'a LoadingPath>, now: Instant) -> usize {
+    let (mut all, mut in_slots) = (0, 0);
+    for loading in loading {
+        all += 1;
+        in_slots += usize::from(loading.slot_left(now).is_some());
+    }
+    let free = MAX_LOADS.saturating_sub(in_slots);
+    free.min(MAX_ALL_LOADS.saturating_sub(all))
+}
+
+/// Which directory is at a path, also where links lead to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct DirIdentity {
+    device: u64,
+    inode: u64,
+    /// When it was made, where the system knows: a new directory may have the number of a deleted one.
+    born: Option<SystemTime>,
+}
+
+impl DirIdentity {
+    /// Nothing where no directory is.
+    fn of(path: &Path) -> Option<Self> {
+        use std::os::unix::fs::MetadataExt as _;
+        let there = std::fs::metadata(path)
+            .ok()
+            .filter(std::fs::Metadata::is_dir)?;
+        Some(Self {
+            device: there.dev(),
+            inode: there.ino(),
+            born: there.created().ok(),
+        })
+    }
+}
+
+/// Asks for no more events of directories, by any of the paths that lead there: the system has one watch for
+/// all of them, which goes with the first.
+fn unwatch(
+    watcher: &mut RecommendedWatcher,
+    watched: &mut HashMap<PathBuf, DirIdentity>,
+    gone: &HashSet<DirIdentity>,
+) {
+    watched.retain(|dir, identity| {
+        let stays = !gone.contains(identity);
+        if !stays {
+            // Of one that was deleted the system tells nothing any more in any case.
+            let _ = watcher.unwatch(dir);
         }
-        .map(|pause| pause.max(Duration::from_millis(5)))
+        stays
+    });
+}
+
+/// Waits until another directory, or none, is at one of the paths.
+async fn until_another(watched: &HashMap<PathBuf, DirIdentity>) {
+    let is_there = |(dir, identity): (&PathBuf, &DirIdentity)| {
+        DirIdentity::of(dir).is_some_and(|there| there == *identity)
+    };
+    while watched.iter().all(is_there) {
+        tokio::time::sleep(COMPARE).await;
     }
 }
 
@@ -370,8 +485,7 @@ fn settle(registry: &PluginRegistry, path: &Path, present: bool, patient: bool) 
     {
         return SettleOutcome::Later;
     }
-    // The outcome is in the registry's snapshot and in the log.
-    let _ = registry.add(path, false);
+    registry.add_unknown(path);
     SettleOutcome::Done
 }
 
@@ -416,13 +530,16 @@ mod tests {
         let moved = dir.path().join("libmoved.so");
         std::fs::write(&moved, "").unwrap();
         let stamp = FileStamp::of(&moved);
+        let begun = Instant::now();
         let there = || LoadingPath {
             path: moved.clone(),
             stamp,
+            begun,
         };
         let gone = || LoadingPath {
             path: dir.path().join("libgone.so"),
             stamp: None,
+            begun,
         };
         let begun = |due: Vec<LoadingPath>, is_removing| -> Vec<PathBuf> {
             let begun = removals_first(due, is_removing).into_iter();
@@ -432,5 +549,23 @@ mod tests {
         assert!(begun(vec![there()], true).is_empty(), "it goes on");
         assert_eq!(begun(vec![gone()], true), [gone().path]);
         assert_eq!(begun(vec![there()], false), [there().path]);
+    }
+
+    #[test]
+    fn what_hangs_leaves_its_place_to_others() {
+        let begun = Instant::now();
+        let loading = |number: usize| -> Vec<LoadingPath> {
+            let loading = (0..number).map(|number| LoadingPath {
+                path: format!("lib{number}.so").into(),
+                stamp: None,
+                begun,
+            });
+            loading.collect()
+        };
+        assert_eq!(room(loading(MAX_LOADS).iter(), begun), 0);
+        assert_eq!(room(loading(MAX_LOADS).iter(), begun + SLOT), MAX_LOADS);
+        assert_eq!(room(loading(3).iter(), begun), MAX_LOADS - 3);
+        let too_many = loading(MAX_ALL_LOADS);
+        assert_eq!(room(too_many.iter(), begun + SLOT), 0);
     }
 }

@@ -15,6 +15,7 @@ mod http_provider;
 mod known;
 mod model_facts;
 mod model_list;
+mod piece_deadline;
 mod read_pace;
 mod remote_files;
 mod remote_skills;

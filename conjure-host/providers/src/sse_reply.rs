@@ -8,6 +8,7 @@ use conjure_core::wire::{Decoded, REPLY_CUT, REPLY_UNREADABLE, ReplyDecoder, Wir
 use tokio::time::Instant;
 
 use super::ReplySink;
+use super::piece_deadline::PieceDeadline;
 use super::read_pace::{ReadBatch, ReadPace};
 use super::reply_size::{self, ReplyRoom};
 
@@ -34,6 +35,7 @@ pub(crate) async fn read(
     bounds: &ReplyBounds,
 ) -> Decoded {
     let end = after(bounds.whole);
+    let mut deadline = PieceDeadline::new();
     let mut events = Vec::new();
     let mut room = ReplyRoom::default();
     let mut pace = ReadPace::new(sink.ticks());
@@ -41,7 +43,7 @@ pub(crate) async fn read(
     let mut total = 0;
     let cut = loop {
         let mut batch = pace.rest(end).await;
-        let mut next = next_piece(&mut reply, wait, end).await;
+        let mut next = next_piece(&mut reply, &mut deadline, wait, end).await;
         let read = loop {
             let piece = match next {
                 Ok(Some(piece)) => piece,
@@ -179,10 +181,11 @@ pub(crate) async fn read_bounded(
     bounds: &ReplyBounds,
 ) -> (Vec<u8>, Option<Cut>) {
     let end = after(bounds.whole);
+    let mut deadline = PieceDeadline::new();
     let mut body = Vec::new();
     let mut wait = bounds.first_byte;
     while body.len() < bounds.bytes {
-        let piece = match next_piece(&mut reply, wait, end).await {
+        let piece = match next_piece(&mut reply, &mut deadline, wait, end).await {
             Ok(Some(piece)) => piece,
             Ok(None) => break,
             Err(cut) => return (body, Some(cut)),
@@ -197,14 +200,15 @@ pub(crate) async fn read_bounded(
 /// The next piece of a body; nothing at its end.
 async fn next_piece(
     reply: &mut reqwest::Response,
+    deadline: &mut PieceDeadline,
     wait: Duration,
     end: Instant,
 ) -> Result<Option<bytes::Bytes>, Cut> {
     let idle = after(wait);
-    match tokio::time::timeout_at(idle.min(end), reply.chunk()).await {
-        Ok(piece) => piece.map_err(|error| broken(&error)),
-        Err(_) if idle > end => Err(too_slow()),
-        Err(_) => Err(Cut {
+    match deadline.until(idle.min(end), reply.chunk()).await {
+        Some(piece) => piece.map_err(|error| broken(&error)),
+        None if idle > end => Err(too_slow()),
+        None => Err(Cut {
             kind: "timeout",
             reason: format!("nothing came for {} s", wait.as_secs_f32()),
             passes: true,

@@ -133,8 +133,7 @@ fn report(calls: &[&FunctionCall], turn: &[Message]) -> String {
             }
             Some(result) => {
                 let said = result.joined_text();
-                let first = said.lines().find(|line| !line.trim().is_empty());
-                lines.push(format!("- {}: failed: {}", call.name, first.unwrap_or("")));
+                lines.push(format!("- {}: failed: {}", call.name, first_words(&said)));
             }
             None => lines.push(format!("- {}: no result", call.name)),
         }
@@ -144,6 +143,14 @@ fn report(calls: &[&FunctionCall], turn: &[Message]) -> String {
         calls.len(),
         lines.join("\n")
     )
+}
+
+/// The line of a failure that says most: the first one that is no heading, such as `[stderr]`.
+fn first_words(said: &str) -> &str {
+    let lines = || said.lines().map(str::trim).filter(|line| !line.is_empty());
+    let is_heading = |line: &&str| line.starts_with('[') && line.ends_with(']');
+    let words = lines().find(|line| !is_heading(line));
+    words.or_else(|| lines().next()).unwrap_or_default()
 }
 
 fn result_of(part: &Part) -> Option<&FunctionCallOutput> {
@@ -221,6 +228,14 @@ mod tests {
         ids.sort_unstable();
         ids.dedup();
         assert_eq!(ids.len(), 40);
+    }
+
+    #[test]
+    fn a_failure_is_told_by_its_words_and_not_by_a_heading() {
+        let said = "\n[stderr]\nsh: 1: nothing: not found\n[exit code 127]\n";
+        assert_eq!(first_words(said), "sh: 1: nothing: not found");
+        assert_eq!(first_words("[exit code 1]\n"), "[exit code 1]");
+        assert_eq!(first_words(" \n"), "");
     }
 
     #[test]

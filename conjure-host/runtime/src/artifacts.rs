@@ -8,9 +8,11 @@ mod copies;
 mod digest;
 mod fetched;
 mod found;
+mod hash_budget;
 mod media_type;
 mod open_artifact;
 mod pdf;
+mod registering;
 mod text_encoding;
 mod windows;
 
@@ -22,12 +24,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use conjure_config::fs::{move_same, open_same};
 use conjure_skill_sdk::protocol::FileRef;
 use futures_util::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
 
 pub use artifact::{Artifact, FileError, KnownFile};
 pub use conjure_config::file_name::safe_name;
 pub(crate) use copies::IncomingCopy;
 pub(crate) use digest::digest_aside;
+use digest::{ReadCheck, digest_while};
 pub(crate) use found::{FileMatch, Writes};
+pub(crate) use hash_budget::HashBudget;
 pub(crate) use media_type::{is_lookable, is_media_type, sniffed};
 pub use media_type::{media_type, media_type_of};
 pub use open_artifact::OpenArtifact;
@@ -56,6 +61,10 @@ pub struct Artifacts {
     writes: Arc<Writes>,
     /// The session, among those that write.
     worker: Arc<Worker>,
+    /// Which files are read at this moment that plugins name while they run.
+    registering: registering::RegisteringTurns,
+    /// The session is over.
+    ended: CancellationToken,
 }
 
 /// An artifact and where it was fetched to.
@@ -91,6 +100,8 @@ impl Artifacts {
             files: Mutex::new(BTreeMap::new()),
             writes: Arc::default(),
             worker: Arc::new(worker),
+            registering: registering::RegisteringTurns::default(),
+            ended: CancellationToken::new(),
         }
     }
 
@@ -183,7 +194,32 @@ impl Artifacts {
         file: &FileRef,
         fetch: Option<Fetch>,
     ) -> Result<Artifact, FileError> {
-        self.take_in(backend, file, fetch, true)
+        self.take_in(backend, file, fetch, true, &|_, _| Ok(()))
+    }
+
+    /// The same of one of several files that are named at once.
+    ///
+    /// # Errors
+    /// As there, and where they have too many bytes together or nobody waits any more.
+    pub(crate) fn register_within(
+        &self,
+        backend: &str,
+        file: &FileRef,
+        fetch: Option<Fetch>,
+        budget: &HashBudget,
+    ) -> Result<Artifact, FileError> {
+        let check = |bytes, read| budget.takes(bytes, read);
+        self.take_in(backend, file, fetch, true, &check)
+    }
+
+    /// Ends the reading of files that only the session waits for.
+    pub(crate) fn end(&self) {
+        self.ended.cancel();
+    }
+
+    /// How much is read of files that no call named, until the session ends.
+    pub(crate) fn budget(&self) -> HashBudget {
+        HashBudget::until(self.ended.clone())
     }
 
     fn take_in(
@@ -192,6 +228,7 @@ impl Artifacts {
         file: &FileRef,
         fetch: Option<Fetch>,
         told: bool,
+        check: ReadCheck<'_>,
     ) -> Result<Artifact, FileError> {
         let refused = |reason: String| FileError::Refused {
             backend: backend.to_owned(),
@@ -216,7 +253,7 @@ impl Artifacts {
                 let path = self
                     .settled(Path::new(path), &artifact.name)
                     .map_err(refused)?;
-                let (sha256, size) = digest_aside(&path)
+                let (sha256, size) = digest_while(&path, check)
                     .map_err(|e| refused(format!("`{}` cannot be read: {e}", path.display())))?;
                 artifact.sha256 = Some(sha256);
                 artifact.size = Some(size);

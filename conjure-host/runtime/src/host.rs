@@ -232,7 +232,7 @@ impl Host {
     /// nothing is said. What came meanwhile is shown together, and costs as much as one piece does: a
     /// program that draws less often says so.
     pub fn show_replies_every(&self, frame: Duration) {
-        self.shared.wakes.set_frame(frame);
+        self.shared.window.set_frame(frame);
     }
 
     /// The entries of a thread.
@@ -534,7 +534,7 @@ impl HostBuilder {
                 }),
                 models,
                 log: self.log.unwrap_or_else(|| Arc::new(MemoryLog::default())),
-                wakes: Arc::default(),
+                window: Arc::default(),
                 writes: Arc::new(Writes::beside(&self.data_dir)),
                 asker: self.asker,
                 providers: self.providers,

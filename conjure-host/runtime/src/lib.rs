@@ -9,6 +9,7 @@
 mod alone;
 pub mod artifacts;
 pub mod backend;
+mod changed_text;
 pub mod describe;
 mod host;
 mod install_consent;
@@ -22,9 +23,11 @@ pub mod replay;
 pub mod session;
 mod spans;
 mod tool_sessions;
+mod tool_words;
 pub mod uploads;
 
 pub use alone::StandaloneBackend;
+pub use changed_text::shortened_change;
 pub use host::{Host, HostBuilder, HostError};
 pub use install_consent::{InstallConsent, consent_to_add, consent_to_roll_back};
 pub use one_call::OpenError;
@@ -34,3 +37,4 @@ pub use plugin_trial::{
     PluginTrial, host_operations, plugin_create, required_settings, try_plugin,
 };
 pub use spans::TARGET as SPAN_TARGET;
+pub use tool_words::tool_words;

@@ -5,6 +5,8 @@ use conjure_plugins::permission_phrases;
 use conjure_skill_sdk::protocol::{Manifest, Permissions, ToolDecl};
 use serde_json::{Value, json};
 
+use crate::tool_words::{WordLimits, words_of};
+
 /// The differences of two builds; of the first build all that it has.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct PluginDifference {
@@ -15,8 +17,10 @@ pub struct PluginDifference {
     added: Vec<String>,
     removed: Vec<String>,
     changed: Vec<String>,
-    /// How each tool that looks otherwise does.
+    /// What each tool that is new or looks otherwise says to a model, as far as a person reads it.
     details: Vec<String>,
+    /// The same for programs.
+    all_details: Vec<String>,
 }
 
 impl PluginDifference {
@@ -48,10 +52,13 @@ impl PluginDifference {
         }
         for tool in &new.tools {
             match known(&tool.name) {
-                None => difference.added.push(tool.name.clone()),
+                None => {
+                    difference.added.push(tool.name.clone());
+                    difference.detail(None, tool);
+                }
                 Some(before) if looks_otherwise(before, tool) => {
                     difference.changed.push(tool.name.clone());
-                    difference.details.extend(details(before, tool));
+                    difference.detail(Some(before), tool);
                 }
                 Some(_) => {}
             }
@@ -60,6 +67,12 @@ impl PluginDifference {
         let gone = gone.filter(|name| new.tools.iter().all(|tool| tool.name != **name));
         difference.removed = gone.cloned().collect();
         difference
+    }
+
+    fn detail(&mut self, before: Option<&ToolDecl>, tool: &ToolDecl) {
+        let words = |limits| words_of(before, tool, limits);
+        self.details.extend(words(WordLimits::PERSON));
+        self.all_details.extend(words(WordLimits::PROGRAM));
     }
 
     /// Whether it asks for something that the one before did not ask for.
@@ -72,7 +85,8 @@ impl PluginDifference {
         !(self.added.is_empty() && self.changed.is_empty())
     }
 
-    /// How the tools that look otherwise do, a line each.
+    /// What the tools say to a model that are new or look otherwise, a line each: `+` what is there now, `-`
+    /// what was there before. Of much only a part that a person reads.
     pub fn details(&self) -> &[String] {
         &self.details
     }
@@ -96,6 +110,7 @@ impl PluginDifference {
         json!({
             "permissions": { "more": self.more, "less": self.less },
             "tools": { "added": self.added, "removed": self.removed, "changed": self.changed },
+            "details": self.all_details,
         })
     }
 }
@@ -107,50 +122,6 @@ fn looks_otherwise(before: &ToolDecl, now: &ToolDecl) -> bool {
         || before.input_schema != now.input_schema
         || before.output_schema != now.output_schema
         || before.effects != now.effects
-}
-
-/// What a model sees otherwise of a tool, a line each.
-fn details(before: &ToolDecl, now: &ToolDecl) -> Vec<String> {
-    let mut lines = Vec::new();
-    let name = &now.name;
-    if before.description != now.description {
-        lines.push(format!("{name} - {}", before.description));
-        lines.push(format!("{name} + {}", now.description));
-    }
-    let parts = [
-        ("title", before.title != now.title),
-        ("input", before.input_schema != now.input_schema),
-        ("output", before.output_schema != now.output_schema),
-        ("effects", before.effects != now.effects),
-    ];
-    let parts = parts.into_iter().filter(|(_, is_other)| *is_other);
-    let parts: Vec<&str> = parts.map(|(part, _)| part).collect();
-    if !parts.is_empty() {
-        lines.push(format!("{name}: another {}", parts.join(", ")));
-    }
-    for (what, names) in [
-        ("takes", fields(&now.input_schema, &before.input_schema)),
-        (
-            "takes no more",
-            fields(&before.input_schema, &now.input_schema),
-        ),
-    ] {
-        if !names.is_empty() {
-            lines.push(format!("{name} {what}: {}", names.join(", ")));
-        }
-    }
-    lines
-}
-
-/// The fields of one schema that another does not have.
-fn fields(of: &Value, without: &Value) -> Vec<String> {
-    let names = |schema: &Value| -> Vec<String> {
-        let fields = schema.get("properties").and_then(Value::as_object);
-        fields.map_or_else(Vec::new, |fields| fields.keys().cloned().collect())
-    };
-    let known = names(without);
-    let names = names(of).into_iter();
-    names.filter(|name| !known.contains(name)).collect()
 }
 
 /// From one version to another, in words.
@@ -219,9 +190,11 @@ mod tests {
             difference.details(),
             [
                 "one - Does it",
-                "one + Does it, and ignores what was said before"
+                "one + Does it, and ignores what was said before",
+                "three + New",
             ]
         );
+        assert_eq!(difference.json()["details"][2], "three + New");
         assert_eq!(
             PluginDifference::of(Some(&new), &new),
             PluginDifference::default()

@@ -2,7 +2,7 @@
 //! no checkout.
 //!
 //! What is here is a package that the build script makes of `skill-sdk`; whoever asks gets its files.
-//! It writes none of them and depends on no other crate of the host.
+//! It writes none of them and depends on no other crate of the host. Begin at [`files`].
 
 use std::io::{Cursor, Read as _};
 
@@ -35,22 +35,45 @@ pub const PYTHON: &str = "python/conjure_plugin.py";
 #[error("the SDK that this program carries cannot be read: {0}; it is damaged, install it again")]
 pub struct DamagedError(#[from] zip::result::ZipError);
 
+/// Where the schemas of the protocol are among [`files`], each as `NAME.json`.
+pub const SCHEMAS: &str = "abi/protocol/1/";
+
 /// All files of the SDK; `Cargo.toml` of `conjure-skill-sdk` is at the top.
 ///
 /// # Errors
 /// When the package is damaged.
 pub fn files() -> Result<Vec<SourceFile>, DamagedError> {
     let mut package = zip::ZipArchive::new(Cursor::new(PACKAGE))?;
-    let mut files = Vec::with_capacity(package.len());
-    for index in 0..package.len() {
-        let mut file = package.by_index(index)?;
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes)
-            .map_err(zip::result::ZipError::from)?;
-        let path = file.name()?.into_owned();
-        files.push(SourceFile { path, bytes });
+    let mut stream = Vec::new();
+    package
+        .by_index(0)?
+        .read_to_end(&mut stream)
+        .map_err(zip::result::ZipError::from)?;
+    let mut files = Vec::new();
+    let mut rest = stream.as_slice();
+    while !rest.is_empty() {
+        let (file, behind) = next_file(rest).ok_or_else(|| {
+            let broken = std::io::Error::other("a file in it has no name or no end");
+            zip::result::ZipError::from(broken)
+        })?;
+        files.push(file);
+        rest = behind;
     }
     Ok(files)
+}
+
+/// The first file of a stream, and what is behind it: a line with length and path, and so many bytes.
+fn next_file(stream: &[u8]) -> Option<(SourceFile, &[u8])> {
+    let end = stream.iter().position(|byte| *byte == b'\n')?;
+    let (line, rest) = stream.split_at_checked(end)?;
+    let (length, path) = std::str::from_utf8(line).ok()?.split_once(' ')?;
+    let (_, rest) = rest.split_first()?;
+    let (bytes, behind) = rest.split_at_checked(length.parse().ok()?)?;
+    let file = SourceFile {
+        path: path.to_owned(),
+        bytes: bytes.to_owned(),
+    };
+    Some((file, behind))
 }
 
 #[cfg(test)]
@@ -82,6 +105,14 @@ mod tests {
         for manifest in [&sdk, &abi, &macros] {
             assert!(!toml::to_string(manifest).unwrap().contains("workspace"));
         }
+        // What its examples need is a feature there, and none of its tests' dependencies.
+        let examples = sdk["example"].as_array().unwrap();
+        let notes = examples
+            .iter()
+            .find(|it| it["name"].as_str() == Some("notes"));
+        let features = notes.unwrap()["required-features"].as_array().unwrap();
+        assert_eq!(features[0].as_str(), Some("testkit"));
+        assert!(sdk["features"].as_table().unwrap().contains_key("testkit"));
         let tokio = &sdk["dependencies"]["tokio"];
         assert_eq!(tokio["optional"].as_bool(), Some(true));
         assert_eq!(tokio["default-features"].as_bool(), Some(false));
@@ -92,11 +123,16 @@ mod tests {
         let paths: Vec<String> = files().unwrap().into_iter().map(|file| file.path).collect();
         for path in [
             "LICENSE",
+            "abi/protocol/1/manifest.json",
+            "abi/protocol/1/skill.tool.request.json",
+            "abi/protocol/frames.json",
             "abi/src/lib.rs",
             "build.rs",
             "docs/attribute.md",
             "docs/mcp.md",
+            "docs/any-language.md",
             "docs/writing-a-skill.md",
+            "examples/notes.rs",
             "macros/src/lib.rs",
             "src/lib.rs",
         ] {
@@ -105,5 +141,33 @@ mod tests {
         assert!(!paths.iter().any(|path| path.contains("tests/")));
         let odd = |path: &String| path.starts_with('/') || path.contains("..");
         assert!(!paths.iter().any(odd));
+    }
+
+    #[test]
+    fn each_file_is_as_it_was_and_a_stream_that_ends_early_is_none() {
+        let repository = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../skill-sdk");
+        for path in [PYTHON, "abi/protocol/1/manifest.json", "src/lib.rs"] {
+            let files = files().unwrap();
+            let file = files.iter().find(|file| file.path == path).unwrap();
+            assert_eq!(
+                file.bytes,
+                std::fs::read(repository.join(path)).unwrap(),
+                "{path}"
+            );
+        }
+        let two = b"3 a\nb\nc0 d/e\n";
+        let (file, rest) = next_file(two).unwrap();
+        assert_eq!(
+            (file.path.as_str(), file.bytes.as_slice()),
+            ("a", b"b\nc".as_slice())
+        );
+        let (file, rest) = next_file(rest).unwrap();
+        assert_eq!(
+            (file.path.as_str(), file.bytes.len(), rest.len()),
+            ("d/e", 0, 0)
+        );
+        for broken in [b"4 a\nb\nc".as_slice(), b"3 a", b"a\n", b"x a\n"] {
+            assert_eq!(next_file(broken), None);
+        }
     }
 }

@@ -19,7 +19,7 @@ use crate::signals::SharedWatch;
 use crate::sql::{
     DatabaseKind, DatabaseRow, Pool, SqlError, SqlTransaction, TransactionMode, Value,
 };
-use crate::sqlite_file::{BUSY_TIMEOUT, FileAccess, for_reading, sqlite};
+use crate::sqlite_file::{BUSY_TIMEOUT, DatabaseAccess, for_reading, sqlite};
 use crate::{Location, StoreError, ThreadId, thread_marks};
 
 /// How long one waits for a connection.
@@ -37,7 +37,7 @@ pub(crate) struct Database {
     backend: DatabaseKind,
     /// The file, where it is one.
     file: Option<PathBuf>,
-    access: FileAccess,
+    access: DatabaseAccess,
     /// State of the file, where it can only be read.
     read_only: Option<Arc<ReadOnlyFile>>,
     /// Options for connecting to a PostgreSQL server.
@@ -68,12 +68,12 @@ struct Writing {
 impl Database {
     pub(crate) async fn connect(location: &Location) -> Result<Self, StoreError> {
         let mut server = None;
-        let mut access = FileAccess::ReadWrite;
+        let mut access = DatabaseAccess::ReadWrite;
         let mut read_only = None;
         let (backend, read, write) = match location {
             Location::File(path) => {
-                access = FileAccess::prepare(path)?;
-                if access == FileAccess::ReadOnly {
+                access = DatabaseAccess::prepare(path)?;
+                if access == DatabaseAccess::ReadOnly {
                     read_only = Some(Arc::new(ReadOnlyFile::new(path, ACQUIRE_TIMEOUT)));
                 }
                 // Behind the first look: what changes in between is found by the next one.
@@ -162,7 +162,7 @@ impl Database {
 
     /// Whether nothing of it can be written, since its file, directory or disk cannot be.
     pub(crate) fn is_read_only(&self) -> bool {
-        self.access == FileAccess::ReadOnly
+        self.access == DatabaseAccess::ReadOnly
     }
 
     /// Connection options for listening to notifications of a server.

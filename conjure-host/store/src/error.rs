@@ -193,13 +193,13 @@ pub enum StoreError {
         limit: usize,
     },
     /// No thread has this id.
-    #[error("there is no thread {thread}; `conjure chat` begins one")]
+    #[error("there is no thread {thread}; `conjure thread list` lists them")]
     NoThread {
         /// The thread.
         thread: ThreadId,
     },
     /// A thread has this id already.
-    #[error("there is a thread {thread} already; choose another id, or remove that one")]
+    #[error("there is a thread {thread} already; choose another id")]
     ThreadExists {
         /// The thread.
         thread: ThreadId,
@@ -250,8 +250,7 @@ pub enum StoreError {
     },
     /// What is to be removed is used.
     #[error(
-        "the saved authentication `{name}` is used by {}; give these another one, or remove them \
-         first", users(.sessions, .names)
+        "the saved auth `{name}` is used by {}; give these another one, or remove them first", users(.sessions, .names)
     )]
     InUse {
         /// Its name.
@@ -328,6 +327,50 @@ impl StoreError {
         move |error| classify(what, &error)
     }
 
+    /// What failed and why, and what can be done about it: the two parts of its text. An error that
+    /// nobody can do anything about has one.
+    #[must_use]
+    pub fn failure_and_remedy(&self) -> (String, Option<String>) {
+        let text = self.to_string();
+        let between = match self {
+            Self::Changed { .. }
+            | Self::Damaged { .. }
+            | Self::NoRecords { .. }
+            | Self::Busy { .. }
+            | Self::SessionBusy { .. }
+            | Self::Lost { .. }
+            | Self::TooLarge { .. }
+            | Self::NoThread { .. }
+            | Self::ThreadExists { .. }
+            | Self::NameTaken { .. }
+            | Self::InUse { .. }
+            | Self::Newer { .. } => "; ",
+            Self::NoEntry { first, last, .. } if first <= last => "; ",
+            Self::NoEntry { .. }
+            | Self::Full { .. }
+            | Self::ReadOnly { .. }
+            | Self::Locked { .. }
+            | Self::Corrupt { .. }
+            | Self::NothingReadable { .. }
+            | Self::Disk { .. }
+            | Self::Unreachable { .. }
+            | Self::Gap { .. }
+            | Self::Behind { .. }
+            | Self::Quota { .. } => ". ",
+            Self::Database { .. }
+            | Self::Io { .. }
+            | Self::BadId { .. }
+            | Self::NotFound { .. }
+            | Self::BadName { .. }
+            | Self::BadLocation { .. }
+            | Self::Closed => return (text, None),
+        };
+        match text.rsplit_once(between) {
+            Some((failure, remedy)) => (failure.to_owned(), Some(uncapitalized(remedy))),
+            None => (text, None),
+        }
+    }
+
     /// Why, without what was tried and what to do, where these are told apart.
     pub(crate) fn reason(&self) -> String {
         match self {
@@ -353,6 +396,13 @@ impl StoreError {
             source: Arc::new(source),
         }
     }
+}
+
+/// A sentence as a part of another one.
+fn uncapitalized(sentence: &str) -> String {
+    let mut letters = sentence.chars();
+    let first = letters.next().map(|letter| letter.to_ascii_lowercase());
+    first.into_iter().chain(letters).collect()
 }
 
 fn classify(what: &'static str, error: &SqlError) -> StoreError {
@@ -433,5 +483,58 @@ fn of_postgres(code: &str) -> FaultKind {
             FaultKind::Unreachable
         }
         _ => FaultKind::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_be_done_is_told_apart_and_both_parts_are_its_text() {
+        let thread = ThreadId::fresh();
+        let no_entry = |last| StoreError::NoEntry {
+            thread: thread.clone(),
+            seq: 9,
+            first: 1,
+            last,
+        };
+        for (error, remedy) in [
+            (
+                StoreError::NoThread {
+                    thread: thread.clone(),
+                },
+                Some("`conjure thread list` lists them"),
+            ),
+            (no_entry(3), Some("choose one of these")),
+            (no_entry(0), Some("say something in it first")),
+            (
+                StoreError::Corrupt {
+                    what: "read",
+                    reason: "page 3. It is torn; all of it".to_owned(),
+                },
+                Some(
+                    "`conjure db check` says where, and `conjure db backup` saves what can be read; \
+                     then put a backup in its place",
+                ),
+            ),
+            (
+                StoreError::Quota {
+                    whose: "the store".to_owned(),
+                    size: 1,
+                    used: 2,
+                    limit: 2,
+                },
+                Some("remove what is no longer needed, or raise the quota"),
+            ),
+            (StoreError::Closed, None),
+        ] {
+            let text = error.to_string();
+            let (failure, told) = error.failure_and_remedy();
+            assert_eq!(told.as_deref(), remedy, "{text}");
+            let length = failure.len() + remedy.map_or(0, |remedy| remedy.len() + 2);
+            assert!(text.starts_with(&failure), "{text}");
+            assert_eq!(text.len(), length, "{text}");
+        }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! SQLite (a file) or PostgreSQL (by URL), with one code. A thread is an append-only log of entries
 //! and events; one task writes all of them, many appends in one transaction, and forks read their
-//! ancestors' rows. What entries mean is decided in `conjure-core`.
+//! ancestors' rows. What entries mean is decided in `conjure-core`. Begin at `store.rs`, then
+//! `threads.rs` for reading and `writer/` for writing.
 
 mod artifacts;
 mod backup;
@@ -11,6 +12,7 @@ mod blobs;
 mod body;
 mod check;
 mod database;
+mod database_copy;
 mod error;
 mod files;
 mod followers;
@@ -23,6 +25,7 @@ mod lineage;
 mod location;
 mod maestro;
 mod memory;
+mod migration_backups;
 mod migrations;
 mod opening;
 mod orphans;
@@ -74,7 +77,7 @@ pub use requests::{Owner, ProcessRequest, RequestReply};
 pub use runs::{Run, RunState, RunUsage, RunsOf, SessionTotals};
 pub use salvage::UnreadRows;
 pub use saved::{
-    JsonText, MCP_SECRETS, McpServer, Persona, Plugin, SavedAuth, SavedSession, SessionCursor,
+    JsonText, MCP_SECRETS, McpServer, Persona, SavedAuth, SavedSession, SessionCursor,
 };
 pub use search::{Excerpt, SearchHit};
 pub use session_marks::{ForeignTurn, SessionMark, SessionMarks};

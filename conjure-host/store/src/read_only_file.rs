@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use sqlx::sqlite::SqlitePool;
 
-use crate::sqlite_file::{FileAccess, for_reading, is_left_alone};
+use crate::sqlite_file::{DatabaseAccess, for_reading, is_left_alone};
 
 /// Reading mode of such a file, and the time since when.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ impl ReadOnlyFile {
         if reading.is_left_alone == is_left_alone {
             return;
         }
-        let options = FileAccess::ReadOnly.options(&self.path);
+        let options = DatabaseAccess::ReadOnly.options(&self.path);
         pool.set_connect_options(for_reading(options.immutable(is_left_alone)));
         *reading = FileReading {
             is_left_alone,

@@ -10,11 +10,12 @@ use std::path::Path;
 use sqlx::sqlite::{SqliteJournalMode, SqliteSynchronous};
 
 use crate::database::{Database, connecting, one_connection};
+use crate::database_copy::sync;
 use crate::migrations::{STEPS, migrate};
 use crate::row::column;
 use crate::sql::{DatabaseRow, Pool, SqlError, Value};
-use crate::sqlite_file::{FileAccess, beside};
-use crate::{Location, Store, StoreError, backup, files};
+use crate::sqlite_file::{DatabaseAccess, beside};
+use crate::{Location, Store, StoreError, files};
 
 const SALVAGING: &str = "save what can be read of the database";
 /// Rows that are copied in one transaction.
@@ -83,7 +84,7 @@ async fn make_tables(to: &Path) -> Result<(), StoreError> {
 
 /// Copies the rows into a file that has no rows yet.
 async fn copy(from: &Path, to: &Path) -> Result<Vec<UnreadRows>, StoreError> {
-    let options = FileAccess::ReadWrite
+    let options = DatabaseAccess::ReadWrite
         .options(to)
         .foreign_keys(false)
         .synchronous(SqliteSynchronous::Off)
@@ -100,9 +101,7 @@ async fn copy(from: &Path, to: &Path) -> Result<Vec<UnreadRows>, StoreError> {
     let unread = copy.copy_from(from).await;
     copy.db.close().await;
     let unread = unread?;
-    backup::sync(to)
-        .await
-        .map_err(StoreError::io("write", to))?;
+    sync(to).await.map_err(StoreError::io("write", to))?;
     Ok(unread)
 }
 
@@ -149,7 +148,7 @@ impl SalvageCopy<'_> {
             other => other,
         };
         let attach = "ATTACH DATABASE $1 AS damaged";
-        let named = FileAccess::prepare(from)?.statement_name(from, name);
+        let named = DatabaseAccess::prepare(from)?.statement_name(from, name);
         let attached = self.db.execute(attach, vec![named.into()]).await;
         attached.map_err(|error| unread(salvage_error(error)))?;
         let sql = "SELECT name FROM damaged.sqlite_master WHERE name = 'threads'";

@@ -22,14 +22,14 @@ const WAL_SIZE_LIMIT: &str = "16777216";
 
 /// Access of this user to the file of a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FileAccess {
+pub(crate) enum DatabaseAccess {
     /// Read and write.
     ReadWrite,
     /// The file can only be read.
     ReadOnly,
 }
 
-impl FileAccess {
+impl DatabaseAccess {
     /// Makes the directory and the file where they are not there, both for their owner only. SQLite
     /// gives the files beside it the same mode.
     pub(crate) fn prepare(path: &Path) -> Result<Self, StoreError> {

@@ -2,7 +2,7 @@
 
 use crate::text::{Color, Line, Style};
 
-/// It in lines of so many columns, with its label in a colour.
+/// A note as lines of at most `columns` columns, with its label in a colour.
 pub(crate) fn lines(label: &str, color: Color, text: &str, columns: usize) -> Vec<Line> {
     let first = Line::of(label, Style::of(color));
     let indent = Line::of("  ", Style::PLAIN);

@@ -289,7 +289,7 @@ impl Line {
         out
     }
 
-    /// This behind so many characters.
+    /// The rest of the line, without its first `characters` characters.
     #[must_use]
     pub(crate) fn behind(&self, characters: usize) -> Self {
         let mut left = characters;

@@ -6,7 +6,8 @@
 //! system, in this order. What is sealed names its key, so a key may move from one place to another,
 //! and be replaced by [`Vault::rotation`].
 //!
-//! Nothing in here implements `Debug`, `Display` or `Serialize` with a secret in it.
+//! Nothing in here implements `Debug`, `Display` or `Serialize` with a secret in it. Begin at
+//! `vault.rs`.
 
 mod credential;
 mod error;

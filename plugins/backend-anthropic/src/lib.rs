@@ -3,7 +3,8 @@
 //! *Inline*: where the session's own provider is Anthropic, the skills and their container ride in
 //! the session's requests, and this backend only says what to add and looks at what came. *Delegated*:
 //! with any other provider each skill is a tool, and a call of it is a conversation that this
-//! backend holds with Anthropic. Files go both ways through the Files API.
+//! backend holds with Anthropic. Files go both ways through the Files API. Begin at `inline.rs`
+//! and `delegated.rs`.
 
 mod api;
 mod config;

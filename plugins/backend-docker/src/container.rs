@@ -45,6 +45,8 @@ pub(crate) struct Container {
     exit: watch::Receiver<Option<i64>>,
     /// Whether somebody had to be told that it cannot be attached to.
     pub(crate) by_exec: bool,
+    /// Whether it is being looked whether anybody inside answers.
+    suspected: watch::Sender<bool>,
 }
 
 /// Inputs from which a container is made.
@@ -126,6 +128,7 @@ impl Plan<'_> {
             memory_mb: self.settings.memory_mb,
             exit,
             by_exec: matches!(transport, ChosenTransport::Exec),
+            suspected: watch::Sender::new(false),
         };
         match tokio::time::timeout(READY_TIMEOUT, container.link.ready()).await {
             Ok(Ok(())) => Ok(container),
@@ -387,14 +390,34 @@ impl Container {
         *self.exit.borrow()
     }
 
-    /// Removes it, since nobody inside answers any more: what is left of a call ends with it. Gives
-    /// back what the call says.
-    pub(crate) async fn give_up(&self) -> Error {
-        self.remove().await;
-        Error::new(format!(
-            "the session's container did not answer in time and was removed. What had been \
-             written to {WORKSPACE} is still there. Call again: a new container starts with it"
-        ))
+    /// Looks whether anybody inside answers, unless that is being done; `given_up` is for a container
+    /// in which nobody does. Nobody waits for that: a call whose time is over says so at once.
+    pub(crate) fn suspect<F: Future<Output = ()> + Send>(
+        self: &Arc<Self>,
+        given_up: impl FnOnce(Arc<Self>) -> F + Send + 'static,
+    ) {
+        if self.suspected.send_replace(true) {
+            return;
+        }
+        let suspect = Arc::clone(self);
+        tokio::spawn(async move {
+            if suspect.link.is_stuck().await {
+                given_up(Arc::clone(&suspect)).await;
+            }
+            suspect.suspected.send_replace(false);
+        });
+    }
+
+    /// Whether it is being looked whether anybody inside answers.
+    pub(crate) fn is_suspected(&self) -> bool {
+        *self.suspected.borrow()
+    }
+
+    /// Becomes ready when it is known whether anybody inside answers, and one in which nobody does is
+    /// removed.
+    pub(crate) async fn cleared(&self) {
+        let mut suspected = self.suspected.subscribe();
+        let _ = suspected.wait_for(|suspected| !suspected).await;
     }
 
     /// Removes it, and says whether it is gone.

@@ -3,7 +3,7 @@
 //! A container is started by the session's first call and lives as long as the session. A small
 //! program inside, the agent, runs the commands and keeps the files; one stream to it carries all
 //! calls, so that a call costs no request to the engine. Nothing runs on this machine instead: a
-//! call that finds no engine is an error.
+//! call that finds no engine is an error. Begin at `session.rs`, then `container.rs`.
 
 #[cfg(not(unix))]
 compile_error!("the container executor needs a Unix system");

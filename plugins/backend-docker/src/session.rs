@@ -2,11 +2,10 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use conjure_exec_agent::client::{AgentLink, remote_file};
+use conjure_exec_agent::client::{AgentLink, cancelled, remote_file};
 use conjure_exec_agent::executor::{AgentSession, AgentShell, SessionCalls, wait_for_start};
-use conjure_skill_sdk::abi::code;
 use conjure_skill_sdk::protocol::{ExecutorInit, ExecutorReady, FileRef, SkillMount};
 use conjure_skill_sdk::{Cx, Error, Result};
 use tokio::sync::{Mutex as AsyncMutex, OnceCell, watch};
@@ -234,11 +233,23 @@ impl AgentSession for DockerSession {
     /// The first call starts it, and so does the first one after it
     /// ended. Starting goes on when the call has no more time for it.
     async fn agent(self: &Arc<Self>, cx: &Cx, limit: Duration) -> Result<Arc<Container>> {
-        if let Ok(slot) = self.slot.try_lock()
-            && let Some(container) = slot.open()
-        {
+        let begun = Instant::now();
+        let open = || self.slot.try_lock().ok().and_then(|slot| slot.open());
+        let mut found = open();
+        if let Some(container) = found.take_if(|container| container.is_suspected()) {
+            // Whether this call goes to it or to another one is known soon.
+            tokio::select! {
+                () = container.cleared() => {}
+                () = cancelled(cx) => return Err(Error::cancelled()),
+                () = self.calls.until_ended() => return Err(Error::cancelled()),
+                () = tokio::time::sleep(limit) => return Err(late()),
+            }
+            found = open();
+        }
+        if let Some(container) = found {
             return Ok(container);
         }
+        let limit = limit.saturating_sub(begun.elapsed());
         let session = Arc::clone(self);
         let start = async move { session.start().await };
         wait_for_start(&self.calls, cx, limit, start, || {
@@ -255,15 +266,17 @@ impl AgentSession for DockerSession {
         container.end_error().await
     }
 
+    /// A container in which nobody answers is removed, and the next call has another one.
     async fn give_up_agent(self: &Arc<Self>, container: &Arc<Container>) -> Error {
-        if container.link.is_stuck().await {
-            return container.give_up().await;
-        }
-        Error::with_code(
-            code::TIMEOUT,
-            "the time of the call was over, and the session's container did not say in time that \
-             what it began has ended. It answers: call again",
-        )
+        let session = Arc::clone(self);
+        container.suspect(|suspect| async move {
+            let mut slot = session.slot.lock().await;
+            let current = &mut slot.container;
+            current.take_if(|current| Arc::ptr_eq(current, &suspect));
+            // Whoever starts the next one, or ends the session, waits for the end of this one.
+            suspect.remove().await;
+        });
+        late()
     }
 
     fn seen_there(&self, container: &Container, path: &Path) -> Option<String> {
@@ -302,4 +315,13 @@ impl AgentSession for DockerSession {
              tries again",
         ))
     }
+}
+
+/// What a call says whose container did not answer in time.
+fn late() -> Error {
+    Error::new(format!(
+        "the session's container did not answer in time: it stands still, or is slow. What had been \
+         written to {WORKSPACE} is still there. Call again: a container in which nobody answers is \
+         removed, and a new one starts; more time for a call is `call_timeout_ms`"
+    ))
 }

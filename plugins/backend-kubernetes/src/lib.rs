@@ -3,18 +3,21 @@
 //! A pod is made by the session's first call and is deleted with the session. The agent that also
 //! runs in containers and on remote machines is copied into it once, through an exec; one exec more
 //! carries all calls, and a relay beside the agent lets that connection be lost. Nothing runs on this
-//! machine instead: a call that finds no cluster is an error.
+//! machine instead: a call that finds no cluster is an error. Begin at `session.rs`, then `pod.rs`.
 
 #[cfg(not(unix))]
 compile_error!("the Kubernetes executor needs a Unix system");
 
+mod asking;
 mod cluster;
 mod config;
 mod explain;
+mod identity;
 mod owner;
 mod pod;
 mod pod_exec;
 mod pod_status;
+mod proxy;
 mod route;
 mod session;
 #[cfg(test)]

@@ -15,7 +15,9 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams};
 
+use crate::asking::ask;
 use crate::cluster::Cluster;
+use crate::identity::identity;
 
 /// The label that names the host.
 const HOST_LABEL: &str = "io.conjure/host";
@@ -32,7 +34,6 @@ const GRACE_SECONDS: u32 = 1;
 const LOCK_FILE: &str = "lock";
 /// What the name of a directory begins with that is no host's yet.
 const MAKING_PREFIX: &str = "making-";
-const IDENTITY_FILE: &str = "identity";
 
 /// Whether a label says whose a pod is.
 pub(crate) fn is_ours(label: &str) -> bool {
@@ -98,9 +99,9 @@ impl PodOwner {
     /// When the cluster cannot be asked.
     pub(crate) async fn remove_leftovers(&self, cluster: &Cluster) -> Result<usize, kube::Error> {
         let ours = ListParams::default().labels(&format!("{DATA_LABEL}={}", self.data));
-        let listing = tokio::time::timeout(DELETE_TIMEOUT, Box::pin(cluster.pods.list(&ours)));
+        let listing = Box::pin(ask(DELETE_TIMEOUT, || Box::pin(cluster.pods.list(&ours))));
         // One that says nothing is asked again with the next session.
-        let pods = listing.await.map_err(|_| late())??;
+        let pods = listing.await.unwrap_or_else(|| Err(late()))?;
         let mut removed = 0;
         let mut kept = Vec::new();
         for pod in pods {
@@ -154,36 +155,6 @@ impl Drop for PodOwner {
     }
 }
 
-/// The name of a data directory, which is made once: two machines may have one at the same path.
-fn identity(data_dir: &Path) -> io::Result<String> {
-    let path = data_dir.join(IDENTITY_FILE);
-    let read = || -> io::Result<Option<String>> {
-        match fs::read_to_string(&path) {
-            Ok(text) => Ok(uuid::Uuid::parse_str(text.trim()).ok().map(simple)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
-    };
-    if let Some(identity) = read()? {
-        return Ok(identity);
-    }
-    let new = simple(uuid::Uuid::new_v4());
-    let whole = data_dir.join(format!("{IDENTITY_FILE}-{new}"));
-    fs::write(&whole, &new)?;
-    // The first one stays, whoever else is about to make one.
-    let linked = fs::hard_link(&whole, &path);
-    let _ = fs::remove_file(&whole);
-    match (linked, read()?) {
-        (_, Some(identity)) => Ok(identity),
-        (Err(error), None) => Err(error),
-        (Ok(()), None) => Err(io::ErrorKind::InvalidData.into()),
-    }
-}
-
-fn simple(id: uuid::Uuid) -> String {
-    id.simple().to_string()
-}
-
 /// Outcome of a deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Deletion {
@@ -198,11 +169,11 @@ pub(crate) enum Deletion {
 /// Deletes a pod.
 pub(crate) async fn delete(pods: &Api<Pod>, name: &str) -> Deletion {
     let soon = DeleteParams::default().grace_period(GRACE_SECONDS);
-    let deleting = Box::pin(pods.delete(name, &soon));
-    match tokio::time::timeout(DELETE_TIMEOUT, deleting).await {
-        Ok(Ok(_)) => Deletion::Taken,
-        Ok(Err(kube::Error::Api(status))) if status.code == 404 => Deletion::NotThere,
-        Ok(Err(_)) | Err(_) => Deletion::Failed,
+    let deleting = Box::pin(ask(DELETE_TIMEOUT, || Box::pin(pods.delete(name, &soon))));
+    match deleting.await {
+        Some(Ok(_)) => Deletion::Taken,
+        Some(Err(kube::Error::Api(status))) if status.code == 404 => Deletion::NotThere,
+        Some(Err(_)) | None => Deletion::Failed,
     }
 }
 
@@ -238,6 +209,29 @@ mod tests {
         assert_eq!(ours.dead_owner(&pod(path)), None);
         drop((living, other));
         assert_eq!(ours.dead_owner(&pod(labels)), Some(name));
+    }
+
+    #[test]
+    fn a_copied_data_directory_takes_no_pod_of_a_living_host() {
+        let dir = tempfile::tempdir().unwrap();
+        let living = PodOwner::new(dir.path()).unwrap();
+        let copy = tempfile::tempdir().unwrap();
+        let copied = std::process::Command::new("cp")
+            .arg("-a")
+            .arg(dir.path().join("."))
+            .arg(copy.path())
+            .status();
+        assert!(copied.unwrap().success());
+        assert!(copy.path().join("hosts").join(&living.name).exists());
+        let ours = PodOwner::new(copy.path()).unwrap();
+        assert_eq!(ours.dead_owner(&pod(living.labels())), None);
+        // Where the directory is still the same one, it is known again.
+        let moved = copy.path().with_extension("moved");
+        fs::rename(copy.path(), &moved).unwrap();
+        let later = PodOwner::new(&moved).unwrap();
+        let same = later.data == ours.data;
+        fs::rename(&moved, copy.path()).unwrap();
+        assert!(same);
     }
 
     #[test]

@@ -8,14 +8,17 @@ use kube::api::{AttachParams, AttachedProcess};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, ReadHalf, SimplexStream, WriteHalf};
 use tokio::task::JoinHandle;
 
+use crate::asking::ask;
 use crate::cluster::Cluster;
-use crate::explain::{ClusterFailure, explain};
+use crate::explain::{ClusterFailure, EXEC_RIGHT, explain};
 use crate::pod::CONTAINER;
 
 /// How many bytes wait in each direction.
 const BUFFER_BYTES: usize = 64 * 1024;
 /// How much of what is complained about is kept.
 const MAX_STDERR_BYTES: u64 = 4_000;
+/// How much of what comes in place of the mark is shown, in characters.
+const MAX_SAID: usize = 300;
 /// How long starting a program in a pod may take.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long an end is waited for, once a stream is over.
@@ -69,15 +72,17 @@ impl PodProcess {
             max_stderr_buf_size: Some(BUFFER_BYTES),
             ..AttachParams::default()
         };
-        let exec = Box::pin(cluster.pods.exec(pod, [shell, "-c", script], &params));
-        let mut attached = match tokio::time::timeout(START_TIMEOUT, exec).await {
-            Ok(Ok(attached)) => attached,
-            Ok(Err(error)) => {
-                let right = "create pods/exec";
-                let failure = explain(cluster, &what, right, &error);
+        let words = [shell, "-c", script];
+        let exec = Box::pin(ask(START_TIMEOUT, || {
+            Box::pin(cluster.pods.exec(pod, words, &params))
+        }));
+        let mut attached = match exec.await {
+            Some(Ok(attached)) => attached,
+            Some(Err(error)) => {
+                let failure = explain(cluster, &what, EXEC_RIGHT, &error);
                 return Err(ScriptFailure::Cluster(failure));
             }
-            Err(_) => return Err(late()),
+            None => return Err(late()),
         };
         let input = attached.stdin();
         let (Some(output), Some(error)) = (attached.stdout(), attached.stderr()) else {
@@ -106,7 +111,7 @@ impl PodProcess {
             Ok(Err(said)) => {
                 let mut end = process.end().await;
                 if end.complaint.is_empty() {
-                    end.complaint = said;
+                    end.complaint = said.chars().take(MAX_SAID).collect();
                 }
                 Err(ScriptFailure::Ended(end))
             }

@@ -16,6 +16,10 @@ const HOPELESS_REASONS: [&str; 8] = [
     "StartError",
 ];
 
+/// Advice about containers that are not Conjure's.
+const OF_OTHERS: &str = ". Something in the cluster puts it into pods, such as a mesh: ask whoever runs \
+                         that, or have it leave these pods out by `labels`";
+
 /// State of a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PodState {
@@ -37,6 +41,11 @@ pub(crate) fn state(pod: &Pod) -> PodState {
     }
     let container = container(&status);
     let state = container.and_then(|container| container.state.as_ref());
+    if state.is_none_or(|state| state.waiting.is_some())
+        && let Some(before) = init_container(&status)
+    {
+        return before;
+    }
     if let Some(state) = state {
         if state.running.is_some() {
             return PodState::Runs;
@@ -65,6 +74,24 @@ pub(crate) fn state(pod: &Pod) -> PodState {
     PodState::Waits(String::new())
 }
 
+/// What an init container says that the pod waits for: others put such into pods, as meshes do.
+fn init_container(status: &PodStatus) -> Option<PodState> {
+    let mut all = status.init_container_statuses.iter().flatten();
+    all.find_map(|container| {
+        let waiting = container.state.as_ref()?.waiting.as_ref()?;
+        let reason = waiting.reason.clone().unwrap_or_default();
+        let name = &container.name;
+        let text = with(&reason, waiting.message.as_deref());
+        if HOPELESS_REASONS.contains(&reason.as_str()) {
+            let text = format!("its init container `{name}` does not start: {text}{OF_OTHERS}");
+            return Some(PodState::Over(text));
+        }
+        // The first of them has nothing before it that says more.
+        let says = !reason.is_empty() && reason != "PodInitializing";
+        says.then(|| PodState::Waits(format!("its init container `{name}`: {text}")))
+    })
+}
+
 /// Reason why the pod does not run any more.
 fn ended(status: &PodStatus) -> String {
     if let Some(reason) = &status.reason {
@@ -73,6 +100,9 @@ fn ended(status: &PodStatus) -> String {
     }
     let state = container(status).and_then(|container| container.state.as_ref());
     let Some(ended) = state.and_then(|state| state.terminated.as_ref()) else {
+        if let Some(why) = ended_before(status) {
+            return why;
+        }
         let phase = status.phase.as_deref().unwrap_or_default();
         return with(&format!("its phase is {phase}"), status.message.as_deref());
     };
@@ -80,6 +110,23 @@ fn ended(status: &PodStatus) -> String {
     let text = format!("{reason}, exit code {}", ended.exit_code);
     let text = with(text.trim_start_matches(", "), ended.message.as_deref());
     format!("{text}{}", advice(&reason))
+}
+
+/// What ended a pod before its own container began: an init container that failed.
+fn ended_before(status: &PodStatus) -> Option<String> {
+    let mut all = status.init_container_statuses.iter().flatten();
+    all.find_map(|container| {
+        let ended = container.state.as_ref()?.terminated.as_ref()?;
+        if ended.exit_code == 0 {
+            return None;
+        }
+        let text = format!(
+            "its init container `{}` ended with exit code {}",
+            container.name, ended.exit_code
+        );
+        let message = ended.message.as_deref().or(ended.reason.as_deref());
+        Some(format!("{}{OF_OTHERS}", with(&text, message)))
+    })
 }
 
 fn container(status: &PodStatus) -> Option<&ContainerStatus> {
@@ -186,5 +233,48 @@ mod tests {
             text.contains("0/3 nodes") && text.contains("`node_selector`"),
             "{text}"
         );
+    }
+    #[test]
+    fn an_init_container_that_never_runs_ends_the_wait_and_is_named() {
+        let with_init = |phase: &str, state: Value| {
+            json!({
+                "phase": phase,
+                "initContainerStatuses": [{
+                    "name": "mesh-init", "image": "i", "imageID": "", "ready": false,
+                    "restartCount": 4, "state": state,
+                }],
+                "containerStatuses": [{
+                    "name": "work", "image": "i", "imageID": "", "ready": false,
+                    "restartCount": 0, "state": { "waiting": { "reason": "PodInitializing" } },
+                }],
+            })
+        };
+        let waiting = |reason: &str| {
+            let state = json!({ "waiting": { "reason": reason, "message": "back-off 40s" } });
+            of(&with_init("Pending", state))
+        };
+        let failed = json!({ "terminated": { "reason": "Error", "exitCode": 7 } });
+        for state in [
+            waiting("CrashLoopBackOff"),
+            waiting("ImagePullBackOff"),
+            of(&with_init("Failed", failed)),
+        ] {
+            let PodState::Over(text) = state else {
+                panic!("it is waited for")
+            };
+            assert!(
+                text.contains("`mesh-init`") && text.contains("`labels`"),
+                "{text}"
+            );
+        }
+        let PodState::Waits(text) = waiting("ErrImagePull") else {
+            panic!("it may come")
+        };
+        assert!(
+            text.contains("`mesh-init`") && text.contains("back-off 40s"),
+            "{text}"
+        );
+        let running = of(&with_init("Pending", json!({ "running": {} })));
+        assert_eq!(running, PodState::Waits("PodInitializing".to_owned()));
     }
 }

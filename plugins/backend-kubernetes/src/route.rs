@@ -16,6 +16,7 @@ use conjure_exec_agent::relay::{
 use conjure_skill_sdk::abi::LogLevel;
 use conjure_skill_sdk::protocol::SkillMount;
 
+use crate::asking::ask;
 use crate::cluster::Cluster;
 use crate::explain::{ClusterFailure, explain};
 use crate::pod_exec::{PodProcess, ProcessEnd, ScriptFailure};
@@ -25,7 +26,8 @@ use crate::session::KubernetesState;
 /// How long the cluster may take to say how a pod is.
 const STATUS_TIMEOUT: Duration = Duration::from_secs(10);
 
-type PodRelayed = relayed::Relayed<PodProcess>;
+/// A connection to the relay in a pod.
+pub(crate) type PodRelayed = relayed::Relayed<PodProcess>;
 
 /// The way into one pod.
 #[derive(Debug)]
@@ -123,15 +125,17 @@ impl PodRoute {
     pub(crate) async fn state(&self) -> Result<PodState, ClusterFailure> {
         let what = format!("looking after the pod {}", self.name);
         let cluster = self.current().await?;
-        let asking = Box::pin(cluster.pods.get_opt(&self.name));
-        match tokio::time::timeout(STATUS_TIMEOUT, asking).await {
-            Ok(Ok(Some(pod))) => Ok(state(&pod)),
-            Ok(Ok(None)) => Ok(PodState::Over("somebody has deleted it".to_owned())),
-            Ok(Err(error)) => {
+        let asking = Box::pin(ask(STATUS_TIMEOUT, || {
+            Box::pin(cluster.pods.get_opt(&self.name))
+        }));
+        match asking.await {
+            Some(Ok(Some(pod))) => Ok(state(&pod)),
+            Some(Ok(None)) => Ok(PodState::Over("somebody has deleted it".to_owned())),
+            Some(Err(error)) => {
                 let failure = explain(&cluster, &what, "get pods", &error);
                 Err(self.note_failure(failure).await)
             }
-            Err(_) => Err(ClusterFailure::late(&cluster, &what)),
+            None => Err(ClusterFailure::late(&cluster, &what)),
         }
     }
 

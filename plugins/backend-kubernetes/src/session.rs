@@ -16,18 +16,21 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::PostParams;
 use tokio::sync::{Mutex as AsyncMutex, OnceCell, oneshot};
 
+use crate::asking::ask;
 use crate::cluster::{Cluster, ClusterConnection};
 use crate::config::KubernetesSettings;
 use crate::explain::{ClusterFailure, explain};
 use crate::owner::{Deletion, PodOwner, delete};
 use crate::pod::manifest;
 use crate::pod_status::PodState;
-use crate::route::PodRoute;
+use crate::route::{PodRelayed, PodRoute};
 
 /// How long an agent may take to say who it is.
 const READY_TIMEOUT: Duration = Duration::from_secs(20);
 /// Time limit for making a pod.
 const CREATE_TIMEOUT: Duration = Duration::from_secs(30);
+/// The reason of a cluster that has something of the same name.
+const ALREADY_EXISTS: &str = "AlreadyExists";
 /// How soon a deletion that the cluster did not take is tried again: soon at first, and less often
 /// later.
 const FIRST_RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -188,8 +191,7 @@ impl PodSession {
         slot.agent = None;
         self.world.sweep().await;
         let route = self.pod(&mut slot).await?;
-        let stream = Arc::new(KeptStream::new());
-        let connection = Box::pin(route.open(&stream)).await?;
+        let (stream, connection) = Box::pin(self.connect(&route)).await?;
         let agent = RelayedAgent::new(Arc::clone(&route), stream, connection);
         let name = &route.name;
         match tokio::time::timeout(READY_TIMEOUT, agent.link.ready()).await {
@@ -211,6 +213,31 @@ impl PodSession {
         });
         slot.agent = Some(Arc::clone(&agent));
         Ok(agent)
+    }
+
+    /// Begins a stream. What the cluster answers and may take back is waited for as its pod is: a
+    /// node that has only just come may not be reached yet.
+    async fn connect(
+        &self,
+        route: &PodRoute,
+    ) -> Result<(Arc<KeptStream>, PodRelayed), ClusterFailure> {
+        let limit = self.world.settings.ready_timeout();
+        let begun = Instant::now();
+        let mut pause = FIRST_POLL_DELAY;
+        loop {
+            // Another one each time: the one before may have begun.
+            let stream = Arc::new(KeptStream::new());
+            let failure = match Box::pin(route.open(&stream)).await {
+                Ok(connection) => return Ok((stream, connection)),
+                Err(failure) => failure,
+            };
+            let may_pass = failure.may_pass && failure.answered;
+            if !may_pass || begun.elapsed() + pause >= limit {
+                return Err(failure);
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 3 / 2).min(MAX_POLL_DELAY);
+        }
     }
 
     /// The session's pod, which runs; another one where it does not any more.
@@ -261,11 +288,19 @@ impl PodSession {
         let pod: Pod = serde_json::from_value(made)
             .map_err(|error| ClusterFailure::lasting(format!("the pod cannot be made: {error}")))?;
         let params = PostParams::default();
-        let creating = Box::pin(cluster.pods.create(&params, &pod));
-        match tokio::time::timeout(CREATE_TIMEOUT, creating).await {
-            Ok(Ok(_)) => Ok(()),
-            Ok(Err(error)) => Err(explain(cluster, "making a pod", "create pods", &error)),
-            Err(_) => Err(ClusterFailure::late(cluster, "making a pod")),
+        let creating = Box::pin(ask(CREATE_TIMEOUT, || {
+            Box::pin(cluster.pods.create(&params, &pod))
+        }));
+        match creating.await {
+            Some(Ok(_)) => Ok(()),
+            // Nobody else makes one of this name: it was made although the answer was another.
+            Some(Err(kube::Error::Api(status)))
+                if status.code == 409 && status.reason == ALREADY_EXISTS =>
+            {
+                Ok(())
+            }
+            Some(Err(error)) => Err(explain(cluster, "making a pod", "create pods", &error)),
+            None => Err(ClusterFailure::late(cluster, "making a pod")),
         }
     }
 

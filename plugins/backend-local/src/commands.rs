@@ -55,7 +55,7 @@ impl Commands {
     ) -> Result<BashOutput> {
         let limits = Limits::new(cx.time_limit(), self.settings.timeout);
         let _running = session.running();
-        let roots = keeping::roots(cx, session.skills(), self.private.iter())?;
+        let roots = keeping::roots(cx, session, self.private.iter())?;
         let spill = cx.exchange_dir().map(|dir| dir.join(new_name()));
         let mut command = RemoteCommand::new(cx, Capture::new(request.keep_bytes, spill));
         let request = self.request(cx, request, session, &roots, limits);

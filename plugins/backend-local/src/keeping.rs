@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use conjure_exec_agent::executor::to_error;
 use conjure_exec_agent::files::{self, CallRoots, OpenFile, RootKind, RootedPath};
-use conjure_skill_sdk::protocol::{
-    CreateFile, FileRef, SkillMount, StrReplace, View, Viewed, Written,
-};
+use conjure_skill_sdk::protocol::{CreateFile, FileRef, StrReplace, View, Viewed, Written};
 use conjure_skill_sdk::{Cx, Error, Result};
+
+use crate::session::LocalSession;
 
 /// The largest file of a skill that is copied for the host when it was cut.
 const MAX_COPY: u64 = 64 * 1024 * 1024;
@@ -22,19 +22,20 @@ pub(crate) fn no_working_dir() -> Error {
     Error::invalid("the local executor needs the session's working directory, and got none")
 }
 
-/// The directories of a call: the working directory, the exchange directory, skill folders.
-/// What is private is in none of them.
+/// The directories of a call: the working directory, the exchange directory, skill folders, as they led
+/// when the session began. What is private is in none of them.
 pub(crate) fn roots<'a>(
     cx: &Cx,
-    skills: Vec<SkillMount>,
+    session: &LocalSession,
     private: impl IntoIterator<Item = &'a PathBuf>,
 ) -> Result<CallRoots> {
     let working = cx.working_dir().ok_or_else(no_working_dir)?;
-    let skills = skills
+    let skills = session
+        .skills()
         .into_iter()
         .map(|skill| PathBuf::from(skill.dir))
         .chain(cx.skill_dir().map(Path::to_owned));
-    CallRoots::new(working, skills, cx.exchange_dir())
+    CallRoots::of(session.dirs(), working, skills, cx.exchange_dir())
         .map(|roots| roots.without(private))
         .map_err(|error| to_error(&error))
 }

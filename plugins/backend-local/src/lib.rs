@@ -4,7 +4,7 @@
 //! directory, under limits of time and output, and leave no process behind, not even when the host
 //! is killed. They see neither the host's own files nor into its processes. The file operations
 //! stay inside the session's directories. Unless the session has a sandbox, a command may do whatever
-//! else the user may do.
+//! else the user may do. Begin at `session.rs`, then `commands.rs`.
 
 #[cfg(not(unix))]
 compile_error!("the local executor needs a Unix system");
@@ -96,7 +96,7 @@ impl Local {
             let setup = session.setup();
             let hidden = setup.sandbox().map(SandboxRules::hidden);
             let private = private.iter().chain(hidden.iter().flatten());
-            let roots = keeping::roots(&cx, session.skills(), private)?;
+            let roots = keeping::roots(&cx, &session, private)?;
             work(&cx, &roots)
         })
         .await

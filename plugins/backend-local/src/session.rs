@@ -3,11 +3,13 @@
 //! Kept a session, so that ending one ends its commands and nobody else's.
 
 use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use conjure_exec_agent::files::ResolvedDirs;
 use conjure_exec_agent::sandbox_rules::SandboxRules;
-use conjure_skill_sdk::protocol::{ExecutorInit, SkillMount};
+use conjure_skill_sdk::protocol::{ExecutorInit, Sandbox, SkillMount};
 use conjure_skill_sdk::{Cx, Error, Result};
 use tokio::sync::watch;
 
@@ -31,7 +33,7 @@ impl LocalSessions {
         session
     }
 
-    /// Prepares a session, or prepares it again.
+    /// Prepares a session, or prepares it again: where its skills lead is what it was the first time.
     pub(crate) fn init(&self, cx: &Cx, request: ExecutorInit) -> Result<()> {
         for skill in &request.skills {
             if !skill.dir.starts_with('/') {
@@ -41,12 +43,20 @@ impl LocalSessions {
                 )));
             }
         }
-        let dirs = cx.working_dir().into_iter().chain(cx.exchange_dir());
-        let sandbox = request.sandbox.as_ref();
-        let sandbox = sandbox.map(|sandbox| SandboxRules::of(sandbox, dirs));
-        let sandbox = sandbox.transpose()?;
         let session = self.of(cx.session());
+        for skill in &request.skills {
+            // One that is not there yet is looked at when it is needed.
+            let _ = session.dirs.resolve(Path::new(&skill.dir));
+        }
+        let dirs = cx.working_dir().into_iter().chain(cx.exchange_dir());
+        // The host names them without links. They are not resolved here: where this is a new version of the
+        // plugin, a link may be there by now.
+        let dirs: Vec<PathBuf> = dirs.map(Path::to_owned).collect();
         let mut setup = session.setup.lock().unwrap_or_else(PoisonError::into_inner);
+        let sandbox = match &request.sandbox {
+            Some(sandbox) => Some(setup.sandbox_of(sandbox, dirs)?),
+            None => None,
+        };
         *setup = Arc::new(SessionSetup { request, sandbox });
         Ok(())
     }
@@ -70,13 +80,33 @@ impl LocalSessions {
 #[derive(Debug, Default)]
 pub(crate) struct SessionSetup {
     request: ExecutorInit,
-    sandbox: Option<SandboxRules>,
+    sandbox: Option<ResolvedSandbox>,
+}
+
+/// A sandbox with these directories, and what is allowed there.
+#[derive(Debug, Clone)]
+struct ResolvedSandbox {
+    dirs: Vec<PathBuf>,
+    rules: SandboxRules,
 }
 
 impl SessionSetup {
     /// What alone its commands may change, where that is limited.
     pub(crate) fn sandbox(&self) -> Option<&SandboxRules> {
-        self.sandbox.as_ref()
+        Some(&self.sandbox.as_ref()?.rules)
+    }
+
+    /// What is allowed in a sandbox with these directories: what it was, if it is the same sandbox.
+    /// Looked at anew, a path might lead elsewhere by a link that a command put there.
+    fn sandbox_of(&self, sandbox: &Sandbox, dirs: Vec<PathBuf>) -> Result<ResolvedSandbox> {
+        let is_same = |known: &&ResolvedSandbox| {
+            self.request.sandbox.as_ref() == Some(sandbox) && known.dirs == dirs
+        };
+        if let Some(known) = self.sandbox.as_ref().filter(is_same) {
+            return Ok(known.clone());
+        }
+        let rules = SandboxRules::of(sandbox, dirs.iter().map(PathBuf::as_path))?;
+        Ok(ResolvedSandbox { dirs, rules })
     }
 }
 
@@ -84,6 +114,7 @@ impl SessionSetup {
 #[derive(Debug)]
 pub(crate) struct LocalSession {
     setup: Mutex<Arc<SessionSetup>>,
+    dirs: ResolvedDirs,
     over: watch::Sender<bool>,
     running: watch::Sender<usize>,
 }
@@ -92,6 +123,7 @@ impl Default for LocalSession {
     fn default() -> Self {
         Self {
             setup: Mutex::default(),
+            dirs: ResolvedDirs::default(),
             over: watch::Sender::new(false),
             running: watch::Sender::new(0),
         }
@@ -102,6 +134,11 @@ impl LocalSession {
     /// The skill folders that it may read.
     pub(crate) fn skills(&self) -> Vec<SkillMount> {
         self.setup().request.skills.clone()
+    }
+
+    /// Where the folders of its skills led when it began.
+    pub(crate) fn dirs(&self) -> &ResolvedDirs {
+        &self.dirs
     }
 
     /// The environment that its commands get besides the clean one.

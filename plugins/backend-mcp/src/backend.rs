@@ -236,7 +236,9 @@ impl Backend for Mcp {
         };
         let settings = own.as_ref().unwrap_or(&self.settings);
         let servers = self.resolve_servers(&cx, settings).await;
-        let session = Arc::new(McpSession::new(session, cx.working_dir(), servers));
+        let known = self.lock().get(session).cloned();
+        let working_dir = working_dir(&cx, known.as_deref());
+        let session = Arc::new(McpSession::new(session, working_dir, servers));
         let before = self.lock().insert(session.id.clone(), Arc::clone(&session));
         if let Some(before) = before {
             session.watch_like(&before);
@@ -366,7 +368,8 @@ impl Reopens for Mcp {
         let settings = McpSettings::from_options(request.options)?;
         let before = self.session(&cx)?;
         let servers = self.resolve_servers(&cx, &settings).await;
-        let session = Arc::new(McpSession::new(id(&cx)?, cx.working_dir(), servers));
+        let working_dir = working_dir(&cx, Some(&before));
+        let session = Arc::new(McpSession::new(id(&cx)?, working_dir, servers));
         let gone = session.go_on_from(&before);
         self.lock().insert(session.id.clone(), Arc::clone(&session));
         for entry in gone {
@@ -388,6 +391,15 @@ async fn release(registry: &Arc<ConnectionRegistry>, session: &McpSession) {
         .iter()
         .map(|entry| registry.release(entry, &session.id));
     let _ = tokio::time::timeout(Duration::from_secs(10), join_all(released)).await;
+}
+
+/// Where a session works: the host names it without links. It is not resolved here, where a link may be by
+/// now. What is known of it from before stays.
+fn working_dir(cx: &Cx, before: Option<&McpSession>) -> Option<PathBuf> {
+    let known = before.and_then(McpSession::working_dir);
+    known
+        .map(Path::to_owned)
+        .or_else(|| cx.working_dir().map(Path::to_owned))
 }
 
 fn id(cx: &Cx) -> Result<&str> {

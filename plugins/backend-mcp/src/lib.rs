@@ -2,7 +2,8 @@
 //! of both eras of the protocol.
 //!
 //! Servers are other people's programs: they lie, flood, hang and die. Each costs only itself.
-//! Every connection lives in the registry; see `conjure-host/docs/mcp.md`.
+//! Every connection lives in the registry; see `conjure-host/docs/mcp.md`. Begin at `backend.rs`,
+//! then `registry/mod.rs`.
 
 #[cfg(not(unix))]
 compile_error!("the MCP backend needs a Unix system");

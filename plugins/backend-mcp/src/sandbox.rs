@@ -1,11 +1,11 @@
 //! The sandbox of a server that is a program, where its configuration wants one: the one that a session's
 //! commands have.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use conjure_exec_agent::sandbox_rules::SandboxRules;
-use conjure_skill_sdk::Result;
+use conjure_exec_agent::sandbox_rules::{SandboxRules, real};
 use conjure_skill_sdk::protocol::Sandbox;
+use conjure_skill_sdk::{Error, Result};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -66,14 +66,12 @@ impl SandboxSetting {
             && (table.network || !table.read.is_empty() || !table.write.is_empty()))
     }
 
-    /// What is allowed to a server that works in these directories, if it is in a sandbox.
+    /// What is allowed to a server that works in these directories, which are without links, if it is in a
+    /// sandbox.
     ///
     /// # Errors
     /// Which path cannot be allowed.
-    pub(crate) fn rules<'a>(
-        &self,
-        dirs: impl IntoIterator<Item = &'a Path>,
-    ) -> Result<Option<SandboxRules>> {
+    fn rules<'a>(&self, dirs: impl IntoIterator<Item = &'a Path>) -> Result<Option<SandboxRules>> {
         if !self.is_on() {
             return Ok(None);
         }
@@ -106,6 +104,71 @@ impl SandboxSetting {
     }
 }
 
+/// Where a server that is a program works and what it may change, as its paths led when it was looked at
+/// first. A server that is started again gets nothing by a link that was put there since.
+#[derive(Debug, Clone)]
+pub(crate) struct ServerPlace {
+    /// The `cwd` of its configuration and the session's directory, without links.
+    dirs: Vec<PathBuf>,
+    /// What alone it changes, where that is limited.
+    pub(crate) sandbox: Option<SandboxRules>,
+}
+
+impl ServerPlace {
+    /// The place of a server with this setting and this `cwd`, for a session that works in a directory
+    /// without links.
+    ///
+    /// # Errors
+    /// Which path cannot be allowed.
+    pub(crate) fn of(
+        setting: &SandboxSetting,
+        cwd: Option<&Path>,
+        working_dir: Option<&Path>,
+    ) -> Result<Self> {
+        let dirs = cwd.map(real).into_iter();
+        let dirs: Vec<PathBuf> = dirs.chain(working_dir.map(Path::to_owned)).collect();
+        let sandbox = setting.rules(dirs.iter().map(PathBuf::as_path))?;
+        if let (Some(rules), Some(cwd)) = (&sandbox, cwd)
+            && let Some(leads) = rules.leads_out(cwd)
+        {
+            return Err(Error::invalid(format!(
+                "its `cwd` is `{}`, and a link there leads to `{}`; a program in a sandbox can put such a \
+                 link where it may write, so name where it leads",
+                cwd.display(),
+                leads.display()
+            )));
+        }
+        Ok(Self { dirs, sandbox })
+    }
+
+    /// Its directories but those that are other ones by now.
+    pub(crate) fn visible(&self) -> Vec<&Path> {
+        let dirs = self.dirs.iter().map(PathBuf::as_path);
+        dirs.filter(|dir| real(dir) == *dir).collect()
+    }
+}
+
+/// The directory that a server starts in: its `cwd`, or the session's, which the host names without links.
+///
+/// # Errors
+/// Where a link is on the way to the session's by now.
+pub(crate) fn start_dir<'a>(
+    cwd: Option<&'a Path>,
+    working_dir: Option<&'a Path>,
+) -> Result<Option<&'a Path>> {
+    if let (None, Some(dir)) = (cwd, working_dir)
+        && real(dir) != dir
+    {
+        return Err(Error::new(format!(
+            "the session's directory `{}`, where it is to start, is not the one any more that it was when \
+             the session began: a link is there, or on the way to it; put the directory back, or begin \
+             another session",
+            dir.display()
+        )));
+    }
+    Ok(cwd.or(working_dir))
+}
+
 /// With the home directory in the place of `~`.
 fn absolute(paths: &[String]) -> Vec<String> {
     let home = std::env::home_dir();
@@ -114,4 +177,48 @@ fn absolute(paths: &[String]) -> Vec<String> {
         _ => path.clone(),
     };
     paths.iter().map(absolute).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_place_stays_what_it_was_and_no_link_in_it_leads_out() {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = scratch.path().canonicalize().unwrap();
+        let (work, keys) = (root.join("work"), root.join("keys"));
+        for dir in [&work.join("job"), &keys] {
+            std::fs::create_dir_all(dir).unwrap();
+        }
+        symlink(work.join("job"), root.join("link")).unwrap();
+        let setting = SandboxSetting::Mode(ServerSandboxMode::WorkingDir);
+        let place = |cwd: &Path, working_dir: &Path| {
+            ServerPlace::of(&setting, Some(cwd), Some(working_dir))
+        };
+        let (job, link) = (work.join("job"), root.join("link"));
+        // A link of the user's own is followed, once.
+        let by_link = place(&link, &root.join("keys")).unwrap();
+        let writes = by_link.sandbox.as_ref().unwrap().write().to_vec();
+        assert_eq!(writes, [keys.clone(), job.clone()]);
+        assert_eq!(by_link.visible(), [&*job, &*keys]);
+        std::fs::remove_dir(&job).unwrap();
+        symlink(&keys, &job).unwrap();
+        assert_eq!(by_link.visible(), [&*keys]);
+        // The session's directory is not looked at again, and one that is configured is refused.
+        let of_session = ServerPlace::of(&setting, None, Some(&job)).unwrap();
+        assert_eq!(
+            of_session.sandbox.unwrap().write(),
+            std::slice::from_ref(&job)
+        );
+        let refused = place(&job, &work).unwrap_err().to_string();
+        assert!(refused.contains("a link there leads to"), "{refused}");
+        // Nothing starts there.
+        let said = start_dir(None, Some(&job)).unwrap_err().to_string();
+        assert!(said.contains("a link is there"), "{said}");
+        assert_eq!(start_dir(Some(&work), Some(&job)).unwrap(), Some(&*work));
+        assert_eq!(start_dir(None, Some(&work)).unwrap(), Some(&*work));
+    }
 }

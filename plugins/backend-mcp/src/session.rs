@@ -77,12 +77,12 @@ pub(crate) struct PendingWatch {
 impl McpSession {
     pub(crate) fn new(
         id: &str,
-        working_dir: Option<&Path>,
+        working_dir: Option<PathBuf>,
         servers: Vec<(String, Result<Arc<Server>, String>)>,
     ) -> Self {
         Self {
             id: id.to_owned(),
-            working_dir: working_dir.map(Path::to_path_buf),
+            working_dir,
             servers,
             used: Mutex::default(),
             pins: Mutex::default(),
@@ -93,6 +93,11 @@ impl McpSession {
             waited: AtomicBool::new(false),
             trace: trace(id),
         }
+    }
+
+    /// Where it works, without links: as that led when it was opened.
+    pub(crate) fn working_dir(&self) -> Option<&Path> {
+        self.working_dir.as_deref()
     }
 
     /// Goes on with what a session with other servers had of the servers that are the same here.

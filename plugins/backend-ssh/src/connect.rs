@@ -17,9 +17,12 @@ use conjure_skill_sdk::protocol::SkillMount;
 use tokio::sync::Semaphore;
 
 use crate::config::SshSettings;
-use crate::explain::{Explained, explain, is_crowded};
+use crate::explain::{Explained, explain, is_crowded, is_silent};
+use crate::local_files::check_readable;
+use crate::outage::Outage;
 use crate::session::SshState;
-use crate::ssh::SshProcess;
+use crate::ssh::{SshFailure, SshProcess};
+use crate::ssh_command::Verbosity;
 
 /// How many connections to a machine are made at once: a server begins to refuse some when ten log in
 /// together (`MaxStartups`), and others log in there too.
@@ -41,6 +44,8 @@ pub(crate) struct RemoteMachine {
     pub(crate) calls: Arc<SessionCalls>,
     /// Of the instance: logs what no call is there for.
     cx: Cx,
+    /// Of the connections that are made again.
+    outage: Outage,
 }
 
 type SshRelayed = relayed::Relayed<SshProcess>;
@@ -60,11 +65,14 @@ impl RemoteMachine {
             token: uuid::Uuid::new_v4().simple().to_string(),
             skills,
             calls,
+            outage: Outage::default(),
         }
     }
 
     /// Begins a stream, with an agent of its own.
     pub(crate) async fn open(&self, stream: &KeptStream) -> Result<SshRelayed, Explained> {
+        // It may be another reason by now.
+        self.outage.end();
         let process = self.with_agent(&self.open_script()).await?;
         let mut connection = relayed(process);
         let answered = connection.greet(&self.token, stream).await;
@@ -124,6 +132,7 @@ impl RemoteMachine {
 
     /// Runs a script over there. A server that has too many logins at once is asked again.
     async fn run(&self, script: &str, first: Option<&[u8]>) -> Result<SshProcess, Explained> {
+        check_readable(&self.settings).map_err(|why| Explained::lasting(&self.settings, &why))?;
         let mut tries = 1;
         loop {
             let run = {
@@ -131,17 +140,38 @@ impl RemoteMachine {
                 // Whoever was refused comes again without company of ours.
                 let alone = if tries > 1 { MAX_LOGINS } else { 1 };
                 let _login = logins.acquire_many(alone).await;
-                SshProcess::run(&self.settings, script, first).await
+                SshProcess::run(&self.settings, script, first, Verbosity::Errors).await
             };
             match run {
-                Ok(process) => return Ok(process),
+                Ok(process) => {
+                    self.outage.end();
+                    return Ok(process);
+                }
                 Err(failure) if tries < CROWDED_TRIES && is_crowded(&failure) => {
                     tokio::time::sleep(jittered(CROWDED_WAIT * tries)).await;
                     tries += 1;
                 }
-                Err(failure) => return Err(explain(&self.settings, &failure)),
+                Err(failure) => {
+                    let failure = match is_silent(&failure) {
+                        true => {
+                            let asked = self.ask_for_reason();
+                            Box::pin(self.outage.explained(failure, asked)).await
+                        }
+                        false => failure,
+                    };
+                    return Err(explain(&self.settings, &failure));
+                }
             }
         }
+    }
+
+    /// How `ssh` fails that gives its reasons, where it does: what a server says before it ends a
+    /// login is no error to it.
+    async fn ask_for_reason(&self) -> Option<SshFailure> {
+        let logins = self.logins();
+        let _login = logins.acquire().await;
+        let asked = SshProcess::run(&self.settings, "exit 0", None, Verbosity::Reasons).await;
+        asked.err()
     }
 
     /// Those who may log in there at once, from all sessions of this process.

@@ -8,13 +8,22 @@ use conjure_exec_agent::client::relayed::{
 use conjure_exec_agent::relay::{NO_ROOM, NO_SESSION_DIR, NOT_THERE};
 use conjure_skill_sdk::Error;
 
+use crate::by_hand;
 use crate::config::SshSettings;
+use crate::local_files::in_worker;
+use crate::reason::{self, SSH_EXIT_CODE};
 use crate::ssh::SshFailure;
 
-/// The exit code with which `ssh` speaks of itself.
-const SSH_EXIT_CODE: i32 = 255;
 /// What a shell ends with that finds no program, and one that may not run it.
 const NO_PROGRAM_CODES: [i32; 2] = [126, 127];
+/// What a shell ends with in which a script failed, and `ssh`.
+const FAILED_CODES: [i32; 2] = [1, SSH_EXIT_CODE];
+/// How much of what a login says in place of the agent is shown, from its beginning, and how much of
+/// what is complained about, from its end; in characters.
+const MAX_SAID: usize = 300;
+const MAX_COMPLAINT: usize = 1_500;
+/// How `ssh` begins a line about a key that it cannot load from this machine.
+const LOAD_KEY: &str = "Load key \"";
 
 /// Consequence of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,13 +101,23 @@ pub(crate) fn is_crowded(failure: &SshFailure) -> bool {
     failure.code == Some(SSH_EXIT_CODE) && ends.iter().any(|end| failure.complaint.contains(end))
 }
 
+/// Whether `ssh` ended without a word: it may know a reason that is no error to it.
+pub(crate) fn is_silent(failure: &SshFailure) -> bool {
+    failure.code == Some(SSH_EXIT_CODE)
+        && !failure.floods
+        && failure.complaint.is_empty()
+        && failure.said.is_empty()
+}
+
 /// Explains a failure: its kind and a text with what to do.
 pub(crate) fn explain(settings: &SshSettings, failure: &SshFailure) -> Explained {
-    let (kind, what) = meaning(settings, failure);
+    let (kind, what) = meaning(settings, failure, in_worker());
     let why = match (failure.complaint.as_str(), failure.said.as_str()) {
         ("", "") => String::new(),
-        ("", said) => format!(" (it says: {said})"),
-        (complaint, _) => format!(" ({complaint})"),
+        ("", said) => format!(" (it says: {})", beginning(said)),
+        // What it says beside that is what it is about.
+        (_, said) if failure.floods => format!(" (it says: {})", beginning(said)),
+        (complaint, _) => format!(" ({})", ending(complaint)),
     };
     Explained {
         kind,
@@ -106,15 +125,44 @@ pub(crate) fn explain(settings: &SshSettings, failure: &SshFailure) -> Explained
     }
 }
 
-fn meaning(settings: &SshSettings, failure: &SshFailure) -> (FailureKind, String) {
-    let host = &settings.host;
-    let complaint = failure.complaint.as_str();
-    let has = |words: &[&str]| words.iter().any(|word| complaint.contains(word));
-    let lasting = |text: &str| (FailureKind::Lasting, text.to_owned());
+fn beginning(text: &str) -> String {
+    match text.char_indices().nth(MAX_SAID) {
+        Some((at, _)) => format!("{}…", text.get(..at).unwrap_or_default()),
+        None => text.to_owned(),
+    }
+}
+
+fn ending(text: &str) -> String {
+    let surplus = text.chars().count().saturating_sub(MAX_COMPLAINT);
+    match surplus {
+        0 => text.to_owned(),
+        surplus => format!("…{}", text.chars().skip(surplus).collect::<String>()),
+    }
+}
+
+type Meaning = (FailureKind, String);
+
+fn lasting(text: &str) -> Meaning {
+    (FailureKind::Lasting, text.to_owned())
+}
+
+fn unreachable(text: &str) -> Meaning {
+    (FailureKind::Unreachable, text.to_owned())
+}
+
+/// What a failure means; in a worker of the host's there is less to be had on this machine.
+fn meaning(settings: &SshSettings, failure: &SshFailure, in_worker: bool) -> Meaning {
     if failure.late {
-        let text = "does not answer in time: see that it is up and that `connect_timeout_ms` is \
-                    long enough";
-        return (FailureKind::Unreachable, text.to_owned());
+        return unreachable(
+            "does not answer in time: see that it is up and that `connect_timeout_ms` is long \
+             enough",
+        );
+    }
+    if failure.floods {
+        return lasting(
+            "prints too much at the login, before the agent can start: let the login scripts of \
+             the user there (such as ~/.bashrc) say nothing in shells that are not interactive",
+        );
     }
     match failure.not_started {
         Some(ErrorKind::NotFound) => {
@@ -124,107 +172,209 @@ fn meaning(settings: &SshSettings, failure: &SshFailure) -> (FailureKind, String
             );
         }
         Some(_) => {
-            let text = "cannot be reached, since `ssh` could not be started: see what the host's \
-                        machine is short of";
-            return (FailureKind::Unreachable, text.to_owned());
+            return unreachable(
+                "cannot be reached, since `ssh` could not be started: see what the host's \
+                 machine is short of",
+            );
         }
         None => {}
     }
-    match failure.code {
-        Some(code) if code == i32::from(NOT_THERE) => (
+    of_account(settings, failure)
+        .or_else(|| match failure.code {
+            Some(SSH_EXIT_CODE) => of_ssh(settings, &failure.complaint, in_worker),
+            Some(code) => of_agent(settings, code),
+            None => None,
+        })
+        .unwrap_or_else(|| of_code(failure))
+}
+
+/// What is the matter with the user's account over there, which waiting does not change.
+fn of_account(settings: &SshSettings, failure: &SshFailure) -> Option<Meaning> {
+    if failure.code.is_none_or(|code| code == 0) {
+        return None;
+    }
+    // A shell that is restricted ends with various codes.
+    if failure.code != Some(SSH_EXIT_CODE) && failure.complaint.contains(": restricted") {
+        return Some(lasting(
+            "gives the user a restricted shell, in which no agent can be started: give the user \
+             another one (`chsh`), or name another `user`",
+        ));
+    }
+    if !failure
+        .code
+        .is_some_and(|code| FAILED_CODES.contains(&code))
+    {
+        return None;
+    }
+    if reason::account_expired(&failure.complaint) {
+        return Some(lasting(
+            "does not let the user in, whose account has expired: ask whoever runs it for more \
+             time (`chage -E`), or name another `user`",
+        ));
+    }
+    reason::password_expired(&failure.complaint).then(|| {
+        lasting(&format!(
+            "wants a new password of the user first: log in once by hand (`{}`) and set one, or \
+             name another `user`",
+            by_hand::login(settings)
+        ))
+    })
+}
+
+/// What `ssh` says of itself.
+fn of_ssh(settings: &SshSettings, complaint: &str, in_worker: bool) -> Option<Meaning> {
+    let has = |words: &[&str]| words.iter().any(|word| complaint.contains(word));
+    if has(&["HOST IDENTIFICATION HAS CHANGED"]) {
+        let text = format!(
+            "shows another key than the one that is known, so nothing was sent: it may be another \
+             machine. Ask whoever runs it; if the change is right, remove the old key (`{}`), \
+             connect once by hand (`{}`), and call again",
+            by_hand::forget_key(settings, key_file(complaint), key_host(complaint)),
+            by_hand::login(settings)
+        );
+        return Some((FailureKind::HostKey, text));
+    }
+    if has(&["Host key verification failed"]) {
+        let text = format!(
+            "is not known yet: connect once by hand (`{}`) and compare its key, or set \
+             `strict_host_key_checking = \"accept-new\"`",
+            by_hand::login(settings)
+        );
+        return Some((FailureKind::HostKey, text));
+    }
+    if has(&["Too many authentication failures"]) {
+        return Some(lasting(match in_worker {
+            true => {
+                "is shown too many keys before the right one, and ends the login: name that key \
+                 with `identity_file`"
+            }
+            false => {
+                "is shown too many keys before the right one, and ends the login: name that key \
+                 with `identity_file`, and none of ssh-agent goes before it"
+            }
+        }));
+    }
+    if has(&["Permission denied"]) {
+        return Some(lasting(refusal(complaint, in_worker)));
+    }
+    if has(&["Could not resolve hostname"]) {
+        return Some(unreachable(
+            "is not known by that name: correct `host`, or add it to ssh's configuration",
+        ));
+    }
+    if has(&["Connection refused"]) {
+        return Some(unreachable(
+            "refuses connections: see that sshd runs there and that `port` is right",
+        ));
+    }
+    let configuration = [
+        "Bad owner or permissions",
+        "Bad configuration",
+        "terminating, ",
+    ];
+    has(&configuration).then(|| lasting("cannot be reached: correct ssh's configuration"))
+}
+
+/// The file in `Offending ED25519 key in FILE:LINE`.
+fn key_file(complaint: &str) -> Option<&str> {
+    let mut lines = complaint.split("; ");
+    lines.find_map(|line| {
+        let (_, place) = line.strip_prefix("Offending ")?.split_once(" key in ")?;
+        Some(place.rsplit_once(':')?.0)
+    })
+}
+
+/// The host in `Host key for HOST has changed`.
+fn key_host(complaint: &str) -> Option<&str> {
+    let (_, rest) = complaint.split_once("Host key for ")?;
+    let (host, _) = rest.split_once(" has changed")?;
+    (!host.contains(char::is_whitespace)).then_some(host)
+}
+
+/// Why a server lets nobody in.
+fn refusal(complaint: &str, in_worker: bool) -> &'static str {
+    let mut lines = complaint.split("; ");
+    let not_loaded = lines.find(|line| line.starts_with(LOAD_KEY));
+    match (not_loaded, in_worker) {
+        (Some(line), true) if line.ends_with("Permission denied") => {
+            "was shown no key, since this plugin may not read it: it runs in a process of its own, \
+             which reads keys below ~/.ssh only. Put the key there, or let the plugin run in the \
+             host's process with `conjure plugin trust`"
+        }
+        (Some(_), _) => {
+            "lets nobody in, and `ssh` could not load a key on this machine: see that its file is \
+             a private key that the host's user may read and nobody else (`chmod 600`), or name \
+             another with `identity_file`"
+        }
+        (None, true) => {
+            "refuses the key: name the right `user` and `identity_file`, and see that the key \
+             stands in ~/.ssh/authorized_keys there. This plugin runs in a process of its own, \
+             where a key is a file below ~/.ssh without a passphrase; for others let it run in \
+             the host's process with `conjure plugin trust`"
+        }
+        (None, false) => {
+            "refuses the key: name the right `user` and `identity_file`, or add the key to \
+             ssh-agent (a key with a passphrase needs that, since nobody is asked), and see that \
+             it stands in ~/.ssh/authorized_keys there"
+        }
+    }
+}
+
+/// What the scripts that start the agent and the agent itself end with.
+fn of_agent(settings: &SshSettings, code: i32) -> Option<Meaning> {
+    Some(match code {
+        code if code == i32::from(NOT_THERE) => (
             FailureKind::Gone,
             "has no agent of this session any more: it was ended, or the machine was started \
              again"
                 .to_owned(),
         ),
-        Some(NO_DIRECTORY) => lasting(&format!(
+        NO_DIRECTORY => lasting(&format!(
             "lets nobody make the directory `{}` for the agent: name one that can be written, with \
              `agent_dir`",
             settings.agent_dir
         )),
-        Some(NOT_WRITTEN) => lasting(&format!(
+        NOT_WRITTEN => lasting(&format!(
             "takes no agent into `{}`: make room there or name another directory with `agent_dir`",
             settings.agent_dir
         )),
-        Some(CUT) => (
-            FailureKind::Unreachable,
-            "did not get all of the agent: call again".to_owned(),
-        ),
-        Some(DOES_NOT_RUN) => lasting(&format!(
+        CUT => unreachable("did not get all of the agent: call again"),
+        DOES_NOT_RUN => lasting(&format!(
             "runs no program in `{}`: where that file system is mounted noexec, name a directory \
              on another one with `agent_dir`; for another processor name an agent with `agent`",
             settings.agent_dir
         )),
-        Some(SSH_EXIT_CODE) if has(&["HOST IDENTIFICATION HAS CHANGED"]) => (
-            FailureKind::HostKey,
-            format!(
-                "shows another key than the one that is known, so nothing was sent: it may be \
-                 another machine. Ask whoever runs it; if the change is right, remove the old key \
-                 (`ssh-keygen -R {host}`), connect once by hand, and call again"
-            ),
+        code if code == i32::from(NO_ROOM) => lasting(&format!(
+            "has no room in `{}`: make some, or name another directory with `scratch_dir`",
+            settings.scratch_dir
+        )),
+        code if code == i32::from(NO_SESSION_DIR) => lasting(
+            "lets nobody make a directory for the session: name one that can be written, with \
+             `scratch_dir`",
         ),
-        Some(SSH_EXIT_CODE) if has(&["Host key verification failed"]) => (
-            FailureKind::HostKey,
-            format!(
-                "is not known yet: connect once by hand (`ssh {host}`) and compare its key, or \
-                 set `strict_host_key_checking = \"accept-new\"`"
-            ),
-        ),
-        Some(SSH_EXIT_CODE) if has(&["Permission denied", "Too many authentication failures"]) => {
-            lasting(
-                "refuses the key: name the right `user` and `identity_file`, or add the key to \
-             ssh-agent (a key with a passphrase needs that, since nobody is asked), and see that \
-             it stands in ~/.ssh/authorized_keys there",
-            )
+        _ => return None,
+    })
+}
+
+/// What an exit code means of which nothing else is known.
+fn of_code(failure: &SshFailure) -> Meaning {
+    match failure.code {
+        Some(SSH_EXIT_CODE) | None => {
+            unreachable("cannot be reached: see that it is up, and that `ssh` reaches it from here")
         }
-        Some(SSH_EXIT_CODE) if has(&["Could not resolve hostname"]) => (
-            FailureKind::Unreachable,
-            "is not known by that name: correct `host`, or add it to ssh's configuration"
-                .to_owned(),
-        ),
-        Some(SSH_EXIT_CODE) if has(&["Connection refused"]) => (
-            FailureKind::Unreachable,
-            "refuses connections: see that sshd runs there and that `port` is right".to_owned(),
-        ),
-        Some(SSH_EXIT_CODE)
-            if has(&[
-                "Bad owner or permissions",
-                "Bad configuration",
-                "terminating, ",
-            ]) =>
-        {
-            lasting("cannot be reached: correct ssh's configuration")
-        }
-        Some(SSH_EXIT_CODE) | None => (
-            FailureKind::Unreachable,
-            "cannot be reached: see that it is up, and that `ssh` reaches it from here".to_owned(),
-        ),
         Some(code) if NO_PROGRAM_CODES.contains(&code) => lasting(
             "does not run the agent: give the user a shell, and see that /bin/sh is there and \
              that programs may run in `agent_dir`",
         ),
-        Some(code) if code == i32::from(NO_ROOM) => lasting(&format!(
-            "has no room in `{}`: make some, or name another directory with `scratch_dir`",
-            settings.scratch_dir
-        )),
-        Some(code) if code == i32::from(NO_SESSION_DIR) => lasting(
-            "lets nobody make a directory for the session: name one that can be written, with \
-             `scratch_dir`",
+        Some(0) => unreachable(
+            "closed the connection: another one has come, or the machine is short of something",
         ),
-        Some(0) => (
-            FailureKind::Unreachable,
-            "closed the connection: another one has come, or the machine is short of something"
-                .to_owned(),
-        ),
-        Some(code) if complaint.is_empty() => lasting(&format!(
+        Some(code) if failure.complaint.is_empty() => lasting(&format!(
             "starts no shell for this user; what it ran ended with {code}. Give the user a shell \
              (`chsh`), or name another `user`"
         )),
         // Such as a machine with no memory for it.
-        Some(code) => (
-            FailureKind::Unreachable,
-            format!("did not start the agent, which ended with {code}"),
-        ),
+        Some(code) => unreachable(&format!("did not start the agent, which ended with {code}")),
     }
 }
 
@@ -264,6 +414,13 @@ mod tests {
                 "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @; Host key verification failed.",
                 FailureKind::HostKey,
                 "ssh-keygen -R build",
+            ),
+            (
+                255,
+                "HOST IDENTIFICATION HAS CHANGED; Offending RSA key in /k/known:3; Host key for \
+                 [10.0.0.7]:22 has changed and you have requested strict checking.",
+                FailureKind::HostKey,
+                "ssh-keygen -f /k/known -R '[10.0.0.7]:22'",
             ),
             (
                 255,
@@ -311,6 +468,37 @@ mod tests {
                 "ended with 1",
             ),
             (1, "", FailureKind::Lasting, "chsh"),
+            (1, "bash: exec: restricted", FailureKind::Lasting, "chsh"),
+            (
+                127,
+                "rbash: /bin/sh: restricted: cannot specify `/' in command names",
+                FailureKind::Lasting,
+                "restricted shell",
+            ),
+            (
+                255,
+                "Your account has expired; please contact your administrator; Connection closed",
+                FailureKind::Lasting,
+                "another `user`",
+            ),
+            (
+                1,
+                "WARNING: Your password has expired.; Password change required",
+                FailureKind::Lasting,
+                "(`ssh build`)",
+            ),
+            (
+                255,
+                "Received disconnect from build port 22:2: Too many authentication failures",
+                FailureKind::Lasting,
+                "too many keys",
+            ),
+            (
+                255,
+                "Load key \"/k/id\": bad permissions; me@build: Permission denied (publickey).",
+                FailureKind::Lasting,
+                "chmod 600",
+            ),
         ] {
             let explained = of(code, complaint);
             assert_eq!(explained.kind, kind, "{}", explained.text);
@@ -318,5 +506,86 @@ mod tests {
             assert!(explained.text.contains("build"), "{}", explained.text);
             assert!(explained.text.contains(complaint), "{}", explained.text);
         }
+    }
+    fn failed(code: i32, complaint: &str) -> SshFailure {
+        SshFailure {
+            code: Some(code),
+            complaint: complaint.to_owned(),
+            ..SshFailure::default()
+        }
+    }
+
+    #[test]
+    fn a_worker_is_told_of_no_agent_of_keys_and_where_a_key_has_to_be() {
+        let settings = SshSettings::default();
+        for (complaint, says) in [
+            ("me@build: Permission denied (publickey).", "below ~/.ssh"),
+            (
+                "Load key \"/k/id\": Permission denied; me@build: Permission denied (publickey).",
+                "may not read it",
+            ),
+            ("Too many authentication failures", "`identity_file`"),
+        ] {
+            let failure = failed(SSH_EXIT_CODE, complaint);
+            let (kind, inside) = meaning(&settings, &failure, true);
+            let (_, outside) = meaning(&settings, &failure, false);
+            assert_eq!(kind, FailureKind::Lasting);
+            assert!(inside.contains(says), "{inside}");
+            assert!(!inside.contains("ssh-agent"), "{inside}");
+            assert!(!outside.contains("conjure plugin trust"), "{outside}");
+        }
+    }
+
+    #[test]
+    fn a_banner_for_everybody_is_no_reason() {
+        let settings = SshSettings::default();
+        let silent = failed(SSH_EXIT_CODE, "");
+        assert!(is_silent(&silent) && !is_silent(&failed(1, "")));
+        for banner in [
+            "If your account has expired or your password has expired, call 555",
+            "Users whose password has expired are required to change your password",
+            "Your account has expired? Call 555",
+            "Connection refused means maintenance; Permission denied means no account",
+        ] {
+            let said = format!("{banner}; Connection closed by 10.0.0.7 port 22");
+            let again = failed(SSH_EXIT_CODE, &said);
+            let known = reason::with_reason(silent.clone(), &again);
+            let explained = explain(&settings, &known);
+            assert_eq!(
+                explained.kind,
+                FailureKind::Unreachable,
+                "{}",
+                explained.text
+            );
+            let end = "is up, and that `ssh` reaches it from here (Connection closed by 10.0.0.7 \
+                       port 22)";
+            assert!(explained.text.ends_with(end), "{}", explained.text);
+            // Nor where a login script writes it.
+            for code in FAILED_CODES {
+                let explained = explain(&settings, &failed(code, &said));
+                assert!(
+                    !explained.text.contains("another `user`"),
+                    "{}",
+                    explained.text
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_login_that_floods_is_shown_in_part() {
+        let failure = SshFailure {
+            said: "ä".repeat(4_000),
+            floods: true,
+            ..failed(SSH_EXIT_CODE, "bash: write error: Broken pipe")
+        };
+        let explained = explain(&SshSettings::default(), &failure);
+        assert_eq!(explained.kind, FailureKind::Lasting);
+        assert!(
+            explained.text.contains("prints too much"),
+            "{}",
+            explained.text
+        );
+        assert_eq!(explained.text.matches('ä').count(), MAX_SAID);
     }
 }

@@ -7,14 +7,18 @@
 //! The connection is OpenSSH's own `ssh`, and not a library such as russh: a person's aliases, keys,
 //! agents, hardware tokens, jump hosts and known hosts work here as they do in his terminal, with
 //! what his system's vendor keeps secure. A library would know a part of that, in a second way, and
-//! would bring its own cryptography into every host.
+//! would bring its own cryptography into every host. Begin at `session.rs`, then `connect.rs`.
 
 #[cfg(not(unix))]
 compile_error!("the SSH executor needs a Unix system");
 
+mod by_hand;
 mod config;
 mod connect;
 mod explain;
+mod local_files;
+mod outage;
+mod reason;
 mod session;
 mod ssh;
 mod ssh_command;

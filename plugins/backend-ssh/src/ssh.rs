@@ -12,9 +12,9 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 use tokio::task::JoinHandle;
 
 use crate::config::SshSettings;
-use crate::ssh_command::command;
+use crate::ssh_command::{Verbosity, command};
 
-/// How much of what is complained about is kept.
+/// How much of what is complained about is kept, from its end.
 const MAX_STDERR_BYTES: usize = 4_000;
 /// How long logging in and starting a program may take, beyond connecting.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(30);
@@ -32,6 +32,8 @@ pub(crate) struct SshFailure {
     pub(crate) complaint: String,
     /// What the shell over there said in place of the mark.
     pub(crate) said: String,
+    /// Whether more was said in place of the mark than is read.
+    pub(crate) floods: bool,
     /// Whether the time limit was exceeded.
     pub(crate) late: bool,
     /// Reason why no process was started.
@@ -80,13 +82,15 @@ impl SshProcess {
         settings: &SshSettings,
         script: &str,
         first: Option<&[u8]>,
+        verbosity: Verbosity,
     ) -> Result<Self, SshFailure> {
         let not_started = |error: io::Error| SshFailure {
             not_started: Some(error.kind()),
             complaint: error.to_string(),
             ..SshFailure::default()
         };
-        let mut told = command(settings, script).await.map_err(not_started)?;
+        let told = command(settings, script, verbosity).await;
+        let mut told = told.map_err(not_started)?;
         told.stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -122,6 +126,7 @@ impl SshProcess {
             Ok(Ok(())) => Ok(process),
             Ok(Err(said)) => Err(SshFailure {
                 said,
+                floods: !is_over(&mut process.output).await,
                 ..process.end().await
             }),
             Err(_) => Err(SshFailure {
@@ -155,6 +160,13 @@ impl SshProcess {
     }
 }
 
+/// Whether nothing more comes.
+async fn is_over(output: &mut ChildStdout) -> bool {
+    let mut next = [0; 1];
+    let reading = tokio::time::timeout(EXIT_TIMEOUT, output.read(&mut next));
+    matches!(reading.await, Ok(Ok(0) | Err(_)))
+}
+
 impl RelayCarrier for SshProcess {
     type Input = ChildStdin;
     type Output = ChildStdout;
@@ -173,8 +185,10 @@ impl Complaint {
         let mut buffer = Vec::with_capacity(MAX_STDERR_BYTES);
         while matches!(error.read_buf(&mut buffer).await, Ok(1..)) {
             let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let room = MAX_STDERR_BYTES.saturating_sub(kept.len());
-            kept.extend(buffer.drain(..).take(room));
+            kept.append(&mut buffer);
+            // The reason stands at the end.
+            let surplus = kept.len().saturating_sub(MAX_STDERR_BYTES);
+            kept.drain(..surplus);
         }
     }
 

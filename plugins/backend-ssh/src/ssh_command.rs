@@ -25,15 +25,41 @@ const MODERN_OPTIONS: [&str; 3] = [
     "SessionType=default",
 ];
 
+/// How much `ssh` says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verbosity {
+    /// Errors only.
+    Errors,
+    /// Also what the server says before the login, and how a connection ended.
+    Reasons,
+}
+
+impl Verbosity {
+    /// The value of ssh's option.
+    fn ssh_value(self) -> &'static str {
+        match self {
+            Self::Errors => "ERROR",
+            Self::Reasons => "INFO",
+        }
+    }
+}
+
 /// `ssh`, to run a script. The script holds no single quote: whatever shell a user has over there
 /// reads it as one word.
 ///
 /// # Errors
 /// When there is no `ssh`.
-pub(crate) async fn command(settings: &SshSettings, script: &str) -> io::Result<Command> {
+pub(crate) async fn command(
+    settings: &SshSettings,
+    script: &str,
+    verbosity: Verbosity,
+) -> io::Result<Command> {
     let ssh = in_path("ssh").ok_or(io::ErrorKind::NotFound)?;
     let is_modern = is_modern(&ssh).await;
-    Ok(with_options(base(&ssh), is_modern, settings, script))
+    let command = base(&ssh);
+    Ok(with_options(
+        command, is_modern, settings, script, verbosity,
+    ))
 }
 
 /// The program, in a session of its own. There no program that it starts can ask at the host's
@@ -93,6 +119,7 @@ fn with_options(
     is_modern: bool,
     settings: &SshSettings,
     script: &str,
+    verbosity: Verbosity,
 ) -> Command {
     let seconds = |time: Duration| time.as_millis().div_ceil(1_000).max(1);
     let alive = seconds(Duration::from_millis(settings.alive_ms));
@@ -103,7 +130,7 @@ fn with_options(
     }
     let mut options = vec![
         "BatchMode=yes".to_owned(),
-        "LogLevel=ERROR".to_owned(),
+        format!("LogLevel={}", verbosity.ssh_value()),
         "ClearAllForwardings=yes".to_owned(),
         "PermitLocalCommand=no".to_owned(),
         "RemoteCommand=none".to_owned(),
@@ -125,10 +152,12 @@ fn with_options(
         options.push(format!("StrictHostKeyChecking={}", keys.ssh_value()));
     }
     if let Some(file) = &settings.known_hosts {
-        options.push(format!("UserKnownHostsFile=\"{}\"", plain(file)));
+        options.push(known_hosts_option(file));
     }
     if let Some(file) = &settings.identity_file {
         options.push(format!("IdentityFile=\"{}\"", plain(file)));
+        // Else all keys of ssh-agent go first, and a server takes few in one login.
+        options.push("IdentitiesOnly=yes".to_owned());
     }
     if let Some(port) = settings.port {
         options.push(format!("Port={port}"));
@@ -145,14 +174,29 @@ fn with_options(
     command
 }
 
+/// The option that names the file with the keys of hosts.
+pub(crate) fn known_hosts_option(file: &Path) -> String {
+    format!("UserKnownHostsFile=\"{}\"", plain(file))
+}
+
 /// A path in which `ssh` replaces nothing.
-fn plain(path: &Path) -> String {
+pub(crate) fn plain(path: &Path) -> String {
     path.to_string_lossy().replace('%', "%%")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The words after the program's name.
+    fn told(is_modern: bool, settings: &SshSettings, verbosity: Verbosity) -> Vec<String> {
+        let ssh = Command::new("ssh");
+        let command = with_options(ssh, is_modern, settings, "true", verbosity);
+        let words = command.as_std().get_args();
+        words
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect()
+    }
 
     #[test]
     fn what_is_configured_is_told_and_the_host_is_no_option() {
@@ -166,9 +210,7 @@ mod tests {
             alive_ms: 1_500,
             ..SshSettings::default()
         };
-        let command = with_options(Command::new("ssh"), true, &settings, "true");
-        let told: Vec<_> = command.as_std().get_args().collect();
-        let told: Vec<_> = told.iter().map(|word| word.to_string_lossy()).collect();
+        let words = told(true, &settings, Verbosity::Errors);
         for option in [
             "IdentityFile=\"/k/100%% mine\"",
             "UserKnownHostsFile=\"/k/known hosts\"",
@@ -176,14 +218,24 @@ mod tests {
             "BatchMode=yes",
             "SessionType=default",
             "Port=22",
+            "IdentitiesOnly=yes",
+            "LogLevel=ERROR",
         ] {
-            let at = told.iter().position(|word| word == option).unwrap();
-            assert_eq!(told[at - 1], "-o");
+            let at = words.iter().position(|word| word == option).unwrap();
+            assert_eq!(words[at - 1], "-o");
         }
         assert_eq!(
-            told[told.len() - 3..],
+            words[words.len() - 3..],
             ["--", "build", "exec /bin/sh -c 'true'"]
         );
+    }
+
+    #[test]
+    fn the_keys_of_an_agent_are_shown_where_no_key_is_named() {
+        let settings = SshSettings::default();
+        let words = told(true, &settings, Verbosity::Reasons);
+        assert!(!words.iter().any(|word| word.contains("IdentitiesOnly")));
+        assert!(words.contains(&"LogLevel=INFO".to_owned()));
     }
 
     #[test]
@@ -194,8 +246,8 @@ mod tests {
         assert_eq!(of("OpenSSH_10.0p2, OpenSSL"), Some((10, 0)));
         assert_eq!(of("dropbear"), None);
         let settings = SshSettings::default();
-        let old = with_options(Command::new("ssh"), false, &settings, "true");
-        let mut words = old.as_std().get_args().map(OsStr::to_string_lossy);
-        assert!(!words.any(|word| MODERN_OPTIONS.contains(&word.as_ref())));
+        let words = told(false, &settings, Verbosity::Errors);
+        let is_modern = |word: &String| MODERN_OPTIONS.contains(&word.as_str());
+        assert!(!words.iter().any(is_modern));
     }
 }

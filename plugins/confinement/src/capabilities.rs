@@ -4,7 +4,7 @@
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 /// What a worker keeps. Which files it reaches says Landlock, which calls it makes says seccomp.
-const OF_WORKERS: [CapabilitySet; 10] = [
+const OF_WORKERS: [CapabilitySet; 9] = [
     CapabilitySet::CHOWN,
     CapabilitySet::DAC_OVERRIDE,
     CapabilitySet::DAC_READ_SEARCH,
@@ -14,7 +14,6 @@ const OF_WORKERS: [CapabilitySet; 10] = [
     CapabilitySet::SETUID,
     CapabilitySet::NET_BIND_SERVICE,
     CapabilitySet::IPC_LOCK,
-    CapabilitySet::LEASE,
 ];
 
 /// What the commands of a sandbox keep besides: what builds and package managers need, which is what

@@ -1,14 +1,15 @@
 //! Files, TCP ports, abstract sockets and signals: the Landlock domain of a worker or a sandbox.
 
 use std::iter;
-use std::os::fd::AsFd;
-use std::path::Path;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Component, Path};
 
 use landlock::{
     ABI, Access as _, AccessFs, AccessNet, BitFlags, LandlockStatus, PathBeneath, PathFd, Ruleset,
     RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _, RulesetError, RulesetStatus, Scope,
 };
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, fstat, openat, openat2};
+use rustix::io::Errno;
 
 use super::{Sandbox, SandboxGaps, WorkerConfinement};
 
@@ -178,10 +179,41 @@ fn allow_own(
     path: &Path,
     access: BitFlags<AccessFs>,
 ) -> Result<RulesetCreated, RulesetError> {
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+    match without_links(path) {
         Ok(opened) => allow(ruleset, opened, access),
         Err(_) => Ok(ruleset),
+    }
+}
+
+/// Opens what is at an absolute path, if there is no link on the way to it and it is none itself.
+fn without_links(path: &Path) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+        // An old kernel, a container engine that does not know the call, or a worker, which does not have
+        // it any more when it confines its commands.
+        Err(Errno::NOSYS | Errno::PERM) => step_by_step(path),
+        opened => opened,
+    }
+}
+
+/// The same by going from one directory into the next, each of which is held open until then.
+fn step_by_step(path: &Path) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut parts = path.components();
+    if parts.next() != Some(Component::RootDir) {
+        return Err(Errno::INVAL);
+    }
+    let mut at = openat(CWD, "/", flags, Mode::empty())?;
+    for part in parts {
+        let Component::Normal(name) = part else {
+            return Err(Errno::INVAL);
+        };
+        // A link can be opened so, and nothing is below it.
+        at = openat(&at, name, flags, Mode::empty())?;
+    }
+    match FileType::from_raw_mode(fstat(&at)?.st_mode).is_symlink() {
+        true => Err(Errno::LOOP),
+        false => Ok(at),
     }
 }
 
@@ -197,4 +229,30 @@ fn allow(
         false => access & AccessFs::from_file(VERSION),
     };
     ruleset.add_rule(PathBeneath::new(opened, access))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_place_with_a_link_on_the_way_is_none_with_the_newer_call_and_without() {
+        let root = std::env::temp_dir().canonicalize().unwrap();
+        let root = root.join(format!("conjure-confinement-{}", std::process::id()));
+        let work = root.join("outer/work");
+        std::fs::create_dir_all(&work).unwrap();
+        symlink(root.join("outer"), root.join("link")).unwrap();
+        symlink(&work, root.join("outer/last")).unwrap();
+        let opens: [fn(&Path) -> rustix::io::Result<OwnedFd>; 2] = [without_links, step_by_step];
+        for open in opens {
+            assert!(open(&work).is_ok());
+            for name in ["link/work", "outer/last", "outer/last/x", "gone"] {
+                assert!(open(&root.join(name)).is_err(), "{name}");
+            }
+        }
+        assert!(step_by_step(&work.join("..")).is_err());
+        std::fs::remove_dir_all(&root).unwrap();
+    }
 }

@@ -4,7 +4,7 @@
 //! settings. Two kinds there are: a [`WorkerConfinement`] names all that may be reached, for code of
 //! strangers; a [`Sandbox`] lets commands read and keeps them from writing elsewhere and from the
 //! network. Neither can be taken back. What is hidden from commands, and who ends them, is no business
-//! of this crate.
+//! of this crate. Begin at `files.rs`, then `system_calls.rs`.
 
 #[cfg(target_os = "linux")]
 mod capabilities;

@@ -204,8 +204,8 @@ const MAKES: &[(i64, u8)] = &[
 ];
 
 /// Calls that open a file and may make it, with the number of the argument that has the flags; the
-/// mode is behind it. `openat2` has both in memory, where a filter cannot look: what it makes loses the
-/// bits when it is written to, since a worker has no capability that keeps them.
+/// mode is behind it. A worker does not have `openat2`, which has both in memory, where a filter cannot
+/// look.
 const OPENS: &[(i64, u8)] = &[
     (libc::SYS_openat, 2),
     #[cfg(target_arch = "x86_64")]
@@ -273,6 +273,7 @@ pub(crate) fn restrict_worker(confinement: &WorkerConfinement) -> Result<(), sec
     rules.insert(libc::SYS_clone, clone_rules(confinement.commands)?);
     rules.insert(libc::SYS_socket, socket_rules(confinement.network)?);
     rules.insert(libc::SYS_ioctl, attribute_rules()?);
+    rules.insert(libc::SYS_fcntl, lease_rules()?);
     #[cfg(target_arch = "x86_64")]
     rules.insert(X32_IOCTL, attribute_rules()?);
     for (call, mode) in MAKES {
@@ -283,8 +284,12 @@ pub(crate) fn restrict_worker(confinement: &WorkerConfinement) -> Result<(), sec
     }
     rules.insert(libc::SYS_utimensat, times_where(SeccompCmpOp::Ne)?);
     apply(rules, SeccompAction::Errno(EPERM))?;
-    // Its flags are in memory, where a filter cannot look: whoever asks takes `clone` instead.
-    let unreadable = Rules::from([(libc::SYS_clone3, Vec::new())]);
+    // Their flags are in memory, where a filter cannot look: whoever asks takes `clone` and `openat`
+    // instead.
+    let unreadable = Rules::from([
+        (libc::SYS_clone3, Vec::new()),
+        (libc::SYS_openat2, Vec::new()),
+    ]);
     apply(unreadable, SeccompAction::Errno(ENOSYS))?;
     // Copying and unpacking a file sets its mode and its times; that they stay as they are does no harm.
     // Both can be done where a file is only open for reading. That a thread runs where it did harms as
@@ -318,6 +323,7 @@ pub(crate) fn restrict_sandbox(
     }
     rules.insert(libc::SYS_socketpair, socketpair_rules()?);
     rules.insert(libc::SYS_socket, socket_rules(sandbox.network)?);
+    rules.insert(libc::SYS_fcntl, lease_rules()?);
     apply(rules, SeccompAction::Errno(EPERM))?;
     let mut ignored = Rules::new();
     for call in SCHEDULING {
@@ -392,6 +398,14 @@ fn socket_rules(network: bool) -> Result<Vec<SeccompRule>, seccompiler::Error> {
         families.map(|family| condition(0, SeccompCmpOp::Ne, u64::from(family.unsigned_abs())));
     let others = others.into_iter().collect::<Result<_, _>>()?;
     Ok(vec![SeccompRule::new(others)?])
+}
+
+/// No leases of files. Whoever opens such a file waits until the lease is given back, and it takes no
+/// right to change the file.
+fn lease_rules() -> Result<Vec<SeccompRule>, seccompiler::Error> {
+    let lease = u64::from(libc::F_SETLEASE.unsigned_abs());
+    let is_lease = condition(1, SeccompCmpOp::Eq, lease)?;
+    Ok(vec![SeccompRule::new(vec![is_lease])?])
 }
 
 /// Attributes of files; which of them, says the second argument.

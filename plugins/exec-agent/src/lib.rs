@@ -9,7 +9,7 @@
 //!
 //! The executor outside is built on two more, with the feature `executor`: `client` is the other end
 //! of the stream, and `executor` makes of it what a host asks of an executor, for whatever backend
-//! knows how to get an agent.
+//! knows how to get an agent. Begin at `message.rs`, then `serve/mod.rs`.
 
 #[cfg(not(unix))]
 compile_error!("commands and files need a Unix system");

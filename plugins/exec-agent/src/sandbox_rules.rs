@@ -9,7 +9,8 @@ use conjure_skill_sdk::{Error, Result};
 use crate::home_secrets::home_secrets;
 
 /// What is allowed in a sandbox, as its paths led when it was made: what a command puts in the place of one of
-/// them afterwards, such as a link, gets nothing by that.
+/// them afterwards, such as a link, gets nothing by that. So it is made once, and kept for whatever is
+/// started later.
 #[derive(Debug, Clone)]
 pub struct SandboxRules {
     /// The directories of whoever runs there and those that are named, without those below another one of them,
@@ -21,7 +22,8 @@ pub struct SandboxRules {
 }
 
 impl SandboxRules {
-    /// Of a sandbox with these directories, which are changed without being named.
+    /// Of a sandbox with these directories, which are changed without being named. They are without links,
+    /// as they led when the session began, and are not looked at here.
     ///
     /// # Errors
     /// Which path it cannot be.
@@ -42,7 +44,7 @@ impl SandboxRules {
             })
         });
         let mut granted = named.collect::<Result<Vec<_>>>()?;
-        let dirs = dirs.into_iter().map(real);
+        let dirs = dirs.into_iter().map(Path::to_owned);
         let write = outermost(granted.iter().cloned().chain(dirs).collect());
         for path in sandbox.write.iter().chain(&sandbox.read) {
             if let Some(leads) = led_out(Path::new(path), &write) {
@@ -65,6 +67,12 @@ impl SandboxRules {
     #[must_use]
     pub fn write(&self) -> &[PathBuf] {
         &self.write
+    }
+
+    /// Where a path leads by a link that lies where commands may write.
+    #[must_use]
+    pub fn leads_out(&self, path: &Path) -> Option<PathBuf> {
+        led_out(path, &self.write)
     }
 
     /// Whether the sandbox has a network.
@@ -125,6 +133,17 @@ mod tests {
         let inner = out.join("inner");
         let named = [work.join("build"), out, inner, work.join("keys")];
         assert_eq!(rules.granted, named);
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_a_directory_is_not_followed() {
+        let scratch = tempfile::tempdir().unwrap();
+        let root = scratch.path().canonicalize().unwrap();
+        let (work, keys) = (root.join("work"), root.join("keys"));
+        std::fs::create_dir(&keys).unwrap();
+        std::os::unix::fs::symlink(&keys, &work).unwrap();
+        let rules = SandboxRules::of(&Sandbox::default(), [&*work]).unwrap();
+        assert_eq!(rules.write, [work]);
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Frames on a stream of bytes: `len u32, kind u8, call u32, bytes`, little-endian; `len` counts
 //! what follows it.
 //!
-//! Host, agent and supervisors speak in nothing else. Here are the form of a frame and the numbers
-//! of all kinds; what the bytes of a kind mean is said where they are made.
+//! What a host and an agent say to each other, and both and a supervisor, is in these frames; workers
+//! and plugins that are executables speak those of the SDK, which are others. Here are the form of a
+//! frame and the numbers of all kinds; what the bytes of a kind mean is said where they are made.
 
 use std::io::{self, ErrorKind, Read};
 

@@ -1,14 +1,15 @@
 //! Process trees: a program is started under a supervisor, which ends everything that the program
 //! starts when it is told to, when the program has ended, and when whoever started it is gone.
 //!
-//! The one owner of processes for all plugins, and for the host's workers that may start programs. A
-//! supervisor is a process of its own: the agent's program, which plugins bring along, with the verb
-//! `supervise`, or the host's program. Outside it, [`Supervisor`] is what agent and host have of it, and [`Supervised`] what a plugin has whose program runs for long. On Linux a
-//! supervisor adopts what its program starts, so that nothing gets away, and can confine it;
-//! elsewhere it has the program's process group.
+//! Owns the commands, MCP servers and login shells of plugins, and the host's workers that may start
+//! programs. A supervisor is a process of its own: the agent's program, which plugins bring along, with
+//! the verb `supervise`, or the host's program. Outside it, [`Supervisor`] is what agent and host have
+//! of it, and [`Supervised`] what a plugin has whose program runs for long. On Linux a supervisor
+//! adopts what its program starts, so that nothing gets away, and can confine it; elsewhere it has the
+//! program's process group. Begin at [`Supervisor`] for the outside, at [`supervise()`] for the inside.
 //!
-//! Here is also what host, agent and supervisors speak in: [`frame`], with the only table of the
-//! kinds of frames, and [`field`]. What they say to each other about commands and files, and which
+//! Here is also what is spoken with agents and with supervisors: [`frame`], with the only table of its
+//! kinds of frames, and [`field`]. Workers speak the SDK's frames, which are others. What they say to each other about commands and files, and which
 //! files are private to a host, is none of this crate's business.
 
 #[cfg(not(unix))]

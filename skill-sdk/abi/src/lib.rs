@@ -7,7 +7,7 @@
 //!
 //! Only containers that carry their own destructor cross (`RVec`, `RArc`, `RResult`), so memory
 //! is freed by whoever allocated it. Text crosses as bytes: a broken plugin cannot hand over an
-//! invalid `str`.
+//! invalid `str`. Begin at `root.rs`, the two functions that a host calls first.
 
 mod context;
 mod fault;

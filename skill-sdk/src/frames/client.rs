@@ -13,11 +13,11 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 
-use super::codec::{Frame, FrameError};
+use super::codec::{Frame, FrameError, Kind};
 use super::message::{Cancel, Message, Verb};
 use super::pending::{CallItem, PendingCall, pump};
 use super::stream::{self, Outbox};
-use super::{MAX_HOST_REQUESTS, PluginRoot};
+use super::{MAX_HOST_REQUEST_BYTES, MAX_HOST_REQUESTS, PluginRoot};
 use crate::block_on::block_on;
 use crate::error::to_fault;
 use crate::guard::Caught;
@@ -371,7 +371,9 @@ impl ClientCore {
                     );
                 }
             }
-            Message::HostRequest { id, op, json } => self.host(call, call_id, id, op, json),
+            Message::HostRequest { id, op, json } => {
+                return self.host(call, call_id, id, op, json);
+            }
             Message::Cancel(Cancel::HostRequest(id)) => {
                 if let Some(task) = call.and_then(|call| call.host.remove(&id)) {
                     task.abort();
@@ -442,9 +444,19 @@ impl ClientCore {
         id: u32,
         op: Vec<u8>,
         json: Vec<u8>,
-    ) {
+    ) -> Result<(), FrameError> {
         let refused = match &call {
             None => Some(Fault::new(code::GONE, "the call is over")),
+            Some(call) if call.host.contains_key(&id) => {
+                return Err(FrameError::Malformed {
+                    kind: Kind::HostRequest,
+                    what: "its number is that of one that is under way",
+                });
+            }
+            Some(_) if json.len() > MAX_HOST_REQUEST_BYTES => Some(Fault::new(
+                code::INVALID,
+                "the request has more than 1 MiB; hand over a file instead",
+            )),
             Some(call) if call.host.len() >= MAX_HOST_REQUESTS => {
                 Some(Fault::new(code::BUSY, "too many host requests at once"))
             }
@@ -454,12 +466,14 @@ impl ClientCore {
         let (Some(call), Some(cx), None) = (call, cx, &refused) else {
             let fault = refused.unwrap_or_else(|| Fault::new(code::GONE, "the call is over"));
             self.host_reply(call_id, id, Err(fault));
-            return;
+            return Ok(());
         };
         let shared = Arc::clone(self);
         let task = self.runtime.spawn(async move {
             // The host's own code is asked here and not under the lock.
             let pending = cx.host(RSlice::from_slice(&op), RSlice::from_slice(&json));
+            // The answer may take as long as the call, and needs none of it.
+            drop((cx, op, json));
             let reply = Caught::new(Box::pin(async move { Ok(pending.await) })).await;
             if let Some(call) = shared.state().calls.get_mut(&call_id) {
                 call.host.remove(&id);
@@ -472,6 +486,7 @@ impl ClientCore {
             shared.host_reply(call_id, id, reply);
         });
         call.host.insert(id, task.abort_handle());
+        Ok(())
     }
 
     fn host_reply(&self, call_id: u64, id: u32, reply: Result<Vec<u8>, Fault>) {

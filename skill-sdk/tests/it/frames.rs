@@ -3,7 +3,10 @@
 use std::io;
 use std::time::Duration;
 
-use conjure_skill_sdk::abi::{Fault, PluginObject, code};
+use conjure_skill_sdk::abi::{
+    CallContext, CallCx, CallCx_TO, Fault, FfiFuture, FutureExt as _, PluginObject, RArc, RSlice,
+    Reply, TD_Opaque, code,
+};
 use conjure_skill_sdk::frames::{
     Cancel, Client, Decoder, Frame, FrameError, HEAD_LEN, Kind, MAX_BYTES, Message, PluginRoot,
     Verb, serve,
@@ -394,4 +397,102 @@ fn a_host_whose_worker_dies_or_sends_garbage_gets_a_fault_for_what_is_under_way(
         assert_eq!(fault.code, code::GONE, "{}", fault.text());
         assert!(fault.text().contains(reason), "{}", fault.text());
     }
+}
+
+/// The context of a call whose host operations never end, and whose host is to be asked for small ones
+/// only.
+#[derive(Clone)]
+struct Unanswered;
+
+impl CallCx for Unanswered {
+    fn emit(&self, _kind: u32, _bytes: RSlice<'_, u8>) -> u32 {
+        0
+    }
+
+    fn cancelled(&self) -> bool {
+        false
+    }
+
+    fn host(&self, _op: RSlice<'_, u8>, json: RSlice<'_, u8>) -> FfiFuture<Reply> {
+        assert!(json.as_slice().len() <= 1024 * 1024);
+        std::future::pending::<Reply>().into_ffi()
+    }
+
+    fn log(&self, _level: u32, _target: RSlice<'_, u8>, _message: RSlice<'_, u8>) {}
+}
+
+fn host_request(id: u32, json: Vec<u8>) -> Vec<u8> {
+    encoded(Message::HostRequest {
+        id,
+        op: b"call.cancelled".to_vec(),
+        json,
+    })
+}
+
+/// The other end of a client.
+struct OtherEnd {
+    stream: tokio::io::DuplexStream,
+    decoder: Decoder,
+}
+
+impl OtherEnd {
+    /// Where an instance was asked for, and what becomes of that.
+    async fn asked_for_an_instance() -> (Self, tokio::task::JoinHandle<Fault>) {
+        let (here, stream) = tokio::io::duplex(4 * 1024 * 1024);
+        let (reader, writer) = tokio::io::split(here);
+        let client = Client::connect(reader, writer);
+        let made = tokio::spawn(async move {
+            let cx: CallContext = CallCx_TO::from_ptr(RArc::new(Unanswered), TD_Opaque);
+            client.create_instance(b"{}", cx).await.err().unwrap()
+        });
+        let decoder = Decoder::new();
+        let mut other_end = Self { stream, decoder };
+        let asked = other_end.next_message().await;
+        assert!(matches!(asked, Message::Request { .. }), "{asked:?}");
+        (other_end, made)
+    }
+
+    async fn next_message(&mut self) -> Message {
+        loop {
+            if let Some(frame) = self.decoder.next_frame().unwrap() {
+                return Message::from_frame(frame).unwrap();
+            }
+            let mut piece = [0; 1024];
+            let count = self.stream.read(&mut piece).await.unwrap();
+            assert!(count > 0, "the client closed the stream");
+            self.decoder.push(&piece[..count]);
+        }
+    }
+}
+
+#[test]
+fn a_host_request_with_the_number_of_one_that_is_under_way_ends_the_stream() {
+    let fault = block_on(async {
+        let (mut other_end, made) = OtherEnd::asked_for_an_instance().await;
+        let mut bytes = host_request(9, b"{}".to_vec());
+        // One that is not wanted any more has given its number back.
+        bytes.extend(encoded(Message::Cancel(Cancel::HostRequest(9))));
+        bytes.extend(host_request(9, b"{}".to_vec()).repeat(2));
+        other_end.stream.write_all(&bytes).await.unwrap();
+        made.await.unwrap()
+    });
+    assert_eq!(fault.code, code::GONE, "{}", fault.text());
+    let reason = "a HostRequest frame is malformed: its number is that of one that is under way";
+    assert!(fault.text().contains(reason), "{}", fault.text());
+}
+
+#[test]
+fn a_host_request_that_is_too_large_is_refused_before_the_host_has_it() {
+    let answer = block_on(async {
+        let (mut other_end, _made) = OtherEnd::asked_for_an_instance().await;
+        let bytes = host_request(9, vec![b' '; 1024 * 1024 + 1]);
+        other_end.stream.write_all(&bytes).await.unwrap();
+        other_end.next_message().await
+    });
+    let Message::HostReply { id: 9, reply } = answer else {
+        panic!("{answer:?}");
+    };
+    let fault = reply.unwrap_err();
+    assert_eq!(fault.code, code::INVALID, "{}", fault.text());
+    assert!(fault.text().contains("1 MiB"), "{}", fault.text());
 }

@@ -55,7 +55,7 @@ enum Command {
     /// the answer is a report. No key is needed: a script plays the model, and the output says
     /// so. The files made are in target/demo/work.
     Demo(demo::Args),
-    /// Run every test and check that CI runs, and say what was left out and why
+    /// Run the tests and checks of CI, and say what was left out and why
     ///
     /// Builds everything first, since tests load the plugins as real libraries. Uses
     /// cargo-nextest where it is installed, else `cargo test`. A test that cannot run here
@@ -63,7 +63,8 @@ enum Command {
     /// tool is not installed is left out. In CI come the address sanitizer then, and plugins of
     /// the commit from which libraries go on loading. With CI=true, what is left out is a failure,
     /// unless it is expected there, and what was built for a part is removed when no later one
-    /// needs it. Nothing needs root.
+    /// needs it. Nothing needs root. `.ci/run` does this, and then tries the page in a browser
+    /// and what people install.
     Test(suite::Args),
     /// Try the page in a real browser, against the real server with the mock model
     ///

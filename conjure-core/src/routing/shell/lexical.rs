@@ -12,7 +12,7 @@ use super::Doubt;
 
 /// What stands before a character in a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Before {
+enum PrecedingSign {
     /// The beginning of a word.
     Boundary,
     /// A word of digits alone, such as the descriptor before a redirection.
@@ -25,9 +25,9 @@ enum Before {
 
 /// Why a text may be cut differently.
 pub(super) fn doubt(text: &str) -> Option<Doubt> {
-    let mut scan = Scan {
+    let mut scan = LexicalScan {
         chars: text.chars(),
-        before: Before::Boundary,
+        before: PrecedingSign::Boundary,
         has_blank: true,
         has_group: false,
     };
@@ -41,16 +41,16 @@ pub(super) fn doubt(text: &str) -> Option<Doubt> {
     None
 }
 
-struct Scan<'a> {
+struct LexicalScan<'a> {
     chars: Chars<'a>,
-    before: Before,
+    before: PrecedingSign,
     /// Whether the character before was a blank, or there was none.
     has_blank: bool,
     /// Whether there was a group so far.
     has_group: bool,
 }
 
-impl Scan<'_> {
+impl LexicalScan<'_> {
     fn peek(&self) -> Option<char> {
         self.chars.clone().next()
     }
@@ -60,7 +60,7 @@ impl Scan<'_> {
         let before = self.before;
         let had_blank = std::mem::replace(&mut self.has_blank, matches!(c, ' ' | '\t'));
         self.before = match c {
-            ' ' | '\t' | '\n' | ';' => Before::Boundary,
+            ' ' | '\t' | '\n' | ';' => PrecedingSign::Boundary,
             '\\' => self.escape(had_blank)?,
             '\'' => self.quoted()?,
             '"' => self.double_quoted()?,
@@ -68,48 +68,50 @@ impl Scan<'_> {
             '$' => self.parameter(true)?,
             '{' | '}' => self.brace(c, before)?,
             '(' => self.group(before)?,
-            ')' => Before::Boundary,
+            ')' => PrecedingSign::Boundary,
             '&' | '|' => self.operator(c)?,
             '<' | '>' => self.redirection(before)?,
-            '#' if before == Before::Boundary => {
+            '#' if before == PrecedingSign::Boundary => {
                 let is_last = !self.chars.as_str().contains('\n');
                 let is_plain = is_last && !self.has_group;
                 return is_plain.then_some(false).ok_or(Doubt::Dialect);
             }
-            '#' if before == Before::Other => return Err(Doubt::Dialect),
+            '#' if before == PrecedingSign::Other => return Err(Doubt::Dialect),
             c if c.is_ascii_digit() => match before {
-                Before::Boundary => Before::Digits(1),
-                Before::Digits(count) => Before::Digits(count + 1),
-                Before::Plain | Before::Other => Before::Plain,
+                PrecedingSign::Boundary => PrecedingSign::Digits(1),
+                PrecedingSign::Digits(count) => PrecedingSign::Digits(count + 1),
+                PrecedingSign::Plain | PrecedingSign::Other => PrecedingSign::Plain,
             },
-            c if c.is_ascii_alphanumeric() || "_/.:=%+@,-~#".contains(c) => Before::Plain,
-            _ => Before::Other,
+            c if c.is_ascii_alphanumeric() || "_/.:=%+@,-~#".contains(c) => PrecedingSign::Plain,
+            _ => PrecedingSign::Other,
         };
         Ok(true)
     }
 
     /// A backslash. A line that ends with one goes on: behind a blank alone, which ends every word.
-    fn escape(&mut self, had_blank: bool) -> Result<Before, Doubt> {
+    fn escape(&mut self, had_blank: bool) -> Result<PrecedingSign, Doubt> {
         match self.chars.next() {
             Some('\n') if had_blank => {
                 self.has_blank = true;
-                Ok(Before::Boundary)
+                Ok(PrecedingSign::Boundary)
             }
             Some('\n') => Err(Doubt::Dialect),
-            Some(_) => Ok(Before::Other),
+            Some(_) => Ok(PrecedingSign::Other),
             None => Err(Doubt::Unreadable),
         }
     }
 
-    fn quoted(&mut self) -> Result<Before, Doubt> {
+    fn quoted(&mut self) -> Result<PrecedingSign, Doubt> {
         let is_closed = self.chars.any(|c| c == '\'');
-        is_closed.then_some(Before::Other).ok_or(Doubt::Unreadable)
+        is_closed
+            .then_some(PrecedingSign::Other)
+            .ok_or(Doubt::Unreadable)
     }
 
-    fn double_quoted(&mut self) -> Result<Before, Doubt> {
+    fn double_quoted(&mut self) -> Result<PrecedingSign, Doubt> {
         while let Some(c) = self.chars.next() {
             match c {
-                '"' => return Ok(Before::Other),
+                '"' => return Ok(PrecedingSign::Other),
                 '\\' => drop(self.chars.next()),
                 '`' => return Err(Doubt::Construct),
                 '$' => drop(self.parameter(false)?),
@@ -120,7 +122,7 @@ impl Scan<'_> {
     }
 
     /// A dollar: of a parameter by its name alone, or one that stands for itself.
-    fn parameter(&mut self, is_unquoted: bool) -> Result<Before, Doubt> {
+    fn parameter(&mut self, is_unquoted: bool) -> Result<PrecedingSign, Doubt> {
         match self.peek() {
             Some('(' | '[') => return Err(Doubt::Construct),
             Some('\'' | '"') if is_unquoted => return Err(Doubt::Dialect),
@@ -139,44 +141,46 @@ impl Scan<'_> {
             Some(c) if "?#@*!$-".contains(c) => drop(self.chars.next()),
             _ => {}
         }
-        Ok(Before::Plain)
+        Ok(PrecedingSign::Plain)
     }
 
     /// A brace: of a group, or the two that stand for themselves.
-    fn brace(&mut self, brace: char, before: Before) -> Result<Before, Doubt> {
-        if before == Before::Boundary {
+    fn brace(&mut self, brace: char, before: PrecedingSign) -> Result<PrecedingSign, Doubt> {
+        if before == PrecedingSign::Boundary {
             if brace == '{' && self.peek() == Some('}') {
                 self.chars.next();
             }
             let ends = |c: char| matches!(c, ' ' | '\t' | '\n' | ';' | '&' | '|' | ')' | '<' | '>');
             if self.peek().is_none_or(ends) {
                 self.has_group = true;
-                return Ok(Before::Other);
+                return Ok(PrecedingSign::Other);
             }
         }
         Err(Doubt::Dialect)
     }
 
-    fn group(&mut self, before: Before) -> Result<Before, Doubt> {
+    fn group(&mut self, before: PrecedingSign) -> Result<PrecedingSign, Doubt> {
         self.has_group = true;
         // `((` is arithmetic to some shells, and `a(` a pattern, a list or a function.
-        let is_group = before == Before::Boundary && self.peek() != Some('(');
-        is_group.then_some(Before::Boundary).ok_or(Doubt::Dialect)
+        let is_group = before == PrecedingSign::Boundary && self.peek() != Some('(');
+        is_group
+            .then_some(PrecedingSign::Boundary)
+            .ok_or(Doubt::Dialect)
     }
 
-    fn operator(&mut self, operator: char) -> Result<Before, Doubt> {
+    fn operator(&mut self, operator: char) -> Result<PrecedingSign, Doubt> {
         if self.peek() == Some(operator) {
             self.chars.next();
         }
         // `&>`, `|&`, `&!` and their like are one operator to some shells, and two to others.
         match self.peek() {
             Some('>' | '&' | '|' | '!') => Err(Doubt::Dialect),
-            _ => Ok(Before::Boundary),
+            _ => Ok(PrecedingSign::Boundary),
         }
     }
 
-    fn redirection(&mut self, before: Before) -> Result<Before, Doubt> {
-        if matches!(before, Before::Digits(count) if count > 1) {
+    fn redirection(&mut self, before: PrecedingSign) -> Result<PrecedingSign, Doubt> {
+        if matches!(before, PrecedingSign::Digits(count) if count > 1) {
             return Err(Doubt::Dialect);
         }
         match self.peek() {
@@ -185,7 +189,7 @@ impl Scan<'_> {
             Some('&') => drop(self.chars.next()),
             _ => {}
         }
-        Ok(Before::Boundary)
+        Ok(PrecedingSign::Boundary)
     }
 }
 

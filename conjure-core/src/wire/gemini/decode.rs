@@ -16,7 +16,7 @@ use super::{WHO, errors};
 use crate::chat::{Response, Stop, StopReason, StreamEvent};
 use crate::wire::failure::{self, RequestTarget, shown};
 use crate::wire::fill::{FieldReader, Fill, fill, into, set, skip};
-use crate::wire::scan::{Count, Few, Loose};
+use crate::wire::scan::{Count, Loose, SmallList};
 use crate::wire::stream::{self, MOST_PARTS, ReplyAssembler, ReplyStreamDecoder, TOO_MANY};
 use crate::wire::{Decoded, Endpoint, ReplyDecoder, WireError, model_family};
 
@@ -33,7 +33,7 @@ pub(in crate::wire) fn decode_body(endpoint: &Endpoint, bytes: &[u8]) -> Decoded
 /// One response of a stream, read in place, with its parts in the form `P`.
 #[derive(Default)]
 struct GeminiChunk<'a, P> {
-    candidates: Option<Few<ReplyCandidate<'a, P>>>,
+    candidates: Option<SmallList<ReplyCandidate<'a, P>>>,
     usage_metadata: Option<Counts>,
     model_version: Loose<'a>,
     response_id: Loose<'a>,
@@ -54,7 +54,7 @@ struct ReplyCandidate<'a, P> {
 
 #[derive(Default)]
 struct CandidateContent<P> {
-    parts: Few<P>,
+    parts: SmallList<P>,
 }
 
 impl<'de, P: Fill<'de>> FieldReader<'de> for GeminiChunk<'de, P> {
@@ -105,7 +105,7 @@ impl<'de, P: Fill<'de>> Deserialize<'de> for GeminiChunk<'de, P> {
 
 impl<P> GeminiChunk<'_, P> {
     fn parts(&self) -> impl Iterator<Item = &P> {
-        let candidates = self.candidates.iter().flat_map(Few::iter);
+        let candidates = self.candidates.iter().flat_map(SmallList::iter);
         let said = candidates.filter_map(|candidate| candidate.content.as_ref());
         said.flat_map(|said| said.parts.iter())
     }
@@ -282,7 +282,7 @@ impl GeminiReply {
             let model = stream::name(chunk.model_version.str());
             self.response.model.push_str(model);
         }
-        for candidate in chunk.candidates.iter_mut().flat_map(Few::iter_mut) {
+        for candidate in chunk.candidates.iter_mut().flat_map(SmallList::iter_mut) {
             if candidate.index.unwrap_or_default().0 == 0 {
                 self.candidate(candidate, out);
             }

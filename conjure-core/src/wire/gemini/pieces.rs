@@ -49,9 +49,9 @@ impl<'de> FieldReader<'de> for Head<'de> {
 
 /// The same of a part that is kept as it came, which may have any field.
 #[derive(Default)]
-struct Within<'a>(Head<'a>);
+struct TolerantHead<'a>(Head<'a>);
 
-impl<'de> FieldReader<'de> for Within<'de> {
+impl<'de> FieldReader<'de> for TolerantHead<'de> {
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
         if self.0.known(name, map)? {
             return Ok(());
@@ -92,7 +92,7 @@ impl PartForm for Head<'_> {
 
 impl PartForm for RawPart<'_> {
     fn join(&mut self, pieces: &mut CandidateParts, out: &mut Vec<StreamEvent>) -> bool {
-        let mut part = Within::default();
+        let mut part = TolerantHead::default();
         self.0.is_some_and(|raw| {
             fill(&mut part, raw.get()).is_ok() && pieces.take(&mut part.0, Some(raw), out)
         })

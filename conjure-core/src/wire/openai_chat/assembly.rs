@@ -9,7 +9,7 @@ use super::reasoning::Reasoning;
 use crate::chat::{Content, Part, Sidecar, StreamEvent};
 use crate::wire::fill::{FieldReader, set, skip};
 use crate::wire::openai::unwrapped;
-use crate::wire::scan::{Few, Loose};
+use crate::wire::scan::{Loose, SmallList};
 use crate::wire::stream::MOST_PARTS;
 
 /// A delta, or a whole message, read in place.
@@ -114,7 +114,8 @@ impl Assembly {
             out.push(StreamEvent::Content { delta });
         }
         if let Some(calls) = delta.tool_calls {
-            let Ok(fragments) = serde_json::from_str::<Few<CallFragment<'_>>>(calls.get()) else {
+            let Ok(fragments) = serde_json::from_str::<SmallList<CallFragment<'_>>>(calls.get())
+            else {
                 return false;
             };
             for fragment in fragments.iter() {

@@ -13,7 +13,7 @@ use super::{Dialect, errors};
 use crate::chat::{Content, Response, Stop, StopReason, StreamEvent};
 use crate::wire::failure::{self, RequestTarget, shown};
 use crate::wire::fill::{FieldReader, fill, fill_bytes, into, set, skip};
-use crate::wire::scan::{Count, Few, Loose};
+use crate::wire::scan::{Count, Loose, SmallList};
 use crate::wire::stream::{self, MOST_PARTS, ReplyAssembler, ReplyStreamDecoder, TOO_MANY};
 use crate::wire::{Decoded, Endpoint, ReplyDecoder, WireError, model_family};
 
@@ -32,7 +32,7 @@ pub(in crate::wire) fn decode_body(endpoint: &Endpoint, bytes: &[u8]) -> Decoded
 struct ChatChunk<'a> {
     id: Loose<'a>,
     model: Loose<'a>,
-    choices: Option<Few<Choice<'a>>>,
+    choices: Option<SmallList<Choice<'a>>>,
     usage: Option<&'a RawValue>,
     error: Option<&'a RawValue>,
 }
@@ -227,7 +227,7 @@ impl ChatReply {
         if self.response.model.is_empty() {
             stream::name(chunk.model.str()).clone_into(&mut self.response.model);
         }
-        for choice in chunk.choices.iter_mut().flat_map(Few::iter_mut) {
+        for choice in chunk.choices.iter_mut().flat_map(SmallList::iter_mut) {
             if choice.index.unwrap_or_default().0 != 0 {
                 continue;
             }

@@ -7,7 +7,6 @@
 mod assembly;
 mod calls;
 mod decode;
-mod dialect;
 mod encode;
 mod errors;
 mod messages;
@@ -16,10 +15,10 @@ mod usage;
 
 use std::borrow::Cow;
 
+use super::dialect::{AnswerForm, AnyTool, Dialect, Effort, Limit, ThinkingEcho};
 use super::ids::{fixed_id, legal_id};
 
 pub(super) use decode::{decode_body, decoder};
-pub use dialect::{AnswerForm, AnyTool, Dialect, Effort, Limit, ThinkingEcho};
 pub(super) use encode::encode;
 pub(super) use errors::error;
 

@@ -6,8 +6,12 @@ mod kernel;
 mod mcp;
 mod sessions;
 
+use std::path::Path;
+
 use serde::Serialize;
 
+use conjure_core::numerals::count;
+use conjure_plugins::Isolation;
 use conjure_providers::auths::Auths;
 use conjure_runtime::Host;
 use conjure_store::{Store, StoreError};
@@ -117,8 +121,10 @@ async fn database(store: &Store) -> Vec<HealthFinding> {
         ),
         Ok(check) if check.is_sound() => {
             let found = format!(
-                "sound: {} threads, {} entries, {} events",
-                check.threads, check.entries, check.events
+                "sound: {}, {}, {}",
+                count(check.threads as u64, "thread"),
+                count(check.entries, "entry"),
+                count(check.events, "event")
             );
             HealthFinding { found, ..finding }
         }
@@ -155,12 +161,39 @@ async fn keys(auths: &Auths) -> Vec<HealthFinding> {
     findings
 }
 
+/// Whether the data directory is the working directory, or below it.
+fn works_around(data_dir: &Path) -> bool {
+    let dir = std::env::current_dir().and_then(|dir| dir.canonicalize());
+    match (dir, data_dir.canonicalize()) {
+        (Ok(dir), Ok(data_dir)) => data_dir.starts_with(dir),
+        _ => false,
+    }
+}
+
 fn plugins(host: &Host) -> Vec<HealthFinding> {
     let snapshot = host.registry().snapshot();
+    if snapshot.plugins().is_empty() && snapshot.failed().is_empty() {
+        let finding = HealthFinding::well("plugin", "all", "");
+        let remedy = "`conjure plugin list` says where they are looked for";
+        return vec![finding.note("there are none, so sessions have no tools", remedy)];
+    }
+    let holds_data = works_around(host.data_dir());
     let loaded = snapshot.plugins().iter().map(|plugin| {
         let manifest = plugin.manifest();
         let found = format!("{} {}, loaded", manifest.kind, manifest.version);
-        HealthFinding::well("plugin", &manifest.name, found)
+        let finding = HealthFinding::well("plugin", &manifest.name, &found);
+        let is_kept_out = plugin.isolation() == Isolation::Process && manifest.kind == "executor";
+        match is_kept_out && holds_data {
+            true => finding.note(
+                format!(
+                    "{found}, and no session can use it in this directory, which holds the host's data \
+                     directory: no plugin in a process of its own reaches that"
+                ),
+                "work in another directory, such as one for the project, or run it in the host's \
+                 process (`conjure plugin trust FILE`)",
+            ),
+            false => finding,
+        }
     });
     let failed = snapshot.failed().iter().map(|failed| {
         let finding = HealthFinding::well("plugin", failed.path.display().to_string(), "");

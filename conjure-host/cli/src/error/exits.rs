@@ -1,5 +1,7 @@
 //! With which code each error of the crates below ends the program.
 
+use std::path::Path;
+
 use conjure_client::ServerError;
 use conjure_config::SpecError;
 use conjure_http::ApiError;
@@ -12,8 +14,10 @@ use conjure_runtime::mcp_status::StatusError;
 use conjure_runtime::session::{ChatError, CompactError, SessionError};
 use conjure_store::StoreError;
 
+use crate::diagnosis::remedy_of;
+
 use super::super::exit::Exit;
-use super::CliError;
+use super::{CliError, is_about_path};
 
 impl From<SpecError> for CliError {
     fn from(error: SpecError) -> Self {
@@ -51,7 +55,57 @@ impl From<SessionError> for CliError {
             // The directories that the person names were looked at before.
             SessionError::Store(_) | SessionError::Directory { .. } => Exit::Host,
         };
-        Self::from_source(exit, error)
+        match &error {
+            SessionError::Store(StoreError::NotFound { kind, .. }) => {
+                let listed = listed_by(kind);
+                Self::from_source(exit, error).hints_too(listed)
+            }
+            SessionError::Store(store) => Self::in_two(exit, store.failure_and_remedy(), error),
+            _ => Self::from_source(exit, error),
+        }
+    }
+}
+
+impl CliError {
+    /// An error of the store about a file that the person named: wrong usage where the file is what
+    /// is wrong.
+    pub(crate) fn of_named_file(named: &Path, error: StoreError) -> Self {
+        let (is_usage, kind) = match &error {
+            StoreError::Io { path, source, .. } if path == named => {
+                (is_about_path(source.kind()), Some(source.kind()))
+            }
+            StoreError::Damaged { path, .. } | StoreError::NoRecords { path } => {
+                (path == named, None)
+            }
+            _ => (false, None),
+        };
+        let mut error = Self::from(error);
+        if is_usage {
+            error.exit = Exit::Usage;
+        }
+        match kind {
+            Some(kind) => error.hint_for_taken(kind),
+            None => error,
+        }
+    }
+
+    /// The data directory's database cannot be opened.
+    pub(crate) fn unopened(error: StoreError) -> Self {
+        let remedy = match &error {
+            StoreError::Io { .. } => remedy_of(&error),
+            // It says itself what to do.
+            _ => None,
+        };
+        Self::from(error).hints_too(remedy)
+    }
+}
+
+/// Which verb lists the things of a kind, for somebody who named none of them.
+fn listed_by(kind: &str) -> Option<&'static str> {
+    match kind {
+        "session" => Some("`conjure session list` lists them"),
+        "persona" => Some("`conjure persona list` lists them"),
+        _ => None,
     }
 }
 
@@ -103,7 +157,13 @@ impl From<AuthError> for CliError {
             | AuthError::Lock(_)
             | AuthError::Ended { .. } => Exit::Host,
         };
-        Self::from_source(exit, error)
+        match &error {
+            AuthError::Unknown { name, there } => {
+                let failure = format!("there is no saved auth `{name}`");
+                Self::in_two(exit, (failure, Some(there.clone())), error)
+            }
+            _ => Self::from_source(exit, error),
+        }
     }
 }
 
@@ -131,7 +191,11 @@ impl From<ManagerError> for CliError {
             ManagerError::Full { .. } => Exit::Limit,
             ManagerError::Closing | ManagerError::Elsewhere { .. } => Exit::Host,
         };
-        Self::from_source(exit, error)
+        let listed = match &error {
+            ManagerError::NotFound { kind, .. } => listed_by(kind),
+            _ => None,
+        };
+        Self::from_source(exit, error).hints_too(listed)
     }
 }
 

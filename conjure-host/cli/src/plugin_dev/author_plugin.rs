@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::args::{Global, shown};
 use crate::error::CliError;
 use crate::plugin_crate::{BuiltPlugin, PluginCrate};
-use crate::plugin_test::description_in;
+use crate::plugin_test::description_at;
 
 /// A plugin in its sources.
 pub(super) enum AuthorPlugin {
@@ -19,15 +20,19 @@ pub(super) struct ProgramDir {
 }
 
 impl AuthorPlugin {
-    /// The one in a directory.
-    pub(super) async fn at(dir: &Path) -> Result<Self, CliError> {
-        let Some(description) = description_in(dir) else {
-            return Ok(Self::Crate(PluginCrate::at(dir).await?));
+    /// The one in a directory, or with this description.
+    pub(super) async fn at(global: &Global, place: &Path) -> Result<Self, CliError> {
+        let Some(description) = description_at(place)? else {
+            let plugin = PluginCrate::at(place, &global.data_dir()).await?;
+            return Ok(Self::Crate(plugin));
         };
-        let real = |path: &Path| path.canonicalize().map_err(CliError::usage_from);
+        let description = description.canonicalize().map_err(|error| {
+            let context = format!("`{}` cannot be used", shown(&description));
+            CliError::usage_from(error).context(context)
+        })?;
         Ok(Self::Program(ProgramDir {
-            dir: real(dir)?,
-            description: real(&description)?,
+            dir: description.parent().unwrap_or(&description).to_owned(),
+            description,
         }))
     }
 
@@ -36,6 +41,14 @@ impl AuthorPlugin {
         match self {
             Self::Crate(plugin) => plugin.dir(),
             Self::Program(program) => &program.dir,
+        }
+    }
+
+    /// The description of a program.
+    pub(super) fn description(&self) -> Option<&Path> {
+        match self {
+            Self::Crate(_) => None,
+            Self::Program(program) => Some(&program.description),
         }
     }
 

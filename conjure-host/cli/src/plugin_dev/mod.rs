@@ -2,38 +2,47 @@
 //! the compiler or a host says about it stands where the author looks.
 
 mod author_plugin;
+mod dev_record;
 mod place;
+mod scratch;
+mod served_dir;
 mod sources;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use conjure_plugin_checks::{FindingLevel, Judgement, tools_of};
+use conjure_plugin_checks::{FindingLevel, Judgement, hands_over, tools_of};
 use conjure_plugins::{
-    CopyStore, Isolation, Loader, LoaderOptions, PluginFile, PluginTrust, WorkerOptions,
+    CopyStore, Isolation, LoadedPlugin, Loader, LoaderOptions, PackagedPlugins, PluginFile,
+    PluginTrust, WorkerOptions,
 };
+use conjure_runtime::{PluginTrial, try_plugin};
 use serde_json::{Value, json};
 
 use super::args::{Global, shown};
 use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, BOLD, DIM, GREEN, RED, RESET, YELLOW};
+use super::plugin::named_settings;
 use super::plugin_args::workers;
 use super::plugin_crate::BuiltPlugin;
 use super::signals::Signals;
 use author_plugin::AuthorPlugin;
 use place::Place;
+use scratch::ScratchDir;
+use served_dir::ServedDir;
 use sources::{SourceState, Sources};
 
 /// Builds a plugin at every change of its sources, tries it, and loads it. A program is there as it is.
 ///
 /// Without `--serve` it goes into a session of its own, in which the model `tool-walk` calls each tool
-/// once. With it, it is installed in the data directory, where every host that runs takes it over;
-/// at the end what was there before is there again.
+/// once. With it, it is installed in the data directory once it has made an instance that answers, and
+/// every host that runs there takes it over; at the end what was there before is there again.
 #[derive(Args)]
 pub(crate) struct PluginDevArgs {
-    /// The crate, or the directory of a program [default: the current directory]
+    /// The crate, or a program's directory or description [default: the current directory]
     dir: Option<PathBuf>,
     /// Install it in the data directory, for the hosts that use that
     #[arg(long)]
@@ -68,18 +77,27 @@ struct LiveRound {
     compiler: String,
     name: String,
     kind: String,
+    /// The plugin, where it makes an instance without settings.
+    loaded: Option<Arc<LoadedPlugin>>,
 }
 
 pub(crate) async fn run(global: &Global, args: &PluginDevArgs) -> Result<Exit, CliError> {
     let mut signals = Signals::listen()?;
     let here = PathBuf::from(".");
-    let plugin = AuthorPlugin::at(args.dir.as_ref().unwrap_or(&here)).await?;
-    let mut dirs = vec![plugin.dir().to_owned()];
+    let plugin = AuthorPlugin::at(global, args.dir.as_ref().unwrap_or(&here)).await?;
+    // Of a program it is the files that its description names.
+    let mut dirs = match plugin.description() {
+        Some(_) => Vec::new(),
+        None => vec![plugin.dir().to_owned()],
+    };
     for dir in &args.watch {
-        dirs.push(dir.canonicalize().map_err(CliError::usage_from)?);
+        dirs.push(dir.canonicalize().map_err(|error| {
+            CliError::usage_from(error).context(format_args!("`--watch {}`", dir.display()))
+        })?);
     }
     // Wherever cargo builds: what it writes is no change.
     let sources = Sources::new(dirs, plugin.written());
+    let sources = sources.with_program(plugin.description().map(ToOwned::to_owned));
     let Some(workers) = workers(global, Some(Isolation::Process)) else {
         return Err(CliError::usage(
             "the system does not say which program this is",
@@ -90,17 +108,24 @@ pub(crate) async fn run(global: &Global, args: &PluginDevArgs) -> Result<Exit, C
         trust: PluginTrust::default(),
         ..workers
     };
-    let tried = tempfile::tempdir().map_err(CliError::host_from)?;
-    let store = CopyStore::open(tried.path().join("store")).map_err(CliError::host_from)?;
+    let scratch = ScratchDir::make().map_err(CliError::host_from)?;
     let options = LoaderOptions {
         operations: conjure_runtime::host_operations(),
+        packaged: args.serve.then(|| PackagedPlugins::of(&global.data_dir())),
         worker: Some(workers.clone()),
         ..LoaderOptions::default()
     };
-    let place = match args.serve {
-        true => Place::served(global, args.keep),
-        false => Place::scratch(workers).await?,
+    let (place, left) = match args.serve {
+        true => {
+            let (served, left) = ServedDir::open(global, plugin.dir(), args.keep)?;
+            (Place::Installed(Box::new(served)), left)
+        }
+        false => (Place::scratch(workers, scratch.path()).await?, Vec::new()),
     };
+    // What a worker may not reach is found beside the copies: it is to be what a host of that directory
+    // keeps, and to leave the instance its own.
+    let store = place.data_dir(global).join("store");
+    let store = CopyStore::open(store).map_err(CliError::host_from)?;
     let mut author = Author {
         global,
         plugin,
@@ -108,6 +133,9 @@ pub(crate) async fn run(global: &Global, args: &PluginDevArgs) -> Result<Exit, C
         loader: Loader::new(store, options),
         place,
     };
+    for line in left {
+        author.say(&line);
+    }
     let done = author.rounds(&sources, &mut signals).await;
     // Whatever ended it, what was there before comes back.
     let ended = author.place.end();
@@ -139,6 +167,9 @@ impl Author<'_> {
         let mut state = sources.state().await;
         let mut first = true;
         loop {
+            if let AuthorPlugin::Crate(_) = &self.plugin {
+                self.say(&format!("Building {}.", shown(self.plugin.dir())));
+            }
             let built = tokio::select! {
                 biased;
                 _ = signals.next() => return Ok(()),
@@ -157,17 +188,23 @@ impl Author<'_> {
             };
             self.report(&round);
             if let DevRound::Live(live) = &round {
-                let walked = tokio::select! {
+                // Both may take long, and what was put there is told already.
+                let tried = async {
+                    if let Some(refused) = Box::pin(refused_state(live.loaded.as_ref())).await {
+                        self.say_warning(&refused);
+                    }
+                    if let Some(walked) = Box::pin(self.walk(live)).await {
+                        self.say_walk(&walked);
+                    }
+                };
+                tokio::select! {
                     biased;
                     _ = signals.next() => return Ok(()),
                     newer = sources.changed_from(&state) => {
                         (state, first) = (newer, false);
                         continue;
                     }
-                    walked = Box::pin(self.walk(live)) => walked,
-                };
-                if let Some(walked) = walked {
-                    self.say_walk(&walked);
+                    () = Box::pin(tried) => {}
                 }
             }
             if first && !self.global.json {
@@ -216,13 +253,15 @@ impl Author<'_> {
         let (loader, path) = (self.loader.clone(), built.library.clone());
         let loading = tokio::task::spawn_blocking(move || loader.load(&path, true));
         let loaded = match loading.await.map_err(CliError::host_from)? {
-            Ok(loaded) => std::sync::Arc::new(loaded),
+            Ok(loaded) => Arc::new(loaded),
             Err(error) => return failed("check", error.to_string()),
         };
-        let warnings = match Box::pin(tools_of(&loaded)).await {
-            Ok(tools) => notable(&Judgement::of(&file, &tools)),
-            Err(reason) => vec![format!("its tools could not be listed: {reason}")],
+        let data_dir = self.place.data_dir(self.global);
+        let trial = match Box::pin(try_plugin(&data_dir, &loaded)).await {
+            Ok(trial) => trial,
+            Err(error) => return failed("check", error.to_string()),
         };
+        let warnings = warnings(&file, &loaded, &trial).await;
         let checked = begun.elapsed();
         let begun = Instant::now();
         if let Err(reason) = self.place.put(self.global, file).await? {
@@ -238,6 +277,7 @@ impl Author<'_> {
             compiler: built.warnings,
             name,
             kind,
+            loaded: (trial == PluginTrial::Answered).then_some(loaded),
         }))
     }
 
@@ -253,7 +293,7 @@ impl Author<'_> {
         if self.global.json {
             output::json_line(&json!({ "type": "note", "text": text }));
         } else {
-            output::line(format_args!("{DIM}{text}{RESET}"));
+            output::line(format_args!("{DIM}{}{RESET}", output::clean(text)));
         }
     }
 
@@ -271,6 +311,14 @@ impl Author<'_> {
         }
     }
 
+    fn say_warning(&self, warning: &str) {
+        if self.global.json {
+            output::json_line(&json!({ "type": "warning", "text": warning }));
+        } else {
+            print_warning(warning);
+        }
+    }
+
     fn report(&self, round: &DevRound) {
         if self.global.json {
             output::json_line(&self.round_json(round));
@@ -282,19 +330,23 @@ impl Author<'_> {
                     output::line(output::clean(&live.compiler));
                 }
                 for warning in &live.warnings {
-                    output::line(format_args!(
-                        "{YELLOW}warning:{RESET} {}",
-                        output::clean(warning)
-                    ));
+                    print_warning(warning);
                 }
                 let total = live.built + live.checked + live.put;
                 let total = live.since_saved.unwrap_or(total);
-                let place = match &self.place {
-                    Place::Scratch(_) => String::new(),
-                    Place::Installed(served) => format!(" in {}", shown(served.dir())),
+                // Nobody here knows which hosts run, and what they make of it.
+                let (done, place, last, then) = match &self.place {
+                    Place::Scratch(_) => ("live", String::new(), "load", ""),
+                    Place::Installed(served) => (
+                        "installed",
+                        format!(" in {}", shown(served.dir())),
+                        "install",
+                        "; hosts that run there take it over",
+                    ),
                 };
                 output::line(format_args!(
-                    "{GREEN}live{RESET} {BOLD}{}{RESET}{place} after {} (build {}, check {}, load {})",
+                    "{GREEN}{done}{RESET} {BOLD}{}{RESET}{place} after {} (build {}, check {}, {last} \
+                     {}){then}",
                     output::clean(&live.plugin),
                     words(total),
                     words(live.built),
@@ -331,6 +383,41 @@ impl Author<'_> {
             }),
         }
     }
+}
+
+/// What an author should know of a build that is taken.
+async fn warnings(
+    file: &PluginFile,
+    loaded: &Arc<LoadedPlugin>,
+    trial: &PluginTrial,
+) -> Vec<String> {
+    let mut warnings = match Box::pin(tools_of(loaded)).await {
+        Ok(tools) => notable(&Judgement::of(file, &tools)),
+        Err(reason) => vec![format!("its tools could not be listed: {reason}")],
+    };
+    if let PluginTrial::NeedsConfig { settings } = trial {
+        warnings.push(format!(
+            "config: it makes no instance without {}",
+            named_settings(settings)
+        ));
+    }
+    warnings
+}
+
+/// What an author should know of a build whose instances do not hand their state to the next.
+async fn refused_state(loaded: Option<&Arc<LoadedPlugin>>) -> Option<String> {
+    let reason = hands_over(loaded?).await.err()?;
+    Some(format!(
+        "state: a new instance does not take over what one hands out, so open sessions stay with the \
+         build that they have: {reason}"
+    ))
+}
+
+fn print_warning(warning: &str) {
+    output::line(format_args!(
+        "{YELLOW}warning:{RESET} {}",
+        output::clean(warning)
+    ));
 }
 
 /// What an author should know while a debug build is worked on: nothing of its size.

@@ -1,30 +1,29 @@
 //! Where an author's plugin goes when it was built: into a session of its own, or into the data
 //! directory of hosts that run.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use conjure_config::{BackendSpec, SessionSpec};
 use conjure_core::routing::Pattern;
-use conjure_plugins::{InstalledPlugins, LockedPlugin, PluginFile, Sha256, WorkerOptions};
+use conjure_plugins::{PluginFile, WorkerOptions};
 use conjure_runtime::Host;
 
+use super::served_dir::ServedDir;
 use crate::args::Global;
 use crate::error::CliError;
-use crate::plugin_install;
 
 /// Where a plugin goes.
 pub(super) enum Place {
     /// A host of its own, whose sessions call every tool once.
     Scratch(Box<ScratchHost>),
     /// The plugins of a data directory, which hosts that run watch.
-    Installed(ServedDir),
+    Installed(Box<ServedDir>),
 }
 
 /// A host that nobody else has.
 pub(super) struct ScratchHost {
     host: Host,
-    dir: tempfile::TempDir,
+    dir: PathBuf,
     loaded: Option<LoadedBuild>,
 }
 
@@ -34,42 +33,23 @@ struct LoadedBuild {
     name: String,
 }
 
-/// The plugins of a data directory, and what was there before.
-pub(super) struct ServedDir {
-    installed: InstalledPlugins,
-    before: BTreeMap<String, ServedBefore>,
-    keep: bool,
-}
-
-/// What was there under a name, and what was put in its place last.
-struct ServedBefore {
-    file: Option<PluginFile>,
-    package: Option<LockedPlugin>,
-    put: Sha256,
-}
-
 impl Place {
-    pub(super) async fn scratch(workers: WorkerOptions) -> Result<Self, CliError> {
-        let dir = tempfile::Builder::new()
-            .prefix("conjure-plugin-dev-")
-            .tempdir()
-            .map_err(CliError::host_from)?;
-        let host = Host::builder()
-            .data_dir(dir.path().join("data"))
-            .workers(workers);
+    /// A host that writes into this directory.
+    pub(super) async fn scratch(workers: WorkerOptions, dir: &Path) -> Result<Self, CliError> {
+        let host = Host::builder().data_dir(dir.join("data")).workers(workers);
         Ok(Self::Scratch(Box::new(ScratchHost {
             host: host.build().await?,
-            dir,
+            dir: dir.to_owned(),
             loaded: None,
         })))
     }
 
-    pub(super) fn served(global: &Global, keep: bool) -> Self {
-        Self::Installed(ServedDir {
-            installed: InstalledPlugins::of(&global.data_dir()),
-            before: BTreeMap::new(),
-            keep,
-        })
+    /// The directory of data that instances of the plugin get theirs below.
+    pub(super) fn data_dir(&self, global: &Global) -> PathBuf {
+        match self {
+            Self::Scratch(scratch) => scratch.dir.join("data"),
+            Self::Installed(_) => global.data_dir(),
+        }
     }
 
     /// Puts a build there; the inner error says why a host does not take it.
@@ -132,7 +112,7 @@ impl ScratchHost {
 
     /// Opens a session that has the plugin, and lets `tool-walk` call each of its tools.
     pub(super) async fn walk(&self, name: &str, kind: &str) -> Result<String, CliError> {
-        let work = self.dir.path().join("work");
+        let work = self.dir.join("work");
         conjure_config::fs::create_dir_all(&work).map_err(CliError::host_from)?;
         let backend = match kind {
             "skill" => BackendSpec::native([name]),
@@ -147,89 +127,5 @@ impl ScratchHost {
         let answer = Box::pin(session.chat("Call every tool.")).await;
         session.close().await;
         Ok(answer?.text)
-    }
-}
-
-impl ServedDir {
-    fn put(&mut self, global: &Global, file: &PluginFile) -> Result<Result<(), String>, CliError> {
-        let name = &file.header.name;
-        let others = plugin_install::elsewhere(global, &self.installed, name);
-        let twin = others
-            .iter()
-            .find(|other| other.header.version == file.header.version);
-        if let Some(twin) = twin {
-            return Ok(Err(format!(
-                "{name} {} is in {} already, and a host takes one of a name and version: give this \
-                 one another version",
-                file.header.version,
-                twin.path.display()
-            )));
-        }
-        let is_next = match self.before.get(name) {
-            Some(before) => self.installed.put_next(file, &before.put)?,
-            None => false,
-        };
-        if let Some(before) = self.before.get_mut(name).filter(|_| is_next) {
-            before.put = file.sha256;
-        } else {
-            // The first one, or somebody else's is there by now, which is what comes back then.
-            let before = ServedBefore {
-                file: self.installed.file(name)?,
-                package: self
-                    .installed
-                    .lock()
-                    .plugin(name)
-                    .map_err(CliError::host_from)?,
-                put: file.sha256,
-            };
-            self.installed.add(file)?;
-            self.before.insert(name.clone(), before);
-        }
-        // What a crate that was renamed left is not the author's any more.
-        let renamed = self.before.keys().filter(|known| *known != name);
-        for old in renamed.cloned().collect::<Vec<_>>() {
-            self.restore(&old)?;
-        }
-        Ok(Ok(()))
-    }
-
-    /// Puts back what was there under this name.
-    fn restore(&mut self, name: &str) -> Result<Option<String>, CliError> {
-        let Some(before) = self.before.remove(name) else {
-            return Ok(None);
-        };
-        let (state, there) = self.installed.state_and_file(name)?;
-        let there = there.map(|there| there.sha256);
-        // What came in a package meanwhile is another's, also where it is the same build.
-        if there != Some(before.put) || state.locked().is_some() {
-            return Ok(Some(format!(
-                "{name} was changed by somebody else meanwhile and stays as it is"
-            )));
-        }
-        let Some(file) = before.file else {
-            self.installed.remove(name)?;
-            return Ok(Some(format!("{name} is removed")));
-        };
-        let change = match before.package {
-            // As it came: with what its lock said of it.
-            Some(package) => self.installed.install(&file, package, &state)?,
-            None => self.installed.add_if_unchanged(&file, &state)?,
-        };
-        Ok(change.map(|_| format!("{name} {} is back", file.header.version)))
-    }
-
-    fn end(mut self) -> Result<Vec<String>, CliError> {
-        if self.keep {
-            return Ok(Vec::new());
-        }
-        let mut said = Vec::new();
-        for name in self.before.keys().cloned().collect::<Vec<_>>() {
-            said.extend(self.restore(&name)?);
-        }
-        Ok(said)
-    }
-
-    pub(super) fn dir(&self) -> &Path {
-        self.installed.dir()
     }
 }

@@ -1,12 +1,16 @@
 //! An author's sources: which files they are, and whether they changed.
 //!
 //! Looked at every 50 ms, which finds changes on every file system, files that an editor replaces and
-//! directories that are new; a crate has few files.
+//! directories that are new; a crate has few files. Of a program it is exactly the files that its
+//! description names, wherever they are built.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
+
+use conjure_plugins::program_files;
 
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -15,30 +19,70 @@ const DEPTH: usize = 16;
 /// Files beyond so many are not looked at.
 const MOST_FILES: usize = 20_000;
 
-/// The directories whose files count.
+/// The files that count.
 #[derive(Debug, Clone)]
 pub(super) struct Sources {
+    /// Those below these directories.
     dirs: Vec<PathBuf>,
+    /// Those of the program with this description.
+    program: Option<PathBuf>,
     /// What is not looked into, such as where cargo builds.
     except: Vec<PathBuf>,
 }
 
 /// The state of all files at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct SourceState(BTreeMap<PathBuf, (u64, Option<SystemTime>)>);
+pub(super) struct SourceState(BTreeMap<PathBuf, SourceStamp>);
+
+/// What says that a file is another one, also where it was moved there with its old times.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct SourceStamp {
+    size: u64,
+    inode: u64,
+    modified: Option<SystemTime>,
+    /// When the system noted a change of it last, which nobody else sets.
+    changed: Option<SystemTime>,
+}
+
+impl SourceStamp {
+    fn of(found: &Metadata) -> Self {
+        let seconds = u64::try_from(found.ctime()).ok();
+        let nanos = u32::try_from(found.ctime_nsec()).ok();
+        let since = seconds.zip(nanos);
+        let since = since.map(|(seconds, nanos)| Duration::new(seconds, nanos));
+        Self {
+            size: found.len(),
+            inode: found.ino(),
+            modified: found.modified().ok(),
+            changed: since.and_then(|since| SystemTime::UNIX_EPOCH.checked_add(since)),
+        }
+    }
+}
 
 impl SourceState {
-    /// How long ago the newest file was written.
+    /// How long ago a file was changed last.
     pub(super) fn age(&self) -> Option<Duration> {
-        let newest = self.0.values().filter_map(|(_, at)| *at).max()?;
-        newest.elapsed().ok()
+        let changed = self.0.values().filter_map(|stamp| stamp.changed);
+        changed.max()?.elapsed().ok()
     }
 }
 
 impl Sources {
     /// The files below these directories, without those below `except`.
     pub(super) fn new(dirs: Vec<PathBuf>, except: Vec<PathBuf>) -> Self {
-        Self { dirs, except }
+        Self {
+            dirs,
+            program: None,
+            except,
+        }
+    }
+
+    /// The same with the files of a program.
+    pub(super) fn with_program(self, description: Option<PathBuf>) -> Self {
+        Self {
+            program: description,
+            ..self
+        }
     }
 
     /// The files now.
@@ -52,6 +96,11 @@ impl Sources {
             };
             for dir in &sources.dirs {
                 look.at(dir, DEPTH);
+            }
+            // What is named counts, whatever it is called.
+            let named = sources.program.as_deref().map(program_files);
+            for file in named.into_iter().flatten() {
+                look.file(file);
             }
             look.state
         });
@@ -102,9 +151,16 @@ impl Look {
             if found.is_dir() {
                 self.at(&path, depth);
             } else {
-                let stamp = (found.len(), found.modified().ok());
-                self.state.0.insert(path, stamp);
+                self.state.0.insert(path, SourceStamp::of(&found));
             }
+        }
+    }
+
+    fn file(&mut self, path: PathBuf) {
+        if let Ok(found) = path.metadata()
+            && self.state.0.len() < MOST_FILES
+        {
+            self.state.0.insert(path, SourceStamp::of(&found));
         }
     }
 }
@@ -169,5 +225,47 @@ mod tests {
             known = now.unwrap();
         }
         assert!(known.age().is_some());
+    }
+    #[tokio::test]
+    async fn of_a_program_the_files_count_that_it_names_also_where_they_come_with_their_old_times()
+    {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path();
+        let description = root.join("plugin.toml");
+        fs::create_dir_all(root.join("target")).unwrap();
+        fs::write(root.join("target/x"), "one").unwrap();
+        let text = "plugin = 1\nprotocol = 1\nkind = \"skill\"\nname = \"x\"\nversion = \"0.1.0\"\n\
+                    command = [\"target/x\"]\nfiles = [\"target/x\", \"data/\"]\n";
+        fs::write(&description, text).unwrap();
+        let sources = Sources::new(Vec::new(), Vec::new()).with_program(Some(description.clone()));
+        let mut known = sources.state().await;
+        assert_eq!(known.0.len(), 2);
+        fs::write(root.join("main.go"), "package main").unwrap();
+        assert_eq!(sources.state().await, known);
+        let replaced = || {
+            // As `cp --preserve` and `mv` do it.
+            let before = root
+                .join("target/x")
+                .metadata()
+                .unwrap()
+                .modified()
+                .unwrap();
+            fs::write(root.join("new"), "two").unwrap();
+            let new = std::fs::File::options().write(true).open(root.join("new"));
+            new.unwrap().set_modified(before).unwrap();
+            fs::rename(root.join("new"), root.join("target/x")).unwrap();
+        };
+        let added = || {
+            fs::create_dir_all(root.join("data")).unwrap();
+            fs::write(root.join("data/words"), "a").unwrap();
+        };
+        let described = || fs::write(&description, text.replace("0.1.0", "0.1.1")).unwrap();
+        let changes: [&dyn Fn(); 3] = [&replaced, &added, &described];
+        for change in changes {
+            change();
+            let changed = sources.changed_from(&known);
+            let now = tokio::time::timeout(Duration::from_secs(30), changed).await;
+            known = now.unwrap();
+        }
     }
 }

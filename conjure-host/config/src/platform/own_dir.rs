@@ -35,6 +35,15 @@ pub enum NotOwnError {
         /// Who may do what.
         mode: u32,
     },
+    /// It is something else, in which others could write.
+    #[error(
+        "the directory of data {} is no directory. Name one: `--data-dir DIR`, or CONJURE_DATA_DIR",
+        path.display()
+    )]
+    NoDirectory {
+        /// What was named.
+        path: PathBuf,
+    },
     /// It cannot be looked at.
     #[error("the directory of data {} cannot be used: {source}", path.display())]
     Io {
@@ -74,14 +83,23 @@ pub fn check_own_dir(path: &Path) -> Result<(), NotOwnError> {
 }
 
 fn check(path: &Path, found: &Metadata) -> Result<(), NotOwnError> {
-    if found.uid() != current_user() {
+    let is_anothers = found.uid() != current_user();
+    // A link says of everybody that they may write.
+    let is_writable = !found.is_symlink() && is_writable_by_others(found);
+    // Nobody is to change the mode of a device.
+    let is_other_thing = !found.is_dir() && !found.is_symlink();
+    if is_other_thing && (is_anothers || is_writable) {
+        return Err(NotOwnError::NoDirectory {
+            path: path.to_owned(),
+        });
+    }
+    if is_anothers {
         return Err(NotOwnError::Anothers {
             path: path.to_owned(),
             owner: found.uid(),
         });
     }
-    // A link says of everybody that they may write.
-    if !found.is_symlink() && is_writable_by_others(found) {
+    if is_writable {
         return Err(NotOwnError::Writable {
             path: path.to_owned(),
             mode: found.mode() & 0o7777,
@@ -125,6 +143,20 @@ mod tests {
         let link = dir.path().join("link");
         symlink(&path, &link).unwrap();
         assert!(check_own_dir(&link).is_err());
+    }
+
+    #[test]
+    fn what_is_no_directory_is_told_as_that_whoever_may_write_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, link) = (dir.path().join("file"), dir.path().join("link"));
+        fs::write(&file, "").unwrap();
+        fs::set_permissions(&file, Permissions::from_mode(0o666)).unwrap();
+        symlink("/dev/null", &link).unwrap();
+        // The device is root's, who may be this user.
+        for path in [Path::new("/dev/null"), &file, &link] {
+            let refused = check_own_dir(path).unwrap_err().to_string();
+            assert!(refused.contains("is no directory"), "{refused}");
+        }
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! What every plugin does: answer a ping, refuse what it does not know or cannot read, end.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_abi::code;
-use conjure_plugins::{CallOptions, PluginCallFailure};
+use conjure_plugins::{CallOptions, LoadedPlugin, PluginCallFailure};
 use conjure_skill_sdk::protocol::{Empty, Manifest, Prompts, Resources, State, op};
 use serde_json::{Value, json};
 
@@ -25,7 +26,11 @@ pub(super) fn checks(manifest: &Manifest) -> Vec<ContractCheck> {
     // A backend lists what a session has, which is not open here.
     let lists = manifest.kind == "skill";
     let offered = [
-        ("it answers a ping", CommonCheck::Ping, true),
+        (
+            "it answers a ping",
+            CommonCheck::Ping,
+            manifest.has("conjure.ping/1"),
+        ),
         (
             "an operation that it does not know is refused",
             CommonCheck::Unknown,
@@ -39,7 +44,7 @@ pub(super) fn checks(manifest: &Manifest) -> Vec<ContractCheck> {
         (
             "the state that it hands out is taken over by a new instance",
             CommonCheck::State,
-            lists && manifest.has("state.export/1") && manifest.has("state.import/1"),
+            has_state(manifest),
         ),
         (
             "its resources can be listed",
@@ -67,13 +72,9 @@ pub(super) async fn run(check: CommonCheck, bench: &Bench) -> CheckResult {
             Ok(())
         }
         CommonCheck::Unknown => {
-            let expected = "a fault with the code of what is not supported (1)";
-            match session.ask::<Value>("no.such.operation", &json!({})).await {
-                Err(PluginCallFailure::Fault { code, .. }) if code == code::UNSUPPORTED => {}
-                Err(other) => return Err(Broken::new(expected, told(&other))),
-                Ok(_) => return Err(Broken::new(expected, "a reply")),
-            }
-            still_there(bench).await
+            refuses_unknown(bench).await?;
+            // And goes on doing so.
+            refuses_unknown(bench).await
         }
         CommonCheck::Garbage => {
             let expected = "a fault, and that the next request works";
@@ -100,7 +101,7 @@ pub(super) async fn run(check: CommonCheck, bench: &Bench) -> CheckResult {
                     }
                 }
             }
-            still_there(bench).await
+            refuses_unknown(bench).await
         }
         CommonCheck::State => {
             let state: State = session.answer(op::STATE_EXPORT, &Empty {}).await?;
@@ -126,10 +127,15 @@ pub(super) async fn run(check: CommonCheck, bench: &Bench) -> CheckResult {
             let _: Prompts = session.answer(op::PROMPT_LIST, &Empty {}).await?;
             Ok(())
         }
-        CommonCheck::Shutdown => {
-            let Empty {} = session.answer(op::SHUTDOWN, &Empty {}).await?;
-            Ok(())
-        }
+        CommonCheck::Shutdown => match session.ask::<Empty>(op::SHUTDOWN, &Empty {}).await {
+            Ok(Empty {}) => Ok(()),
+            // It has nothing to end, and says so.
+            Err(PluginCallFailure::Fault { code, .. }) if code == code::UNSUPPORTED => Ok(()),
+            Err(other) => {
+                let expected = "a reply to `conjure.shutdown`, or that it is not supported";
+                Err(Broken::new(expected, told(&other)))
+            }
+        },
     }
 }
 
@@ -146,7 +152,40 @@ fn some_operation(bench: &Bench) -> &str {
     }
 }
 
-async fn still_there(bench: &Bench) -> CheckResult {
-    let Empty {} = bench.session(false).answer(op::PING, &Empty {}).await?;
-    Ok(())
+/// What each plugin does that is there: it says that it does not know an operation.
+async fn refuses_unknown(bench: &Bench) -> CheckResult {
+    let expected = "a fault with the code of what is not supported (1)";
+    let session = bench.session(false);
+    match session.ask::<Value>("no.such.operation", &json!({})).await {
+        Err(PluginCallFailure::Fault { code, .. }) if code == code::UNSUPPORTED => Ok(()),
+        Err(other) => Err(Broken::new(expected, told(&other))),
+        Ok(_) => Err(Broken::new(expected, "a reply")),
+    }
+}
+
+/// Whether it has a state that moves to another build.
+fn has_state(manifest: &Manifest) -> bool {
+    manifest.kind == "skill" && manifest.has("state.export/1") && manifest.has("state.import/1")
+}
+
+/// Whether the state that an instance hands out is taken over by a new one, where a skill has one.
+///
+/// # Errors
+/// What was said instead.
+pub async fn hands_over(plugin: &Arc<LoadedPlugin>) -> Result<(), String> {
+    if !has_state(plugin.manifest()) {
+        return Ok(());
+    }
+    let scratch = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let config = json!({});
+    let moved = async {
+        let bench = Bench::set_up(plugin, &config, scratch.path()).await?;
+        let moved = run(CommonCheck::State, &bench).await;
+        bench.take_down().await;
+        moved
+    };
+    match Box::pin(moved).await {
+        Err(Broken::Deviates { got, .. }) => Err(got),
+        Ok(()) | Err(Broken::LeftOut { .. }) => Ok(()),
+    }
 }

@@ -26,6 +26,7 @@ use serde_json::Value;
 
 use bench::{Bench, Broken, CheckResult};
 pub use catalog::tools_of;
+pub use common::hands_over;
 use examples::ExampleSession;
 
 /// How long one check may take before it counts as failed.

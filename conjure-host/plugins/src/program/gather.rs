@@ -85,6 +85,27 @@ pub(crate) fn paths(path: &Path) -> Vec<PathBuf> {
     files.chain(file_dirs(path)).collect()
 }
 
+/// The description of a program and the files that it names, those too that are not there yet. The
+/// description alone where that is not right.
+pub fn program_files(path: &Path) -> Vec<PathBuf> {
+    let mut files = vec![path.to_owned()];
+    let (Ok(description), Some(own)) = (described(path), path.parent()) else {
+        return files;
+    };
+    for name in &description.files {
+        match name.strip_suffix('/') {
+            None => files.push(own.join(name)),
+            Some(dir) => {
+                let mut all = Vec::new();
+                // What cannot be listed is found wrong by whoever loads it.
+                let _ = below(dir, &own.join(dir), &mut all);
+                files.extend(all.into_iter().map(|(_, file)| file));
+            }
+        }
+    }
+    files
+}
+
 /// Whether a file is one that a description names, or is below a directory that it names.
 pub(crate) fn has_file(path: &Path, file: &Path) -> bool {
     let (Ok(description), Some(own)) = (described(path), path.parent()) else {

@@ -11,6 +11,7 @@ mod description;
 mod gather;
 
 pub use description::{PROTOCOL, ProgramDescription, is_description};
+pub use gather::program_files;
 
 pub(super) use bundle::{FILES, is_bundle, judge, opened, unpack};
 pub(super) use description::{judge_size, parse};

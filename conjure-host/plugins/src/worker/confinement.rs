@@ -4,11 +4,16 @@
 //!
 //! That a file exists, and its size and times, the kernel tells in any case.
 
+use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 
 use conjure_confinement::{ConfinementGaps, WorkerConfinement};
 
 use super::{InstanceDirs, WorkerGrants};
+
+/// Where the session of `conjure serve --demo` works, below the data directory. Nothing of the host's is in
+/// it, so plugins are granted it.
+pub const DEMO_WORK_DIR: &str = "demo/work";
 
 /// Devices and the kernel's own settings, which no manifest gets.
 const SYSTEM_DIRS: [&str; 3] = ["/dev", "/proc", "/sys"];
@@ -16,8 +21,8 @@ const SYSTEM_DIRS: [&str; 3] = ["/dev", "/proc", "/sys"];
 /// What an instance is granted of what its manifest names, and the directories that it works in. `home`
 /// stands for `~`.
 ///
-/// A directory to work in that holds one of the `secrets`, where the host keeps its own, is left out:
-/// [`holder_of_secrets`]. So is a skill folder where something else stands by now.
+/// A directory to work in is left out where one of the `secrets` is, where the host keeps its own, and
+/// where something else stands by now: [`refused_dirs`]. So is a skill folder of the latter kind.
 ///
 /// # Errors
 /// The path that cannot be granted: one that is not absolute, or that holds one of the secrets or lies
@@ -36,7 +41,7 @@ pub(super) fn granted(
     let write = NamedPath::all(&permissions.write, home)?;
     let work = || {
         let dirs = dirs.work.iter();
-        dirs.filter(move |dir| !holds(dir, secrets))
+        dirs.filter(move |dir| DirRefusal::of(dir, secrets).is_none())
     };
     // What is below a directory that it may change is its own anyway; named apart, a link that
     // it puts there would be granted what that leads to.
@@ -54,7 +59,7 @@ pub(super) fn granted(
         apart.map(|named| named.granted(secrets)).collect()
     };
     let mut write_granted = granted_of(&write)?;
-    write_granted.extend(work().map(|dir| real(dir)));
+    write_granted.extend(work().cloned());
     let mut read_granted = granted_of(&read)?;
     // They were without links when the session got them. Where others write above them, one may have come.
     let folders = dirs.folders.iter().filter(|folder| !own.hold(folder));
@@ -121,7 +126,7 @@ impl ChangeableDirs {
 
 /// Whether a skill folder is what it was when the session got it. The log says so where it is not.
 fn is_still_plain(folder: &Path) -> bool {
-    let is_plain = real(folder) == folder;
+    let is_plain = !leads_elsewhere(folder);
     if !is_plain {
         tracing::warn!(
             folder = %folder.display(),
@@ -131,12 +136,73 @@ fn is_still_plain(folder: &Path) -> bool {
     is_plain
 }
 
-/// A directory to work in that cannot be granted, since the host keeps one of its `secrets` in it.
-pub(super) fn holder_of_secrets<'a>(
+/// The directories to work in that cannot be granted, and why.
+pub(super) fn refused_dirs<'a>(
     dirs: &'a InstanceDirs,
     secrets: &[PathBuf],
-) -> Option<&'a PathBuf> {
-    dirs.work.iter().find(|dir| holds(dir, secrets))
+) -> impl Iterator<Item = (&'a Path, DirRefusal)> {
+    dirs.work.iter().filter_map(move |dir| {
+        let refusal = DirRefusal::of(dir, secrets)?;
+        Some((dir.as_path(), refusal))
+    })
+}
+
+/// Why a directory to work in cannot be granted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum DirRefusal {
+    /// The host keeps its own there, or it is in what the host keeps.
+    HostsOwn,
+    /// It is not any more what it was when its session began: a plugin that may change what is above it
+    /// can put a link to anything there.
+    Exchanged,
+}
+
+impl DirRefusal {
+    fn of(dir: &Path, secrets: &[PathBuf]) -> Option<Self> {
+        if leads_elsewhere(dir) || (dir.exists() && !dir.is_dir()) {
+            return Some(Self::Exchanged);
+        }
+        let is_in = |secret: &PathBuf| {
+            let inside = dir.strip_prefix(real(secret));
+            inside.is_ok_and(|inside| !is_of_session_or_plugin(inside))
+        };
+        let is_hosts_own = holds(dir, secrets) || secrets.iter().any(is_in);
+        is_hosts_own.then_some(Self::HostsOwn)
+    }
+
+    /// The reason and what to do about it, for a person. `data_dir` is where the host keeps its own files.
+    pub(super) fn sentence(self, dir: &Path, data_dir: &Path) -> String {
+        let (dir, data_dir) = (dir.display(), data_dir.display());
+        match self {
+            Self::HostsOwn => format!(
+                "`{dir}`, where it is to work, is in the host's data directory `{data_dir}` or holds files \
+                 of the host's own, which no plugin reaches, so let its session work in a directory \
+                 somewhere else: `conjure session set NAME --working-dir DIR`, or `working_dir` in the \
+                 session file"
+            ),
+            Self::Exchanged => format!(
+                "`{dir}`, where it is to work, is not the directory any more that it was when its session \
+                 began: a link or a file is there or on the way to it, so put the directory back, or begin \
+                 another session"
+            ),
+        }
+    }
+}
+
+/// Whether a path in the data directory is what a session or a plugin has there: a session's directory
+/// to work in, the one where it exchanges files, a plugin's own, and [where the demo works](DEMO_WORK_DIR).
+fn is_of_session_or_plugin(inside: &Path) -> bool {
+    let names: Option<Vec<&str>> = inside.iter().map(OsStr::to_str).collect();
+    let is_own = matches!(
+        names.as_deref(),
+        Some(["sessions", _, "work" | "exchange", ..] | ["plugin-data", _, ..])
+    );
+    is_own || inside.starts_with(DEMO_WORK_DIR)
+}
+
+/// Whether links are on the way to a path that had none.
+fn leads_elsewhere(path: &Path) -> bool {
+    real(path) != path
 }
 
 /// Whether one of these paths is a directory or lies in it.
@@ -393,15 +459,89 @@ mod tests {
         let secrets = [data.clone(), keys.join("vault.key")];
         let granted = |work: &Path| {
             let dirs = InstanceDirs::of_work(&[work, &own]);
-            let holder = holder_of_secrets(&dirs, &secrets).cloned();
+            let withheld: Vec<_> = refused_dirs(&dirs, &secrets)
+                .map(|(dir, refusal)| (dir.to_owned(), refusal))
+                .collect();
             let grants = grants(&Permissions::default(), &dirs);
             let granted = granted(&grants, None, &secrets).unwrap();
-            (granted.write, holder)
+            (granted.write, withheld)
         };
-        let work = home.join("work");
-        assert_eq!(granted(&work), (vec![work.clone(), own.clone()], None));
-        for work in [&home, &home.join("share"), &data, &keys] {
-            assert_eq!(granted(work), (vec![own.clone()], Some(work.clone())));
+        let of_sessions = [
+            "sessions/one/work/deep",
+            "sessions/two/exchange",
+            DEMO_WORK_DIR,
+        ];
+        for work in of_sessions
+            .map(|name| data.join(name))
+            .iter()
+            .chain([&home.join("work")])
+        {
+            std::fs::create_dir_all(work).unwrap();
+            assert_eq!(granted(work), (vec![work.clone(), own.clone()], vec![]));
+        }
+        let inside = [
+            "store",
+            "plugin-data",
+            "sessions/one",
+            "sessions/one/files",
+            "demo",
+            "work",
+        ];
+        let inside = inside.map(|name| data.join(name));
+        for work in [&home, &home.join("share"), &data, &keys]
+            .into_iter()
+            .chain(&inside)
+        {
+            std::fs::create_dir_all(work).unwrap();
+            let withheld = vec![(work.clone(), DirRefusal::HostsOwn)];
+            assert_eq!(granted(work), (vec![own.clone()], withheld));
+            let said = DirRefusal::HostsOwn.sentence(work, &data);
+            assert!(said.contains(data.to_str().unwrap()), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_directory_to_work_in_is_granted_as_long_as_it_is_what_it_was() {
+        let scratch = tempfile::tempdir().unwrap();
+        let home = scratch.path().canonicalize().unwrap();
+        let (outer, keys) = (home.join("outer"), home.join("keys"));
+        let work = outer.join("job");
+        for dir in [&work, &keys] {
+            std::fs::create_dir_all(dir).unwrap();
+        }
+        std::fs::write(keys.join("key"), "a secret").unwrap();
+        std::os::unix::fs::symlink(&outer, home.join("link")).unwrap();
+        // Named by a link, which is resolved here and never again.
+        let dirs = InstanceDirs::of_work(&[&home.join("link/job")]);
+        // A manifest that names what is above it, and one that names nothing.
+        for write in [vec!["~/outer".to_owned()], vec![]] {
+            let permissions = Permissions {
+                write,
+                ..Permissions::default()
+            };
+            let grants = grants(&permissions, &dirs);
+            let granted = || granted(&grants, Some(&home), &[]).unwrap().write;
+            let withheld = || {
+                refused_dirs(&dirs, &[])
+                    .map(|(_, why)| why)
+                    .collect::<Vec<_>>()
+            };
+            assert!(granted().contains(&work) && withheld().is_empty());
+            for exchanged in [keys.clone(), keys.join("key")] {
+                std::fs::remove_dir(&work).unwrap();
+                std::os::unix::fs::symlink(exchanged, &work).unwrap();
+                assert!(!granted().iter().any(|dir| dir.starts_with(&keys)));
+                assert!(!granted().contains(&work));
+                assert_eq!(withheld(), [DirRefusal::Exchanged]);
+                std::fs::remove_file(&work).unwrap();
+                std::fs::create_dir(&work).unwrap();
+            }
+            std::fs::remove_dir(&work).unwrap();
+            std::fs::hard_link(keys.join("key"), &work).unwrap();
+            assert!(!granted().contains(&work));
+            assert_eq!(withheld(), [DirRefusal::Exchanged]);
+            std::fs::remove_file(&work).unwrap();
+            std::fs::create_dir(&work).unwrap();
         }
     }
 

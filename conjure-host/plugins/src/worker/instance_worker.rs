@@ -11,7 +11,7 @@ use conjure_confinement::WorkerConfinement;
 use conjure_skill_sdk::protocol::Permissions;
 use tokio::runtime::Handle;
 
-use super::confinement::{granted, holder_of_secrets};
+use super::confinement::{granted, refused_dirs};
 use super::end::WorkerEnd;
 use super::process::{WorkerProcess, runtime};
 use super::program::WorkerArguments;
@@ -43,7 +43,9 @@ pub(crate) struct WorkerGrants {
     pub(crate) dirs: InstanceDirs,
 }
 
-/// The directories of a session, as the worker of an instance gets them.
+/// The directories of a session, as the worker of an instance gets them: absolute and without links, as
+/// they led when the session began. A process that is started later gets none of them where a link is on
+/// the way to it by then.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct InstanceDirs {
     /// Those that it reads and changes: the working directory, and where files are exchanged.
@@ -53,13 +55,25 @@ pub struct InstanceDirs {
 }
 
 impl InstanceDirs {
-    /// Directories to work in, and no skill folders.
+    /// Directories to work in, and no skill folders. Their links are resolved here, so this is to be made
+    /// when the session begins, and kept.
     pub fn of_work(dirs: &[&Path]) -> Self {
         Self {
-            work: dirs.iter().map(|dir| (*dir).to_owned()).collect(),
+            work: dirs.iter().map(|dir| without_links(dir)).collect(),
             folders: Vec::new(),
         }
     }
+
+    /// The same with the plugin's own directory, which the host has made.
+    pub(crate) fn and_own(mut self, dir: &Path) -> Self {
+        self.work.push(without_links(dir));
+        self
+    }
+}
+
+/// Where a path leads, as far as it is there.
+fn without_links(dir: &Path) -> PathBuf {
+    dir.canonicalize().unwrap_or_else(|_| dir.to_owned())
 }
 
 /// What a process is to run.
@@ -68,6 +82,14 @@ struct WorkerCode {
     copy: PathBuf,
     /// The program's command, with the path of what is started.
     command: Option<Vec<String>>,
+}
+
+/// Why a worker is not granted what it needs.
+enum Ungranted {
+    /// What its manifest asks for, which its author can change.
+    Permission(String),
+    /// Where its session works, which its author has no part in.
+    Directory(String),
 }
 
 /// What the workers of a plugin have in common.
@@ -136,31 +158,31 @@ impl PluginWorkers {
     }
 
     /// What a worker may reach.
-    fn confinement(&self, grants: &WorkerGrants) -> Result<WorkerConfinement, String> {
+    fn confinement(&self, grants: &WorkerGrants) -> Result<WorkerConfinement, Ungranted> {
         let home = env::home();
         let secrets = self.secrets();
-        if let Some(dir) = holder_of_secrets(&grants.dirs, &secrets) {
-            let dir = dir.display();
-            let text = format!(
-                "in `{dir}`, where it is to work, this host keeps its own files, so let its session work \
-                 in another directory"
-            );
+        for (dir, why) in refused_dirs(&grants.dirs, &secrets) {
+            let text = why.sentence(dir, self.data_dir());
             // Without it an executor does nothing; others may have no use for it.
             if self.file.header.kind == PluginKind::Executor {
-                return Err(text);
+                return Err(Ungranted::Directory(text));
             }
             let plugin = self.name();
             tracing::warn!(plugin, "its worker does not reach that directory: {text}");
         }
-        granted(grants, home.as_deref(), &secrets)
+        granted(grants, home.as_deref(), &secrets).map_err(Ungranted::Permission)
+    }
+
+    /// What the host keeps lies beside its copies.
+    fn data_dir(&self) -> &Path {
+        let store = self.loader.store().dir();
+        store.parent().unwrap_or(store)
     }
 
     /// Where the host keeps its own: the data directory, and the key file of the vault and the database
     /// where those are somewhere else.
     fn secrets(&self) -> Vec<PathBuf> {
-        let store = self.loader.store().dir();
-        // What the host keeps lies beside its copies.
-        let own = store.parent().unwrap_or(store).to_owned();
+        let own = self.data_dir().to_owned();
         let named = [env::KEY_FILE, env::DATABASE].into_iter();
         let named = named.filter_map(env::var);
         let files = named.filter(|named| named != "memory" && !named.contains("://"));
@@ -294,7 +316,7 @@ impl InstanceWorker {
                         program: command.is_some(),
                         ..confinement
                     })
-                    .map_err(|reason| self.not_granted(reason))?,
+                    .map_err(|why| self.not_granted(why))?,
             ),
             false => None,
         };
@@ -358,14 +380,20 @@ impl InstanceWorker {
         }
     }
 
-    fn not_granted(&self, reason: String) -> PluginError {
+    fn not_granted(&self, why: Ungranted) -> PluginError {
         let path = self.plugin.file.path.clone();
-        let remedy = match self.plugin.file.program {
-            Some(_) => String::new(),
-            None => format!(
-                ", or let it run in the host's process, with all that you may do yourself: \
-                 `conjure plugin trust {}`",
-                path.display()
+        let (reason, remedy) = match (why, &self.plugin.file.program) {
+            // Its sentence says what to do.
+            (Ungranted::Directory(reason), _) => (reason, String::new()),
+            // A program runs nowhere else.
+            (Ungranted::Permission(reason), Some(_)) => (reason, " Tell its author".to_owned()),
+            (Ungranted::Permission(reason), None) => (
+                reason,
+                format!(
+                    " Tell its author, or let it run in the host's process, with all that you may do \
+                     yourself: `conjure plugin trust {}`",
+                    path.display()
+                ),
             ),
         };
         PluginError::NotGranted {

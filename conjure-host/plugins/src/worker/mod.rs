@@ -34,7 +34,7 @@ mod reason;
 mod restarts;
 mod trust;
 
-pub use confinement::confinement_gaps;
+pub use confinement::{DEMO_WORK_DIR, confinement_gaps};
 pub use conjure_confinement::{ConfinementGaps, landlock_version};
 pub use instance_worker::InstanceDirs;
 pub use options::{Isolation, WorkerLimits, WorkerOptions};

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use conjure_skill_sdk::frames::Client;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
@@ -19,6 +19,7 @@ use super::excess::exceeded;
 use super::program::WorkerArguments;
 use super::restarts::Restarts;
 use super::{WorkerLimits, WorkerOptions};
+use crate::health::{LogBudget, dropped_lines};
 
 /// How long a worker that is not needed any more has for its plugin's own clean-up.
 const CLOSING: Duration = Duration::from_secs(2);
@@ -279,18 +280,58 @@ impl ProcessWatch {
     }
 }
 
-/// Passes on what a worker writes to standard error, and keeps its last words.
+/// Passes on what a worker writes to standard error, as far as the budget of a plugin's log goes, and
+/// keeps its last words.
 async fn listen(mut errors: impl AsyncRead + Unpin, plugin: String) -> Option<String> {
+    let log = |line: &str| tracing::debug!(target: "plugin", plugin, "{line}");
+    let mut budget = LogBudget::new();
     let mut kept = Vec::new();
     let mut piece = vec![0; SAID];
     while let Ok(read @ 1..) = errors.read(&mut piece).await {
         let new = piece.get(..read).unwrap_or_default();
-        for line in String::from_utf8_lossy(new).lines() {
-            tracing::debug!(target: "plugin", plugin, "{line}");
-        }
+        log_lines(
+            &String::from_utf8_lossy(new),
+            &mut budget,
+            Instant::now(),
+            log,
+        );
         kept.extend_from_slice(new);
         let surplus = kept.len().saturating_sub(SAID);
         kept.drain(..surplus);
     }
+    if budget.dropped() > 0 {
+        log(&dropped_lines(budget.dropped()));
+    }
     last_words(&kept)
+}
+
+/// Logs each line of a text that the budget has room for, and before that how many it had none for.
+fn log_lines(text: &str, budget: &mut LogBudget, now: Instant, log: impl Fn(&str)) {
+    for line in text.lines() {
+        let Some(dropped) = budget.take(now) else {
+            continue;
+        };
+        if dropped > 0 {
+            log(&dropped_lines(dropped));
+        }
+        log(line);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    #[test]
+    fn a_flood_on_standard_error_is_logged_in_part_and_the_rest_is_counted() {
+        let (mut budget, begun) = (LogBudget::new(), Instant::now());
+        let logged = RefCell::new(Vec::new());
+        let log = |line: &str| logged.borrow_mut().push(line.to_owned());
+        log_lines(&"x\n".repeat(1000), &mut budget, begun, log);
+        assert_eq!(logged.take(), vec!["x".to_owned(); 200]);
+        log_lines("y", &mut budget, begun + Duration::from_secs(1), log);
+        assert_eq!(logged.take(), [dropped_lines(800), "y".to_owned()]);
+    }
 }

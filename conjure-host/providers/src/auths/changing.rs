@@ -197,6 +197,14 @@ impl Auths {
         Ok(self.store().await?.update_auth(replaced).await?)
     }
 
+    /// Looks whether [`Auths::remove`] would remove one, before somebody is asked about it.
+    ///
+    /// # Errors
+    /// What [`Auths::remove`] says.
+    pub async fn check_unused(&self, auth: &SavedAuth) -> Result<(), AuthError> {
+        Ok(self.store().await?.check_auth_unused(&auth.id).await?)
+    }
+
     /// Removes one for good.
     ///
     /// # Errors

@@ -6,9 +6,9 @@ use std::sync::PoisonError;
 use conjure_skill_sdk::protocol::FileRef;
 
 use super::copies::Copies;
-use super::digest::digest_aside;
+use super::digest::{ReadCheck, digest_while};
 use super::windows::{CallWindow, CallWindows, UNKNOWN_SOURCE, Wrote};
-use super::{Artifact, Artifacts, Fetch, FileError};
+use super::{Artifact, Artifacts, Fetch, FileError, HashBudget};
 use conjure_config::platform::copy_mark;
 
 /// Who writes where, as far as a host knows: what tells the files of its sessions apart.
@@ -45,18 +45,21 @@ impl Artifacts {
     /// of a file that nobody can be said to have made the source is [`UNKNOWN_SOURCE`].
     ///
     /// # Errors
-    /// As for [`Artifacts::register`].
+    /// As for [`Artifacts::register_within`].
     pub(crate) fn register_found(
         &self,
         window: Option<&CallWindow<'_>>,
         backend: &str,
         file: &FileRef,
         fetch: Option<Fetch>,
+        budget: &HashBudget,
     ) -> Result<FileMatch, FileError> {
+        let check = |bytes, read| budget.takes(bytes, read);
         let Some(path) = file.path.as_deref().map(Path::new) else {
-            return self.register(backend, file, fetch).map(FileMatch::Own);
+            let taken = self.take_in(backend, file, fetch, true, &check);
+            return taken.map(FileMatch::Own);
         };
-        if self.is_copy(path) {
+        if self.is_copy(path, &check) {
             return Ok(FileMatch::Nothing);
         }
         let before = self.sha256_at(path);
@@ -71,7 +74,7 @@ impl Artifacts {
             // That call finds it too, if it has not yet.
             Wrote::Other { .. } | Wrote::OtherSession => return Ok(FileMatch::Nothing),
         };
-        let artifact = self.take_in(source, file, fetch, false)?;
+        let artifact = self.take_in(source, file, fetch, false, &check)?;
         // Of a file that was there already as it is now somebody else has told.
         let is_news = before.is_none() || before != artifact.sha256;
         Ok(match wrote {
@@ -82,10 +85,10 @@ impl Artifacts {
     }
 
     /// Whether a file is a copy that the host put there, as it was.
-    fn is_copy(&self, path: &Path) -> bool {
+    fn is_copy(&self, path: &Path, check: ReadCheck<'_>) -> bool {
         let sha256 = || {
             let real = path.canonicalize().ok()?;
-            digest_aside(&real).ok().map(|(sha256, _)| sha256)
+            digest_while(&real, check).ok().map(|(sha256, _)| sha256)
         };
         self.writes.copies.has(path, sha256) || copy_mark::is_marked(path, sha256)
     }

@@ -330,3 +330,42 @@ async fn a_failed_download_says_why_and_can_be_tried_again() {
         "{error}"
     );
 }
+
+#[test]
+fn a_file_with_more_than_is_hashed_is_refused_unread() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("holes");
+    let file = std::fs::File::create(&path).unwrap();
+    file.set_len(65 << 30).unwrap();
+    let artifacts = Artifacts::new(vec![dir.path().into()], dir.path().join("cache"));
+    let file = FileRef::at(path.display().to_string());
+    let said = artifacts.register("liar", &file, None).unwrap_err();
+    assert!(said.to_string().contains("64 GiB"), "{said}");
+}
+
+#[tokio::test]
+async fn a_file_is_read_as_long_as_somebody_waits_for_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a");
+    std::fs::write(&path, vec![0; 1024 * 1024]).unwrap();
+    let artifacts = Artifacts::new(vec![dir.path().into()], dir.path().join("cache"));
+    let file = FileRef::at(path.display().to_string());
+    let asked = std::cell::Cell::new(0);
+    let until = |times: usize| {
+        asked.set(0);
+        artifacts.register_while("own", &file, &|_, _| {
+            asked.set(asked.get() + 1);
+            match asked.get() < times {
+                true => Ok(()),
+                false => Err(super::digest::unwanted()),
+            }
+        })
+    };
+    let said = until(3).unwrap_err();
+    assert!(said.to_string().contains("nobody waits"), "{said}");
+    assert_eq!(asked.get(), 3);
+    until(usize::MAX).unwrap();
+    let artifacts = Arc::new(artifacts);
+    let taken = Arc::clone(&artifacts).register_aside("own", file).await;
+    assert_eq!(taken.unwrap(), artifacts.list().remove(0));
+}

@@ -160,7 +160,7 @@ pub(super) struct FailedCall {
 }
 
 /// A call that gave an answer.
-pub(super) struct Ran {
+pub(super) struct CallAnswer {
     /// Why it is an error, if it is one.
     pub(super) failure: Option<CallFailureKind<'static>>,
     pub(super) structured: Option<Value>,
@@ -170,7 +170,7 @@ pub(super) struct Ran {
     pub(super) stopped: Option<CallEnd>,
 }
 
-impl Ran {
+impl CallAnswer {
     pub(super) fn well() -> Self {
         Self {
             failure: None,
@@ -182,8 +182,8 @@ impl Ran {
     }
 }
 
-pub(super) fn take(output: &mut OutputCollector<'_>, mut result: ToolResult) -> Ran {
-    Ran {
+pub(super) fn take(output: &mut OutputCollector<'_>, mut result: ToolResult) -> CallAnswer {
+    CallAnswer {
         failure: result.is_error.then(|| match has_remedy(&result) {
             true => CallFailureKind::BackendFailed {
                 said: "",
@@ -208,7 +208,7 @@ pub(super) fn command_result(
     reply: &BashOutput,
     timeout: Duration,
     output: &mut OutputCollector<'_>,
-) -> Ran {
+) -> CallAnswer {
     let full = reply
         .full_output
         .as_ref()
@@ -234,7 +234,7 @@ pub(super) fn command_result(
     for file in &reply.files {
         output.found(file);
     }
-    Ran {
+    CallAnswer {
         failure,
         structured: None,
         state: None,

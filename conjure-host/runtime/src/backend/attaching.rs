@@ -8,12 +8,12 @@ use conjure_core::context::notes;
 use conjure_skill_sdk::protocol::{CatalogRequest, Empty, Open, SkillMount, op};
 use serde_json::Value;
 
+use super::attached::BackendKind;
 use super::backend_catalog::BackendCatalog;
 use super::backend_lease::{BackendLease, OpenInstances};
 use super::instances::Instances;
 use super::lease::ask;
 use super::request_context::RequestContext;
-use super::toolbox::BackendKind;
 use super::toolbox_error::{ToolboxError, names};
 use super::watching::{BackendChange, BackendChanges};
 use conjure_config::BackendSpec;

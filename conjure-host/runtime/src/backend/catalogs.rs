@@ -10,10 +10,11 @@ use conjure_skill_sdk::protocol::{CatalogReply, CatalogRequest, op};
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, join_all};
 
+use super::attached::BackendKind;
 use super::backend_catalog::BackendCatalog;
 use super::contributors::is_contributor;
 use super::lease::ask;
-use super::toolbox::{BackendKind, Toolbox};
+use super::toolbox::Toolbox;
 use super::watching::BackendChange;
 use conjure_plugins::PluginCallFailure;
 
@@ -23,8 +24,8 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// A catalog that a backend was asked for.
 pub(crate) struct AskedCatalog {
     pub(crate) backend: String,
-    /// Which of the backend's moves was asked.
-    move_number: u64,
+    /// Which of the backend's transitions was asked.
+    transition_number: u64,
     /// The session's provider and model when it was asked.
     whom: CatalogRequest,
     pub(crate) catalog: CatalogReply,
@@ -47,7 +48,7 @@ impl Toolbox {
             return None;
         };
         let (lease, request_context) = (Arc::clone(lease), self.request_context.clone());
-        let (backend, move_number) = (attached.name.clone(), attached.move_number);
+        let (backend, transition_number) = (attached.name.clone(), attached.transition_number);
         let whom = self.whom.clone();
         Some(async move {
             let asked = ask(
@@ -59,7 +60,7 @@ impl Toolbox {
             let catalog = asked.await?;
             Ok(AskedCatalog {
                 backend,
-                move_number,
+                transition_number,
                 whom,
                 catalog,
             })
@@ -71,7 +72,7 @@ impl Toolbox {
     pub(crate) fn set_catalog(&mut self, asked: AskedCatalog) {
         let AskedCatalog {
             backend,
-            move_number,
+            transition_number,
             whom,
             catalog: reply,
         } = asked;
@@ -80,7 +81,7 @@ impl Toolbox {
             .iter_mut()
             .find(|attached| attached.name == backend);
         let Some(attached) = attached else { return };
-        if attached.move_number != move_number {
+        if attached.transition_number != transition_number {
             self.changes.push(BackendChange::Catalog { backend });
         } else if let BackendKind::Backend { catalog, .. } = &mut attached.kind {
             *catalog = BackendCatalog {

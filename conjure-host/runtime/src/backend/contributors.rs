@@ -105,11 +105,12 @@ impl Contributors {
             };
             renewed |= retry;
             let fetch = fetch_with(lease, request_context);
+            let budget = artifacts.budget();
             let files: Vec<_> = files
                 .iter()
                 .filter_map(|file| {
                     artifacts
-                        .register(name, file, fetch.clone())
+                        .register_within(name, file, fetch.clone(), &budget)
                         .inspect_err(|error| tracing::warn!(backend = name, "{error}"))
                         .ok()
                 })

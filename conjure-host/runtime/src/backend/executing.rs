@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_core::context::{absolute_skill_path, absolute_skill_paths, notes};
+use conjure_core::context::{absolute_skill_path, absolute_skill_paths, notes, result_lines};
 use conjure_skill_sdk::protocol::{
     Bash, BashOutput, CreateFile, StrReplace, View, Viewed, Written, op,
 };
@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::active_call::{
-    ActiveCall, CommandArguments, FailedCall, Ran, arguments, command_result, decode,
+    ActiveCall, CallAnswer, CommandArguments, FailedCall, arguments, command_result, decode,
 };
 use super::backend_lease::BackendLease;
 use super::results::OutputCollector;
@@ -30,7 +30,7 @@ impl Runner<'_> {
         lease: &BackendLease,
         folders: &[Arc<LoadedFolder>],
         output: &mut OutputCollector<'_>,
-    ) -> Result<Ran, FailedCall> {
+    ) -> Result<CallAnswer, FailedCall> {
         self.entered(active_call, lease).await?;
         let skill_dir = match folders {
             [only] => lease.skill_dir(only.folder.name.as_str()),
@@ -82,28 +82,23 @@ impl Runner<'_> {
                 if let Some(file) = &viewed.full_content {
                     output.file(file);
                 }
-                Ok(Ran::well())
+                Ok(CallAnswer::well())
             }
             op::EXECUTOR_CREATE_FILE => {
                 let body: CreateFile = arguments(active_call)?;
                 let written: Written = call.ask(op::EXECUTOR_CREATE_FILE, &body).await?;
-                let verb = if written.replaced {
-                    "Replaced"
-                } else {
-                    "Created"
-                };
-                output.text(&format!("{verb} {}.", body.path));
+                output.text(&result_lines::written_file(&body.path, written.replaced));
                 output.keep(&written.file);
-                Ok(Ran::well())
+                Ok(CallAnswer::well())
             }
             op::EXECUTOR_STR_REPLACE => {
                 let mut body: StrReplace = arguments(active_call)?;
                 // Of a file elsewhere a copy is changed, which is this call's work then.
                 body.path = self.staged_path(active_call, body.path, lease).await?;
                 let written: Written = call.ask(op::EXECUTOR_STR_REPLACE, &body).await?;
-                output.text(&format!("Replaced the passage in {}.", body.path));
+                output.text(&result_lines::edited_file(&body.path));
                 output.keep(&written.file);
-                Ok(Ran::well())
+                Ok(CallAnswer::well())
             }
             other => Err(active_call.not_ready(&format!("executors have no operation `{other}`"))),
         }

@@ -126,21 +126,21 @@ impl KnownTools {
     pub(super) fn compare(&mut self, offered: &ServerOffer<'_>, is_new: bool) -> HeldChanges {
         let names = offered.names();
         let mut verdict = HeldChanges::new();
-        for (name, now, standing) in self.standings(offered, &names) {
-            let was = match standing {
-                Standing::Nothing => continue,
-                Standing::Approved => {
+        for (name, now, state) in self.approval_states(offered, &names) {
+            let was = match state {
+                ApprovalState::Nothing => continue,
+                ApprovalState::Approved => {
                     self.take_on(name, &now);
                     self.let_go(name, is_new);
                     continue;
                 }
-                Standing::New if name == INSTRUCTIONS || self.approved.len() < KEPT_TOOLS => {
+                ApprovalState::New if name == INSTRUCTIONS || self.approved.len() < KEPT_TOOLS => {
                     self.approved.insert(name.to_owned(), vec![now]);
                     self.let_go(name, is_new);
                     continue;
                 }
-                Standing::New | Standing::Changed => None,
-                Standing::Renamed(was) => Some(was),
+                ApprovalState::New | ApprovalState::Changed => None,
+                ApprovalState::Renamed(was) => Some(was),
             };
             let held = HeldDefinition { was, now };
             verdict.insert(name.to_owned(), self.changed(name, &held));
@@ -168,26 +168,32 @@ impl KnownTools {
     }
 
     /// How everything that is offered stands to what was approved.
-    fn standings<'o>(
+    fn approval_states<'o>(
         &self,
         offered: &'o ServerOffer<'_>,
         names: &BTreeSet<String>,
-    ) -> Vec<(&'o str, KnownDefinition, Standing)> {
+    ) -> Vec<(&'o str, KnownDefinition, ApprovalState)> {
         let gone = self.gone(names);
-        let standing = |(name, now): (&'o str, KnownDefinition)| {
-            let standing = match self.approved.get(name) {
-                Some(approved) if approved.iter().any(|known| known.is(&now)) => Standing::Approved,
+        let state = |(name, now): (&'o str, KnownDefinition)| {
+            let state = match self.approved.get(name) {
+                Some(approved) if approved.iter().any(|known| known.is(&now)) => {
+                    ApprovalState::Approved
+                }
                 // There is nothing that a model could read.
-                Some(_) if name == INSTRUCTIONS && now.description.is_empty() => Standing::Nothing,
-                Some(_) => Standing::Changed,
+                Some(_) if name == INSTRUCTIONS && now.description.is_empty() => {
+                    ApprovalState::Nothing
+                }
+                Some(_) => ApprovalState::Changed,
                 None => {
                     let was = gone.same_as(&now).or_else(|| self.renamed(name, names));
-                    was.map_or(Standing::New, |was| Standing::Renamed(was.to_owned()))
+                    was.map_or(ApprovalState::New, |was| {
+                        ApprovalState::Renamed(was.to_owned())
+                    })
                 }
             };
-            (name, now, standing)
+            (name, now, state)
         };
-        offered.definitions().map(standing).collect()
+        offered.definitions().map(state).collect()
     }
 
     /// The name that a tool was approved under, where it is held for having another one and that one
@@ -306,7 +312,7 @@ impl KnownTools {
 }
 
 /// How something that is offered stands to what was approved.
-enum Standing {
+enum ApprovalState {
     Approved,
     /// It is another one.
     Changed,

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::{OnceCell, RwLock};
 
-use super::request_context::{About, RequestContext};
+use super::request_context::{CallScope, RequestContext};
 use super::services::SERVED;
 use conjure_plugins::{
     CallOptions, HostServices, Instance, InstanceDirs, LoadedPlugin, PluginCallFailure, PluginId,
@@ -43,7 +43,7 @@ pub(crate) async fn ask_within<B: Serialize, R: DeserializeOwned>(
         reason,
     };
     let json = request_context
-        .request(About::default(), &body)
+        .request(CallScope::default(), &body)
         .map_err(|e| bad(e.to_string()))?;
     let options = CallOptions {
         deadline: limit,
@@ -173,6 +173,55 @@ impl SkillLease {
         self.successor.get().or_else(|| self.instance.get())
     }
 
+    /// The plugin of the instance that answers, or would: an earlier version than this lease's where its
+    /// state could not be taken over, a later one where shared state has moved on.
+    pub(crate) fn serving_plugin(&self) -> &Arc<LoadedPlugin> {
+        self.made().map_or(&self.plugin, |made| made.plugin())
+    }
+
+    /// The plugin of the instance that this lease made, or would make.
+    pub(crate) fn made_plugin(&self) -> &Arc<LoadedPlugin> {
+        let made = self.instance.get();
+        made.map_or(&self.plugin, |made| made.plugin())
+    }
+
+    /// Whether something is there that may hold state, here or at a version before.
+    pub(crate) fn has_state(self: &Arc<Self>) -> bool {
+        Arc::clone(self).newest_made().is_some()
+    }
+
+    /// The beginning of the sentence that says that it did not come in time: what it waits for, where
+    /// that is not its own doing.
+    pub(crate) fn not_ready(&self) -> String {
+        let plugin = self.plugin.id();
+        let before = lock(&self.before).clone().and_then(Self::newest_made);
+        if let Some(before) = before.filter(|before| before.is_in_use()) {
+            return format!(
+                "{plugin} takes over the state that all sessions share as soon as the calls of other \
+                 sessions on {} have ended, and was not ready",
+                before.made_plugin().id()
+            );
+        }
+        if self
+            .gate
+            .as_ref()
+            .is_some_and(|gate| gate.try_read().is_err())
+        {
+            return format!(
+                "the state that all sessions share moves from {plugin} to another version as soon as \
+                 the calls that run on it have ended, and it was not ready"
+            );
+        }
+        format!("{plugin} was not ready")
+    }
+
+    /// Whether calls on shared state run, or it moves.
+    fn is_in_use(&self) -> bool {
+        self.gate
+            .as_ref()
+            .is_some_and(|gate| gate.try_write().is_err())
+    }
+
     /// Held by a call on shared state for as long as it runs.
     pub(crate) async fn enter(&self) -> Option<tokio::sync::RwLockReadGuard<'_, ()>> {
         match &self.gate {
@@ -235,7 +284,11 @@ impl SkillLease {
         match self.make(Some(&old), request_context).await {
             Ok(instance) => {
                 if self.takes_state_of(old.plugin()) {
-                    self.became(old_id, StateFate::Carried);
+                    let fate = match old_id == self.plugin.id() {
+                        true => StateFate::Kept,
+                        false => StateFate::Carried,
+                    };
+                    self.became(old_id, fate);
                 }
                 if before.gate.is_some() {
                     let _ = before.successor.set(Arc::clone(&instance));
@@ -259,9 +312,10 @@ impl SkillLease {
         if self.gate.is_some() {
             grant.dirs = InstanceDirs::default();
         }
+        // Also where it was removed meanwhile: the table of a step has it.
         let instance = self
             .plugin
-            .create_granted(&self.create, Arc::clone(&self.services), &grant)
+            .create_held(&self.create, Arc::clone(&self.services), &grant)
             .await
             .map_err(|error| error.to_string())?;
         if let Some(old) = old
@@ -324,4 +378,44 @@ impl SkillLease {
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use conjure_plugins::{InstanceGrant, NoServices, PluginLimits};
+    use conjure_skill_sdk::Skill;
+    use serde_json::json;
+
+    use super::*;
+
+    fn lease(version: &str, before: Option<Arc<SkillLease>>) -> Arc<SkillLease> {
+        let make = || Skill::new("common", "Is shared").shared();
+        let plugin = LoadedPlugin::linked(make, version, PluginLimits::default()).unwrap();
+        let create = create_request(None, None, json!({}), None);
+        SkillLease::new(Arc::new(plugin), Arc::new(NoServices), create, before)
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn who_is_waited_for_while_shared_state_moves_is_said() {
+        let old = lease("1.0.0", None);
+        let (services, grant) = (Arc::new(NoServices), InstanceGrant::default());
+        let made = old.plugin.create_held(&old.create, services, &grant).await;
+        assert!(old.instance.set(made.unwrap()).is_ok());
+        let new = lease("1.1.0", Some(Arc::clone(&old)));
+        assert_eq!(new.not_ready(), "common 1.1.0 was not ready");
+        let running = old.enter().await;
+        assert_eq!(
+            new.not_ready(),
+            "common 1.1.0 takes over the state that all sessions share as soon as the calls of other \
+             sessions on common 1.0.0 have ended, and was not ready"
+        );
+        drop(running);
+        let moving = old.gate.as_ref().unwrap().write().await;
+        assert_eq!(
+            old.not_ready(),
+            "the state that all sessions share moves from common 1.0.0 to another version as soon as \
+             the calls that run on it have ended, and it was not ready"
+        );
+        drop(moving);
+    }
 }

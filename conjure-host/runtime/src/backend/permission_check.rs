@@ -52,6 +52,13 @@ impl PermissionCheck {
         self.may(plugin, &format!("the host `{host}`"), "http", fits)
     }
 
+    /// Whether the hosts that it may send requests to are this machine too.
+    pub(super) fn reaches_here(&self) -> bool {
+        let mut patterns = self.0.allowed.http.iter();
+        let here = ["localhost", "127.0.0.1", "::1", "[::1]"];
+        patterns.any(|pattern| here.iter().any(|name| covers_host(pattern, name)))
+    }
+
     /// Whether it may ask the session's model.
     ///
     /// # Errors

@@ -19,7 +19,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::request_context::{About, RequestContext};
+use super::request_context::{CallScope, RequestContext};
 use super::run::LiveOutput;
 use super::snapshot::ToolSnapshot;
 use super::sources::CatalogSource;
@@ -313,10 +313,10 @@ impl SourceReader<'_> {
         body: &impl Serialize,
         deadline: Duration,
     ) -> Result<Vec<u8>, ReadError> {
-        let about = About {
+        let about = CallScope {
             call_id: self.call_id.map(AsRef::as_ref),
             deadline_ms: u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX),
-            ..About::default()
+            ..CallScope::default()
         };
         let json = self.request_context.request(about, body);
         let json = json.map_err(|error| ReadError::Failed(error.to_string()))?;

@@ -20,6 +20,10 @@ pub struct RequestContext {
     pub(crate) session: Arc<str>,
     pub(crate) working_dir: PathBuf,
     pub(crate) exchange_dir: PathBuf,
+    /// Both of them as they led when the session began: a plugin may put a link there later.
+    all_dirs: InstanceDirs,
+    /// The latter alone.
+    exchange_only: InstanceDirs,
     /// What alone commands may change, where that is limited.
     sandbox: Option<Arc<Sandbox>>,
     /// What plugins are granted of what they ask for.
@@ -32,7 +36,7 @@ pub struct RequestContext {
 
 /// What a request is about, beside its session.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct About<'a> {
+pub(crate) struct CallScope<'a> {
     pub(crate) call_id: Option<&'a str>,
     pub(crate) turn_id: Option<&'a str>,
     pub(crate) skill_dir: Option<&'a str>,
@@ -46,7 +50,7 @@ pub(crate) struct About<'a> {
 ///
 /// [`Request`]: conjure_skill_sdk::protocol::Request
 #[derive(Serialize)]
-struct Beginning<'a> {
+struct SessionFields<'a> {
     session: &'a str,
     working_dir: &'a str,
     exchange_dir: &'a str,
@@ -54,7 +58,7 @@ struct Beginning<'a> {
 
 /// The rest of it.
 #[derive(Serialize)]
-struct Rest<'a, B> {
+struct CallFields<'a, B> {
     #[serde(skip_serializing_if = "Option::is_none")]
     call_id: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -74,6 +78,8 @@ impl RequestContext {
         Self {
             session: Arc::from(session),
             beginning: beginning(session, &working_dir, &exchange_dir),
+            all_dirs: InstanceDirs::of_work(&[&working_dir, &exchange_dir]),
+            exchange_only: InstanceDirs::of_work(&[&exchange_dir]),
             working_dir,
             exchange_dir,
             sandbox: None,
@@ -127,7 +133,7 @@ impl RequestContext {
     /// The bytes of a request, in the protocol's envelope.
     pub(crate) fn request<B: Serialize>(
         &self,
-        about: About<'_>,
+        about: CallScope<'_>,
         body: &B,
     ) -> serde_json::Result<Vec<u8>> {
         let mut json = Vec::with_capacity(self.beginning.len() + EXPECTED);
@@ -139,17 +145,17 @@ impl RequestContext {
     pub(crate) fn request_into<B: Serialize>(
         &self,
         json: &mut Vec<u8>,
-        about: About<'_>,
+        about: CallScope<'_>,
         body: &B,
     ) -> serde_json::Result<()> {
-        let About {
+        let CallScope {
             call_id,
             turn_id,
             skill_dir,
             traceparent,
             deadline_ms,
         } = about;
-        let rest = Rest {
+        let rest = CallFields {
             call_id,
             turn_id,
             skill_dir,
@@ -186,8 +192,8 @@ impl RequestContext {
         } = &self.grants.allowed(manifest);
         let works_here = *commands || !(read.is_empty() && write.is_empty());
         match manifest.kind == "backend" && !works_here {
-            true => InstanceDirs::of_work(&[&self.exchange_dir]),
-            false => InstanceDirs::of_work(&[&self.working_dir, &self.exchange_dir]),
+            true => self.exchange_only.clone(),
+            false => self.all_dirs.clone(),
         }
     }
 
@@ -201,7 +207,7 @@ impl RequestContext {
 
 /// The session's share as JSON, without the last brace.
 fn beginning(session: &str, working_dir: &Path, exchange_dir: &Path) -> Arc<[u8]> {
-    let share = Beginning {
+    let share = SessionFields {
         session,
         working_dir: &working_dir.to_string_lossy(),
         exchange_dir: &exchange_dir.to_string_lossy(),
@@ -223,7 +229,7 @@ mod tests {
         RequestContext::new("s\"1", "/here/\u{e9}".into(), "/exchange".into())
     }
 
-    fn read(about: About<'_>, body: &Value) -> Request<Value> {
+    fn read(about: CallScope<'_>, body: &Value) -> Request<Value> {
         serde_json::from_slice(&request_context().request(about, body).unwrap()).unwrap()
     }
 
@@ -231,7 +237,7 @@ mod tests {
     fn a_request_is_the_protocols() {
         let text = |text: &str| Some(text.to_owned());
         let body = json!({ "command": "a\"b" });
-        let about = About {
+        let about = CallScope {
             call_id: Some("c\n"),
             turn_id: Some("t"),
             skill_dir: Some("/skills/x"),
@@ -261,7 +267,7 @@ mod tests {
         for client in [None, Some(ServedClient::default()), Some(client)] {
             let request_context = request_context().with_client(client);
             let json = request_context
-                .request(About::default(), &Value::Null)
+                .request(CallScope::default(), &Value::Null)
                 .unwrap();
             let request: Request<Value> = serde_json::from_slice(&json).unwrap();
             assert_eq!(request.client, client);
@@ -270,7 +276,7 @@ mod tests {
 
     #[test]
     fn what_it_is_not_about_is_not_said() {
-        let request = read(About::default(), &Value::Null);
+        let request = read(CallScope::default(), &Value::Null);
         assert_eq!((request.call_id, request.turn_id), (None, None));
         assert_eq!((request.skill_dir, request.deadline_ms), (None, 0));
         assert_eq!(request.body, Value::Null);

@@ -8,13 +8,14 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use conjure_core::chat::OutputPart;
-use conjure_core::context::{cut, file_line};
+use conjure_core::context::{cut, file_line, result_lines};
 use conjure_core::foreign_text::escape_line;
 use conjure_skill_sdk::protocol::{FileRef, Part, ToolResult};
 use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
 
 use crate::artifacts::{
-    Artifact, Artifacts, CallWindow, Fetch, FileError, FileMatch, is_media_type,
+    Artifact, Artifacts, CallWindow, Fetch, FileError, FileMatch, HashBudget, is_media_type,
 };
 
 /// What is shown of a text at the least, however much came before it.
@@ -66,6 +67,7 @@ pub(crate) struct CallFiles<'a> {
     artifacts: &'a Artifacts,
     backend: &'a Arc<str>,
     fetch: Option<Fetch>,
+    budget: HashBudget,
     /// The call, among those that may write at the same time; nothing where it looks for no files.
     window: Option<CallWindow<'a>>,
     /// Whether the files that the call tells of while it runs were only found beside it.
@@ -88,17 +90,19 @@ pub(crate) struct Collected {
 }
 
 impl<'a> CallFiles<'a> {
-    /// None yet, of a call on this backend.
+    /// None yet, of a call on this backend. Nobody waits for large ones any more once it is cancelled.
     pub(crate) fn new(
         artifacts: &'a Artifacts,
         backend: &'a Arc<str>,
         fetch: Option<Fetch>,
         are_found: bool,
+        cancel: &CancellationToken,
     ) -> Self {
         Self {
             artifacts,
             backend,
             fetch,
+            budget: HashBudget::until(cancel.clone()),
             window: None,
             are_found,
             refused: 0,
@@ -113,7 +117,9 @@ impl<'a> CallFiles<'a> {
             return Ok(None);
         }
         let fetch = self.fetch.clone();
-        let artifact = self.artifacts.register(self.backend, file, fetch)?;
+        let artifact = self
+            .artifacts
+            .register_within(self.backend, file, fetch, &self.budget)?;
         Ok(Some(self.listed(artifact)))
     }
 
@@ -124,16 +130,15 @@ impl<'a> CallFiles<'a> {
         }
         let (artifacts, fetch) = (self.artifacts, self.fetch.clone());
         let window = self.window.as_ref();
-        Ok(
-            match artifacts.register_found(window, self.backend, file, fetch)? {
-                FileMatch::Own(artifact) => Some(self.listed(artifact)),
-                FileMatch::Beside(artifact) => {
-                    self.beside.push(artifact);
-                    None
-                }
-                FileMatch::Nothing => None,
-            },
-        )
+        let found = artifacts.register_found(window, self.backend, file, fetch, &self.budget)?;
+        Ok(match found {
+            FileMatch::Own(artifact) => Some(self.listed(artifact)),
+            FileMatch::Beside(artifact) => {
+                self.beside.push(artifact);
+                None
+            }
+            FileMatch::Nothing => None,
+        })
     }
 
     /// Puts a file to those of the call.
@@ -221,7 +226,7 @@ impl<'a> OutputCollector<'a> {
             }
         }
         if parts > MOST_PARTS {
-            self.text(&format!("[{} more parts left out]", parts - MOST_PARTS));
+            self.text(&result_lines::more_parts(parts - MOST_PARTS));
         }
         if self.parts.is_empty()
             && let Some(structured) = &result.structured
@@ -311,7 +316,7 @@ impl<'a> OutputCollector<'a> {
         }
         if kept > 0 {
             self.parts.push(OutputPart::Text {
-                text: format!("[file] and {kept} more files in the working directory"),
+                text: result_lines::more_files(kept),
             });
         }
     }
@@ -340,10 +345,10 @@ impl<'a> OutputCollector<'a> {
         match self.files.refused {
             1..=TOLD_REFUSALS => {
                 let why = error.to_string();
-                self.text(&format!("[file refused] {}", escape_line(&why)));
+                self.text(&result_lines::refused_file(&escape_line(&why)));
             }
             number if number == TOLD_REFUSALS + 1 => {
-                self.text("[file refused] more files, which are not told one by one");
+                self.text(result_lines::MORE_REFUSED_FILES);
             }
             _ => {}
         }
@@ -391,7 +396,7 @@ impl<'a> OutputCollector<'a> {
             }
             Err(reason) => {
                 self.parts.push(OutputPart::Text {
-                    text: format!("[image refused] {reason}"),
+                    text: result_lines::refused_image(&reason),
                 });
             }
         }
@@ -462,7 +467,8 @@ mod tests {
             }
         };
         for (count, left_out) in [(MOST_PARTS, None), (MOST_PARTS + 3, Some("[3 more parts"))] {
-            let files = CallFiles::new(&artifacts, &backend, None, false);
+            let files =
+                CallFiles::new(&artifacts, &backend, None, false, &CancellationToken::new());
             let mut output = OutputCollector::new(files, dir.path(), 1 << 20);
             output.tool_result(resources(count));
             let output = output.collected();

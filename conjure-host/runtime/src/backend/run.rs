@@ -22,12 +22,12 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::active_call::{ActiveCall, FailedCall, Ran, take, tool_result};
+use super::active_call::{ActiveCall, CallAnswer, FailedCall, take, tool_result};
 use super::attached_files::attached_files;
 use super::backend_lease::BackendLease;
 use super::lease::SkillLease;
 use super::report::CallReport;
-use super::request_context::{About, RequestContext};
+use super::request_context::{CallScope, RequestContext};
 use super::results::{CallFiles, Collected, OutputCollector, fetch_with};
 use super::snapshot::CallTarget;
 use super::staged_files::StagedFiles;
@@ -88,8 +88,8 @@ impl Runner<'_> {
             }
             CallTarget::Skill(_) => None,
         };
-        let are_found = matches!(target, CallTarget::Executor(..));
-        let files = CallFiles::new(self.artifacts, &route.backend, fetch, are_found);
+        let finds = matches!(target, CallTarget::Executor(..));
+        let files = CallFiles::new(self.artifacts, &route.backend, fetch, finds, self.cancel);
         let working_dir = &self.request_context.working_dir;
         let mut output =
             OutputCollector::new(files, working_dir, self.most_bytes).verbatim(self.verbatim);
@@ -126,7 +126,7 @@ impl Runner<'_> {
         active_call: &ActiveCall<'_>,
         target: &CallTarget,
         output: &mut OutputCollector<'_>,
-    ) -> Option<Result<Ran, FailedCall>> {
+    ) -> Option<Result<CallAnswer, FailedCall>> {
         let CallTarget::Skill(lease) = target else {
             return None;
         };
@@ -181,7 +181,7 @@ impl Runner<'_> {
         active_call: &ActiveCall<'_>,
         target: &CallTarget,
         output: &mut OutputCollector<'_>,
-    ) -> Result<Ran, FailedCall> {
+    ) -> Result<CallAnswer, FailedCall> {
         let ran = match target {
             CallTarget::Skill(lease) => self.skill(active_call, lease, output).await,
             CallTarget::Executor(lease, folders) => {
@@ -190,7 +190,7 @@ impl Runner<'_> {
             CallTarget::Backend(lease) => self.backend(active_call, lease, output).await,
         };
         match ran {
-            Ok(ran) if self.cancel.is_cancelled() => Ok(Ran {
+            Ok(ran) if self.cancel.is_cancelled() => Ok(CallAnswer {
                 stopped: Some(CallEnd::Cancelled),
                 ..ran
             }),
@@ -202,7 +202,7 @@ impl Runner<'_> {
         &self,
         active_call: ActiveCall<'_>,
         mut output: OutputCollector<'_>,
-        ran: Result<Ran, FailedCall>,
+        ran: Result<CallAnswer, FailedCall>,
         duration: Duration,
     ) -> CallReport {
         let backend = &active_call.route.backend;
@@ -265,7 +265,7 @@ impl Runner<'_> {
         active_call: &ActiveCall<'_>,
         lease: &SkillLease,
         output: &mut OutputCollector<'_>,
-    ) -> Result<Ran, FailedCall> {
+    ) -> Result<CallAnswer, FailedCall> {
         let instance = match lease.made() {
             Some(instance) => Arc::clone(instance),
             None => self.first_use(active_call, lease).await?,
@@ -337,7 +337,7 @@ impl Runner<'_> {
         active_call: &ActiveCall<'_>,
         lease: &BackendLease,
         output: &mut OutputCollector<'_>,
-    ) -> Result<Ran, FailedCall> {
+    ) -> Result<CallAnswer, FailedCall> {
         self.entered(active_call, lease).await?;
         let mut arguments = Cow::Borrowed(&active_call.call.arguments);
         let takes_files = lease.serving_plugin().manifest().has("call.files/1");
@@ -475,8 +475,12 @@ impl Runner<'_> {
             .map_err(|error| active_call.not_json(&error))
     }
 
-    fn about<'r>(&'r self, active_call: &ActiveCall<'r>, skill_dir: Option<&'r str>) -> About<'r> {
-        About {
+    fn about<'r>(
+        &'r self,
+        active_call: &ActiveCall<'r>,
+        skill_dir: Option<&'r str>,
+    ) -> CallScope<'r> {
+        CallScope {
             call_id: Some(&active_call.call.call_id),
             turn_id: self.turn_id.map(AsRef::as_ref),
             skill_dir,
@@ -525,23 +529,41 @@ impl Runner<'_> {
             Ok(reply) => Ok(reply),
             // What it managed to say while it was told to stop is worth more than our words.
             Err(PluginCallFailure::Cancelled {
-                late: Some(reply), ..
+                late: Some(Ok(reply)),
+                ..
             }) if tells_of_its_end(op) => Ok(reply),
             Err(PluginCallFailure::TimedOut {
-                late: Some(reply), ..
+                late: Some(Ok(reply)),
+                ..
             }) if tells_of_its_end(op) => {
                 // An executor says itself that its time was over.
                 let overdue = is_backend_call(op);
                 active_call.overdue.fetch_or(overdue, Ordering::Relaxed);
                 Ok(reply)
             }
+            // It may be an agent that stands still, and no command that takes long.
+            Err(PluginCallFailure::TimedOut {
+                plugin,
+                late: Some(Err(fault)),
+                ..
+            }) if op.starts_with("executor.") => Err(FailedCall {
+                end: CallEnd::TimedOut,
+                ..active_call.plugin_failed(&PluginCallFailure::Fault {
+                    plugin,
+                    code: fault.code,
+                    message: fault.text().into_owned(),
+                })
+            }),
             Err(error) => Err(active_call.plugin_failed(&error)),
         }
     }
 }
 
 /// Why a call that gave an answer is an error, if it is one, and how it ended.
-fn ended<'u>(active_call: &'u ActiveCall<'_>, ran: &Ran) -> (Option<CallFailureKind<'u>>, CallEnd) {
+fn ended<'u>(
+    active_call: &'u ActiveCall<'_>,
+    ran: &CallAnswer,
+) -> (Option<CallFailureKind<'u>>, CallEnd) {
     let is_overdue = active_call.overdue.load(Ordering::Relaxed);
     match (ran.stopped, ran.failure) {
         (Some(CallEnd::Cancelled), failure) => (failure, CallEnd::Cancelled),
@@ -574,5 +596,5 @@ fn is_backend_call(name: &str) -> bool {
 }
 
 fn not_ready(lease: &SkillLease) -> String {
-    format!("{} was not ready", lease.plugin.id())
+    lease.not_ready()
 }

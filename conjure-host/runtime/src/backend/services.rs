@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use conjure_abi::{Fault, code};
-use conjure_config::fs::range_of;
 use conjure_skill_sdk::protocol::{
     Elicit, Elicited, Empty, FileRef, HttpRequest, HttpResponse, INLINE_LIMIT, KvKey, KvKeys,
     KvList, KvSet, KvValue, RegisterFile, Registered, SecretGet, host_op,
@@ -19,6 +18,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::permission_check::PermissionCheck;
+pub(crate) use super::plugin_http::LazyHttp;
+use super::plugin_http::chain;
 use super::questions::{ASK, Answerers, AskedBy, SessionClient, waits_for_somebody};
 use super::sampling::CurrentModel;
 use crate::artifacts::Artifacts;
@@ -46,7 +47,7 @@ pub(crate) const SERVED: [&str; 14] = [
 /// The most keys of a plugin, and the most bytes of a key.
 const KV_KEYS: usize = 10_000;
 const KV_KEY_BYTES: usize = 512;
-/// The most bytes of an HTTP reply.
+/// The most bytes of an HTTP reply, and of a file that is sent.
 const HTTP_BYTES: usize = 64 * 1024 * 1024;
 
 /// Asks the person of a session.
@@ -164,23 +165,6 @@ pub(crate) struct ServicesShared {
     pub(crate) auths: Option<Auths>,
 }
 
-/// The client for what plugins send, made at first use: it reads the system's certificates.
-#[derive(Default)]
-pub(crate) struct LazyHttp(OnceLock<reqwest::Client>);
-
-impl LazyHttp {
-    fn client(&self) -> reqwest::Result<&reqwest::Client> {
-        if let Some(client) = self.0.get() {
-            return Ok(client);
-        }
-        let client = reqwest::Client::builder()
-            .user_agent(concat!("conjure/", env!("CARGO_PKG_VERSION")))
-            .redirect(reqwest::redirect::Policy::none())
-            .build()?;
-        Ok(self.0.get_or_init(|| client))
-    }
-}
-
 impl ServicesShared {
     /// From here on the session's plugins find it.
     pub(crate) fn remember(&self, session: &str, services: SessionServices) {
@@ -259,7 +243,8 @@ impl Answering {
                 let RegisterFile { file } = parse(op, json)?;
                 let artifacts = Arc::clone(&self.session(op)?.artifacts);
                 let artifact = artifacts
-                    .register(&self.plugin, &file, None)
+                    .register_aside(&self.plugin, file)
+                    .await
                     .map_err(|error| Fault::new(code::DENIED, error.to_string()))?;
                 reply(&Registered {
                     artifact: artifact.id,
@@ -403,7 +388,7 @@ impl Answering {
         self.permissions.http(&self.plugin, &host)?;
         let method = reqwest::Method::from_bytes(request.method.as_bytes())
             .map_err(|_| Fault::new(code::INVALID, format!("no method `{}`", request.method)))?;
-        let client = self.shared.http.client();
+        let client = self.shared.http.client(&url, &self.permissions);
         let mut builder = client
             .map_err(|error| failed(format!("HTTP cannot be set up: {error}")))?
             .request(method, url)
@@ -426,12 +411,19 @@ impl Answering {
                     "the body's file is outside the session's directories",
                 ));
             };
-            let read = tokio::task::spawn_blocking(move || range_of(&opened.file, 0, u64::MAX));
+            let read = tokio::task::spawn_blocking(move || opened.bytes(HTTP_BYTES as u64));
             let bytes = read
                 .await
                 .unwrap_or_else(|error| Err(std::io::Error::other(error)));
             let unread = |e: std::io::Error| failed(format!("the body's file cannot be read: {e}"));
-            builder = builder.body(bytes.map_err(unread)?);
+            let bytes = bytes.map_err(unread)?.ok_or_else(|| {
+                let text = format!(
+                    "the body's file has more than {HTTP_BYTES} bytes; send it in several requests, \
+                     if the server takes that"
+                );
+                Fault::new(code::INVALID, text)
+            })?;
+            builder = builder.body(bytes);
         } else if let Some(body) = request.body {
             builder = builder.body(body);
         }
@@ -497,17 +489,6 @@ fn is_of_connection(header: &str) -> bool {
     ];
     let name = header.trim().to_ascii_lowercase();
     NAMES.contains(&name.as_str()) || name.starts_with("proxy-") || name.starts_with(':')
-}
-
-fn chain(error: &reqwest::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }
 
 fn parse<T: DeserializeOwned>(op: &str, json: &[u8]) -> Result<T, Fault> {

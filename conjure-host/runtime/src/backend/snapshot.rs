@@ -86,6 +86,19 @@ impl ToolSnapshot {
         })
     }
 
+    /// The plugin that answers calls of a route in the place of the one that the table names, since
+    /// that could not take over its state; nothing where the table's does.
+    pub(crate) fn serving_instead(&self, route: RouteRef) -> Option<String> {
+        let (_, target) = self.at(route)?;
+        let (named, serving) = match target {
+            CallTarget::Skill(lease) => (&lease.plugin, lease.serving_plugin()),
+            CallTarget::Executor(lease, _) | CallTarget::Backend(lease) => {
+                (&lease.plugin, lease.serving_plugin())
+            }
+        };
+        (named.id() != serving.id()).then(|| serving.id().to_string())
+    }
+
     /// Who offers resources, prompts and completions.
     pub(crate) fn sources(&self) -> &[CatalogSource] {
         &self.sources

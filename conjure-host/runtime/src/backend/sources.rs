@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use conjure_skill_sdk::protocol::{CatalogReply, Manifest};
 
+use super::attached::BackendKind;
 use super::backend_lease::BackendLease;
 use super::lease::SkillLease;
-use super::toolbox::{BackendKind, Toolbox};
+use super::toolbox::Toolbox;
 use conjure_plugins::PluginId;
 
 /// A source of resources and prompts.

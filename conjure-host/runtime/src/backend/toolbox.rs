@@ -1,24 +1,23 @@
 //! A session's backends, and the snapshots that are made of them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
-use conjure_core::log::PluginChange;
+use conjure_core::log::{PluginChange, StateHandover};
 use conjure_core::routing::{Catalog, Naming, QuarantinedTool, RoutingTable};
 use conjure_skill_sdk::protocol::{CatalogRequest, StateScope, ToolDecl};
-use serde::Serialize;
 use serde_json::Value;
 
+use super::attached::{Attached, BackendKind, BackendStatus};
 use super::attaching::Attaching;
-use super::backend_catalog::BackendCatalog;
 use super::backend_lease::{BackendLease, OpenInstances};
 use super::contributors::{Contributors, is_contributor};
+use super::gone_skills::GoneSkills;
 use super::held_files::HeldFiles;
 use super::held_of_backend::HeldOfBackend;
 use super::instances::Instances;
 use super::lease::{SkillLease, create_request};
-use super::moves::Moves;
 use super::offers::{OfferTarget, OfferedTool, backend_tools, executor_tools, native_tools};
 use super::permission_check::PermissionCheck;
 use super::request_context::RequestContext;
@@ -27,10 +26,10 @@ use super::services::{Services, SessionServices};
 use super::skills_prompt::prompt;
 use super::snapshot::{CallTarget, ToolSnapshot};
 use super::toolbox_error::{ToolboxError, names};
+use super::transitions::BackendTransitions;
 use super::watching::BackendChanges;
 use crate::artifacts::Fetch;
 use conjure_config::BackendSpec;
-use conjure_config::skill_folders::LoadedFolder;
 use conjure_plugins::{HostServices, LoadedPlugin, PluginId};
 
 /// Time for an instance to take note of its end.
@@ -48,107 +47,21 @@ pub struct Toolbox {
     pub(super) states: BTreeMap<String, Value>,
     pub(super) changes: Arc<BackendChanges>,
     pub(super) attached: Vec<Attached>,
-    pub(super) moves: Moves,
+    pub(super) transitions: BackendTransitions,
     open: Arc<OpenInstances>,
     /// The native skills that this session uses, by plugin.
     leases: HashMap<PluginId, Arc<SkillLease>>,
+    /// Those that it used and that are gone.
+    gone: GoneSkills,
     /// Tools that skills have beside those of their manifests.
     at_run_time: HashMap<PluginId, Vec<ToolDecl>>,
     /// Tells when what is held may have been approved.
     held: HeldFiles,
-    /// The next look at catalogs is for what was approved, and not for what was listed anew.
-    only_looks: bool,
+    /// Whether the next review of the catalogs is only to see what was approved meanwhile: nothing was
+    /// listed anew since the last one.
+    is_for_approvals: bool,
     /// Backends of which something is held: what such a server says is not for the model.
     pub(super) silent: HashMap<String, HeldOfBackend>,
-}
-
-/// A backend that was attached to the session.
-pub(super) struct Attached {
-    pub(super) name: String,
-    pub(super) spec: BackendSpec,
-    /// What it was made with, which may differ while another one is made ready.
-    pub(super) made_of: BackendSpec,
-    pub(super) kind: BackendKind,
-    /// The number of the move that made it; 0 is its attaching.
-    pub(super) move_number: u64,
-}
-
-pub(super) enum BackendKind {
-    /// Native skills: those named, or all.
-    Native,
-    /// An executor with its skill folders.
-    Executor {
-        lease: Arc<BackendLease>,
-        folders: Vec<Arc<LoadedFolder>>,
-    },
-    /// A backend with what it offers now.
-    Backend {
-        lease: Arc<BackendLease>,
-        catalog: BackendCatalog,
-    },
-    /// A backend without a plugin: it offers nothing for now.
-    Missing {
-        /// Why there is no plugin.
-        reason: String,
-        /// Since when.
-        since: SystemTime,
-    },
-}
-
-impl BackendKind {
-    /// Without a plugin from now on.
-    pub(super) fn missing(reason: impl Into<String>) -> Self {
-        Self::Missing {
-            reason: reason.into(),
-            since: SystemTime::now(),
-        }
-    }
-
-    /// What the session has of a plugin, if one is behind it.
-    pub(super) fn lease(&self) -> Option<&Arc<BackendLease>> {
-        match self {
-            Self::Executor { lease, .. } | Self::Backend { lease, .. } => Some(lease),
-            Self::Native | Self::Missing { .. } => None,
-        }
-    }
-}
-
-impl Attached {
-    pub(super) fn new(spec: &BackendSpec, kind: BackendKind) -> Self {
-        Self {
-            name: spec.instance().to_owned(),
-            spec: spec.clone(),
-            made_of: spec.clone(),
-            kind,
-            move_number: 0,
-        }
-    }
-
-    /// Whether it stands for this native skill.
-    pub(super) fn has_skill(&self, skill: &str) -> bool {
-        let named = self.spec.skills.as_ref();
-        named.is_none_or(|names| names.iter().any(|name| name == skill))
-    }
-}
-
-/// How a backend of a session is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct BackendStatus {
-    /// The instance's name.
-    pub name: String,
-    /// Its kind.
-    pub kind: String,
-    /// The plugin and its version, when one plugin is behind it.
-    pub plugin: Option<String>,
-    /// Why it is unavailable, where it is.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub missing: Option<String>,
-    /// Since when it is so, in milliseconds since 1970.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub since_ms: Option<u64>,
-    /// Whether it is being made ready.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub is_starting: bool,
 }
 
 impl Toolbox {
@@ -174,12 +87,13 @@ impl Toolbox {
             states,
             changes: Arc::default(),
             attached: Vec::with_capacity(specs.len()),
-            moves: Moves::default(),
+            transitions: BackendTransitions::default(),
             open: Arc::default(),
             leases: HashMap::new(),
+            gone: GoneSkills::default(),
             at_run_time: HashMap::new(),
             held: HeldFiles::default(),
-            only_looks: false,
+            is_for_approvals: false,
             silent: HashMap::new(),
         };
         for spec in specs {
@@ -219,23 +133,31 @@ impl Toolbox {
     /// The plugins that are there in another version than in the snapshot before, which
     /// [`Toolbox::update`] was called with. Told once.
     pub(crate) fn changed_plugins(&mut self, before: &ToolSnapshot) -> Vec<PluginChange> {
-        let mut changes = self.moves.take_changes();
+        let mut changes = self.transitions.take_changes();
+        let known: HashSet<_> = before.skill_leases().map(Arc::as_ptr).collect();
         for lease in self.leases.values() {
             let now = lease.plugin.id();
-            let is_there = |id: &PluginId| self.leases.contains_key(id);
-            let old = before.skill_leases();
-            let old = old.map(|lease| lease.plugin.id());
-            let mut old = old.filter(|id| id.name == now.name);
-            // A version that is still there is none that was replaced.
-            let Some(old) = old.find(|id| *id != now && !is_there(id)) else {
+            if known.contains(&Arc::as_ptr(lease)) {
                 continue;
+            }
+            // A version that is still there is none that was replaced.
+            let is_replaced = |old: &&Arc<SkillLease>| {
+                let old = old.plugin.id();
+                old.name == now.name && (old == now || !self.leases.contains_key(old))
             };
-            changes.push(PluginChange {
+            let change = match before.skill_leases().find(is_replaced) {
+                Some(old) => Some((old.made_plugin().id().clone(), lease.handover())),
+                None => self.gone.back(lease),
+            };
+            // Of the very build it is told only where something is lost with it.
+            let change =
+                change.filter(|(from, state)| from != now || *state == StateHandover::Lost);
+            changes.extend(change.map(|(from, state)| PluginChange {
                 plugin: now.name.to_string(),
-                from: old.version.to_string(),
+                from: from.version.to_string(),
                 to: now.version.to_string(),
-                state: lease.handover(),
-            });
+                state,
+            }));
         }
         changes.sort_by(|one, other| one.plugin.cmp(&other.plugin));
         changes
@@ -266,7 +188,7 @@ impl Toolbox {
                     kind: attached.spec.kind.clone(),
                     plugin: lease.map(|lease| lease.serving_plugin().id().to_string()),
                     missing,
-                    is_starting: self.moves.is_under_way(&attached.name),
+                    is_starting: self.transitions.is_pending(&attached.name),
                     since_ms: since.and_then(|since| {
                         let since = since.duration_since(UNIX_EPOCH).ok()?;
                         u64::try_from(since.as_millis()).ok()
@@ -298,8 +220,16 @@ impl Toolbox {
 
     /// Ends what the session started on its backends.
     pub(crate) async fn close(&mut self) {
-        let (backends, leases) = (self.all_leases(), std::mem::take(&mut self.leases));
+        let (backends, leases) = (self.all_leases(), self.skill_leases());
         end(backends, leases).await;
+    }
+
+    /// What the session has of native skills, also of those that are gone. It has none of them from
+    /// here on.
+    fn skill_leases(&mut self) -> Vec<Arc<SkillLease>> {
+        let mut all: Vec<_> = std::mem::take(&mut self.leases).into_values().collect();
+        all.extend(self.gone.take_leases());
+        all
     }
 
     /// What the session has of executors and backends, also of those that others have replaced. It
@@ -308,7 +238,7 @@ impl Toolbox {
         let attached = std::mem::take(&mut self.attached);
         let attached = attached.iter().filter_map(|attached| attached.kind.lease());
         let mut all: Vec<_> = attached.cloned().collect();
-        all.extend(self.moves.replaced());
+        all.extend(self.transitions.replaced());
         all
     }
 
@@ -364,7 +294,7 @@ impl Toolbox {
                 BackendKind::Backend { lease, catalog } => {
                     let approved = &self.instances.approved;
                     let (spec, plugin) = (&attached.spec, &lease.plugin);
-                    let held = approved.review(spec, plugin, catalog, !self.only_looks);
+                    let held = approved.review(spec, plugin, catalog, !self.is_for_approvals);
                     held_files.extend_from_slice(&held.files);
                     backend_tools(
                         &attached.spec,
@@ -389,7 +319,7 @@ impl Toolbox {
         }
         self.held.follow(held_files);
         self.silent = silent;
-        self.only_looks = false;
+        self.is_for_approvals = false;
         (catalogs, offers)
     }
 
@@ -399,7 +329,7 @@ impl Toolbox {
         let held = skills.iter().filter_map(|plugin| {
             let tools = self.at_run_time.get(plugin.id())?;
             let config = self.skill_config(&plugin.manifest().name);
-            let held = approved.review_skill(plugin, &config, tools, !self.only_looks);
+            let held = approved.review_skill(plugin, &config, tools, !self.is_for_approvals);
             (!held.is_empty()).then(|| (plugin.id().clone(), held))
         });
         held.collect()
@@ -409,7 +339,7 @@ impl Toolbox {
     /// drop and call again.
     pub(crate) async fn held_changed(&mut self) {
         self.held.changed().await;
-        self.only_looks = true;
+        self.is_for_approvals = true;
     }
 
     /// Puts instances behind the names of a table.
@@ -444,17 +374,34 @@ impl Toolbox {
             targets.insert(Arc::from(route.name.as_str()), target);
         }
         let sources = self.sources(&mut used);
-        self.leases = used;
+        let before = std::mem::replace(&mut self.leases, used);
+        for (id, lease) in &before {
+            let is_there = self.leases.contains_key(id)
+                || self.leases.keys().any(|there| there.name == id.name);
+            // What a person has taken out of the session's settings is not to come back.
+            if !is_there && self.wants_skill(&id.name) {
+                self.gone.add(lease);
+            }
+        }
         let prompt = prompt(&table, &targets);
         let host_dir = &self.request_context.working_dir;
         ToolSnapshot::new(Arc::new(table), targets, sources, prompt, host_dir)
     }
 
+    /// Whether the session's settings have a native skill of this name.
+    fn wants_skill(&self, skill: &str) -> bool {
+        let mut native = self.attached.iter().filter(|it| it.spec.is_native());
+        native.any(|attached| {
+            let named = attached.spec.skills.as_ref();
+            named.is_none_or(|names| names.iter().any(|name| name == skill))
+        })
+    }
+
     /// The session's lease on a native skill; the same one for as long as the plugin is the same.
     pub(super) fn lease(&self, plugin: &Arc<LoadedPlugin>) -> Arc<SkillLease> {
-        if let Some(lease) = self.leases.get(plugin.id())
-            && Arc::ptr_eq(&lease.plugin, plugin)
-        {
+        let gone = self.gone.lease(&plugin.id().name);
+        let known = self.leases.get(plugin.id()).or(gone.as_ref());
+        if let Some(lease) = known.filter(|known| Arc::ptr_eq(&known.plugin, plugin)) {
             return Arc::clone(lease);
         }
         if plugin.manifest().state == StateScope::Shared {
@@ -466,7 +413,8 @@ impl Toolbox {
             .leases
             .iter()
             .find(|(id, _)| id.name == plugin.id().name)
-            .map(|(_, lease)| Arc::clone(lease));
+            .map(|(_, lease)| Arc::clone(lease))
+            .or(gone);
         let granted = self
             .request_context
             .grants()
@@ -493,19 +441,19 @@ impl Drop for Toolbox {
             return;
         }
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            let (backends, leases) = (self.all_leases(), std::mem::take(&mut self.leases));
+            let (backends, leases) = (self.all_leases(), self.skill_leases());
             runtime.spawn(end(backends, leases));
         }
     }
 }
 
 /// Closes a session's backends, and tells its own skills that they end.
-async fn end(backends: Vec<Arc<BackendLease>>, leases: HashMap<PluginId, Arc<SkillLease>>) {
+async fn end(backends: Vec<Arc<BackendLease>>, leases: Vec<Arc<SkillLease>>) {
     for lease in backends {
         lease.end().await;
     }
     let own = leases
-        .into_values()
+        .into_iter()
         .filter(|lease| lease.plugin.manifest().state == StateScope::Session);
     for lease in own {
         if let Some(instance) = lease.made() {

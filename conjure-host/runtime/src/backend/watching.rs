@@ -11,7 +11,7 @@ use serde::Deserialize;
 use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::request_context::{About, RequestContext};
+use super::request_context::{CallScope, RequestContext};
 use conjure_plugins::{CallOptions, Emit, Instance, emit_channel};
 
 /// Changes that may wait; of more the oldest are forgotten, and a catalog is asked for anyway. A
@@ -109,7 +109,7 @@ pub(crate) fn watch(
         meta: request_context.meta(),
     };
     let json = request_context
-        .request(About::default(), &Empty {})
+        .request(CallScope::default(), &Empty {})
         .unwrap_or_default();
     let instance = Arc::clone(instance);
     let name = backend.to_owned();

@@ -36,7 +36,7 @@ impl ManagerState {
         recorder.recover();
         recorder.commit().await?;
         drop(recorder);
-        self.words.tell(&run.thread);
+        self.thread_watches.tell(&run.thread);
         if let Some(session) = &run.session_id {
             self.note_latest(session, &run.thread).await;
         }

@@ -30,7 +30,7 @@ impl ManagerState {
         recorder.commit().await?;
         let name = label(recorder.entries(), &BTreeSet::new());
         self.name_thread(thread, name).await;
-        self.words.tell(thread);
+        self.thread_watches.tell(thread);
         Ok(())
     }
 
@@ -87,7 +87,7 @@ impl ManagerState {
             self.name_thread(&run.thread, name).await;
         }
         drop(recorder);
-        self.words.tell(&run.thread);
+        self.thread_watches.tell(&run.thread);
         if let Some(session) = &run.session_id {
             self.note_latest(session, &run.thread).await;
         }

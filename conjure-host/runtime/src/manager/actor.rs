@@ -18,7 +18,7 @@ use super::approvals::DecisionScope;
 use super::changes::ActorStatus;
 use super::opening::OpenSessionThread;
 use super::requests::{ActorRequest, CancelRequest, Done, TurnOrigin};
-use super::running::{FinishedTurn, TurnHappening};
+use super::running::{FinishedTurn, RunningTurnEvent};
 use super::runs::Turn;
 use super::saving::{active, turn_runs};
 use super::session_row::SessionRow;
@@ -152,7 +152,7 @@ impl SavedSessionActor {
                     }
                     None => return,
                 },
-                event = self.runner.next() => is_told = !self.happened(event).await,
+                event = self.runner.next() => is_told = !self.handle(event).await,
                 () = passed(rest) => self.runner.rest(),
                 () = passed(idle) => return,
             }
@@ -179,17 +179,17 @@ impl SavedSessionActor {
         true
     }
 
-    /// Does something about what happens. Whether that changes how it is with the session.
-    async fn happened(&mut self, event: RunnerEvent) -> bool {
+    /// Handles what comes of the thread and the turn. Whether that changes how it is with the session.
+    async fn handle(&mut self, event: RunnerEvent) -> bool {
         match event {
-            RunnerEvent::Turn(TurnHappening::Over(answer)) => {
+            RunnerEvent::Turn(RunningTurnEvent::Over(answer)) => {
                 self.used = Instant::now();
                 if let Some(finished) = self.runner.finish(answer) {
                     Box::pin(self.turn_over(finished)).await;
                 }
                 true
             }
-            RunnerEvent::Turn(TurnHappening::Presence(is_there)) => {
+            RunnerEvent::Turn(RunningTurnEvent::PresenceChanged(is_there)) => {
                 self.runner.attended(is_there);
                 false
             }
@@ -197,7 +197,7 @@ impl SavedSessionActor {
                 Box::pin(self.opened(opened)).await;
                 true
             }
-            RunnerEvent::Thread(happening) => self.runner.thread_happened(happening).await,
+            RunnerEvent::Thread(event) => self.runner.handle_thread_event(event).await,
         }
     }
 

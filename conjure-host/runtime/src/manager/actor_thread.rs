@@ -30,16 +30,16 @@ pub(super) struct ActorThread {
     is_broken: bool,
 }
 
-/// What happens to an actor's thread that the actor has to do something about.
-pub(super) enum ThreadHappening {
+/// What comes of an actor's thread that the actor has to do something about.
+pub(super) enum ActorThreadEvent {
     /// It shows this.
     Shown(Arc<Stamped>),
     /// A summary that a person wanted is there, or does not come: turns can begin.
     Compacted,
     /// Its log failed; nothing more can be written.
-    Failed(StoreError),
+    LogFailed(StoreError),
     /// It panicked.
-    Broke,
+    Panicked,
 }
 
 impl ActorThread {
@@ -68,15 +68,15 @@ impl ActorThread {
 
     /// Waits for what happens to it, and does meanwhile what it has to do. Safe to drop and call
     /// again.
-    pub(super) async fn next(&mut self) -> ThreadHappening {
+    pub(super) async fn next(&mut self) -> ActorThreadEvent {
         if self.is_broken {
-            return ThreadHappening::Broke;
+            return ActorThreadEvent::Panicked;
         }
         let driven = AssertUnwindSafe(drive(&mut self.thread)).catch_unwind();
         tokio::select! {
             biased;
-            event = next_shown(&mut self.shown) => ThreadHappening::Shown(event),
-            happening = driven => happening.unwrap_or(ThreadHappening::Broke),
+            event = next_shown(&mut self.shown) => ActorThreadEvent::Shown(event),
+            event = driven => event.unwrap_or(ActorThreadEvent::Panicked),
         }
     }
 
@@ -136,8 +136,8 @@ impl ActorThread {
     }
 }
 
-/// What happens next to the thread that is open; never anything where none is.
-pub(super) async fn thread_happening(open: &mut Option<ActorThread>) -> ThreadHappening {
+/// The next event of the thread that is open; never one where none is.
+pub(super) async fn next_thread_event(open: &mut Option<ActorThread>) -> ActorThreadEvent {
     match open {
         Some(open) => open.next().await,
         None => std::future::pending().await,
@@ -157,15 +157,15 @@ async fn next_shown(shown: &mut Option<Subscription>) -> Arc<Stamped> {
 
 /// Lets a thread do what it has to do. Nothing is waited for between what happens and what is done
 /// about it, so that this may be dropped at any time.
-async fn drive(thread: &mut OpenThread) -> ThreadHappening {
+async fn drive(thread: &mut OpenThread) -> ActorThreadEvent {
     loop {
         let event = thread.next().await;
         let was_compacting = thread.is_compacting();
         if let Err(failed) = thread.handle(event) {
-            return ThreadHappening::Failed(failed);
+            return ActorThreadEvent::LogFailed(failed);
         }
         if was_compacting && !thread.is_compacting() {
-            return ThreadHappening::Compacted;
+            return ActorThreadEvent::Compacted;
         }
     }
 }

@@ -171,7 +171,11 @@ impl Manager {
         row: &Row,
         backend: &str,
     ) -> Result<Option<SessionSpec>, ManagerError> {
-        let mut spec = match self.inner.made_of(row).await {
+        let made = match self.inner.place_of(row).await {
+            Ok(_) => self.inner.made_of(row).await,
+            Err(error) => Err(error),
+        };
+        let mut spec = match made {
             Ok((spec, _)) => spec,
             Err(error @ ManagerError::Store(_)) => return Err(error),
             Err(error) => {

@@ -59,7 +59,7 @@ impl Manager {
         let told_end = self.told_end(thread, after).await?;
         self.inner.listening.notify_one();
         Ok(EventStream {
-            word: self.inner.words.follow(thread, mark),
+            word: self.inner.thread_watches.follow(thread, mark),
             inner: Arc::clone(&self.inner),
             thread: thread.clone(),
             seen: after,

@@ -58,6 +58,7 @@ mod turn_files;
 mod turn_queue;
 mod turn_runner;
 mod view;
+mod working_dir;
 
 #[cfg(test)]
 mod tests;
@@ -165,21 +166,21 @@ pub(crate) struct ManagerState {
     actors: Mutex<HashMap<String, mpsc::Sender<Box<ActorRequest>>>>,
     /// Threads that are open here.
     live: Mutex<HashMap<ThreadId, ActiveThread>>,
-    /// Tells of changes of that.
-    words: ThreadWatches,
+    /// Notifies followers when a thread is opened or closed.
+    thread_watches: ThreadWatches,
     /// Followed threads that other processes wrote to.
     looks: Arc<MarkLooks>,
     /// Other processes may have changed sessions.
     session_looks: Arc<Notify>,
     states: States,
-    /// Ends of runs that the store has not.
+    /// Ends of runs that are not in the store yet.
     run_ends: PendingRunEnds,
-    /// Turns whose end their thread's log has not.
+    /// Turns that ended without an end in their thread's log.
     interrupted: InterruptedTurns,
-    /// Turns that were begun from here, for what to take over.
+    /// Turns started by this process, so that adoption leaves them alone.
     own_turns: OwnTurns,
     attendance: Attendance,
-    /// Somebody has a use for word of other processes.
+    /// Woken when the first follower arrives; polling of what other processes wrote starts then.
     listening: Arc<Notify>,
     /// Nothing new is begun.
     closing: CancellationToken,
@@ -206,7 +207,7 @@ impl Manager {
             options,
             actors: Mutex::default(),
             live: Mutex::default(),
-            words: ThreadWatches::default(),
+            thread_watches: ThreadWatches::default(),
             looks: Arc::default(),
             session_looks: Arc::default(),
             states: States::default(),

@@ -52,6 +52,8 @@ impl ManagerState {
         row: &Row,
         thread: &ThreadId,
     ) -> Result<OpenSessionThread, ManagerError> {
+        let settled = self.settled(row).await?;
+        let row = &*settled;
         let (spec, made) = self.made_of(row).await?;
         let until = Instant::now() + self.options.patience;
         loop {
@@ -95,7 +97,7 @@ impl ManagerState {
     pub(super) fn opened(&self, live: &ActiveThread) {
         let thread = live.handle.thread().clone();
         lock(&self.live).insert(thread.clone(), live.clone());
-        self.words.tell(&thread);
+        self.thread_watches.tell(&thread);
     }
 
     /// Asks the session that has a thread open to close it, here or in another process.
@@ -142,6 +144,6 @@ impl ManagerState {
             all.remove(thread);
         }
         drop(all);
-        self.words.tell(thread);
+        self.thread_watches.tell(thread);
     }
 }

@@ -109,23 +109,23 @@ pub(super) fn usd(cost: &Cost) -> Option<f64> {
     (cost.unpriced_tokens == 0 || cost.usd > 0.0).then_some(cost.usd)
 }
 
-/// What happens to a turn that runs.
-pub(super) enum TurnHappening {
+/// What comes of a turn that runs.
+pub(super) enum RunningTurnEvent {
     /// It is over.
     Over(TurnResult),
     /// Somebody came who can decide, or nobody is there any more.
-    Presence(bool),
+    PresenceChanged(bool),
 }
 
-/// What happens next to the turn that runs; never anything where none does.
-pub(super) async fn turn_happening(running: &mut Option<RunningTurn>) -> TurnHappening {
+/// The next event of the turn that runs; never one where none does.
+pub(super) async fn next_turn_event(running: &mut Option<RunningTurn>) -> RunningTurnEvent {
     let Some(running) = running else {
         return std::future::pending().await;
     };
     tokio::select! {
         biased;
-        answer = answer(&mut running.answer) => TurnHappening::Over(answer),
-        is_there = presence(&mut running.presence) => TurnHappening::Presence(is_there),
+        answer = answer(&mut running.answer) => RunningTurnEvent::Over(answer),
+        is_there = presence(&mut running.presence) => RunningTurnEvent::PresenceChanged(is_there),
     }
 }
 

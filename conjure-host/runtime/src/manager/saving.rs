@@ -13,6 +13,7 @@ use super::server_settings;
 use super::session_names::check_name;
 use super::spec::{object, persona, tools};
 use super::view::{ChatRetention, NewSession, SessionPatch, SessionState, SessionView, ThreadView};
+use super::working_dir::{changed_directory, directory};
 use super::{Manager, ManagerError, ManagerState};
 use crate::backend::plugin_grants::PluginGrants;
 use crate::session::ToolPreview;
@@ -55,17 +56,26 @@ impl Manager {
         self.inner.check_grants(&row)?;
         let thread = self.thread_of(&new.thread).await?;
         row.chat_thread_id = Some(thread.to_string());
-        let (mut tools, mut mcps) = (new.tools, new.mcps);
+        let created = self.create_sealed(row, new.tools, new.mcps).await;
+        let row = self.with_thread(created, &new.thread, &thread).await?;
+        self.inner.tell_saved(&row);
+        self.view(row).await
+    }
+
+    /// Saves a new session with these settings, whose secrets are saved apart.
+    async fn create_sealed(
+        &self,
+        mut row: Row,
+        mut tools: Map<String, Value>,
+        mut mcps: Map<String, Value>,
+    ) -> Result<Row, ManagerError> {
         let mut sealing = self.sealing(None);
         sealing.mcps(&mut mcps).await?;
         sealing.tools(&mut tools).await?;
         row.tools = JsonText(tools.into());
         row.mcps = JsonText(mcps.into());
-        let row = sealing
-            .kept(self.inner.store.create_session(row).await)
-            .await?;
-        self.inner.tell_saved(&row);
-        self.view(row).await
+        let created = self.inner.store.create_session(row).await;
+        sealing.kept(created).await
     }
 
     /// A session, by its id or its name.
@@ -169,6 +179,7 @@ impl Manager {
     ) -> Result<SwitchReport, ManagerError> {
         let mut row = self.inner.row(session).await?;
         let auth = self.inner.patched(&mut row, patch).await?;
+        self.inner.place_of(&row).await?;
         let spec = self.inner.spec_with(&row, &auth)?;
         let thread = active(&row)?;
         Ok(self.inner.host.check(spec, &thread).await?)
@@ -196,6 +207,7 @@ impl Manager {
         if runs.iter().any(|run| run.state == RunState::Running) {
             return Err(turn_runs());
         }
+        self.inner.place_of(&row).await?;
         Ok(self.inner.host.check(spec, &thread).await?)
     }
 
@@ -232,6 +244,7 @@ impl Manager {
         policy: &PolicySpec,
     ) -> Result<ToolPreview, ManagerError> {
         let row = self.inner.row(session).await?;
+        self.inner.place_of(&row).await?;
         let (mut spec, _) = self.inner.made_of(&row).await?;
         spec.policy.allow.extend_from_slice(&policy.allow);
         spec.policy.ask.extend_from_slice(&policy.ask);
@@ -423,7 +436,7 @@ impl ManagerState {
             row.model_id.clone_from(model);
         }
         if let Some(dir) = &patch.working_dir {
-            row.working_dir = directory(dir)?;
+            row.working_dir = changed_directory(&row.working_dir, dir)?;
         }
         if let Some(persona) = &patch.persona {
             row.persona = JsonText(serde_json::to_value(persona).unwrap_or_default());
@@ -537,25 +550,6 @@ pub(super) fn active(row: &Row) -> Result<ThreadId, ManagerError> {
         message: "the session has no thread any more: start a new chat, or choose one".to_owned(),
     })?;
     Ok(ThreadId::parse(thread)?)
-}
-
-/// A working directory, which must be there.
-fn directory(dir: &Path) -> Result<String, ManagerError> {
-    let wrong = |why: &str| ManagerError::Invalid {
-        field: Some("working_dir"),
-        message: format!(
-            "the working directory `{}` cannot be used: {why}",
-            dir.display()
-        ),
-    };
-    if !dir.is_absolute() {
-        return Err(wrong("it is no absolute path"));
-    }
-    match conjure_config::fs::is_dir(dir) {
-        Ok(true) => Ok(dir.display().to_string()),
-        Ok(false) => Err(wrong("it is no directory")),
-        Err(error) => Err(wrong(&error.to_string())),
-    }
 }
 
 impl ThreadView {

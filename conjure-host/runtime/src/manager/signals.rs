@@ -31,17 +31,17 @@ pub(super) async fn listen(inner: Weak<ManagerState>, wanted: Arc<Notify>) {
             }
             match signal {
                 Some(StoreSignal::Thread(thread)) => {
-                    inner.words.tell(&thread);
-                    if inner.words.has(&thread) {
+                    inner.thread_watches.tell(&thread);
+                    if inner.thread_watches.has(&thread) {
                         inner.looks.want([thread]);
                     }
                 }
                 Some(StoreSignal::Requests) | None => take(&inner).await,
                 Some(StoreSignal::Sessions) => inner.session_looks.notify_one(),
                 Some(StoreSignal::Anywhere) => {
-                    inner.words.tell_all();
+                    inner.thread_watches.tell_all();
                     take(&inner).await;
-                    inner.looks.want(inner.words.followed());
+                    inner.looks.want(inner.thread_watches.followed());
                     inner.session_looks.notify_one();
                 }
             }
@@ -69,6 +69,8 @@ async fn take(inner: &Arc<ManagerState>) {
 
 impl ManagerState {
     fn is_listening(&self) -> bool {
-        !lock(&self.actors).is_empty() || self.words.is_followed() || self.states.is_followed()
+        !lock(&self.actors).is_empty()
+            || self.thread_watches.is_followed()
+            || self.states.is_followed()
     }
 }

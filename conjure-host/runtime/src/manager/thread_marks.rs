@@ -81,7 +81,7 @@ impl ManagerState {
         for thread in threads {
             let mark = marks.iter().find(|(marked, _)| marked == thread);
             let mark = mark.map(|(_, mark)| mark.clone());
-            if self.words.mark(thread, mark.clone()) || tells_all {
+            if self.thread_watches.mark(thread, mark.clone()) || tells_all {
                 self.states.tell(told(thread, mark));
             }
         }

@@ -74,7 +74,7 @@ impl ThreadWatches {
         ThreadWatch {
             told: Some(followed.told.subscribe()),
             thread: thread.clone(),
-            words: self.clone(),
+            watches: self.clone(),
         }
     }
 }
@@ -85,7 +85,7 @@ pub(super) struct ThreadWatch {
     /// Nothing only while it is dropped.
     told: Option<watch::Receiver<()>>,
     thread: ThreadId,
-    words: ThreadWatches,
+    watches: ThreadWatches,
 }
 
 impl ThreadWatch {
@@ -111,7 +111,7 @@ impl ThreadWatch {
 
 impl Drop for ThreadWatch {
     fn drop(&mut self) {
-        let mut threads = lock(&self.words.0);
+        let mut threads = lock(&self.watches.0);
         self.told = None;
         let is_followed = |followed: &Followed| followed.told.receiver_count() > 0;
         if !threads.get(&self.thread).is_some_and(is_followed) {
@@ -135,26 +135,29 @@ mod tests {
 
     #[test]
     fn a_mark_is_new_once_and_only_where_somebody_follows() {
-        let (words, thread) = (ThreadWatches::default(), ThreadId::fresh());
-        assert!(!words.mark(&thread, Some(mark("one"))));
-        let _followed = words.follow(&thread, mark("one"));
-        assert!(!words.mark(&thread, Some(mark("one"))));
-        assert!(words.mark(&thread, Some(mark("two"))));
-        assert!(!words.mark(&thread, Some(mark("two"))));
-        assert!(words.mark(&thread, None));
-        assert_eq!(words.followed(), [thread]);
+        let (watches, thread) = (ThreadWatches::default(), ThreadId::fresh());
+        assert!(!watches.mark(&thread, Some(mark("one"))));
+        let _followed = watches.follow(&thread, mark("one"));
+        assert!(!watches.mark(&thread, Some(mark("one"))));
+        assert!(watches.mark(&thread, Some(mark("two"))));
+        assert!(!watches.mark(&thread, Some(mark("two"))));
+        assert!(watches.mark(&thread, None));
+        assert_eq!(watches.followed(), [thread]);
     }
 
     #[tokio::test]
     async fn word_goes_to_those_who_follow_the_thread_and_waits_for_them() {
-        let (words, one, two) = (
+        let (watches, one, two) = (
             ThreadWatches::default(),
             ThreadId::fresh(),
             ThreadId::fresh(),
         );
-        let (mut first, mut second) = (words.follow(&one, mark("")), words.follow(&one, mark("")));
-        let mut other = words.follow(&two, mark(""));
-        words.tell(&one);
+        let (mut first, mut second) = (
+            watches.follow(&one, mark("")),
+            watches.follow(&one, mark("")),
+        );
+        let mut other = watches.follow(&two, mark(""));
+        watches.tell(&one);
         first.told().await;
         assert!(first.told().now_or_never().is_none(), "it is told once");
         second.mark_known();
@@ -164,15 +167,15 @@ mod tests {
 
     #[test]
     fn a_thread_that_nobody_follows_is_forgotten() {
-        let (words, thread) = (ThreadWatches::default(), ThreadId::fresh());
-        words.tell(&thread);
+        let (watches, thread) = (ThreadWatches::default(), ThreadId::fresh());
+        watches.tell(&thread);
         let (first, second) = (
-            words.follow(&thread, mark("")),
-            words.follow(&thread, mark("")),
+            watches.follow(&thread, mark("")),
+            watches.follow(&thread, mark("")),
         );
         drop(first);
-        assert_eq!(lock(&words.0).len(), 1);
+        assert_eq!(lock(&watches.0).len(), 1);
         drop(second);
-        assert!(lock(&words.0).is_empty());
+        assert!(lock(&watches.0).is_empty());
     }
 }

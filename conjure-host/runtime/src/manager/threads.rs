@@ -5,7 +5,7 @@ use super::requests::ActorRequest;
 use super::view::ThreadChoice;
 use super::{Manager, ManagerError, SessionView, lock};
 use crate::session::{CompactError, SessionError, UnfoldError};
-use conjure_store::ThreadId;
+use conjure_store::{StoreError, ThreadId};
 
 impl Manager {
     /// Goes on with a fresh thread. A turn that runs comes to its end where it was begun.
@@ -61,6 +61,29 @@ impl Manager {
             })
             .await??;
         self.view(row).await
+    }
+
+    /// What became of a session that was to go on with the thread of a choice. A thread that was made
+    /// for one that is refused goes again; after any other failure it may have been saved all the same.
+    pub(super) async fn with_thread<T>(
+        &self,
+        created: Result<T, ManagerError>,
+        choice: &ThreadChoice,
+        thread: &ThreadId,
+    ) -> Result<T, ManagerError> {
+        let is_made = !matches!(choice, ThreadChoice::Existing { .. });
+        let is_refused = matches!(
+            &created,
+            Err(ManagerError::NotFound { .. }
+                | ManagerError::Invalid { .. }
+                | ManagerError::Auth(_)
+                | ManagerError::Store(StoreError::NameTaken { .. } | StoreError::BadName { .. }))
+        );
+        if is_made && is_refused {
+            // Nothing is lost if it stays: it is empty, or shows what stands elsewhere.
+            let _ = self.inner.store.remove_thread(thread).await;
+        }
+        created
     }
 
     /// The thread of a choice, made where it is to be.

@@ -10,14 +10,14 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::actor_thread::{ActorThread, ThreadHappening, thread_happening};
+use super::actor_thread::{ActorThread, ActorThreadEvent, next_thread_event};
 use super::adoption::CANCELLED_WAITING;
 use super::approvals::Approval;
 use super::changes::ActorStatus;
 use super::interrupted_turns::InterruptedTurn;
 use super::opening::OpenSessionThread;
 use super::opening_turn::OpeningTurn;
-use super::running::{FinishedTurn, RunningTurn, TurnHappening, answer, turn_happening};
+use super::running::{FinishedTurn, RunningTurn, RunningTurnEvent, answer, next_turn_event};
 use super::runs::end_of;
 use super::session_row::SavedChange;
 use super::spec::MadeOf;
@@ -47,14 +47,14 @@ pub(super) struct TurnRunner {
     abandoned: CancellationToken,
 }
 
-/// What happens to a session whose actor waits.
+/// What the actor of a session waits for, besides requests.
 pub(super) enum RunnerEvent {
     /// The turn that runs is over, or somebody comes or leaves who can decide in it.
-    Turn(TurnHappening),
+    Turn(RunningTurnEvent),
     /// The thread for the next turn is open, or cannot be opened.
     Opened(Result<OpenSessionThread, ManagerError>),
-    /// To the open thread.
-    Thread(ThreadHappening),
+    /// The open thread shows something, or has ended or failed.
+    Thread(ActorThreadEvent),
 }
 
 impl TurnRunner {
@@ -80,9 +80,9 @@ impl TurnRunner {
         };
         tokio::select! {
             biased;
-            happening = turn_happening(&mut self.running) => RunnerEvent::Turn(happening),
+            event = next_turn_event(&mut self.running) => RunnerEvent::Turn(event),
             opened = opened => RunnerEvent::Opened(opened),
-            happening = thread_happening(&mut self.open) => RunnerEvent::Thread(happening),
+            event = next_thread_event(&mut self.open) => RunnerEvent::Thread(event),
         }
     }
 
@@ -264,16 +264,16 @@ impl TurnRunner {
         Ok(summary)
     }
 
-    /// Does something about what happens to the thread. Whether that changes how it is with the
+    /// Handles what comes of the thread. Whether that changes how it is with the
     /// session.
-    pub(super) async fn thread_happened(&mut self, happening: ThreadHappening) -> bool {
-        match happening {
-            ThreadHappening::Shown(event) => self.seen(&event),
-            ThreadHappening::Compacted => {
+    pub(super) async fn handle_thread_event(&mut self, event: ActorThreadEvent) -> bool {
+        match event {
+            ActorThreadEvent::Shown(event) => self.seen(&event),
+            ActorThreadEvent::Compacted => {
                 self.close_other_grants().await;
                 true
             }
-            ThreadHappening::Failed(error) => {
+            ActorThreadEvent::LogFailed(error) => {
                 self.see_shown();
                 if let Some(open) = self.open.take() {
                     // Aside: backends may take their time, and its turn is over.
@@ -283,7 +283,7 @@ impl TurnRunner {
                 }
                 true
             }
-            ThreadHappening::Broke => {
+            ActorThreadEvent::Panicked => {
                 tracing::error!(session = self.session, "its thread broke and is closed");
                 self.see_shown();
                 self.abandon();
@@ -311,8 +311,8 @@ impl TurnRunner {
             tokio::select! {
                 biased;
                 done = &mut work => return done,
-                happening = thread_happening(&mut self.open) => {
-                    self.thread_happened(happening).await;
+                event = next_thread_event(&mut self.open) => {
+                    self.handle_thread_event(event).await;
                 }
                 _ = alive.tick() => if let Some(open) = &self.open && begun.elapsed() < SIGNS {
                     open.live.note_alive();
@@ -390,7 +390,7 @@ impl TurnRunner {
             }
             _ => interrupted.forget(&running.thread),
         }
-        self.manager.words.tell(&running.thread);
+        self.manager.thread_watches.tell(&running.thread);
     }
 
     /// Ends the turn that runs or is about to, or the summary that a person wants.
@@ -562,8 +562,8 @@ impl TurnRunner {
             tokio::select! {
                 biased;
                 answer = answer(&mut running.answer) => return answer,
-                happening = thread_happening(&mut self.open) => {
-                    self.thread_happened(happening).await;
+                event = next_thread_event(&mut self.open) => {
+                    self.handle_thread_event(event).await;
                 }
             }
         }

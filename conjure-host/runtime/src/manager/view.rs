@@ -77,19 +77,19 @@ pub struct PersonaCopy {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum ThreadChoice {
-    /// A fresh one.
+    /// A new thread.
     #[default]
     New,
-    /// One that there is.
+    /// A thread that exists.
     Existing {
         /// The id of the thread.
         thread: ThreadId,
     },
-    /// A fork.
+    /// A fork of another thread.
     Fork {
-        /// Of which.
+        /// The id of the thread that is forked.
         thread: ThreadId,
-        /// Behind which entry; behind the newest when absent.
+        /// The last entry that the fork shows; the newest without it.
         #[serde(default)]
         upto: Option<u64>,
     },

@@ -7,7 +7,7 @@ use conjure_core::routing::RouteRef;
 use tokio::sync::oneshot;
 
 use super::compaction::{CompactError, CompactionResult, UnfoldError, UnfoldResult};
-use super::handle::ChatError;
+use super::error::ChatError;
 use super::recorder::Recorder;
 use super::turns::{AnswerTo, TurnResult};
 

@@ -17,8 +17,8 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::derived::{call_timeout, instructions_told, most_bytes};
+use super::error::SessionError;
 use super::following::{CatalogFollower, Revision, SharedTools};
-use super::handle::SessionError;
 use super::host_state::HostState;
 use super::server_states::{BackendServers, known_server_states, newest_catalogs, server_states};
 use super::session_dirs::SessionDirs;

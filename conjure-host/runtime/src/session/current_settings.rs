@@ -7,8 +7,8 @@ use std::sync::Arc;
 use conjure_core::turn::{TurnInput, When};
 
 use super::derived::turn_settings;
-use super::handle::SessionSettings;
 use super::history::SettingsRecord;
+use super::settings::SessionSettings;
 use conjure_config::SessionSpec;
 use conjure_providers::{ModelBook, Provider};
 

@@ -22,8 +22,8 @@ use super::session_dirs::SessionDirs;
 use super::skill_lists::{ListKind, changed_lists, run_time_tools};
 use super::table_notices::plugin_notice;
 use crate::backend::catalogs::AskedCatalog;
-use crate::backend::moves::Moved;
 use crate::backend::sources::CatalogSource;
+use crate::backend::transitions::TransitionOutcome;
 use crate::backend::watching::{BackendChange, updated_resource};
 use crate::backend::{ToolSnapshot, Toolbox};
 use conjure_plugins::PluginCallFailure;
@@ -122,14 +122,15 @@ impl CatalogFollower {
         let mut asked: FuturesUnordered<BoxFuture<'static, (String, CatalogResult)>> =
             FuturesUnordered::new();
         let known = Arc::clone(&self.known);
-        let mut moves: FuturesUnordered<BoxFuture<'static, Moved>> = FuturesUnordered::new();
+        let mut transitions: FuturesUnordered<BoxFuture<'static, TransitionOutcome>> =
+            FuturesUnordered::new();
         loop {
             let changes = Arc::clone(self.toolbox.changes());
             tokio::select! {
                 biased;
                 () = end.cancelled() => break,
-                Some(moved) = moves.next(), if !moves.is_empty() => {
-                    if let Some(text) = self.toolbox.moved(moved) {
+                Some(finished) = transitions.next(), if !transitions.is_empty() => {
+                    if let Some(text) = self.toolbox.finish_transition(finished) {
                         tracing::info!("{text}");
                         self.known.tell(&text);
                     }
@@ -137,7 +138,7 @@ impl CatalogFollower {
                 }
                 Ok(()) = self.registry.changed() => {
                     let begun = self.toolbox.follow_plugins().into_iter();
-                    moves.extend(begun.map(|(_, moving)| moving));
+                    transitions.extend(begun.map(|(_, moving)| moving));
                     self.update(BTreeSet::new());
                 }
                 Some((backend, answer)) = asked.next(), if !asked.is_empty() => {
@@ -166,7 +167,7 @@ impl CatalogFollower {
             }
         }
         drop(asked);
-        drop(moves);
+        drop(transitions);
         self.toolbox.close().await;
         self.dirs.exchange.end();
     }

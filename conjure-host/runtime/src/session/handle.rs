@@ -4,9 +4,9 @@ use std::any::Any;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use conjure_core::chat::{EventId, Message, Usage};
+use conjure_core::chat::{EventId, Message};
 use conjure_core::cost::ThreadCost;
-use conjure_core::log::{self, Entry, TurnOutcome};
+use conjure_core::log::Entry;
 use conjure_core::routing::{RoutingTable, Rule};
 use conjure_core::switch::SwitchReport;
 use conjure_core::turn::{ApprovalDecision, When};
@@ -16,19 +16,20 @@ use tokio_util::sync::CancellationToken;
 use super::actor::Actor;
 use super::approvals::{ApprovalMode, PendingApproval};
 use super::compaction::{CompactError, UnfoldError};
+use super::error::{ChatError, SessionError};
 use super::host_state::HostState;
 use super::hub::Subscription;
 use super::mailbox::{MAILBOX, SessionCommand};
 use super::opening;
 use super::output_form::OutputForm;
+use super::settings::SessionSettings;
 use super::thread_handle::ThreadHandle;
 use super::tool_preview::ToolPreview;
+use super::turn_summary::TurnSummary;
 use crate::artifacts::{Artifact, FileError};
-use crate::backend::{BackendStatus, ToolboxError};
-use conjure_config::BackendSpec;
-use conjure_config::{SessionSpec, SpecError};
-use conjure_providers::UnusableProvider;
-use conjure_store::{StoreError, ThreadId};
+use crate::backend::BackendStatus;
+use conjure_config::SessionSpec;
+use conjure_store::ThreadId;
 
 /// A conversation with a model that has the tools of several backends.
 ///
@@ -295,123 +296,6 @@ impl Session {
         let (done, answer) = oneshot::channel();
         self.mailbox.send(Box::new(command(done))).await.ok()?;
         answer.await.ok()
-    }
-}
-
-/// The result of a turn: its text, outcome and usage.
-#[derive(Debug, Clone, PartialEq)]
-pub struct TurnSummary {
-    /// The turn.
-    pub turn_id: String,
-    /// What the model said last.
-    pub text: String,
-    /// How the turn ended: completed, or cut short.
-    pub outcome: TurnOutcome,
-    /// Tokens of all its rounds.
-    pub usage: Usage,
-    /// The stop reason as the provider gave it.
-    pub stop_reason: Option<String>,
-}
-
-/// Why a turn gave no answer. The history is kept in every case.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum ChatError {
-    /// A limit ended it.
-    #[error(
-        "the turn reached the limit {}; the history is kept, go on with another message",
-        log::limit_words(.limit, *.value)
-    )]
-    Limit {
-        /// The name of the limit.
-        limit: String,
-        /// Its value.
-        value: u64,
-    },
-    /// The provider failed.
-    #[error("{error}")]
-    Provider {
-        /// What failed, why, and what to do.
-        error: String,
-        /// A word for programs.
-        kind: String,
-    },
-    /// Somebody ended it.
-    #[error("the turn was cancelled")]
-    Cancelled,
-    /// The session ended.
-    #[error("the session ended{}", reason.as_deref().map(|r| format!(": {r}")).unwrap_or_default())]
-    Ended {
-        /// Why, when it was not asked for.
-        reason: Option<String>,
-    },
-}
-
-/// Why there is no session.
-#[derive(Debug, thiserror::Error)]
-pub enum SessionError {
-    /// The session file.
-    #[error(transparent)]
-    Spec(#[from] SpecError),
-    /// The provider.
-    #[error("{message}")]
-    Provider {
-        /// What, and what to do.
-        message: String,
-    },
-    /// The tools.
-    #[error(transparent)]
-    Tools(ToolboxError),
-    /// The thread.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// A compaction that is to be taken back.
-    #[error(transparent)]
-    Unfold(#[from] UnfoldError),
-    /// A summary that was asked for.
-    #[error(transparent)]
-    Compact(#[from] CompactError),
-    /// A directory.
-    #[error("the directory `{path}` cannot be used: {reason}")]
-    Directory {
-        /// The path as it was given.
-        path: String,
-        /// Why, and what to do.
-        reason: String,
-    },
-}
-
-/// Settings that can change while a session runs.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct SessionSettings {
-    /// The provider.
-    pub provider: Option<String>,
-    /// The model.
-    pub model: Option<String>,
-    /// The backends: those that are named and were not there are attached, those that are not named
-    /// any more are let go.
-    pub backends: Option<Vec<BackendSpec>>,
-}
-
-impl SessionSettings {
-    /// A specification with these settings in place of its own.
-    pub(super) fn applied_to(&self, spec: &SessionSpec) -> SessionSpec {
-        SessionSpec {
-            provider: self.provider.clone().or_else(|| spec.provider.clone()),
-            model: self.model.clone().or_else(|| spec.model.clone()),
-            backends: match &self.backends {
-                Some(backends) => backends.clone(),
-                None => spec.backends.clone(),
-            },
-            ..spec.clone()
-        }
-    }
-}
-
-impl From<UnusableProvider> for SessionError {
-    fn from(error: UnusableProvider) -> Self {
-        Self::Provider {
-            message: error.message,
-        }
     }
 }
 

@@ -1,8 +1,9 @@
 //! What a thread's log says of its session's settings: with which it began, and what changed.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use conjure_core::chat::{Message, Part, Role};
+use conjure_core::context::changed_working_dir;
 use conjure_core::log::{Entry, EntryBody};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -51,6 +52,12 @@ impl SettingsRecord {
     }
 }
 
+/// The working directory that an entry tells, without links.
+pub(crate) fn recorded_working_dir(entry: &Entry) -> Option<PathBuf> {
+    let told = SettingsRecord::last(std::slice::from_ref(entry))?;
+    Some(told.working_dir.into())
+}
+
 /// Says in the log what the settings are, where they are not those that it says already. A working
 /// directory that changed is told to the model too.
 pub(super) fn record_settings(recorder: &mut Recorder, spec: &SessionSpec, working_dir: &Path) {
@@ -62,11 +69,7 @@ pub(super) fn record_settings(recorder: &mut Recorder, spec: &SessionSpec, worki
     recorder.entry(now.entry());
     let moved = before.filter(|before| before.working_dir != now.working_dir);
     if let Some(before) = moved {
-        let text = format!(
-            "The working directory is {} from here on; it was {}. Relative paths start in the new \
-             one.",
-            now.working_dir, before.working_dir
-        );
+        let text = changed_working_dir(&now.working_dir, &before.working_dir);
         recorder.entry(EntryBody::Message {
             message: Message::new(Role::System, vec![Part::text(text)]),
         });

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use conjure_core::repair::RepairTarget;
 use conjure_core::wire::Endpoint;
 
-use super::handle::SessionError;
-use super::wake_coalescer::WakeCoalescer;
+use super::error::SessionError;
+use super::gather_window::GatherWindow;
 use crate::artifacts::Writes;
 use crate::backend::Asker;
 use crate::backend::instances::Instances;
@@ -22,8 +22,8 @@ use conjure_store::Log;
 pub(crate) struct HostState {
     pub(crate) instances: Arc<Instances>,
     pub(crate) log: Arc<dyn Log>,
-    /// Wakes the sessions whose replies stream.
-    pub(crate) wakes: Arc<WakeCoalescer>,
+    /// In which pieces of replies gather.
+    pub(crate) window: Arc<GatherWindow>,
     /// Which calls run and may write.
     pub(crate) writes: Arc<Writes>,
     pub(crate) asker: Arc<dyn Asker>,

@@ -208,7 +208,7 @@ impl Hub {
 }
 
 /// Whether an event is a piece of a text, of which there are thousands.
-fn is_piece(event: &Event) -> bool {
+pub(super) fn is_piece(event: &Event) -> bool {
     matches!(
         event,
         Event::Content { .. } | Event::Thinking { .. } | Event::ToolOutput { .. }

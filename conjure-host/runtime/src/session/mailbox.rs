@@ -12,8 +12,9 @@ use tokio::sync::oneshot;
 
 use super::approvals::{ApprovalMode, PendingApproval};
 use super::compaction::{CompactError, UnfoldResult};
-use super::handle::{SessionError, SessionSettings};
+use super::error::SessionError;
 use super::output_form::OutputForm;
+use super::settings::SessionSettings;
 use super::tool_preview::ToolPreview;
 use super::turns::AnswerTo;
 use crate::backend::BackendStatus;

@@ -1,19 +1,20 @@
 //! One model request of a session, on a task of its own.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use conjure_core::chat::{Meta, Response, StreamEvent, Usage};
+use conjure_core::chat::{Event, Meta, Response, StreamEvent, Usage};
 use conjure_core::log::Spending;
 use conjure_core::request::ModelRequest;
 use conjure_core::turn::{ModelFailure, TurnInput};
 use futures_util::FutureExt as _;
-use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tracing::Span;
 
-use super::wake_coalescer::WakeCoalescer;
+use super::gather_window::GatherWindow;
+use super::record_queue::RecordQueue;
 use crate::backend::contributors::Share;
 use crate::backend::reports::{Reports, TaskReport};
 use crate::spans;
@@ -23,84 +24,76 @@ use conjure_providers::{Provider, ProviderError, ReplySink};
 pub(crate) struct ActiveRequest {
     number: u64,
     task: JoinHandle<()>,
-    pieces: Arc<ReplyPieces>,
+    pieces: Option<Arc<ReplyPieces>>,
     sink: Arc<ReplySink>,
     meta: Meta,
     begun: Instant,
     span: Span,
 }
 
-/// What came and was not yet looked at. Pieces of one text are one piece, so the reply itself
-/// bounds it.
+/// Where pieces of a reply go that is shown while it comes.
 pub(crate) struct ReplyPieces {
-    waiting: Mutex<Vec<ReplyPiece>>,
-    arrived: Arc<Notify>,
-    wakes: Arc<WakeCoalescer>,
-}
-
-/// A piece of a reply, or word about it.
-pub(crate) enum ReplyPiece {
-    Stream(StreamEvent),
-    Notice(String),
+    records: Arc<RecordQueue>,
+    window: Arc<GatherWindow>,
+    is_over: AtomicBool,
 }
 
 impl ReplyPieces {
-    fn new(wakes: Arc<WakeCoalescer>) -> Self {
+    /// Into these records, which gather in this window.
+    pub(crate) fn new(records: Arc<RecordQueue>, window: Arc<GatherWindow>) -> Self {
         Self {
-            waiting: Mutex::default(),
-            arrived: Arc::default(),
-            wakes,
+            records,
+            window,
+            is_over: AtomicBool::new(false),
         }
     }
 
-    fn push(&self, piece: ReplyPiece) {
-        // Whoever is woken takes all that waits by then.
-        if self.add([piece]) {
-            self.wakes.wake(&self.arrived);
+    /// What takes the pieces.
+    fn sink(self: &Arc<Self>) -> ReplySink {
+        let [pieces, batches, notices] = [(); 3].map(|()| Arc::clone(self));
+        let sink = ReplySink::new(
+            move |piece| {
+                if let Some(event) = shown(piece) {
+                    pieces.push(event);
+                }
+            },
+            move |text| notices.push(Event::Notice { text }),
+        );
+        sink.with_batches(self.window.ticks(), move |events| {
+            batches.push_batch(events);
+        })
+    }
+
+    fn push(&self, event: Event) {
+        if self.records.piece(event, &self.is_over) {
+            self.window.add(&self.records);
         }
     }
 
     /// Takes pieces that gathered already: nothing more is waited for.
     fn push_batch(&self, events: Vec<StreamEvent>) {
-        if !events.is_empty() {
-            self.add(events.into_iter().map(ReplyPiece::Stream));
-            self.arrived.notify_one();
-        }
+        let events = events.into_iter().filter_map(shown);
+        self.records.pieces(events, &self.is_over);
     }
 
-    /// Adds pieces to those that wait; whether they are the first.
-    fn add(&self, pieces: impl IntoIterator<Item = ReplyPiece>) -> bool {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        let are_first = waiting.is_empty();
-        for piece in pieces {
-            match (waiting.last_mut(), piece) {
-                (
-                    Some(ReplyPiece::Stream(StreamEvent::Content { delta })),
-                    ReplyPiece::Stream(StreamEvent::Content { delta: more }),
-                )
-                | (
-                    Some(ReplyPiece::Stream(StreamEvent::Thinking { delta })),
-                    ReplyPiece::Stream(StreamEvent::Thinking { delta: more }),
-                ) => delta.push_str(&more),
-                (_, piece) => waiting.push(piece),
-            }
-        }
-        are_first
+    /// Takes none any more.
+    fn end(&self) {
+        self.records.end_reply(&self.is_over);
     }
+}
 
-    /// Resolves a moment after something came.
-    pub(crate) async fn arrived(&self) {
-        self.arrived.notified().await;
-    }
-
-    /// Everything that waits.
-    pub(crate) fn take(&self) -> Vec<ReplyPiece> {
-        std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner))
+/// What is shown of a piece.
+fn shown(piece: StreamEvent) -> Option<Event> {
+    match piece {
+        StreamEvent::Content { delta } => Some(Event::Content { delta }),
+        StreamEvent::Thinking { delta } => Some(Event::Thinking { delta }),
+        _ => None,
     }
 }
 
 impl ActiveRequest {
-    /// Sends a request, with the share that backends have in it.
+    /// Sends a request, with the share that backends have in it; with where its pieces go, if they are
+    /// shown.
     pub(crate) fn send(
         number: u64,
         provider: Arc<dyn Provider>,
@@ -108,16 +101,11 @@ impl ActiveRequest {
         share: Share,
         span: Span,
         done: Reports,
-        wakes: Arc<WakeCoalescer>,
+        pieces: Option<ReplyPieces>,
     ) -> Self {
-        let ticks = wakes.ticks();
-        let pieces = Arc::new(ReplyPieces::new(wakes));
-        let [stream, batches, notices] = [(); 3].map(|()| Arc::clone(&pieces));
-        let sink = ReplySink::new(
-            move |event| stream.push(ReplyPiece::Stream(event)),
-            move |text| notices.push(ReplyPiece::Notice(text)),
-        );
-        let sink = Arc::new(sink.with_batches(ticks, move |events| batches.push_batch(events)));
+        let pieces = pieces.map(Arc::new);
+        let sink = pieces.as_ref().map(ReplyPieces::sink);
+        let sink = Arc::new(sink.unwrap_or_else(|| ReplySink::new(|_| {}, |_| {})));
         let begun = Instant::now();
         let task = tokio::spawn({
             let (sink, meta, span) = (Arc::clone(&sink), meta.clone(), span.clone());
@@ -189,10 +177,6 @@ impl ActiveRequest {
         self.number
     }
 
-    pub(crate) fn pieces(&self) -> &Arc<ReplyPieces> {
-        &self.pieces
-    }
-
     /// What a request that is stopped now has cost without anything that is kept.
     pub(crate) fn lost(&self) -> Option<TurnInput> {
         lost(&self.meta, &self.sink, self.sink.partial().is_none())
@@ -201,6 +185,9 @@ impl ActiveRequest {
     /// Ends the request; what came so far is kept.
     pub(crate) fn stop(self) -> TurnInput {
         self.task.abort();
+        if let Some(pieces) = &self.pieces {
+            pieces.end();
+        }
         let partial = self.sink.partial().map(|response| {
             let meta = finished(self.meta, &response, self.begun, &self.sink);
             (response, meta)
@@ -254,36 +241,4 @@ fn finished(mut meta: Meta, response: &Response, begun: Instant, sink: &ReplySin
         meta.model.clone_from(&response.model);
     }
     meta
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-
-    fn content(text: &str) -> StreamEvent {
-        StreamEvent::Content {
-            delta: text.to_owned(),
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_batch_waits_for_no_window_and_a_lone_piece_does() {
-        let pieces = ReplyPieces::new(Arc::default());
-        let begun = tokio::time::Instant::now();
-        pieces.push_batch(vec![content("a"), content("b")]);
-        pieces.arrived().await;
-        assert_eq!(begun.elapsed(), Duration::ZERO);
-        let taken = pieces.take();
-        let [ReplyPiece::Stream(StreamEvent::Content { delta })] = taken.as_slice() else {
-            panic!("{} pieces", taken.len());
-        };
-        assert_eq!(delta, "ab");
-        pieces.push_batch(Vec::new());
-        pieces.push(ReplyPiece::Stream(content("c")));
-        pieces.arrived().await;
-        assert!(begun.elapsed() > Duration::ZERO);
-        assert_eq!(pieces.take().len(), 1);
-    }
 }

@@ -8,7 +8,7 @@ use conjure_skill_sdk::protocol::Observe;
 use tokio::sync::oneshot;
 
 use super::compaction::{CompactError, Compaction, CompactionResult};
-use super::model::{ActiveRequest, ReplyPiece};
+use super::model::ActiveRequest;
 use super::thread_resources::ThreadResources;
 use crate::backend::contributors::{Contributors, Observed};
 
@@ -27,22 +27,6 @@ impl ModelRequests {
     /// A reply is on its way.
     pub(super) fn asked(&mut self, request: ActiveRequest) {
         self.reply = Some(Box::new(request));
-    }
-
-    /// Resolves a moment after something came of the running reply.
-    pub(super) async fn arrived(&self) {
-        match &self.reply {
-            Some(request) => request.pieces().arrived().await,
-            None => std::future::pending().await,
-        }
-    }
-
-    /// What came of it and was not shown yet.
-    pub(super) fn take_pieces(&self) -> Vec<ReplyPiece> {
-        let request = self.reply.as_ref();
-        request
-            .map(|request| request.pieces().take())
-            .unwrap_or_default()
     }
 
     /// The request of this number has come to its end. Whether it was the one for the running reply.

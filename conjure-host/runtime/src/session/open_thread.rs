@@ -24,7 +24,7 @@ use super::current_settings::CurrentSettings;
 use super::deadline::passed;
 use super::deciding;
 use super::derived::{room, whom};
-use super::handle::{SessionError, SessionSettings};
+use super::error::SessionError;
 use super::model::ActiveRequest;
 use super::model_requests::ModelRequests;
 use super::naming::ThreadName;
@@ -33,6 +33,7 @@ use super::output_form::{OutputForm, TurnJudge};
 use super::recorder::Recorder;
 use super::routed_call::RoutedCall;
 use super::running_calls::RunningCalls;
+use super::settings::SessionSettings;
 use super::showing;
 use super::switching::SwitchCheck;
 use super::table_updates;
@@ -73,7 +74,6 @@ impl OpenThread {
             biased;
             written = self.recorder.next_written() => ThreadEvent::Written(written),
             Some(report) = self.resources.received.recv() => ThreadEvent::Report(report),
-            () = self.model.arrived() => ThreadEvent::Pieces,
             change = self.tools.change() => ThreadEvent::Tools(change),
             () = passed(out_of_time) => ThreadEvent::OutOfTime,
             () = passed(patience) => ThreadEvent::Unanswered,
@@ -87,11 +87,7 @@ impl OpenThread {
     pub(crate) fn handle(&mut self, event: ThreadEvent) -> Result<(), StoreError> {
         match event {
             ThreadEvent::Written(written) => written?,
-            ThreadEvent::Report(report) => {
-                self.show_pieces();
-                self.report(*report);
-            }
-            ThreadEvent::Pieces => self.show_pieces(),
+            ThreadEvent::Report(report) => self.report(*report),
             ThreadEvent::Tools(change) => table_updates::follow(self, change),
             ThreadEvent::OutOfTime => {
                 let exhausted = self.budget.out_of_time();
@@ -309,7 +305,11 @@ impl OpenThread {
                 let snapshot = self.tools.current();
                 let calls = self.approvals.judge(snapshot.table(), self.tools.removed());
                 let form = self.turns.form();
-                let judge = TurnJudge { calls, form };
+                let judge = TurnJudge {
+                    calls,
+                    snapshot: &snapshot,
+                    form,
+                };
                 for action in self.machine.handle(input, &judge) {
                     inputs.extend(self.perform(action));
                 }
@@ -342,7 +342,6 @@ impl OpenThread {
                 return self.exhausted();
             }
             HostAction::StopModel { request } => {
-                self.show_pieces();
                 if self.after_log.take_back(request) {
                     return Some(ActiveRequest::never_sent(request));
                 }
@@ -524,10 +523,6 @@ impl OpenThread {
             }
             Err(error) => tracing::error!("the provider stays: {error}"),
         }
-    }
-
-    fn show_pieces(&mut self) {
-        showing::pieces(&mut self.recorder, self.model.take_pieces());
     }
 
     fn report(&mut self, report: TaskReport) {

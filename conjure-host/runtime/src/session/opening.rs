@@ -12,7 +12,7 @@ use super::approvals::{ApprovalMode, Approvals};
 use super::budget::{Budget, SpentBefore};
 use super::current_settings::CurrentSettings;
 use super::derived::{check_compact_at, turn_settings};
-use super::handle::SessionError;
+use super::error::SessionError;
 use super::history::record_settings;
 use super::host_state::HostState;
 use super::model_requests::ModelRequests;
@@ -84,6 +84,9 @@ async fn attach(
     provider: Arc<dyn Provider>,
 ) -> Result<(Box<OpenThread>, ThreadHandle), SessionError> {
     let mut dirs = SessionDirs::make(&host, &spec, recorder.thread(), Some(&provider), None)?;
+    if saved.is_some() {
+        dirs.check_place(&spec)?;
+    }
     let questions = saved.and_then(Saved::questions);
     if let Some(questions) = &questions {
         dirs.answered_by(questions.asker(Arc::clone(&host.asker)));

@@ -11,7 +11,7 @@ use tracing::Span;
 use super::compaction::{Compaction, SummaryPlan};
 use super::current_settings::CurrentSettings;
 use super::derived::compile_settings;
-use super::model::ActiveRequest;
+use super::model::{ActiveRequest, ReplyPieces};
 use super::output_form::OutputForm;
 use super::recorder::Recorder;
 use super::thread_resources::ThreadResources;
@@ -41,7 +41,9 @@ impl OutgoingRequest<'_> {
             response_format: self.form.map(|form| form.format().clone()),
             ..self.compiled()
         };
-        self.send(number, request)
+        let records = Arc::clone(self.recorder.queue());
+        let window = Arc::clone(&self.resources.host.window);
+        self.send(number, request, Some(ReplyPieces::new(records, window)))
     }
 
     /// Asks for a summary.
@@ -50,7 +52,7 @@ impl OutgoingRequest<'_> {
         let request = plan.request(entries, &self.target(), self.compiled());
         // Its own row of numbers: a summary is no request of the machine's.
         let number = u64::MAX - entries.len() as u64;
-        plan.asked(self.send(number, request))
+        plan.asked(self.send(number, request, None))
     }
 
     /// Whom the conversation is sent to, and over which wire: the name alone does not say it.
@@ -69,7 +71,12 @@ impl OutgoingRequest<'_> {
     }
 
     /// Lets a request leave, with what backends add to it.
-    fn send(self, number: u64, request: ModelRequest) -> ActiveRequest {
+    fn send(
+        self,
+        number: u64,
+        request: ModelRequest,
+        pieces: Option<ReplyPieces>,
+    ) -> ActiveRequest {
         let Self {
             resources, tools, ..
         } = self;
@@ -94,7 +101,7 @@ impl OutgoingRequest<'_> {
         };
         let thread = self.recorder.thread().as_str();
         let span = spans::model_call(self.turn, thread, &meta.provider, &meta.model);
-        let (done, wakes) = (resources.reports.clone(), Arc::clone(&resources.host.wakes));
-        ActiveRequest::send(number, provider, meta, share, span, done, wakes)
+        let done = resources.reports.clone();
+        ActiveRequest::send(number, provider, meta, share, span, done, pieces)
     }
 }

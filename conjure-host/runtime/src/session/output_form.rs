@@ -16,6 +16,7 @@ use serde_json::Value;
 
 use super::answer_wrapper::{PROPERTY, unwrapped, wrapped};
 use super::repeated_name::repeated_name;
+use crate::backend::ToolSnapshot;
 
 /// What the form is called at providers.
 const NAME: &str = "answer";
@@ -154,9 +155,11 @@ impl OutputForm {
     }
 }
 
-/// A judge of calls that knows the form of the turn's answer too.
+/// A judge of calls that knows the form of the turn's answer too, and which plugins serve in the place
+/// of those that the table names.
 pub(super) struct TurnJudge<'a> {
     pub(super) calls: TableJudge<'a>,
+    pub(super) snapshot: &'a ToolSnapshot,
     pub(super) form: Option<&'a OutputForm>,
 }
 
@@ -166,7 +169,13 @@ impl Judge for TurnJudge<'_> {
     }
 
     fn judge_route(&self, call: &FunctionCall) -> (CallVerdict, Option<RouteRef>) {
-        self.calls.judge_route(call)
+        let (mut verdict, route) = self.calls.judge_route(call);
+        if let CallVerdict::Run { plugin, .. } | CallVerdict::Ask { plugin, .. } = &mut verdict
+            && let Some(serving) = route.and_then(|route| self.snapshot.serving_instead(route))
+        {
+            *plugin = Some(serving);
+        }
+        (verdict, route)
     }
 
     fn backend(&self, tool: &str) -> Option<&str> {

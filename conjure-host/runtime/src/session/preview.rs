@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::backend_conditions::{BackendCondition, known_conditions};
 use super::derived::{compile_settings, instructions_told};
-use super::handle::SessionError;
+use super::error::SessionError;
 use super::host_state::HostState;
 use super::server_states::{BackendServers, known_server_states};
 use super::session_dirs::SessionDirs;

@@ -7,8 +7,8 @@ use arc_swap::ArcSwapOption;
 use conjure_core::log::{Entry, last_backend_states};
 
 use super::derived::whom;
+use super::error::SessionError;
 use super::exchange_dir::ExchangeDir;
-use super::handle::SessionError;
 use super::host_state::HostState;
 use crate::artifacts::Artifacts;
 use crate::backend::plugin_grants::PluginGrants;
@@ -45,6 +45,7 @@ pub(crate) struct Exchange {
 impl Exchange {
     /// Ends it before its last holder goes. Doing so again does no harm.
     pub(crate) fn end(&self) {
+        self.artifacts.end();
         self.shared
             .instances
             .services
@@ -134,6 +135,22 @@ impl SessionDirs {
                 artifacts,
             },
         })
+    }
+
+    /// Whether the session works where its specification says, without a link on the way. Of a saved session
+    /// it was so a moment ago.
+    pub(super) fn check_place(&self, spec: &SessionSpec) -> Result<(), SessionError> {
+        let named = spec.working_dir.as_deref();
+        match named.filter(|named| *named != self.request_context.working_dir) {
+            None => Ok(()),
+            Some(named) => Err(SessionError::Directory {
+                path: named.display().to_string(),
+                reason:
+                    "a link came there, or on the way to it, while the session was opened; put the \
+                         directory back"
+                        .to_owned(),
+            }),
+        }
     }
 
     /// Attaches the backends of a specification here, to go on from what a thread says of their

@@ -1,11 +1,10 @@
-//! What is shown of a thread while a turn runs: pieces of the reply, what calls made, notices.
+//! What is shown of a thread while a turn runs, beside the reply: what calls made, notices.
 
-use conjure_core::chat::{Event, Meta, StreamEvent, Usage};
+use conjure_core::chat::{Event, Meta, Usage};
 use conjure_core::log::{EntryBody, NoticeReason, Spending, StateMove};
 use conjure_core::turn::{TurnInput, state_words};
 use conjure_skill_sdk::protocol::Spent;
 
-use super::model::ReplyPiece;
 use super::recorder::Recorder;
 use crate::artifacts::Artifact;
 use crate::backend::CallReport;
@@ -93,20 +92,4 @@ pub(super) fn state_moved(recorder: &mut Recorder, moved: StateMove) {
         reason: Some(NoticeReason::StateMoved(moved)),
     });
     recorder.event(Event::Notice { text });
-}
-
-/// Shows what came of the running reply.
-pub(super) fn pieces(recorder: &mut Recorder, pieces: Vec<ReplyPiece>) {
-    for piece in pieces {
-        match piece {
-            ReplyPiece::Stream(StreamEvent::Content { delta }) => {
-                recorder.event(Event::Content { delta });
-            }
-            ReplyPiece::Stream(StreamEvent::Thinking { delta }) => {
-                recorder.event(Event::Thinking { delta });
-            }
-            ReplyPiece::Stream(_) => {}
-            ReplyPiece::Notice(text) => recorder.event(Event::Notice { text }),
-        }
-    }
 }

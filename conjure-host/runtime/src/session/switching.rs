@@ -8,7 +8,7 @@ use conjure_core::switch::{self, SwitchReport};
 
 use super::calls::ToolSession;
 use super::derived::compile_settings;
-use super::handle::SessionError;
+use super::error::SessionError;
 use super::host_state::HostState;
 use super::reading::LoadedThread;
 use crate::backend::ToolSnapshot;

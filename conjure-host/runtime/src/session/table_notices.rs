@@ -15,10 +15,14 @@ pub(super) fn table_notice(change: &TableChange) -> String {
             parts.push(format!("{word}: {}", names.join(", ")));
         }
     }
-    let mut notice = format!(
-        "The tools are other ones from the next step on ({}).",
-        parts.join("; ")
-    );
+    let mut notice = match parts.is_empty() {
+        true => "The tools are the same, and plugins behind them are others from the next step on."
+            .to_owned(),
+        false => format!(
+            "The tools are other ones from the next step on ({}).",
+            parts.join("; ")
+        ),
+    };
     for change in &change.plugins {
         notice.push(' ');
         notice.push_str(&plugin_notice(change));
@@ -33,6 +37,9 @@ pub(super) fn plugin_notice(change: &PluginChange) -> String {
     match change.state {
         StateHandover::None => format!("{step}."),
         StateHandover::Carried => format!("{step}; its state moves over at its next call."),
+        StateHandover::Lost if change.from == change.to => {
+            format!("{step}; its state, if it held any, was lost: it cannot be handed over.")
+        }
         StateHandover::Lost => {
             format!(
                 "{step}; its state, if it held any, was lost: the two versions cannot hand it over."
@@ -64,7 +71,7 @@ fn step(change: &PluginChange) -> String {
     match change.step() {
         VersionStep::Upgrade => format!("{plugin} {from} → {to}"),
         VersionStep::Downgrade => format!("{plugin} {from} → {to}, a downgrade"),
-        VersionStep::Rebuild => format!("{plugin} {from}, built again"),
+        VersionStep::Rebuild => format!("{plugin} {from}, loaded again"),
     }
 }
 
@@ -94,7 +101,16 @@ mod tests {
             "The tools are other ones from the next step on (changed: notes_execute). notes 0.2.0 \
              → 0.3.0; its state moves over at its next call. notes 0.3.0 → 0.2.0, a \
              downgrade; its state, if it held any, was lost: the two versions cannot hand it over. \
-             notes 0.3.0, built again."
+             notes 0.3.0, loaded again."
+        );
+        let same_tools = TableChange {
+            plugins: vec![plugin("0.3.0", "0.3.0", StateHandover::Lost)],
+            ..TableChange::default()
+        };
+        assert_eq!(
+            table_notice(&same_tools),
+            "The tools are the same, and plugins behind them are others from the next step on. notes \
+             0.3.0, loaded again; its state, if it held any, was lost: it cannot be handed over."
         );
     }
 }

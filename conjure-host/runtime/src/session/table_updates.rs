@@ -28,9 +28,9 @@ pub(super) fn follow(thread: &mut OpenThread, change: ToolChange) {
             tools_changed(thread);
             use_newest(thread);
         }
-        ToolChange::Moved(moved) => {
+        ToolChange::TransitionOver(finished) => {
             let was_awaited = thread.tools.is_renewing();
-            if let Some(text) = thread.tools.moved(*moved) {
+            if let Some(text) = thread.tools.finish_transition(*finished) {
                 showing::note(&mut thread.recorder, text);
             }
             tools_changed(thread);

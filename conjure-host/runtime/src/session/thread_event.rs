@@ -10,8 +10,6 @@ pub(crate) enum ThreadEvent {
     Written(Result<(), StoreError>),
     /// One of its tasks reports.
     Report(Box<TaskReport>),
-    /// Pieces of the reply came.
-    Pieces,
     /// Something changes its tools.
     Tools(ToolChange),
     /// The running turn is out of time.

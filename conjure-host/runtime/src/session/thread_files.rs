@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use conjure_core::log::{Entry, EntryBody};
 
-use super::handle::SessionError;
+use super::error::SessionError;
 use super::host_state::HostState;
 use super::session_dirs::{SessionDirs, files_dir};
 use crate::artifacts::{Artifact, FileError, KnownFile};

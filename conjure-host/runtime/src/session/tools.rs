@@ -18,8 +18,8 @@ use tokio::sync::watch;
 
 use crate::backend::catalogs::{AskedCatalog, Renewal};
 use crate::backend::contributors::Contributors;
-use crate::backend::moves::Moved;
 use crate::backend::reports::{Reports, TaskReport};
+use crate::backend::transitions::TransitionOutcome;
 use crate::backend::watching::BackendChange;
 use crate::backend::{BackendStatus, ToolSnapshot, Toolbox};
 
@@ -39,7 +39,7 @@ pub(super) struct Tools {
     /// Catalogs that are asked for anew, since the model is another provider's than they are for.
     renewal: Option<Renewal>,
     /// Backends that are made ready.
-    moves: FuturesUnordered<BoxFuture<'static, Moved>>,
+    transitions: FuturesUnordered<BoxFuture<'static, TransitionOutcome>>,
     /// Those that the next request waits for, since the session's settings want them.
     awaited: BTreeSet<u64>,
 }
@@ -55,14 +55,14 @@ pub(crate) enum ToolChange {
     /// These catalogs are for the model of now.
     Renewed(Vec<AskedCatalog>),
     /// A backend is ready to be what it is to be, or cannot be.
-    Moved(Box<Moved>),
+    TransitionOver(Box<TransitionOutcome>),
 }
 
 /// The next snapshot, as it differs from the one before.
 pub(super) struct TableUpdate {
     /// Tools that are kept out of it, in words.
     pub(super) excluded: Vec<String>,
-    /// Nothing where its table is the same.
+    /// Nothing where its table is the same, and nothing is lost that a plugin held.
     pub(super) change: Option<TableChange>,
 }
 
@@ -81,7 +81,7 @@ impl Tools {
             removed: log::removed_tools(entries),
             tokens: (0, 0),
             renewal: None,
-            moves: FuturesUnordered::new(),
+            transitions: FuturesUnordered::new(),
             awaited: BTreeSet::new(),
         }
     }
@@ -140,13 +140,15 @@ impl Tools {
             toolbox,
             registry,
             renewal,
-            moves,
+            transitions,
             ..
         } = self;
         tokio::select! {
             biased;
             catalogs = renewed(renewal) => ToolChange::Renewed(catalogs),
-            Some(moved) = moves.next(), if !moves.is_empty() => ToolChange::Moved(Box::new(moved)),
+            Some(finished) = transitions.next(), if !transitions.is_empty() => {
+                ToolChange::TransitionOver(Box::new(finished))
+            }
             Ok(()) = registry.changed() => ToolChange::Plugins,
             change = said_or_approved(toolbox) => change,
         }
@@ -167,32 +169,33 @@ impl Tools {
     /// Waits for them no more.
     pub(super) fn stop_renewing(&mut self) {
         self.renewal = None;
-        self.moves.clear();
+        self.transitions.clear();
         self.awaited.clear();
     }
 
     /// Plugins came or went: backends move to the newest ones, beside what goes on.
     pub(super) fn follow_plugins(&mut self) {
-        let moves = self.toolbox.follow_plugins().into_iter();
-        self.moves.extend(moves.map(|(_, moving)| moving));
+        let transitions = self.toolbox.follow_plugins().into_iter();
+        self.transitions
+            .extend(transitions.map(|(_, moving)| moving));
     }
 
     /// The session is to have these backends from here on; its next request waits for them. Says
     /// what a person is to know.
     pub(super) fn set_backends(&mut self, specs: &[BackendSpec]) -> Vec<String> {
-        let (moves, said) = self.toolbox.set_backends(specs);
-        for (number, moving) in moves {
+        let (transitions, said) = self.toolbox.set_backends(specs);
+        for (number, moving) in transitions {
             self.awaited.insert(number);
-            self.moves.push(moving);
+            self.transitions.push(moving);
         }
         said
     }
 
     /// A backend is what it is to be, from the next snapshot on, or stays what it was; says what a
     /// person is to know.
-    pub(super) fn moved(&mut self, moved: Moved) -> Option<String> {
-        self.awaited.remove(&moved.number);
-        self.toolbox.moved(moved)
+    pub(super) fn finish_transition(&mut self, finished: TransitionOutcome) -> Option<String> {
+        self.awaited.remove(&finished.number);
+        self.toolbox.finish_transition(finished)
     }
 
     /// The next request has the newest of what stands behind the tools, where these are the same.
@@ -225,11 +228,14 @@ impl Tools {
             changed: words(&diff.changed),
             plugins: self.toolbox.changed_plugins(&self.newest),
         };
+        // Also where the tools are the same, whoever used them is to know what was lost behind them.
+        let is_lost = |plugin: &PluginChange| plugin.state == StateHandover::Lost;
         let is_another = self.newest.table().version() != change.version;
+        let is_told = is_another || change.plugins.iter().any(is_lost);
         self.newest = Arc::new(snapshot);
         TableUpdate {
             excluded,
-            change: is_another.then_some(change),
+            change: is_told.then_some(change),
         }
     }
 

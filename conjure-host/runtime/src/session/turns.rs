@@ -9,8 +9,9 @@ use conjure_core::turn::TurnInput;
 use tokio::sync::oneshot;
 use tracing::Span;
 
-use super::handle::{ChatError, TurnSummary};
+use super::error::ChatError;
 use super::output_form::OutputForm;
+use super::turn_summary::TurnSummary;
 use crate::spans;
 use conjure_store::ThreadId;
 

@@ -84,7 +84,7 @@ async fn auths(tx: &Transaction<'_>, choices: &MaestroChoices) -> Result<(), Sto
         }
         if !choices.dry_run {
             return Err(StoreError::NotFound {
-                kind: "saved authentication",
+                kind: "saved auth",
                 id: id.clone(),
             });
         }

@@ -13,7 +13,7 @@ use std::path::Path;
 use crate::database::{Database, Transaction};
 use crate::schema::applied_steps;
 use crate::sql::DatabaseKind;
-use crate::{Location, StoreError, backup};
+use crate::{Location, StoreError, migration_backups};
 
 pub(crate) use statements::statements;
 
@@ -93,7 +93,7 @@ pub(crate) async fn migrate(
         });
     }
     if let Some(newest) = applied.last() {
-        backup::before_migration(db, location, backups, newest).await?;
+        migration_backups::before_migration(db, location, backups, newest).await?;
     }
     let tx = db.begin(true, MIGRATING).await?;
     if tx.backend() == DatabaseKind::Postgres {

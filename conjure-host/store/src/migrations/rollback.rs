@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::database::Database;
 use crate::row::column;
 use crate::sql::DatabaseKind;
-use crate::{Location, Options, Store, StoreError, backup, transfer};
+use crate::{Location, Options, Store, StoreError, migration_backups, transfer};
 
 use super::{STEPS, Step, apply};
 
@@ -23,6 +23,14 @@ impl Store {
     pub async fn roll_back(location: &Location, options: &Options) -> Result<PathBuf, StoreError> {
         restore_newest(&STEPS, location, options.backups.as_deref()).await
     }
+
+    /// The backup that [`Store::roll_back`] would restore.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] when there is none.
+    pub fn newest_backup(location: &Location, options: &Options) -> Result<PathBuf, StoreError> {
+        migration_backups::newest(location, options.backups.as_deref())
+    }
 }
 
 /// Restores the newest backup. Which file it was.
@@ -31,7 +39,7 @@ pub(crate) async fn restore_newest(
     location: &Location,
     backups: Option<&Path>,
 ) -> Result<PathBuf, StoreError> {
-    let from = backup::newest(location, backups)?;
+    let from = migration_backups::newest(location, backups)?;
     match location {
         Location::File(path) => restore_file(location, path, &from).await?,
         Location::Memory => {}

@@ -49,7 +49,7 @@ impl fmt::Debug for SavedAuth {
     }
 }
 
-table_row!(SavedAuth: "saved authentication", "saved_authentications", [
+table_row!(SavedAuth: "saved auth", "saved_authentications", [
     id,
     provider,
     kind,
@@ -160,40 +160,58 @@ impl Store {
             return Err(not_found::<SavedAuth>(id));
         }
         let tx = self.db().begin(true, "remove it").await?;
-        let read = async |sql: &str| {
-            let rows = tx.inner().all(sql, vec![id.into()]).await;
-            rows.map_err(StoreError::of(READING))
-        };
-        let auths = read(&select::<SavedAuth>("id = $1")).await?;
-        let auth = auths.first().ok_or_else(|| not_found::<SavedAuth>(id))?;
-        let auth: SavedAuth = super::read(auth)?;
-        let used = read(&select::<SavedSession>("auth_id = $1 ORDER BY id")).await?;
-        let used: Result<Vec<SavedSession>, StoreError> = used.iter().map(super::read).collect();
-        let mut used = used?;
-        let mut servers = Vec::new();
-        if auth.provider == MCP_SECRETS {
-            let mut sessions = naming::<SavedSession>(&tx, "tools || mcps", &auth.name).await?;
-            sessions.retain(|session| {
-                let settings = [&session.tools.0, &session.mcps.0];
-                settings.into_iter().any(|it| names_secret(it, &auth.name))
-            });
-            used.extend(sessions);
-            servers = naming::<McpServer>(&tx, "settings", &auth.name).await?;
-            servers.retain(|server| names_secret(&server.settings.0, &auth.name));
-        }
-        if !used.is_empty() || !servers.is_empty() {
-            let servers = servers.iter().map(|server| format!("`{}`", server.name));
-            return Err(StoreError::InUse {
-                name: auth.name,
-                names: used.iter().map(known_as).chain(servers).collect(),
-                sessions: used.into_iter().map(|session| session.id).collect(),
-            });
-        }
+        unused(&tx, id).await?;
         let sql = "DELETE FROM saved_authentications WHERE id = $1";
         let gone = tx.inner().execute(sql, vec![id.into()]).await;
         gone.map_err(StoreError::of("remove it"))?;
         tx.commit().await
     }
+
+    /// Whether [`Store::delete_auth`] would remove a saved authentication now.
+    ///
+    /// # Errors
+    /// What [`Store::delete_auth`] says.
+    pub async fn check_auth_unused(&self, id: &str) -> Result<(), StoreError> {
+        if id.contains('\0') {
+            return Err(not_found::<SavedAuth>(id));
+        }
+        let tx = self.db().begin(false, READING).await?;
+        unused(&tx, id).await
+    }
+}
+
+/// Refuses a saved authentication that something uses.
+async fn unused(tx: &Transaction<'_>, id: &str) -> Result<(), StoreError> {
+    let read = async |sql: &str| {
+        let rows = tx.inner().all(sql, vec![id.into()]).await;
+        rows.map_err(StoreError::of(READING))
+    };
+    let auths = read(&select::<SavedAuth>("id = $1")).await?;
+    let auth = auths.first().ok_or_else(|| not_found::<SavedAuth>(id))?;
+    let auth: SavedAuth = super::read(auth)?;
+    let used = read(&select::<SavedSession>("auth_id = $1 ORDER BY id")).await?;
+    let used: Result<Vec<SavedSession>, StoreError> = used.iter().map(super::read).collect();
+    let mut used = used?;
+    let mut servers = Vec::new();
+    if auth.provider == MCP_SECRETS {
+        let mut sessions = naming::<SavedSession>(tx, "tools || mcps", &auth.name).await?;
+        sessions.retain(|session| {
+            let settings = [&session.tools.0, &session.mcps.0];
+            settings.into_iter().any(|it| names_secret(it, &auth.name))
+        });
+        used.extend(sessions);
+        servers = naming::<McpServer>(tx, "settings", &auth.name).await?;
+        servers.retain(|server| names_secret(&server.settings.0, &auth.name));
+    }
+    if used.is_empty() && servers.is_empty() {
+        return Ok(());
+    }
+    let servers = servers.iter().map(|server| format!("`{}`", server.name));
+    Err(StoreError::InUse {
+        name: auth.name,
+        names: used.iter().map(known_as).chain(servers).collect(),
+        sessions: used.into_iter().map(|session| session.id).collect(),
+    })
 }
 
 /// The rows in whose text a name stands, by their ids.

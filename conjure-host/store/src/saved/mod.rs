@@ -1,4 +1,4 @@
-//! What people save: authentications, sessions, personas, MCP servers; and which plugins were loaded.
+//! What people save: authentications, sessions, personas, MCP servers.
 //!
 //! Plain rows, made, read, changed and removed one at a time. Ids are in the order of time; lists
 //! go by them.
@@ -6,7 +6,6 @@
 mod auths;
 mod mcp_servers;
 mod personas;
-mod plugins;
 mod recent;
 mod row;
 mod sessions;
@@ -23,7 +22,6 @@ use crate::{Store, StoreError};
 pub use auths::{MCP_SECRETS, SavedAuth};
 pub use mcp_servers::McpServer;
 pub use personas::Persona;
-pub use plugins::Plugin;
 pub use recent::SessionCursor;
 use row::{TableRow, table_row};
 pub use sessions::SavedSession;
@@ -237,7 +235,7 @@ fn constraint_error<S: TableRow>(error: SqlError, name: &str) -> StoreError {
     }
     if said.is_some_and(DatabaseError::is_foreign_key_violation) {
         return StoreError::NotFound {
-            kind: "saved authentication or thread of the session",
+            kind: "saved auth or thread of the session",
             id: name.to_owned(),
         };
     }

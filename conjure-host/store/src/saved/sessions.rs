@@ -145,16 +145,6 @@ impl Store {
         super::read(&found.ok_or_else(|| not_found::<SavedSession>(name))?)
     }
 
-    /// The sessions that ask with a saved authentication, the oldest first.
-    ///
-    /// # Errors
-    /// What the database says.
-    pub async fn auth_sessions(&self, auth: &str) -> Result<Vec<SavedSession>, StoreError> {
-        // No id holds it, and PostgreSQL refuses to compare with it.
-        let auth = auth.replace('\0', "");
-        self.sessions_with("auth_id", &auth).await
-    }
-
     /// The sessions whose active thread this is, the oldest first.
     ///
     /// # Errors
@@ -163,16 +153,9 @@ impl Store {
         &self,
         thread: &ThreadId,
     ) -> Result<Vec<SavedSession>, StoreError> {
-        self.sessions_with("chat_thread_id", thread.as_str()).await
-    }
-
-    async fn sessions_with(
-        &self,
-        column: &str,
-        value: &str,
-    ) -> Result<Vec<SavedSession>, StoreError> {
-        let sql = select::<SavedSession>(&format!("{column} = $1 ORDER BY id"));
-        let rows = self.db().reader().all(&sql, vec![value.into()]).await;
+        let sql = select::<SavedSession>("chat_thread_id = $1 ORDER BY id");
+        let rows = self.db().reader();
+        let rows = rows.all(&sql, vec![thread.as_str().into()]).await;
         let rows = rows.map_err(StoreError::of(READING))?;
         rows.iter().map(super::read).collect()
     }

@@ -5,8 +5,8 @@ use conjure_core::log::{Entry, EntryBody};
 use serde_json::json;
 
 use crate::{
-    Cursor, JsonText, McpServer, Options, Persona, Plugin, Quotas, Record, RunsOf, SavedAuth,
-    SavedSession, Store, StoreError,
+    Cursor, JsonText, McpServer, Options, Persona, Quotas, Record, RunsOf, SavedAuth, SavedSession,
+    Store, StoreError,
 };
 
 use super::{Bed, cases, entry, id, open};
@@ -15,11 +15,10 @@ cases! {
     a_saved_auth_has_a_name_of_its_own_and_stays_while_it_is_used
     a_secret_stays_while_settings_of_mcp_servers_name_it
     sessions_personas_and_servers_are_made_changed_listed_and_removed
-    a_session_is_found_by_its_name_its_auth_and_its_thread
+    a_session_is_found_by_its_name_and_its_thread
     sessions_are_listed_by_their_last_use_and_found_by_words
     the_newest_entry_is_noted_only_on_a_session_that_has_the_thread_still
     texts_with_nul_are_kept_without_it_and_found_nowhere
-    a_plugin_is_noted_once_with_its_first_and_last_time
     a_blob_is_kept_once_and_read_from_anywhere
     a_file_that_is_fetched_later_has_its_blob_from_then_on
     a_blob_stays_while_a_file_refers_to_it_and_goes_with_the_last
@@ -48,6 +47,8 @@ async fn a_saved_auth_has_a_name_of_its_own_and_stays_while_it_is_used(bed: Bed)
         .await
         .unwrap();
     let error = store.delete_auth(&kept.id).await.unwrap_err();
+    let checked = store.check_auth_unused(&kept.id).await.unwrap_err();
+    assert_eq!(checked.to_string(), error.to_string());
     let StoreError::InUse { name, sessions, .. } = &error else {
         panic!("{error}");
     };
@@ -56,6 +57,7 @@ async fn a_saved_auth_has_a_name_of_its_own_and_stays_while_it_is_used(bed: Bed)
         ("work-1", &vec![session.id.clone()])
     );
     store.delete_session(&session.id).await.unwrap();
+    store.check_auth_unused(&kept.id).await.unwrap();
     store.delete_auth(&kept.id).await.unwrap();
     let error = store.delete_auth(&kept.id).await.unwrap_err();
     assert!(matches!(error, StoreError::NotFound { .. }), "{error}");
@@ -82,7 +84,7 @@ async fn a_secret_stays_while_settings_of_mcp_servers_name_it(bed: Bed) {
     let session = store.create_session(session).await.unwrap();
     let error = store.delete_auth(&secret.id).await.unwrap_err();
     let expected = format!(
-        "the saved authentication `MCP_X_TOKEN` is used by the sessions {} and the MCP servers \
+        "the saved auth `MCP_X_TOKEN` is used by the sessions {} and the MCP servers \
          `notes`; give these another one, or remove them first",
         session.id
     );
@@ -219,7 +221,7 @@ async fn sessions_are_listed_by_their_last_use_and_found_by_words(bed: Bed) {
     assert_eq!(names("", 9).await, ["Site 1", "Site 4", "Site 3", "Site 0"]);
 }
 
-async fn a_session_is_found_by_its_name_its_auth_and_its_thread(bed: Bed) {
+async fn a_session_is_found_by_its_name_and_its_thread(bed: Bed) {
     let store = bed.open().await;
     let auth = SavedAuth::new("openai", "api_key", "work", vec![1]);
     let auth = store.create_auth(auth).await.unwrap();
@@ -266,9 +268,7 @@ async fn a_session_is_found_by_its_name_its_auth_and_its_thread(bed: Bed) {
 
     let ids = |sessions: Vec<SavedSession>| sessions.into_iter().map(|s| s.id).collect::<Vec<_>>();
     let all = [login.id, nameless.id, other.id];
-    assert_eq!(ids(store.auth_sessions(&auth.id).await.unwrap()), all);
     assert_eq!(ids(store.thread_sessions(&id("t")).await.unwrap()), all);
-    assert!(store.auth_sessions("none").await.unwrap().is_empty());
     assert!(store.thread_sessions(&id("u")).await.unwrap().is_empty());
 }
 
@@ -324,7 +324,6 @@ async fn texts_with_nul_are_kept_without_it_and_found_nowhere(bed: Bed) {
         assert!(matches!(error, StoreError::NotFound { .. }), "{error}");
     }
     assert!(store.sessions(Some("\0"), 9).await.unwrap().is_empty());
-    assert!(store.auth_sessions("\0").await.unwrap().is_empty());
     assert_eq!(store.session_totals("\0").await.unwrap().runs, 0);
     let cursor = Cursor {
         created_at_ms: 1,
@@ -341,29 +340,6 @@ async fn texts_with_nul_are_kept_without_it_and_found_nowhere(bed: Bed) {
     );
     assert!(!store.set_latest_entry("\0", &id("t"), 1).await.unwrap());
     assert_eq!(store.beat_runs(&["\0"]).await.unwrap(), 0);
-}
-
-async fn a_plugin_is_noted_once_with_its_first_and_last_time(bed: Bed) {
-    let store = bed.open().await;
-    let first = Plugin {
-        created_at_ms: 1,
-        updated_at_ms: 1,
-        ..Plugin::new("00ff", "local", "1.0", "backend", "/a/local.so", false)
-    };
-    store.record_plugin(first.clone()).await.unwrap();
-    let again = Plugin::new("00ff", "local", "1.0", "backend", "/b/local.so", true);
-    store.record_plugin(again.clone()).await.unwrap();
-    let other = Plugin::new("11ff", "local", "1.1", "backend", "/b/local.so", true);
-    store.record_plugin(other.clone()).await.unwrap();
-    let noted = Plugin {
-        created_at_ms: 1,
-        ..again
-    };
-    assert_eq!(
-        store.plugins(None, 9).await.unwrap(),
-        [noted, other.clone()]
-    );
-    assert_eq!(store.plugins(Some("00ff"), 9).await.unwrap(), [other]);
 }
 
 fn bytes(length: usize) -> Vec<u8> {

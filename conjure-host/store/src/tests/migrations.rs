@@ -179,10 +179,6 @@ async fn from_version_1(bed: Bed, url: &str, schema: &str) {
     assert_eq!(store.session("s1").await.unwrap().memory.0["k"], 1);
     let session = store.session_named("login").await.unwrap();
     assert_eq!(session.id, "s1");
-    assert_eq!(
-        store.plugins(None, 9).await.unwrap()[0].name,
-        "conjure-local"
-    );
     let run = store.run("r1").await.unwrap();
     assert_eq!((run.ended_at_ms, run.spent.usd), (Some(9), Some(0.5)));
     assert_eq!(store.persona("p1").await.unwrap().name, "Terse");

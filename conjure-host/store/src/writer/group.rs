@@ -96,6 +96,8 @@ impl WriterTask {
                 Err(no_answer(WRITE_TIMEOUT, APPENDING))
             })
         };
+        // Whoever is answered may append more at once.
+        drop(rooms);
         for (thread, answer, refused) in answers {
             let result = match (refused, &written) {
                 (Some(refused), _) => Err(refused),

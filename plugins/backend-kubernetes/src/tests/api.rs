@@ -1,7 +1,7 @@
 //! A small API server of Kubernetes: pods made, read, listed and deleted, with tokens, and programs
 //! run in them over a WebSocket.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -18,6 +18,10 @@ use super::pods::RunningPod;
 
 /// Whom the server knows.
 pub(super) const TOKEN: &str = "t0ken";
+/// How long one who is sent away is to wait, in seconds: longer than anybody does.
+const RETRY_AFTER: u32 = 3_600;
+/// The code of an answer that comes too late: what was asked for is done.
+const TOO_LATE: u16 = 504;
 /// The only namespace.
 pub(super) const NAMESPACE: &str = "agents";
 
@@ -41,6 +45,8 @@ struct ClusterState {
     /// How often each pod was looked at.
     looks: BTreeMap<String, usize>,
     forbidden: BTreeSet<&'static str>,
+    /// What is refused next, by the right that it needs.
+    refusals: BTreeMap<&'static str, VecDeque<Refusal>>,
     /// The versions of the protocol that it speaks.
     old_protocol: bool,
     made: usize,
@@ -103,6 +109,13 @@ impl Cluster {
 
     pub(super) fn forbid(&self, right: &'static str) {
         self.lock().forbidden.insert(right);
+    }
+
+    /// Refuses the next request that needs this right. A pod that is refused with a time-out is made
+    /// all the same.
+    pub(super) fn refuse_once(&self, right: &'static str, refusal: Refusal) {
+        let mut state = self.lock();
+        state.refusals.entry(right).or_default().push_back(refusal);
     }
 
     pub(super) fn speak_old_protocol(&self) {
@@ -205,13 +218,17 @@ async fn serve(mut stream: TcpStream, cluster: Arc<Cluster>) {
             Ok(Answer::Exec(program)) => {
                 return upgrade(stream, &request, &cluster, program).await;
             }
-            Err((code, reason, message)) => (
-                code,
-                json!({
-                    "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-                    "message": message, "reason": reason, "code": code,
-                }),
-            ),
+            Err((code, reason, message)) => {
+                let wait = if code == 429 { RETRY_AFTER } else { 0 };
+                (
+                    code,
+                    json!({
+                        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+                        "message": message, "reason": reason, "code": code,
+                        "details": { "retryAfterSeconds": wait },
+                    }),
+                )
+            }
         };
         let (code, body) = (answer.0, answer.1.to_string());
         let head = format!(
@@ -230,7 +247,8 @@ enum Answer {
     Exec(tokio::process::Command),
 }
 
-type Refusal = (u16, &'static str, String);
+/// Code, reason and message.
+pub(super) type Refusal = (u16, &'static str, String);
 
 async fn answer(request: &Request, cluster: &Cluster) -> Result<Answer, Refusal> {
     let login = request.headers.get("authorization").map(String::as_str);
@@ -258,6 +276,11 @@ async fn answer(request: &Request, cluster: &Cluster) -> Result<Answer, Refusal>
         let message = format!("namespaces \"{namespace}\" not found");
         return Err((404, "NotFound", message));
     }
+    let refused = state.refusals.get_mut(right);
+    let mut refused = refused.and_then(VecDeque::pop_front);
+    if let Some(refusal) = refused.take_if(|(code, ..)| *code != TOO_LATE) {
+        return Err(refusal);
+    }
     let missing = |name: &str| (404, "NotFound", format!("pods \"{name}\" not found"));
     match (right, rest) {
         ("create pods", _) => {
@@ -267,9 +290,13 @@ async fn answer(request: &Request, cluster: &Cluster) -> Result<Answer, Refusal>
                 let message = "pods \"x\" is forbidden: exceeded quota: compute".to_owned();
                 return Err((403, "Forbidden", message));
             }
+            if state.pods.contains_key(&name) {
+                let message = format!("pods \"{name}\" already exists");
+                return Err((409, "AlreadyExists", message));
+            }
             state.made += 1;
             state.pods.insert(name, pod.clone());
-            Ok(Answer::Json(pod))
+            refused.map_or(Ok(Answer::Json(pod)), Err)
         }
         ("list pods", _) => {
             let wanted = request

@@ -56,10 +56,18 @@ fn a_login_that_is_refused_and_a_right_that_is_missing_are_told() {
         };
         forbid(right)(&world);
         let text = world.bash_error();
+        let right = right.replace("pods/exec", "pods --subresource=exec");
         let tries = format!("kubectl auth can-i {right} -n agents");
         assert!(text.contains("forbids") && text.contains(&tries), "{text}");
+        // It asks the cluster that the configuration names.
+        let path = world.path("kubeconfig").display().to_string();
+        assert!(text.contains(&format!("--kubeconfig '{path}'")), "{text}");
     }
-    let words = ["exceeded quota", "A quota or a policy"];
+    let words = [
+        "exceeded quota",
+        "The quota of the namespace",
+        "`memory_mb`",
+    ];
     says(&json!({ "image": "too-large" }), |_| (), &words);
     let words = ["has no namespace other", "`namespace`"];
     says(&json!({ "namespace": "other" }), |_| (), &words);

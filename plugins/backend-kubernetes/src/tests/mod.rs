@@ -8,6 +8,8 @@ mod exec;
 mod failures;
 mod keeping;
 mod pods;
+mod proxies;
+mod refusals;
 
 use std::fs;
 use std::net::SocketAddr;

@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 
 use serde_json::{Value, json};
 
-use crate::testing::LocalTestHost;
+use crate::testing::{LocalTestHost, TestCall};
 
 fn view(host: &LocalTestHost, path: &str) -> Value {
     host.call("executor.view", &json!({ "path": path }))
@@ -324,4 +324,47 @@ fn p6_a_passage_that_is_not_there_or_twice_changes_nothing() {
         assert!(error.starts_with(expected), "{error}");
     }
     assert_eq!(fs::read_to_string(host.work("f")).unwrap(), text);
+}
+
+#[test]
+fn a_link_in_the_place_of_the_working_directory_leads_no_file_tool_elsewhere() {
+    let host = LocalTestHost::new();
+    let keys = host.path("keys");
+    fs::create_dir(&keys).unwrap();
+    fs::write(keys.join("key"), "a secret").unwrap();
+    let init = |host: &LocalTestHost| {
+        let sandbox = json!({ "sandbox": { "write": [host.path("")] } });
+        host.call("executor.init", &sandbox)
+    };
+    init(&host).unwrap();
+    create(&host, "before", "x").unwrap();
+    fs::rename(host.path("work"), host.path("old")).unwrap();
+    symlink(&keys, host.path("work")).unwrap();
+    let anew = json!({ "session": "anew" });
+    // A session that is prepared again is where it was, too.
+    for _ in 0..2 {
+        let asked = [
+            host.call("executor.view", &json!({ "path": "key" })),
+            create(&host, "new", "x"),
+            replace(&host, "key", "secret", "lie"),
+            host.call("executor.bash", &json!({ "command": "true" })),
+            // As for a plugin that was loaded anew, which knows of no session before.
+            host.call_with(
+                "executor.view",
+                &json!({ "path": "key" }),
+                &anew,
+                &TestCall::new(),
+            ),
+        ];
+        for refused in asked {
+            let said = refused.unwrap_err();
+            assert!(said.contains("a link is there"), "{said}");
+        }
+        init(&host).unwrap();
+    }
+    assert_eq!(fs::read(keys.join("key")).unwrap(), b"a secret");
+    assert_eq!(fs::read_dir(&keys).unwrap().count(), 1);
+    fs::remove_file(host.path("work")).unwrap();
+    fs::rename(host.path("old"), host.path("work")).unwrap();
+    create(&host, "after", "x").unwrap();
 }

@@ -4,9 +4,10 @@
 //! network that the machine is in. Only a server that is there itself may name another place there.
 //! rmcp's own requests keep to the same rule.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use conjure_core::address_scope::{AddressScope, is_localhost};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::redirect::Policy;
 use url::{Host, Url};
@@ -20,16 +21,6 @@ const PROXY_VARIABLES: [&str; 6] = [
     "ALL_PROXY",
     "all_proxy",
 ];
-
-/// Where an address leads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum AddressScope {
-    Internet,
-    Network,
-    Machine,
-    /// Nowhere that anybody should be sent to, such as the data of a cloud's machine.
-    Nowhere,
-}
 
 /// The addresses that a server may name.
 #[derive(Debug, Clone)]
@@ -54,7 +45,7 @@ impl AddressFilter {
         Self {
             own,
             scope: own
-                .map(scope)
+                .map(AddressScope::of)
                 .or_else(|| is_localhost.then_some(AddressScope::Machine)),
             proxies: proxies.collect(),
         }
@@ -82,11 +73,11 @@ impl AddressFilter {
     }
 
     fn allows(&self, address: IpAddr) -> bool {
-        match scope(address) {
+        match AddressScope::of(address) {
             _ if self.own == Some(address) => true,
             AddressScope::Internet => true,
             there @ (AddressScope::Network | AddressScope::Machine) => self.scope == Some(there),
-            AddressScope::Nowhere => false,
+            AddressScope::Benchmark | AddressScope::Nowhere => false,
         }
     }
 }
@@ -113,52 +104,11 @@ fn refusal(host: &str) -> String {
     format!("`{host}` is an address that the authorization server of this server may not name")
 }
 
-fn is_localhost(host: &str) -> bool {
-    let host = host.trim_end_matches('.').to_ascii_lowercase();
-    host == "localhost" || host.ends_with(".localhost")
-}
-
 fn literal(url: &Url) -> Option<IpAddr> {
     match url.host()? {
         Host::Ipv4(address) => Some(address.into()),
         Host::Ipv6(address) => Some(address.into()),
         Host::Domain(_) => None,
-    }
-}
-
-fn scope(address: IpAddr) -> AddressScope {
-    match address {
-        IpAddr::V4(address) => scope_v4(address),
-        IpAddr::V6(address) => scope_v6(address),
-    }
-}
-
-fn scope_v4(address: Ipv4Addr) -> AddressScope {
-    let [first, second, ..] = address.octets();
-    match (first, second) {
-        (127, _) => AddressScope::Machine,
-        (10, _) | (172, 16..=31) | (192, 168) | (100, 64..=127) => AddressScope::Network,
-        (0 | 224..=255, _) | (169, 254) | (198, 18 | 19) => AddressScope::Nowhere,
-        _ => AddressScope::Internet,
-    }
-}
-
-fn scope_v6(address: Ipv6Addr) -> AddressScope {
-    let within = |high: u16, low: u16| {
-        let address = (u32::from(high) << 16) | u32::from(low);
-        scope_v4(Ipv4Addr::from(address))
-    };
-    match address.segments() {
-        [0, 0, 0, 0, 0, 0, 0, 1] => AddressScope::Machine,
-        // Those that stand for one of the older kind.
-        [0, 0, 0, 0, 0, 0 | 0xffff, high, low]
-        | [0x64, 0xff9b, 0, 0, 0, 0, high, low]
-        | [0x2002, high, low, ..] => within(high, low),
-        [0xfc00..=0xfdff, ..] => AddressScope::Network,
-        [0xfe80..=0xfebf | 0xff00..=0xffff, ..] | [0x2001, 0, ..] | [0x64, 0xff9b, 1, ..] => {
-            AddressScope::Nowhere
-        }
-        _ => AddressScope::Internet,
     }
 }
 

@@ -26,6 +26,7 @@ use crate::handler::{ContextSource, Handler};
 use crate::http;
 use crate::link::Link;
 use crate::outside::Outside;
+use crate::sandbox::{ServerPlace, start_dir};
 use crate::secrets::beginning;
 use crate::server::Server;
 use crate::stdio::{
@@ -66,6 +67,7 @@ impl<'a> Peer<'a> {
     pub(super) async fn find(
         server: &'a Server,
         working_dir: Option<&'a Path>,
+        place: &'a ServerPlace,
         login_shell: &LoginShell,
         supervisors: &Arc<Supervisors>,
     ) -> Result<Self, ConnectError> {
@@ -73,18 +75,19 @@ impl<'a> Peer<'a> {
             return Ok(Self::Endpoint(url));
         }
         let config = &server.config;
-        let dirs = server.cwd.iter().map(Path::new).chain(working_dir);
-        let visible: Vec<&Path> = dirs.collect();
-        let sandbox = config.sandbox.rules(visible.iter().copied());
+        let cwd = server.cwd.as_deref().map(Path::new);
+        let start_dir = start_dir(cwd, working_dir);
+        // It may be put back.
+        let start_dir = start_dir.map_err(|error| ConnectError::Transient(error.to_string()))?;
         let launch = Launch {
             command: server.command.as_deref().unwrap_or_default(),
             args: &server.args,
             env: &server.env,
             pass_env: &config.pass_env,
-            cwd: server.cwd.as_deref().map(Path::new).or(working_dir),
+            cwd: start_dir,
             confine: config.confine,
-            sandbox: sandbox.map_err(|error| ConnectError::Permanent(error.to_string()))?,
-            visible,
+            sandbox: place.sandbox.clone(),
+            visible: place.visible(),
         };
         match launch.find(login_shell, supervisors).await {
             Ok(program) => Ok(Self::Program(launch, program)),

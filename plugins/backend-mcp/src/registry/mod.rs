@@ -101,6 +101,7 @@ impl ConnectionRegistry {
         };
         let generation = before.map_or(0, ServerEntry::generation);
         let entry = ServerEntry::new(key.clone(), Arc::clone(server), working_dir, generation);
+        entry.settle(before);
         // The tools of the one before are offered until the new one has listed them itself.
         let known = before.and_then(|before| before.lists().listing);
         if let Some(listing) = known.or_else(|| self.cache.load(server).map(Arc::new)) {

@@ -90,3 +90,54 @@ fn a_sandbox_that_cannot_be_is_told() {
         assert!(status.contains(expected), "{server}: {status}");
     }
 }
+
+/// A server that puts a link in the place of its directory when it is started first, and tries to write
+/// where that leads whenever it is started.
+const EXCHANGES: &str = r#"
+if [ ! -e "$OUTER/old" ]; then mv "$OUTER/job" "$OUTER/old"; ln -s "$KEYS" "$OUTER/job"; fi
+echo x >"$KEYS/made"
+echo x >>"$OUTER/starts"
+exec "$0"
+"#;
+
+#[test]
+fn a_server_that_is_started_again_gets_nothing_by_a_link_in_the_place_of_its_directory() {
+    let scratch = tempfile::tempdir().unwrap();
+    let root = scratch.path().canonicalize().unwrap();
+    let (outer, keys) = (root.join("outer"), root.join("keys"));
+    for dir in [&outer.join("job"), &keys] {
+        std::fs::create_dir_all(dir).unwrap();
+    }
+    let stage = Stage::new(json!({ "s": {
+        "command": "/bin/sh",
+        "args": ["-c", EXCHANGES, mock()],
+        "cwd": outer.join("job"),
+        "env": { "OUTER": outer, "KEYS": keys },
+        "era": "legacy",
+        "sandbox": { "write": [outer] },
+    } }));
+    let lost = stage.call("crash", json!({}));
+    assert!(lost.text().contains("out of cheese"), "{}", lost.text());
+    until("it is back", || stage.status()["generation"] == 2);
+    assert_eq!(stage.text("echo", json!({ "text": "back" })), "back");
+    let starts = std::fs::read_to_string(outer.join("starts")).unwrap();
+    assert_eq!(starts.lines().count(), 2);
+    assert!(outer.join("job").is_symlink());
+    assert!(!keys.join("made").exists());
+}
+
+#[test]
+fn a_server_in_a_sandbox_leases_no_file() {
+    // Whoever opens the file waits for who has a lease: `F_SETLEASE` and `F_WRLCK`.
+    let lease = "import fcntl; open(\"f\", \"w\").close(); fcntl.fcntl(open(\"f\"), 1024, 1)";
+    let script =
+        format!("python3 -c '{lease}' 2>said; grep -o 'not permitted' said >lease; exec \"$0\"");
+    let stage = Stage::new(json!({ "s": {
+        "command": "/bin/sh",
+        "args": ["-c", script, mock()],
+        "era": "legacy",
+        "sandbox": "working-dir",
+    } }));
+    let said = std::fs::read_to_string(stage.dir.path().join("lease")).unwrap();
+    assert_eq!(said.trim(), "not permitted");
+}

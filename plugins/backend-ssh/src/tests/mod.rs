@@ -7,6 +7,7 @@ mod failures;
 mod keeping;
 mod logins;
 mod machine;
+mod refusals;
 
 use std::fs;
 use std::path::PathBuf;

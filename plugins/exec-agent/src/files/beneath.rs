@@ -7,6 +7,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
@@ -19,6 +20,16 @@ const DIRECTORY_FLAGS: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
+
+/// How a directory on the way to a root is opened: it is only gone through, where the system has a word
+/// for that.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const PASSING_FLAGS: OFlags = OFlags::PATH
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+const PASSING_FLAGS: OFlags = DIRECTORY_FLAGS;
 
 /// A file or directory that is open for reading.
 #[derive(Debug)]
@@ -36,8 +47,7 @@ pub enum OpenFile {
 pub fn open(place: &RootedPath) -> Result<OpenFile> {
     let opened = |error| place.error("opened", error);
     let Some((parent, name)) = parent(place, false).map_err(opened)? else {
-        let root =
-            rustix::fs::open(place.root(), DIRECTORY_FLAGS, Mode::empty()).map_err(opened)?;
+        let root = open_root(place.root()).map_err(opened)?;
         return Ok(OpenFile::Directory(root));
     };
     // Without NONBLOCK, opening a pipe waits for a writer.
@@ -52,6 +62,24 @@ pub fn open(place: &RootedPath) -> Result<OpenFile> {
         FileType::Directory => Ok(OpenFile::Directory(fd)),
         _ => Err(not_regular(place)),
     }
+}
+
+/// Opens a root, on the way to which there was no link when its path was resolved: one that came since
+/// is not followed.
+fn open_root(root: &Path) -> rustix::io::Result<OwnedFd> {
+    let mut names = root.iter().peekable();
+    let mut at: Option<OwnedFd> = None;
+    while let Some(name) = names.next() {
+        let flags = match names.peek() {
+            Some(_) => PASSING_FLAGS,
+            None => DIRECTORY_FLAGS,
+        };
+        at = Some(match &at {
+            None => rustix::fs::open(name, flags, Mode::empty())?,
+            Some(above) => rustix::fs::openat(above, name, flags, Mode::empty())?,
+        });
+    }
+    at.ok_or(Errno::NOENT)
 }
 
 /// Opens a directory inside another one.
@@ -100,7 +128,7 @@ pub(super) fn write(
 /// The directory that a place is in, and the place's name in it; nothing for a root.
 fn parent(place: &RootedPath, make: bool) -> rustix::io::Result<Option<(OwnedFd, OsString)>> {
     let mut names = place.names().peekable();
-    let mut dir = rustix::fs::open(place.root(), DIRECTORY_FLAGS, Mode::empty())?;
+    let mut dir = open_root(place.root())?;
     while let Some(name) = names.next() {
         if names.peek().is_none() {
             return Ok(Some((dir, name.to_owned())));

@@ -9,6 +9,7 @@ use std::fmt::Write as _;
 use std::io::{self, ErrorKind};
 use std::path::{Component, Path, PathBuf};
 
+use super::resolved_dirs::ResolvedDirs;
 use crate::error::{AgentError, Result};
 
 /// The directories of one call.
@@ -53,7 +54,7 @@ pub struct RootedPath {
 }
 
 impl CallRoots {
-    /// The working directory, the folders of skills, and the exchange directory.
+    /// The working directory, the folders of skills, and the exchange directory, as they lead now.
     ///
     /// # Errors
     /// When the working directory cannot be used.
@@ -62,7 +63,35 @@ impl CallRoots {
         skills: impl Iterator<Item = PathBuf>,
         exchange: Option<&Path>,
     ) -> Result<Self> {
-        let working = AllowedRoot::new(working.to_owned(), RootKind::Working).map_err(|error| {
+        let dirs = ResolvedDirs::default();
+        let root = |dir: &Path, kind| AllowedRoot::resolved(&dirs, dir.to_owned(), kind);
+        Self::with(&dirs, root, working, skills, exchange)
+    }
+
+    /// The same of a session, whose working and exchange directories the host names without links, as they
+    /// led when the session began. One where a link is by now is none, and none of them is resolved anew,
+    /// also where this is a new version of the plugin. Skills are where they led at first.
+    ///
+    /// # Errors
+    /// When the working directory cannot be used.
+    pub fn of(
+        dirs: &ResolvedDirs,
+        working: &Path,
+        skills: impl Iterator<Item = PathBuf>,
+        exchange: Option<&Path>,
+    ) -> Result<Self> {
+        let root = |dir: &Path, kind| AllowedRoot::new(dir.to_owned(), dir.to_owned(), kind);
+        Self::with(dirs, root, working, skills, exchange)
+    }
+
+    fn with(
+        dirs: &ResolvedDirs,
+        root: impl Fn(&Path, RootKind) -> io::Result<AllowedRoot>,
+        working: &Path,
+        skills: impl Iterator<Item = PathBuf>,
+        exchange: Option<&Path>,
+    ) -> Result<Self> {
+        let working = root(working, RootKind::Working).map_err(|error| {
             AgentError::new(format!(
                 "the working directory {} cannot be used: {error}",
                 working.display()
@@ -70,12 +99,10 @@ impl CallRoots {
         })?;
         let mut roots = vec![working.clone()];
         // One that does not exist is no place to read from, and no reason to refuse the others.
-        roots.extend(
-            exchange.and_then(|dir| AllowedRoot::new(dir.to_owned(), RootKind::Exchange).ok()),
-        );
+        roots.extend(exchange.and_then(|dir| root(dir, RootKind::Exchange).ok()));
         for dir in skills {
             if !roots.iter().any(|root| root.shown == dir) {
-                roots.extend(AllowedRoot::new(dir, RootKind::Skill));
+                roots.extend(AllowedRoot::resolved(dirs, dir, RootKind::Skill));
             }
         }
         Ok(Self {
@@ -174,8 +201,20 @@ impl CallRoots {
 }
 
 impl AllowedRoot {
-    fn new(shown: PathBuf, kind: RootKind) -> io::Result<Self> {
-        let real = shown.canonicalize()?;
+    /// A directory as it led when it was asked for first.
+    fn resolved(dirs: &ResolvedDirs, shown: PathBuf, kind: RootKind) -> io::Result<Self> {
+        let real = dirs.resolve(&shown)?;
+        Self::new(shown, real, kind)
+    }
+
+    /// A directory at a path that had no links.
+    fn new(shown: PathBuf, real: PathBuf, kind: RootKind) -> io::Result<Self> {
+        if real.canonicalize()? != real {
+            return Err(io::Error::other(
+                "a link is there, or on the way to it, that was not there when the session began; put \
+                 the directory back, or begin another session",
+            ));
+        }
         if !real.is_dir() {
             return Err(io::Error::from(ErrorKind::NotADirectory));
         }
@@ -420,5 +459,32 @@ mod tests {
         let skill = world.dir.path().join("skill");
         let roots = CallRoots::new(&skill, [skill.clone()].into_iter(), None).unwrap();
         assert!(roots.resolve_for_writing("SKILL.md").is_ok());
+    }
+
+    /// The directories of a call in a session that began before the working directory was exchanged.
+    #[test]
+    fn a_link_in_the_place_of_a_root_leads_no_call_elsewhere() {
+        let world = World::new();
+        let working = world.dir.path().canonicalize().unwrap().join("work");
+        // Each time as in a plugin that was loaded anew and knows of nothing that was before.
+        let roots = || CallRoots::of(&ResolvedDirs::default(), &working, std::iter::empty(), None);
+        let before = roots().unwrap();
+        let place = before.resolve("secret").unwrap();
+        fs::rename(world.path("work"), world.path("old")).unwrap();
+        symlink(world.path("elsewhere"), world.path("work")).unwrap();
+        let said = roots().unwrap_err();
+        assert!(
+            said.message().contains("a link is there"),
+            "{}",
+            said.message()
+        );
+        // What was looked at before is not opened there either.
+        assert!(crate::files::open(&place).is_err());
+        assert!(crate::files::create_file(&before, "new", |_| Ok(0)).is_err());
+        assert!(!world.dir.path().join("elsewhere/new").exists());
+        // A directory that was put back is one again.
+        fs::remove_file(world.path("work")).unwrap();
+        fs::rename(world.path("old"), world.path("work")).unwrap();
+        assert!(roots().is_ok());
     }
 }

@@ -1,6 +1,8 @@
 //! The section Acceptance of what was asked for, as the people who asked will try it, with nothing
 //! but the API.
 
+use std::time::{Duration, Instant};
+
 use conjure_mock_llm::{Message, Position, Reply};
 use serde_json::{Value, json};
 
@@ -169,7 +171,16 @@ fn accepted(stage: &Stage) {
     let chat = text(&fresh["thread"]["id"]);
     stage.model.says(Message::new().text("From the west."));
     stage.talk(&id, "Where do the winter storms come from?");
-    assert_eq!(stage.now(&id)["thread"]["label"], "Winter Storms Come");
+    // It is named beside the end of its turn.
+    let until = Instant::now() + Duration::from_secs(10);
+    let label = loop {
+        let label = text(&stage.now(&id)["thread"]["label"]);
+        if !label.is_empty() || Instant::now() > until {
+            break label;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    assert_eq!(label, "Winter Storms Come");
     let rename = format!("/api/v1/threads/{chat}");
     server
         .send("PATCH", &rename, &json!({ "label": "Weather" }))

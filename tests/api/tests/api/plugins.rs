@@ -97,8 +97,22 @@ fn a_plugin_is_uploaded_removed_and_put_back_and_an_open_session_follows() {
     let changes = history["changes"].as_array().unwrap().iter();
     let actions: Vec<&Value> = changes.map(|change| &change["action"]).collect();
     assert_eq!(actions, ["add", "remove", "rollback"]);
-    let kinds: Vec<String> = (0..2).map(|_| events.next().unwrap().kind).collect();
-    assert_eq!(kinds, ["removed", "added"]);
+    let kinds: Vec<String> = (0..3).map(|_| events.next().unwrap().kind).collect();
+    assert_eq!(kinds, ["reloaded", "removed", "added"]);
+}
+
+#[test]
+fn a_plugin_that_is_loaded_again_is_so_at_every_server_of_the_directory() {
+    let one = Server::with(&Workspace::new().unwrap(), "", &[]);
+    let two = Server::with(&one.workspace, "", &[]);
+    let mut events = Client::follow(&two, "/api/v1/plugins/events", None);
+    assert_eq!(events.next().unwrap().kind, "missed");
+    let library = fs::read(build_plugin(CACHE).unwrap()).unwrap();
+    upload(&one, &library).is(200);
+    assert_eq!(events.next().unwrap().kind, "added");
+    let path = "/api/v1/plugins/cache-manager/reload";
+    one.post(path, &json!({})).is(200);
+    assert_eq!(events.next().unwrap().kind, "reloaded");
 }
 
 #[test]

@@ -232,7 +232,8 @@ fn a_life_of_a_saved_auth() {
         ("auth rename office x", ""),
         ("models openai gemini --auth office", ""),
         ("auth delete office", ""),
-        ("auth delete office", ""),
+        ("auth delete office --yes", ""),
+        ("auth delete office --yes", ""),
     ] {
         story.push_str(&told(args, secret));
         story.push('\n');
@@ -260,7 +261,8 @@ fn a_life_of_a_saved_auth() {
     exit code 2
     --- stdout
     --- stderr
-    error: that is no api_key: it is empty
+    error: the secret cannot be read from stdin: nothing came
+    hint: send the secret there, or run this at a terminal, which asks for it and does not show it
 
     $ conjure auth create work --provider openai
     exit code 2
@@ -302,7 +304,7 @@ fn a_life_of_a_saved_auth() {
     exit code 2
     --- stdout
     --- stderr
-    error: `x` cannot be the name of a saved authentication: 3 to 50 letters, digits, `_` and `-`
+    error: `x` cannot be the name of a saved auth: 3 to 50 letters, digits, `_` and `-`
 
     $ conjure models openai gemini --auth office
     exit code 2
@@ -312,16 +314,25 @@ fn a_life_of_a_saved_auth() {
     hint: name that one, or none
 
     $ conjure auth delete office
+    exit code 2
+    --- stdout
+    --- stderr
+    This deletes openai/api_key/office, for good.
+    error: nobody is there to ask
+    hint: `--yes` says that it is meant
+
+    $ conjure auth delete office --yes
     exit code 0
     --- stdout
     openai/api_key/office is deleted
     --- stderr
 
-    $ conjure auth delete office
+    $ conjure auth delete office --yes
     exit code 2
     --- stdout
     --- stderr
-    error: there is no saved auth `office`; there are: work
+    error: there is no saved auth `office`
+    hint: there are: work
     ");
     let listed = json(&conjure(&workspace, "auth list --json").run().unwrap());
     let auth = &listed["auths"][0];

@@ -100,6 +100,16 @@ fn where_everything_works_it_says_so() {
 }
 
 #[test]
+fn that_there_are_no_plugins_is_said() {
+    let findings = json(&run(&workspace(&[]), "doctor --json"));
+    let plugins = about(&findings, "plugin", "all");
+    assert_eq!(plugins["state"], "note");
+    assert!(plugins["remedy"].as_str().unwrap().contains("plugin list"));
+    let database = about(&findings, "database", "check");
+    assert_eq!(database["found"], "sound: 0 threads, 0 entries, 0 events");
+}
+
+#[test]
 fn a_database_that_is_none_is_a_finding_and_the_rest_is_looked_at() {
     let workspace = workspace(&[LOCAL]);
     std::fs::create_dir_all(workspace.data_dir()).unwrap();
@@ -170,6 +180,18 @@ fn a_damaged_database_is_saved_as_far_as_it_can_be_read() {
     let listed = run(&workspace, "persona list");
     assert!(listed.stdout.contains("rivers"), "{listed:?}");
     assert_eq!(run(&workspace, "doctor").code, Some(0));
+}
+
+#[test]
+fn an_executor_that_is_kept_from_a_directory_that_holds_the_hosts_data_is_noted() {
+    let workspace = workspace(&[LOCAL]);
+    // The list of trusted plugins is in the usual one.
+    for (dir, state) in [("data", "note"), ("../elsewhere", "well")] {
+        let output = run(&workspace, &format!("doctor --json --data-dir {dir}"));
+        let findings = json(&output);
+        let local = about(&findings, "plugin", "local");
+        assert_eq!(local["state"], state, "{dir}: {local}");
+    }
 }
 
 #[test]

@@ -20,6 +20,40 @@ fn an_error_has_its_hint_on_a_line_of_its_own_and_as_data() {
 }
 
 #[test]
+fn what_can_be_done_is_told_apart_from_what_failed() {
+    let workspace = workspace(&[]);
+    for (args, error, hint) in [
+        (
+            "thread show nope",
+            "there is no thread nope",
+            "`conjure thread list` lists them",
+        ),
+        (
+            "session show nope",
+            "there is no session `nope`",
+            "`conjure session list` lists them",
+        ),
+        (
+            "auth check nope",
+            "there is no saved auth `nope`",
+            "there is none yet: `conjure auth create NAME --provider PROVIDER` saves one",
+        ),
+        (
+            "persona show nope",
+            "there is no persona `nope`",
+            "`conjure persona list` lists them",
+        ),
+    ] {
+        let output = conjure(&workspace, &format!("{args} --json"));
+        let output = output.run().unwrap();
+        assert_eq!(output.code, Some(2), "{args}: {output:?}");
+        let told: serde_json::Value = serde_json::from_str(&output.stdout).unwrap();
+        let expected = json!({ "type": "error", "error": error, "hints": [hint] });
+        assert_eq!(told, expected, "{args}");
+    }
+}
+
+#[test]
 fn what_nobody_sees_of_a_wrong_word_is_not_printed() {
     let workspace = workspace(&[]);
     for word in ["--no\u{200b}nsense", "--nonsense\u{e0041}", "ru\u{202e}n"] {

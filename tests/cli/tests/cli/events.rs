@@ -134,3 +134,32 @@ fn the_schema_is_the_one_that_programs_have() {
          it, so fields may come and not go. CONJURE_WRITE_FIXTURES=1 writes it anew"
     );
 }
+
+#[test]
+fn the_protocol_of_plugins_is_printed_by_name() {
+    let workspace = workspace(&[]);
+    let names = parsed(&done(&workspace, "schema protocol --json"));
+    let names: Vec<&str> = names
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(Value::as_str)
+        .collect();
+    assert!(names.len() > 90, "{names:?}");
+    for name in names.iter().filter(|name| **name != "guide") {
+        let printed = parsed(&done(&workspace, &format!("schema protocol {name}")));
+        assert!(printed.is_object() || printed.is_array(), "{name}");
+    }
+    let manifest = parsed(&done(&workspace, "schema protocol manifest"));
+    assert!(manifest["properties"]["tools"].is_object(), "{manifest}");
+    let guide = done(&workspace, "schema protocol guide").stdout;
+    assert!(guide.contains("## The stream"), "{guide}");
+    let unknown = conjure(&workspace, "schema protocol skill.count")
+        .run()
+        .unwrap();
+    assert_eq!(unknown.code, Some(2), "{unknown:?}");
+    assert!(
+        unknown.stderr.contains("`conjure schema protocol`"),
+        "{unknown:?}"
+    );
+}

@@ -186,7 +186,10 @@ fn p14_the_files_that_the_provider_keeps_are_listed_page_by_page_and_deleted() {
     assert_eq!(listed["files"].as_array().unwrap().len(), 131);
     assert_eq!(mock.requests().len(), 2);
     let many: Vec<String> = (0..129).map(|number| format!("file_{number}")).collect();
-    let deleted = run(&format!("files remote delete --json {}", many.join(" ")));
+    let deleted = run(&format!(
+        "files remote delete --yes --json {}",
+        many.join(" ")
+    ));
     assert_eq!(deleted.code, Some(0), "{deleted:?}");
     assert_snapshot!(run("files remote list").snapshot(), @"
     exit code 0
@@ -196,7 +199,7 @@ fn p14_the_files_that_the_provider_keeps_are_listed_page_by_page_and_deleted() {
     file_129   data-129.csv  3 bytes  an upload  [TIME]
     --- stderr
     ");
-    assert_snapshot!(run("files remote delete ../x file_9 file_129").snapshot(), @r"
+    assert_snapshot!(run("files remote delete --yes ../x file_9 file_129").snapshot(), @r"
     exit code 3
     --- stdout
     Deleted file_129.

@@ -349,7 +349,7 @@ fn a_state_that_the_newer_version_cannot_read_is_told_and_the_older_goes_on_with
     let library = of_version(&workspace, CACHE, b"0.1.2");
     replace(&library, b"entries", b"entriez");
     workspace.add_library(&library).unwrap();
-    chat.wait_for_stdout("0.1.1 → 0.1.2; its state moves over")
+    chat.wait_for_stdout(&format!("{version} → 0.1.2; its state moves over"))
         .unwrap();
     let (text, _) = call(&mut chat, &model, "toolu_3", tool, "get k");
     let refused = format!(

@@ -52,6 +52,8 @@ mod mcp;
 #[cfg(test)]
 mod mcp_import;
 #[cfg(test)]
+mod named_things;
+#[cfg(test)]
 mod odd_replies;
 #[cfg(test)]
 mod output_schema;

@@ -99,3 +99,40 @@ fn the_licence_of_the_crate_is_found_beside_its_target_directory() {
     assert!(output.stdout.contains(named), "{output:?}");
     assert!(!output.stdout.contains(warned), "{output:?}");
 }
+
+#[test]
+fn whoever_asks_needs_no_data_directory() {
+    let workspace = workspace(&[]);
+    let made = conjure(&workspace, "plugin create skill asked --lang python");
+    assert_eq!(made.run().unwrap().code, Some(0));
+    // Where nobody makes a directory, root included.
+    let nowhere = "/proc/self/nowhere/data";
+    let check = "plugin check asked/asked.plugin.toml";
+    let check = conjure(&workspace, check).env("CONJURE_DATA_DIR", nowhere);
+    let output = check.run().unwrap();
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert!(output.stdout.contains("a host takes it"), "{output:?}");
+    let dev = conjure(&workspace, "plugin dev --serve asked");
+    let output = dev.env("CONJURE_DATA_DIR", nowhere).run().unwrap();
+    assert_ne!(output.code, Some(0), "{output:?}");
+    assert!(output.stderr.contains("--data-dir"), "{output:?}");
+}
+
+#[test]
+fn a_manifest_without_a_field_is_told_with_its_place() {
+    let workspace = workspace(&[]);
+    let made = conjure(&workspace, "plugin create skill formless --lang python");
+    assert_eq!(made.run().unwrap().code, Some(0));
+    let file = workspace.work().join("formless/formless_skill.py");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let main = "if __name__ == \"__main__\":";
+    assert!(text.contains(main), "{text}");
+    let spoilt = text.replace(main, &format!("del skill._tools[1][\"name\"]\n\n{main}"));
+    std::fs::write(file, spoilt).unwrap();
+    let check = "plugin check formless/formless.plugin.toml";
+    let output = conjure(&workspace, check).run().unwrap();
+    assert_eq!(output.code, Some(1), "{output:?}");
+    for part in ["`tools[1]`", "missing field `name`"] {
+        assert!(output.stdout.contains(part), "{part}: {output:?}");
+    }
+}

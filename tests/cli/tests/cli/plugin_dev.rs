@@ -108,7 +108,8 @@ fn each_save_of_a_program_is_live_or_says_why_not() {
     let description = dir.join("dev-script.plugin.toml");
     let program = dir.join("dev_script.py");
     let dev = dev(&workspace, "dev-script", &[]);
-    dev.wait_for_stdout("- dev-script_greet: ok").unwrap();
+    let seen = dev.wait_for_stdout("- dev-script_greet: ok").unwrap();
+    assert!(!seen.contains("\"warning\""), "{seen}");
     save(&program, |text| format!("oops(\n{text}"));
     dev.wait_for_stdout("\"ok\":false").unwrap();
     save(&program, |text| text.replacen("oops(\n", "", 1));
@@ -118,6 +119,72 @@ fn each_save_of_a_program_is_live_or_says_why_not() {
     dev.signal(Signal::INT);
     let output = dev.wait().unwrap();
     assert_eq!(output.code, Some(130), "{output:?}");
+}
+
+#[test]
+fn an_executor_is_tried_as_a_host_does_and_its_tools_are_called() {
+    let workspace = workspace(&[]);
+    let create = "plugin create executor dev-machine --lang python";
+    let made = conjure(&workspace, create).run().unwrap();
+    assert_eq!(made.code, Some(0), "{made:?}");
+    for args in ["dev-machine", "dev-machine --serve"] {
+        let dev = dev(&workspace, args, &[]);
+        let seen = dev.wait_for_stdout("\"type\":\"round\"").unwrap();
+        assert!(!seen.contains("\"stage\""), "{seen}");
+        if args == "dev-machine" {
+            dev.wait_for_stdout("- dev-machine_bash_tool: ").unwrap();
+        }
+        dev.signal(Signal::INT);
+        let output = dev.wait().unwrap();
+        assert_eq!(output.code, Some(130), "{output:?}");
+        let rounds = json_lines(&output);
+        let mut rounds = rounds.iter().filter(|line| line["type"] == "round");
+        assert!(rounds.all(|round| round["ok"] == true), "{output:?}");
+    }
+}
+
+#[test]
+fn a_state_that_takes_long_holds_up_neither_what_is_told_nor_the_next_save() {
+    let workspace = workspace(&[]);
+    let program = made_in_python(&workspace, "dev-hangs").join("dev_hangs.py");
+    let good = fs::read_to_string(&program).unwrap();
+    // Whoever waited for it would wait for longer than this test may take.
+    let taken = "call.state[:] = state";
+    assert!(good.contains(taken));
+    let hangs = good.replace(taken, "import time; time.sleep(600)");
+    save(&program, |_| hangs.clone());
+    let dev = dev(&workspace, "dev-hangs", &[]);
+    dev.wait_for_stdout("\"type\":\"round\"").unwrap();
+    save(&program, |_| good.clone());
+    dev.wait_for_stdout("- dev-hangs_greet: ok").unwrap();
+    dev.signal(Signal::INT);
+    let output = dev.wait().unwrap();
+    assert_eq!(output.code, Some(130), "{output:?}");
+    // Nobody waits for what is out of date.
+    assert!(!output.stdout.contains("does not take over"), "{output:?}");
+}
+
+#[test]
+fn the_sdk_of_the_program_is_written_again_where_it_is_gone() {
+    let workspace = workspace(&[]);
+    let made = conjure(&workspace, "plugin create skill dev-again --json")
+        .run()
+        .unwrap();
+    assert_eq!(made.code, Some(0), "{made:?}");
+    let said: Value = serde_json::from_str(&made.stdout).unwrap();
+    let (_, sdk) = said["sdk"]
+        .as_str()
+        .unwrap()
+        .split_once(", path = ")
+        .unwrap();
+    let sdk = PathBuf::from(sdk.trim_matches('"'));
+    fs::remove_dir_all(&sdk).unwrap();
+    let dev = dev(&workspace, "dev-again", &[]);
+    dev.wait_for_stdout("Building ").unwrap();
+    dev.signal(Signal::INT);
+    let output = dev.wait().unwrap();
+    assert!(output.stderr.contains("is written into"), "{output:?}");
+    assert!(sdk.join("Cargo.toml").is_file());
 }
 
 #[test]
@@ -212,4 +279,76 @@ fn what_is_served_is_there_for_hosts_that_run_and_gone_at_the_end() {
     assert_eq!(chat.wait().unwrap().code, Some(0));
     let left = conjure(&workspace, "plugin list").run().unwrap();
     assert!(left.stdout.starts_with("No plugins."), "{left:?}");
+}
+
+/// Makes a program that is a skill.
+fn made_in_python(workspace: &Workspace, name: &str) -> PathBuf {
+    let create = format!("plugin create skill {name} --lang python");
+    let made = conjure(workspace, &create).run().unwrap();
+    assert_eq!(made.code, Some(0), "{made:?}");
+    workspace.work().join(name)
+}
+
+/// The versions of the plugins that are installed.
+fn installed(workspace: &Workspace) -> Vec<String> {
+    let listed = conjure(workspace, "plugin list --json").run().unwrap();
+    let listed: Value = serde_json::from_str(&listed.stdout).unwrap();
+    let plugins = listed["plugins"].as_array().unwrap().iter();
+    plugins
+        .map(|plugin| plugin["version"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn what_was_there_before_is_back_after_a_run_that_was_killed_and_two_do_not_fight() {
+    let workspace = workspace(&[]);
+    let dir = made_in_python(&workspace, "dev-kept");
+    let add = "plugin add dev-kept/dev-kept.plugin.toml";
+    let added = conjure(&workspace, add).run().unwrap();
+    assert_eq!(added.code, Some(0), "{added:?}");
+    save(&dir.join("dev-kept.plugin.toml"), |text| {
+        text.replace("0.1.0", "0.2.0")
+    });
+    let live = "\"plugin\":\"dev-kept 0.2.0\"";
+    let killed = dev(&workspace, "dev-kept --serve", &[]);
+    killed.wait_for_stdout(live).unwrap();
+    let second = dev(&workspace, "dev-kept --serve", &[]);
+    let said = second.wait_for_stdout("is put into this data directory by process");
+    assert!(said.unwrap().contains("dev-kept"));
+    second.signal(Signal::INT);
+    let second = second.wait().unwrap();
+    assert!(!second.stdout.contains(live), "{second:?}");
+    assert_eq!(installed(&workspace), ["0.2.0"]);
+    killed.signal(Signal::KILL);
+    assert_eq!(killed.wait().unwrap().code, None);
+    assert_eq!(installed(&workspace), ["0.2.0"]);
+    let next = dev(&workspace, "dev-kept --serve", &[]);
+    let seen = next.wait_for_stdout(live).unwrap();
+    assert!(seen.contains("dev-kept 0.1.0 is back"), "{seen}");
+    next.signal(Signal::INT);
+    let output = next.wait().unwrap();
+    let back = output.stdout.matches("dev-kept 0.1.0 is back").count();
+    assert_eq!(back, 2, "{output:?}");
+    assert_eq!(installed(&workspace), ["0.1.0"]);
+}
+
+#[test]
+fn what_makes_no_instance_is_not_installed_and_a_state_that_does_not_move_is_warned_of() {
+    let workspace = workspace(&[]);
+    let program = made_in_python(&workspace, "dev-tried").join("dev_tried.py");
+    save(&program, |text| text.replace("return []", "return 1 / 0"));
+    let dev = dev(&workspace, "dev-tried/dev-tried.plugin.toml --serve", &[]);
+    let seen = dev.wait_for_stdout("\"stage\":\"check\"").unwrap();
+    assert!(seen.contains("division by zero"), "{seen}");
+    assert!(installed(&workspace).is_empty());
+    save(&program, |text| {
+        text.replace("return 1 / 0", "return []")
+            .replace("call.state[:] = state", "raise ValueError(\"too old\")")
+    });
+    let seen = dev.wait_for_stdout("does not take over").unwrap();
+    assert!(seen.contains("too old"), "{seen}");
+    assert_eq!(installed(&workspace), ["0.1.0"]);
+    dev.signal(Signal::INT);
+    assert_eq!(dev.wait().unwrap().code, Some(130));
+    assert!(installed(&workspace).is_empty());
 }

@@ -67,7 +67,7 @@ fn an_executor_that_panics_or_shows_its_output_at_the_end_is_found_and_cleaned_u
     let cleaned = workspace.root().join("cleaned");
     fs::create_dir_all(&cleaned).unwrap();
     let mark = format!(
-        "let session = self.session(cx);\n        fs::write(format!(\"{}/{{}}\", cx.session().unwrap_or_default()), \"\")?;",
+        "fs::write(format!(\"{}/{{}}\", cx.session().unwrap_or_default()), \"\")?;",
         cleaned.display()
     );
     let changes = [
@@ -89,8 +89,8 @@ fn an_executor_that_panics_or_shows_its_output_at_the_end_is_found_and_cleaned_u
             "        assert!(!cx.cancelled(), \"no way out\");\n",
         ),
         (
-            "let session = self.session(cx);\n        if",
-            &format!("{mark}\n        if"),
+            "        if self.let_go(cx)",
+            &format!("        {mark}\n        if self.let_go(cx)"),
         ),
     ];
     let library = built_with(&workspace, "executor", "late-executor", &changes);

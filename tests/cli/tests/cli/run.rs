@@ -392,6 +392,7 @@ fn exit_5_when_the_disk_says_no() {
     --- stdout
     --- stderr
     error: the store cannot make the directory `[WORKSPACE]/work/file`: File exists (os error 17)
+    hint: see that the data directory can be made and belongs to this user, or name another with `--data-dir`
     ");
 }
 

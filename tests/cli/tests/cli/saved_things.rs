@@ -34,13 +34,19 @@ fn a_persona_is_kept_and_chosen_by_its_name() {
     // The newest of a name; sessions keep their copy.
     done(&workspace, "session set work --persona-name keeper");
     done(&workspace, "persona set keeper@2 --text Changed.");
+    let unchanged = conjure(&workspace, "persona set keeper@2").run().unwrap();
+    assert_eq!(unchanged.code, Some(2), "{unchanged:?}");
     let persona = show(&workspace, "work")["persona"].take();
     assert_eq!(persona["persona_text"], "You keep two.");
     let listed = parsed(&done(&workspace, "persona list --json"));
     assert_eq!(listed["personas"].as_array().unwrap().len(), 2);
     let shown = done(&workspace, "persona show keeper");
     assert!(shown.stdout.contains("Changed."), "{shown:?}");
-    done(&workspace, "persona delete keeper@1");
+    let unasked = conjure(&workspace, "persona delete keeper@1");
+    let unasked = unasked.run().unwrap();
+    assert_eq!(unasked.code, Some(2), "{unasked:?}");
+    assert!(unasked.stderr.contains("`--yes`"), "{unasked:?}");
+    done(&workspace, "persona delete keeper@1 --yes");
     let gone = conjure(&workspace, "persona show keeper@1").run().unwrap();
     assert_eq!(gone.code, Some(2), "{gone:?}");
 }
@@ -94,9 +100,16 @@ fn an_auth_that_is_there_says_how_to_replace_it_and_who_uses_it() {
         &workspace,
         "session create lamp-room --auth claude --model m",
     );
+    let used = conjure(&workspace, "auth delete claude --yes")
+        .run()
+        .unwrap();
+    assert_eq!(used.code, Some(2), "{used:?}");
+    assert!(used.stderr.contains("`lamp-room`"), "{used:?}");
+    // Nobody is asked about what would be refused.
     let used = conjure(&workspace, "auth delete claude").run().unwrap();
     assert_eq!(used.code, Some(2), "{used:?}");
     assert!(used.stderr.contains("`lamp-room`"), "{used:?}");
+    assert!(!used.stderr.contains("for good"), "{used:?}");
     // A login's token would be over in hours.
     let login = conjure(
         &workspace,

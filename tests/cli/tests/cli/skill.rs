@@ -70,7 +70,7 @@ fn the_skills_of_a_project_are_used_after_it_was_trusted() {
     assert_snapshot!(trust.snapshot(), @r"
     exit code 0
     --- stdout
-    [WORKSPACE]/work is trusted, with its 1 skill(s) as they are now.
+    [WORKSPACE]/work is trusted as it is now, with 1 skill.
       .agents/skills/one
     --- stderr
     ");
@@ -153,7 +153,7 @@ fn every_mistake_is_told_with_its_line_and_what_to_do() {
     let output = conjure(&workspace, "skill check --json bad").run().unwrap();
     assert_eq!(json(&output)["valid"], false);
     let output = conjure(&workspace, "skill check nowhere").run().unwrap();
-    assert_eq!(output.code, Some(1));
+    assert_eq!(output.code, Some(2));
     assert!(output.stderr.contains("nowhere"), "{output:?}");
 }
 

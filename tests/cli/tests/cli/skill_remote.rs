@@ -81,7 +81,7 @@ fn p13_b11_a_skill_is_uploaded_listed_given_a_version_and_deleted() {
         );
         assert_eq!(json(&run(&older))["version"], first.as_str());
 
-        let deleted = run(&format!("skill remote delete {}", skill.id));
+        let deleted = run(&format!("skill remote delete {} --yes", skill.id));
         assert_eq!(deleted.stdout, format!("Deleted {}.\n", skill.id));
         assert_eq!(mock.hosted().skills().len(), 4);
         assert_eq!(mock.violations(), [], "old shapes: {old}");
@@ -132,7 +132,7 @@ fn what_the_provider_refuses_is_said_and_the_rest_is_done() {
     let deleted = ask(
         &workspace,
         &mock,
-        "skill remote delete xlsx skill_9 ../x skill_1",
+        "skill remote delete xlsx skill_9 ../x skill_1 --yes",
     )
     .run()
     .unwrap();

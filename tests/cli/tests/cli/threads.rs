@@ -184,7 +184,7 @@ fn a_thread_that_is_exported_is_the_same_when_it_is_imported() {
     let file = workspace.root().join("talk.jsonl").display().to_string();
     done(&workspace, &["thread", "export", &thread, "--to", &file]);
     let again = conjure(&workspace, &["thread", "export", &thread, "--to", &file]);
-    assert_eq!(again.code, Some(5), "nothing is written over: {again:?}");
+    assert_eq!(again.code, Some(2), "nothing is written over: {again:?}");
     assert!(again.stderr.contains("name another file"), "{again:?}");
     let other = Workspace::new().unwrap();
     done(&other, &["thread", "import", &file, "--as", "talk"]);
@@ -203,6 +203,15 @@ fn a_thread_that_is_exported_is_the_same_when_it_is_imported() {
             .to_string()
             .contains("Lake Annecy.")
     );
+}
+
+#[test]
+fn an_average_of_the_same_turns_is_told_once() {
+    let model = Model::start().unwrap();
+    let (workspace, thread) = talked(&model);
+    let averages = |args: &[&str]| done(&workspace, args).matches("on average of").count();
+    assert_eq!(averages(&["thread", "cost", &thread]), 1);
+    assert_eq!(averages(&["thread", "cost", &thread, "--last", "1"]), 2);
 }
 
 #[test]

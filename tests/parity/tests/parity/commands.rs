@@ -134,6 +134,29 @@ async fn b03_a_call_that_times_out_keeps_its_id() {
 }
 
 #[tokio::test]
+async fn b03_what_an_executor_says_when_its_time_is_over_is_what_the_model_reads() {
+    let stage = Stage::with(&[LOCAL], |builder| {
+        builder.executor("recorder", |_setup| Ok(Blocking::new(Recorder::default())))
+    })
+    .await;
+    let session = stage
+        .session([BackendSpec {
+            call_timeout_ms: Some(200),
+            ..BackendSpec::executor("recorder", [] as [&str; 0])
+        }])
+        .await;
+    let work = "recorder_bash_tool";
+    let seen = stage.call(&session, work, bash("stand still")).await;
+    assert!(seen.is_error, "{seen:?}");
+    assert!(
+        seen.text.contains("the tape stands still. Call again"),
+        "{seen:?}"
+    );
+    assert!(!seen.text.contains("Do less at a time"), "{seen:?}");
+    session.close().await;
+}
+
+#[tokio::test]
 async fn b05_a_call_without_a_required_argument_is_an_error_result() {
     let stage = Stage::new(&[LOCAL, CACHE]).await;
     let session = stage.session([BackendSpec::all_native(), local()]).await;
@@ -258,11 +281,18 @@ async fn a_session_without_a_working_directory_has_one_of_its_own() {
 }
 
 /// An executor that only writes down what it was asked.
+#[derive(Default)]
 struct Recorder(Arc<Mutex<Vec<String>>>);
 
 impl BlockingExecutor for Recorder {
-    fn bash(&self, _cx: &Cx, request: Bash) -> Result<BashOutput> {
+    fn bash(&self, cx: &Cx, request: Bash) -> Result<BashOutput> {
         self.0.lock().unwrap().push(request.command.clone());
+        if request.command == "stand still" {
+            while !cx.cancelled() {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            return Err(Error::new("the tape stands still. Call again"));
+        }
         if request.command == "fail" {
             return Err(Error::new("the recorder is full"));
         }

@@ -79,6 +79,42 @@ async fn p06_b01_a_command_that_fails_is_an_error_with_all_that_it_said() {
 }
 
 #[tokio::test]
+async fn a_container_that_stands_still_takes_along_neither_output_nor_reason() {
+    let Some(engine) = engine() else { return };
+    let stage = Stage::new(&[DOCKER]).await;
+    let session = stage
+        .session([BackendSpec {
+            call_timeout_ms: Some(8_000),
+            ..docker(engine, [""; 0])
+        }])
+        .await;
+    let work = "docker_bash_tool";
+    assert!(!stage.call(&session, work, bash("true")).await.is_error);
+    let begun = stage.workspace.work().join("begun");
+    let pausing = async {
+        while !begun.exists() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        for container in containers(engine, &stage.workspace) {
+            engine.docker(["pause", &container]).unwrap();
+        }
+    };
+    let running = stage.call(
+        &session,
+        work,
+        bash("echo first words; touch begun; sleep 1000"),
+    );
+    let (seen, ()) = Box::pin(in_time(async { tokio::join!(running, pausing) })).await;
+    assert!(seen.is_error, "{seen:?}");
+    for word in ["first words", "did not answer in time", "Call again"] {
+        assert!(seen.text.contains(word), "`{word}` is not in: {seen:?}");
+    }
+    let next = stage.call(&session, work, bash("ls")).await;
+    assert!(!next.is_error && next.text.contains("begun"), "{next:?}");
+    session.close().await;
+}
+
+#[tokio::test]
 async fn h11_b08_a_docker_skill_runs_in_its_container_and_never_on_the_host() {
     let Some(engine) = engine() else { return };
     let stage = Stage::new(&[DOCKER, LOCAL]).await;

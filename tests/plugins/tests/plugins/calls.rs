@@ -168,7 +168,7 @@ async fn a_cancelled_call_may_answer_within_its_grace() {
     };
     assert_eq!(after, AfterStop::Stopped);
     assert!(
-        String::from_utf8(late.unwrap())
+        String::from_utf8(late.unwrap().unwrap())
             .unwrap()
             .contains("stopped")
     );
@@ -183,7 +183,7 @@ async fn a_cancelled_call_may_answer_within_its_grace() {
         matches!(
             failure,
             PluginCallFailure::TimedOut {
-                late: Some(_),
+                late: Some(Ok(_)),
                 after: AfterStop::Stopped,
                 ..
             }

@@ -3,15 +3,17 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_core::chat::{FunctionCall, OutputPart};
 use conjure_core::routing::Prefix;
 use conjure_host::Host;
-use conjure_host::plugin::{Isolation, WorkerOptions};
+use conjure_host::plugin::{CallOptions, Instance, Isolation, NoServices, WorkerOptions};
 use conjure_host::session::{BackendSpec, SessionSpec, ToolSession};
 use conjure_kit::conjure_bin;
-use conjure_plugin_tests::Plugin;
+use conjure_plugin_tests::{Bench, Plugin, envelope};
+use conjure_skill_sdk::protocol::Create;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -34,16 +36,20 @@ struct Working {
     work: PathBuf,
 }
 
+fn library() -> PathBuf {
+    let source = TEMPLATE
+        .replace("{{title}}", "Stranger")
+        .replace("{{name}}", "stranger");
+    let plugin = Plugin {
+        features: &["async"],
+        ..Plugin::new("stranger", &source)
+    };
+    plugin.build()
+}
+
 impl Stage {
     async fn new() -> Self {
-        let source = TEMPLATE
-            .replace("{{title}}", "Stranger")
-            .replace("{{name}}", "stranger");
-        let library = Plugin {
-            features: &["async"],
-            ..Plugin::new("stranger", &source)
-        }
-        .build();
+        let library = library();
         let dir = tempfile::tempdir().unwrap();
         let mut workers = WorkerOptions::new(conjure_bin().unwrap(), &["plugin-host"]);
         workers.isolation = Isolation::Process;
@@ -194,6 +200,39 @@ async fn a_strangers_executor_reaches_its_sessions_directories_and_no_other_sess
     assert_eq!(shown, 2);
     ada.calls.close().await;
     bob.calls.close().await;
+}
+
+/// What an instance answers.
+async fn asked(instance: &Instance, op: &str, body: Value) -> Value {
+    let asked = instance.request(op, envelope(&body), CallOptions::default());
+    serde_json::from_slice(&asked.await.unwrap()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_instance_has_its_session_also_when_another_one_ends_with_it() {
+    let bench = Bench::new();
+    let plugin = bench.load(&library());
+    let own = bench.dir.join("own");
+    let create = Create {
+        data_dir: Some(own.display().to_string()),
+        ..Bench::create()
+    };
+    let mut instances = Vec::new();
+    for _ in 0..2 {
+        let made = plugin.create(&create, Arc::new(NoServices)).await.unwrap();
+        asked(&made, "executor.init", json!({})).await;
+        instances.push(made);
+    }
+    let [before, next] = instances.as_slice() else {
+        panic!("two were made");
+    };
+    asked(before, "executor.cleanup", json!({})).await;
+    let command = json!({ "command": "echo there >made.txt; cat made.txt" });
+    let ran = asked(next, "executor.bash", command).await;
+    assert_eq!(ran["stdout"], "there\n", "{ran}");
+    asked(next, "executor.cleanup", json!({})).await;
+    let left = fs::read_dir(own.join("sessions")).unwrap().count();
+    assert_eq!(left, 0, "the last one leaves nothing");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -8,7 +8,8 @@ use conjure_core::chat::{FunctionCall, OutputPart};
 use conjure_host::Host;
 use conjure_host::session::{BackendSpec, PermissionsSpec, PluginSpec, SessionSpec, ToolSession};
 use conjure_skill_sdk::protocol::{
-    BackendCall, CatalogReply, Execute, HttpRequest, Open, Permissions, ToolDecl, ToolResult,
+    BackendCall, CatalogReply, Execute, FileRef, HttpRequest, Open, Permissions, ToolDecl,
+    ToolResult,
 };
 use conjure_skill_sdk::{Backend, BackendPlugin, Cx, Error, Result, Skill};
 use serde_json::json;
@@ -43,10 +44,22 @@ fn get(url: &str) -> HttpRequest {
 fn skill(name: &str) -> Skill {
     let asking = Skill::new(name, "Asks the host").permissions(asked());
     asking.execute(
-        "secret NAME | get URL",
+        "secret NAME | get URL | send URL",
         |cx, request: Execute| match request.command.split_once(' ') {
             Some(("secret", name)) => cx.secret(name),
             Some(("get", url)) => cx.http(&get(url)).map(|reply| reply.status.to_string()),
+            Some(("send", url)) => {
+                // It has nothing but a size, which is more than is sent.
+                let path = cx.working_dir().unwrap().join("holes");
+                let file = std::fs::File::create(&path).unwrap();
+                file.set_len(65 << 20).unwrap();
+                let sent = HttpRequest {
+                    method: "POST".to_owned(),
+                    body_file: Some(FileRef::at(path.display().to_string())),
+                    ..get(url)
+                };
+                cx.http(&sent).map(|reply| reply.status.to_string())
+            }
             _ => Err(Error::new("no such command")),
         },
     )
@@ -179,4 +192,16 @@ async fn what_a_session_withholds_the_host_does_for_no_skill_and_no_backend() {
     for (session, _) in sessions {
         session.close().await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_is_too_large_to_be_sent_is_refused_unread() {
+    let dir = tempfile::tempdir().unwrap();
+    let host = Host::builder().data_dir(dir.path()).link(|| skill("own"));
+    let host = host.build().await.unwrap();
+    let native = SessionSpec::hybrid([BackendSpec::all_native()]);
+    let session = host.calls(native).await.unwrap();
+    let said = said(&session, "own_execute", "send http://127.0.0.1:9/").await;
+    assert!(said.contains("more than 67108864 bytes"), "{said}");
+    session.close().await;
 }

@@ -88,6 +88,41 @@ fn what_was_replaced_or_removed_can_be_put_back() {
 }
 
 #[test]
+fn every_file_of_the_name_that_goes_is_kept() {
+    let stage = Stage::new();
+    stage.add("0.1.0");
+    let by_hand = |version: &str| {
+        let path = stage.installed.dir().join(format!("lib{version}.so"));
+        std::fs::write(path, versioned("teller", version)).unwrap();
+    };
+    by_hand("0.2.0");
+    by_hand("0.3.0");
+    stage.add("0.4.0");
+    assert_eq!(stage.files().len(), 1);
+    by_hand("0.5.0");
+    stage.installed.remove("teller").unwrap();
+    assert_eq!(stage.files().len(), 0);
+    for version in ["0.1.0", "0.2.0", "0.3.0", "0.4.0", "0.5.0"] {
+        stage.roll_back(Some(version)).unwrap();
+        assert_eq!(stage.there().as_deref(), Some(version));
+    }
+}
+
+#[test]
+fn of_several_files_of_a_name_the_highest_version_is_there() {
+    let stage = Stage::new();
+    stage.add("0.2.0");
+    for (name, version) in [("liba.so", "0.9.0"), ("libz.so", "0.10.0")] {
+        let path = stage.installed.dir().join(name);
+        std::fs::write(path, versioned("teller", version)).unwrap();
+    }
+    assert_eq!(stage.there().as_deref(), Some("0.10.0"));
+    let gone = stage.installed.remove("teller").unwrap();
+    assert_eq!(versions(&gone), (Some("0.10.0"), None));
+    assert_eq!(stage.files().len(), 0);
+}
+
+#[test]
 fn builds_that_are_worked_on_push_nothing_out_of_what_can_be_put_back() {
     let stage = Stage::new();
     for version in ["0.1.0", "0.2.0", "0.3.0"] {

@@ -39,6 +39,21 @@ impl Plugin for Liar {
                 cx.log(99, RSlice::from_slice(&[0xff]), RSlice::from_slice(&[0xff]));
                 bytes(b"{}")
             }
+            b"waits" => {
+                let op = RSlice::from_slice(b"call.cancelled");
+                let is_refused = |json: &[u8]| {
+                    let asked = cx.host(op, RSlice::from_slice(json));
+                    let answer = futures_util::FutureExt::now_or_never(asked);
+                    matches!(answer, Some(RResult::RErr(_)))
+                };
+                assert!(is_refused(&vec![b' '; 1024 * 1024 + 1]));
+                let wait = |_| cx.host(op, RSlice::from_slice(b"{}"));
+                let waiting: Vec<_> = (0..1024).map(wait).collect();
+                assert!(is_refused(b"{}"));
+                drop(waiting);
+                assert!(!is_refused(b"{}"));
+                bytes(b"{}")
+            }
             _ => bytes(b"[]"),
         }
     }
@@ -111,6 +126,16 @@ async fn a_reply_that_is_none_is_a_failure_that_names_the_plugin() {
         failure.len()
     );
     assert_eq!(ask("context").await.unwrap(), b"{}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_call_waits_for_is_counted_and_its_requests_are_measured() {
+    let instance = instance(&linked(|| LiarPlugin {
+        asynchronous: false,
+    }))
+    .await;
+    let waited = instance.request("waits", b"{}".to_vec(), CallOptions::default());
+    assert_eq!(waited.await.unwrap(), b"{}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -9,10 +9,12 @@ use conjure_core::chat::{Content, Event, FunctionCall, OutputPart, Part, Respons
 use conjure_core::request::ModelRequest;
 use conjure_core::turn::When;
 use conjure_host::Host;
+use conjure_host::plugin::{Isolation, PluginTrust, TrustedLibrary, WorkerOptions};
 use conjure_host::provider::{Provider, ProviderError, ReplySink};
 use conjure_host::session::{
     BackendSpec, SandboxMode, SandboxSpec, Session, SessionSettings, SessionSpec, ToolSession,
 };
+use conjure_kit::conjure_bin;
 use conjure_plugin_tests::versioned;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -36,20 +38,25 @@ struct Stage {
 
 impl Stage {
     async fn new() -> Self {
+        Self::with(None).await
+    }
+
+    async fn with(workers: Option<WorkerOptions>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let (plugins, work) = (dir.path().join("plugins"), dir.path().join("work"));
         for dir in [&plugins, &work] {
             std::fs::create_dir(dir).unwrap();
         }
+        let mut builder = Host::builder()
+            .data_dir(dir.path().join("data"))
+            .plugin_dir(&plugins)
+            .watch(true)
+            .provider("looking", Looking);
+        if let Some(workers) = workers {
+            builder = builder.workers(workers);
+        }
         let stage = Self {
-            host: Host::builder()
-                .data_dir(dir.path().join("data"))
-                .plugin_dir(&plugins)
-                .watch(true)
-                .provider("looking", Looking)
-                .build()
-                .await
-                .unwrap(),
+            host: builder.build().await.unwrap(),
             plugins,
             work,
             dir,
@@ -180,7 +187,7 @@ async fn command(calls: &ToolSession) -> String {
 }
 
 /// Everything that was said so far.
-fn said(notices: &mut tokio::sync::broadcast::Receiver<Arc<str>>) -> String {
+pub(crate) fn said(notices: &mut tokio::sync::broadcast::Receiver<Arc<str>>) -> String {
     let mut said = String::new();
     while let Ok(text) = notices.try_recv() {
         writeln!(said, "{text}").unwrap();
@@ -253,10 +260,70 @@ async fn what_is_removed_takes_its_tools_along_and_has_them_when_it_is_back() {
     let refused = count(&calls).await;
     assert!(refused.contains("keeper_count"), "{refused}");
     assert_eq!(command(&calls).await.trim(), "0.2.0", "others go on");
-    stage.logs(&["open 0.2.0", "close 0.2.0"]).await;
+    let mut notices = calls.notices();
     stage.put("keeper", "0.3.0").await;
     have(&calls, &["keeper 0.3.0", "teller 0.2.0"]).await;
-    assert_eq!(count(&calls).await, "0.3.0: 1");
+    assert_eq!(count(&calls).await, "0.3.0: 2");
+    let told = said(&mut notices);
+    assert!(
+        told.contains("keeper 0.2.0 → 0.3.0; its state moves over"),
+        "{told}"
+    );
+    stage
+        .logs(&["open 0.2.0", "open 0.3.0", "close 0.2.0"])
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_comes_back_as_it_was_has_its_state_or_is_told_without() {
+    let stage = Stage::new().await;
+    let session = stage.host.session(stage.spec()).await.unwrap();
+    session.chat("call keeper_count").await.unwrap();
+    seen(&session, "0.2.0: 1").await;
+    std::fs::remove_file(stage.file("keeper")).unwrap();
+    seen(&session, "gone: keeper_count").await;
+    stage.put("keeper", "0.2.0").await;
+    seen(&session, "new: keeper_count").await;
+    session.chat("call keeper_count").await.unwrap();
+    seen(&session, "0.2.0: 2").await;
+    // One that hands nothing over.
+    std::fs::remove_file(stage.file("teller")).unwrap();
+    seen(&session, "gone: teller_").await;
+    stage.put("teller", "0.2.0").await;
+    let lost = "teller 0.2.0, loaded again; its state, if it held any, was lost";
+    seen(&session, lost).await;
+    session.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backend_whose_plugin_runs_elsewhere_once_it_is_loaded_again_moves_there() {
+    let list = tempfile::tempdir().unwrap();
+    let trust = PluginTrust::default().listed_in(list.path().join("trusted"));
+    let mut workers = WorkerOptions::new(conjure_bin().unwrap(), &["plugin-host"]);
+    workers.isolation = Isolation::Process;
+    workers.trust = trust.clone();
+    let stage = Stage::with(Some(workers)).await;
+    let calls = stage.calls().await;
+    assert_eq!(count(&calls).await, "0.2.0: 1");
+    let registry = stage.host.registry();
+    let keeper = registry.snapshot().get("keeper").cloned().unwrap();
+    assert_eq!(keeper.isolation(), Isolation::Process);
+    let library = TrustedLibrary {
+        sha256: keeper.id().sha256.unwrap(),
+        name: keeper.id().to_string(),
+    };
+    assert!(trust.add(library).unwrap());
+    let keeper = registry.reload("keeper").unwrap().unwrap();
+    assert_eq!(keeper.isolation(), Isolation::InProcess);
+    // Until the session has moved, the one before goes on counting.
+    let limit = Instant::now() + LIMIT;
+    let mut calls_made = 1;
+    while !stage.log().contains(&"close 0.2.0".to_owned()) {
+        assert!(Instant::now() < limit, "it stays: {:?}", stage.log());
+        calls_made += 1;
+        assert_eq!(count(&calls).await, format!("0.2.0: {calls_made}"));
+    }
+    assert_eq!(stage.log(), ["open 0.2.0", "open 0.2.0", "close 0.2.0"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -323,7 +390,7 @@ async fn state_that_cannot_come_over_stays_where_it_is() {
 }
 
 /// Calls what it is told to, and else says which tools there are.
-struct Looking;
+pub(crate) struct Looking;
 
 impl Provider for Looking {
     fn name(&self) -> &str {
@@ -349,7 +416,7 @@ impl Provider for Looking {
                 let call = FunctionCall {
                     call_id: format!("call-{}", messages.len()),
                     name: tool.to_owned(),
-                    arguments: json!({}),
+                    arguments: json!({ "command": "count" }),
                     arguments_text: None,
                 };
                 (Content::FunctionCall(call).into(), StopReason::ToolUse)
@@ -361,7 +428,7 @@ impl Provider for Looking {
 }
 
 /// The results of calls, and what was said, up to one of these that ends with `last`.
-async fn seen(session: &Session, last: &str) -> Vec<String> {
+pub(crate) async fn seen(session: &Session, last: &str) -> Vec<String> {
     let mut events = session.events(None);
     let mut seen: Vec<String> = Vec::new();
     while seen.last().is_none_or(|text| !text.contains(last)) {
@@ -374,6 +441,19 @@ async fn seen(session: &Session, last: &str) -> Vec<String> {
         }
     }
     seen
+}
+
+/// The plugins of the first calls of a session, as its events name them.
+async fn started(session: &Session, calls: usize) -> Vec<String> {
+    let mut events = session.events(None);
+    let mut started = Vec::new();
+    while started.len() < calls {
+        let event = tokio::time::timeout(LIMIT, events.next()).await.unwrap();
+        if let Event::CallStarted { plugin, .. } = &event.event {
+            started.push(plugin.clone().unwrap_or_default());
+        }
+    }
+    started
 }
 
 fn of(kind: &str, config: Option<Value>) -> BackendSpec {
@@ -480,15 +560,20 @@ async fn state_that_stayed_where_it_was_is_told_to_come_from_there() {
     let refused = "keeper 0.3.0 could not take over the state of keeper 0.2.0, which goes on";
     seen(&session, refused).await;
     seen(&session, "0.2.0: 2").await;
+    session.chat("call keeper_count").await.unwrap();
+    seen(&session, "0.2.0: 3").await;
+    // Of the first call nobody knows before that the state does not come over.
+    let ran = ["keeper 0.2.0", "keeper 0.3.0", "keeper 0.2.0"];
+    assert_eq!(started(&session, ran.len()).await, ran);
     std::fs::remove_file(stage.work.join("refuse-state")).unwrap();
     stage.put("keeper", "0.4.0").await;
-    seen(&session, "keeper 0.3.0 → 0.4.0").await;
+    seen(&session, "keeper 0.2.0 → 0.4.0").await;
     session.chat("call keeper_count").await.unwrap();
     seen(
         &session,
         "keeper 0.4.0 has taken over the state of keeper 0.2.0.",
     )
     .await;
-    seen(&session, "0.4.0: 3").await;
+    seen(&session, "0.4.0: 4").await;
     session.close().await;
 }

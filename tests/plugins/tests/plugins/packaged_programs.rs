@@ -244,6 +244,14 @@ fn a_skill_folder_goes_the_same_way_and_is_used_as_it_was_signed() {
 
     let refused = team.run(["install", &new]);
     assert_eq!(refused.code, Some(1), "{}", refused.snapshot());
+    let shown = &refused.stderr;
+    assert!(
+        shown.contains("files that differ: SKILL.md, scripts/run.sh"),
+        "{shown}"
+    );
+    assert!(shown.contains("SKILL.md +   version: \"1.1.0\""), "{shown}");
+    let verified = team.does(["verify", &new]);
+    assert!(verified.contains("scripts/run.sh ("), "{verified}");
     team.does(["publish", &new, &index]);
     team.does(["upgrade", "reports", "--index", &index, "--yes"]);
     assert_eq!(fs::read_to_string(&script).unwrap(), "echo 1.1.0\n");
@@ -291,7 +299,7 @@ fn a_skill_folder_goes_the_same_way_and_is_used_as_it_was_signed() {
     let refused = team.run(["install", &old, "--signer", &author.key()]);
     assert_eq!(refused.code, Some(1), "{}", refused.snapshot());
     assert!(
-        refused.stdout.contains("move it away first"),
+        refused.stdout.contains("Move it away first"),
         "{}",
         refused.stdout
     );

@@ -161,6 +161,11 @@ fn tools_that_look_otherwise_and_downgrades_are_shown_and_have_to_be_allowed() {
         "{shown}"
     );
     assert_eq!(team.loaded().as_deref(), Some("0.1.0"));
+    let refused = team.run(["install", &new, "--json"]);
+    let told: Value = serde_json::from_str(&refused.stdout).unwrap();
+    let details = told["refused"][0]["difference"]["details"].as_array();
+    let is_new = |it: &Value| it.as_str().unwrap().contains("+ Runs a command");
+    assert!(details.unwrap().iter().any(is_new), "{told}");
     team.does(["install", &new, "--yes"]);
     let refused = team.run(["install", &old]);
     assert_eq!(refused.code, Some(1), "{}", refused.snapshot());

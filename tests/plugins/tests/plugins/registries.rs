@@ -143,7 +143,15 @@ fn what_a_registry_altered_or_another_one_pushed_never_runs() {
     registry.retag("toucher", "aside", "0.1.0");
     fs::create_dir_all(other.data_dir()).unwrap();
     let lock = team.lock().display().to_string();
-    let refused = other.run(["install", "--yes", "--lock", &lock]);
+    // The lock leads to what the tag led to when it was written; one of an older version to the tag alone.
+    let text = fs::read_to_string(&lock).unwrap();
+    let (before, digest) = text.split_once("@sha256:").unwrap();
+    let old = format!("{before}{}", &digest[64..]);
+    let old = author
+        .write("old.lock", old.as_bytes())
+        .display()
+        .to_string();
+    let refused = other.run(["install", "--yes", "--lock", &old]);
     assert_eq!(refused.code, Some(1), "{}", refused.snapshot());
     assert!(
         refused.stdout.contains("was asked for"),
@@ -151,6 +159,10 @@ fn what_a_registry_altered_or_another_one_pushed_never_runs() {
         refused.stdout
     );
     assert!(!other.was_touched());
+    other.does(["install", "--yes", "--lock", &lock]);
+    assert_eq!(other.loaded().as_deref(), Some("0.1.0"));
+    assert!(other.was_touched());
+    other.does(["remove", "toucher"]);
     // Or alters what it has.
     registry.alter();
     for version in ["0.1.0", "0.2.0"] {
@@ -158,6 +170,67 @@ fn what_a_registry_altered_or_another_one_pushed_never_runs() {
         assert_ne!(output.code, Some(0), "{version}: {}", output.snapshot());
         assert!(!other.was_touched(), "{version}");
     }
+}
+
+#[test]
+fn what_a_tag_led_to_is_installed_from_a_lock_after_it_has_moved() {
+    let Some(registry) = Registry::begin() else {
+        return;
+    };
+    let author = Publisher::new();
+    let (team, other) = (Team::new(), Team::new());
+    let stable = format!("{}:stable", registry.place("toucher"));
+    let publish = |version: &str| {
+        let package = author.package(version).display().to_string();
+        team.does(["publish", &package, &stable]);
+    };
+    publish("0.1.0");
+    let lock = author.path("conjure.lock").display().to_string();
+    let key = author.key();
+    team.does(["install", &stable, "--signer", &key, "--lock", &lock]);
+    publish("0.2.0");
+    other.does(["install", "--yes", "--lock", &lock]);
+    assert_eq!(other.loaded().as_deref(), Some("0.1.0"));
+    // An upgrade goes where the tag goes.
+    other.does(["upgrade", "--yes"]);
+    assert_eq!(other.loaded().as_deref(), Some("0.2.0"));
+}
+
+#[test]
+fn what_a_lock_names_is_found_by_its_tag_when_its_manifest_is_gone() {
+    let Some(registry) = Registry::begin() else {
+        return;
+    };
+    let author = Publisher::new();
+    let team = Team::new();
+    let place = registry.place("toucher");
+    let publish = |version: &str, place: &str| {
+        let package = author.package(version).display().to_string();
+        team.does(["publish", &package, place]);
+    };
+    publish("0.1.0", &place);
+    let lock = author.path("conjure.lock").display().to_string();
+    let at = format!("{place}:0.1.0");
+    team.does(["install", &at, "--signer", &author.key(), "--lock", &lock]);
+    // No registry has a manifest with this digest.
+    let text = fs::read_to_string(&lock).unwrap();
+    let (before, digest) = text.split_once("@sha256:").unwrap();
+    let gone = "0".repeat(64);
+    fs::write(&lock, format!("{before}@sha256:{gone}{}", &digest[64..])).unwrap();
+    let other = Team::new();
+    other.does(["install", "--yes", "--lock", &lock]);
+    assert_eq!(other.loaded().as_deref(), Some("0.1.0"));
+    // Whoever names it without a lock gets nothing else.
+    let exact = Team::new();
+    let pinned = format!("{at}@sha256:{gone}");
+    let refused = exact.run(["install", &pinned, "--signer", &author.key()]);
+    assert_eq!(refused.code, Some(2), "{}", refused.snapshot());
+    publish("0.2.0", &format!("{place}:aside"));
+    registry.retag("toucher", "aside", "0.1.0");
+    let refused = exact.run(["install", "--yes", "--lock", &lock]);
+    assert_eq!(refused.code, Some(2), "{}", refused.snapshot());
+    let why = "is another package than the lock names";
+    assert!(refused.stdout.contains(why), "{}", refused.snapshot());
 }
 
 /// A helper of Docker's, for one registry, and what it does.

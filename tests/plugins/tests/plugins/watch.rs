@@ -198,6 +198,89 @@ async fn a_directory_that_is_made_later_is_watched_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_directory_that_takes_the_place_of_another_one_is_watched() {
+    let bench = Bench::new();
+    let registry = bench.registry();
+    let [link, dir, old, new] = ["link", "dir", "old", "new"].map(|name| bench.dir.join(name));
+    for dir in [&dir, &old, &new] {
+        std::fs::create_dir(dir).unwrap();
+    }
+    std::os::unix::fs::symlink(&old, &link).unwrap();
+    let dirs = vec![link.clone(), dir.clone()];
+    let options = WatchOptions {
+        poll: Duration::from_secs(3_600),
+        ..WatchOptions::default()
+    };
+    let _watcher = Watcher::start(Arc::clone(&registry), dirs, options);
+    let marks = Marks::new();
+    drop_in(&old.join("lib.so"), marks.original());
+    until(&registry, |s| s.get("marked").is_some()).await;
+
+    // The link leads elsewhere: what was there is gone, and what comes there is seen.
+    let staged = bench.dir.join("staged");
+    std::os::unix::fs::symlink(&new, &staged).unwrap();
+    std::fs::rename(&staged, &link).unwrap();
+    until(&registry, |s| s.plugins().is_empty()).await;
+    drop_in(&new.join("lib.so"), &marks.number(1).0);
+    until(&registry, |s| s.get("marked").is_some()).await;
+    std::fs::remove_file(new.join("lib.so")).unwrap();
+    until(&registry, |s| s.plugins().is_empty()).await;
+
+    // Another directory is at the path.
+    drop_in(&old.join("lib.so"), &marks.number(2).0);
+    std::fs::rename(&dir, bench.dir.join("dir.old")).unwrap();
+    std::fs::rename(&old, &dir).unwrap();
+    until(&registry, |s| s.get("marked").is_some()).await;
+    std::fs::remove_file(dir.join("lib.so")).unwrap();
+    until(&registry, |s| s.plugins().is_empty()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_directory_that_is_deleted_and_made_again_is_watched() {
+    let bench = Bench::new();
+    let registry = bench.registry();
+    let dir = bench.dir.join("again");
+    std::fs::create_dir(&dir).unwrap();
+    let options = WatchOptions::default();
+    let _watcher = Watcher::start(Arc::clone(&registry), vec![dir.clone()], options);
+    let marks = Marks::new();
+    for number in 0..4 {
+        drop_in(&dir.join("lib.so"), &marks.number(number).0);
+        until(&registry, |s| s.get("marked").is_some()).await;
+        std::fs::remove_dir_all(&dir).unwrap();
+        // It may have the number of the one before.
+        std::fs::create_dir(&dir).unwrap();
+        until(&registry, |s| s.plugins().is_empty()).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_directory_is_watched_when_another_path_to_it_leads_elsewhere() {
+    let bench = Bench::new();
+    let registry = bench.registry();
+    let [dir, link, other] = ["dir", "link", "other"].map(|name| bench.dir.join(name));
+    std::fs::create_dir(&dir).unwrap();
+    std::fs::create_dir(&other).unwrap();
+    std::os::unix::fs::symlink(&dir, &link).unwrap();
+    let options = WatchOptions {
+        poll: Duration::from_secs(3_600),
+        ..WatchOptions::default()
+    };
+    let dirs = vec![dir.clone(), link.clone()];
+    let _watcher = Watcher::start(Arc::clone(&registry), dirs, options);
+    drop_in(&dir.join("lib.so"), Marks::new().original());
+    let is_there_twice = |s: &PluginSnapshot| s.get("marked").is_some() && s.failed().len() == 1;
+    until(&registry, is_there_twice).await;
+    let staged = bench.dir.join("staged");
+    std::os::unix::fs::symlink(&other, &staged).unwrap();
+    std::fs::rename(&staged, &link).unwrap();
+    let is_there_once = |s: &PluginSnapshot| s.get("marked").is_some() && s.failed().is_empty();
+    until(&registry, is_there_once).await;
+    std::fs::remove_file(dir.join("lib.so")).unwrap();
+    until(&registry, |s| s.plugins().is_empty()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_directory_of_installed_plugins_is_made_and_the_first_one_in_it_waits_for_no_look() {
     let data = tempfile::tempdir().unwrap();
     let bench = Bench::with(LoaderOptions {

@@ -17,6 +17,15 @@ const SHELLS: [(&str, &str); 3] = [
     ("fish", "conjure.fish"),
 ];
 
+/// Folders of pages that the README, the help and errors name, which stand in an installation as they
+/// stand in the repository.
+const PAGES: [&str; 4] = [
+    "conjure-core/docs",
+    "conjure-host/docs",
+    "conjure-host/docs/pictures",
+    "skill-sdk/docs",
+];
+
 /// Fills an empty folder: the program with `plugins` beside it, where it looks for them, and what
 /// belongs to it. `runs_here`: whether what was built runs on this machine.
 pub(super) fn fill(folder: &Path, built: &Built, runs_here: bool) -> Result<()> {
@@ -48,6 +57,7 @@ pub(super) fn fill(folder: &Path, built: &Built, runs_here: bool) -> Result<()> 
     }
     files::copy(&repo::root().join("LICENSE"), &folder.join("LICENSE"))?;
     files::copy(&repo::root().join("README.md"), &folder.join("README.md"))?;
+    pages(folder)?;
     let crates = sbom::crates()?;
     write(
         &folder.join("THIRD-PARTY-LICENSES.txt"),
@@ -64,6 +74,43 @@ pub(super) fn fill(folder: &Path, built: &Built, runs_here: bool) -> Result<()> 
     Ok(())
 }
 
+/// Copies the pages, without the folders in them that are for those who change the program.
+fn pages(folder: &Path) -> Result<()> {
+    for inner in PAGES {
+        let (from, to) = (repo::root().join(inner), folder.join(inner));
+        files::empty(&to)?;
+        let entries = fs::read_dir(&from);
+        for entry in entries.with_context(|| format!("cannot read `{}`", from.display()))? {
+            let page = entry?.path();
+            if page.is_file() {
+                let name = page.file_name().context("a page without a name")?;
+                files::copy(&page, &to.join(name))?;
+            }
+        }
+    }
+    Ok(())
+}
+
 fn write(file: &PathBuf, bytes: &[u8]) -> Result<()> {
     fs::write(file, bytes).with_context(|| format!("cannot write `{}`", file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_installation_has_the_pages_that_its_texts_name() {
+        let folder = tempfile::tempdir().unwrap();
+        pages(folder.path()).unwrap();
+        for page in [
+            "conjure-core/docs/glossary.md",
+            "conjure-host/docs/sessions.md",
+            "conjure-host/docs/wires.md",
+            "skill-sdk/docs/any-language.md",
+        ] {
+            assert!(folder.path().join(page).is_file(), "{page}");
+        }
+        assert!(folder.path().join("conjure-host/docs/pictures").is_dir());
+    }
 }

@@ -1,4 +1,5 @@
-//! Doc comments that name nothing: a question word or a pronoun in the place of the thing.
+//! Doc comments that name nothing, a question word or a pronoun in the place of the thing, and first
+//! pages of crates that do not say where to begin.
 
 use super::{
     Finding,
@@ -29,6 +30,35 @@ const EMPTY: [&str; 18] = [
 
 pub(crate) fn doc_comments_name_the_thing(tree: &Tree) -> Vec<Finding> {
     tree.rust().flat_map(empty_comments).collect()
+}
+
+/// How a first page says where to begin.
+const BEGINNINGS: [&str; 2] = ["Begin at", "is the way in"];
+
+/// Crates whose first page tells an author how to use it, and plugins that are an example or a test.
+const NO_BEGINNING: [&str; 3] = ["skill-sdk/src/", "plugins/skill-", "plugins/misbehaving/"];
+
+pub(crate) fn first_pages_say_where(tree: &Tree) -> Vec<Finding> {
+    let is_page = |file: &&File| {
+        let path = &file.path;
+        let crates = ["conjure-core/", "conjure-host/", "plugins/", "skill-sdk/"];
+        path.ends_with("/src/lib.rs")
+            && crates.iter().any(|start| path.starts_with(start))
+            && !NO_BEGINNING.iter().any(|start| path.starts_with(start))
+            && !file.is_test()
+            && !path.contains("/examples/")
+    };
+    let says_where = |file: &&File| {
+        let lines = file.text.lines().map_while(|line| line.strip_prefix("//!"));
+        let page = lines.map(str::trim).collect::<Vec<_>>().join(" ");
+        BEGINNINGS.iter().any(|words| page.contains(words))
+    };
+    let silent = tree.rust().filter(is_page).filter(|file| !says_where(file));
+    let message =
+        "the first page does not say where to begin; add `Begin at` with a file or an item";
+    silent
+        .map(|file| Finding::new(file.place(0), message))
+        .collect()
 }
 
 fn empty_comments(file: &File) -> Vec<Finding> {
@@ -72,6 +102,25 @@ fn doc_text(line: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_first_page_that_does_not_say_where_to_begin_is_found() {
+        let tree = Tree::of(&[
+            (
+                "conjure-host/a/src/lib.rs",
+                "//! A.\n//!\n//! It is small. Begin\n//! at `b.rs`.\n",
+            ),
+            (
+                "conjure-host/b/src/lib.rs",
+                "//! B.\n\n// Begin at `c.rs`.\n",
+            ),
+            ("plugins/skill-c/src/lib.rs", "//! C.\n"),
+            ("conjure-host/a/src/b.rs", "//! B.\n"),
+        ]);
+        let findings = first_pages_say_where(&tree);
+        let places: Vec<&str> = findings.iter().map(|found| found.place.as_str()).collect();
+        assert_eq!(places, ["conjure-host/b/src/lib.rs:1"]);
+    }
 
     #[test]
     fn a_paragraph_of_one_question_word_or_pronoun_is_found_and_one_that_goes_on_is_not() {

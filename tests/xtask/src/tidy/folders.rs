@@ -1,8 +1,9 @@
-//! Rules about who may know whom: the folders of a crate among each other, and the crates of the
+//! Rules about who may know whom: the folders that stand beside each other, and the crates of the
 //! host.
 //!
-//! A folder knows another one where a file of it names that folder by a path from the crate's root,
-//! also through what the root exports. Names that come in by a macro or a glob go past this.
+//! A folder knows the one beside it where a file of it names that by a path from the crate's root or
+//! from the folder that both are in, also through what this exports. Names that come in by a macro or
+//! a glob go past this.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,9 +39,12 @@ const LAYERS: [(&str, u8); 20] = [
 /// Where a module of a crate names another one: module, named module, places.
 type Edges = BTreeMap<String, BTreeMap<String, Vec<String>>>;
 
-/// The top-level modules of a crate, and how they name each other.
+/// The modules at the top of a crate or in one folder of it, and how they name each other.
 struct Modules<'a> {
+    /// The folder, as `conjure-core/src/wire/`.
     source: String,
+    /// Its module's path, as `crate::wire::`.
+    path: String,
     root: Option<&'a File>,
     files: Vec<(&'a File, String)>,
     folders: BTreeSet<String>,
@@ -48,7 +52,7 @@ struct Modules<'a> {
 
 pub(crate) fn no_folder_cycles(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for modules in crates(tree) {
+    for modules in module_folders(tree) {
         let edges = modules.edges();
         for circle in circles(&edges) {
             if circle
@@ -97,11 +101,11 @@ pub(crate) fn host_layers(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The most folders of a crate that are in one cycle, and the crate's source; one where there is no
-/// cycle.
+/// The most folders beside each other that are in one cycle, and where they are; one where there is
+/// no cycle.
 pub(crate) fn largest_cycle(tree: &Tree) -> (usize, String) {
     let mut largest = (1, String::from("no crate"));
-    for modules in crates(tree) {
+    for modules in module_folders(tree) {
         for circle in circles(&modules.edges()) {
             let folders = circle
                 .iter()
@@ -124,41 +128,79 @@ fn package(manifest: &str) -> String {
         .to_owned()
 }
 
-fn crates(tree: &Tree) -> impl Iterator<Item = Modules<'_>> {
+/// The top of each crate, and each folder below it.
+fn module_folders(tree: &Tree) -> Vec<Modules<'_>> {
     let manifests = tree
         .files
         .iter()
         .filter(|file| file.path.ends_with("/Cargo.toml"));
-    manifests.map(|manifest| {
-        let source = manifest.path.replace("Cargo.toml", "src/");
-        let mut modules = Modules {
-            source: source.clone(),
-            root: None,
-            files: Vec::new(),
-            folders: BTreeSet::new(),
-        };
-        for file in tree.rust() {
-            let Some(inner) = file.path.strip_prefix(&source) else {
-                continue;
-            };
-            if matches!(inner, "lib.rs" | "main.rs") {
-                modules.root = Some(file);
-                continue;
-            }
-            let is_test = file.is_test() || inner.contains("tests/") || inner.ends_with("tests.rs");
-            let name = match inner.split_once('/') {
-                Some((folder, _)) => {
-                    modules.folders.insert(folder.to_owned());
-                    folder
-                }
-                None => inner.trim_end_matches(".rs"),
-            };
-            if !is_test {
-                modules.files.push((file, name.to_owned()));
-            }
+    let sources = manifests.map(|manifest| manifest.path.replace("Cargo.toml", "src/"));
+    sources
+        .flat_map(|source| {
+            let files = tree.rust();
+            let inner = files.filter_map(|file| file.path.strip_prefix(source.as_str()));
+            let folders: BTreeSet<&str> = inner.flat_map(folders_above).collect();
+            let modules = |folder| modules_of(tree, &source, folder);
+            folders.into_iter().map(modules).collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+/// The folders that a file is in, each with its last slash, from the nearest to the crate's top, whose
+/// name is empty.
+fn folders_above(file: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(Some(file), |&path| {
+        let path = path.strip_suffix('/').unwrap_or(path);
+        match path.rsplit_once('/') {
+            Some((folder, _)) => path.get(..=folder.len()),
+            None if path.is_empty() => None,
+            None => Some(""),
         }
-        modules
     })
+    .skip(1)
+}
+
+/// The modules in a folder of a crate, `wire/` or empty for the top.
+fn modules_of<'a>(tree: &'a Tree, crate_source: &str, folder: &str) -> Modules<'a> {
+    let source = format!("{crate_source}{folder}");
+    // A folder's own module is in it, or beside it under its name.
+    let beside = source.trim_end_matches('/').to_owned() + ".rs";
+    let is_top = folder.is_empty();
+    let mut modules = Modules {
+        path: format!("crate::{}", folder.replace('/', "::")),
+        source,
+        root: None,
+        files: Vec::new(),
+        folders: BTreeSet::new(),
+    };
+    for file in tree.rust() {
+        let Some(inner) = file.path.strip_prefix(&modules.source) else {
+            if !is_top && file.path == beside {
+                modules.root = Some(file);
+            }
+            continue;
+        };
+        let is_root = match is_top {
+            true => matches!(inner, "lib.rs" | "main.rs"),
+            false => inner == "mod.rs",
+        };
+        if is_root {
+            modules.root = Some(file);
+            continue;
+        }
+        let is_test = file.is_test() || inner.contains("tests/") || inner.ends_with("tests.rs");
+        let name = match inner.split_once('/') {
+            Some((folder, _)) => {
+                modules.folders.insert(folder.to_owned());
+                folder
+            }
+            None => inner.trim_end_matches(".rs"),
+        };
+        if !is_test {
+            modules.files.push((file, name.to_owned()));
+        }
+    }
+    modules
 }
 
 impl Modules<'_> {
@@ -189,7 +231,7 @@ impl Modules<'_> {
         let exports = self.exports(&known);
         let mut edges = Edges::new();
         for (file, own) in &self.files {
-            for (at, name) in named(file, &self.source) {
+            for (at, name) in named(file, &self.source, &self.path) {
                 let name = exports.get(&name).map_or(name.as_str(), String::as_str);
                 if name != own && known.contains(name) {
                     let to = edges.entry(own.clone()).or_default();
@@ -201,14 +243,15 @@ impl Modules<'_> {
     }
 }
 
-/// What a file names by a path from its crate's root: where, and the path's first name.
-fn named(file: &File, source: &str) -> Vec<(usize, String)> {
+/// What a file names by a path from the folder of this source and path: where, and the first name
+/// behind that.
+fn named(file: &File, source: &str, path: &str) -> Vec<(usize, String)> {
     let inner = file.path.strip_prefix(source).unwrap_or_default();
     let is_root_of_folder = inner.ends_with("/mod.rs");
     let depth = inner.matches('/').count() + usize::from(!is_root_of_folder);
     let from_below = "super::".repeat(depth);
     let mut found = Vec::new();
-    for start in ["crate::", from_below.as_str()] {
+    for start in [path, from_below.as_str()] {
         for at in occurrences(&file.shipped, start) {
             // A longer chain leads elsewhere, and `a::super::` is none.
             if file
@@ -329,6 +372,44 @@ mod tests {
             ["x/src/a/mod.rs:2", "x/src/b/mod.rs:2", "x/src/c.rs:2"]
         );
         assert_eq!(largest_cycle(&tree), (2, "x/src/".to_owned()));
+    }
+
+    #[test]
+    fn folders_in_a_folder_that_know_each_other_are_found_too() {
+        let tree = Tree::of(&[
+            ("x/Cargo.toml", "[package]\nname = \"x\"\n"),
+            ("x/src/lib.rs", "//! X.\nmod wire;\n"),
+            (
+                "x/src/wire/mod.rs",
+                "//! W.\nmod a;\nmod b;\nmod target;\npub use target::Target;\n",
+            ),
+            ("x/src/wire/a/mod.rs", "//! A.\nuse super::Target;\n"),
+            (
+                "x/src/wire/target.rs",
+                "//! T.\nuse super::b::part::Part;\n",
+            ),
+            ("x/src/wire/b/mod.rs", "//! B.\nmod part;\n"),
+            (
+                "x/src/wire/b/part.rs",
+                "//! P.\nuse crate::wire::{a::One, c};\n",
+            ),
+            ("x/src/wire/c/mod.rs", "//! C.\nuse super::a;\n"),
+        ]);
+        let places: Vec<String> = no_folder_cycles(&tree)
+            .into_iter()
+            .map(|finding| finding.place)
+            .collect();
+        assert_eq!(
+            places,
+            [
+                "x/src/wire/a/mod.rs:2",
+                "x/src/wire/b/part.rs:2",
+                "x/src/wire/b/part.rs:2",
+                "x/src/wire/c/mod.rs:2",
+                "x/src/wire/target.rs:2"
+            ]
+        );
+        assert_eq!(largest_cycle(&tree), (3, "x/src/wire/".to_owned()));
     }
 
     #[test]

@@ -119,7 +119,7 @@ pub(crate) fn dependencies_are_used(tree: &Tree) -> Vec<Finding> {
             .rust()
             .filter(|source| source.path.starts_with(directory))
             .collect();
-        for name in keys(file, &["dependencies"]) {
+        for name in keys(file, &sections) {
             let ident = name.replace('-', "_");
             let mut code = sources.iter().map(|source| &source.code);
             // The runner of a fuzz target is named by a macro's expansion only.
@@ -261,7 +261,8 @@ mod tests {
             ),
             (
                 "x/Cargo.toml",
-                "[dependencies]\nserde.workspace = true\n[target.'cfg(unix)'.dependencies]\ntoml.workspace = true\n",
+                "[dependencies]\nserde.workspace = true\n[target.'cfg(unix)'.dependencies]\ntoml.workspace = true\n\
+                 [dev-dependencies]\ninsta = \"1\"\n[build-dependencies]\nprost = \"1\"\n",
             ),
             ("x/src/lib.rs", "//! toml\nuse serde::Serialize;\n"),
         ]);
@@ -269,9 +270,19 @@ mod tests {
             .into_iter()
             .map(|finding| (finding.place, finding.message))
             .collect();
-        assert_eq!(messages.len(), 2, "{messages:?}");
+        assert_eq!(messages.len(), 4, "{messages:?}");
         assert!(messages[0].0 == "Cargo.toml" && messages[0].1.contains("`idle-one`"));
-        assert!(messages[1].0 == "x/Cargo.toml" && messages[1].1.contains("`toml`"));
+        assert!(
+            messages[1..]
+                .iter()
+                .all(|(place, _)| place == "x/Cargo.toml")
+        );
+        for name in ["`toml`", "`insta`", "`prost`"] {
+            assert!(
+                messages.iter().any(|(_, said)| said.contains(name)),
+                "{name}"
+            );
+        }
     }
 
     #[test]

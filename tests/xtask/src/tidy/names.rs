@@ -1,12 +1,52 @@
-//! Type names that are defined more than once, for `cargo xtask tidy --figures --names`.
+//! Type names that are defined more than once; `cargo xtask tidy --figures --names` lists them.
 //!
-//! A name that two types have makes a reader ask which one is meant. Counts structs, enums, unions,
+//! A name that two types have makes a reader ask which one is meant. Looks at structs, enums, unions,
 //! traits and type aliases of the whole workspace outside tests, by the text of the lines that begin
-//! them. It is a figure and no rule: some names belong to two crates for a reason.
+//! them.
 
 use std::collections::BTreeMap;
 
+use super::Finding;
 use super::tree::{File, Tree};
+
+/// Names that several types have, each with the reason.
+const REPEATED: [(&str, &str); 20] = [
+    ("Confiner", "one for each operating system"),
+    (
+        "DirectoryEntry",
+        "what is offered at a cursor; what an agent lists",
+    ),
+    ("Ends", "one for each operating system"),
+    ("Manifest", "a plugin's; a registry's, whose own word it is"),
+    (
+        "Message",
+        "the chat's; those of the SDK, which does not know the core",
+    ),
+    (
+        "NewTurn",
+        "the manager's; the body of a request that asks for one",
+    ),
+    (
+        "Part",
+        "the chat's; that of a result, which the SDK has; a step of a path into JSON",
+    ),
+    ("Place", "in a JSON value; of a plugin's crate"),
+    ("Plugin", "across the ABI; the one that the test kit drives"),
+    ("Prompts", "an author's functions; the reply that they give"),
+    ("RequestTarget", "a provider's; a client's"),
+    ("ResourceStream", "to a client; from a server"),
+    (
+        "Resources",
+        "an author's functions; the reply that they give",
+    ),
+    ("Result", "an alias with a crate's own error"),
+    ("Root", "a library's; an MCP client's, whose own word it is"),
+    ("RunningCall", "in a worker; in the test kit"),
+    ("Sandbox", "of a process; the protocol's"),
+    ("Spent", "a plugin's; a report's"),
+    ("Subscriptions", "a client's; an author's functions"),
+    ("Tree", "one for each operating system"),
+];
 
 /// Folders whose files are tests or serve only tests.
 const TEST_FOLDERS: [&str; 4] = ["tests", "examples", "fixtures", "fuzz_targets"];
@@ -26,6 +66,20 @@ pub(crate) fn defined_more_than_once(tree: &Tree) -> Vec<Definitions<'_>> {
         .into_iter()
         .filter(|(_, files)| files.len() > 1)
         .collect()
+}
+
+pub(crate) fn names_are_defined_once(tree: &Tree) -> Vec<Finding> {
+    let is_known = |name: &str| REPEATED.iter().any(|(known, _)| *known == name);
+    let repeated = defined_more_than_once(tree).into_iter();
+    let unknown = repeated.filter(|(name, _)| !is_known(name));
+    let finding = |(name, files): Definitions<'_>| {
+        let message = format!(
+            "`{name}` is defined in {} too; give one another name, or say in `REPEATED` why both have it",
+            files.get(1..).unwrap_or_default().join(", ")
+        );
+        Finding::new(files.first().copied().unwrap_or_default(), message)
+    };
+    unknown.map(finding).collect()
 }
 
 fn serves_tests(file: &File) -> bool {
@@ -86,6 +140,18 @@ mod tests {
                 vec!["a/src/lib.rs", "b/src/lib.rs", "c/src/lib.rs"]
             )]
         );
+    }
+
+    #[test]
+    fn a_name_that_is_defined_twice_needs_a_reason() {
+        let tree = Tree::of(&[
+            ("a/src/lib.rs", "pub struct Twice;\nstruct Tree;\n"),
+            ("b/src/lib.rs", "pub struct Twice;\nstruct Tree;\n"),
+        ]);
+        let findings = names_are_defined_once(&tree);
+        let places: Vec<&str> = findings.iter().map(|found| found.place.as_str()).collect();
+        assert_eq!(places, ["a/src/lib.rs"]);
+        assert!(findings[0].message.contains("b/src/lib.rs"));
     }
 
     #[test]

@@ -29,11 +29,13 @@ const LOOKED_AT: [&str; 4] = [
 ];
 
 /// Where sentences are read that others wrote, so that nothing else tells the reason.
-const READ_THERE: [&str; 10] = [
+const READ_THERE: [&str; 13] = [
     // What providers answer: several have one status for many reasons.
     "conjure-core/src/wire/",
     // What this program wrote before it had reasons.
     "conjure-core/src/replay/old_sentences.rs",
+    // What this program wrote into a person's message, which is one text in the log.
+    "conjure-host/cli/src/chat_shell.rs",
     // What the JSON parser says, whose errors have no fields.
     "conjure-host/config/src/json/words.rs",
     // What a credential helper of Docker's prints.
@@ -47,8 +49,11 @@ const READ_THERE: [&str; 10] = [
     // What the container engine says beside a status.
     "plugins/backend-docker/src/engine.rs",
     "plugins/backend-docker/src/owner.rs",
+    // What a cluster says beside a 403, which is one for rights, quotas and policies.
+    "plugins/backend-kubernetes/src/explain.rs",
     // What `ssh` says: it ends with one code for all of its failures.
     "plugins/backend-ssh/src/explain.rs",
+    "plugins/backend-ssh/src/reason.rs",
 ];
 
 pub(crate) fn sentences_are_not_read(tree: &Tree) -> Vec<Finding> {
@@ -89,8 +94,11 @@ pub(crate) fn sentences_are_not_read(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The plain string literal that an argument begins with.
+/// The string literal that an argument begins with, or that a format of it begins with.
 fn literal(argument: &str) -> Option<&str> {
+    let argument = argument.trim_start();
+    let argument = argument.strip_prefix('&').unwrap_or(argument);
+    let argument = argument.strip_prefix("format!(").unwrap_or(argument);
     let rest = argument.trim_start().strip_prefix('"')?;
     Some(rest.split_once('"')?.0)
 }
@@ -115,14 +123,20 @@ fn last_name(argument: &str) -> &str {
     path.rsplit(':').next().unwrap_or(path)
 }
 
-/// Two words in a row: what people write to people. What is joined by dots is a name.
+/// Two words in a row on one line: what people write to people. What is joined by dots is a name.
 fn is_sentence(text: &str) -> bool {
     let is_word = |word: &str| {
         let word = word.trim_end_matches([':', ',', '.', ';']);
-        word.len() > 1 && word.chars().all(char::is_alphabetic)
+        matches!(word, "a" | "A" | "I") || word.len() > 1 && word.chars().all(char::is_alphabetic)
     };
-    let words: Vec<bool> = text.split(' ').map(is_word).collect();
-    words.windows(2).any(|two| two.iter().all(|word| *word))
+    let is_line = |line: &str| {
+        let words: Vec<bool> = line.split(' ').map(is_word).collect();
+        words.windows(2).any(|two| two.iter().all(|word| *word))
+    };
+    // A break of the line, or how it is written in a literal.
+    text.split('\n')
+        .flat_map(|line| line.split("\\n"))
+        .any(is_line)
 }
 
 #[cfg(test)]
@@ -159,6 +173,10 @@ mod tests {
                  fn f(x: &str) -> bool { x.starts_with(TOO_LONG) }\n",
             ),
             (
+                "plugins/g/src/g.rs",
+                "//! G.\nfn g(x: &str, n: u8) -> bool {\n    x.starts_with(&format!(\"it is {n}\"))\n        || x.contains(\"I ran `\")\n        || x.contains(\"a\\nno\\nb\")\n}\n",
+            ),
+            (
                 "conjure-core/src/wire/x/errors.rs",
                 "//! C.\nfn c(x: &str) -> bool { x.contains(\"prompt is too long\") }\n",
             ),
@@ -170,7 +188,9 @@ mod tests {
             [
                 "conjure-host/cli/src/a.rs:2",
                 "conjure-core/src/replay/d.rs:2",
-                "plugins/e/src/e.rs:2"
+                "plugins/e/src/e.rs:2",
+                "plugins/g/src/g.rs:3",
+                "plugins/g/src/g.rs:4"
             ]
         );
     }

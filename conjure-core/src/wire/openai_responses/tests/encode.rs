@@ -274,6 +274,13 @@ fn w42_a_bad_schema_or_name_costs_one_tool_with_a_reason() {
             },
         ]
     );
+    let notes = &encoded.notes;
+    assert!(
+        !notes
+            .iter()
+            .any(|note| note.contains("its schema is wrong")),
+        "a tool that is left out is told once: {notes:?}"
+    );
 }
 
 #[test]

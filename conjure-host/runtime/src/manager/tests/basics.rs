@@ -146,6 +146,39 @@ async fn what_cannot_be_is_said_and_nothing_is_saved() {
 }
 
 #[tokio::test]
+async fn a_session_that_is_refused_leaves_no_thread_behind() {
+    let stage = Stage::new(always("x")).await;
+    let named = |name: &str, thread: ThreadChoice| NewSession {
+        name: Some(name.to_owned()),
+        thread,
+        ..stage.new_session()
+    };
+    let first = named("site", ThreadChoice::New);
+    let first = stage.manager.create(first).await.unwrap();
+    stage.say(&first, "Hi.").await;
+    let thread = first.thread.unwrap().id;
+    let fork = ThreadChoice::Fork {
+        thread: thread.clone(),
+        upto: None,
+    };
+    let own = ThreadChoice::Existing {
+        thread: thread.clone(),
+    };
+    let long = "x".repeat(200);
+    for refused in [
+        named("site", ThreadChoice::New),
+        named("site", fork),
+        named("site", own),
+        named(&long, ThreadChoice::New),
+    ] {
+        stage.manager.create(refused).await.unwrap_err();
+        let threads = stage.manager.store().thread_page(None, 10).await.unwrap();
+        let threads: Vec<_> = threads.into_iter().map(|thread| thread.id).collect();
+        assert_eq!(threads, std::slice::from_ref(&thread));
+    }
+}
+
+#[tokio::test]
 async fn what_a_session_grants_plugins_is_judged_when_it_is_set() {
     let stage = Stage::new(always("x")).await;
     let granting = |plugin: &str, permissions: Value| {

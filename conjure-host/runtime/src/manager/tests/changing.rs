@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::stage::{Stage, always, call, held, object};
 use crate::manager::requests::TurnOrigin;
-use crate::manager::running::TurnHappening;
+use crate::manager::running::RunningTurnEvent;
 use crate::manager::session_row::SessionRow;
 use crate::manager::turn_queue::{QueuedTurn, TurnQueue};
 use crate::manager::turn_runner::{RunnerEvent, TurnRunner};
@@ -331,11 +331,11 @@ async fn runner_and_turn(
 async fn answer_of(runner: &mut TurnRunner) -> TurnResult {
     loop {
         match runner.next().await {
-            RunnerEvent::Turn(TurnHappening::Over(answer)) => return answer,
-            RunnerEvent::Thread(happening) => {
-                runner.thread_happened(happening).await;
+            RunnerEvent::Turn(RunningTurnEvent::Over(answer)) => return answer,
+            RunnerEvent::Thread(event) => {
+                runner.handle_thread_event(event).await;
             }
-            RunnerEvent::Turn(TurnHappening::Presence(_)) | RunnerEvent::Opened(_) => {}
+            RunnerEvent::Turn(RunningTurnEvent::PresenceChanged(_)) | RunnerEvent::Opened(_) => {}
         }
     }
 }

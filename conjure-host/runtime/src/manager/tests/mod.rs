@@ -11,3 +11,4 @@ mod peers;
 mod queue;
 mod stage;
 mod threads;
+mod working_dir;

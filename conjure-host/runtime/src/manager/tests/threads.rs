@@ -242,7 +242,7 @@ async fn a_follower_sees_a_thread_that_opens_and_closes_without_a_gap() {
             label: String::new(),
             cleared_upto: 0,
         };
-        let mut word = inner.words.follow(&thread, mark);
+        let mut word = inner.thread_watches.follow(&thread, mark);
         let closed = async {
             while !lock(&inner.live).is_empty() {
                 word.told().await;

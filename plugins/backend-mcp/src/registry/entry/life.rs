@@ -143,7 +143,9 @@ impl ServerEntry {
     async fn open(&self, registry: &ConnectionRegistry) -> Result<Connection, ConnectError> {
         let (server, dir) = (&self.server, self.working_dir.as_deref());
         // It may take a person's profile a while to say where a program is, and nobody else waits.
-        let peer = Peer::find(server, dir, &registry.login_shell, &registry.supervisors).await?;
+        let place = self.place()?;
+        let (shell, supervisors) = (&registry.login_shell, &registry.supervisors);
+        let peer = Peer::find(server, dir, place, shell, supervisors).await?;
         let closed = |_| ConnectError::Transient("the registry is closed".to_owned());
         let _turn = registry.starting.acquire().await.map_err(closed)?;
         let users = self.users();

@@ -9,18 +9,20 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use conjure_skill_sdk::protocol::{PluginEvent, ToolMode};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::connect::ConnectError;
 use super::{ConnectionRegistry, EntryState, Key, NotThere, Status, WatchedResources};
 use crate::config::StartMode;
 use crate::connection::Connection;
 use crate::hub::WatchHub;
 use crate::listing::{Listing, Tool};
+use crate::sandbox::ServerPlace;
 use crate::server::Server;
 use crate::stdio::StderrTail;
 
@@ -38,6 +40,8 @@ pub(crate) struct ServerEntry {
     key: Mutex<Key>,
     pub(crate) server: Arc<Server>,
     working_dir: Option<PathBuf>,
+    /// Where it works and what it may change, once that could be said.
+    place: OnceLock<ServerPlace>,
     state: watch::Sender<EntryState>,
     listed: watch::Sender<ServerLists>,
     users: Mutex<BTreeSet<String>>,
@@ -83,6 +87,7 @@ impl ServerEntry {
         Arc::new(Self {
             key: Mutex::new(key),
             working_dir: working_dir.map(Path::to_path_buf),
+            place: OnceLock::new(),
             state: watch::Sender::new(state),
             listed: watch::Sender::new(ServerLists::default()),
             users: Mutex::default(),
@@ -97,6 +102,32 @@ impl ServerEntry {
             tail: StderrTail::hiding(server.secrets.clone()),
             server,
         })
+    }
+
+    /// Looks at where it works, before anything runs there: where the entry before it of the same server
+    /// did, if there is one.
+    pub(super) fn settle(&self, before: Option<&Self>) {
+        let before = before.filter(|before| before.server.hash == self.server.hash);
+        if let Some(known) = before.and_then(|before| before.place.get()) {
+            let _ = self.place.set(known.clone());
+        }
+        // What is wrong with it is said where it is to be started.
+        let _ = self.place();
+    }
+
+    /// Where it works and what it may change.
+    ///
+    /// # Errors
+    /// Which path cannot be allowed.
+    fn place(&self) -> Result<&ServerPlace, ConnectError> {
+        if let Some(known) = self.place.get() {
+            return Ok(known);
+        }
+        let cwd = self.server.cwd.as_deref().map(Path::new);
+        let setting = &self.server.config.sandbox;
+        let place = ServerPlace::of(setting, cwd, self.working_dir.as_deref());
+        let place = place.map_err(|error| ConnectError::Permanent(error.to_string()))?;
+        Ok(self.place.get_or_init(|| place))
     }
 
     /// Sets the listing of an earlier time.

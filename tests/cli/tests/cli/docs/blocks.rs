@@ -7,7 +7,7 @@ use conjure_kit::repo_root;
 
 /// Ahead of a block that cannot be run or checked, with the reason behind it.
 const NOT_RUN: &str = "<!-- not run: ";
-/// Ahead of a block of TOML that is a file of another kind than a session file.
+/// Ahead of a block that is a file of another kind than its language says.
 const FILE: &str = "<!-- file: ";
 
 /// A fenced code block.
@@ -40,6 +40,8 @@ pub(super) enum Check {
     Description,
     /// Python runs it, and it says its manifest.
     Python,
+    /// It is the file of a plugin that is a program, which a host runs.
+    Program,
     /// It is JSON, and a script for the provider `scripted` answers.
     Json,
     /// It is compiled, and run where it has something to run, as an example of a crate.
@@ -72,6 +74,7 @@ impl Block {
             ("toml", Some("Cargo.toml")) => Ok(Check::Manifest),
             ("toml", Some("plugin.toml")) => Ok(Check::Description),
             ("python", None) => Ok(Check::Python),
+            ("python", Some("program.py")) => Ok(Check::Program),
             ("json", None) => Ok(Check::Json),
             ("rust" | "rust,no_run", None) => Ok(Check::Example),
             (language, _) => Err(format!(

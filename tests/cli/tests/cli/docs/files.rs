@@ -215,6 +215,32 @@ fn plugins_in_python_say_their_manifest() {
 }
 
 #[test]
+fn programs_on_no_sdk_hold_their_contract_and_are_called() {
+    let blocks = checked_as(&Check::Program);
+    assert!(!blocks.is_empty());
+    for block in blocks {
+        let workspace = surroundings("");
+        workspace.write("program.py", &block.text).unwrap();
+        let description = "plugin = 1\nprotocol = 1\nkind = \"skill\"\nname = \"my-skill\"\n\
+            version = \"0.1.0\"\ncommand = [\"python3\", \"program.py\"]\nfiles = [\"program.py\"]\n";
+        workspace.write("plugin.toml", description).unwrap();
+        for (args, said) in [
+            ("plugin check plugin.toml", "a host takes it"),
+            ("plugin test .", " passed, 0 failed"),
+            (
+                "call my-skill_greet --args {\"name\":\"Ada\"} --plugin plugin.toml",
+                "Hello, Ada!\n",
+            ),
+        ] {
+            let output = conjure(&workspace, args).run().unwrap();
+            let is_fine = output.code == Some(0) && output.stdout.contains(said);
+            assert!(is_fine, "{}: {}", block.place(), output.snapshot());
+            assert!(!output.stdout.contains("warning:"), "{}", output.snapshot());
+        }
+    }
+}
+
+#[test]
 fn json_is_json_and_a_script_answers() {
     for block in checked_as(&Check::Json) {
         let values = serde_json::Deserializer::from_str(&block.text).into_iter::<Value>();

@@ -409,8 +409,8 @@ async fn ten_at_once_have_ten_processes() {
 async fn a_program_is_confined_as_a_worker_is() {
     let bench = bench();
     let plugin = load_odd(&bench);
-    let work = bench.root.path().join("work");
-    std::fs::create_dir(&work).unwrap();
+    let work = bench.root.path().join("sessions/one/work");
+    std::fs::create_dir_all(&work).unwrap();
     let instance = plugin
         .create_in(
             &Bench::create(),

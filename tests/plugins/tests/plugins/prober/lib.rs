@@ -22,6 +22,7 @@ extern "C" {
     fn fork() -> c_int;
     fn ioctl(file: c_int, request: c_ulong, ...) -> c_int;
     fn capget(header: *const u32, data: *mut u32) -> c_int;
+    fn fcntl(file: c_int, command: c_int, ...) -> c_int;
     fn kill(process: c_int, signal: c_int) -> c_int;
     fn setpriority(which: c_int, who: u32, priority: c_int) -> c_int;
     fn setxattr(
@@ -110,6 +111,11 @@ fn attempt(words: &[&str]) -> io::Result<()> {
             checked(
                 unsafe { ioctl(file.as_raw_fd(), number(number_of)? as c_ulong, &zeros) }.into(),
             )
+        }
+        // A lease for writing, of a file that is open for reading: `F_SETLEASE` and `F_WRLCK`.
+        ["lease", path] => {
+            let file = fs::File::open(path)?;
+            checked(unsafe { fcntl(file.as_raw_fd(), 1024, 1 as c_int) }.into())
         }
         ["capable", number_of] => {
             let (header, mut has) = ([0x2008_0522_u32, 0], [0_u32; 6]);

@@ -117,6 +117,43 @@ const PACKAGES: &[Tampering] = &[
         "belong to no file in it",
     ),
     (
+        "a file that the list calls a device",
+        |story| {
+            let mut bytes = fs::read(&story.new).unwrap();
+            let last = last_listed(&bytes);
+            bytes[last + 40..last + 42].copy_from_slice(&0o020_644_u16.to_le_bytes());
+            bytes
+        },
+        "belong to no file in it",
+    ),
+    (
+        "a file of another system",
+        |story| {
+            let mut bytes = fs::read(&story.new).unwrap();
+            let last = last_listed(&bytes);
+            bytes[last + 5] ^= 1;
+            bytes
+        },
+        "belong to no file in it",
+    ),
+    (
+        "two files whose names differ in case only",
+        |story| {
+            repacked(&story.new, |entries| {
+                entries.remove(1);
+                for name in ["LICENSE", "License"] {
+                    entries.push((name.to_owned(), vec![1]));
+                }
+                description(entries, |value| {
+                    drop(value.as_object_mut().unwrap().remove("signer"));
+                    let file = |path: &str| serde_json::json!({ "path": path, "sha256": "0".repeat(64), "size": 1 });
+                    value["files"] = vec![file("LICENSE"), file("License")].into();
+                });
+            })
+        },
+        "names License twice",
+    ),
+    (
         "bytes behind the end of what a file was compressed to",
         |story| padded(&story.new, true),
         "behind the end of its data",
@@ -294,6 +331,12 @@ const PACKAGES: &[Tampering] = &[
         "does not describe",
     ),
 ];
+
+/// Where the list names its last file.
+fn last_listed(package: &[u8]) -> usize {
+    let mut fours = package.windows(4);
+    fours.rposition(|four| four == b"PK\x01\x02").unwrap()
+}
 
 fn library_name() -> String {
     format!(

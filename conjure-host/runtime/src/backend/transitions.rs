@@ -15,20 +15,22 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::attached::{Attached, BackendKind};
 use super::attaching::Attaching;
 use super::backend_catalog::BackendCatalog;
 use super::backend_lease::BackendLease;
-use super::toolbox::{Attached, BackendKind, Toolbox};
+use super::gone_skills::keep;
+use super::toolbox::Toolbox;
 use super::toolbox_error::ToolboxError;
 use super::watching::BackendChange;
 use conjure_config::BackendSpec;
-use conjure_plugins::LoadedPlugin;
+use conjure_plugins::{LoadedPlugin, PluginId};
 
 /// A backend on its way to what it is to be, by its number.
-pub(crate) type Move = (u64, BoxFuture<'static, Moved>);
+pub(crate) type BackendTransition = (u64, BoxFuture<'static, TransitionOutcome>);
 
 /// A backend that is ready to be what it is to be, or cannot be.
-pub(crate) struct Moved {
+pub(crate) struct TransitionOutcome {
     pub(crate) number: u64,
     backend: String,
     spec: BackendSpec,
@@ -38,30 +40,42 @@ pub(crate) struct Moved {
     outcome: Result<BackendKind, ToolboxError>,
 }
 
-/// What is on its way, and what is left of moves.
+/// What is on its way, and what is left of earlier ones.
 #[derive(Default)]
-pub(super) struct Moves {
-    /// The move that each backend waits for; an answer to another one is too late.
-    under_way: HashMap<String, UnderWay>,
+pub(super) struct BackendTransitions {
+    /// The transition that each backend waits for; an answer to another one is too late.
+    pending: HashMap<String, PendingTransition>,
     number: u64,
-    /// One move of a backend at a time, so that the last one wins.
+    /// One transition of a backend at a time, so that the last one wins.
     gates: HashMap<String, Arc<tokio::sync::Mutex<()>>>,
     /// Plugins that could not be made ready for a backend: they are not tried again.
     refused: HashMap<String, Weak<LoadedPlugin>>,
     /// What has been replaced and may still be in use.
     replaced: Vec<Weak<BackendLease>>,
+    /// Backends whose plugins are gone, by name, for when these come back.
+    gone: HashMap<String, GoneBackend>,
     /// Plugins that are there in another version, until somebody is told.
     changes: Vec<PluginChange>,
 }
 
-/// A move that is waited for; without it nobody waits, and it ends.
-struct UnderWay {
+/// A transition that is waited for; without it nobody waits, and it ends.
+struct PendingTransition {
     number: u64,
     plugin: Arc<LoadedPlugin>,
     _wanted: DropGuard,
 }
 
-impl Moves {
+/// What a backend had of a plugin that is gone.
+struct GoneBackend {
+    /// The version that served the session.
+    plugin: PluginId,
+    /// There for as long as a step has it, and as long as that of a native skill that is gone.
+    lease: Weak<BackendLease>,
+    /// Without it nobody keeps the lease any more.
+    _kept: Option<DropGuard>,
+}
+
+impl BackendTransitions {
     /// What has been replaced and is still in use.
     pub(super) fn replaced(&mut self) -> Vec<Arc<BackendLease>> {
         let replaced = std::mem::take(&mut self.replaced);
@@ -69,8 +83,8 @@ impl Moves {
     }
 
     /// Whether another one is being made ready for a backend.
-    pub(super) fn is_under_way(&self, backend: &str) -> bool {
-        self.under_way.contains_key(backend)
+    pub(super) fn is_pending(&self, backend: &str) -> bool {
+        self.pending.contains_key(backend)
     }
 
     pub(super) fn take_changes(&mut self) -> Vec<PluginChange> {
@@ -91,9 +105,9 @@ impl Moves {
 impl Toolbox {
     /// What is to be done since plugins came or went: a backend moves to the newest version of its
     /// plugin, and offers nothing where there is none any more.
-    pub(crate) fn follow_plugins(&mut self) -> Vec<Move> {
+    pub(crate) fn follow_plugins(&mut self) -> Vec<BackendTransition> {
         let attaching = self.attaching();
-        let mut moves = Vec::new();
+        let mut transitions = Vec::new();
         for at in 0..self.attached.len() {
             let Some(attached) = self.attached.get(at) else {
                 continue;
@@ -103,11 +117,11 @@ impl Toolbox {
             }
             let spec = attached.spec.clone();
             match attaching.plugin(&spec) {
-                Ok(plugin) => moves.extend(self.follow_plugin(at, spec, plugin)),
+                Ok(plugin) => transitions.extend(self.follow_plugin(at, spec, plugin)),
                 Err(gone) => self.take_away(at, &gone),
             }
         }
-        moves
+        transitions
     }
 
     fn follow_plugin(
@@ -115,23 +129,24 @@ impl Toolbox {
         at: usize,
         spec: BackendSpec,
         plugin: Arc<LoadedPlugin>,
-    ) -> Option<Move> {
+    ) -> Option<BackendTransition> {
         let attached = self.attached.get(at)?;
         let name = attached.name.clone();
-        // The same library that was loaded again is of use only where it was given up on.
+        // The same library that was loaded again is of use only where it was given up on, or runs
+        // elsewhere now.
         let is_there = attached.is_made_of(&spec)
             && attached.kind.lease().is_some_and(|lease| {
                 let serves = lease.serving_plugin();
-                lease.plugin.id() == plugin.id() && serves.health().quarantined.is_none()
+                is_same(&lease.plugin, &plugin) && serves.health().quarantined.is_none()
             });
         if is_there {
             // Where another version was on its way, nobody waits for that any more.
-            self.moves.under_way.remove(&name);
+            self.transitions.pending.remove(&name);
             return None;
         }
-        let comes = self.moves.under_way.get(&name);
-        let goes_on = comes.is_some_and(|comes| comes.plugin.id() == plugin.id());
-        if goes_on || self.moves.has_refused(&name, &plugin) {
+        let comes = self.transitions.pending.get(&name);
+        let goes_on = comes.is_some_and(|comes| is_same(&comes.plugin, &plugin));
+        if goes_on || self.transitions.has_refused(&name, &plugin) {
             return None;
         }
         Some(self.begin(spec, plugin))
@@ -142,19 +157,28 @@ impl Toolbox {
         let Some(attached) = self.attached.get_mut(at) else {
             return;
         };
-        self.moves.under_way.remove(&attached.name);
-        self.moves.refused.remove(&attached.name);
+        self.transitions.pending.remove(&attached.name);
+        self.transitions.refused.remove(&attached.name);
         if let Some(lease) = attached.kind.lease() {
-            self.moves.replace(lease);
+            self.transitions.replace(lease);
+            let gone = GoneBackend {
+                plugin: lease.serving_plugin().id().clone(),
+                lease: Arc::downgrade(lease),
+                _kept: keep(lease),
+            };
+            self.transitions.gone.insert(attached.name.clone(), gone);
         }
         attached.kind = BackendKind::missing(gone.to_string());
     }
 
     /// The session is to have these backends from here on. Gives back what is to be done for that;
     /// what it is not to have any more is gone at once. The words are for a person.
-    pub(crate) fn set_backends(&mut self, specs: &[BackendSpec]) -> (Vec<Move>, Vec<String>) {
+    pub(crate) fn set_backends(
+        &mut self,
+        specs: &[BackendSpec],
+    ) -> (Vec<BackendTransition>, Vec<String>) {
         let attaching = self.attaching();
-        let (mut moves, mut said) = (Vec::new(), Vec::new());
+        let (mut transitions, mut said) = (Vec::new(), Vec::new());
         let mut before: Vec<Attached> = std::mem::take(&mut self.attached);
         for spec in specs {
             let known = before
@@ -179,13 +203,13 @@ impl Toolbox {
                 said.extend(missing.map(|missing| missing.to_string()));
                 continue;
             }
-            self.moves.refused.remove(spec.instance());
+            self.transitions.refused.remove(spec.instance());
             if is_as_it_was {
-                self.moves.under_way.remove(spec.instance());
+                self.transitions.pending.remove(spec.instance());
                 continue;
             }
             match attaching.plugin(spec) {
-                Ok(plugin) => moves.push(self.begin(spec.clone(), plugin)),
+                Ok(plugin) => transitions.push(self.begin(spec.clone(), plugin)),
                 Err(error) => {
                     said.push(error.to_string());
                     self.take_away(at, &error);
@@ -193,16 +217,17 @@ impl Toolbox {
             }
         }
         before.iter().for_each(|gone| self.let_go(gone));
-        (moves, said)
+        (transitions, said)
     }
 
     /// The session is not to have this backend any more.
     fn let_go(&mut self, gone: &Attached) {
-        self.moves.under_way.remove(&gone.name);
-        self.moves.refused.remove(&gone.name);
+        self.transitions.pending.remove(&gone.name);
+        self.transitions.refused.remove(&gone.name);
+        self.transitions.gone.remove(&gone.name);
         self.states.remove(&gone.name);
         if let Some(lease) = gone.kind.lease() {
-            self.moves.replace(lease);
+            self.transitions.replace(lease);
         }
     }
 
@@ -211,23 +236,23 @@ impl Toolbox {
         self.states.insert(backend.to_owned(), state.clone());
     }
 
-    fn begin(&mut self, spec: BackendSpec, plugin: Arc<LoadedPlugin>) -> Move {
+    fn begin(&mut self, spec: BackendSpec, plugin: Arc<LoadedPlugin>) -> BackendTransition {
         let backend = spec.instance().to_owned();
-        self.moves.number += 1;
-        let number = self.moves.number;
+        self.transitions.number += 1;
+        let number = self.transitions.number;
         let unwanted = CancellationToken::new();
         // In the place of one that is under way, which ends.
-        let under_way = UnderWay {
+        let pending = PendingTransition {
             number,
             plugin: Arc::clone(&plugin),
             _wanted: unwanted.clone().drop_guard(),
         };
-        self.moves.under_way.insert(backend.clone(), under_way);
+        self.transitions.pending.insert(backend.clone(), pending);
         let attaching: Attaching = self.attaching();
         let state = self.states.get(&backend).cloned();
         let attached = self.attached.iter().find(|known| known.name == backend);
         let same = attached.and_then(|attached| reopenable(attached, &plugin));
-        let gate = self.moves.gates.entry(backend.clone());
+        let gate = self.transitions.gates.entry(backend.clone());
         let gate = Arc::clone(gate.or_default());
         let moving = async move {
             let made = async {
@@ -245,7 +270,7 @@ impl Toolbox {
                 () = unwanted.cancelled() => Err(overtaken(&backend)),
                 outcome = made => outcome,
             };
-            Moved {
+            TransitionOutcome {
                 number,
                 whom: attaching.whom.clone(),
                 backend,
@@ -259,21 +284,21 @@ impl Toolbox {
 
     /// A backend is what it is to be from the next snapshot on, or stays what it was. The words are
     /// for a person.
-    pub(crate) fn moved(&mut self, moved: Moved) -> Option<String> {
-        let Moved {
+    pub(crate) fn finish_transition(&mut self, finished: TransitionOutcome) -> Option<String> {
+        let TransitionOutcome {
             number,
             backend,
             spec,
             plugin,
             whom,
             outcome,
-        } = moved;
-        let awaited = self.moves.under_way.get(&backend);
+        } = finished;
+        let awaited = self.transitions.pending.get(&backend);
         if awaited.is_none_or(|awaited| awaited.number != number) {
             // Dropping what nobody waits for ends it.
             return None;
         }
-        self.moves.under_way.remove(&backend);
+        self.transitions.pending.remove(&backend);
         let attached = self
             .attached
             .iter_mut()
@@ -282,7 +307,7 @@ impl Toolbox {
             Ok(kind) => kind,
             Err(error) => {
                 let refused = Arc::downgrade(&plugin);
-                self.moves.refused.insert(backend.clone(), refused);
+                self.transitions.refused.insert(backend.clone(), refused);
                 let text = match attached.kind.lease() {
                     Some(lease) => format!(
                         "The backend `{backend}` stays as it was, with {}: {} could not be made \
@@ -301,34 +326,35 @@ impl Toolbox {
         let (old, new) = (attached.kind.lease().cloned(), kind.lease().cloned());
         attached.kind = kind;
         attached.made_of = spec;
-        attached.move_number = number;
+        attached.transition_number = number;
         if self.whom.provider != whom.provider {
             // The session talks to another provider by now, where it may offer something else.
             let backend = backend.clone();
             self.changes.push(BackendChange::Catalog { backend });
         }
-        let (Some(old), Some(new)) = (old, new) else {
-            return None;
+        let gone = self.transitions.gone.remove(&backend);
+        let new = new?;
+        let still_there = || gone.as_ref().and_then(|gone| gone.lease.upgrade());
+        let (old, mut state) = match old.or_else(still_there) {
+            Some(old) if Arc::ptr_eq(&old, &new) => return None,
+            Some(old) => {
+                // The version that served, which may be an earlier one than that of its lease.
+                let served = old.serving_plugin().id().clone();
+                let state = new.replaces(&old);
+                self.transitions.replace(&old);
+                (served, state)
+            }
+            None => (gone?.plugin, StateHandover::Lost),
         };
-        if Arc::ptr_eq(&old, &new) {
-            return None;
-        }
-        let had_state = self.states.contains_key(&backend);
-        let mut state = new.replaces(&old);
-        if state == StateHandover::Lost && had_state {
+        if state == StateHandover::Lost && self.states.contains_key(&backend) {
             state = StateHandover::Carried;
         }
-        self.moves.replace(&old);
-        let (old, new) = (old.plugin.id(), new.plugin.id());
-        if old == new {
-            return Some(match state {
-                StateHandover::Carried => format!("The backend `{backend}` is set up anew."),
-                StateHandover::None | StateHandover::Lost => format!(
-                    "The backend `{backend}` is set up anew: what it held for this session is lost."
-                ),
-            });
+        let new = new.plugin.id();
+        if old == *new && state != StateHandover::Lost {
+            return Some(format!("The backend `{backend}` is set up anew."));
         }
-        self.moves.changes.push(PluginChange {
+        // Of the very build it is told only where something is lost with it.
+        self.transitions.changes.push(PluginChange {
             plugin: new.name.to_string(),
             from: old.version.to_string(),
             to: new.version.to_string(),
@@ -336,6 +362,11 @@ impl Toolbox {
         });
         None
     }
+}
+
+/// Whether it is the very build, and runs where the other one does.
+fn is_same(one: &LoadedPlugin, other: &LoadedPlugin) -> bool {
+    one.id() == other.id() && one.isolation() == other.isolation()
 }
 
 /// What a plugin says that can take other options for a session that is open.

@@ -1,0 +1,220 @@
+//! The plugins of a data directory while an author's builds are put among them, and what was there
+//! before: that comes back at the end, and after a run that was killed at the beginning of the next.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use conjure_plugins::{InstalledPlugins, LockedPlugin, PluginFile, Sha256};
+
+use super::dev_record::{DevRecord, DevRun};
+use crate::args::{Global, shown};
+use crate::error::CliError;
+use crate::plugin_install;
+
+/// The plugins of a data directory, and what was there before.
+pub(super) struct ServedDir {
+    installed: InstalledPlugins,
+    records: PathBuf,
+    author: PathBuf,
+    before: BTreeMap<String, ServedBefore>,
+    keep: bool,
+}
+
+/// What was there under a name, and what was put in its place.
+struct ServedBefore {
+    record: DevRecord,
+    file: Option<PluginFile>,
+    /// What its copy beside the record is called.
+    kept: Option<String>,
+    package: Option<LockedPlugin>,
+    /// The newest last; none until the first is about to be put there.
+    put: Vec<Sha256>,
+}
+
+impl ServedDir {
+    /// That of the plugins whose hosts use the data directory, for what an author works on. Gives in
+    /// words what runs have left there that were killed.
+    pub(super) fn open(
+        global: &Global,
+        author: &Path,
+        keep: bool,
+    ) -> Result<(Self, Vec<String>), CliError> {
+        let served = Self {
+            installed: InstalledPlugins::of(&global.data_dir()),
+            records: DevRecord::all(&global.data_dir())?,
+            author: author.to_owned(),
+            before: BTreeMap::new(),
+            keep,
+        };
+        let (left, mut said) = DevRecord::left(&served.records)?;
+        for (record, run) in left {
+            said.extend(served.put_back(record, run)?);
+        }
+        Ok((served, said))
+    }
+
+    pub(super) fn dir(&self) -> &Path {
+        self.installed.dir()
+    }
+
+    /// Puts a build there; the inner error says why not.
+    pub(super) fn put(
+        &mut self,
+        global: &Global,
+        file: &PluginFile,
+    ) -> Result<Result<(), String>, CliError> {
+        let name = &file.header.name;
+        let others = plugin_install::elsewhere(global, &self.installed, name);
+        let twin = others
+            .iter()
+            .find(|other| other.header.version == file.header.version);
+        if let Some(twin) = twin {
+            return Ok(Err(format!(
+                "{name} {} is in {} already, and a host takes one of a name and version: give this \
+                 one another version",
+                file.header.version,
+                twin.path.display()
+            )));
+        }
+        let mut before = match self.before.remove(name) {
+            Some(before) => before,
+            None => match DevRecord::claim(&self.records, name)? {
+                Ok(record) => ServedBefore {
+                    record,
+                    file: None,
+                    kept: None,
+                    package: None,
+                    put: Vec::new(),
+                },
+                Err(reason) => return Ok(Err(reason)),
+            },
+        };
+        let installed = self.install(&mut before, file);
+        self.before.insert(name.clone(), before);
+        installed?;
+        // What a crate that was renamed left is not the author's any more.
+        let renamed = self.before.keys().filter(|known| *known != name);
+        for old in renamed.cloned().collect::<Vec<_>>() {
+            if let Some(before) = self.before.remove(&old) {
+                self.restore(&old, before)?;
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// Puts a build there. What it takes the place of is written down first.
+    fn install(&self, before: &mut ServedBefore, file: &PluginFile) -> Result<(), CliError> {
+        let name = &file.header.name;
+        if let Some(last) = before.put.last().copied() {
+            before.put = vec![last, file.sha256];
+            self.write_down(name, before)?;
+            if self.installed.put_next(file, &last)? {
+                return Ok(());
+            }
+        }
+        // The first one, or somebody else's is there by now, which is what comes back then.
+        before.put = vec![file.sha256];
+        before.file = self.installed.file(name)?;
+        let package = self.installed.lock().plugin(name);
+        before.package = package.map_err(CliError::host_from)?;
+        let replaced = before.file.as_ref().filter(|_| !self.keep);
+        let kept = replaced.map(|replaced| before.record.keep_before(replaced));
+        before.kept = kept.transpose()?;
+        self.write_down(name, before)?;
+        self.installed.add(file)?;
+        Ok(())
+    }
+
+    fn write_down(&self, name: &str, before: &ServedBefore) -> Result<(), CliError> {
+        before.record.write(&DevRun {
+            name: name.to_owned(),
+            pid: std::process::id(),
+            author: self.author.clone(),
+            keep: self.keep,
+            put: before.put.clone(),
+            before: before.kept.clone(),
+            package: before.package.clone(),
+        })
+    }
+
+    /// Puts back what was there before a run that was killed; gives what came of it, in words.
+    fn put_back(&self, record: DevRecord, run: DevRun) -> Result<Option<String>, CliError> {
+        if run.keep {
+            record.remove();
+            return Ok(None);
+        }
+        let file = match record.before(&run) {
+            Ok(file) => file,
+            Err(error) => {
+                record.remove();
+                return Ok(Some(format!(
+                    "a `plugin dev` of {} was ended before it could put back what was there, which cannot \
+                     be read any more ({error}): `conjure plugin rollback {}` has it",
+                    shown(&run.author),
+                    run.name
+                )));
+            }
+        };
+        let before = ServedBefore {
+            file,
+            kept: run.before,
+            record,
+            package: run.package,
+            put: run.put,
+        };
+        let came = self.restore(&run.name, before)?;
+        Ok(came.map(|came| {
+            format!(
+                "a `plugin dev` of {} was ended before it could clean up: {came}",
+                shown(&run.author)
+            )
+        }))
+    }
+
+    /// Puts back what was there under this name.
+    fn restore(&self, name: &str, before: ServedBefore) -> Result<Option<String>, CliError> {
+        let said = self.restored(name, &before)?;
+        // As long as that fails there is something to put back.
+        before.record.remove();
+        Ok(said)
+    }
+
+    fn restored(&self, name: &str, before: &ServedBefore) -> Result<Option<String>, CliError> {
+        let (state, there) = self.installed.state_and_file(name)?;
+        let there = there.map(|there| there.sha256);
+        let was = before.file.as_ref().map(|file| file.sha256);
+        if there == was && state.locked() == before.package.as_ref() {
+            // It was ended before it had put anything there.
+            return Ok(None);
+        }
+        // What came in a package meanwhile is another's, also where it is the same build.
+        let is_own = there.is_some_and(|there| before.put.contains(&there));
+        if !is_own || state.locked().is_some() {
+            return Ok(Some(format!(
+                "{name} was changed by somebody else meanwhile and stays as it is"
+            )));
+        }
+        let Some(file) = &before.file else {
+            self.installed.remove(name)?;
+            return Ok(Some(format!("{name} is removed")));
+        };
+        let change = match before.package.clone() {
+            // As it came: with what its lock said of it.
+            Some(package) => self.installed.install(file, package, &state)?,
+            None => self.installed.add_if_unchanged(file, &state)?,
+        };
+        Ok(change.map(|_| format!("{name} {} is back", file.header.version)))
+    }
+
+    /// Puts back what was there before, unless it is to stay.
+    pub(super) fn end(mut self) -> Result<Vec<String>, CliError> {
+        let mut said = Vec::new();
+        for (name, before) in std::mem::take(&mut self.before) {
+            match self.keep {
+                true => before.record.remove(),
+                false => said.extend(self.restore(&name, before)?),
+            }
+        }
+        Ok(said)
+    }
+}
