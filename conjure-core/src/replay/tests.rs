@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::*;
 use crate::chat::{Content, FunctionCall, FunctionCallOutput, Message, Meta, Part, Role, Usage};
-use crate::log::{CallEnd, Entry, EntryBody, Spending, TurnOutcome, turn_usage};
+use crate::log::{CallEnd, Entry, EntryBody, Spending, TurnOutcome, test_kit, turn_usage};
 use crate::routing::{
     CallMode, Catalog, CatalogTool, EffectLevel, Naming, Policy, PolicyDecision, Prefix, Rule,
 };
@@ -223,15 +223,7 @@ fn talked() -> (Vec<Entry>, ReplaySetup) {
             stop_reason: Some("end_turn".to_owned()),
         },
     ];
-    let entries = (1..)
-        .zip(bodies)
-        .map(|(seq, body)| Entry {
-            seq,
-            turn: 1,
-            at_ms: 0,
-            body,
-        })
-        .collect();
+    let entries = test_kit::log(bodies);
     let tool = |name: &str, effects| Arc::new(CatalogTool::new(name, "x", effects));
     let catalog = Catalog {
         backend: "desk".to_owned(),

@@ -58,7 +58,7 @@ mod tests {
 
     use super::*;
     use crate::chat::{Content, FunctionCall, FunctionCallOutput, Role};
-    use crate::log::{CallEnd, EntryBody, messages};
+    use crate::log::{CallEnd, EntryBody, messages, test_kit};
     use crate::request::{
         conversation, cut_point, message_tokens, next_input_tokens, request_tokens,
     };
@@ -91,15 +91,7 @@ mod tests {
                 });
             }
         }
-        (1..)
-            .zip(bodies)
-            .map(|(seq, body)| Entry {
-                seq,
-                turn: 1,
-                at_ms: 0,
-                body,
-            })
-            .collect()
+        test_kit::log(bodies)
     }
 
     fn ids(messages: &[Message]) -> (Vec<&str>, Vec<&str>) {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use conjure_core::context::quoted_word;
 use conjure_runtime::backend::{HeldTool, Nobody};
 use conjure_runtime::mcp_status;
 use serde_json::{Value, json};
@@ -216,10 +217,7 @@ fn by_hand(server: &ListedServer) -> String {
     for arg in args.into_iter().flatten() {
         words.push(
             match (arg.as_str(), arg.get("secret").and_then(Value::as_str)) {
-                (Some(text), _) if text.contains([' ', '"', '\'', '$', '*']) => {
-                    format!("'{}'", text.replace('\'', "'\\''"))
-                }
-                (Some(text), _) => text.to_owned(),
+                (Some(text), _) => quoted_word(text),
                 (None, secret) => format!("\"$CONJURE_SECRET_{}\"", secret.unwrap_or_default()),
             },
         );

@@ -460,6 +460,21 @@ pub fn is_file(path: impl AsRef<Path>) -> io::Result<bool> {
         .is_file())
 }
 
+/// Whether a path is that of a file that is open; links are not followed.
+///
+/// # Errors
+/// The system's, with the path, unless there is nothing.
+pub fn is_at(path: impl AsRef<Path>, open: &File) -> io::Result<bool> {
+    use std::os::unix::fs::MetadataExt as _;
+    let path = path.as_ref();
+    let open = open.metadata()?;
+    match path.symlink_metadata() {
+        Ok(found) => Ok((found.dev(), found.ino()) == (open.dev(), open.ino())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(named("look at", path, &error)),
+    }
+}
+
 /// Bytes of a file.
 ///
 /// # Errors

@@ -15,6 +15,7 @@ use conjure_abi::{
     CallContext, CallCx, CallCx_TO, EmitKind, EmitStatus, Fault, FfiFuture, FutureExt as _, RArc,
     RResult, RSlice, Reply, TD_Opaque, code,
 };
+use conjure_skill_sdk::frames::MAX_HOST_REQUEST_BYTES;
 use conjure_skill_sdk::protocol::host_op;
 use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
@@ -34,9 +35,6 @@ const HOST_OPERATIONS: usize = 64;
 /// stream carries of a call ([`MAX_HOST_REQUESTS`](conjure_skill_sdk::frames::MAX_HOST_REQUESTS)), so
 /// that the host itself can wait beside that.
 const HOST_WAITS: usize = 1024;
-
-/// The most bytes of a host operation's request; larger payloads cross as files.
-const HOST_REQUEST: usize = 1024 * 1024;
 
 /// One call, or the life of an instance.
 pub(super) struct CallRecord {
@@ -190,7 +188,7 @@ impl CallRecord {
         let Ok(op) = std::str::from_utf8(op) else {
             return refused(code::INVALID, "the operation's name is not UTF-8");
         };
-        if json.len() > HOST_REQUEST {
+        if json.len() > MAX_HOST_REQUEST_BYTES {
             return refused(
                 code::INVALID,
                 "the request has more than 1 MiB; hand over a file instead",

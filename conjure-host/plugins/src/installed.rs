@@ -305,21 +305,19 @@ impl InstalledPlugins {
         // Before the library, which whoever watches loads as soon as it is there.
         let locked = self.lock().plugin(name)?;
         let package = to.and_then(|(_, version)| version.package.as_deref().cloned());
+        let takes_over = before.is_none() && self.is_there(name, to.map(|(bytes, _)| bytes));
         let pending = PendingChange {
             change,
             locked,
             path,
+            takes_over,
         };
         // From here on a crash leaves something to end.
         self.begin(&pending)?;
         if to.is_some() {
             self.lock().set(name, package)?;
         }
-        let takes_over = before.is_none() && self.is_there(name, to.map(|(bytes, _)| bytes));
         let stays = takes_over || (to.is_none() && self.is_taken_over(name));
-        if takes_over {
-            self.note_taken_over(name, true)?;
-        }
         if form == BuildForm::Skill && is_unknown && !stays {
             // Somebody changed it, or it is no skill any more: nothing else has what was written there.
             self.skills.set_aside(name, pending.change.at_ms)?;
@@ -338,9 +336,7 @@ impl InstalledPlugins {
                 return Err(error);
             }
         }
-        if !takes_over {
-            self.note_taken_over(name, false)?;
-        }
+        self.note_taken_over(name, takes_over)?;
         note(&mut history, &pending.change)?;
         self.end();
         let change = pending.change;

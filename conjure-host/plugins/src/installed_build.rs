@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use conjure_config::platform::LIBRARY_EXTENSION;
@@ -243,14 +242,15 @@ impl SkillPlaces {
         self.drop_staging(&staging, taken, name)
     }
 
-    /// A new directory on the file system of the folders, which nobody looks for skills in.
+    /// A new directory on the file system of the folders, which nobody looks for skills in. Its name is none
+    /// that a process of the same number left which was killed.
     fn staging(&self) -> io::Result<PathBuf> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
         let all = self.all_staging().ok_or(io::ErrorKind::NotFound)?;
-        let next = NEXT.fetch_add(1, Ordering::Relaxed);
-        let own = all.join(format!("{}-{next}", std::process::id()));
-        fs::create_private_dir(&own)?;
-        Ok(own)
+        fs::create_private_dir(&all)?;
+        let own = tempfile::Builder::new()
+            .prefix(&format!("{}-", std::process::id()))
+            .tempdir_in(&all)?;
+        Ok(own.keep())
     }
 
     fn all_staging(&self) -> Option<PathBuf> {
@@ -272,11 +272,29 @@ impl SkillPlaces {
         for dir in fs::entries(&all).unwrap_or_default() {
             let name = dir.file_name().and_then(|name| name.to_str());
             let owner = name.and_then(|name| name.split_once('-'));
-            if owner.is_none_or(|(owner, _)| !is_running(owner)) {
+            let is_left = owner.is_none_or(|(owner, _)| !is_running(owner));
+            if is_left && self.keep_what_is_more(&dir) {
                 let _ = fs::remove_dir_all(&dir);
             }
         }
         self.drop_empty();
+    }
+
+    /// Moves what somebody had in a folder that a killed change had replaced to where such folders are.
+    /// Whether nothing of it is left in the directory of that change.
+    fn keep_what_is_more(&self, staging: &Path) -> bool {
+        let below = |dir: &PathBuf| fs::entries(dir).unwrap_or_default();
+        let mut folders = below(&staging.to_owned()).into_iter();
+        let folders = folders.by_ref().filter(|dir| !dir.is_symlink());
+        let replaced = folders.flat_map(|dir| below(&dir));
+        let of_somebody =
+            |dir: &PathBuf| !dir.is_symlink() && dir.is_dir() && holds_more(dir).unwrap_or(true);
+        let mut is_kept = true;
+        for dir in replaced.filter(of_somebody) {
+            let name = dir.file_name().unwrap_or_default().to_string_lossy();
+            is_kept &= self.move_aside(&dir, &name, now_ms()).is_ok();
+        }
+        is_kept
     }
 }
 

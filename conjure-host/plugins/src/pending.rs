@@ -25,6 +25,9 @@ pub(super) struct PendingChange {
     pub(super) locked: Option<LockedPlugin>,
     /// Where the build goes.
     pub(super) path: PathBuf,
+    /// The skill folder is there already, and stays when the skill is removed.
+    #[serde(default)]
+    pub(super) takes_over: bool,
 }
 
 impl PendingChange {
@@ -100,10 +103,12 @@ impl InstalledPlugins {
                 self.lock().set(name, to.package.as_deref().cloned())?;
                 // What came there since by hand is not what the change was about.
                 self.remove_build(name, change.from.as_ref())?;
+                self.note_taken_over(name, pending.takes_over)?;
             }
             None => {
                 self.remove_build(name, change.from.as_ref())?;
                 self.lock().set(name, None)?;
+                self.note_taken_over(name, false)?;
             }
         }
         let is_noted = self.history(Some(name))?.last() == Some(change);
@@ -232,6 +237,7 @@ mod tests {
                 },
                 locked,
                 path: self.place(),
+                takes_over: false,
             }
         }
 
@@ -277,6 +283,38 @@ mod tests {
             let noted = bed.installed.history(Some("x")).unwrap();
             assert_eq!(noted, std::slice::from_ref(&pending.change));
         }
+    }
+
+    #[test]
+    fn a_folder_that_was_taken_over_stays_also_where_that_ended_in_its_middle() {
+        let bed = Bed::new();
+        let new = bed.put(NEW);
+        let pending = PendingChange {
+            takes_over: true,
+            ..bed.pending(None, Some(new))
+        };
+        bed.installed.begin(&pending).unwrap();
+        assert!(bed.installed.end_halves().unwrap());
+        let removal = bed.pending(Some(new), None);
+        bed.installed.begin(&removal).unwrap();
+        assert!(bed.installed.end_halves().unwrap());
+        assert_eq!((bed.locked(), bed.there().as_deref()), (None, Some(NEW)));
+    }
+
+    #[test]
+    fn what_somebody_had_in_a_folder_that_a_killed_change_replaced_is_kept() {
+        let bed = Bed::new();
+        let home = bed.dir.path().join("home");
+        // No process has the highest number that there may be.
+        let replaced = home.join("installing/4194304-a/old/x");
+        fs::create_private_dir(&replaced).unwrap();
+        fs::write(replaced.join("SKILL.md"), OLD).unwrap();
+        fs::write(replaced.join(".env"), "KEY=1").unwrap();
+        bed.installed.skills.tidy();
+        assert!(!home.join("installing").exists());
+        let altered = fs::entries(home.join("altered")).unwrap();
+        assert_eq!(altered.len(), 1);
+        assert!(altered[0].join(".env").is_file());
     }
 
     #[test]

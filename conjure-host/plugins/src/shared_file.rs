@@ -21,7 +21,9 @@ pub(super) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     match beside(&path, &there, bytes) {
         Ok(new) => fs::rename(&new, &path).inspect_err(|_| fs::remove_file(&new)),
         // What takes its place would belong to others: it is written to instead.
-        Err(_) => fs::write(&path, bytes),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => fs::write(&path, bytes),
+        // A full disk above all, on which what is there would be lost.
+        Err(error) => Err(error),
     }
 }
 

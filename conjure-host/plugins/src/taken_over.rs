@@ -41,8 +41,8 @@ pub(super) fn holds_more(dir: &Path) -> io::Result<bool> {
     let folder = skill_folders::load_dir(dir).map_err(io::Error::other)?;
     let mut left_out = folder.left_out.iter();
     let is_own = |entry: &String| {
-        // Each with its reason behind it.
-        let path = entry.split_once(" (").map_or(entry.as_str(), |it| it.0);
+        // Each with its reason behind it; where that has such a sign too, it counts as somebody's own.
+        let path = entry.rsplit_once(" (").map_or(entry.as_str(), |it| it.0);
         let name = path.rsplit('/').next().unwrap_or_default();
         !matches!(name, ".DS_Store" | "__pycache__")
     };

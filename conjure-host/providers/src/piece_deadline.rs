@@ -1,4 +1,4 @@
-//! A time limit for one thing after the other.
+//! How long the next piece of a streamed reply is waited for: one timer for all pieces.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};

@@ -179,11 +179,14 @@ fn meaning(settings: &SshSettings, failure: &SshFailure, in_worker: bool) -> Mea
         }
         None => {}
     }
-    of_account(settings, failure)
-        .or_else(|| match failure.code {
-            Some(SSH_EXIT_CODE) => of_ssh(settings, &failure.complaint, in_worker),
-            Some(code) => of_agent(settings, code),
-            None => None,
+    let of_agent = |code: i32| of_agent(settings, code).filter(|_| code != SSH_EXIT_CODE);
+    failure
+        .code
+        .and_then(of_agent)
+        .or_else(|| of_account(settings, failure))
+        .or_else(|| {
+            let of_ssh = || of_ssh(settings, &failure.complaint, in_worker);
+            (failure.code == Some(SSH_EXIT_CODE)).then(of_ssh).flatten()
         })
         .unwrap_or_else(|| of_code(failure))
 }
@@ -194,7 +197,7 @@ fn of_account(settings: &SshSettings, failure: &SshFailure) -> Option<Meaning> {
         return None;
     }
     // A shell that is restricted ends with various codes.
-    if failure.code != Some(SSH_EXIT_CODE) && failure.complaint.contains(": restricted") {
+    if failure.code != Some(SSH_EXIT_CODE) && reason::is_restricted(&failure.complaint) {
         return Some(lasting(
             "gives the user a restricted shell, in which no agent can be started: give the user \
              another one (`chsh`), or name another `user`",

@@ -26,6 +26,13 @@ const CONNECTION_ENDS: [&str; 7] = [
     "ssh: ",
 ];
 
+/// Whether a shell says that it is a restricted one, which it says at the end of a line or before what it
+/// does not do.
+pub(crate) fn is_restricted(complaint: &str) -> bool {
+    let mut lines = complaint.split("; ");
+    lines.any(|line| line.ends_with(": restricted") || line.contains(": restricted: "))
+}
+
 /// Whether a system says that the user's account has expired.
 pub(crate) fn account_expired(complaint: &str) -> bool {
     has_line(complaint, &ACCOUNT_EXPIRED)

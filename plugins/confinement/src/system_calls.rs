@@ -400,12 +400,19 @@ fn socket_rules(network: bool) -> Result<Vec<SeccompRule>, seccompiler::Error> {
     Ok(vec![SeccompRule::new(others)?])
 }
 
-/// No leases of files. Whoever opens such a file waits until the lease is given back, and it takes no
-/// right to change the file.
+/// No leases of files, and no delegations, which newer systems give for directories too. Whoever opens such a
+/// file waits until that is given back, and it takes no right to change the file.
 fn lease_rules() -> Result<Vec<SeccompRule>, seccompiler::Error> {
+    /// `F_SETDELEG`, which the C library's list does not have yet.
+    const SET_DELEGATION: u64 = 1024 + 16;
     let lease = u64::from(libc::F_SETLEASE.unsigned_abs());
-    let is_lease = condition(1, SeccompCmpOp::Eq, lease)?;
-    Ok(vec![SeccompRule::new(vec![is_lease])?])
+    let commands = [lease, SET_DELEGATION].into_iter();
+    commands
+        .map(|command| {
+            let is_it = condition(1, SeccompCmpOp::Eq, command)?;
+            Ok(SeccompRule::new(vec![is_it])?)
+        })
+        .collect()
 }
 
 /// Attributes of files; which of them, says the second argument.

@@ -36,7 +36,7 @@ pub const MAX_HOST_REQUESTS: usize = 256;
 
 /// The most bytes of a host request, 1 MiB. One with more is answered with
 /// [`conjure_abi::code::INVALID`] and does not reach the call's context.
-const MAX_HOST_REQUEST_BYTES: usize = 1024 * 1024;
+pub const MAX_HOST_REQUEST_BYTES: usize = 1024 * 1024;
 
 /// The root of a plugin, wherever the plugin runs: in this process or behind a [`Client`].
 pub trait PluginRoot: Send + Sync + 'static {

@@ -13,7 +13,6 @@ use conjure_config::fs;
 use conjure_plugins::{LockedPlugin, PluginError, PluginFile, Sha256};
 use serde::{Deserialize, Serialize};
 
-use super::scratch::is_still_there;
 use crate::args::shown;
 use crate::error::CliError;
 
@@ -116,7 +115,7 @@ impl DevRecord {
                 Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {}
                 Err(TryLockError::Error(error)) => return Err(error),
             }
-            if is_still_there(&path, &lock)? {
+            if fs::is_at(&path, &lock)? {
                 let dir = dir.to_owned();
                 return Ok(Some(Self { dir, lock }));
             }

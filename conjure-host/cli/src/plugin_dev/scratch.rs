@@ -45,7 +45,7 @@ impl ScratchDir {
             };
             // Where a file system has no locks, nobody sweeps either.
             let _ = flock(&held, FlockOperation::LockShared);
-            if is_still_there(dir.path(), &held)? {
+            if conjure_config::fs::is_at(dir.path(), &held)? {
                 return Ok(Self { dir, _held: held });
             }
         }
@@ -87,16 +87,6 @@ fn sweep(all: &Path) {
         if flock(&left, FlockOperation::NonBlockingLockExclusive).is_ok() {
             let _ = conjure_config::fs::remove_dir_all(&path);
         }
-    }
-}
-
-/// Whether the path still leads to what is held.
-pub(super) fn is_still_there(path: &Path, held: &File) -> io::Result<bool> {
-    let held = held.metadata()?;
-    match path.symlink_metadata() {
-        Ok(found) => Ok((found.dev(), found.ino()) == (held.dev(), held.ino())),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error),
     }
 }
 

@@ -209,12 +209,18 @@ impl ServedDir {
     /// Puts back what was there before, unless it is to stay.
     pub(super) fn end(mut self) -> Result<Vec<String>, CliError> {
         let mut said = Vec::new();
+        let mut failed = None;
         for (name, before) in std::mem::take(&mut self.before) {
-            match self.keep {
-                true => before.record.remove(),
-                false => said.extend(self.restore(&name, before)?),
+            if self.keep {
+                before.record.remove();
+                continue;
+            }
+            match self.restore(&name, before) {
+                Ok(restored) => said.extend(restored),
+                // The others are put back all the same.
+                Err(error) => failed = failed.or(Some(error)),
             }
         }
-        Ok(said)
+        failed.map_or(Ok(said), Err)
     }
 }

@@ -42,7 +42,7 @@ impl Artifacts {
         file: FileRef,
     ) -> Result<Artifact, FileError> {
         let artifacts = Arc::clone(&self);
-        let _turn = match is_small(&file) {
+        let turn = match is_small(&file) {
             true => None,
             false => self.registering.take(backend).await,
         };
@@ -50,6 +50,8 @@ impl Artifacts {
         let dropped = CancellationToken::new();
         let _dropped = dropped.clone().drop_guard();
         let taken = tokio::task::spawn_blocking(move || {
+            // Until the reading ends, whatever has become of who asked for it.
+            let _turn = turn;
             let check = |_: u64, _: u64| match dropped.is_cancelled() {
                 true => Err(unwanted()),
                 false => Ok(()),

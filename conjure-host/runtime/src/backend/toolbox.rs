@@ -391,10 +391,7 @@ impl Toolbox {
     /// Whether the session's settings have a native skill of this name.
     fn wants_skill(&self, skill: &str) -> bool {
         let mut native = self.attached.iter().filter(|it| it.spec.is_native());
-        native.any(|attached| {
-            let named = attached.spec.skills.as_ref();
-            named.is_none_or(|names| names.iter().any(|name| name == skill))
-        })
+        native.any(|attached| attached.has_skill(skill))
     }
 
     /// The session's lease on a native skill; the same one for as long as the plugin is the same.
@@ -437,11 +434,11 @@ impl Toolbox {
 impl Drop for Toolbox {
     /// A session that was given up half-way leaves nothing behind either.
     fn drop(&mut self) {
-        if self.attached.is_empty() {
+        let (backends, leases) = (self.all_leases(), self.skill_leases());
+        if backends.is_empty() && leases.is_empty() {
             return;
         }
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            let (backends, leases) = (self.all_leases(), self.skill_leases());
             runtime.spawn(end(backends, leases));
         }
     }

@@ -168,7 +168,11 @@ impl Toolbox {
             };
             self.transitions.gone.insert(attached.name.clone(), gone);
         }
-        attached.kind = BackendKind::missing(gone.to_string());
+        match &mut attached.kind {
+            // It is so since it was.
+            BackendKind::Missing { reason, .. } => *reason = gone.to_string(),
+            kind => *kind = BackendKind::missing(gone.to_string()),
+        }
     }
 
     /// The session is to have these backends from here on. Gives back what is to be done for that;

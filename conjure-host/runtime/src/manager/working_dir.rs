@@ -4,11 +4,13 @@
 //! resolved at each opening, the next one would work wherever that link leads.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::{ManagerError, ManagerState};
 use crate::session::recorded_working_dir;
-use conjure_store::{RunsOf, SavedSession as Row, StoreError, ThreadId};
+use conjure_core::context::quoted_word;
+use conjure_store::{Run, RunsOf, SavedSession as Row, StoreError};
 
 /// In how many of its newest turns it is looked up where a session worked.
 const NEWEST_RUNS: u64 = 50;
@@ -87,36 +89,60 @@ impl ManagerState {
             return Ok(None);
         }
         match Box::pin(self.worked_in(row)).await? {
-            Some(before) if before != real => Err(exchanged(row, &real)),
-            // Nothing of this session has run there that could have put a link in its place.
-            _ => Ok(Some(real)),
+            // Nothing of it could have put a link in the place of its directory.
+            LastPlace::NeverRan => Ok(Some(real)),
+            LastPlace::In(before) if before == real => Ok(Some(real)),
+            LastPlace::In(_) | LastPlace::Unknown => Err(exchanged(row, &real)),
         }
     }
 
-    /// Where the session's threads were open last, without links; nothing where none was.
-    async fn worked_in(&self, row: &Row) -> Result<Option<PathBuf>, ManagerError> {
+    /// Where the session worked last.
+    async fn worked_in(&self, row: &Row) -> Result<LastPlace, ManagerError> {
         let runs = self.store.runs(RunsOf::Session(&row.id), None, NEWEST_RUNS);
-        let runs = runs.await?;
-        let mut threads: Vec<ThreadId> = runs.into_iter().map(|run| run.thread).collect();
-        if let Some(thread) = row.chat_thread_id.as_deref() {
-            threads.push(ThreadId::parse(thread)?);
+        let mut runs = runs.await?;
+        // The one that is about to begin has not.
+        runs.retain(|run| run.started_at_ms.is_some());
+        let Some(newest) = runs.first() else {
+            return Ok(LastPlace::NeverRan);
+        };
+        let mut seen = BTreeSet::new();
+        for run in runs.iter().filter(|run| seen.insert(&run.thread)) {
+            let of_thread = self.store.runs(RunsOf::Started(&run.thread), None, 1);
+            let is_own = |last: &Run| last.session_id.as_deref() == Some(row.id.as_str());
+            // What a thread tells is of the session that had it last.
+            if !of_thread.await?.first().is_some_and(is_own) {
+                continue;
+            }
+            let told = self
+                .store
+                .newest_settings(std::slice::from_ref(&run.thread));
+            let told = told.await?;
+            let place = told.get(&run.thread).and_then(recorded_working_dir);
+            return Ok(place.map_or(LastPlace::Unknown, LastPlace::In));
         }
-        threads.sort_unstable();
-        threads.dedup();
-        let newest = self.store.newest_settings(&threads).await?;
-        let newest = newest.values().max_by_key(|entry| entry.at_ms);
-        Ok(newest.and_then(recorded_working_dir))
+        tracing::debug!(run = newest.id, "where its session worked is not known");
+        Ok(LastPlace::Unknown)
     }
 }
 
+/// Where a session worked last, without links.
+enum LastPlace {
+    /// It has not run.
+    NeverRan,
+    In(PathBuf),
+    /// It ran, and nothing tells any more where.
+    Unknown,
+}
+
 fn exchanged(row: &Row, real: &Path) -> ManagerError {
-    let (saved, real) = (&row.working_dir, real.display());
-    let session = row.name.as_ref().unwrap_or(&row.id);
+    let (saved, real) = (&row.working_dir, real.display().to_string());
+    let session = quoted_word(row.name.as_ref().unwrap_or(&row.id));
+    let word = quoted_word(&real);
     ManagerError::Conflict {
         message: format!(
             "`{saved}`, where this session is to work, leads to `{real}` by now: a link is there or on the \
              way to it, which may be somebody else's; put the directory back, or, if the session is to work \
-             there, say so: `conjure session set {session} --working-dir {real}`"
+             there, say so: `conjure session set {session} --working-dir {word}`"
         ),
     }
 }

@@ -5,7 +5,6 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
@@ -37,7 +36,7 @@ impl ExchangeDir {
             };
             // Shared: a session that is taken up again may meet the one before, which ends.
             flock(&held, FlockOperation::LockShared)?;
-            if is_still_there(&path, &held)? {
+            if conjure_config::fs::is_at(&path, &held)? {
                 return Ok(Self {
                     path: path.canonicalize()?,
                     held,
@@ -82,16 +81,6 @@ fn remove(path: &Path) {
         && error.kind() != ErrorKind::NotFound
     {
         tracing::warn!("the exchange directory stays: {error}");
-    }
-}
-
-/// Whether the path still leads to what is held.
-fn is_still_there(path: &Path, held: &File) -> io::Result<bool> {
-    let held = held.metadata()?;
-    match path.symlink_metadata() {
-        Ok(found) => Ok((found.dev(), found.ino()) == (held.dev(), held.ino())),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error),
     }
 }
 

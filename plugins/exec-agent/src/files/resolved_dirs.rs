@@ -1,4 +1,4 @@
-//! Where the directories of a session lead: looked at once, and kept.
+//! Where the folders of a session's skills lead: looked at once, and kept.
 //!
 //! A command that may change what is above such a directory can put a link in its place. If its path were
 //! looked at anew, it would lead wherever that link does.
@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// Where the directories of a session lead, by the paths that the host names.
+/// Where the folders of a session's skills lead, by the paths that the host names.
 #[derive(Debug, Default)]
 pub struct ResolvedDirs(Mutex<HashMap<PathBuf, PathBuf>>);
 

@@ -165,27 +165,12 @@ fn whoever_publishes_is_told_that_another_package_came_at_the_same_time() {
     let team = Team::new();
     let publisher = Publisher::new();
     let package = publisher.package("0.1.0").display().to_string();
-    let other = serde_json::json!({
-        "schemaVersion": 2,
-        "layers": [{
-            "mediaType": "application/vnd.conjure.plugin.v1+zip",
-            "digest": format!("sha256:{}", "0".repeat(64)),
-            "size": 1,
-        }],
-    });
-    let registry = FakeRegistry::start(move |request, before| {
-        let is_put = |it: &String| it.starts_with("PUT ") && it.contains("/manifests/");
-        match request.split_once(' ').unwrap_or_default() {
-            ("GET", "/v2/") => text("200 OK", "{}"),
-            ("GET", path) if path.contains("/manifests/") && before.iter().any(is_put) => {
-                text("200 OK", &other.to_string())
-            }
-            ("POST", _) => {
-                let place = "Location: /v2/plugins/toucher/blobs/uploads/1\r\n".to_owned();
-                Answer::Text("202 Accepted", place, String::new())
-            }
+    let other = manifest_of(&"0".repeat(64));
+    let registry = publishing(None, move |verb, before| {
+        match (verb, before.iter().any(|it| is_put(it))) {
             ("PUT", _) => text("201 Created", ""),
-            _ => text("404 Not Found", "{}"),
+            (_, true) => text("200 OK", &other),
+            (_, false) => text("404 Not Found", "{}"),
         }
     });
     let told = team.run(["publish", &package, &registry.place("0.1.0")]);

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use conjure_core::turn::When;
 
 use super::stage::{Stage, always, options};
-use crate::manager::{NewSession, SessionPatch, SessionView};
+use crate::manager::{NewSession, SessionPatch, SessionView, ThreadChoice};
 use conjure_store::{Run, RunState, SavedSession};
 
 fn working_in(dir: &std::path::Path) -> SessionPatch {
@@ -95,4 +95,50 @@ async fn a_directory_that_was_saved_with_links_is_saved_without_them_where_it_is
         !said.iter().any(|said| said.contains("working directory")),
         "{said:?}"
     );
+}
+
+#[tokio::test]
+async fn a_session_that_never_ran_works_where_its_links_lead_and_one_that_forgot_it_does_not() {
+    let stage = Stage::new(always("Yes.")).await;
+    let root = stage.dir.path().canonicalize().unwrap();
+    let (work, link, keys) = (root.join("work"), root.join("link"), root.join("keys"));
+    std::fs::create_dir(&keys).unwrap();
+    symlink(&work, &link).unwrap();
+    let session = stage.session().await;
+    save_with_links(&stage, &session, &link).await;
+    assert_eq!(stage.say(&session, "one").await.state, RunState::Completed);
+    let view = stage.manager.get(&session.id).await.unwrap();
+    assert_eq!(view.working_dir, work);
+    // Nothing tells any more where it ran, which is not the same as not having run.
+    let stage = stage.again(options()).await;
+    let thread = session.thread.clone().unwrap().id;
+    stage.manager.clear_thread(&thread).await.unwrap();
+    std::fs::rename(&work, root.join("old")).unwrap();
+    symlink(&keys, &work).unwrap();
+    let run = stage.say(&session, "two").await;
+    assert!(is_refused(&run), "{run:?}");
+}
+
+#[tokio::test]
+async fn where_a_session_worked_is_told_by_its_newest_turn_and_by_no_other_session() {
+    let stage = Stage::new(always("Yes.")).await;
+    let root = stage.dir.path().canonicalize().unwrap();
+    let (link, keys) = (root.join("link"), root.join("keys"));
+    std::fs::create_dir(&keys).unwrap();
+    let session = stage.session().await;
+    assert_eq!(stage.say(&session, "one").await.state, RunState::Completed);
+    // Another session goes on with its thread, elsewhere.
+    let thread = session.thread.clone().unwrap().id;
+    let new = NewSession {
+        working_dir: keys.clone(),
+        thread: ThreadChoice::Existing { thread },
+        ..stage.new_session()
+    };
+    let other = stage.manager.create(new).await.unwrap();
+    assert_eq!(stage.say(&other, "two").await.state, RunState::Completed);
+    let stage = stage.again(options()).await;
+    symlink(&keys, &link).unwrap();
+    save_with_links(&stage, &session, &link).await;
+    let run = stage.say(&session, "three").await;
+    assert!(is_refused(&run), "{run:?}");
 }
