@@ -68,7 +68,7 @@ fn missing(
 }
 
 /// `path` as seen from `directory`, with `.` and `..` worked out.
-fn joined(directory: &str, path: &str) -> String {
+pub(super) fn joined(directory: &str, path: &str) -> String {
     let mut parts: Vec<&str> = directory
         .split('/')
         .filter(|part| !part.is_empty())

@@ -4,6 +4,7 @@ use toml::{Table, Value};
 
 use super::{
     Finding,
+    links::joined,
     tree::{File, Tree},
     words::occurrences,
 };
@@ -119,9 +120,14 @@ pub(crate) fn dependencies_are_used(tree: &Tree) -> Vec<Finding> {
             .rust()
             .filter(|source| source.path.starts_with(directory))
             .collect();
+        let pages: Vec<&File> = sources
+            .iter()
+            .flat_map(|source| included_pages(tree, source))
+            .collect();
         for name in keys(file, &sections) {
             let ident = name.replace('-', "_");
-            let mut code = sources.iter().map(|source| &source.code);
+            let page_text = pages.iter().map(|page| &page.text);
+            let mut code = sources.iter().map(|source| &source.code).chain(page_text);
             // The runner of a fuzz target is named by a macro's expansion only.
             if ident != "libfuzzer_sys"
                 && !code.any(|code| occurrences(code, &ident).next().is_some())
@@ -133,6 +139,17 @@ pub(crate) fn dependencies_are_used(tree: &Tree) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// The pages whose examples are compiled as documentation of `source`.
+fn included_pages<'t>(tree: &'t Tree, source: &File) -> Vec<&'t File> {
+    let directory = source.path.rsplit_once('/').map_or("", |(at, _)| at);
+    let included = source.text.split("#[doc = include_str!(\"").skip(1);
+    included
+        .filter_map(|rest| rest.split_once('"'))
+        .map(|(page, _)| joined(directory, page))
+        .filter_map(|path| tree.files.iter().find(|file| file.path == path))
+        .collect()
 }
 
 pub(crate) fn readme_names_rust(tree: &Tree) -> Vec<Finding> {
