@@ -13,6 +13,8 @@ use transfer::Record;
 
 // Readers of the MCP backend, by their own sources: instrumented, the whole plugin takes minutes to
 // build.
+#[path = "../../../plugins/backend-mcp/src/readable_text.rs"]
+mod readable_text;
 #[path = "../../../plugins/backend-mcp/src/skim.rs"]
 mod skim;
 #[allow(dead_code, reason = "messages are only read here")]

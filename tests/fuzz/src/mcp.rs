@@ -22,8 +22,7 @@ pub fn messages(input: &[u8]) {
     for byte in input.chunks(1) {
         bytes.feed(byte);
     }
-    let (whole, bytes) = (whole.answer(1), bytes.answer(1));
-    assert_eq!(format!("{whole:?}"), format!("{bytes:?}"));
+    assert_eq!(whole.answered_request(), bytes.answered_request());
 }
 
 fn line(bytes: &[u8]) {

@@ -1,7 +1,7 @@
 //! `cargo xtask fuzz`: the fuzz targets, one after the other.
 //!
-//! What is tried, and what must hold, is in `tests/fuzz`. A workflow runs each for ten minutes every night:
-//! all that they are made of is built for them alone, which takes too long for each change.
+//! What is tried, and what must hold, is in `tests/fuzz`. CI runs each for a minute, and a workflow for ten
+//! every night. All that they are made of is built for them alone.
 
 use std::path::Path;
 use std::process::Command;

@@ -14,7 +14,10 @@ pub(crate) const EXPECTED_IN_CI: [(&str, &str); 3] = [
         "recorded traffic is not part of the repository; CI uses it where it lies beside the checkout",
     ),
     ("live provider", "CI has no key of any provider"),
-    ("fuzz targets", "a workflow runs them each night"),
+    (
+        "fuzz targets",
+        "CI runs them behind its tests, and a workflow each night",
+    ),
 ];
 
 /// Begins a line that says what a test left out.

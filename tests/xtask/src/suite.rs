@@ -62,7 +62,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         outcome.take_checks();
         outcome.free_space(|| space::remove(&space::in_targets(&CHECK_BUILDS)));
         outcome.timed("budget of the build", Outcome::take_builds);
-        let why = "they run each night; `cargo xtask fuzz` runs them here";
+        let why = "`.ci/run` does at its end, and each night a workflow; here, `cargo xtask fuzz`";
         outcome.left_out.note("fuzz targets", why);
         outcome.timed("address sanitizer", Outcome::take_sanitizer);
     }
