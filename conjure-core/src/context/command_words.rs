@@ -108,7 +108,8 @@ impl<F: FnMut(&str, WordRole) -> Option<String>> WordReplacer<F> {
 #[must_use]
 pub fn quoted_word(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/.-_+,@%=:".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
+    // Some shells look for a program of the name behind a `=`.
+    if !word.is_empty() && !word.starts_with('=') && word.chars().all(is_plain) {
         return word.to_owned();
     }
     format!("'{}'", word.replace('\'', r"'\''"))

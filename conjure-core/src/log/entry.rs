@@ -123,9 +123,9 @@ pub enum EntryBody {
     },
     /// Something that a person should know.
     Notice {
-        /// What, in words.
+        /// What, in the words of the version that wrote it.
         text: String,
-        /// What, as data, where a program or the model is to know it; absent in older threads.
+        /// What, as data, of which the words are made anew where it is shown; absent in older threads.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<NoticeReason>,
     },
@@ -166,7 +166,7 @@ pub enum Spending {
 }
 
 impl EntryBody {
-    /// A notice of the host's.
+    /// A notice in words alone, as older threads have them.
     #[must_use]
     pub fn notice(text: impl Into<String>) -> Self {
         Self::Notice {

@@ -10,6 +10,7 @@ mod plugin_change;
 mod reason;
 #[cfg(test)]
 pub(crate) mod test_kit;
+mod unshown_file;
 mod used;
 mod view;
 
@@ -19,6 +20,7 @@ pub use folds::{Fold, FoldState, Folded, fold, folds, is_unfolded};
 pub use limit::limit_words;
 pub use plugin_change::{PluginChange, StateFate, StateHandover, StateMove, VersionStep};
 pub use reason::{NotRun, NoticeReason};
+pub use unshown_file::{LossReason, LostFile, UnshownFile, UnshownReason};
 pub use used::Used;
 pub use view::{
     call_ids, files, last_backend_states, messages, noted_messages, plugin_versions, removed_tools,

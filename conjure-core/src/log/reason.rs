@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::plugin_change::StateMove;
+use super::unshown_file::{LostFile, UnshownFile};
 
 /// Why a call was not run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,7 +49,7 @@ pub enum NotRun {
     Other,
 }
 
-/// What the turn machine noticed, and what the host did that the model is told too.
+/// What a person is told: what the turn machine noticed, and what became of tools and files.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum NoticeReason {
@@ -74,6 +75,53 @@ pub enum NoticeReason {
     },
     /// A plugin's state was to move to another version.
     StateMoved(StateMove),
+    /// Tools are kept out of the table, all for one reason.
+    ToolsExcluded {
+        /// The names that they would have.
+        names: Vec<String>,
+        /// Why, and how to resolve it, in words.
+        error: String,
+    },
+    /// A plugin is not loaded that the session's settings name.
+    NotLoaded {
+        /// The backend instance.
+        backend: String,
+        /// What is missing, and what there is, in words.
+        error: String,
+    },
+    /// A backend could not be made ready, so there are no tools of it.
+    NotReady {
+        /// The backend instance.
+        backend: String,
+        /// What failed, in words.
+        error: String,
+    },
+    /// A backend could not be made ready with another plugin, and goes on with the one it has.
+    BackendKept {
+        /// The backend instance.
+        backend: String,
+        /// The plugin that goes on, and its version.
+        plugin: String,
+        /// The plugin that could not be made ready, and its version.
+        refused: String,
+        /// What failed, in words.
+        error: String,
+    },
+    /// A backend is another instance of the same plugin.
+    BackendRenewed {
+        /// The backend instance.
+        backend: String,
+    },
+    /// Attached files are lost.
+    FilesLost {
+        /// Which, in their order.
+        files: Vec<LostFile>,
+    },
+    /// The model is not shown what is in attached files.
+    FilesUnshown {
+        /// Which, in their order.
+        files: Vec<UnshownFile>,
+    },
     /// Something that a later version knows.
     #[serde(other)]
     Other,

@@ -284,6 +284,136 @@ fn what_became_of_a_plugins_state_is_data_and_what_a_later_version_knows_of_it_i
     assert_eq!(back, moved(StateFate::Carried));
 }
 
+#[test]
+fn what_a_person_is_told_of_tools_and_files_is_data_in_these_forms() {
+    let words = str::to_owned;
+    let files = vec![
+        (
+            "a.heic",
+            UnshownReason::MediaType {
+                media_type: words("image/heic"),
+            },
+        ),
+        ("b.png", UnshownReason::ManyImages { most: 20 }),
+        ("c.gif", UnshownReason::NoGif),
+    ];
+    let unshown = |(name, reason)| UnshownFile {
+        name: words(name),
+        reason,
+    };
+    let lost = |name, reason| LostFile {
+        name: words(name),
+        reason,
+    };
+    for (form, reason) in [
+        (
+            json!({ "kind": "tools_excluded", "names": ["a", "b"], "error": "they clash" }),
+            NoticeReason::ToolsExcluded {
+                names: vec![words("a"), words("b")],
+                error: words("they clash"),
+            },
+        ),
+        (
+            json!({ "kind": "not_loaded", "backend": "b", "error": "no plugin" }),
+            NoticeReason::NotLoaded {
+                backend: words("b"),
+                error: words("no plugin"),
+            },
+        ),
+        (
+            json!({ "kind": "not_ready", "backend": "b", "error": "no engine" }),
+            NoticeReason::NotReady {
+                backend: words("b"),
+                error: words("no engine"),
+            },
+        ),
+        (
+            json!({ "kind": "backend_kept", "backend": "b", "plugin": "k 0.2.0",
+                "refused": "k 0.3.0", "error": "no engine" }),
+            NoticeReason::BackendKept {
+                backend: words("b"),
+                plugin: words("k 0.2.0"),
+                refused: words("k 0.3.0"),
+                error: words("no engine"),
+            },
+        ),
+        (
+            json!({ "kind": "backend_renewed", "backend": "b" }),
+            NoticeReason::BackendRenewed {
+                backend: words("b"),
+            },
+        ),
+        (
+            json!({ "kind": "files_lost", "files": [
+                { "name": "a", "reason": { "kind": "no_bytes" } },
+                { "name": "b", "reason": { "kind": "failed", "error": "full" } },
+            ] }),
+            NoticeReason::FilesLost {
+                files: vec![
+                    lost("a", LossReason::NoBytes),
+                    lost(
+                        "b",
+                        LossReason::Failed {
+                            error: words("full"),
+                        },
+                    ),
+                ],
+            },
+        ),
+        (
+            json!({ "kind": "files_unshown", "files": [
+                { "name": "a.heic", "reason": { "kind": "media_type", "media_type": "image/heic" } },
+                { "name": "b.png", "reason": { "kind": "many_images", "most": 20 } },
+                { "name": "c.gif", "reason": { "kind": "no_gif" } },
+            ] }),
+            NoticeReason::FilesUnshown {
+                files: files.into_iter().map(unshown).collect(),
+            },
+        ),
+    ] {
+        let body = EntryBody::Notice {
+            text: words("so it is"),
+            reason: Some(reason),
+        };
+        let written = json!({ "entry": "notice", "text": "so it is", "reason": form });
+        assert_eq!(serde_json::to_value(&body).unwrap(), written);
+        assert_eq!(serde_json::from_value::<EntryBody>(written).unwrap(), body);
+    }
+}
+
+#[test]
+fn what_only_a_later_version_knows_of_a_file_keeps_no_thread_from_being_read() {
+    let later = json!({ "name": "a", "reason": { "kind": "of_the_future", "more": [1] } });
+    let read = |kind: &str| -> Entry {
+        let reason = json!({ "kind": kind, "files": [later] });
+        let entry = json!({ "seq": 1, "turn": 1, "entry": "notice", "text": "so it is",
+            "reason": reason });
+        serde_json::from_value(entry).unwrap()
+    };
+    let name = || "a".to_owned();
+    let lost = LostFile {
+        name: name(),
+        reason: LossReason::Other,
+    };
+    let unshown = UnshownFile {
+        name: name(),
+        reason: UnshownReason::Other,
+    };
+    for (kind, reason) in [
+        ("files_lost", NoticeReason::FilesLost { files: vec![lost] }),
+        (
+            "files_unshown",
+            NoticeReason::FilesUnshown {
+                files: vec![unshown],
+            },
+        ),
+    ] {
+        let text = "so it is".to_owned();
+        let reason = Some(reason);
+        assert_eq!(read(kind).body, EntryBody::Notice { text, reason });
+    }
+}
+
 proptest! {
     #[test]
     fn after_a_crash_at_any_entry_the_thread_can_go_on(entries in any_log()) {

@@ -1,6 +1,8 @@
 //! What a person is told of tools that are kept out of a table: each reason once, with all tools
 //! that it keeps out.
 
+use std::fmt::Display;
+
 use super::{QuarantinedTool, RoutingError, ToolName};
 
 /// Tools that are kept out of a table for one reason.
@@ -29,22 +31,21 @@ impl<'a> ExcludedTools<'a> {
         }
         all
     }
+}
 
-    /// The names, as they stand in a sentence.
-    #[must_use]
-    pub fn listed(&self) -> String {
-        let names: Vec<String> = self.names.iter().map(|name| format!("`{name}`")).collect();
-        names.join(", ")
+impl Display for ExcludedTools<'_> {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str(&excluded_words(&self.names, self.error))
     }
 }
 
-impl std::fmt::Display for ExcludedTools<'_> {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (tools, are) = match self.names.as_slice() {
-            [_] => ("tool", "is"),
-            _ => ("tools", "are"),
-        };
-        let names = self.listed();
-        write!(out, "The {tools} {names} {are} not offered: {}", self.error)
-    }
+/// What a person is told of tools with these names that are kept out for this reason.
+pub(crate) fn excluded_words<N: Display>(names: &[N], error: &dyn Display) -> String {
+    let (tools, are) = match names {
+        [_] => ("tool", "is"),
+        _ => ("tools", "are"),
+    };
+    let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    let names = names.join(", ");
+    format!("The {tools} {names} {are} not offered: {error}")
 }

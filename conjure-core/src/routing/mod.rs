@@ -27,6 +27,7 @@ pub use catalog::{
 pub use clash::{Clash, RoutingError};
 pub use command_tools::{CommandTool, SkillCallback, command_tools};
 pub use excluded_tools::ExcludedTools;
+pub(crate) use excluded_tools::excluded_words;
 pub use name::{MAX_TOOL_NAME, ToolName, ToolNameError};
 pub use naming::{Alias, Naming};
 pub use pattern::{Pattern, PatternError};

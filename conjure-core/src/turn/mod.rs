@@ -3,6 +3,7 @@
 //! Owns the order of things: which request leaves when, which calls run at the same time, what a
 //! cancel leaves behind. Performs nothing: the host does what the actions say and reports back.
 
+mod file_notice;
 mod input;
 mod judge;
 mod machine;
@@ -16,7 +17,7 @@ pub use input::{ApprovalDecision, HostAction, ModelFailure, TurnInput, When};
 pub use judge::{CallVerdict, Judge};
 pub use machine::Machine;
 pub(crate) use machine::UNFIT_ANSWER;
-pub use notice::state_words;
+pub use notice::{notice_text, notice_words, state_words};
 pub use recover::recover;
 pub use settings::{CompactionTrigger, TurnBudget, TurnSettings};
 pub use table_judge::TableJudge;

@@ -7,6 +7,7 @@ use conjure_core::log::{
     CallEnd, Entry, EntryBody, Fold, FoldState, Spending, StateHandover, TableChange, TurnOutcome,
     VersionStep, folds,
 };
+use conjure_core::turn::notice_text;
 use conjure_runtime::Host;
 
 use super::args::Global;
@@ -161,7 +162,10 @@ fn shown_as(
         EntryBody::Unfolded { fold } => {
             format!("{DIM}compaction {fold} was taken back{RESET}")
         }
-        EntryBody::Notice { text, .. } => format!("{YELLOW}note:{RESET} {}", clean(text)),
+        EntryBody::Notice { text, reason } => {
+            let text = notice_text(text, reason.as_ref());
+            format!("{YELLOW}note:{RESET} {}", clean(&text))
+        }
         EntryBody::TurnEnded { outcome, .. } => match outcome {
             TurnOutcome::Completed => return Vec::new(),
             TurnOutcome::Failed { error, .. } => {
@@ -292,9 +296,29 @@ fn ended(
 
 #[cfg(test)]
 mod tests {
-    use conjure_core::log::PluginChange;
+    use conjure_core::log::{NoticeReason, PluginChange};
 
     use super::*;
+
+    #[test]
+    fn a_notice_is_shown_in_the_words_of_its_reason_and_else_as_it_was_written() {
+        let dropped = NoticeReason::Dropped { messages: 2 };
+        for (reason, words) in [
+            (Some(dropped), "2 waiting message(s) dropped."),
+            (Some(NoticeReason::Other), "as it was written"),
+            (None, "as it was written"),
+        ] {
+            let text = "as it was written".to_owned();
+            let entry = Entry {
+                seq: 1,
+                turn: 1,
+                at_ms: 0,
+                body: EntryBody::Notice { text, reason },
+            };
+            let lines = shown_as(&entry, &[], &HashMap::new(), ItemDetail::Cut);
+            assert_eq!(lines, [format!("{YELLOW}note:{RESET} {words}")]);
+        }
+    }
 
     #[test]
     fn a_plugin_that_is_loaded_again_has_one_version() {

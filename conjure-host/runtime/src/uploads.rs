@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use conjure_core::chat::media_type::is_image;
 use conjure_core::chat::{ArtifactRef, Content, Message, Part, Role};
 use conjure_core::context::notes;
+use conjure_core::log::{LossReason, LostFile};
 use conjure_core::request::MOST_MEDIA;
 use serde::{Deserialize, Serialize};
 
@@ -230,14 +231,14 @@ pub fn message(text: Option<&str>, attached: &[Upload]) -> Message {
 }
 
 /// Makes the files that a message attaches in a turn files of its session. `tell` is told of each.
-/// What cannot be had is said in its place, and to the person: with these words.
+/// What cannot be had is said in its place, and is given back for the person.
 pub(crate) fn attach(
     turn: &str,
     message: &mut Message,
     data_dir: &Path,
     artifacts: &Artifacts,
     mut tell: impl FnMut(&Artifact),
-) -> Vec<String> {
+) -> Vec<LostFile> {
     let mut lost = Vec::new();
     for part in &mut message.content {
         let (Content::Image { artifact } | Content::File { artifact }) = &mut part.content else {
@@ -251,12 +252,11 @@ pub(crate) fn attach(
                 *artifact = kept.reference();
                 tell(&kept);
             }
-            Err(why) => {
-                lost.push(format!(
-                    "`{}` was attached, and the model reads only its name: {why}; hand the file \
-                     over again",
-                    artifact.name
-                ));
+            Err(reason) => {
+                lost.push(LostFile {
+                    name: artifact.name.clone(),
+                    reason,
+                });
                 part.content = Content::Text {
                     text: notes::gone(artifact),
                 }
@@ -266,17 +266,24 @@ pub(crate) fn attach(
     lost
 }
 
-fn taken(turn: &str, id: &str, data_dir: &Path, artifacts: &Artifacts) -> Result<Artifact, String> {
+fn taken(
+    turn: &str,
+    id: &str,
+    data_dir: &Path,
+    artifacts: &Artifacts,
+) -> Result<Artifact, LossReason> {
     let known = dir_of(data_dir, id).and_then(|dir| Some((about(&dir)?, dir)));
-    let (upload, dir) = known.ok_or("this host does not have its bytes")?;
+    let (upload, dir) = known.ok_or(LossReason::NoBytes)?;
     if turn_of(&dir).is_some_and(|its| its != turn) {
-        return Err("it is attached to another turn".to_owned());
+        return Err(LossReason::OtherTurn);
     }
     let path = dir.join(BYTES);
     let taken = artifacts.take_over(SOURCE, &path, &upload.name, &upload.media_type);
     let taken = taken.map_err(|error| {
         tracing::warn!("an attached file is lost: {error}");
-        error.to_string()
+        LossReason::Failed {
+            error: error.to_string(),
+        }
     })?;
     let _ = conjure_config::fs::remove_dir_all(&dir);
     Ok(taken)
@@ -372,12 +379,21 @@ mod tests {
         claim(data_dir, "a", &said).unwrap();
         let artifacts = Artifacts::new(vec![data_dir.join("work")], data_dir.join("cache"));
         let mut other = said.clone();
+        let lost = |name: &str, reason| {
+            let name = name.to_owned();
+            [LostFile { name, reason }]
+        };
         assert_eq!(
-            attach("b", &mut other, data_dir, &artifacts, |_| ()).len(),
-            1
+            attach("b", &mut other, data_dir, &artifacts, |_| ()),
+            lost("one.txt", LossReason::OtherTurn)
         );
         assert_eq!(find(data_dir, &one.id, Some("a")).unwrap(), one);
-        let mut its = said;
-        assert!(attach("a", &mut its, data_dir, &artifacts, |_| ()).is_empty());
+        let mut its = said.clone();
+        assert_eq!(attach("a", &mut its, data_dir, &artifacts, |_| ()), []);
+        let mut again = said;
+        assert_eq!(
+            attach("a", &mut again, data_dir, &artifacts, |_| ()),
+            lost("one.txt", LossReason::NoBytes)
+        );
     }
 }

@@ -7,6 +7,7 @@ use conjure_core::chat::{
     ArtifactRef, Content, FunctionCallOutput, Message, Meta, OutputPart, Role, Usage,
 };
 use conjure_core::log::{CallEnd, Entry, EntryBody, NotRun, TableChange, TurnOutcome};
+use conjure_core::turn::notice_text;
 use conjure_runtime::uploads;
 use serde_json::Value;
 
@@ -228,7 +229,9 @@ impl ItemBuilder {
                 is_standing: false,
             },
             EntryBody::Unfolded { .. } => ItemContent::Unfolded,
-            EntryBody::Notice { text, .. } => ItemContent::Notice(text.clone()),
+            EntryBody::Notice { text, reason } => {
+                ItemContent::Notice(notice_text(text, reason.as_ref()))
+            }
             EntryBody::TurnEnded {
                 outcome,
                 usage,
@@ -339,4 +342,32 @@ pub(crate) fn open_turn(entries: &[Entry]) -> Option<usize> {
     let mut behind = entries.get(begun..)?.iter();
     let is_over = behind.any(|entry| matches!(entry.body, EntryBody::TurnEnded { .. }));
     (!is_over).then_some(begun)
+}
+
+#[cfg(test)]
+mod tests {
+    use conjure_core::log::NoticeReason;
+
+    use super::*;
+
+    #[test]
+    fn a_notice_is_shown_in_the_words_of_its_reason_and_else_as_it_was_written() {
+        let dropped = NoticeReason::Dropped { messages: 2 };
+        for (reason, words) in [
+            (Some(dropped), "2 waiting message(s) dropped."),
+            (Some(NoticeReason::Other), "as it was written"),
+            (None, "as it was written"),
+        ] {
+            let text = "as it was written".to_owned();
+            let entry = Entry {
+                seq: 1,
+                turn: 1,
+                at_ms: 0,
+                body: EntryBody::Notice { text, reason },
+            };
+            let items = items(&[entry]);
+            let shown: Vec<&ItemContent> = items.iter().map(|item| &item.shown).collect();
+            assert_eq!(shown, [&ItemContent::Notice(words.to_owned())]);
+        }
+    }
 }

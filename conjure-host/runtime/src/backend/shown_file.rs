@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use conjure_core::chat::ArtifactRef;
 use conjure_core::chat::media_type::{is_image, is_pdf, is_text};
-use conjure_core::numerals::thousands;
+use conjure_core::log::UnshownReason;
 use conjure_core::request::{MOST_TEXT, MOST_TOTAL};
 
 use crate::artifacts::{is_encrypted_pdf, is_lookable, sniffed, text_of};
@@ -18,43 +18,6 @@ const MOST_IMAGES: usize = 20;
 pub(crate) struct RequestRoom {
     bytes: u64,
     images: usize,
-}
-
-/// Why a model is not shown what is in a file, and reads only its name.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum UnshownReason {
-    /// It is of a media type that no provider takes.
-    MediaType(String),
-    /// Its bytes are not of the type that it is said to be.
-    OtherType,
-    /// An image has too many bytes.
-    LargeImage,
-    /// A PDF has too many bytes.
-    LargePdf,
-    /// A text has too many bytes.
-    LargeText,
-    /// An image has too many pixels, or does not say how many.
-    Pixels,
-    /// A PDF is encrypted.
-    Encrypted,
-    /// A text is of an encoding that is not known.
-    Encoding,
-    /// The request carries as many images as it may.
-    ManyImages,
-    /// The request carries as many bytes as it may.
-    ManyBytes,
-    /// This model cannot look at images.
-    NoImages {
-        /// The model.
-        model: String,
-    },
-    /// This model is not sent PDFs.
-    NoPdfs {
-        /// The model.
-        model: String,
-    },
-    /// The Gemini API looks at no GIF.
-    NoGif,
 }
 
 impl Default for RequestRoom {
@@ -75,13 +38,14 @@ impl RequestRoom {
         let has_more_than = |most: u64| artifact.size.is_some_and(|size| size > most);
         let most = artifact.most_bytes();
         if has_more_than(most) {
-            return Err(UnshownReason::large(artifact));
+            return Err(large(artifact));
         }
         if artifact.is_image() && self.images == 0 {
-            return Err(UnshownReason::ManyImages);
+            let most = MOST_IMAGES as u64;
+            return Err(UnshownReason::ManyImages { most });
         }
         if has_more_than(self.bytes) {
-            return Err(UnshownReason::ManyBytes);
+            return Err(UnshownReason::ManyBytes { most: MOST_TOTAL });
         }
         Ok(most.min(self.bytes))
     }
@@ -109,7 +73,7 @@ pub(crate) fn shown(bytes: Vec<u8>, said: &str) -> Result<(String, Vec<u8>), Uns
         None if is_text(said) => {
             let text = text_of(&bytes).ok_or(UnshownReason::Encoding)?;
             if text.len() as u64 > MOST_TEXT {
-                return Err(UnshownReason::LargeText);
+                return Err(UnshownReason::LargeText { most: MOST_TEXT });
             }
             let decoded = match text {
                 Cow::Owned(text) => Some(text.into_bytes()),
@@ -121,59 +85,14 @@ pub(crate) fn shown(bytes: Vec<u8>, said: &str) -> Result<(String, Vec<u8>), Uns
     }
 }
 
-impl UnshownReason {
-    fn large(artifact: &ArtifactRef) -> Self {
-        if artifact.is_text() {
-            Self::LargeText
-        } else if artifact.is_pdf() {
-            Self::LargePdf
-        } else {
-            Self::LargeImage
-        }
-    }
-
-    /// The reason shown to the person, with what to do about it, of one file or of several.
-    pub(crate) fn words(&self, is_one: bool) -> String {
-        let (are, have, their) = match is_one {
-            true => ("it is", "it has", "its"),
-            false => ("they are", "they have", "their"),
-        };
-        match self {
-            Self::MediaType(media_type) => format!(
-                "{are} {media_type}, and models are shown PNG, JPEG, GIF and WebP images, PDFs and texts"
-            ),
-            Self::OtherType => {
-                format!("{their} bytes are not of the type that {are} said to be")
-            }
-            Self::LargeImage => {
-                "an image of at most 3.75 MB is shown; attach a smaller one".to_owned()
-            }
-            Self::LargePdf => "a PDF of at most 3.75 MB is shown; attach a part of it".to_owned(),
-            Self::LargeText => format!(
-                "a text of at most {} bytes is shown; attach a part of it",
-                thousands(MOST_TEXT)
-            ),
-            Self::Pixels => format!(
-                "{have} more than 8,000 pixels on a side, or {their} beginning does not say how many"
-            ),
-            Self::Encrypted => {
-                format!("{are} encrypted, and providers refuse that; attach what needs no password")
-            }
-            Self::Encoding => format!("{their} encoding is not known; save as UTF-8"),
-            Self::ManyImages => {
-                format!("a request carries at most {MOST_IMAGES} images; attach fewer at once")
-            }
-            Self::ManyBytes => {
-                "a request carries at most 15 MB of files; attach fewer or smaller ones at once"
-                    .to_owned()
-            }
-            Self::NoImages { model } => {
-                format!("the model `{model}` cannot look at images; choose one that can")
-            }
-            Self::NoPdfs { model } => format!(
-                "the model `{model}` is not sent PDFs; attach the text, or choose another model"
-            ),
-            Self::NoGif => "the Gemini API looks at no GIF; attach PNG, JPEG or WebP".to_owned(),
-        }
+/// Why a file is not shown that has too many bytes by itself.
+fn large(artifact: &ArtifactRef) -> UnshownReason {
+    let most = artifact.most_bytes();
+    if artifact.is_text() {
+        UnshownReason::LargeText { most }
+    } else if artifact.is_pdf() {
+        UnshownReason::LargePdf { most }
+    } else {
+        UnshownReason::LargeImage { most }
     }
 }

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
-use conjure_core::log::{PluginChange, StateHandover};
+use conjure_core::log::{NoticeReason, PluginChange, StateHandover};
 use conjure_skill_sdk::protocol::CatalogRequest;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -176,11 +176,11 @@ impl Toolbox {
     }
 
     /// The session is to have these backends from here on. Gives back what is to be done for that;
-    /// what it is not to have any more is gone at once. The words are for a person.
+    /// what it is not to have any more is gone at once. The reasons are for a person.
     pub(crate) fn set_backends(
         &mut self,
         specs: &[BackendSpec],
-    ) -> (Vec<BackendTransition>, Vec<String>) {
+    ) -> (Vec<BackendTransition>, Vec<NoticeReason>) {
         let attaching = self.attaching();
         let (mut transitions, mut said) = (Vec::new(), Vec::new());
         let mut before: Vec<Attached> = std::mem::take(&mut self.attached);
@@ -204,7 +204,7 @@ impl Toolbox {
             });
             if spec.is_native() {
                 let missing = self.check_native(spec).err();
-                said.extend(missing.map(|missing| missing.to_string()));
+                said.extend(missing.map(|missing| not_loaded(spec, &missing)));
                 continue;
             }
             self.transitions.refused.remove(spec.instance());
@@ -215,7 +215,7 @@ impl Toolbox {
             match attaching.plugin(spec) {
                 Ok(plugin) => transitions.push(self.begin(spec.clone(), plugin)),
                 Err(error) => {
-                    said.push(error.to_string());
+                    said.push(not_loaded(spec, &error));
                     self.take_away(at, &error);
                 }
             }
@@ -286,9 +286,12 @@ impl Toolbox {
         (number, moving.boxed())
     }
 
-    /// A backend is what it is to be from the next snapshot on, or stays what it was. The words are
-    /// for a person.
-    pub(crate) fn finish_transition(&mut self, finished: TransitionOutcome) -> Option<String> {
+    /// A backend is what it is to be from the next snapshot on, or stays what it was. The
+    /// reason is for a person.
+    pub(crate) fn finish_transition(
+        &mut self,
+        finished: TransitionOutcome,
+    ) -> Option<NoticeReason> {
         let TransitionOutcome {
             number,
             backend,
@@ -312,19 +315,19 @@ impl Toolbox {
             Err(error) => {
                 let refused = Arc::downgrade(&plugin);
                 self.transitions.refused.insert(backend.clone(), refused);
-                let text = match attached.kind.lease() {
-                    Some(lease) => format!(
-                        "The backend `{backend}` stays as it was, with {}: {} could not be made \
-                         ready for it: {error}",
-                        lease.serving_plugin().id(),
-                        plugin.id(),
-                    ),
-                    None => format!("There are no tools of the backend `{backend}`: {error}"),
-                };
+                let error = error.to_string();
                 if let BackendKind::Missing { reason, .. } = &mut attached.kind {
-                    *reason = error.to_string();
+                    reason.clone_from(&error);
                 }
-                return Some(text);
+                return Some(match attached.kind.lease() {
+                    Some(lease) => NoticeReason::BackendKept {
+                        backend,
+                        plugin: lease.serving_plugin().id().to_string(),
+                        refused: plugin.id().to_string(),
+                        error,
+                    },
+                    None => NoticeReason::NotReady { backend, error },
+                });
             }
         };
         let (old, new) = (attached.kind.lease().cloned(), kind.lease().cloned());
@@ -355,7 +358,7 @@ impl Toolbox {
         }
         let new = new.plugin.id();
         if old == *new && state != StateHandover::Lost {
-            return Some(format!("The backend `{backend}` is set up anew."));
+            return Some(NoticeReason::BackendRenewed { backend });
         }
         // Of the very build it is told only where something is lost with it.
         self.transitions.changes.push(PluginChange {
@@ -365,6 +368,14 @@ impl Toolbox {
             state,
         });
         None
+    }
+}
+
+/// What a person is told of a plugin that the settings name and that is not loaded.
+fn not_loaded(spec: &BackendSpec, error: &ToolboxError) -> NoticeReason {
+    NoticeReason::NotLoaded {
+        backend: spec.instance().to_owned(),
+        error: error.to_string(),
     }
 }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use conjure_core::routing::ExcludedTools;
+use conjure_core::turn::notice_words;
 use conjure_skill_sdk::protocol::CatalogReply;
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
@@ -130,7 +131,8 @@ impl CatalogFollower {
                 biased;
                 () = end.cancelled() => break,
                 Some(finished) = transitions.next(), if !transitions.is_empty() => {
-                    if let Some(text) = self.toolbox.finish_transition(finished) {
+                    if let Some(reason) = self.toolbox.finish_transition(finished) {
+                        let text = notice_words(&reason);
                         tracing::info!("{text}");
                         self.known.tell(&text);
                     }

@@ -114,8 +114,8 @@ impl OpenThread {
             Some(message) => TurnInput::User { turn_id, message },
             None => TurnInput::GoOn { turn_id },
         });
-        let note = |text| showing::note(&mut self.recorder, text);
-        notices.into_iter().for_each(note);
+        let tell = |reason| showing::notice(&mut self.recorder, reason);
+        notices.into_iter().for_each(tell);
     }
 
     /// Ends the running turn, or the summary that a person wants.

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use conjure_core::chat::Event;
-use conjure_core::routing::ExcludedTools;
 use conjure_core::turn::{Machine, TurnInput};
 
 use super::after_log::AfterLog;
@@ -27,7 +26,7 @@ use super::table_notices::reopened_notice;
 use super::thread_files::known_files;
 use super::thread_handle::ThreadHandle;
 use super::thread_resources::ThreadResources;
-use super::tools::Tools;
+use super::tools::{Tools, excluded};
 use super::turns::Turns;
 use crate::backend::plugin_grants::PluginGrants;
 use conjure_config::SessionSpec;
@@ -146,8 +145,8 @@ fn begin(thread: &mut OpenThread) {
         thread.recorder.event(Event::Notice { text });
         thread.input(TurnInput::Table(change));
     }
-    for kept_out in ExcludedTools::of(thread.tools.newest().table().quarantined()) {
-        showing::note(&mut thread.recorder, kept_out.to_string());
+    for reason in excluded(thread.tools.newest().table().quarantined()) {
+        showing::notice(&mut thread.recorder, reason);
     }
     if let Some(text) = thread.settings.provider().notice() {
         thread.recorder.event(Event::Notice { text });

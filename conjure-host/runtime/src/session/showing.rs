@@ -2,7 +2,7 @@
 
 use conjure_core::chat::{Event, Meta, Usage};
 use conjure_core::log::{EntryBody, NoticeReason, Spending, StateMove};
-use conjure_core::turn::{TurnInput, state_words};
+use conjure_core::turn::{TurnInput, notice_words};
 use conjure_skill_sdk::protocol::Spent;
 
 use super::recorder::Recorder;
@@ -76,9 +76,13 @@ fn delegated(backend: String, spent: Spent) -> TurnInput {
     }
 }
 
-/// Tells a person something, and the thread.
-pub(super) fn note(recorder: &mut Recorder, text: String) {
-    recorder.entry(EntryBody::notice(text.clone()));
+/// Tells a person something, and the thread, which keeps the reason.
+pub(super) fn notice(recorder: &mut Recorder, reason: NoticeReason) {
+    let text = notice_words(&reason);
+    recorder.entry(EntryBody::Notice {
+        text: text.clone(),
+        reason: Some(reason),
+    });
     recorder.event(Event::Notice { text });
 }
 
@@ -86,10 +90,5 @@ pub(super) fn note(recorder: &mut Recorder, text: String) {
 /// The turn machine does not count the tokens of that line: it is a few dozen of them, and the next
 /// reply comes with the provider's own count.
 pub(super) fn state_moved(recorder: &mut Recorder, moved: StateMove) {
-    let text = state_words(&moved);
-    recorder.entry(EntryBody::Notice {
-        text: text.clone(),
-        reason: Some(NoticeReason::StateMoved(moved)),
-    });
-    recorder.event(Event::Notice { text });
+    notice(recorder, NoticeReason::StateMoved(moved));
 }

@@ -30,8 +30,8 @@ pub(super) fn follow(thread: &mut OpenThread, change: ToolChange) {
         }
         ToolChange::TransitionOver(finished) => {
             let was_awaited = thread.tools.is_renewing();
-            if let Some(text) = thread.tools.finish_transition(*finished) {
-                showing::note(&mut thread.recorder, text);
+            if let Some(reason) = thread.tools.finish_transition(*finished) {
+                showing::notice(&mut thread.recorder, reason);
             }
             tools_changed(thread);
             if was_awaited {
@@ -44,8 +44,8 @@ pub(super) fn follow(thread: &mut OpenThread, change: ToolChange) {
 /// The settings name other backends than before.
 pub(super) fn backends_changed(thread: &mut OpenThread) {
     let backends = &thread.settings.spec().backends;
-    for text in thread.tools.set_backends(backends) {
-        showing::note(&mut thread.recorder, text);
+    for reason in thread.tools.set_backends(backends) {
+        showing::notice(&mut thread.recorder, reason);
     }
     tools_changed(thread);
     use_newest(thread);
@@ -54,8 +54,8 @@ pub(super) fn backends_changed(thread: &mut OpenThread) {
 /// Makes the next snapshot, and says what is another one in it.
 pub(super) fn tools_changed(thread: &mut OpenThread) {
     let TableUpdate { excluded, change } = thread.tools.update();
-    for text in excluded {
-        showing::note(&mut thread.recorder, text);
+    for reason in excluded {
+        showing::notice(&mut thread.recorder, reason);
     }
     let Some(change) = change else { return };
     let text = table_notice(&change);

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use conjure_config::BackendSpec;
 use conjure_core::chat::Event;
-use conjure_core::log::{self, Entry, PluginChange, StateHandover, TableChange};
+use conjure_core::log::{self, Entry, NoticeReason, PluginChange, StateHandover, TableChange};
 use conjure_core::request::{ModelRequest, tool_tokens};
-use conjure_core::routing::{ExcludedTools, ToolName};
+use conjure_core::routing::{ExcludedTools, QuarantinedTool, ToolName};
 use conjure_skill_sdk::protocol::CatalogRequest;
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
@@ -60,8 +60,8 @@ pub(crate) enum ToolChange {
 
 /// The next snapshot, as it differs from the one before.
 pub(super) struct TableUpdate {
-    /// Tools that are kept out of it, in words.
-    pub(super) excluded: Vec<String>,
+    /// Tools that are kept out of it.
+    pub(super) excluded: Vec<NoticeReason>,
     /// Nothing where its table is the same, and nothing is lost that a plugin held.
     pub(super) change: Option<TableChange>,
 }
@@ -182,7 +182,7 @@ impl Tools {
 
     /// The session is to have these backends from here on; its next request waits for them. Says
     /// what a person is to know.
-    pub(super) fn set_backends(&mut self, specs: &[BackendSpec]) -> Vec<String> {
+    pub(super) fn set_backends(&mut self, specs: &[BackendSpec]) -> Vec<NoticeReason> {
         let (transitions, said) = self.toolbox.set_backends(specs);
         for (number, moving) in transitions {
             self.awaited.insert(number);
@@ -193,7 +193,10 @@ impl Tools {
 
     /// A backend is what it is to be, from the next snapshot on, or stays what it was; says what a
     /// person is to know.
-    pub(super) fn finish_transition(&mut self, finished: TransitionOutcome) -> Option<String> {
+    pub(super) fn finish_transition(
+        &mut self,
+        finished: TransitionOutcome,
+    ) -> Option<NoticeReason> {
         self.awaited.remove(&finished.number);
         self.toolbox.finish_transition(finished)
     }
@@ -215,8 +218,7 @@ impl Tools {
     /// Makes the next snapshot.
     pub(super) fn update(&mut self) -> TableUpdate {
         let (snapshot, quarantined) = self.toolbox.update(&self.newest);
-        let excluded = ExcludedTools::of(&quarantined);
-        let excluded = excluded.iter().map(ToString::to_string).collect();
+        let excluded = excluded(&quarantined);
         let diff = self.newest.table().diff(snapshot.table());
         let words = |names: &[ToolName]| -> Vec<String> {
             names.iter().map(|name| name.as_str().to_owned()).collect()
@@ -301,6 +303,16 @@ impl Tools {
         }
         told
     }
+}
+
+/// What a person is told of tools that are kept out of a table.
+pub(super) fn excluded(quarantined: &[QuarantinedTool]) -> Vec<NoticeReason> {
+    let all = ExcludedTools::of(quarantined).into_iter();
+    all.map(|kept_out| NoticeReason::ToolsExcluded {
+        names: kept_out.names.iter().map(ToString::to_string).collect(),
+        error: kept_out.error.to_string(),
+    })
+    .collect()
 }
 
 /// Waits until backends say something, or somebody may have approved what is held.

@@ -5,17 +5,15 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use conjure_core::chat::{ArtifactRef, Content, Message};
+use conjure_core::log::{NoticeReason, UnshownFile, UnshownReason};
 use conjure_core::repair::RepairTarget;
 use conjure_core::wire::Wire;
 
 use super::open_thread::OpenThread;
 use super::showing;
 use super::thread_resources::ThreadResources;
-use crate::backend::shown_file::{RequestRoom, UnshownReason, shown};
+use crate::backend::shown_file::{RequestRoom, shown};
 use crate::uploads;
-
-/// The most names of files in a notice.
-const MOST_NAMES: usize = 20;
 
 /// Makes the files that a message of a turn attaches files of the thread. What the person is to be told of
 /// them, behind the turn's beginning, since who follows a turn looks at nothing before that: which are lost,
@@ -24,7 +22,7 @@ pub(super) fn attach(
     thread: &mut OpenThread,
     turn: &str,
     message: Option<&mut Message>,
-) -> Vec<String> {
+) -> Vec<NoticeReason> {
     let Some(message) = message else {
         return Vec::new();
     };
@@ -41,23 +39,26 @@ pub(super) fn attach(
     });
     let mut notices = Vec::new();
     if !lost.is_empty() {
-        notices.push(lost.join("\n"));
+        notices.push(NoticeReason::FilesLost { files: lost });
     }
     let (spec, provider) = (thread.settings.spec(), thread.settings.provider().as_ref());
     let model = spec.model.clone().unwrap_or_default();
     let name = spec.provider.as_deref().unwrap_or_default();
     let target = host.models.target(name, provider, &model);
-    notices.extend(notice(&unshown_files(message, &paths, &target)));
+    let files = unshown_files(message, &paths, &target);
+    if !files.is_empty() {
+        notices.push(NoticeReason::FilesUnshown { files });
+    }
     notices
 }
 
-/// The names of the files of a message that a model is not shown, in their order, and why not. The message
-/// is the newest of its request, so no other file takes the room of these.
-fn unshown_files<'a>(
-    message: &'a Message,
+/// The files of a message that a model is not shown, in their order, and why not. The message is the newest
+/// of its request, so no other file takes the room of these.
+fn unshown_files(
+    message: &Message,
     paths: &BTreeMap<String, PathBuf>,
     target: &RepairTarget,
-) -> Vec<(&'a str, UnshownReason)> {
+) -> Vec<UnshownFile> {
     let mut room = RequestRoom::default();
     let mut unshown = Vec::new();
     // As a request takes them: the last ones first.
@@ -67,7 +68,8 @@ fn unshown_files<'a>(
         };
         let path = paths.get(&artifact.id).map(PathBuf::as_path);
         if let Err(reason) = take(artifact, path, target, &mut room) {
-            unshown.push((artifact.name.as_str(), reason));
+            let name = artifact.name.clone();
+            unshown.push(UnshownFile { name, reason });
         }
     }
     unshown.reverse();
@@ -90,7 +92,7 @@ fn take(
     }
     if !artifact.is_image() && !artifact.is_pdf() && !artifact.is_text() {
         let media_type = artifact.media_type.clone();
-        return Err(UnshownReason::MediaType(media_type));
+        return Err(UnshownReason::MediaType { media_type });
     }
     let most = room.most_bytes(artifact)?;
     let bytes = path.and_then(|path| conjure_config::fs::read_range(path, 0, most).ok());
@@ -105,51 +107,10 @@ fn take(
     Ok(())
 }
 
-/// Tells the person of all files that a model is not shown, in one notice; those with the same reason
-/// together.
-fn notice(unshown: &[(&str, UnshownReason)]) -> Option<String> {
-    let mut groups: Vec<(&UnshownReason, Vec<&str>)> = Vec::new();
-    for (name, reason) in unshown {
-        match groups.iter_mut().find(|(known, _)| *known == reason) {
-            Some((_, names)) => names.push(*name),
-            None => groups.push((reason, vec![*name])),
-        }
-    }
-    let clauses: Vec<String> = groups
-        .iter()
-        .map(|(reason, names)| format!("of {}: {}", listed(names), reason.words(names.len() == 1)))
-        .collect();
-    let (what, them) = match unshown.len() {
-        0 => return None,
-        1 => ("name", "it"),
-        _ => ("names", "them"),
-    };
-    Some(format!(
-        "the model reads only the {what} {}. Tools open {them}",
-        clauses.join("; and ")
-    ))
-}
-
-/// Names of files in a sentence.
-fn listed(names: &[&str]) -> String {
-    let quoted: Vec<String> = names
-        .iter()
-        .take(MOST_NAMES)
-        .map(|name| format!("`{name}`"))
-        .collect();
-    let more = names.len().saturating_sub(MOST_NAMES);
-    match (more, quoted.as_slice()) {
-        (1.., _) => format!("{} and {more} more", quoted.join(", ")),
-        (0, [before @ .., last]) if !before.is_empty() => {
-            format!("{} and {last}", before.join(", "))
-        }
-        (0, _) => quoted.concat(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use conjure_core::chat::{Part, Role};
+    use conjure_core::turn::notice_words;
 
     use super::*;
 
@@ -174,7 +135,9 @@ mod tests {
     }
 
     fn told(message: &Message, target: &RepairTarget) -> Option<String> {
-        notice(&unshown_files(message, &BTreeMap::new(), target))
+        let files = unshown_files(message, &BTreeMap::new(), target);
+        let words = notice_words(&NoticeReason::FilesUnshown { files });
+        (!words.is_empty()).then_some(words)
     }
 
     #[test]
@@ -256,15 +219,20 @@ mod tests {
         ] {
             assert_eq!(reason(media_type, size, bytes), None, "{media_type}");
         }
-        let other = UnshownReason::MediaType("image/heic".to_owned());
+        let other = UnshownReason::MediaType {
+            media_type: "image/heic".to_owned(),
+        };
+        let large_image = UnshownReason::LargeImage { most: 3_750_000 };
+        let large_pdf = UnshownReason::LargePdf { most: 3_750_000 };
+        let large_text = UnshownReason::LargeText { most: 256 * 1024 };
         let wide = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x23\x28\0\0\0\x01\x08\x06\0\0\0";
         for (media_type, size, bytes, expected) in [
-            ("image/png", 4_000_000, None, UnshownReason::LargeImage),
+            ("image/png", 4_000_000, None, large_image),
             ("image/png", 29, Some(&wide[..]), UnshownReason::Pixels),
             ("image/png", 4, Some(&b"none"[..]), UnshownReason::OtherType),
             ("image/heic", 9, None, other),
-            ("application/pdf", 4_000_000, None, UnshownReason::LargePdf),
-            ("text/plain", 256 * 1024 + 1, None, UnshownReason::LargeText),
+            ("application/pdf", 4_000_000, None, large_pdf),
+            ("text/plain", 256 * 1024 + 1, None, large_text),
             (
                 "text/plain",
                 3,

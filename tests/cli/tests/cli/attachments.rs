@@ -252,6 +252,36 @@ fn of_every_file_that_no_model_is_shown_the_person_is_told() {
 }
 
 #[test]
+fn why_a_file_is_not_shown_is_data_in_the_thread_and_words_for_who_reads_it() {
+    let workspace = stage(&[]);
+    std::fs::write(workspace.work().join("all.zip"), b"PK\0all").unwrap();
+    let model = Model::start().unwrap();
+    model.says(Message::new().text("A name."));
+    let output = run(
+        &workspace,
+        &model,
+        "--provider anthropic --file all.zip What?",
+    );
+    assert_eq!(output.code, Some(0), "{output:?}");
+    let listed = parsed(&conjure(&workspace, "thread list --json").run().unwrap());
+    let thread = listed["threads"][0]["id"].as_str().unwrap();
+    let shown = conjure(&workspace, &format!("thread show {thread} --json"));
+    let entries = json_lines(&shown.run().unwrap());
+    let notices = entries.iter().filter(|entry| entry["entry"] == "notice");
+    let reasons: Vec<&Value> = notices.map(|entry| &entry["reason"]).collect();
+    let not_taken = json!({ "kind": "media_type", "media_type": "application/zip" });
+    let files = json!([{ "name": "all.zip", "reason": not_taken }]);
+    assert_eq!(
+        reasons,
+        [&json!({ "kind": "files_unshown", "files": files })]
+    );
+    let shown = conjure(&workspace, &format!("thread show {thread}"));
+    let shown = shown.run().unwrap();
+    let note = "note: the model reads only the name of `all.zip`: it is application/zip, and";
+    assert!(shown.stdout.contains(note), "{shown:?}");
+}
+
+#[test]
 fn of_many_files_the_person_and_the_model_are_told_which_are_not_shown() {
     let workspace = stage(&[]);
     let model = Model::start().unwrap();

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_core::chat::{Content, Event, FunctionCall, OutputPart, Part, Response, StopReason};
+use conjure_core::log::{EntryBody, NoticeReason};
 use conjure_core::request::ModelRequest;
 use conjure_core::turn::When;
 use conjure_host::Host;
@@ -523,6 +524,16 @@ async fn a_conversation_takes_backends_in_and_lets_them_go_and_touches_no_other(
         seen.iter().any(|text| text.contains("`nobody`")),
         "{seen:?}"
     );
+    let entries = session.entries().await;
+    let reasons = entries.iter().filter_map(|entry| match &entry.body {
+        EntryBody::Notice { reason, .. } => Some(reason.as_ref().expect("it has a reason")),
+        _ => None,
+    });
+    let not_loaded = reasons.filter_map(|reason| match reason {
+        NoticeReason::NotLoaded { backend, .. } => Some(backend.as_str()),
+        _ => None,
+    });
+    assert_eq!(not_loaded.collect::<Vec<_>>(), ["nobody"]);
     let status = session.backends().await;
     assert!(status[1].missing.is_some(), "{status:?}");
     stage
