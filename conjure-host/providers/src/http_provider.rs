@@ -4,7 +4,7 @@
 //! where the request goes, the key, what is tried again, and what a person is told of a failure.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use conjure_core::chat::Response;
 use conjure_core::repair::RepairTarget;
@@ -18,6 +18,7 @@ use secrecy::SecretString;
 use super::address::{Address, AddressError};
 use super::credentials::Credentials;
 use super::http::{Attempt, Clients, HttpOptions, Retry, retry_after, with_retries};
+use super::reply_thread::on_reply_thread;
 use super::sse_reply::{self, ReplyBounds, root_cause};
 use super::{Provider, ProviderError, ReplySink, UnusableProvider, known};
 use conjure_config::SessionSpec;
@@ -27,17 +28,18 @@ use conjure_config::{AuthName, OpenAuth};
 const ERROR_BYTES: usize = 64 * 1024;
 
 /// A provider over HTTP.
+#[derive(Clone)]
 pub struct HttpProvider {
     wire: Wire,
     endpoint: Endpoint,
     address: Address,
-    credentials: Credentials,
+    credentials: Arc<Credentials>,
     /// The saved auth that they are of.
     auth: Option<AuthName>,
     options: HttpOptions,
     client: reqwest::Client,
     /// What was told about tools that are left out, so that it is told once.
-    told: Mutex<BTreeSet<String>>,
+    told: Arc<Mutex<BTreeSet<String>>>,
 }
 
 /// Why a provider cannot be made.
@@ -160,11 +162,11 @@ impl HttpProvider {
             wire,
             endpoint: endpoint.at(address.to_string()),
             address,
-            credentials,
+            credentials: Arc::new(credentials),
             auth,
             options,
             client,
-            told: Mutex::default(),
+            told: Arc::default(),
         })
     }
 
@@ -234,7 +236,9 @@ impl HttpProvider {
             Some(form) => builder.multipart(form),
             None => builder,
         };
-        self.send(builder, &self.endpoint).await
+        // Its connection is used for replies, too.
+        let provider = self.clone();
+        on_reply_thread(async move { provider.send(builder, &provider.endpoint).await }).await
     }
 
     async fn answer(
@@ -248,12 +252,16 @@ impl HttpProvider {
         let url = self.address.of(&self.wire.resource(request));
         let headers = self.headers(&encoded.headers);
         let body = bytes::Bytes::from(encoded.body);
-        with_retries(&self.options.retry, sink, async || {
-            let builder = self.client.post(&url).headers(headers.clone());
-            let reply = self.send(builder.body(body.clone()), &endpoint).await?;
-            let decoder = self.wire.decoder(&endpoint);
-            let decoded = sse_reply::read(reply, decoder, sink, &self.bounds()).await;
-            self.whole(decoded, sink)
+        let (provider, sink) = (self.clone(), sink.clone());
+        on_reply_thread(async move {
+            with_retries(&provider.options.retry, &sink, async || {
+                let builder = provider.client.post(&url).headers(headers.clone());
+                let reply = provider.send(builder.body(body.clone()), &endpoint).await?;
+                let decoder = provider.wire.decoder(&endpoint);
+                let decoded = sse_reply::read(reply, decoder, &sink, &provider.bounds()).await;
+                provider.whole(decoded, &sink)
+            })
+            .await
         })
         .await
     }

@@ -21,6 +21,7 @@ mod remote_files;
 mod remote_skills;
 mod reply;
 mod reply_size;
+mod reply_thread;
 mod scripted;
 mod sse_reply;
 mod token_end;
@@ -40,6 +41,7 @@ pub use remote_files::RemoteFile;
 pub use remote_skills::{RemoteSkill, RemoteVersion, SkillPackage, SkillUpload};
 pub use reply::ReplySink;
 pub use reply_size::written_size;
+pub use reply_thread::rest_until;
 pub use scripted::{Script, ScriptError, Scripted};
 pub use token_end::TokenError;
 pub use tool_walk::ToolWalk;
@@ -53,7 +55,8 @@ use conjure_config::AuthName;
 
 /// Answers model requests.
 ///
-/// Dropping the future ends the request; what went through the sink by then is kept.
+/// Dropping the future ends the request; what went through the sink by then is kept. Where it is carried by
+/// another thread, a piece may come through the sink for a moment after that.
 pub trait Provider: Send + Sync + 'static {
     /// The provider's name, as sidecars, sessions and prices know it, such as `anthropic`.
     fn name(&self) -> &str;

@@ -1,22 +1,23 @@
 //! Where a provider puts what comes in, piece by piece.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use conjure_core::chat::{Content, Part, Response, StreamEvent, Usage};
 
 use crate::ReadTicks;
 
-type Listener = Box<dyn Fn(StreamEvent) + Send + Sync>;
-type BatchListener = Box<dyn Fn(Vec<StreamEvent>) + Send + Sync>;
+type Listener = Arc<dyn Fn(StreamEvent) + Send + Sync>;
+type BatchListener = Arc<dyn Fn(Vec<StreamEvent>) + Send + Sync>;
 
 /// Takes the pieces of one reply: hands them to the session, and keeps what would be lost when the
-/// request is dropped.
+/// request is dropped. Its clones are the same sink.
+#[derive(Clone)]
 pub struct ReplySink {
     listener: Listener,
     /// When pieces that come fast may be read, and who takes them in a batch.
     on_batch: Option<(ReadTicks, BatchListener)>,
-    notice: Box<dyn Fn(String) + Send + Sync>,
-    so_far: Mutex<SoFar>,
+    notice: Arc<dyn Fn(String) + Send + Sync>,
+    so_far: Arc<Mutex<SoFar>>,
 }
 
 #[derive(Default)]
@@ -30,16 +31,17 @@ struct SoFar {
 }
 
 impl ReplySink {
-    /// A sink in front of a listener. Both closures are short and never block.
+    /// A sink in front of a listener. Both closures are short and never block: they are called on the thread
+    /// that reads all replies of the process.
     pub fn new(
         listener: impl Fn(StreamEvent) + Send + Sync + 'static,
         notice: impl Fn(String) + Send + Sync + 'static,
     ) -> Self {
         Self {
-            listener: Box::new(listener),
+            listener: Arc::new(listener),
             on_batch: None,
-            notice: Box::new(notice),
-            so_far: Mutex::new(SoFar::default()),
+            notice: Arc::new(notice),
+            so_far: Arc::default(),
         }
     }
 
@@ -51,7 +53,7 @@ impl ReplySink {
         ticks: ReadTicks,
         on_batch: impl Fn(Vec<StreamEvent>) + Send + Sync + 'static,
     ) -> Self {
-        self.on_batch = Some((ticks, Box::new(on_batch)));
+        self.on_batch = Some((ticks, Arc::new(on_batch)));
         self
     }
 
@@ -71,7 +73,7 @@ impl ReplySink {
         events.iter().for_each(|event| self.keep(event));
         match &self.on_batch {
             Some((_, on_batch)) => on_batch(events),
-            None => events.into_iter().for_each(&self.listener),
+            None => events.into_iter().for_each(&*self.listener),
         }
     }
 

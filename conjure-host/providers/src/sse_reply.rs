@@ -1,6 +1,7 @@
 //! Reads the body of a reply into a decoder, as it comes, within bounds of time and size.
 
 use std::ops::ControlFlow;
+use std::panic::resume_unwind;
 use std::time::Duration;
 
 use conjure_core::chat::StreamEvent;
@@ -76,9 +77,25 @@ pub(crate) async fn read(
     };
     // What is behind it is not waited for, and takes no room meanwhile.
     drop(reply);
-    let mut decoded = decoder.finish(&mut events);
+    let finish = move || {
+        let mut decoded = decoder.finish(&mut events);
+        let is_cut = reply_size::cut(&mut decoded.response);
+        (decoded, is_cut, events)
+    };
+    let finished = match total > LARGE {
+        // The thread reads other replies, too.
+        true => match tokio::task::spawn_blocking(finish).await {
+            Ok(finished) => finished,
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => resume_unwind(panic),
+                // Its runtime ends.
+                Err(_) => std::future::pending().await,
+            },
+        },
+        false => finish(),
+    };
+    let (mut decoded, is_cut, mut events) = finished;
     show(&mut events, sink, &mut room, false);
-    let is_cut = reply_size::cut(&mut decoded.response);
     let of_decoder = decoded.error.as_ref().and_then(|error| {
         let reason = (error.kind == TOO_LARGE).then(|| error.message.clone());
         reason.map(|reason| Cut {
@@ -140,6 +157,9 @@ fn may_have_run(found: Option<&WireError>) -> bool {
 
 /// The kind of a reply that has too many bytes: an error also when it has said that it is whole.
 const TOO_LARGE: &str = conjure_core::wire::REPLY_TOO_LARGE;
+
+/// Bytes of a reply whose end takes long enough to be left to another thread.
+const LARGE: usize = 256 * 1024;
 
 /// The most bytes of an error's message.
 const MOST_ERROR: usize = 16 * 1024;

@@ -4,14 +4,16 @@
 //! does. So what arrives is not handed over at once: the first piece opens a window, and at its end all
 //! threads that got something meanwhile are appended to together, and the log writes once.
 //!
-//! Pieces that come fast gather before they are read, at moments that all replies share: what a
-//! provider gives as a batch waits for no window.
+//! Where four or more replies came in the window before, they are not even read before the end of this one:
+//! what comes in a window is shown at its end anyway. Where very many did, it is shorter, since reading and
+//! writing all of them takes a part of the time. Pieces that come fast gather before they are read, too, at moments that all replies
+//! share: what a provider gives as a batch waits for no window.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use conjure_providers::ReadTicks;
+use conjure_providers::{ReadTicks, rest_until};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
@@ -20,23 +22,39 @@ use super::record_queue::RecordQueue;
 /// How long pieces gather. A piece is shown at most 10 ms after it came: this, and what the
 /// log's writer waits for others and needs to write.
 const WINDOW: Duration = Duration::from_millis(6);
+/// The same where there are very many replies.
+const SHORT_WINDOW: Duration = Duration::from_millis(4);
 /// How often replies that come fast are read, unless somebody says otherwise. What they say waits for
 /// no window then, so it is shown within the same 10 ms.
 const FRAME: Duration = Duration::from_millis(5);
+/// So many replies in a window are worth that those of the next one are read together. What is no piece waits as
+/// long then, too: an end of a reply, a step of a new connection.
+const MANY: usize = 4;
+/// So many make the next window short.
+const VERY_MANY: usize = 40;
+/// For how long a window says how many come in the next one.
+const RECENT: Duration = Duration::from_millis(20);
 
 /// The window of a host's sessions.
 pub(crate) struct GatherWindow {
-    /// The threads that got something.
-    threads: Mutex<Vec<Arc<RecordQueue>>>,
+    state: Mutex<WindowState>,
     begin: Instant,
     /// In microseconds.
     frame: AtomicU64,
 }
 
+#[derive(Default)]
+struct WindowState {
+    /// The threads that got something.
+    threads: Vec<Arc<RecordQueue>>,
+    /// When the window before ended, and how many threads had got something in it.
+    before: Option<(Instant, usize)>,
+}
+
 impl Default for GatherWindow {
     fn default() -> Self {
         let made = Self {
-            threads: Mutex::default(),
+            state: Mutex::default(),
             begin: Instant::now(),
             frame: AtomicU64::default(),
         };
@@ -60,30 +78,54 @@ impl GatherWindow {
     /// Hands over what a thread got at the end of the open window, or of a new one; at once where a
     /// provider gives its reply on a thread without a runtime.
     pub(crate) fn add(self: &Arc<Self>, thread: &Arc<RecordQueue>) {
-        let is_first = {
-            let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
-            threads.push(Arc::clone(thread));
-            threads.len() == 1
-        };
-        if is_first {
-            let end = WindowGuard(Arc::clone(self));
-            if let Ok(runtime) = Handle::try_current() {
-                runtime.spawn(async move {
-                    tokio::time::sleep(WINDOW).await;
-                    drop(end);
-                });
+        let replies = {
+            let mut state = self.state();
+            state.threads.push(Arc::clone(thread));
+            if state.threads.len() > 1 {
+                return;
             }
+            state.recent_replies(Instant::now())
+        };
+        let end = WindowGuard(Arc::clone(self));
+        let Ok(runtime) = Handle::try_current() else {
+            return;
+        };
+        let window = match replies {
+            VERY_MANY.. => SHORT_WINDOW,
+            _ => WINDOW,
+        };
+        if replies >= MANY {
+            rest_until(std::time::Instant::now() + window);
         }
+        runtime.spawn(async move {
+            tokio::time::sleep(window).await;
+            drop(end);
+        });
     }
 
     fn end(&self) {
         let threads = {
-            let threads = self.threads.lock();
-            std::mem::take(&mut *threads.unwrap_or_else(PoisonError::into_inner))
+            let mut state = self.state();
+            state.before = Some((Instant::now(), state.threads.len()));
+            std::mem::take(&mut state.threads)
         };
         for thread in threads {
             thread.end_window();
         }
+    }
+
+    fn state(&self) -> MutexGuard<'_, WindowState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl WindowState {
+    /// How many replies came in the window before, if that is not long ago.
+    fn recent_replies(&self, now: Instant) -> usize {
+        let recent = self
+            .before
+            .filter(|(ended, _)| now.duration_since(*ended) < RECENT);
+        recent.map_or(0, |(_, replies)| replies)
     }
 }
 
@@ -163,6 +205,27 @@ mod tests {
         one.queue().pieces([event("d")].into_iter(), &is_over);
         one.queue().end_window();
         assert!(shown.try_next().is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn how_many_replies_came_is_known_for_a_while() {
+        let window = Arc::<GatherWindow>::default();
+        let mut threads = Vec::new();
+        for _ in 0..MANY {
+            threads.push(thread().await);
+        }
+        let recent = || window.state().recent_replies(Instant::now());
+        assert_eq!(recent(), 0);
+        for (of, _) in &threads {
+            piece(&window, of, "a");
+            piece(&window, of, "b");
+        }
+        for (_, shown) in &mut threads {
+            assert_eq!(text(shown).await, "ab");
+        }
+        assert_eq!(recent(), MANY);
+        tokio::time::sleep(RECENT).await;
+        assert_eq!(recent(), 0);
     }
 
     #[test]
