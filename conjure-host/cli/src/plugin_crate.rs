@@ -123,7 +123,7 @@ impl PluginCrate {
         let target_dir = metadata.target_directory;
         Ok(Self {
             dir,
-            target_dir: target_dir.canonicalize().unwrap_or(target_dir),
+            target_dir: conjure_config::fs::real_path(target_dir),
         })
     }
 

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
+use conjure_core::context::quoted_word;
 use serde_json::json;
 
 use super::args::{Global, shown};
@@ -170,15 +171,10 @@ fn library(name: &str) -> String {
 /// A path as a shell reads it in a command.
 pub(crate) fn shell_word(path: &Path) -> String {
     let text = shown(path);
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_./-+,:@%".contains(c);
     // What begins with a hyphen would be an option.
-    let text = match text.starts_with('-') {
-        true => format!("./{text}"),
-        false => text,
-    };
-    match !text.is_empty() && text.chars().all(is_plain) {
-        true => text,
-        false => format!("'{}'", text.replace('\'', "'\\''")),
+    match text.starts_with('-') {
+        true => quoted_word(&format!("./{text}")),
+        false => quoted_word(&text),
     }
 }
 

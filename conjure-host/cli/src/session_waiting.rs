@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use conjure_core::context::quoted_word;
 use conjure_core::turn::ApprovalDecision;
 use conjure_runtime::manager::{Approval, DecisionScope, PendingQuestion};
 use conjure_skill_sdk::protocol::Elicited;
@@ -89,14 +90,9 @@ pub(super) fn remaining(milliseconds: u64) -> String {
     }
 }
 
-/// A word of a command line.
+/// A word of a command line, which holds nothing that a terminal obeys.
 fn word(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:/@".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
-        text.to_owned()
-    } else {
-        format!("'{}'", clean(text).replace('\'', "'\\''"))
-    }
+    quoted_word(&clean(text))
 }
 
 pub(crate) async fn list(

@@ -75,7 +75,7 @@ fn directory(entry: &Entry) -> Option<PathBuf> {
 
 /// A directory as the logs name it: where links lead.
 pub(crate) fn resolved(dir: &Path) -> PathBuf {
-    dir.canonicalize().unwrap_or_else(|_| dir.to_owned())
+    conjure_config::fs::real_path(dir)
 }
 
 #[cfg(test)]

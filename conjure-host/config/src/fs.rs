@@ -3,15 +3,15 @@
 //! A bare `No such file or directory` helps nobody. Every function here does one thing of
 //! `std::fs` and puts operation and path into the message. It decides nothing.
 
-mod alike;
 mod known_place;
+mod shared_file;
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _};
 use std::path::{Path, PathBuf};
 
-pub use alike::write_atomic_like;
 pub use known_place::{move_same, open_same, read_same, remove_same};
+pub use shared_file::{check_writable, write_atomic_like, write_shared};
 
 /// The bytes that are compared at once.
 const PIECE: u64 = 64 * 1024;
@@ -53,12 +53,23 @@ pub fn write_atomic_for_all(path: impl AsRef<Path>, bytes: &[u8]) -> io::Result<
 fn replace_atomic(
     path: &Path,
     bytes: &[u8],
-    create: impl FnOnce(&Path) -> io::Result<File>,
+    create: impl Fn(&Path) -> io::Result<File>,
 ) -> io::Result<()> {
     use std::io::Write as _;
-    let temporary = beside(path);
-    let written = create(&temporary).and_then(|mut file| {
-        file.write_all(bytes)?;
+    let (temporary, mut file) = loop {
+        let temporary = beside(path);
+        match create(&temporary) {
+            Ok(file) => break (temporary, file),
+            // Of a process with the same number, on another machine or in another container.
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(e) => {
+                // It may be there, and not as it should be.
+                let _ = std::fs::remove_file(&temporary);
+                return Err(named("write", path, &e));
+            }
+        }
+    };
+    let written = file.write_all(bytes).and_then(|()| {
         drop(file);
         std::fs::rename(&temporary, path)
     });
@@ -249,8 +260,15 @@ pub fn lock(path: impl AsRef<Path>) -> io::Result<File> {
     locked().map_err(|e| named("lock", path, &e))
 }
 
+/// A path without links; as it is where nothing is there.
+#[must_use]
+pub fn real_path(path: impl AsRef<Path>) -> PathBuf {
+    let path = path.as_ref();
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
+
 /// Locks a directory against all others that lock it, also other users, of whom each can open it; waits for
-/// them. It is free again when the value is dropped.
+/// them. It is free again when the value is dropped. File systems of a network refuse it.
 ///
 /// # Errors
 /// The system's, with the path.

@@ -2,12 +2,13 @@
 //!
 //! Holds the session file ([`SessionSpec`]), the names of saved auths, every environment variable
 //! ([`env`](mod@env)), skill folders on disk, which projects a person trusts, what differs between operating
-//! systems ([`platform`]), files whose errors name them ([`fs`]), and JSON whose errors say where
-//! ([`json`]). Reads and writes local files and the process's environment. Knows no database, no
+//! systems ([`platform`]), files whose errors name them ([`fs`]), what an error says with its causes
+//! ([`error_chain`]), and JSON whose errors say where ([`json`]). Reads and writes local files and the process's environment. Knows no database, no
 //! network, no plugin and no session that runs. Begin at `session_file.rs`.
 
 mod auth_name;
 pub mod env;
+pub mod error_chain;
 pub mod file_name;
 pub mod fs;
 pub mod json;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use conjure_config::env;
+use conjure_config::error_chain::with_causes;
 use reqwest::{NoProxy, Proxy, StatusCode, Url};
 
 use crate::PackageError;
@@ -131,7 +132,7 @@ pub(crate) async fn get(url: &Url, limit: u64) -> Result<Vec<u8>, PackageError> 
     };
     let client = client(Some(SILENCE)).map_err(|error| failed(error.to_string()))?;
     let sent = client.get(url.clone()).send().await;
-    let response = sent.map_err(|error| failed(whole(&error)))?;
+    let response = sent.map_err(|error| failed(with_causes(&error)))?;
     let status = response.status();
     if !status.is_success() {
         return Err(failed(format!(
@@ -150,7 +151,7 @@ pub(crate) async fn body(mut response: reqwest::Response, limit: u64) -> Result<
     let mut bytes = Vec::new();
     loop {
         let piece = response.chunk().await;
-        let Some(piece) = piece.map_err(|error| whole(&error))? else {
+        let Some(piece) = piece.map_err(|error| with_causes(&error))? else {
             return Ok(bytes);
         };
         bytes.extend_from_slice(&piece);
@@ -158,20 +159,6 @@ pub(crate) async fn body(mut response: reqwest::Response, limit: u64) -> Result<
             return Err(format!("it has more than {limit} bytes"));
         }
     }
-}
-
-/// An error with what is behind it.
-pub(crate) fn whole(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        let said = next.to_string();
-        if !text.contains(&said) {
-            text = format!("{text}: {said}");
-        }
-        cause = next.source();
-    }
-    text
 }
 
 #[cfg(test)]

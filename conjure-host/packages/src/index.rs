@@ -230,8 +230,15 @@ impl PluginIndex {
             place: dir.display().to_string(),
             reason: error.to_string(),
         };
-        // The folder itself: a file of the user who was the first is one that others cannot open.
-        let _lock = fs::lock_dir(dir).map_err(failed)?;
+        // From before the index is read until it is written.
+        let _lock = fs::lock_dir(dir).map_err(|error| PackageError::Publish {
+            place: dir.display().to_string(),
+            reason: format!(
+                "nobody can be kept from changing its index at the same time ({error}). Make sure that you \
+                 may write there; where the file system has no locks, publish into a folder of another one \
+                 and copy what is there by then"
+            ),
+        })?;
         let index = dir.join(INDEX_FILE);
         let text = match fs::read(&index) {
             Ok(text) => text,

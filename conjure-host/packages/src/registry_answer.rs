@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use conjure_config::error_chain::with_causes;
 use reqwest::{RequestBuilder, Response, StatusCode};
 use serde::Deserialize;
 
@@ -98,7 +99,7 @@ pub(crate) async fn small(request: RequestBuilder, limit: u64) -> Result<Vec<u8>
 /// Sends a request.
 pub(crate) async fn sent(request: RequestBuilder) -> Result<Response, RegistryError> {
     let sent = request.send().await;
-    sent.map_err(|error| RegistryError::Failed(http::whole(&error)))
+    sent.map_err(|error| RegistryError::Failed(with_causes(&error)))
 }
 
 /// An answer, unless it says no.

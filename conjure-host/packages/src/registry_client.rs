@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use conjure_config::error_chain::with_causes;
 use conjure_plugins::Sha256;
 use oci_client::Reference;
 use oci_client::secrets::RegistryAuth;
@@ -248,7 +249,7 @@ impl RegistryClient {
     /// A request that says who asks to nobody but the registry.
     async fn authorized(&self, request: RequestBuilder) -> Result<RequestBuilder, RegistryError> {
         let (client, request) = request.build_split();
-        let request = request.map_err(|error| RegistryError::Failed(http::whole(&error)));
+        let request = request.map_err(|error| RegistryError::Failed(with_causes(&error)));
         let mut request = request?;
         if request.url().origin() == self.base.origin()
             && let Some(authorization) = self.authorization.read().await.clone()

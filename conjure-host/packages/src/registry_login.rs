@@ -5,6 +5,7 @@
 //! stays on this machine.
 
 use base64::Engine as _;
+use conjure_config::error_chain::with_causes;
 use oci_client::secrets::RegistryAuth;
 use reqwest::header::{HeaderValue, WWW_AUTHENTICATE};
 use reqwest::{Client, Url};
@@ -64,7 +65,7 @@ pub(crate) async fn authorization(
     access: RegistryAccess,
 ) -> Result<Option<HeaderValue>, RegistryError> {
     let asked = client.get(base.clone()).timeout(ANSWER_TIME).send().await;
-    let asked = asked.map_err(|error| RegistryError::Failed(http::whole(&error)))?;
+    let asked = asked.map_err(|error| RegistryError::Failed(with_causes(&error)))?;
     let wanted = asked.headers().get_all(WWW_AUTHENTICATE).iter();
     let wanted: Vec<Challenge> = wanted
         .filter_map(|value| value.to_str().ok())

@@ -315,7 +315,7 @@ fn table(kind: &str, plugin: &str, tools: &[ToolDecl]) -> Result<RoutingTable, S
 
 /// The licence that the crate around a file names, such as that of `target/debug/libx.so`.
 fn licence(file: &Path, plugin: &str) -> Licence {
-    let file = file.canonicalize().unwrap_or_else(|_| file.to_owned());
+    let file = conjure_config::fs::real_path(file);
     for dir in file.ancestors().skip(1).take(5) {
         let manifest = dir.join("Cargo.toml");
         let Ok(text) = conjure_config::fs::read_to_string(&manifest) else {

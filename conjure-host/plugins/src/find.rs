@@ -65,7 +65,7 @@ impl SearchPath {
         // One file may be found by several spellings of its path.
         let mut seen = HashSet::new();
         let mut add = |path: PathBuf, named| {
-            let real = path.canonicalize().unwrap_or_else(|_| path.clone());
+            let real = conjure_config::fs::real_path(&path);
             if seen.insert(real) {
                 found.push(FoundLibrary { path, named });
             }

@@ -43,7 +43,6 @@ mod program;
 mod registry;
 mod run_place;
 mod services;
-mod shared_file;
 mod signers;
 mod store;
 mod taken_over;

@@ -10,7 +10,7 @@ use std::path::{Component, Path, PathBuf};
 use conjure_config::fs;
 use serde::{Deserialize, Serialize};
 
-use super::{ANY_TARGET, LibraryTarget, Sha256, shared_file};
+use super::{ANY_TARGET, LibraryTarget, Sha256};
 
 /// The name of the file.
 pub const LOCK_FILE: &str = "conjure.lock";
@@ -224,7 +224,7 @@ impl PluginLock {
             "# Written by `conjure plugin install`. Keep it under version control.\n\n{text}"
         );
         let written = match self.is_shared {
-            true => shared_file::write(&self.path, text.as_bytes()),
+            true => fs::write_shared(&self.path, text.as_bytes()),
             false => fs::write_atomic(&self.path, text.as_bytes()),
         };
         written.map_err(|source| LockError::Write {
@@ -238,7 +238,7 @@ impl PluginLock {
     /// # Errors
     /// The system's.
     pub fn check_writable(&self) -> io::Result<()> {
-        shared_file::check_writable(&self.path)
+        fs::check_writable(&self.path)
     }
 
     /// Writes the places of packages and indexes in another way, where there is one.

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use conjure_abi::abi_stable::library::AbiHeaderRef;
 use conjure_abi::{HeaderFields, ROOT_SYMBOL, RootRef};
+use conjure_config::error_chain::with_causes;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
 use super::{PluginError, layout};
@@ -213,6 +214,7 @@ pub(super) fn open(
     let library = unsafe { Library::open(Some(copy), RTLD_NOW | RTLD_LOCAL) }.map_err(|error| {
         PluginError::Open {
             path: path.to_owned(),
+            // What the system's loader says is the cause alone.
             reason: with_causes(&error),
         }
     })?;
@@ -266,17 +268,6 @@ pub(super) fn open(
         root,
         manifest: manifest.as_slice().into(),
     })
-}
-
-/// An error with what is behind it: what the system's loader says is the cause alone.
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        text = format!("{text}: {next}");
-        cause = next.source();
-    }
-    text
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

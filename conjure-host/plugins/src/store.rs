@@ -153,25 +153,7 @@ impl CopyStore {
 
     /// Whether the directory is still the user's alone.
     fn check(&self) -> io::Result<()> {
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::MetadataExt as _;
-            let metadata = std::fs::symlink_metadata(&self.dir)?;
-            let mode = metadata.mode() & 0o7777;
-            if !metadata.is_dir() || metadata.uid() != platform::current_user() || mode & 0o077 != 0
-            {
-                return Err(io::Error::new(
-                    io::ErrorKind::PermissionDenied,
-                    format!(
-                        "{} must be a directory of your own with mode 0700 (it has {mode:04o} and \
-                         belongs to user {})",
-                        self.dir.display(),
-                        metadata.uid()
-                    ),
-                ));
-            }
-        }
-        Ok(())
+        platform::check_private_dir(&self.dir)
     }
 
     /// Removes what is old. A library that is open somewhere stays mapped there.

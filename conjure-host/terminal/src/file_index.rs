@@ -168,7 +168,7 @@ fn rank(file: &str, letters: &str) -> Option<u8> {
 /// The files below a directory that are not ignored, breadth first, those in hidden directories last.
 fn files_below(dir: &Path, limits: IndexLimits) -> Vec<String> {
     let IndexLimits { mut read, mut kept } = limits;
-    let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
+    let dir = conjure_config::fs::real_path(dir);
     let rules = IgnoreRules::of(&dir);
     let mut found = Vec::new();
     let mut dirs = VecDeque::from([(dir, String::new(), rules)]);

@@ -105,12 +105,8 @@ impl ApiFailure {
     }
 
     fn network(error: &reqwest::Error) -> Self {
-        let mut message = error.to_string();
-        let mut source = std::error::Error::source(error);
-        while let Some(cause) = source {
-            message = format!("{message}: {cause}");
-            source = cause.source();
-        }
+        // The SDK says each cause behind the error.
+        let message = Error::from(error);
         Self {
             // What was sent may have been done already, unless there was no connection.
             retryable: error.is_connect(),

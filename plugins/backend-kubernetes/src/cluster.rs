@@ -4,6 +4,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use conjure_exec_agent::executor::quoted_word;
 use conjure_skill_sdk::{Error, Result};
 use k8s_openapi::api::core::v1::Pod;
 use kube::client::AuthError;
@@ -108,7 +109,7 @@ fn flags(settings: &KubernetesSettings) -> String {
     let set = set
         .into_iter()
         .filter_map(|(flag, value)| Some((flag, value?)));
-    set.map(|(flag, value)| format!(" {flag} '{}'", value.replace('\'', "'\\''")))
+    set.map(|(flag, value)| format!(" {flag} {}", quoted_word(&value)))
         .collect()
 }
 

@@ -273,16 +273,8 @@ pub(crate) fn causes(error: &ClusterError) -> String {
             out.status
         );
     }
-    let mut text = error.to_string();
-    let mut inner = error.source();
-    while let Some(cause) = inner {
-        let said = cause.to_string();
-        if !text.contains(&said) {
-            text = format!("{text}: {said}");
-        }
-        inner = cause.source();
-    }
-    text
+    // The SDK says each cause behind the error.
+    Error::from(error).to_string()
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use kube::api::{DeleteParams, ListParams};
 
 use crate::asking::ask;
 use crate::cluster::Cluster;
-use crate::identity::identity;
+use crate::data_dir_identity::data_dir_identity;
 
 /// The label that names the host.
 const HOST_LABEL: &str = "io.conjure/host";
@@ -64,7 +64,7 @@ impl PodOwner {
             let lock = File::create(making.join(LOCK_FILE))?;
             lock.lock()?;
             fs::rename(&making, all.join(&name))?;
-            Ok((identity(data_dir)?, lock))
+            Ok((data_dir_identity(data_dir)?, lock))
         };
         match made() {
             Ok((data, lock)) => Ok(Self {

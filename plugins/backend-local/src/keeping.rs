@@ -35,7 +35,7 @@ pub(crate) fn roots<'a>(
         .into_iter()
         .map(|skill| PathBuf::from(skill.dir))
         .chain(cx.skill_dir().map(Path::to_owned));
-    CallRoots::of(session.dirs(), working, skills, cx.exchange_dir())
+    CallRoots::of(session.skill_dirs(), working, skills, cx.exchange_dir())
         .map(|roots| roots.without(private))
         .map_err(|error| to_error(&error))
 }

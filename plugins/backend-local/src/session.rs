@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use conjure_exec_agent::files::ResolvedDirs;
+use conjure_exec_agent::files::ResolvedSkillDirs;
 use conjure_exec_agent::sandbox_rules::SandboxRules;
 use conjure_skill_sdk::protocol::{ExecutorInit, Sandbox, SkillMount};
 use conjure_skill_sdk::{Cx, Error, Result};
@@ -46,7 +46,7 @@ impl LocalSessions {
         let session = self.of(cx.session());
         for skill in &request.skills {
             // One that is not there yet is looked at when it is needed.
-            let _ = session.dirs.resolve(Path::new(&skill.dir));
+            let _ = session.skill_dirs.resolve(Path::new(&skill.dir));
         }
         let dirs = cx.working_dir().into_iter().chain(cx.exchange_dir());
         // The host names them without links. They are not resolved here: where this is a new version of the
@@ -114,7 +114,7 @@ impl SessionSetup {
 #[derive(Debug)]
 pub(crate) struct LocalSession {
     setup: Mutex<Arc<SessionSetup>>,
-    dirs: ResolvedDirs,
+    skill_dirs: ResolvedSkillDirs,
     over: watch::Sender<bool>,
     running: watch::Sender<usize>,
 }
@@ -123,7 +123,7 @@ impl Default for LocalSession {
     fn default() -> Self {
         Self {
             setup: Mutex::default(),
-            dirs: ResolvedDirs::default(),
+            skill_dirs: ResolvedSkillDirs::default(),
             over: watch::Sender::new(false),
             running: watch::Sender::new(0),
         }
@@ -137,8 +137,8 @@ impl LocalSession {
     }
 
     /// Where the folders of its skills led when it began.
-    pub(crate) fn dirs(&self) -> &ResolvedDirs {
-        &self.dirs
+    pub(crate) fn skill_dirs(&self) -> &ResolvedSkillDirs {
+        &self.skill_dirs
     }
 
     /// The environment that its commands get besides the clean one.

@@ -220,17 +220,8 @@ impl Failure {
 
 /// An error with its causes.
 pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text.push_str(": ");
-            text.push_str(&cause_text);
-        }
-        source = cause.source();
-    }
-    text
+    // The SDK says each cause behind the error.
+    conjure_skill_sdk::Error::from(error).to_string()
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! The commands that an error tells a person to type, with all that the configuration says: they
 //! reach the same machine, with the same files.
 
+use conjure_exec_agent::executor::quoted_word;
+
 use crate::config::SshSettings;
 use crate::ssh_command::{known_hosts_option, plain};
 
@@ -58,16 +60,8 @@ fn known_name(settings: &SshSettings) -> String {
 
 /// The words as a shell reads them.
 fn line(words: &[String]) -> String {
-    let quoted: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+    let quoted: Vec<String> = words.iter().map(|word| quoted_word(word)).collect();
     quoted.join(" ")
-}
-
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@:,=%".contains(c);
-    match !word.is_empty() && word.chars().all(plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', "'\\''")),
-    }
 }
 
 #[cfg(test)]

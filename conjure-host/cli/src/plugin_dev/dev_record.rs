@@ -69,7 +69,9 @@ impl DevRecord {
         let dir = all.join(safe_name(name));
         match Self::locked(&dir).map_err(failed)? {
             Some(record) => match read(&dir) {
-                Ok(_) => Ok(Ok(record)),
+                Ok(None) => Ok(Ok(record)),
+                // It was ended after this one had looked, or could not be put back.
+                Ok(Some(run)) => Ok(Err(not_back(&run, &dir))),
                 // A record of this run would take the place of what is kept there.
                 Err(reason) => Ok(Err(unread(&dir, &reason))),
             },
@@ -183,6 +185,19 @@ fn unread(dir: &Path, reason: &str) -> String {
          read ({reason}): `before.*` there is the build that was installed, which `conjure plugin add` \
          installs again. Move the directory away then",
         shown(dir)
+    )
+}
+
+/// That what a run has kept is not put back.
+fn not_back(run: &DevRun, dir: &Path) -> String {
+    format!(
+        "what was there of {} before a `plugin dev` of {} that was ended is not back yet, and kept in {}: \
+         begin again, which puts it back or says why not. Where that stays so, move the directory away; `conjure \
+         plugin rollback {}` has what was there, too",
+        run.name,
+        shown(&run.author),
+        shown(dir),
+        run.name
     )
 }
 

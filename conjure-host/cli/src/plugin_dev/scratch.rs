@@ -3,9 +3,9 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use conjure_config::platform;
 use rustix::fs::{FlockOperation, flock};
 use tempfile::TempDir;
 
@@ -59,20 +59,16 @@ impl ScratchDir {
 
 /// The directory in that for temporary files that is this user's alone, which is made if need be.
 fn own_dir(temporary: &Path) -> io::Result<PathBuf> {
-    let user = rustix::process::geteuid().as_raw();
-    let dir = temporary.join(format!("{OWN}-{user}"));
+    let dir = temporary.join(format!("{OWN}-{}", platform::current_user()));
     conjure_config::fs::create_private_dir(&dir)?;
-    let found = dir.symlink_metadata()?;
     // Everybody may make one of this name first.
-    if found.is_dir() && found.uid() == user && found.mode() & 0o077 == 0 {
-        return Ok(dir);
-    }
-    let text = format!(
-        "{} must be a directory of your own with mode 0700: remove it, or name another directory for \
-         temporary files with TMPDIR",
-        dir.display()
-    );
-    Err(io::Error::new(ErrorKind::PermissionDenied, text))
+    platform::check_private_dir(&dir).map_err(|error| {
+        let text = format!(
+            "{error}: remove it, or name another directory for temporary files with TMPDIR"
+        );
+        io::Error::new(error.kind(), text)
+    })?;
+    Ok(dir)
 }
 
 /// Removes the directories that nobody holds any more.

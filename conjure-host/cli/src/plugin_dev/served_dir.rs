@@ -2,9 +2,10 @@
 //! before: that comes back at the end, and after a run that was killed at the beginning of the next.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use conjure_plugins::{InstalledPlugins, LockedPlugin, PluginFile, Sha256};
+use conjure_plugins::{InstalledPlugins, LockedPlugin, PluginError, PluginFile, Sha256};
 
 use super::dev_record::{DevRecord, DevRun};
 use crate::args::{Global, shown};
@@ -145,6 +146,16 @@ impl ServedDir {
         }
         let file = match record.before(&run) {
             Ok(file) => file,
+            Err(error) if may_be_read_later(&error) => {
+                // Its record stays, with what is kept there.
+                return Ok(Some(format!(
+                    "a `plugin dev` of {} was ended before it could put back what was there, which cannot \
+                     be read now ({error}): the next `conjure plugin dev --serve` tries it again, and `conjure \
+                     plugin rollback {}` has it, too",
+                    shown(&run.author),
+                    run.name
+                )));
+            }
             Err(error) => {
                 record.remove();
                 return Ok(Some(format!(
@@ -222,5 +233,79 @@ impl ServedDir {
             }
         }
         failed.map_or(Ok(said), Err)
+    }
+}
+
+/// Whether a build that is not read now is there all the same, for another time.
+fn may_be_read_later(error: &PluginError) -> bool {
+    match error {
+        PluginError::Read { source, .. } => source.kind() != io::ErrorKind::NotFound,
+        PluginError::Owner { .. } | PluginError::Writable { .. } | PluginError::Changed { .. } => {
+            true
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::sync::Arc;
+
+    use conjure_config::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_record_stays_as_long_as_what_it_keeps_may_be_read_another_time() {
+        let data = tempfile::tempdir().unwrap();
+        let records = DevRecord::all(data.path()).unwrap();
+        let served = ServedDir {
+            installed: InstalledPlugins::of(data.path()),
+            records: records.clone(),
+            author: PathBuf::from("/somewhere/greeter"),
+            before: BTreeMap::new(),
+            keep: false,
+        };
+        let record = DevRecord::claim(&records, "greeter").unwrap().ok().unwrap();
+        let kept = records.join("greeter/before.so");
+        fs::write(&kept, "a library").unwrap();
+        let everybody = std::fs::Permissions::from_mode(0o666);
+        std::fs::set_permissions(&kept, everybody).unwrap();
+        let run = DevRun {
+            name: "greeter".to_owned(),
+            pid: 4711,
+            author: served.author.clone(),
+            keep: false,
+            put: vec![Sha256::of(b"one")],
+            before: Some("before.so".to_owned()),
+            package: None,
+        };
+        record.write(&run).unwrap();
+        let said = served.put_back(record, run.clone()).unwrap().unwrap();
+        assert!(said.contains("tries it again"), "{said}");
+        assert!(kept.is_file());
+        // Nor does a run that begins meanwhile write over it.
+        let refused = DevRecord::claim(&records, "greeter").unwrap();
+        let refused = refused.err().unwrap();
+        assert!(refused.contains("is not back yet"), "{refused}");
+        assert!(kept.is_file());
+        // Once it is gone, nobody waits for it any more.
+        fs::remove_file(&kept);
+        let (record, left) = DevRecord::left(&records).unwrap().0.pop().unwrap();
+        assert_eq!(left, run);
+        let said = served.put_back(record, left).unwrap().unwrap();
+        assert!(said.contains("rollback greeter"), "{said}");
+        assert!(fs::entries(&records).unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_a_disk_does_not_give_now_may_be_read_later() {
+        let read = |error: io::Error| PluginError::Read {
+            path: PathBuf::from("before.so"),
+            source: Arc::new(error),
+        };
+        assert!(may_be_read_later(&read(io::Error::other("an I/O error"))));
+        assert!(!may_be_read_later(&read(io::ErrorKind::NotFound.into())));
     }
 }

@@ -82,6 +82,32 @@ pub fn check_own_dir(path: &Path) -> Result<(), NotOwnError> {
     Ok(())
 }
 
+/// Checks that a directory, which no link leads to, is the user's own and that nobody else does anything in
+/// it.
+///
+/// # Errors
+/// The system's; [`io::ErrorKind::PermissionDenied`] where it is not.
+pub fn check_private_dir(path: &Path) -> io::Result<()> {
+    let found = path
+        .symlink_metadata()
+        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
+    let mode = found.mode() & 0o7777;
+    if found.is_dir() && found.uid() == current_user() && mode & 0o077 == 0 {
+        return Ok(());
+    }
+    let what = match found.is_dir() {
+        true => format!("it has {mode:04o} and belongs to user {}", found.uid()),
+        false => "it is no directory".to_owned(),
+    };
+    Err(io::Error::new(
+        io::ErrorKind::PermissionDenied,
+        format!(
+            "{} must be a directory of your own with mode 0700 ({what})",
+            path.display()
+        ),
+    ))
+}
+
 fn check(path: &Path, found: &Metadata) -> Result<(), NotOwnError> {
     let is_anothers = found.uid() != current_user();
     // A link says of everybody that they may write.
@@ -143,6 +169,25 @@ mod tests {
         let link = dir.path().join("link");
         symlink(&path, &link).unwrap();
         assert!(check_own_dir(&link).is_err());
+    }
+
+    #[test]
+    fn a_directory_that_others_may_read_or_a_link_leads_to_is_not_private() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, link) = (dir.path().join("own"), dir.path().join("link"));
+        assert!(check_private_dir(&path).is_err());
+        crate::fs::create_private_dir(&path).unwrap();
+        check_private_dir(&path).unwrap();
+        symlink(&path, &link).unwrap();
+        let refused = check_private_dir(&link).unwrap_err().to_string();
+        assert!(refused.contains("it is no directory"), "{refused}");
+        for mode in [0o710, 0o701, 0o755] {
+            fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            let refused = check_private_dir(&path).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+            let told = format!("it has {mode:04o}");
+            assert!(refused.to_string().contains(&told), "{refused}");
+        }
     }
 
     #[test]

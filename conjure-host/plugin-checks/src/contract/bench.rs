@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use conjure_abi::{EmitKind, code};
+use conjure_config::fs::real_path;
 use conjure_plugins::{
     CallOptions, Emit, Instance, InstanceDirs, LoadedPlugin, PluginCallFailure, PluginError,
     emit_channel,
@@ -191,8 +192,8 @@ impl Bench {
         BenchSession {
             bench: self,
             name: session_name(&self.tag, name),
-            working_dir: real(&dir.join("work")),
-            exchange_dir: real(&dir.join("exchange")),
+            working_dir: real_path(dir.join("work")),
+            exchange_dir: real_path(dir.join("exchange")),
         }
     }
 
@@ -200,7 +201,7 @@ impl Bench {
     pub(super) fn folder(&self) -> SkillMount {
         SkillMount {
             name: FOLDER.to_owned(),
-            dir: real(&self.root.path().join("skills").join(FOLDER))
+            dir: real_path(self.root.path().join("skills").join(FOLDER))
                 .display()
                 .to_string(),
         }
@@ -225,10 +226,6 @@ fn tag(root: &Path) -> String {
 
 fn session_name(tag: &str, session: &str) -> String {
     format!("check-{tag}-{session}")
-}
-
-fn real(path: &Path) -> PathBuf {
-    path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
 impl BenchSession<'_> {

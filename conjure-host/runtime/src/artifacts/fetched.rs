@@ -40,6 +40,6 @@ fn place(cache: &Path, known_by: [&str; 3], name: &str) -> PathBuf {
     file.push('-');
     file.push_str(name);
     // Whoever reads it follows no link; those before the cache are no command's.
-    let cache = cache.canonicalize().unwrap_or_else(|_| cache.to_owned());
+    let cache = conjure_config::fs::real_path(cache);
     cache.join(file)
 }

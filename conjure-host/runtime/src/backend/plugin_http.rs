@@ -120,20 +120,9 @@ fn refusal(host: &str, addresses: &[IpAddr]) -> String {
     )
 }
 
-/// An error with what brought it about.
-pub(super) fn chain(error: &reqwest::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
+    use conjure_config::error_chain::with_causes;
     use conjure_skill_sdk::protocol::Permissions;
     use tokio::net::TcpListener;
 
@@ -188,7 +177,7 @@ mod tests {
         let here = format!("http://localhost:{port}/");
         let client = AddressRule::new(false).client().unwrap();
         let error = client.get(&here).send().await.unwrap_err();
-        let error = chain(&error);
+        let error = with_causes(&error);
         assert!(error.contains("leads to this machine"), "{error}");
         assert!(!accepted.is_finished());
         let http = LazyHttp::default();

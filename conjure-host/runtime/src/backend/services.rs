@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use conjure_abi::{Fault, code};
+use conjure_config::error_chain::with_causes;
 use conjure_skill_sdk::protocol::{
     Elicit, Elicited, Empty, FileRef, HttpRequest, HttpResponse, INLINE_LIMIT, KvKey, KvKeys,
     KvList, KvSet, KvValue, RegisterFile, Registered, SecretGet, host_op,
@@ -19,7 +20,6 @@ use serde_json::{Value, json};
 
 use super::permission_check::PermissionCheck;
 pub(crate) use super::plugin_http::LazyHttp;
-use super::plugin_http::chain;
 use super::questions::{ASK, Answerers, AskedBy, SessionClient, waits_for_somebody};
 use super::sampling::CurrentModel;
 use crate::artifacts::Artifacts;
@@ -427,7 +427,7 @@ impl Answering {
         } else if let Some(body) = request.body {
             builder = builder.body(body);
         }
-        let mut response = builder.send().await.map_err(|e| failed(chain(&e)))?;
+        let mut response = builder.send().await.map_err(|e| failed(with_causes(&e)))?;
         let status = response.status().as_u16();
         let headers = response
             .headers()
@@ -440,7 +440,11 @@ impl Answering {
             })
             .collect();
         let mut bytes = Vec::new();
-        while let Some(piece) = response.chunk().await.map_err(|e| failed(chain(&e)))? {
+        while let Some(piece) = response
+            .chunk()
+            .await
+            .map_err(|e| failed(with_causes(&e)))?
+        {
             if bytes.len() + piece.len() > HTTP_BYTES {
                 return Err(failed(format!(
                     "the reply has more than {HTTP_BYTES} bytes"

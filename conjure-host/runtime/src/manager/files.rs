@@ -171,12 +171,8 @@ impl Manager {
         row: &Row,
         backend: &str,
     ) -> Result<Option<SessionSpec>, ManagerError> {
-        let made = match self.inner.place_of(row).await {
-            Ok(_) => self.inner.made_of(row).await,
-            Err(error) => Err(error),
-        };
-        let mut spec = match made {
-            Ok((spec, _)) => spec,
+        let mut spec = match self.inner.made_in_place(row).await {
+            Ok(spec) => spec,
             Err(error @ ManagerError::Store(_)) => return Err(error),
             Err(error) => {
                 tracing::info!(session = row.id, "it cannot be opened for a file: {error}");

@@ -179,8 +179,7 @@ impl Manager {
     ) -> Result<SwitchReport, ManagerError> {
         let mut row = self.inner.row(session).await?;
         let auth = self.inner.patched(&mut row, patch).await?;
-        self.inner.place_of(&row).await?;
-        let spec = self.inner.spec_with(&row, &auth)?;
+        let spec = self.inner.spec_in_place(&row, &auth).await?;
         let thread = active(&row)?;
         Ok(self.inner.host.check(spec, &thread).await?)
     }
@@ -193,7 +192,7 @@ impl Manager {
     /// As [`Manager::check`], and [`ManagerError::Conflict`] while a turn runs.
     pub async fn measure(&self, session: &str) -> Result<SwitchReport, ManagerError> {
         let row = self.inner.row(session).await?;
-        let (spec, made) = self.inner.made_of(&row).await?;
+        let (_, made) = self.inner.made_of(&row).await?;
         let thread = active(&row)?;
         let measured = self.ask_kept(&row.id, |done| ActorRequest::Measure {
             thread: thread.clone(),
@@ -207,7 +206,7 @@ impl Manager {
         if runs.iter().any(|run| run.state == RunState::Running) {
             return Err(turn_runs());
         }
-        self.inner.place_of(&row).await?;
+        let spec = self.inner.made_in_place(&row).await?;
         Ok(self.inner.host.check(spec, &thread).await?)
     }
 
@@ -244,8 +243,7 @@ impl Manager {
         policy: &PolicySpec,
     ) -> Result<ToolPreview, ManagerError> {
         let row = self.inner.row(session).await?;
-        self.inner.place_of(&row).await?;
-        let (mut spec, _) = self.inner.made_of(&row).await?;
+        let mut spec = self.inner.made_in_place(&row).await?;
         spec.policy.allow.extend_from_slice(&policy.allow);
         spec.policy.ask.extend_from_slice(&policy.ask);
         spec.policy.deny.extend_from_slice(&policy.deny);

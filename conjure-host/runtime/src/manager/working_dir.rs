@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 
 use super::{ManagerError, ManagerState};
 use crate::session::recorded_working_dir;
+use conjure_config::SessionSpec;
 use conjure_core::context::quoted_word;
-use conjure_store::{Run, RunsOf, SavedSession as Row, StoreError};
+use conjure_store::{Run, RunsOf, SavedAuth, SavedSession as Row, StoreError};
 
 /// In how many of its newest turns it is looked up where a session worked.
 const NEWEST_RUNS: u64 = 50;
@@ -74,12 +75,34 @@ impl ManagerState {
         }
     }
 
+    /// What a saved session is opened with now, for whoever makes something of it ready where it works.
+    ///
+    /// # Errors
+    /// As for [`ManagerState::place_of`], and where the session cannot be opened.
+    pub(super) async fn made_in_place(&self, row: &Row) -> Result<SessionSpec, ManagerError> {
+        self.place_of(row).await?;
+        Ok(self.made_of(row).await?.0)
+    }
+
+    /// The same with its saved auth at hand.
+    ///
+    /// # Errors
+    /// As for [`ManagerState::made_in_place`].
+    pub(super) async fn spec_in_place(
+        &self,
+        row: &Row,
+        auth: &SavedAuth,
+    ) -> Result<SessionSpec, ManagerError> {
+        self.place_of(row).await?;
+        self.spec_with(row, auth)
+    }
+
     /// Where a session works without links, if it was saved with links and is where its thread was open last;
     /// nothing where it is as it was saved.
     ///
     /// # Errors
     /// [`ManagerError::Conflict`] where a link leads elsewhere by now, and the store's.
-    pub(super) async fn place_of(&self, row: &Row) -> Result<Option<PathBuf>, ManagerError> {
+    async fn place_of(&self, row: &Row) -> Result<Option<PathBuf>, ManagerError> {
         let saved = Path::new(&row.working_dir);
         // What is not there is told where it is opened.
         let Ok(real) = saved.canonicalize() else {

@@ -61,7 +61,7 @@ fn a_login_that_is_refused_and_a_right_that_is_missing_are_told() {
         assert!(text.contains("forbids") && text.contains(&tries), "{text}");
         // It asks the cluster that the configuration names.
         let path = world.path("kubeconfig").display().to_string();
-        assert!(text.contains(&format!("--kubeconfig '{path}'")), "{text}");
+        assert!(text.contains(&format!("--kubeconfig {path}")), "{text}");
     }
     let words = [
         "exceeded quota",

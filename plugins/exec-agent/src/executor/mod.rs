@@ -3,6 +3,7 @@
 //! A backend says how a session gets its agent, what happens when that one is gone, and how its
 //! files are called on this side; all the rest is here, so that each such backend does the same.
 
+mod by_hand;
 mod calls;
 mod command;
 mod files;
@@ -21,6 +22,7 @@ use conjure_skill_sdk::protocol::{
 };
 use conjure_skill_sdk::{Cx, Error, Executor, Files, Result};
 
+pub use by_hand::quoted_word;
 pub use calls::{CallGuard, SessionCalls};
 use files::FileCall;
 use sessions::Sessions;

@@ -10,7 +10,7 @@ mod directory;
 mod edit;
 mod inline;
 mod paths;
-mod resolved_dirs;
+mod resolved_skill_dirs;
 mod view;
 
 pub use beneath::{OpenFile, open, open_file};
@@ -18,5 +18,5 @@ pub use changes::{DirectorySnapshot, FileChange, FileChanges};
 pub use edit::{WrittenFile, create_file, str_replace};
 pub use inline::{TEXT_BUDGET, drop_start, json_len};
 pub use paths::{CallRoots, RootKind, RootedPath};
-pub use resolved_dirs::ResolvedDirs;
+pub use resolved_skill_dirs::ResolvedSkillDirs;
 pub use view::{PathView, view};

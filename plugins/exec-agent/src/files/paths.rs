@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::io::{self, ErrorKind};
 use std::path::{Component, Path, PathBuf};
 
-use super::resolved_dirs::ResolvedDirs;
+use super::resolved_skill_dirs::ResolvedSkillDirs;
 use crate::error::{AgentError, Result};
 
 /// The directories of one call.
@@ -63,7 +63,7 @@ impl CallRoots {
         skills: impl Iterator<Item = PathBuf>,
         exchange: Option<&Path>,
     ) -> Result<Self> {
-        let dirs = ResolvedDirs::default();
+        let dirs = ResolvedSkillDirs::default();
         let root = |dir: &Path, kind| AllowedRoot::resolved(&dirs, dir.to_owned(), kind);
         Self::with(&dirs, root, working, skills, exchange)
     }
@@ -75,7 +75,7 @@ impl CallRoots {
     /// # Errors
     /// When the working directory cannot be used.
     pub fn of(
-        dirs: &ResolvedDirs,
+        dirs: &ResolvedSkillDirs,
         working: &Path,
         skills: impl Iterator<Item = PathBuf>,
         exchange: Option<&Path>,
@@ -85,7 +85,7 @@ impl CallRoots {
     }
 
     fn with(
-        dirs: &ResolvedDirs,
+        dirs: &ResolvedSkillDirs,
         root: impl Fn(&Path, RootKind) -> io::Result<AllowedRoot>,
         working: &Path,
         skills: impl Iterator<Item = PathBuf>,
@@ -202,7 +202,7 @@ impl CallRoots {
 
 impl AllowedRoot {
     /// A directory as it led when it was asked for first.
-    fn resolved(dirs: &ResolvedDirs, shown: PathBuf, kind: RootKind) -> io::Result<Self> {
+    fn resolved(dirs: &ResolvedSkillDirs, shown: PathBuf, kind: RootKind) -> io::Result<Self> {
         let real = dirs.resolve(&shown)?;
         Self::new(shown, real, kind)
     }
@@ -467,7 +467,14 @@ mod tests {
         let world = World::new();
         let working = world.dir.path().canonicalize().unwrap().join("work");
         // Each time as in a plugin that was loaded anew and knows of nothing that was before.
-        let roots = || CallRoots::of(&ResolvedDirs::default(), &working, std::iter::empty(), None);
+        let roots = || {
+            CallRoots::of(
+                &ResolvedSkillDirs::default(),
+                &working,
+                std::iter::empty(),
+                None,
+            )
+        };
         let before = roots().unwrap();
         let place = before.resolve("secret").unwrap();
         fs::rename(world.path("work"), world.path("old")).unwrap();

@@ -10,9 +10,9 @@ use std::sync::{Mutex, PoisonError};
 
 /// Where the folders of a session's skills lead, by the paths that the host names.
 #[derive(Debug, Default)]
-pub struct ResolvedDirs(Mutex<HashMap<PathBuf, PathBuf>>);
+pub struct ResolvedSkillDirs(Mutex<HashMap<PathBuf, PathBuf>>);
 
-impl ResolvedDirs {
+impl ResolvedSkillDirs {
     /// Where a directory led when it was asked for first.
     ///
     /// # Errors
@@ -39,7 +39,7 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let root = scratch.path().canonicalize().unwrap();
         let (one, two, link) = (root.join("one"), root.join("two"), root.join("link"));
-        let dirs = ResolvedDirs::default();
+        let dirs = ResolvedSkillDirs::default();
         assert!(dirs.resolve(&link).is_err());
         for dir in [&one, &two] {
             std::fs::create_dir(dir).unwrap();
