@@ -103,8 +103,8 @@ mod tests {
     use crate::log::{LossReason, LostFile, UnshownFile, UnshownReason};
 
     /// What is shown of a notice that was written in other words.
-    fn shown(reason: Option<NoticeReason>) -> String {
-        notice_text("as it was written", reason.as_ref())
+    fn shown(reason: Option<&NoticeReason>) -> String {
+        notice_text("as it was written", reason)
     }
 
     fn lost(reasons: impl IntoIterator<Item = LossReason>) -> NoticeReason {
@@ -144,7 +144,7 @@ mod tests {
             Some(lost([])),
             Some(unshown([])),
         ] {
-            assert_eq!(shown(reason.clone()), "as it was written", "{reason:?}");
+            assert_eq!(shown(reason.as_ref()), "as it was written", "{reason:?}");
         }
     }
 
@@ -223,7 +223,7 @@ mod tests {
             ),
         ] {
             assert_eq!(notice_words(&reason), words);
-            assert_eq!(shown(Some(reason)), words);
+            assert_eq!(shown(Some(&reason)), words);
         }
     }
 }
