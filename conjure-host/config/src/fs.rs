@@ -485,11 +485,12 @@ pub fn is_file(path: impl AsRef<Path>) -> io::Result<bool> {
 pub fn is_at(path: impl AsRef<Path>, open: &File) -> io::Result<bool> {
     use std::os::unix::fs::MetadataExt as _;
     let path = path.as_ref();
-    let open = open.metadata()?;
+    let failed = |error: io::Error| named("look at", path, &error);
+    let open = open.metadata().map_err(failed)?;
     match path.symlink_metadata() {
         Ok(found) => Ok((found.dev(), found.ino()) == (open.dev(), open.ino())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(named("look at", path, &error)),
+        Err(error) => Err(failed(error)),
     }
 }
 
@@ -550,5 +551,25 @@ mod tests {
         write_atomic(&path, b"two").unwrap();
         assert_eq!(read(&path).unwrap(), b"two");
         assert_eq!(entries(dir.path()).unwrap(), vec![path]);
+    }
+    #[test]
+    fn what_another_process_of_the_same_number_writes_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x");
+        // In a container each process may have the number of one in another.
+        let next = beside(&path);
+        let number = next.to_str().unwrap().rsplit('.').nth(1).unwrap();
+        let number: u64 = number.parse().unwrap();
+        let process = std::process::id();
+        let theirs = (1..=20).map(|later| format!(".x.{process}.{}.tmp", number + later));
+        let theirs: Vec<PathBuf> = theirs.map(|name| dir.path().join(name)).collect();
+        for path in &theirs {
+            write(path, b"theirs").unwrap();
+        }
+        write_atomic(&path, b"one").unwrap();
+        assert_eq!(read(&path).unwrap(), b"one");
+        for path in &theirs {
+            assert_eq!(read(path).unwrap(), b"theirs");
+        }
     }
 }

@@ -13,6 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinError;
 use tokio_util::task::AbortOnDropHandle;
 
 /// How long the thread rests at the most.
@@ -87,14 +88,19 @@ impl ReplyThread {
             drop(waits);
             work.await
         }));
-        match done.await {
-            Ok(done) => done,
-            Err(error) => match error.try_into_panic() {
-                Ok(panic) => resume_unwind(panic),
-                // It is ended by nobody else, and its runtime lives as long as the process.
-                Err(_) => std::future::pending().await,
-            },
-        }
+        result_of(done).await
+    }
+}
+
+/// What comes of a task; its panic is the caller's.
+pub(crate) async fn result_of<T>(task: impl Future<Output = Result<T, JoinError>>) -> T {
+    match task.await {
+        Ok(done) => done,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => resume_unwind(panic),
+            // Its runtime ends, and the caller with it.
+            Err(_) => std::future::pending().await,
+        },
     }
 }
 
@@ -106,13 +112,13 @@ struct WaitingWork {
 }
 
 /// Counts among it, until it is dropped.
-struct Waits(Arc<WaitingWork>);
+struct WaitingGuard(Arc<WaitingWork>);
 
 impl WaitingWork {
-    fn add(self: &Arc<Self>) -> Waits {
+    fn add(self: &Arc<Self>) -> WaitingGuard {
         *self.lock() += 1;
         self.added.notify_one();
-        Waits(Arc::clone(self))
+        WaitingGuard(Arc::clone(self))
     }
 
     /// Rests, where this thread is to, until that moment or until there is work.
@@ -132,7 +138,7 @@ impl WaitingWork {
     }
 }
 
-impl Drop for Waits {
+impl Drop for WaitingGuard {
     fn drop(&mut self) {
         *self.0.lock() -= 1;
     }
@@ -153,6 +159,7 @@ mod tests {
         Box::leak(Box::new(ReplyThread::start().unwrap()))
     }
 
+    #[cfg(target_os = "linux")]
     #[tokio::test]
     async fn all_of_a_process_is_done_on_one_thread() {
         let ids = (0..20).map(|_| {
@@ -184,42 +191,51 @@ mod tests {
     #[tokio::test]
     async fn what_comes_in_a_rest_is_read_behind_it() {
         let replies = reply_thread();
-        let (piece, pieces) = oneshot::channel();
-        let (resting, rests) = oneshot::channel();
-        let reads = replies.run(async move {
-            let end = Instant::now() + LONGEST_REST;
-            rest_until(end);
-            let _ = resting.send(());
-            pieces.await.map(|()| Instant::now() >= end)
-        });
-        let sends = async {
-            rests.await.unwrap();
-            // As the thread goes to rest.
-            tokio::time::sleep(LONGEST_REST / 4).await;
-            let _ = piece.send(());
-        };
-        let (read, ()) = tokio::join!(reads, sends);
-        assert!(read.unwrap(), "it was woken");
+        // It may come before the thread rests.
+        for _ in 0..1000 {
+            let begin_rest = async {
+                let end = Instant::now() + LONGEST_REST;
+                rest_until(end);
+                end
+            };
+            let end = replies.run(begin_rest).await;
+            // A piece is no new work: nobody ends the rest for it.
+            let read = replies.runtime.spawn(async { Instant::now() });
+            if read.await.unwrap() >= end {
+                return;
+            }
+        }
+        panic!("it was woken each time");
     }
 
-    #[tokio::test]
-    async fn new_work_ends_a_rest() {
-        let replies = reply_thread();
-        let mut early = 0;
-        for _ in 0..20 {
-            let end = replies
-                .run(async {
-                    let end = Instant::now() + LONGEST_REST;
-                    rest_until(end);
-                    end
-                })
-                .await;
-            // As the thread rests.
-            tokio::time::sleep(LONGEST_REST / 5).await;
-            let is_early = replies.run(async move { Instant::now() < end }).await;
-            early += u32::from(is_early);
-        }
-        assert!(early > 0, "each waited for the end of a rest");
+    #[test]
+    fn a_rest_is_as_long_as_is_said_also_behind_work_that_was_begun() {
+        let waiting = Arc::<WaitingWork>::default();
+        drop(waiting.add());
+        let end = Instant::now() + LONGEST_REST;
+        rest_until(end);
+        waiting.rest();
+        assert!(Instant::now() >= end);
+    }
+
+    #[test]
+    fn new_work_ends_a_rest_and_lets_none_begin() {
+        let waiting = Arc::<WaitingWork>::default();
+        let (resting, rests) = std::sync::mpsc::channel();
+        let thread = thread::spawn({
+            let waiting = Arc::clone(&waiting);
+            move || {
+                for _ in 0..2 {
+                    // Far longer than the test may take.
+                    REST.set(Some(Instant::now() + Duration::from_secs(3600)));
+                    let _ = resting.send(());
+                    waiting.rest();
+                }
+            }
+        });
+        rests.recv().unwrap();
+        let _work = waiting.add();
+        thread.join().unwrap();
     }
 
     #[tokio::test]

@@ -1,7 +1,6 @@
 //! Reads the body of a reply into a decoder, as it comes, within bounds of time and size.
 
 use std::ops::ControlFlow;
-use std::panic::resume_unwind;
 use std::time::Duration;
 
 use conjure_core::chat::StreamEvent;
@@ -12,6 +11,7 @@ use super::ReplySink;
 use super::piece_deadline::PieceDeadline;
 use super::read_pace::{ReadBatch, ReadPace};
 use super::reply_size::{self, ReplyRoom};
+use super::reply_thread::result_of;
 
 /// How long to wait for what, and how much to take.
 pub(crate) struct ReplyBounds {
@@ -84,14 +84,7 @@ pub(crate) async fn read(
     };
     let finished = match total > LARGE {
         // The thread reads other replies, too.
-        true => match tokio::task::spawn_blocking(finish).await {
-            Ok(finished) => finished,
-            Err(error) => match error.try_into_panic() {
-                Ok(panic) => resume_unwind(panic),
-                // Its runtime ends.
-                Err(_) => std::future::pending().await,
-            },
-        },
+        true => result_of(tokio::task::spawn_blocking(finish)).await,
         false => finish(),
     };
     let (mut decoded, is_cut, mut events) = finished;

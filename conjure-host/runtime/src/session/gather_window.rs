@@ -6,8 +6,8 @@
 //!
 //! Where four or more replies came in the window before, they are not even read before the end of this one:
 //! what comes in a window is shown at its end anyway. Where very many did, it is shorter, since reading and
-//! writing all of them takes a part of the time. Pieces that come fast gather before they are read, too, at moments that all replies
-//! share: what a provider gives as a batch waits for no window.
+//! writing all of them takes a part of the time. Pieces that come fast gather before they are read, too, at
+//! moments that all replies share: what a provider gives as a batch waits for no window.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
