@@ -10,6 +10,7 @@ use conjure_host::plugin::{
     LoaderOptions, PackagedPlugins, PluginRegistry, PluginSnapshot, WatchOptions, Watcher,
 };
 use conjure_plugin_tests::Bench;
+use rustix::fs::{CWD, RenameFlags};
 
 use super::registry::Marks;
 use super::sources::marked;
@@ -226,10 +227,10 @@ async fn a_directory_that_takes_the_place_of_another_one_is_watched() {
     std::fs::remove_file(new.join("lib.so")).unwrap();
     until(&registry, |s| s.plugins().is_empty()).await;
 
-    // Another directory is at the path.
+    // Another directory is at the path, without a moment in which none is: one that is not there waits for
+    // the next poll.
     drop_in(&old.join("lib.so"), &marks.number(2).0);
-    std::fs::rename(&dir, bench.dir.join("dir.old")).unwrap();
-    std::fs::rename(&old, &dir).unwrap();
+    rustix::fs::renameat_with(CWD, &old, CWD, &dir, RenameFlags::EXCHANGE).unwrap();
     until(&registry, |s| s.get("marked").is_some()).await;
     std::fs::remove_file(dir.join("lib.so")).unwrap();
     until(&registry, |s| s.plugins().is_empty()).await;
