@@ -14,13 +14,14 @@ use sqlx::sqlite::SqlitePoolOptions;
 use sqlx::{ConnectOptions as _, Connection as _};
 use tokio::sync::{Mutex, MutexGuard, Semaphore, broadcast};
 
+use crate::checkpoints::{self, CommitCount};
 use crate::read_only_file::ReadOnlyFile;
 use crate::signals::SharedWatch;
 use crate::sql::{
     DatabaseKind, DatabaseRow, Pool, SqlError, SqlTransaction, TransactionMode, Value,
 };
 use crate::sqlite_file::{BUSY_TIMEOUT, DatabaseAccess, for_reading, sqlite};
-use crate::{Location, StoreError, ThreadId, thread_marks};
+use crate::{Location, StoreError, ThreadId, sqlite_file, thread_marks};
 
 /// How long one waits for a connection.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(15);
@@ -46,6 +47,8 @@ pub(crate) struct Database {
     pub(crate) watching: SharedWatch,
     /// Tells of threads that this process names, clears or removes.
     pub(crate) marked: broadcast::Sender<ThreadId>,
+    /// Counts what is committed.
+    pub(crate) commits: CommitCount,
     read: Pool,
     write: Mutex<Writing>,
     /// Permits of those who may wait ahead of the writer of threads.
@@ -78,12 +81,17 @@ impl Database {
                 }
                 // Behind the first look: what changes in between is found by the next one.
                 let options = access.options(path);
+                let read = match access {
+                    DatabaseAccess::ReadWrite => sqlite_file::reading(path),
+                    DatabaseAccess::ReadOnly => for_reading(options.clone()),
+                };
                 let readers = whole(SqlitePoolOptions::new(), read_only.clone())
                     .max_connections(READERS)
                     .idle_timeout(IDLE_TIMEOUT)
                     .acquire_timeout(ACQUIRE_TIMEOUT)
                     .test_before_acquire(false)
-                    .connect_lazy_with(for_reading(options.clone()));
+                    .connect_lazy_with(read);
+                let options = options.pragma("wal_autocheckpoint", checkpoints::LONGEST);
                 // On the heap, as below: the future of a connection is large.
                 let write = Box::pin(whole(one_connection(), None).connect_with(options));
                 let write = write.await.map_err(connecting)?;
@@ -136,6 +144,7 @@ impl Database {
             server,
             watching: SharedWatch::default(),
             marked: broadcast::Sender::new(thread_marks::CHANNEL_CAPACITY),
+            commits: CommitCount::default(),
             read,
             write: Mutex::new(Writing {
                 db: write,
@@ -206,7 +215,7 @@ impl Database {
     }
 
     async fn begin_with<'a>(
-        &self,
+        &'a self,
         mut writing: MutexGuard<'a, Writing>,
         durable: bool,
         what: &'static str,
@@ -217,6 +226,7 @@ impl Database {
         Ok(Transaction {
             tx,
             what,
+            commits: &self.commits,
             #[cfg(test)]
             crash: self.crash.clone(),
             _writing: writing,
@@ -261,7 +271,9 @@ impl Database {
             force(&mut writing, self.backend, durable).await?;
             writing.db.execute(sql, values).await
         };
-        done.await.map_err(StoreError::of(what))
+        let changed = done.await.map_err(StoreError::of(what))?;
+        self.commits.add();
+        Ok(changed)
     }
 
     async fn in_turn(&self) -> MutexGuard<'_, Writing> {
@@ -387,6 +399,7 @@ async fn begin(
 pub(crate) struct Transaction<'a> {
     tx: SqlTransaction,
     what: &'static str,
+    commits: &'a CommitCount,
     #[cfg(test)]
     crash: crate::tests::Crash,
     // Behind the transaction, so that its end comes first.
@@ -459,6 +472,7 @@ impl Transaction<'_> {
         #[cfg(test)]
         self.crash.step()?;
         self.tx.commit().await.map_err(StoreError::of(self.what))?;
+        self.commits.add();
         #[cfg(test)]
         self.crash.step()?;
         Ok(())

@@ -11,6 +11,7 @@ mod blob_rows;
 mod blobs;
 mod body;
 mod check;
+mod checkpoints;
 mod database;
 mod database_copy;
 mod error;

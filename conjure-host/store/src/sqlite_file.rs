@@ -71,6 +71,13 @@ impl DatabaseAccess {
     }
 }
 
+/// Options of a connection that reads a file which is written by others. What a new database is told when it
+/// is made would be a transaction that writes, of each connection.
+pub(crate) fn reading(path: &Path) -> SqliteConnectOptions {
+    let options = common().synchronous(SqliteSynchronous::Full).filename(path);
+    for_reading(options.pragma("temp_store", "MEMORY"))
+}
+
 /// A database that is written.
 pub(crate) fn sqlite() -> SqliteConnectOptions {
     common()

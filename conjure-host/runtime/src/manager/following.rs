@@ -9,7 +9,7 @@ use conjure_core::chat::{Event, EventId};
 
 use super::interrupted_turns::is_unlogged_end;
 use super::open::ActiveThread;
-use super::thread_watch::ThreadWatch;
+use super::thread_watch::{KnownMark, ThreadWatch};
 use super::{Manager, ManagerError, ManagerState, lock};
 use crate::session::{Stamped, Subscription, ThreadHandle};
 use conjure_store::{StoreError, ThreadId, ThreadMark};
@@ -51,11 +51,7 @@ impl Manager {
         thread: &ThreadId,
         after: Option<EventId>,
     ) -> Result<EventStream, ManagerError> {
-        let known = self.inner.store.thread(thread).await?;
-        let mark = ThreadMark {
-            label: known.label,
-            cleared_upto: known.cleared_upto,
-        };
+        let mark = self.inner.known_mark(thread).await?;
         let told_end = self.told_end(thread, after).await?;
         self.inner.listening.notify_one();
         Ok(EventStream {
@@ -96,6 +92,21 @@ impl Manager {
             true => ToldEnd::None,
             false => ToldEnd::Of(turn.turn_id),
         })
+    }
+}
+
+impl ManagerState {
+    /// What is known of the mark of a thread that is there. Of one that is open here the store is
+    /// asked nothing: when a network fails, all its clients come back at the same time.
+    async fn known_mark(&self, thread: &ThreadId) -> Result<KnownMark, ManagerError> {
+        if lock(&self.live).contains_key(thread) {
+            return Ok(KnownMark::Unread);
+        }
+        let known = self.store.thread(thread).await?;
+        Ok(KnownMark::Told(Some(ThreadMark {
+            label: known.label,
+            cleared_upto: known.cleared_upto,
+        })))
     }
 }
 

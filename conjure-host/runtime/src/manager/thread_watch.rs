@@ -18,8 +18,16 @@ pub(super) struct ThreadWatches(Arc<Mutex<HashMap<ThreadId, Followed>>>);
 #[derive(Debug)]
 struct Followed {
     told: watch::Sender<()>,
-    /// Its mark as it was told last; nothing where it was removed.
-    mark: Option<ThreadMark>,
+    mark: KnownMark,
+}
+
+/// What is known of a thread's mark where somebody follows the thread.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum KnownMark {
+    /// Nothing yet. A thread that is open here is followed without asking the store for it.
+    Unread,
+    /// As it was told last; nothing where the thread was removed.
+    Told(Option<ThreadMark>),
 }
 
 impl ThreadWatches {
@@ -53,23 +61,24 @@ impl ThreadWatches {
     }
 
     /// Takes the mark of a thread in; nothing where that was removed. Whether somebody follows the
-    /// thread and knew another one.
+    /// thread and it was not known to be so.
     pub(super) fn mark(&self, thread: &ThreadId, mark: Option<ThreadMark>) -> bool {
         let mut threads = lock(&self.0);
         let Some(followed) = threads.get_mut(thread) else {
             return false;
         };
+        let mark = KnownMark::Told(mark);
         let is_new = followed.mark != mark;
         followed.mark = mark;
         is_new
     }
 
-    /// Follows a thread, with its mark as it is known to be.
-    pub(super) fn follow(&self, thread: &ThreadId, mark: ThreadMark) -> ThreadWatch {
+    /// Follows a thread, with what is known of its mark.
+    pub(super) fn follow(&self, thread: &ThreadId, mark: KnownMark) -> ThreadWatch {
         let mut threads = lock(&self.0);
         let followed = threads.entry(thread.clone()).or_insert_with(|| Followed {
             told: watch::Sender::default(),
-            mark: Some(mark),
+            mark,
         });
         ThreadWatch {
             told: Some(followed.told.subscribe()),
@@ -133,16 +142,28 @@ mod tests {
         }
     }
 
+    fn known(label: &str) -> KnownMark {
+        KnownMark::Told(Some(mark(label)))
+    }
+
     #[test]
     fn a_mark_is_new_once_and_only_where_somebody_follows() {
         let (watches, thread) = (ThreadWatches::default(), ThreadId::fresh());
         assert!(!watches.mark(&thread, Some(mark("one"))));
-        let _followed = watches.follow(&thread, mark("one"));
+        let _followed = watches.follow(&thread, known("one"));
         assert!(!watches.mark(&thread, Some(mark("one"))));
         assert!(watches.mark(&thread, Some(mark("two"))));
         assert!(!watches.mark(&thread, Some(mark("two"))));
         assert!(watches.mark(&thread, None));
         assert_eq!(watches.followed(), [thread]);
+    }
+
+    #[test]
+    fn a_mark_that_nobody_read_is_new_when_it_is_read() {
+        let (watches, thread) = (ThreadWatches::default(), ThreadId::fresh());
+        let _followed = watches.follow(&thread, KnownMark::Unread);
+        assert!(watches.mark(&thread, Some(mark("one"))));
+        assert!(!watches.mark(&thread, Some(mark("one"))));
     }
 
     #[tokio::test]
@@ -153,10 +174,10 @@ mod tests {
             ThreadId::fresh(),
         );
         let (mut first, mut second) = (
-            watches.follow(&one, mark("")),
-            watches.follow(&one, mark("")),
+            watches.follow(&one, known("")),
+            watches.follow(&one, known("")),
         );
-        let mut other = watches.follow(&two, mark(""));
+        let mut other = watches.follow(&two, known(""));
         watches.tell(&one);
         first.told().await;
         assert!(first.told().now_or_never().is_none(), "it is told once");
@@ -170,8 +191,8 @@ mod tests {
         let (watches, thread) = (ThreadWatches::default(), ThreadId::fresh());
         watches.tell(&thread);
         let (first, second) = (
-            watches.follow(&thread, mark("")),
-            watches.follow(&thread, mark("")),
+            watches.follow(&thread, known("")),
+            watches.follow(&thread, known("")),
         );
         drop(first);
         assert_eq!(lock(&watches.0).len(), 1);

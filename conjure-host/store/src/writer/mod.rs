@@ -20,6 +20,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
 
+use crate::checkpoints;
 use crate::database::Database;
 use crate::platform::Alive;
 use crate::{Committed, Record, StoreError, ThreadId, ThreadLog};
@@ -141,6 +142,12 @@ impl WriterQueue {
             lease_changed: None,
         };
         let urgent = Arc::clone(&queue.urgent);
+        let shortening = checkpoints::keep_short(Arc::clone(&writer.db));
+        let writing = async move {
+            let shortening = tokio::spawn(shortening);
+            writer.run(received, urgent).await;
+            shortening.abort();
+        };
         let started = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .thread_name("store-aside")
@@ -148,7 +155,7 @@ impl WriterQueue {
             .and_then(|runtime| {
                 std::thread::Builder::new()
                     .name("store-writer".to_owned())
-                    .spawn(move || runtime.block_on(writer.run(received, urgent)))
+                    .spawn(move || runtime.block_on(writing))
             });
         match started {
             Ok(_) => Ok(queue),

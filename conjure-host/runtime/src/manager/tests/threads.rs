@@ -9,10 +9,11 @@ use conjure_mock_llm::{Message, Script, Step};
 use super::stage::{Stage, always, held};
 use crate::artifacts::FileError;
 use crate::manager::session_row::SessionRow;
+use crate::manager::thread_watch::KnownMark;
 use crate::manager::{NewSession, SessionChange, SessionState, ThreadChoice, TurnRequest, lock};
 use crate::session::SessionError;
 use conjure_config::SessionSpec;
-use conjure_store::{RunState, StoreError, ThreadId, ThreadMark};
+use conjure_store::{RunState, StoreError, ThreadId};
 
 #[tokio::test]
 async fn files_of_a_thread_are_fetched_while_nobody_has_it_open_and_nobody_can() {
@@ -45,6 +46,34 @@ async fn files_of_a_thread_are_fetched_while_nobody_has_it_open_and_nobody_can()
     ));
     // It is free again.
     assert!(fetch().await.is_ok());
+}
+
+#[tokio::test]
+async fn who_comes_back_to_an_open_thread_needs_no_database() {
+    let script = Script::new().reply(held("Nearly there", "middle"));
+    let stage = Stage::new(script).await;
+    let session = stage.session().await;
+    let thread = session.thread.clone().unwrap().id;
+    let mut events = stage.manager.events(&thread, None).await.unwrap();
+    let said = stage
+        .manager
+        .say(&session.id, Said::user("hello"), None)
+        .await;
+    said.unwrap();
+    stage.model.reached("middle").await.unwrap();
+    let started = loop {
+        let event = events.next().await.unwrap().unwrap();
+        if matches!(event.event, Event::TurnStarted { .. }) {
+            break event.id;
+        }
+    };
+    let next = events.next().await.unwrap().unwrap().id;
+    drop(events);
+    stage.manager.store().close().await;
+    let again = stage.manager.events(&thread, Some(started)).await;
+    assert_eq!(again.unwrap().next().await.unwrap().unwrap().id, next);
+    let other = stage.manager.events(&ThreadId::fresh(), None).await;
+    assert!(other.is_err(), "of another one it is asked");
 }
 
 #[tokio::test]
@@ -238,11 +267,7 @@ async fn a_follower_sees_a_thread_that_opens_and_closes_without_a_gap() {
     for text in ["one", "two", "three"] {
         stage.say(&session, text).await;
         let inner = &stage.manager.inner;
-        let mark = ThreadMark {
-            label: String::new(),
-            cleared_upto: 0,
-        };
-        let mut word = inner.thread_watches.follow(&thread, mark);
+        let mut word = inner.thread_watches.follow(&thread, KnownMark::Unread);
         let closed = async {
             while !lock(&inner.live).is_empty() {
                 word.told().await;

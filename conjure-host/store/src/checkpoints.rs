@@ -1,0 +1,196 @@
+//! Moves what is in the write-ahead log of an SQLite file into the file, beside those who write.
+//!
+//! SQLite does so by itself in the commit that makes the log long: whoever writes waits for the disk then,
+//! 20 to 40 ms, some times a second where hundreds of replies come at once. Here a connection that reads
+//! does it, and others write meanwhile. What they wrote is left, which is little and is moved while nobody
+//! writes: only a log of which nothing is left begins anew.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tokio::sync::Notify;
+
+use crate::StoreError;
+use crate::database::Database;
+use crate::row::column;
+use crate::sql::{DatabaseKind, Pool};
+
+/// Commits after which the length of the log is looked at.
+const COMMITS: u32 = 64;
+/// Pages of a log that are moved, 8 MiB.
+const LONG: i64 = 2_048;
+/// Pages that are moved while nobody writes, at most.
+const LITTLE: i64 = 256;
+/// Rounds in which less than that should be left.
+const ROUNDS: usize = 4;
+/// Pages with which a commit moves them by itself, 64 MiB: where many programs write that each commit
+/// little, or where this cannot keep up.
+pub(crate) const LONGEST: &str = "16384";
+/// What a failure is of.
+const MOVING: &str = "move the write-ahead log";
+
+/// Counts commits.
+#[derive(Default)]
+pub(crate) struct CommitCount {
+    commits: AtomicU32,
+    many: Notify,
+}
+
+impl CommitCount {
+    /// One more.
+    pub(crate) fn add(&self) {
+        if self.commits.fetch_add(1, Ordering::Relaxed) % COMMITS == COMMITS - 1 {
+            self.many.notify_one();
+        }
+    }
+
+    /// Waits for [`COMMITS`] of them. Safe to drop and call again.
+    async fn many(&self) {
+        self.many.notified().await;
+    }
+}
+
+/// What is in the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct LogPages {
+    all: i64,
+    /// Those that the file does not have.
+    left: i64,
+}
+
+/// Keeps the log of a database short for as long as this is polled.
+pub(crate) async fn keep_short(db: Arc<Database>) {
+    if db.backend() != DatabaseKind::Sqlite || db.file().is_none() || db.is_read_only() {
+        return;
+    }
+    loop {
+        db.commits.many().await;
+        if let Err(error) = shorten(&db).await {
+            tracing::debug!(%error, "the write-ahead log stays as it is");
+        }
+    }
+}
+
+async fn shorten(db: &Database) -> Result<(), StoreError> {
+    if pages(db.reader(), "NOOP").await?.all < LONG {
+        return Ok(());
+    }
+    for _ in 0..ROUNDS {
+        if pages(db.reader(), "PASSIVE").await?.left <= LITTLE {
+            break;
+        }
+    }
+    // No connection is held while this is waited for: who closes the database has it, and waits for those.
+    let writing = db.alone().await;
+    pages(&writing, "PASSIVE").await.map(drop)
+}
+
+/// What is in the log after it was moved in this mode.
+async fn pages(db: &Pool, mode: &str) -> Result<LogPages, StoreError> {
+    let sql = format!("PRAGMA wal_checkpoint({mode})");
+    let rows = db.all(&sql, Vec::new()).await;
+    let rows = rows.map_err(StoreError::of(MOVING))?;
+    let Some(row) = rows.first() else {
+        return Ok(LogPages { all: 0, left: 0 });
+    };
+    let (all, moved): (i64, i64) = (column(row, "log")?, column(row, "checkpointed")?);
+    Ok(LogPages {
+        all,
+        left: all - moved,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Location;
+    use crate::sql::Value;
+
+    /// A database in a file, with a table of large rows.
+    async fn database(dir: &std::path::Path) -> Arc<Database> {
+        let location = Location::File(dir.join("test.db"));
+        let db = Database::connect(&location).await.unwrap();
+        let table = "CREATE TABLE rows (text TEXT)";
+        db.execute(true, table, Vec::new(), "test").await.unwrap();
+        Arc::new(db)
+    }
+
+    /// Writes a row of so many pages, about.
+    async fn write(db: &Database, pages: usize) {
+        let text = "a".repeat(pages * 4096);
+        let sql = "INSERT INTO rows VALUES ($1)";
+        let written = db.execute(false, sql, vec![Value::from(text.as_str())], "test");
+        written.await.unwrap();
+    }
+
+    async fn log(db: &Database) -> LogPages {
+        pages(db.reader(), "NOOP").await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_log_that_was_moved_begins_anew_with_the_next_commit() {
+        let dir = tempfile::tempdir().unwrap();
+        let db = database(dir.path()).await;
+        for _ in 0..3 {
+            write(&db, 1_000).await;
+        }
+        let before = log(&db).await;
+        assert!(before.all > 3_000 && before.left > 3_000, "{before:?}");
+        shorten(&db).await.unwrap();
+        assert_eq!(log(&db).await.left, 0);
+        write(&db, 1).await;
+        assert!(log(&db).await.all < 100);
+        db.close().await;
+    }
+
+    #[tokio::test]
+    async fn a_short_log_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let db = database(dir.path()).await;
+        write(&db, 1_500).await;
+        let before = log(&db).await;
+        assert!(before.left > 1_500, "{before:?}");
+        shorten(&db).await.unwrap();
+        assert_eq!(log(&db).await, before);
+        db.close().await;
+    }
+
+    #[tokio::test]
+    async fn who_reads_keeps_what_it_reads_and_the_log_is_moved_when_it_is_done() {
+        let dir = tempfile::tempdir().unwrap();
+        let db = database(dir.path()).await;
+        let reading = db.snapshot("test").await.unwrap();
+        let sql = "SELECT count(*) AS rows FROM rows";
+        assert!(reading.one(sql, Vec::new()).await.unwrap().is_some());
+        for _ in 0..3 {
+            write(&db, 1_000).await;
+        }
+        shorten(&db).await.unwrap();
+        assert!(log(&db).await.left > 0);
+        let row = reading.one(sql, Vec::new()).await.unwrap().unwrap();
+        assert_eq!(column::<i64>(&row, "rows").unwrap(), 0);
+        reading.rollback().await.unwrap();
+        shorten(&db).await.unwrap();
+        assert_eq!(log(&db).await.left, 0);
+        db.close().await;
+    }
+
+    #[tokio::test]
+    async fn after_many_commits_the_log_is_short_and_the_database_can_be_closed() {
+        let dir = tempfile::tempdir().unwrap();
+        let db = database(dir.path()).await;
+        let keeping = tokio::spawn(keep_short(Arc::clone(&db)));
+        for _ in 0..3 * COMMITS {
+            write(&db, 64).await;
+        }
+        let is_short = async {
+            while log(&db).await.left >= LONG + i64::from(COMMITS) * 70 {
+                tokio::task::yield_now().await;
+            }
+        };
+        let patience = std::time::Duration::from_secs(60);
+        tokio::time::timeout(patience, is_short).await.unwrap();
+        tokio::time::timeout(patience, db.close()).await.unwrap();
+        keeping.abort();
+    }
+}
