@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn an_operation_that_takes_files_takes_them_with_a_key_too() {
-        let document: Value = serde_json::from_str(document()).unwrap();
+        let document: Value = serde_json::from_str(&document().unwrap()).unwrap();
         let mut with_files = Vec::new();
         for (path, item) in document["paths"].as_object().unwrap() {
             let content = item["post"]["requestBody"]["content"].as_object();

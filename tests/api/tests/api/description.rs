@@ -3,8 +3,10 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::Read as _;
 
 use conjure_kit::repo_root;
+use flate2::read::GzDecoder;
 use serde_json::Value;
 
 use crate::server::Server;
@@ -16,6 +18,16 @@ fn the_description_is_the_one_that_is_checked_in() {
     assert_eq!(reply.json()["openapi"], "3.1.0");
     let kept = fs::read(repo_root().join("conjure-host/docs/openapi.json")).unwrap();
     assert!(reply.body == kept, "the server shows another description");
+
+    let packed = [("accept-encoding", "br, gzip;q=0.5")];
+    let reply = server.ask("GET", "/api/v1/openapi.json", &packed, "");
+    let reply = reply.is(200);
+    assert_eq!(reply.header("content-encoding"), Some("gzip"));
+    assert_eq!(reply.header("vary"), Some("accept-encoding"));
+    let mut text = Vec::new();
+    let mut unpacked = GzDecoder::new(reply.body.as_slice());
+    unpacked.read_to_end(&mut text).unwrap();
+    assert!(text == kept, "what is packed is another description");
 }
 
 #[test]
