@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use rustix::fs::{FlockOperation, flock};
 use serde_json::{Value, json};
 
@@ -44,6 +45,7 @@ impl Announced {
 
     /// Announces a server once no other one is announced in its directory of data, however long that
     /// takes. What the file system says no to is tried again.
+    #[boxed]
     pub async fn when_free(data_dir: &Path, address: SocketAddr) -> Self {
         loop {
             tokio::time::sleep(ANNOUNCE_INTERVAL).await;

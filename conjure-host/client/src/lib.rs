@@ -15,6 +15,7 @@ mod waiting;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use conjure_core::chat::EventId;
 use conjure_core::turn::When;
 use reqwest::Method;
@@ -122,6 +123,7 @@ impl RemoteServer {
     ///
     /// # Errors
     /// [`ServerError`].
+    #[boxed]
     pub async fn say(
         &self,
         session: &str,
@@ -145,6 +147,7 @@ impl RemoteServer {
     ///
     /// # Errors
     /// [`ServerError`].
+    #[boxed]
     pub async fn cancel(&self, session: &str, drop_queued: bool) -> Result<(), ServerError> {
         let path = format!("sessions/{session}/cancel");
         let body = json!({ "drop_queued": drop_queued });
@@ -155,6 +158,7 @@ impl RemoteServer {
     ///
     /// # Errors
     /// [`ServerError`].
+    #[boxed]
     pub async fn cancel_turn(&self, session: &str, turn_id: &str) -> Result<(), ServerError> {
         let path = format!("sessions/{session}/cancel");
         let body = json!({ "turn": turn_id });
@@ -165,6 +169,7 @@ impl RemoteServer {
     ///
     /// # Errors
     /// [`ServerError`].
+    #[boxed]
     pub async fn update(
         &self,
         session: &str,
@@ -187,6 +192,7 @@ impl RemoteServer {
     ///
     /// # Errors
     /// [`ServerError`].
+    #[boxed]
     pub async fn delete(&self, session: &str, chat: ChatRetention) -> Result<(), ServerError> {
         let chat = match chat {
             ChatRetention::Keep => "keep",
@@ -200,6 +206,7 @@ impl RemoteServer {
     ///
     /// # Errors
     /// [`ServerError`].
+    #[boxed]
     pub async fn clear_thread(&self, thread: &ThreadId) -> Result<(), ServerError> {
         let path = format!("threads/{thread}/entries");
         self.ask(Method::DELETE, &path, None).await.map(drop)
@@ -220,6 +227,7 @@ impl RemoteServer {
     ///
     /// # Errors
     /// [`ServerError`].
+    #[boxed]
     pub async fn browser_link(&self) -> Result<String, ServerError> {
         #[derive(Deserialize)]
         struct BrowserLinkBody {

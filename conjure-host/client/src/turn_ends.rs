@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use conjure_store::RunState;
 use reqwest::Method;
 use serde::Deserialize;
@@ -46,6 +47,7 @@ impl RemoteServer {
     ///
     /// # Errors
     /// [`ServerError`].
+    #[boxed]
     pub async fn ended_turn(&self, turn: &str) -> Result<EndedTurn, ServerError> {
         let path = format!("turns/{}?wait={WAIT_SECONDS}", encoded(turn));
         loop {

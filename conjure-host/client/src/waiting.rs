@@ -1,5 +1,6 @@
 //! What waits for a person in a session of a server: calls and questions, and the answers to them.
 
+use async_recursion::async_recursion as boxed;
 use conjure_core::turn::ApprovalDecision;
 use conjure_skill_sdk::protocol::Elicited;
 use reqwest::Method;
@@ -20,6 +21,7 @@ impl RemoteServer {
     ///
     /// # Errors
     /// [`ServerError`].
+    #[boxed]
     pub async fn approvals(&self, session: &str) -> Result<Vec<Approval>, ServerError> {
         let path = format!("sessions/{}/approvals", encoded(session));
         let listed = self.ask(Method::GET, &path, None).await?;
@@ -30,6 +32,7 @@ impl RemoteServer {
     ///
     /// # Errors
     /// [`ServerError`].
+    #[boxed]
     pub async fn questions(&self, session: &str) -> Result<Vec<PendingQuestion>, ServerError> {
         let path = format!("sessions/{}/questions", encoded(session));
         let listed = self.ask(Method::GET, &path, None).await?;
@@ -40,6 +43,7 @@ impl RemoteServer {
     ///
     /// # Errors
     /// [`ServerError`].
+    #[boxed]
     pub async fn decide(
         &self,
         session: &str,
@@ -62,6 +66,7 @@ impl RemoteServer {
     /// # Errors
     /// [`ServerError`]; `Refused` with 422 where the answer does not fit the form, and with 404 where
     /// the question waits no more.
+    #[boxed]
     pub async fn answer(
         &self,
         session: &str,

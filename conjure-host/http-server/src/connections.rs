@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use axum::Router;
 use hyper::server::conn::http1::Builder;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -46,6 +47,7 @@ pub struct ConnectionBounds {
 }
 
 /// Serves connections until the token is cancelled and what runs on them is over.
+#[boxed]
 pub async fn serve(
     listener: TcpListener,
     router: Router,

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use async_recursion::async_recursion as boxed;
 use conjure_config::fs;
 use conjure_plugins::{ANY_TARGET, Sha256};
 use reqwest::Url;
@@ -105,6 +106,7 @@ impl PluginIndex {
     ///
     /// # Errors
     /// [`PackageError::Fetch`] and [`PackageError::Index`].
+    #[boxed]
     pub async fn read(place: &str) -> Result<Self, PackageError> {
         let is_address = place.starts_with("http://") || place.starts_with("https://");
         let (place, bytes) = match is_address {

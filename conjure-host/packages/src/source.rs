@@ -2,6 +2,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use async_recursion::async_recursion as boxed;
 use conjure_plugins::{LockedPlugin, Sha256};
 use reqwest::Url;
 
@@ -88,6 +89,7 @@ impl PackageSource {
     ///
     /// # Errors
     /// [`PackageError`].
+    #[boxed]
     pub async fn fetch(&self, indexes: &[String]) -> Result<FetchedPackage, PackageError> {
         let (package, source) = match self {
             Self::File(path) => (Package::open(path)?, whole(path)),
@@ -115,6 +117,7 @@ impl PackageSource {
     ///
     /// # Errors
     /// [`PackageError`].
+    #[boxed]
     pub async fn fetch_locked(
         &self,
         indexes: &[String],
@@ -146,6 +149,7 @@ impl PackageSource {
     ///
     /// # Errors
     /// [`PackageError`].
+    #[boxed]
     pub async fn newer(
         &self,
         version: &str,
@@ -366,6 +370,7 @@ fn other(package: &Package, wanted: String) -> PackageError {
 ///
 /// # Errors
 /// [`PackageError::Publish`].
+#[boxed]
 pub async fn publish(package: &Package, place: &str) -> Result<String, PackageError> {
     if place.starts_with(oci::SCHEME) {
         return Box::pin(RegistryPlace::publish(place, package)).await;

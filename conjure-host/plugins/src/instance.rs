@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use conjure_abi::{Fault, RVec, code};
 use conjure_skill_sdk::protocol::{Empty, Request, op};
 use futures_util::future::BoxFuture;
@@ -112,6 +113,7 @@ impl Instance {
     ///
     /// # Errors
     /// Every failure names the plugin.
+    #[boxed]
     pub async fn request(
         &self,
         op: &str,
@@ -214,6 +216,7 @@ impl Instance {
 
     /// Tells the plugin to shut down, and waits for its answer up to the limit. The instance ends
     /// when it is dropped.
+    #[boxed]
     pub async fn close(&self, limit: Duration) {
         let Ok(json) = serde_json::to_vec(&Request::new(Empty {})) else {
             return;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use async_recursion::async_recursion as boxed;
 use conjure_abi::{CallContext, HeaderFields, PluginObject, RSlice, RootRef};
 use conjure_skill_sdk::export::{Exported, create_linked};
 use conjure_skill_sdk::protocol::{Create, Empty, Manifest, Request, op};
@@ -371,6 +372,7 @@ impl LoadedPlugin {
     }
 
     /// Makes the plugin's object, wherever the plugin runs.
+    #[boxed]
     async fn link(
         &self,
         create: &Create,
@@ -395,7 +397,8 @@ impl LoadedPlugin {
                 let (context, limit) = (Arc::clone(context), self.health.limits.create);
                 let link = WorkerLink::create(worker, config, context, asynchronous, limit).await?;
                 let link = link.map_err(|fault| self.refuses(&fault.text()))?;
-                return Ok(Box::new(link));
+                let link: Box<dyn InstanceLink> = Box::new(link);
+                return Ok(link);
             }
         };
         let object = self.object(source, config, context).await?;
@@ -455,6 +458,7 @@ impl LoadedPlugin {
         }
     }
 
+    #[boxed]
     async fn ping(&self, instance: &Instance) -> Result<(), PluginError> {
         if !self.manifest.has("conjure.ping/1") {
             return Ok(());

@@ -2,6 +2,7 @@
 //!
 //! Reads of each list only a model's name and, where they are told, its sizes.
 
+use async_recursion::async_recursion as boxed;
 use conjure_core::wire::Wire;
 use serde_json::Value;
 
@@ -31,6 +32,7 @@ impl HttpProvider {
     ///
     /// # Errors
     /// As for a request.
+    #[boxed]
     pub async fn models(&self) -> Result<Vec<ListedModel>, ProviderError> {
         let sink = ReplySink::new(|_| {}, |text| tracing::info!("{text}"));
         let mut listed = Vec::new();

@@ -1,5 +1,6 @@
 //! Files that a provider keeps: Anthropic's Files API.
 
+use async_recursion::async_recursion as boxed;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -31,6 +32,7 @@ impl HttpProvider {
     ///
     /// # Errors
     /// As for a request; of kind `unsupported` where the provider has no Files API.
+    #[boxed]
     pub async fn remote_files(&self) -> Result<Vec<RemoteFile>, ProviderError> {
         let listed = self.all("files", "").await?;
         Ok(listed.iter().filter_map(file).collect())
@@ -40,6 +42,7 @@ impl HttpProvider {
     ///
     /// # Errors
     /// As [`HttpProvider::remote_files`].
+    #[boxed]
     pub async fn delete_file(&self, id: &str) -> Result<(), ProviderError> {
         self.keeps_things()?;
         self.is_id(id)?;

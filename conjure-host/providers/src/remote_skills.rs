@@ -2,6 +2,7 @@
 //!
 //! Reads the shapes of today and those of the beta, which gateways still have.
 
+use async_recursion::async_recursion as boxed;
 use conjure_core::wire::Wire;
 use reqwest::Method;
 use reqwest::multipart::{Form, Part};
@@ -80,6 +81,7 @@ impl HttpProvider {
     ///
     /// # Errors
     /// As for a request; of kind `unsupported` where the provider has no Skills API.
+    #[boxed]
     pub async fn remote_skills(
         &self,
         source: Option<&str>,
@@ -93,6 +95,7 @@ impl HttpProvider {
     ///
     /// # Errors
     /// As [`HttpProvider::remote_skills`].
+    #[boxed]
     pub async fn remote_versions(&self, id: &str) -> Result<Vec<RemoteVersion>, ProviderError> {
         self.is_id(id)?;
         let listed = self.all(&format!("skills/{id}/versions"), "").await?;
@@ -105,6 +108,7 @@ impl HttpProvider {
     /// # Errors
     /// As [`HttpProvider::remote_skills`]; of kind `too_large` before anything is sent when the
     /// files have 30 MB or more.
+    #[boxed]
     pub async fn upload_skill(
         &self,
         upload: &SkillUpload,
@@ -159,6 +163,7 @@ impl HttpProvider {
     ///
     /// # Errors
     /// As [`HttpProvider::remote_skills`]; of kind `too_large` for a package of more than 30 MB.
+    #[boxed]
     pub async fn download_skill(
         &self,
         id: &str,
@@ -216,6 +221,7 @@ impl HttpProvider {
     ///
     /// # Errors
     /// As [`HttpProvider::remote_skills`].
+    #[boxed]
     pub async fn delete_skill(&self, id: &str) -> Result<(), ProviderError> {
         self.is_id(id)?;
         let whole = format!("skills/{id}");

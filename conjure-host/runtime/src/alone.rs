@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use conjure_skill_sdk::protocol::{
     BackendCall, CatalogReply, CatalogRequest, Empty, Open, ToolResult, op,
 };
@@ -37,6 +38,7 @@ impl Host {
     ///
     /// # Errors
     /// [`SessionError`] when no backend plugin has the kind, or it cannot be opened.
+    #[boxed]
     pub async fn alone(
         &self,
         backend: &BackendSpec,
@@ -50,6 +52,7 @@ impl Host {
     ///
     /// # Errors
     /// As [`Host::alone`].
+    #[boxed]
     pub async fn alone_asking(
         &self,
         backend: &BackendSpec,
@@ -103,6 +106,7 @@ impl StandaloneBackend {
     ///
     /// # Errors
     /// [`PluginCallFailure`].
+    #[boxed]
     pub async fn catalog(&self) -> Result<CatalogReply, PluginCallFailure> {
         let request = CatalogRequest::default();
         ask(
@@ -119,6 +123,7 @@ impl StandaloneBackend {
     ///
     /// # Errors
     /// [`PluginCallFailure`]. A call that fails may also be a result that says so.
+    #[boxed]
     pub async fn call(&self, call: BackendCall) -> Result<ToolResult, PluginCallFailure> {
         ask(
             &self.instance,
@@ -130,6 +135,7 @@ impl StandaloneBackend {
     }
 
     /// Ends what it started.
+    #[boxed]
     pub async fn close(self) {
         let closing = ask(
             &self.instance,

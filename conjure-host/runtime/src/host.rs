@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use conjure_core::cost::{Account, ThreadCost};
 use conjure_core::log::{Entry, EntryBody};
 use conjure_core::switch::SwitchReport;
@@ -139,6 +140,7 @@ impl Host {
     ///
     /// # Errors
     /// [`SessionError::Provider`] when there is no such auth, or it is for another provider.
+    #[boxed]
     pub async fn settle(&self, spec: SessionSpec) -> Result<SessionSpec, SessionError> {
         self.shared.with_auths(spec, false).await
     }
@@ -147,6 +149,7 @@ impl Host {
     ///
     /// # Errors
     /// [`SessionError`]; nothing stays open then.
+    #[boxed]
     pub async fn session(&self, spec: SessionSpec) -> Result<Session, SessionError> {
         let spec = self.shared.with_auths(spec, true).await?;
         // Behind a pointer: opening is large, and every future around it would be as large.
@@ -157,6 +160,7 @@ impl Host {
     ///
     /// # Errors
     /// As [`Host::session`].
+    #[boxed]
     pub async fn resume(
         &self,
         spec: SessionSpec,
@@ -193,6 +197,7 @@ impl Host {
     ///
     /// # Errors
     /// [`SessionError`] when the tools cannot be made ready.
+    #[boxed]
     pub async fn tool_preview(&self, spec: SessionSpec) -> Result<ToolPreview, SessionError> {
         let spec = self.shared.with_auths(spec, false).await?;
         let policy = spec.call_policy();
@@ -208,6 +213,7 @@ impl Host {
     /// # Errors
     /// [`SessionError`] when there is no such thread, nobody knows the provider, or the tools
     /// cannot be made ready.
+    #[boxed]
     pub async fn check(
         &self,
         spec: SessionSpec,
@@ -221,6 +227,7 @@ impl Host {
     ///
     /// # Errors
     /// [`StoreError`] when it cannot be read.
+    #[boxed]
     pub async fn cost(&self, thread: &ThreadId) -> Result<ThreadCost, StoreError> {
         let entries = self.entries(thread).await?;
         let models = &self.shared.models;
@@ -239,6 +246,7 @@ impl Host {
     ///
     /// # Errors
     /// [`StoreError`] when it cannot be read.
+    #[boxed]
     pub async fn entries(&self, thread: &ThreadId) -> Result<Vec<Entry>, StoreError> {
         self.shared.log.read_entries(thread).await
     }
@@ -248,6 +256,7 @@ impl Host {
     ///
     /// # Errors
     /// [`StoreError`] when the thread cannot be read.
+    #[boxed]
     pub async fn files(&self, thread: &ThreadId) -> Result<Vec<Artifact>, StoreError> {
         let entries = self.entries(thread).await?;
         let data_dir = &self.shared.instances.data_dir;
@@ -261,6 +270,7 @@ impl Host {
     /// # Errors
     /// [`SessionError`] when there is no such thread, somebody has it open, or its backends cannot
     /// be made ready. A file that is not to be had is an error of its own.
+    #[boxed]
     pub async fn fetch_files(
         &self,
         spec: SessionSpec,
@@ -310,6 +320,7 @@ impl Host {
     /// # Errors
     /// [`SessionError::Unfold`] says what stands in the way; [`SessionError::Store`] when the thread cannot
     /// be written.
+    #[boxed]
     pub async fn unfold(
         &self,
         thread: &ThreadId,
@@ -475,6 +486,7 @@ impl HostBuilder {
     ///
     /// # Errors
     /// [`HostError`].
+    #[boxed]
     pub async fn build(self) -> Result<Host, HostError> {
         let store = CopyStore::open(self.data_dir.join("store")).map_err(HostError::Store)?;
         sweep(&sessions_dir(&self.data_dir));

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use async_recursion::async_recursion as boxed;
 use serde_json::{Map, Value, json};
 
 use crate::Host;
@@ -42,6 +43,7 @@ impl Host {
     ///
     /// # Errors
     /// [`StatusError`].
+    #[boxed]
     pub async fn mcp_status(
         &self,
         backend: &BackendSpec,

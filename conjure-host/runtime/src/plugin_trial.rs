@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use conjure_plugins::{LoadedPlugin, NoServices, PluginError};
 use conjure_skill_sdk::protocol::{Create, Manifest};
 use serde_json::{Value, json};
@@ -42,6 +43,7 @@ pub enum PluginTrial {
 ///
 /// # Errors
 /// When no instance that answers could be made, though the plugin asks for no configuration.
+#[boxed]
 pub async fn try_plugin(
     data_dir: &Path,
     plugin: &Arc<LoadedPlugin>,

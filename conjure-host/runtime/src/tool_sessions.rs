@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use async_recursion::async_recursion as boxed;
 use conjure_core::chat::FunctionCall;
 use tokio_util::sync::CancellationToken;
 
@@ -21,6 +22,7 @@ impl Host {
     ///
     /// # Errors
     /// [`SessionError`] when the tools cannot be made ready. A call that fails is a report.
+    #[boxed]
     pub async fn execute(
         &self,
         call: FunctionCall,
@@ -39,6 +41,7 @@ impl Host {
     /// # Errors
     /// [`SessionError`] when the tools cannot be made ready, or a plugin cannot be granted what the
     /// specification says; nothing stays open then.
+    #[boxed]
     pub async fn calls(&self, spec: SessionSpec) -> Result<ToolSession, SessionError> {
         self.check_grants(&spec)?;
         self.calls_unchecked(spec).await
@@ -60,6 +63,7 @@ impl Host {
     ///
     /// # Errors
     /// [`SessionError`] when the tools cannot be made ready; nothing stays open then.
+    #[boxed]
     pub async fn calls_for(
         &self,
         spec: SessionSpec,

@@ -4,6 +4,7 @@ use crate::blob_rows::refer;
 use crate::lineage::VisibleEntries;
 use crate::row::{column, number, text};
 use crate::{Blob, Store, StoreError, ThreadId};
+use async_recursion::async_recursion as boxed;
 
 /// A file, as an entry names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +38,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NoThread`], and what the database says.
+    #[boxed]
     pub async fn artifacts(&self, thread: &ThreadId) -> Result<Vec<ArtifactRow>, StoreError> {
         let tx = self.db().snapshot("read the thread's files").await?;
         let shown = VisibleEntries::read(&tx, thread).await?;
@@ -68,6 +70,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
+    #[boxed]
     pub async fn keep_artifact(&self, file: &ArtifactRow, blob: &Blob) -> Result<bool, StoreError> {
         let tx = self.db().begin(true, "keep the file").await?;
         let sql = "UPDATE artifacts SET blob_sha256 = $1, size = $2 \

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use async_recursion::async_recursion as boxed;
+
 use crate::database_copy::copy;
 use crate::salvage::{UnreadRows, salvage};
 use crate::{Store, StoreError};
@@ -15,6 +17,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::Io`] when the file is there already or cannot be written,
     /// [`StoreError::NothingReadable`], and what the database says. No file is left behind then.
+    #[boxed]
     pub async fn backup(&self, path: &Path) -> Result<Vec<UnreadRows>, StoreError> {
         let copied = copy(self.db(), path).await;
         match (copied, self.db().file()) {

@@ -7,6 +7,7 @@
 
 use std::fmt::Write as _;
 
+use async_recursion::async_recursion as boxed;
 use sha2::{Digest as _, Sha256};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
@@ -50,6 +51,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NotFound`], and what the database says.
+    #[boxed]
     pub async fn blob(&self, sha256: &str) -> Result<Blob, StoreError> {
         let sql = "SELECT size FROM blobs WHERE sha256 = $1";
         let row = self.one(sql, [sha256.into()]).await?;
@@ -69,6 +71,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`], [`StoreError::Corrupt`] when a piece is missing, and what the
     /// database says.
+    #[boxed]
     pub async fn read_blob(
         &self,
         sha256: &str,
@@ -108,6 +111,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
+    #[boxed]
     pub async fn collect_blobs(&self) -> Result<u64, StoreError> {
         let old = format!("{} - {GRACE_MS}", now_ms(self.db().backend()));
         let sql = format!("SELECT id FROM blob_uploads WHERE touched_at_ms < {old}");

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt::Display;
 
+use async_recursion::async_recursion as boxed;
 use conjure_core::chat::Event;
 use conjure_core::log::EntryBody;
 use futures_util::TryStreamExt as _;
@@ -75,6 +76,7 @@ impl Store {
     /// # Errors
     /// What the database says when it cannot be asked, such as when another program holds it; what is
     /// found wrong, also what is too damaged to be read, is in the result.
+    #[boxed]
     pub async fn check(&self) -> Result<Check, StoreError> {
         let mut check = Check::default();
         let tx = self.db().snapshot(CHECKING).await?;

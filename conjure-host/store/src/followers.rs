@@ -5,6 +5,8 @@
 
 use std::collections::BTreeSet;
 
+use async_recursion::async_recursion as boxed;
+
 use crate::database::now_ms;
 use crate::row::column;
 use crate::writer::{LEASE_EXPIRY, is_dead};
@@ -19,6 +21,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
+    #[boxed]
     pub async fn set_followed(
         &self,
         followed: &BTreeSet<Option<ThreadId>>,
@@ -57,6 +60,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
+    #[boxed]
     pub async fn is_followed(&self, thread: &ThreadId) -> Result<bool, StoreError> {
         let this = self.known_writer().unwrap_or_default();
         let silent = i64::try_from(LEASE_EXPIRY.as_millis()).unwrap_or(i64::MAX);

@@ -8,6 +8,7 @@ use crate::row::{column, text};
 use crate::sql::{DatabaseRow, Value};
 use crate::writer::is_gone;
 use crate::{Store, StoreError};
+use async_recursion::async_recursion as boxed;
 
 const KEEPING: &str = "keep the request's key";
 /// A request that was begun so long ago and is not answered was given up, in milliseconds.
@@ -46,6 +47,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::BadName`] when the key is empty, longer than 255 bytes or has control
     /// characters, as the scope may not have; what the database says.
+    #[boxed]
     pub async fn idempotent_begin(
         &self,
         key: &str,
@@ -121,6 +123,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
+    #[boxed]
     pub async fn idempotent_end(
         &self,
         key: &str,
@@ -149,6 +152,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
+    #[boxed]
     pub async fn idempotent_abandon(&self, key: &str, scope: &str) -> Result<(), StoreError> {
         let sql = "DELETE FROM idempotency_keys WHERE scope = $1 AND key = $2 AND state = 'begun'";
         let values = vec![scope.into(), key.into()];
@@ -160,6 +164,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
+    #[boxed]
     pub async fn idempotent_forget(&self, older_than_ms: i64) -> Result<u64, StoreError> {
         let sql = format!(
             "DELETE FROM idempotency_keys WHERE created_at_ms < {} - $1",

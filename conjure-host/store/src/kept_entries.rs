@@ -3,6 +3,7 @@
 use crate::lineage::VisibleEntries;
 use crate::row::number;
 use crate::{Store, StoreError, ThreadId};
+use async_recursion::async_recursion as boxed;
 
 const READING: &str = "read what a fork keeps";
 
@@ -22,6 +23,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NoThread`], and what the database says.
+    #[boxed]
     pub async fn kept_entries(&self, fork: &ThreadId) -> Result<Vec<KeptEntries>, StoreError> {
         let tx = self.db().snapshot(READING).await?;
         let shown = VisibleEntries::read(&tx, fork).await?;

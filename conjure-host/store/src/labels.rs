@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use async_recursion::async_recursion as boxed;
 use conjure_core::label::numbered;
 
 use crate::database::{Transaction, for_update, now_ms, placeholders};
@@ -19,6 +20,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NoThread`], and what the database says.
+    #[boxed]
     pub async fn rename_thread(&self, thread: &ThreadId, label: &str) -> Result<(), StoreError> {
         let tx = self.db().begin(false, "name the thread").await?;
         name(&tx, thread, label).await?;
@@ -32,6 +34,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NoThread`], and what the database says.
+    #[boxed]
     pub async fn name_if_nameless(&self, thread: &ThreadId, label: &str) -> Result<(), StoreError> {
         let tx = self.db().begin(false, "name the thread").await?;
         let sql = format!(
@@ -56,6 +59,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
+    #[boxed]
     pub async fn thread_labels(&self, thread: &ThreadId) -> Result<Vec<(i64, String)>, StoreError> {
         let sql = "SELECT at_ms, label FROM thread_labels WHERE thread_id = $1 ORDER BY number";
         let rows = self.all(sql, [thread.as_str().into()]).await?;

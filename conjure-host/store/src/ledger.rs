@@ -4,6 +4,7 @@ use crate::lineage::VisibleEntries;
 use crate::row::{column, number, text};
 use crate::sql::DatabaseRow;
 use crate::{Store, StoreError, ThreadId};
+use async_recursion::async_recursion as boxed;
 
 /// A call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,6 +78,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NoThread`], and what the database says.
+    #[boxed]
     pub async fn tool_calls(&self, thread: &ThreadId) -> Result<Vec<ToolCall>, StoreError> {
         let tx = self.db().snapshot("read the ledger").await?;
         let shown = VisibleEntries::read(&tx, thread).await?;

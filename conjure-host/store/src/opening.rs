@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use async_recursion::async_recursion as boxed;
+
 use crate::database::Database;
 use crate::migrations::{self, STEPS};
 use crate::{Location, Options, Store, StoreError, files};
@@ -14,6 +16,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::Newer`] when a newer Conjure made the database, and what the database or the
     /// file system says.
+    #[boxed]
     pub async fn open(location: &Location, options: &Options) -> Result<Self, StoreError> {
         let opening = async {
             let db = Arc::new(Database::connect(location).await?);

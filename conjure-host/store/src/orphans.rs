@@ -4,6 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use async_recursion::async_recursion as boxed;
+
 use crate::database::{for_update, now_ms, placeholders};
 use crate::row::column;
 use crate::runs::without_nul;
@@ -25,6 +27,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
+    #[boxed]
     pub async fn orphaned_sessions(&self) -> Result<Vec<String>, StoreError> {
         let this = self.known_writer().unwrap_or_default();
         let sql = "SELECT DISTINCT session_id, owner FROM runs WHERE state = 'queued' \
@@ -57,6 +60,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
+    #[boxed]
     pub async fn has_orphans(&self, session: &str) -> Result<bool, StoreError> {
         if self.session_owner(session).await?.is_some() {
             return Ok(false);
@@ -73,6 +77,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NotFound`], and what the database says.
+    #[boxed]
     pub async fn is_orphan(&self, id: &str) -> Result<bool, StoreError> {
         let run = self.run(id).await?;
         if !self.waits_elsewhere(&run) {
@@ -94,6 +99,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::Lost`] when this process was silent for so long that another took its threads,
     /// and what the database says.
+    #[boxed]
     pub async fn adopt_runs(&self, session: &str) -> Result<Vec<Run>, StoreError> {
         let session = without_nul(session);
         let this = self.known_writer().unwrap_or_default();
@@ -145,6 +151,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
+    #[boxed]
     pub async fn release_runs(&self, ids: &[String]) -> Result<(), StoreError> {
         let this = self.known_writer().unwrap_or_default();
         let tx = self.db().begin(true, RELEASING).await?;
@@ -171,6 +178,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
+    #[boxed]
     pub async fn cancel_orphan(&self, id: &str, why: &str) -> Result<Option<Run>, StoreError> {
         let run = match self.run(id).await {
             Ok(run) => run,

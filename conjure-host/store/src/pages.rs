@@ -2,6 +2,7 @@
 //!
 //! A page reads its own rows and no others, however long the thread is.
 
+use async_recursion::async_recursion as boxed;
 use conjure_core::chat::{Event, EventId};
 use conjure_core::log::{Entry, EntryBody};
 use futures_util::TryStreamExt as _;
@@ -63,6 +64,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NoThread`], and what the database says.
+    #[boxed]
     pub async fn entries(
         &self,
         thread: &ThreadId,
@@ -89,6 +91,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
+    #[boxed]
     pub async fn events_after(
         &self,
         thread: &ThreadId,
@@ -132,6 +135,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NoThread`], and what the database says.
+    #[boxed]
     pub async fn fold_entries(&self, thread: &ThreadId) -> Result<Vec<Entry>, StoreError> {
         let tx = self.db().snapshot(READING).await?;
         let shown = VisibleEntries::read(&tx, thread).await?;

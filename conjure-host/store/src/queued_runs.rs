@@ -1,5 +1,6 @@
 //! Runs that wait: what is said in one can be said otherwise until it begins.
 
+use async_recursion::async_recursion as boxed;
 use conjure_core::chat::Message;
 
 use crate::{Store, StoreError};
@@ -9,6 +10,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
+    #[boxed]
     pub async fn reword_run(&self, id: &str, message: &Message) -> Result<bool, StoreError> {
         const REWORDING: &str = "say a follow-up otherwise";
         let message = serde_json::to_string(message).map_err(|error| StoreError::Corrupt {

@@ -8,6 +8,7 @@
 
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use tokio::time::Instant;
 
 use crate::database::now_ms;
@@ -87,6 +88,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
+    #[boxed]
     pub async fn thread_owner(&self, thread: &ThreadId) -> Result<Option<Owner>, StoreError> {
         let sql = "SELECT w.* FROM threads t JOIN writers w ON w.id = t.owner \
                    WHERE t.id = $1 AND w.lost = FALSE AND w.id <> $2";
@@ -100,6 +102,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says; whether it was done is not known then.
+    #[boxed]
     pub async fn request(
         &self,
         to: &Owner,
@@ -174,6 +177,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
+    #[boxed]
     pub async fn take_requests(&self) -> Result<Vec<ProcessRequest>, StoreError> {
         let Some(this) = self.known_writer() else {
             return Ok(Vec::new());
@@ -208,6 +212,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
+    #[boxed]
     pub async fn drop_untaken_requests(&self) -> Result<(), StoreError> {
         let now = now_ms(self.db().backend());
         let sql = format!("SELECT id FROM requests WHERE taken = FALSE AND at_ms < {now} - $1");
@@ -224,6 +229,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
+    #[boxed]
     pub async fn answer_request(&self, id: &str, answer: &str) -> Result<(), StoreError> {
         let tx = self.db().begin(false, ANSWERING).await?;
         let sql = "UPDATE requests SET answer = $2 WHERE id = $1";

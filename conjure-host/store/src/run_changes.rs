@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
+
 use crate::database::now_ms;
 use crate::runs::{CHANGING, without_nul};
 use crate::sql::Value;
@@ -35,6 +37,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
+    #[boxed]
     pub async fn update_run(
         &self,
         id: &str,
@@ -53,6 +56,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
+    #[boxed]
     pub async fn end_run(
         &self,
         id: &str,
@@ -68,6 +72,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
+    #[boxed]
     pub async fn end_run_late(
         &self,
         id: &str,
@@ -89,6 +94,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
+    #[boxed]
     pub async fn fail_unwritten(
         &self,
         id: &str,
@@ -109,6 +115,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
+    #[boxed]
     pub async fn note_left_usage(
         &self,
         id: &str,

@@ -3,6 +3,7 @@
 use crate::database::now_ms;
 use crate::runs::{CHANGING, without_nul};
 use crate::{Store, StoreError};
+use async_recursion::async_recursion as boxed;
 
 impl Store {
     /// Takes note that a run waits for a person from now on, or for nobody any more. One that is
@@ -10,6 +11,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
+    #[boxed]
     pub async fn run_waits(&self, id: &str, waits: bool) -> Result<(), StoreError> {
         let since = match waits {
             true => now_ms(self.db().backend()),

@@ -4,6 +4,7 @@
 //! process that began it, by the writer under which that process has its threads; when that writer
 //! is gone the run is over, and whoever asks next ends it.
 
+use async_recursion::async_recursion as boxed;
 use conjure_core::chat::{Message, Usage};
 
 use crate::database::{Transaction, for_update, now_ms, placeholders};
@@ -256,6 +257,7 @@ impl Store {
     /// [`StoreError::SessionBusy`] when another process has turns of it,
     /// [`StoreError::Lost`] when this process was silent for so long that another took its threads,
     /// and what the database says.
+    #[boxed]
     pub async fn begin_run(&self, run: Run) -> Result<Run, StoreError> {
         let length = 1..=MAX_ID_BYTES;
         if !length.contains(&run.id.len()) || run.id.contains(char::is_control) {
@@ -322,6 +324,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NotFound`], and what the database says.
+    #[boxed]
     pub async fn run(&self, id: &str) -> Result<Run, StoreError> {
         let found = if id.contains('\0') {
             None
@@ -374,6 +377,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
+    #[boxed]
     pub async fn beat_runs(&self, ids: &[&str]) -> Result<u64, StoreError> {
         let backend = self.db().backend();
         let mut beaten = 0;
@@ -396,6 +400,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
+    #[boxed]
     pub async fn abandoned_runs(&self) -> Result<Vec<Run>, StoreError> {
         let tx = self.db().begin(true, CHANGING).await?;
         let sql = format!("SELECT * FROM runs WHERE owner = $1 AND {INTERRUPTIBLE} ORDER BY id");
@@ -416,6 +421,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says; no run is ended then.
+    #[boxed]
     pub async fn take_over_runs(&self) -> Result<Vec<Run>, StoreError> {
         let tx = self.db().begin(true, CHANGING).await?;
         let sql = format!(
@@ -448,6 +454,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
+    #[boxed]
     pub async fn open_runs(&self, session: &str) -> Result<Vec<Run>, StoreError> {
         let sql = "SELECT * FROM runs WHERE session_id = $1 AND ended_at_ms IS NULL \
                    ORDER BY queued_at_ms, id";
@@ -460,6 +467,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
+    #[boxed]
     pub async fn open_runs_in(&self, thread: &ThreadId) -> Result<Vec<Run>, StoreError> {
         let sql = "SELECT * FROM runs WHERE thread_id = $1 AND ended_at_ms IS NULL \
                    ORDER BY queued_at_ms, id";
@@ -473,6 +481,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
+    #[boxed]
     pub async fn unwritten_runs(
         &self,
         after: Option<&Cursor>,
@@ -490,6 +499,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
+    #[boxed]
     pub async fn run_is_written(&self, id: &str) -> Result<(), StoreError> {
         let sql = "UPDATE runs SET message = NULL WHERE id = $1";
         let values = vec![without_nul(id).into()];
@@ -502,6 +512,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
+    #[boxed]
     pub async fn silent_runs(&self, older_than_ms: i64) -> Result<Vec<Run>, StoreError> {
         let sql = format!(
             "SELECT * FROM runs WHERE ended_at_ms IS NULL AND beat_ms < {} - $1 \
@@ -516,6 +527,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
+    #[boxed]
     pub async fn session_totals(&self, session: &str) -> Result<SessionTotals, StoreError> {
         let sum =
             |of: &str, name: &str| format!("CAST(COALESCE(SUM({of}), 0) AS BIGINT) AS {name}");

@@ -7,6 +7,7 @@
 
 use std::path::Path;
 
+use async_recursion::async_recursion as boxed;
 use sqlx::sqlite::{SqliteJournalMode, SqliteSynchronous};
 
 use crate::database::{Database, connecting, one_connection};
@@ -45,6 +46,7 @@ impl Store {
     /// [`StoreError::NothingReadable`], [`StoreError::BadLocation`] when it is no file,
     /// [`StoreError::Io`] when the new file is there already or cannot be written, and what the
     /// database says of the new one. No file is left behind then.
+    #[boxed]
     pub async fn salvage(location: &Location, to: &Path) -> Result<Vec<UnreadRows>, StoreError> {
         match location {
             Location::File(from) => salvage(from, to).await,

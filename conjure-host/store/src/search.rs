@@ -7,6 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
+use async_recursion::async_recursion as boxed;
 use conjure_core::chat::{Message, Role};
 use conjure_core::log::EntryBody;
 use unicode_normalization::UnicodeNormalization as _;
@@ -64,6 +65,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
+    #[boxed]
     pub async fn search(&self, words: &str, limit: u64) -> Result<Vec<SearchHit>, StoreError> {
         let words = words_of(words);
         if words.is_empty() {
@@ -81,6 +83,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NoThread`], and what the database says.
+    #[boxed]
     pub async fn search_in(
         &self,
         thread: &ThreadId,

@@ -4,6 +4,8 @@
 
 use std::collections::BTreeMap;
 
+use async_recursion::async_recursion as boxed;
+
 use crate::row::{column, text};
 use crate::{RunState, Store, StoreError, ThreadId};
 
@@ -37,6 +39,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
+    #[boxed]
     pub async fn session_marks(&self) -> Result<SessionMarks, StoreError> {
         let this = self.known_writer().unwrap_or_default();
         let sql = "SELECT id AS session_id, updated_at_ms, CAST(NULL AS text) AS turn_id, \

@@ -6,6 +6,7 @@ use crate::database::{Transaction, for_update};
 use crate::requests::Owner;
 use crate::runs::without_nul;
 use crate::{Store, StoreError};
+use async_recursion::async_recursion as boxed;
 
 /// The writers, other than one, that have turns of a session; the one whose turn was queued first is
 /// the first.
@@ -19,6 +20,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
+    #[boxed]
     pub async fn session_owner(&self, session: &str) -> Result<Option<Owner>, StoreError> {
         let this = self.known_writer().unwrap_or_default();
         let values = [without_nul(session).into(), this.into()];
@@ -29,6 +31,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
+    #[boxed]
     pub async fn run_owner(&self, id: &str) -> Result<Option<Owner>, StoreError> {
         let this = self.known_writer().unwrap_or_default();
         let sql = "SELECT w.* FROM runs r JOIN writers w ON w.id = r.owner \

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use async_recursion::async_recursion as boxed;
 use conjure_core::log::Entry;
 
 use crate::database::{pad_to_power_of_two, placeholders};
@@ -19,6 +20,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
+    #[boxed]
     pub async fn newest_settings(
         &self,
         threads: &[ThreadId],

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use async_recursion::async_recursion as boxed;
 use conjure_core::chat::{Event, EventId};
 use conjure_core::log::Entry;
 use futures_util::FutureExt as _;
@@ -44,6 +45,7 @@ impl Store {
     /// Writes what waits, gives all threads back and closes the database. What is asked of the
     /// store later fails with [`StoreError::Closed`]. A store that is only dropped does the same
     /// by itself, a little later.
+    #[boxed]
     pub async fn close(&self) {
         self.queue.close().await;
     }
@@ -55,6 +57,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::NoThread`], [`StoreError::Busy`] when another process has it open, and what
     /// the database says.
+    #[boxed]
     pub async fn clear_thread(&self, thread: &ThreadId) -> Result<(), StoreError> {
         self.queue.clear(thread).await?;
         self.tell_marked(thread);
@@ -65,6 +68,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NoThread`], [`StoreError::Busy`] when it is open, and what the database says.
+    #[boxed]
     pub async fn remove_thread(&self, thread: &ThreadId) -> Result<(), StoreError> {
         self.queue.remove(thread).await?;
         self.tell_marked(thread);
@@ -81,6 +85,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
+    #[boxed]
     pub async fn probe(&self) -> Result<(), StoreError> {
         let writer = self.writer().await?;
         let sql = format!(
@@ -108,6 +113,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
+    #[boxed]
     pub async fn announce(&self, address: &str) -> Result<(), StoreError> {
         self.queue.set_address(address);
         let writer = self.writer().await?;

@@ -2,6 +2,7 @@
 //! was cleared. Says which threads this process marks, and reads the marks of some; what other
 //! processes do is told by `signals.rs`.
 
+use async_recursion::async_recursion as boxed;
 use tokio::sync::broadcast;
 
 use crate::database::placeholders;
@@ -62,6 +63,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
+    #[boxed]
     pub async fn thread_marks(
         &self,
         threads: &[ThreadId],

@@ -1,5 +1,6 @@
 //! Threads: making, forking, naming and listing them.
 
+use async_recursion::async_recursion as boxed;
 use conjure_core::chat::{EventId, Usage};
 
 use crate::database::{for_update, now_ms};
@@ -72,6 +73,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NoThread`], and what the database says.
+    #[boxed]
     pub async fn thread(&self, thread: &ThreadId) -> Result<Thread, StoreError> {
         let sql = format!("SELECT {COLUMNS} FROM threads WHERE id = $1 AND removed = FALSE");
         let row = self.one(&sql, [thread.as_str().into()]).await?;
@@ -87,6 +89,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
+    #[boxed]
     pub async fn thread_page(
         &self,
         after: Option<&Cursor>,
@@ -111,6 +114,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
+    #[boxed]
     pub async fn latest_threads(&self, limit: u64) -> Result<Vec<Thread>, StoreError> {
         let sql = format!(
             "SELECT {COLUMNS} FROM threads WHERE removed = FALSE AND last_turn > 0 \
@@ -125,6 +129,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
+    #[boxed]
     pub async fn threads_named(
         &self,
         text: &str,
@@ -174,6 +179,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
+    #[boxed]
     pub async fn forks(&self, thread: &ThreadId) -> Result<Vec<Thread>, StoreError> {
         let sql = format!(
             "SELECT {COLUMNS} FROM threads WHERE parent_thread_id = $1 \
@@ -187,6 +193,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
+    #[boxed]
     pub async fn forks_keeping(&self, thread: &ThreadId) -> Result<Vec<Thread>, StoreError> {
         let sql = format!(
             "WITH RECURSIVE below (fork, upto) AS (\
@@ -207,6 +214,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::ThreadExists`], and what the database says.
+    #[boxed]
     pub async fn create_thread(&self, thread: &ThreadId, label: &str) -> Result<(), StoreError> {
         let tx = self.db().begin(false, "make the thread").await?;
         let sql = format!(
@@ -231,6 +239,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::NoThread`], [`StoreError::NoEntry`] when `thread` does not show that entry,
     /// [`StoreError::ThreadExists`], and what the database says.
+    #[boxed]
     pub async fn fork(
         &self,
         thread: &ThreadId,

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use async_recursion::async_recursion as boxed;
 use conjure_config::env;
 
 use crate::{Location, Options, Store, StoreError};
@@ -34,6 +35,7 @@ pub fn options(location: &Location, data_dir: &Path) -> Options {
 ///
 /// # Errors
 /// [`StoreError`] when it cannot be opened, or a file of an earlier version cannot be read whole.
+#[boxed]
 pub async fn open(data_dir: &Path) -> Result<Store, StoreError> {
     let location = location(data_dir)?;
     let store = Store::open(&location, &options(&location, data_dir)).await?;

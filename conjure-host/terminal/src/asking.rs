@@ -4,6 +4,7 @@
 use std::io;
 use std::time::Instant;
 
+use async_recursion::async_recursion as boxed;
 use conjure_core::chat::CallAnnounced;
 use crossterm::event::{Event as Input, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use rustix::process::{Signal, getpid, kill_process};
@@ -23,6 +24,7 @@ use crate::waiting::HEEDED_AFTER;
 ///
 /// # Errors
 /// When there is no terminal.
+#[boxed]
 pub async fn decide(
     call: &CallAnnounced,
     reason: &str,

@@ -7,6 +7,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use async_recursion::async_recursion as boxed;
 use conjure_core::chat::Event;
 use crossterm::event::{Event as Input, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use tokio::sync::mpsc;
@@ -59,6 +60,7 @@ pub struct FaceOptions {
 ///
 /// # Errors
 /// When there is no terminal, or it is gone.
+#[boxed]
 pub async fn converse(
     options: FaceOptions,
     updates: mpsc::Receiver<Update>,

@@ -9,6 +9,7 @@ use std::io::Read as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use async_recursion::async_recursion as boxed;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use conjure_core::chat::ArtifactRef;
@@ -47,6 +48,7 @@ details.rest { margin: 0 .8rem .8rem; }\n";
 ///
 /// # Errors
 /// [`StoreError::NoThread`], and what the database says.
+#[boxed]
 pub async fn shared_html(store: &Store, thread: &ThreadId) -> Result<String, StoreError> {
     // A chat is in memory as a whole while its file is made.
     let turn = AT_ONCE.acquire().await.map_err(|_| StoreError::Closed)?;

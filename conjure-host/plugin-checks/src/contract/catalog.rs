@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use async_recursion::async_recursion as boxed;
 use conjure_plugins::LoadedPlugin;
 use conjure_skill_sdk::protocol::{CatalogReply, CatalogRequest, Empty, Open, ToolDecl, op};
 use serde_json::{Value, json};
@@ -13,6 +14,7 @@ use super::bench::{Bench, Broken, CheckResult};
 ///
 /// # Errors
 /// Why a backend does not tell them, such as that it wants a configuration.
+#[boxed]
 pub async fn tools_of(plugin: &Arc<LoadedPlugin>) -> Result<Vec<ToolDecl>, String> {
     let manifest = plugin.manifest();
     match manifest.kind.as_str() {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use conjure_abi::code;
 use conjure_plugins::{CallOptions, LoadedPlugin, PluginCallFailure};
 use conjure_skill_sdk::protocol::{Empty, Manifest, Prompts, Resources, State, op};
@@ -172,6 +173,7 @@ fn has_state(manifest: &Manifest) -> bool {
 ///
 /// # Errors
 /// What was said instead.
+#[boxed]
 pub async fn hands_over(plugin: &Arc<LoadedPlugin>) -> Result<(), String> {
     if !has_state(plugin.manifest()) {
         return Ok(());

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use async_recursion::async_recursion as boxed;
 use conjure_plugins::{
     CopyStore, Isolation, LoadedPlugin, Loader, LoaderOptions, PluginError, WorkerOptions,
 };
@@ -129,6 +130,7 @@ impl Contract {
     ///
     /// # Errors
     /// [`ContractError`].
+    #[boxed]
     pub async fn of(file: &Path, options: ContractOptions) -> Result<Self, ContractError> {
         let mut scratch = tempfile::Builder::new();
         scratch.prefix("conjure-plugin-test-");
@@ -190,6 +192,7 @@ impl Contract {
     }
 
     /// Runs the check at a place of [`Contract::names`]; nothing where there is none.
+    #[boxed]
     pub async fn run(&self, place: usize) -> Option<CheckOutcome> {
         let check = self.checks.get(place)?;
         let begun = Instant::now();
@@ -244,6 +247,7 @@ impl Contract {
     }
 
     /// Closes what the examples had.
+    #[boxed]
     pub async fn end(self) {
         if let Some(session) = self.examples.into_inner() {
             session.close().await;

@@ -1,5 +1,6 @@
 //! Adding, finding, renaming and removing saved auths.
 
+use async_recursion::async_recursion as boxed;
 use conjure_core::wire::Wire;
 use conjure_vault::{AuthKind, Credential};
 
@@ -84,6 +85,7 @@ impl Auths {
     ///
     /// # Errors
     /// [`AuthError`]: what cannot be, a name that is taken, no key to seal with.
+    #[boxed]
     pub async fn add(&self, new: NewAuth, credential: Credential) -> Result<SavedAuth, AuthError> {
         let kind = credential.kind();
         new.check(kind)?;
@@ -106,6 +108,7 @@ impl Auths {
     ///
     /// # Errors
     /// [`AuthError::Taken`], and what the database says.
+    #[boxed]
     pub async fn check_free(&self, new: &NewAuth, kind: AuthKind) -> Result<(), AuthError> {
         let is_it = |saved: &&SavedAuth| {
             saved.provider == new.provider && saved.kind == kind.as_str() && saved.name == new.name
@@ -123,6 +126,7 @@ impl Auths {
     /// # Errors
     /// [`AuthError::Unknown`], [`AuthError::Ambiguous`], [`AuthError::OtherProvider`], and what the
     /// database says.
+    #[boxed]
     pub async fn find(
         &self,
         auth: &AuthRef,
@@ -160,6 +164,7 @@ impl Auths {
     ///
     /// # Errors
     /// As [`Auths::find`], and a name that is taken or cannot be.
+    #[boxed]
     pub async fn rename(&self, auth: &AuthRef, name: &str) -> Result<SavedAuth, AuthError> {
         let _alone = lock(self.data_dir()).await?;
         let auth = self.find(auth, None).await?;
@@ -175,6 +180,7 @@ impl Auths {
     /// # Errors
     /// As [`Auths::find`]; [`AuthError::OtherKind`] where the credential is of another kind, and no
     /// key to seal with.
+    #[boxed]
     pub async fn replace(
         &self,
         auth: &AuthRef,
@@ -201,6 +207,7 @@ impl Auths {
     ///
     /// # Errors
     /// What [`Auths::remove`] says.
+    #[boxed]
     pub async fn check_unused(&self, auth: &SavedAuth) -> Result<(), AuthError> {
         Ok(self.store().await?.check_auth_unused(&auth.id).await?)
     }
@@ -210,6 +217,7 @@ impl Auths {
     /// # Errors
     /// As [`Auths::find`]; [`StoreError::InUse`] names the
     /// sessions that use it.
+    #[boxed]
     pub async fn remove(&self, auth: &AuthRef) -> Result<SavedAuth, AuthError> {
         let _alone = lock(self.data_dir()).await?;
         let auth = self.find(auth, None).await?;

@@ -19,6 +19,7 @@ mod tests;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use async_recursion::async_recursion as boxed;
 use conjure_config::env;
 use conjure_vault::{Vault, VaultError, VaultOptions};
 use secrecy::SecretString;
@@ -122,6 +123,7 @@ impl Auths {
     ///
     /// # Errors
     /// [`AuthError::Store`].
+    #[boxed]
     pub async fn list(&self) -> Result<Vec<SavedAuth>, AuthError> {
         let store = self.store().await?;
         let mut all: Vec<SavedAuth> = Vec::new();
@@ -139,6 +141,7 @@ impl Auths {
     ///
     /// # Errors
     /// [`AuthError::Store`] when there is none of this id.
+    #[boxed]
     pub async fn get(&self, id: &str) -> Result<SavedAuth, AuthError> {
         Ok(self.store().await?.auth(id).await?)
     }

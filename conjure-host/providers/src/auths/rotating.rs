@@ -3,6 +3,7 @@
 //! Row by row: whenever this ends, each credential is sealed with one of two keys that are both
 //! kept. The old one is forgotten only after a pass that found nothing left to do.
 
+use async_recursion::async_recursion as boxed;
 use conjure_vault::{KeyId, KeyPlace, VaultError};
 use serde::Serialize;
 
@@ -31,6 +32,7 @@ impl Auths {
     /// # Errors
     /// [`AuthError::Rotation`] names the credentials that cannot be read; both keys stay then. A key
     /// from a variable has to be replaced there first.
+    #[boxed]
     pub async fn rotate(&self) -> Result<Rotated, AuthError> {
         let _alone = lock(self.data_dir()).await?;
         let mut sealed = 0;

@@ -1,6 +1,7 @@
 //! Secrets of MCP servers: saved as auths are, sealed and under the name that settings have for
 //! them, and given to the plugin that asks for them.
 
+use async_recursion::async_recursion as boxed;
 use conjure_vault::{AuthKind, Credential};
 use secrecy::SecretString;
 use serde_json::Value;
@@ -37,6 +38,7 @@ impl Auths {
     ///
     /// # Errors
     /// [`AuthError`]: no key to seal with, and what the database says.
+    #[boxed]
     pub async fn add_secret(
         &self,
         name: &str,
@@ -68,6 +70,7 @@ impl Auths {
     ///
     /// # Errors
     /// As [`Auths::add_secret`]; nothing is saved then.
+    #[boxed]
     pub async fn seal_typed(
         &self,
         server: &str,
@@ -92,6 +95,7 @@ impl Auths {
 
     /// Takes back what was saved for settings that were refused. After any other failure they may
     /// have been saved all the same, and name it.
+    #[boxed]
     pub async fn forget_unless_saved(&self, ids: &[String], error: &StoreError) {
         if matches!(
             error,
@@ -105,6 +109,7 @@ impl Auths {
     }
 
     /// Takes back what was saved for settings that came to nothing.
+    #[boxed]
     pub async fn forget_secrets(&self, ids: &[String]) {
         for id in ids {
             let removed = match self.store().await {
@@ -121,6 +126,7 @@ impl Auths {
     ///
     /// # Errors
     /// [`AuthError::Sealed`] when it cannot be read, and what the database says.
+    #[boxed]
     pub async fn secret(&self, name: &str) -> Result<Option<SecretString>, AuthError> {
         if !name.starts_with(MCP_SECRET) || !is_auth_name(name) {
             return Ok(None);

@@ -2,6 +2,7 @@
 
 use super::{AuthError, Auths, expiry};
 use crate::BUILT_IN;
+use async_recursion::async_recursion as boxed;
 use conjure_config::SessionSpec;
 use conjure_config::{AuthRef, OpenAuth};
 use conjure_store::SavedAuth;
@@ -11,6 +12,7 @@ impl Auths {
     ///
     /// # Errors
     /// [`AuthError`]: no such auth, several of the name, or one for another provider or address.
+    #[boxed]
     pub async fn settle(&self, mut spec: SessionSpec) -> Result<SessionSpec, AuthError> {
         let Some(auth) = spec.auth.take() else {
             return Ok(spec);
@@ -29,6 +31,7 @@ impl Auths {
     ///
     /// # Errors
     /// As [`Auths::settle`], and when a credential cannot be read.
+    #[boxed]
     pub async fn open(&self, spec: SessionSpec) -> Result<SessionSpec, AuthError> {
         let spec = self.settle(spec).await?;
         let mut spec = spec.with_base_url_at_its_provider();
@@ -55,6 +58,7 @@ impl Auths {
     ///
     /// # Errors
     /// [`AuthError::Sealed`] when it cannot be read.
+    #[boxed]
     pub async fn open_one(&self, saved: SavedAuth) -> Result<OpenAuth, AuthError> {
         let name = saved.full_name();
         if saved.sealed.is_empty() {

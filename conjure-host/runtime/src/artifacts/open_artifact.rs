@@ -6,6 +6,7 @@ use std::io::Seek as _;
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 
+use async_recursion::async_recursion as boxed;
 use conjure_config::fs::{create_private_dir, move_same, open_same, range_of};
 
 use super::digest::digest_of;
@@ -61,6 +62,7 @@ impl Artifacts {
     ///
     /// # Errors
     /// [`FileError`], but [`FileError::Refused`].
+    #[boxed]
     pub async fn resolve(&self, file: &str) -> Result<PathBuf, FileError> {
         self.open(file).await.map(|opened| opened.path)
     }
@@ -72,6 +74,7 @@ impl Artifacts {
     ///
     /// # Errors
     /// [`FileError`], but [`FileError::Refused`].
+    #[boxed]
     pub async fn open(&self, file: &str) -> Result<OpenArtifact, FileError> {
         let held = self.find(file)?;
         let artifact = held

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use conjure_abi::code;
 use conjure_core::uri_template;
 use conjure_skill_sdk::protocol::{
@@ -80,6 +81,7 @@ pub enum ReadError {
 
 impl SourceReader<'_> {
     /// The resources and templates of each source.
+    #[boxed]
     pub async fn resources(&self) -> Vec<SourceLists> {
         let asked = self.snapshot.sources().iter().map(|source| async move {
             let mut lists = self.named(source);
@@ -108,6 +110,7 @@ impl SourceReader<'_> {
     }
 
     /// The prompts of each source.
+    #[boxed]
     pub async fn prompts(&self) -> Vec<SourceLists> {
         let asked = self.snapshot.sources().iter().map(|source| async move {
             let mut lists = self.named(source);
@@ -130,6 +133,7 @@ impl SourceReader<'_> {
 
     /// Reads a resource: of the sources that are known to have it, else of the first that gives it.
     /// What the first one says that does not have it is the answer where nobody does.
+    #[boxed]
     pub async fn read(&self, uri: &str) -> Result<ToolResult, ReadError> {
         let sources = self.snapshot.sources();
         let owners = owners(sources, uri);
@@ -177,6 +181,7 @@ impl SourceReader<'_> {
     }
 
     /// Fills in a prompt of a source.
+    #[boxed]
     pub async fn prompt(&self, source: &str, request: PromptGet) -> Result<PromptText, ReadError> {
         let name = request.name.clone();
         let found = self.source(source, op::PROMPT_GET);
@@ -186,6 +191,7 @@ impl SourceReader<'_> {
 
     /// Completes an argument: of a source's prompt, or of whoever knows the template. The reply is
     /// in the protocol's form.
+    #[boxed]
     pub async fn complete(
         &self,
         source: Option<&str>,
@@ -208,6 +214,7 @@ impl SourceReader<'_> {
     ///
     /// # Errors
     /// Why a source that has the resource tells of no changes, where no other one does.
+    #[boxed]
     pub async fn subscribe(&self, uri: &str, on: bool) -> Result<(), ReadError> {
         let op = if on { SUBSCRIBE } else { UNSUBSCRIBE };
         let sources = self.snapshot.sources();

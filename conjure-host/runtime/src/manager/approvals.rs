@@ -1,5 +1,6 @@
 //! Calls that wait for a person, and what is decided about them.
 
+use async_recursion::async_recursion as boxed;
 use conjure_core::chat::CallAnnounced;
 use conjure_core::routing::Pattern;
 use conjure_core::turn::ApprovalDecision;
@@ -74,6 +75,7 @@ impl Manager {
     ///
     /// # Errors
     /// [`ManagerError::NotFound`], and the store's.
+    #[boxed]
     pub async fn approvals(&self, session: &str) -> Result<Vec<Approval>, ManagerError> {
         let session = self.id_of(session).await?;
         let remote = || RemoteRequest::Approvals {
@@ -94,6 +96,7 @@ impl Manager {
     ///
     /// # Errors
     /// [`ManagerError::NotFound`] when that call waits for nobody (any more), and the store's.
+    #[boxed]
     pub async fn decide(
         &self,
         session: &str,

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use serde::Serialize;
 use tokio::sync::{broadcast, watch};
 
@@ -241,6 +242,7 @@ pub struct SessionChangeStream {
 impl SessionChangeStream {
     /// Waits until also changes by other processes are told from here on, or for a moment where the
     /// store cannot say how it is with them: whoever reads the sessions then misses nothing.
+    #[boxed]
     pub async fn ready(&mut self) {
         let looked = self.is_looked.wait_for(|is_looked| *is_looked);
         let _ = tokio::time::timeout(READY, looked).await;
@@ -256,6 +258,7 @@ impl SessionChangeStream {
     }
 
     /// Waits for a change of one session, or for one that was missed. Safe to drop and call again.
+    #[boxed]
     pub async fn of(&mut self, session: &str) {
         while let Some(change) = self.next().await {
             let is_of = match &change {

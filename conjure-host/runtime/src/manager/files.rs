@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use async_recursion::async_recursion as boxed;
 use tokio::time::Instant;
 
 use super::opening::AGAIN;
@@ -55,6 +56,7 @@ impl Manager {
     /// through the session that has the thread open, else through `session`, else, where none is
     /// named, through one that chose the thread or last spoke in it. A thread that somebody is
     /// about to open or to close is waited for.
+    #[boxed]
     pub async fn fetch_file(
         &self,
         thread: &ThreadId,

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use conjure_core::chat::{Event, EventId};
 
 use super::interrupted_turns::is_unlogged_end;
@@ -46,6 +47,7 @@ impl Manager {
     ///
     /// # Errors
     /// [`ManagerError::NotFound`], and the store's.
+    #[boxed]
     pub async fn events(
         &self,
         thread: &ThreadId,
@@ -116,6 +118,7 @@ impl Manager {
     ///
     /// # Errors
     /// As [`Manager::events`].
+    #[boxed]
     pub async fn events_of_turn(&self, thread: &ThreadId) -> Result<EventStream, ManagerError> {
         let open = lock(&self.inner.live).get(thread).cloned();
         let after = match open {

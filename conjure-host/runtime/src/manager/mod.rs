@@ -47,6 +47,7 @@ mod sealing;
 mod server_settings;
 mod session_names;
 mod session_row;
+mod session_script;
 mod session_watch;
 mod signals;
 mod spec;
@@ -67,6 +68,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -196,6 +198,7 @@ impl Manager {
     ///
     /// # Errors
     /// [`ManagerError::Store`].
+    #[boxed]
     pub async fn start(
         host: Host,
         store: Store,
@@ -257,6 +260,7 @@ impl Manager {
     ///
     /// # Errors
     /// The store's.
+    #[boxed]
     pub async fn announce(&self, address: &str) -> Result<(), ManagerError> {
         Ok(self.inner.store.announce(address).await?)
     }
@@ -265,6 +269,7 @@ impl Manager {
     /// what came so far kept, and closes every session. Turns that wait here and that other processes
     /// asked for are left to these. A session that does not end within 15 s more is left to the end of
     /// the process, as after a crash.
+    #[boxed]
     pub async fn shutdown(&self, deadline: Duration) {
         self.inner.closing.cancel();
         self.inner.tasks.close();

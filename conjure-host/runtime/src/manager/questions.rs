@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use async_recursion::async_recursion as boxed;
+
 use super::remote::{RemoteError, RemoteErrorKind, RemoteRequest};
 use super::{Manager, ManagerError, lock};
 use crate::session::{AnswerRefusal, Questions};
@@ -13,6 +15,7 @@ impl Manager {
     ///
     /// # Errors
     /// [`ManagerError::NotFound`], and the store's.
+    #[boxed]
     pub async fn questions(&self, session: &str) -> Result<Vec<PendingQuestion>, ManagerError> {
         let session = self.id_of(session).await?;
         let remote = || RemoteRequest::Questions {
@@ -36,6 +39,7 @@ impl Manager {
     /// [`ManagerError::Invalid`] when the answer does not fit the form,
     /// [`ManagerError::Elsewhere`] when another process asks and does not take the answer, and the
     /// store's.
+    #[boxed]
     pub async fn answer(
         &self,
         session: &str,

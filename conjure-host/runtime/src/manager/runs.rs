@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use async_recursion::async_recursion as boxed;
 use conjure_core::chat::{Content, Message};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
@@ -66,6 +67,7 @@ impl Manager {
     /// # Errors
     /// [`ManagerError::NotFound`], [`ManagerError::Full`], [`ManagerError::Conflict`] when the turn
     /// id is another session's, and the store's. What goes wrong later is the run's error.
+    #[boxed]
     pub async fn say(
         &self,
         session: &str,
@@ -85,6 +87,7 @@ impl Manager {
     ///
     /// # Errors
     /// As [`Manager::say`].
+    #[boxed]
     pub async fn go_on(&self, session: &str) -> Result<Turn, ManagerError> {
         self.begin(session, TurnRequest::default()).await
     }
@@ -94,6 +97,7 @@ impl Manager {
     /// # Errors
     /// As [`Manager::say`], [`ManagerError::NotFound`] when the thread that it names is not there, and
     /// [`ManagerError::Invalid`] when the schema of the answer is none.
+    #[boxed]
     pub async fn begin(&self, session: &str, request: TurnRequest) -> Result<Turn, ManagerError> {
         let session = self.id_of(session).await?;
         let TurnRequest {
@@ -202,6 +206,7 @@ impl Manager {
     /// # Errors
     /// [`ManagerError::NotFound`], [`ManagerError::Conflict`] where it waits no more,
     /// [`ManagerError::Invalid`] for images that the model cannot look at, and the store's.
+    #[boxed]
     pub async fn reword(&self, turn_id: &str, message: Message) -> Result<(), ManagerError> {
         let session = self.run(turn_id).await?.session_id.unwrap_or_default();
         let session = self.id_of(&session).await?;
@@ -268,6 +273,7 @@ impl Manager {
     ///
     /// # Errors
     /// [`ManagerError::NotFound`], and the store's.
+    #[boxed]
     pub async fn run(&self, turn_id: &str) -> Result<Run, ManagerError> {
         let run = self.inner.store.run(turn_id).await?;
         Ok(self.inner.run_ends.applied_to(run))
@@ -277,6 +283,7 @@ impl Manager {
     ///
     /// # Errors
     /// [`ManagerError::NotFound`], and the store's.
+    #[boxed]
     pub async fn runs(&self, session: &str, limit: u64) -> Result<Vec<Run>, ManagerError> {
         let session = self.id_of(session).await?;
         let inner = &self.inner;
@@ -289,6 +296,7 @@ impl Manager {
     ///
     /// # Errors
     /// The store's.
+    #[boxed]
     pub async fn open_runs(&self, session: &str) -> Result<Vec<Run>, ManagerError> {
         Ok(self.inner.open_runs(session).await?)
     }
@@ -297,6 +305,7 @@ impl Manager {
     ///
     /// # Errors
     /// The store's.
+    #[boxed]
     pub async fn runs_in(&self, thread: &ThreadId) -> Result<bool, ManagerError> {
         let inner = &self.inner;
         let mut runs = inner.store.open_runs_in(thread).await?.into_iter();
@@ -308,6 +317,7 @@ impl Manager {
     ///
     /// # Errors
     /// As [`Manager::run`].
+    #[boxed]
     pub async fn wait(&self, turn_id: &str) -> Result<Run, ManagerError> {
         let mut changes = self.own_changes();
         let mut signals = None;
@@ -338,6 +348,7 @@ impl Manager {
     ///
     /// # Errors
     /// As [`Manager::cancel_turn`], of the follow-ups that wait.
+    #[boxed]
     pub async fn cancel(&self, session: &str, drop_queued: bool) -> Result<(), ManagerError> {
         let what = CancelRequest {
             drop_queued,
@@ -352,6 +363,7 @@ impl Manager {
     /// # Errors
     /// [`ManagerError::NotFound`], [`ManagerError::Conflict`] where it waits still and is on its way from
     /// one process to another, and the store's.
+    #[boxed]
     pub async fn cancel_turn(&self, session: &str, turn_id: &str) -> Result<(), ManagerError> {
         let what = CancelRequest {
             turn: Some(turn_id.to_owned()),
@@ -365,6 +377,7 @@ impl Manager {
     ///
     /// # Errors
     /// As [`Manager::cancel_turn`].
+    #[boxed]
     pub async fn cancel_queued(&self, session: &str, turn_id: &str) -> Result<(), ManagerError> {
         let what = CancelRequest {
             turn: Some(turn_id.to_owned()),

@@ -1,7 +1,6 @@
 //! Sessions as they are saved: made, read, changed, deleted.
 
-use std::path::Path;
-
+use async_recursion::async_recursion as boxed;
 use conjure_core::switch::SwitchReport;
 use conjure_core::turn::When;
 use serde_json::{Map, Value};
@@ -11,6 +10,7 @@ use super::remote::RemoteRequest;
 use super::requests::ActorRequest;
 use super::server_settings;
 use super::session_names::check_name;
+use super::session_script::SCRIPT;
 use super::spec::{object, persona, tools};
 use super::view::{ChatRetention, NewSession, SessionPatch, SessionState, SessionView, ThreadView};
 use super::working_dir::{changed_directory, directory};
@@ -19,20 +19,14 @@ use crate::backend::plugin_grants::PluginGrants;
 use crate::session::ToolPreview;
 use crate::session::check_compact_at;
 use conjure_config::{PolicySpec, SessionSpec};
-use conjure_providers::Script;
 use conjure_providers::auths::MCP_SECRETS;
 use conjure_store::{
     JsonText, Run, RunState, SavedAuth, SavedSession as Row, SessionCursor, StoreError, Thread,
     ThreadId,
 };
 
-/// The provider whose model a script plays, and where the tools of a session name it.
-const SCRIPTED: &str = "scripted";
-const SCRIPT: &str = "script";
 /// Where the tools of a session say what single plugins are granted.
 const PLUGINS: &str = "plugins";
-/// The most bytes of one.
-const LONGEST_SCRIPT: u64 = 16 << 20;
 
 impl Manager {
     /// Saves a new session.
@@ -40,6 +34,7 @@ impl Manager {
     /// # Errors
     /// [`ManagerError::Invalid`] says what cannot be; [`ManagerError::NotFound`] when there is no
     /// such auth or thread; and the store's, also when the name is taken.
+    #[boxed]
     pub async fn create(&self, new: NewSession) -> Result<SessionView, ManagerError> {
         let name = new.name.filter(|name| !name.is_empty());
         name.as_deref().map_or(Ok(()), check_name)?;
@@ -82,6 +77,7 @@ impl Manager {
     ///
     /// # Errors
     /// [`ManagerError::NotFound`], and the store's.
+    #[boxed]
     pub async fn get(&self, session: &str) -> Result<SessionView, ManagerError> {
         let row = self.inner.row(session).await?;
         self.view(row).await
@@ -91,6 +87,7 @@ impl Manager {
     ///
     /// # Errors
     /// The store's.
+    #[boxed]
     pub async fn list(
         &self,
         after: Option<&str>,
@@ -109,6 +106,7 @@ impl Manager {
     ///
     /// # Errors
     /// The store's.
+    #[boxed]
     pub async fn recent(
         &self,
         words: &str,
@@ -128,6 +126,7 @@ impl Manager {
     ///
     /// # Errors
     /// As [`Manager::create`]; nothing changes then.
+    #[boxed]
     pub async fn update(
         &self,
         session: &str,
@@ -172,6 +171,7 @@ impl Manager {
     ///
     /// # Errors
     /// As [`Manager::update`].
+    #[boxed]
     pub async fn check(
         &self,
         session: &str,
@@ -190,6 +190,7 @@ impl Manager {
     ///
     /// # Errors
     /// As [`Manager::check`], and [`ManagerError::Conflict`] while a turn runs.
+    #[boxed]
     pub async fn measure(&self, session: &str) -> Result<SwitchReport, ManagerError> {
         let row = self.inner.row(session).await?;
         let (_, made) = self.inner.made_of(&row).await?;
@@ -215,6 +216,7 @@ impl Manager {
     ///
     /// # Errors
     /// [`ManagerError::NotFound`], and when the tools cannot be made ready.
+    #[boxed]
     pub async fn tools(&self, session: &str) -> Result<ToolPreview, ManagerError> {
         match self.open_tools(session).await? {
             Some(tool_preview) => Ok(tool_preview),
@@ -227,6 +229,7 @@ impl Manager {
     ///
     /// # Errors
     /// [`ManagerError::NotFound`].
+    #[boxed]
     pub async fn open_tools(&self, session: &str) -> Result<Option<ToolPreview>, ManagerError> {
         let row = self.inner.row(session).await?;
         Ok(self.ask_kept(&row.id, ActorRequest::Tools).await)
@@ -237,6 +240,7 @@ impl Manager {
     ///
     /// # Errors
     /// As [`Manager::tools`].
+    #[boxed]
     pub async fn tool_preview(
         &self,
         session: &str,
@@ -255,6 +259,7 @@ impl Manager {
     ///
     /// # Errors
     /// As [`Manager::tools`].
+    #[boxed]
     pub async fn spec(&self, session: &str) -> Result<SessionSpec, ManagerError> {
         let row = self.inner.row(session).await?;
         let (spec, _) = self.inner.made_of(&row).await?;
@@ -266,6 +271,7 @@ impl Manager {
     ///
     /// # Errors
     /// [`ManagerError::NotFound`], and the store's.
+    #[boxed]
     pub async fn delete(&self, session: &str, chat: ChatRetention) -> Result<(), ManagerError> {
         let row = self.inner.row(session).await?;
         let remote = || RemoteRequest::End {
@@ -495,50 +501,9 @@ impl ManagerState {
             })
     }
 
-    /// Whether the script is there that plays the model, where one does.
-    async fn check_script(&self, row: &Row, auth: &SavedAuth) -> Result<(), ManagerError> {
-        let name = auth.provider.as_str();
-        if name != SCRIPTED || self.host.shared.providers.contains_key(name) {
-            return Ok(());
-        }
-        let script = self.spec_with(row, auth)?.script;
-        let problem = match script {
-            None => Some(format!(
-                "the provider `{SCRIPTED}` needs a script, and `tools` names none: `{SCRIPT}` is the \
-                 path of one"
-            )),
-            Some(path) => tokio::task::spawn_blocking(move || script_problem(&path))
-                .await
-                .unwrap_or_else(|error| Some(format!("the script was not read: {error}"))),
-        };
-        match problem {
-            None => Ok(()),
-            Some(message) => Err(ManagerError::Invalid {
-                field: Some("tools"),
-                message,
-            }),
-        }
-    }
-
     pub(super) fn tell_saved(&self, row: &Row) {
         self.states.tell_saved(&row.id, row.updated_at_ms);
     }
-}
-
-/// Why a script cannot be played. Only a regular file of a bounded size is read: a pipe or a device may
-/// have no end.
-fn script_problem(path: &Path) -> Option<String> {
-    let wrong = |why: &str| {
-        let name = path.display();
-        Some(format!("the script `{name}` cannot be played: {why}"))
-    };
-    if matches!(conjure_config::fs::is_file(path), Ok(false)) {
-        return wrong("it is no regular file");
-    }
-    if conjure_config::fs::size(path).is_ok_and(|size| size > LONGEST_SCRIPT) {
-        return wrong("it is larger than 16 MiB");
-    }
-    Script::read(path).err().map(|error| error.to_string())
 }
 
 /// The active thread of a session.
@@ -567,24 +532,5 @@ impl ThreadView {
             average_tokens: average(totals.usage.total()),
             cost: cost.and_then(|cost| serde_json::from_str(cost).ok()),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_a_regular_file_of_a_bounded_size_is_read_as_a_script() {
-        let dir = tempfile::tempdir().unwrap();
-        let refused = script_problem(dir.path()).unwrap();
-        assert!(refused.contains("no regular file"), "{refused}");
-        let long = dir.path().join("long.json");
-        let file = conjure_config::fs::create_new(&long).unwrap();
-        file.set_len(LONGEST_SCRIPT + 1).unwrap();
-        let refused = script_problem(&long).unwrap();
-        assert!(refused.contains("larger than"), "{refused}");
-        let missing = script_problem(&dir.path().join("missing.json")).unwrap();
-        assert!(missing.contains("missing.json"), "{missing}");
     }
 }

@@ -5,6 +5,7 @@ use super::requests::ActorRequest;
 use super::view::ThreadChoice;
 use super::{Manager, ManagerError, SessionView, lock};
 use crate::session::{CompactError, SessionError, UnfoldError};
+use async_recursion::async_recursion as boxed;
 use conjure_store::{StoreError, ThreadId};
 
 impl Manager {
@@ -12,6 +13,7 @@ impl Manager {
     ///
     /// # Errors
     /// [`ManagerError::NotFound`], and the store's.
+    #[boxed]
     pub async fn start_thread(&self, session: &str) -> Result<SessionView, ManagerError> {
         self.go_to(session, &ThreadChoice::New).await
     }
@@ -21,6 +23,7 @@ impl Manager {
     ///
     /// # Errors
     /// As [`Manager::start_thread`].
+    #[boxed]
     pub async fn choose_thread(
         &self,
         session: &str,
@@ -36,6 +39,7 @@ impl Manager {
     ///
     /// # Errors
     /// As [`Manager::start_thread`], and when the thread has no such entry.
+    #[boxed]
     pub async fn fork_thread(
         &self,
         session: &str,
@@ -113,6 +117,7 @@ impl Manager {
     ///
     /// # Errors
     /// [`ManagerError::NotFound`], and the store's, also when another process writes it.
+    #[boxed]
     pub async fn clear_thread(&self, thread: &ThreadId) -> Result<(), ManagerError> {
         self.leave(thread).await?;
         Ok(self.inner.store.clear_thread(thread).await?)
@@ -123,6 +128,7 @@ impl Manager {
     ///
     /// # Errors
     /// As [`Manager::clear_thread`].
+    #[boxed]
     pub async fn remove_thread(&self, thread: &ThreadId) -> Result<(), ManagerError> {
         self.leave(thread).await?;
         Ok(self.inner.store.remove_thread(thread).await?)
@@ -135,6 +141,7 @@ impl Manager {
     /// # Errors
     /// [`ManagerError::NotFound`], [`SessionError::Unfold`] says what stands in the way, and the
     /// store's, also when another process writes the thread.
+    #[boxed]
     pub async fn unfold(
         &self,
         thread: &ThreadId,
@@ -179,6 +186,7 @@ impl Manager {
     /// # Errors
     /// [`ManagerError::NotFound`], [`ManagerError::Conflict`] where no session has the thread,
     /// [`SessionError::Compact`] says why nothing was summarised, and the store's.
+    #[boxed]
     pub async fn compact(
         &self,
         thread: &ThreadId,

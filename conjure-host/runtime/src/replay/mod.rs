@@ -7,6 +7,7 @@ mod request_size;
 
 use std::collections::HashMap;
 
+use async_recursion::async_recursion as boxed;
 use conjure_core::context::instructions;
 use conjure_core::log::Entry;
 use conjure_core::replay::{
@@ -85,6 +86,7 @@ impl Host {
     ///
     /// # Errors
     /// [`ReplayError`].
+    #[boxed]
     pub async fn prepare_replay(
         &self,
         spec: SessionSpec,
@@ -114,6 +116,7 @@ impl Host {
     ///
     /// # Errors
     /// [`ReplayError`] when the host is about to end.
+    #[boxed]
     pub async fn replay(&self, prepared: PreparedReplay) -> Result<ReplayedThread, ReplayError> {
         let PreparedReplay { thread, parts } = prepared;
         let (to, cassette) = self.cassette(&thread, parts).await?;
@@ -133,6 +136,7 @@ impl Host {
     ///
     /// # Errors
     /// [`SessionError`] when there is no such thread, or the tools cannot be made ready.
+    #[boxed]
     pub async fn record(
         &self,
         spec: SessionSpec,

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use async_recursion::async_recursion as boxed;
 use conjure_abi::EmitKind;
 use conjure_core::chat::FunctionCall;
 use conjure_core::context::BackendInstructions;
@@ -136,6 +137,7 @@ impl ToolSession {
     }
 
     /// How the servers behind the backends are now.
+    #[boxed]
     pub async fn server_states(&self) -> Vec<BackendServers> {
         server_states(&self.snapshot(), &self.spec, &self.dirs.request_context).await
     }
@@ -184,6 +186,7 @@ impl ToolSession {
     ///
     /// # Errors
     /// When the time is over, with the servers that are still starting.
+    #[boxed]
     pub async fn until_there(&self, name: &str) -> Result<(), SessionError> {
         let until = Instant::now() + STARTING;
         loop {
@@ -211,6 +214,7 @@ impl ToolSession {
 
     /// Waits until every server that starts for the first time has said what it has, or failed; no
     /// longer than this. One whose lists are known from an earlier time is not waited for.
+    #[boxed]
     pub async fn until_listed(&self, limit: Duration) {
         let listed = async {
             while self.is_any_unlisted().await {
@@ -264,6 +268,7 @@ impl ToolSession {
     ///
     /// # Errors
     /// When there is no such tool. A call that fails is a report.
+    #[boxed]
     pub async fn call(
         &self,
         call: &FunctionCall,
@@ -379,11 +384,13 @@ impl ToolSession {
     }
 
     /// Ends what the calls started.
+    #[boxed]
     pub async fn close(self) {
         self.end().await;
     }
 
     /// [`ToolSession::close`] for whoever shares it.
+    #[boxed]
     pub async fn end(&self) {
         self.end.cancel();
         let follower = {

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use async_recursion::async_recursion as boxed;
 use conjure_core::chat::{EventId, Message};
 use conjure_core::cost::ThreadCost;
 use conjure_core::log::Entry;
@@ -83,6 +84,7 @@ impl Session {
     ///
     /// # Errors
     /// As [`Session::chat`].
+    #[boxed]
     pub async fn say(&self, message: Message) -> Result<TurnSummary, ChatError> {
         let turn_id = uuid::Uuid::now_v7().to_string();
         self.begin(turn_id, Some(message)).await.await
@@ -113,6 +115,7 @@ impl Session {
     ///
     /// # Errors
     /// As [`Session::chat`].
+    #[boxed]
     pub async fn go_on(&self) -> Result<TurnSummary, ChatError> {
         let turn_id = uuid::Uuid::now_v7().to_string();
         self.begin(turn_id, None).await.await
@@ -135,6 +138,7 @@ impl Session {
     }
 
     /// Ends the running turn. What came so far is kept.
+    #[boxed]
     pub async fn cancel(&self, drop_queued: bool) {
         self.tell(SessionCommand::Cancel { drop_queued }).await;
     }
@@ -149,6 +153,7 @@ impl Session {
     }
 
     /// Says whether somebody is there to decide.
+    #[boxed]
     pub async fn attend(&self, mode: ApprovalMode) {
         self.tell(SessionCommand::Attend(mode)).await;
     }
@@ -156,16 +161,19 @@ impl Session {
     /// Has each answer from the next turn on be one JSON value that fits a schema, or be what the
     /// model likes. Where an answer does not fit, the model is asked again, twice at most; then the
     /// turn fails.
+    #[boxed]
     pub async fn answer_in_form(&self, form: Option<OutputForm>) {
         self.tell(SessionCommand::Form(form.map(Arc::new))).await;
     }
 
     /// Adds a rule to the session's policy.
+    #[boxed]
     pub async fn add_rule(&self, rule: Rule) {
         self.tell(SessionCommand::Allow(rule)).await;
     }
 
     /// The calls that wait for a decision.
+    #[boxed]
     pub async fn pending(&self) -> Vec<PendingApproval> {
         self.ask(SessionCommand::Pending).await.unwrap_or_default()
     }
@@ -174,6 +182,7 @@ impl Session {
     ///
     /// # Errors
     /// [`SessionError::Provider`] when the provider is not to be had; nothing changes then.
+    #[boxed]
     pub async fn change(&self, settings: SessionSettings, when: When) -> Result<(), SessionError> {
         self.ask(|done| SessionCommand::Change {
             settings,
@@ -190,6 +199,7 @@ impl Session {
     ///
     /// # Errors
     /// [`SessionError::Provider`] when nobody knows the provider.
+    #[boxed]
     pub async fn check(&self, settings: SessionSettings) -> Result<SwitchReport, SessionError> {
         self.ask(|done| SessionCommand::Check { settings, done })
             .await
@@ -197,16 +207,19 @@ impl Session {
     }
 
     /// The conversation, as messages.
+    #[boxed]
     pub async fn messages(&self) -> Vec<Message> {
         self.ask(SessionCommand::Messages).await.unwrap_or_default()
     }
 
     /// The entries of the thread: all that was said and done, also where a summary stands for it.
+    #[boxed]
     pub async fn entries(&self) -> Vec<Entry> {
         self.ask(SessionCommand::Entries).await.unwrap_or_default()
     }
 
     /// What the thread costs so far, and why.
+    #[boxed]
     pub async fn cost(&self) -> ThreadCost {
         self.ask(SessionCommand::Cost).await.unwrap_or_default()
     }
@@ -218,6 +231,7 @@ impl Session {
     ///
     /// # Errors
     /// [`CompactError`] says why nothing was summarised.
+    #[boxed]
     pub async fn compact(&self) -> Result<(u64, u64), CompactError> {
         self.ask(SessionCommand::Compact)
             .await
@@ -231,6 +245,7 @@ impl Session {
     ///
     /// # Errors
     /// [`UnfoldError`] says what stands in the way.
+    #[boxed]
     pub async fn unfold(&self, fold: Option<u64>) -> Result<(u64, u64), UnfoldError> {
         self.ask(|done| SessionCommand::Unfold { fold, done })
             .await
@@ -238,6 +253,7 @@ impl Session {
     }
 
     /// How the backends are.
+    #[boxed]
     pub async fn backends(&self) -> Vec<BackendStatus> {
         self.ask(SessionCommand::Status).await.unwrap_or_default()
     }
@@ -251,6 +267,7 @@ impl Session {
     ///
     /// # Errors
     /// [`FileError`], but [`FileError::Refused`].
+    #[boxed]
     pub async fn resolve(&self, file: &str) -> Result<PathBuf, FileError> {
         self.open.resolve(file).await
     }
@@ -273,12 +290,14 @@ impl Session {
     }
 
     /// Ends the session and everything that it started, and waits for that.
+    #[boxed]
     pub async fn close(self) {
         self.end().await;
     }
 
     /// [`Session::close`] for whoever shares it. What is asked of it afterwards is told that it
     /// ended.
+    #[boxed]
     pub async fn end(&self) {
         self.tell(SessionCommand::End).await;
         self.ended.cancelled().await;

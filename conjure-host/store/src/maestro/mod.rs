@@ -15,6 +15,7 @@ mod write;
 
 use std::collections::BTreeMap;
 
+use async_recursion::async_recursion as boxed;
 use secrecy::SecretString;
 
 use crate::StoreError;
@@ -79,6 +80,7 @@ impl Maestro {
     /// # Errors
     /// [`StoreError::BadLocation`] when the URL is none of PostgreSQL, or what is there is not the
     /// database of that application; what the database says.
+    #[boxed]
     pub async fn read(url: &SecretString) -> Result<Self, StoreError> {
         let source = MaestroSource::open(url).await?;
         let read = Self::read_from(&source).await;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use async_recursion::async_recursion as boxed;
 use conjure_core::label::numbered;
 
 use crate::database::{Transaction, now_ms};
@@ -38,6 +39,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`] when one of the chosen authentications is not here, and what the
     /// database says.
+    #[boxed]
     pub async fn import_maestro(
         &self,
         maestro: &Maestro,

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use async_recursion::async_recursion as boxed;
+
 use crate::database::Database;
 use crate::row::column;
 use crate::sql::DatabaseKind;
@@ -20,6 +22,7 @@ impl Store {
     /// [`StoreError::NotFound`] when there is no backup, [`StoreError::Locked`] when some program
     /// has the database open, [`StoreError::Io`], and what the database says. The database is as
     /// it was then.
+    #[boxed]
     pub async fn roll_back(location: &Location, options: &Options) -> Result<PathBuf, StoreError> {
         restore_newest(&STEPS, location, options.backups.as_deref()).await
     }

@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use async_recursion::async_recursion as boxed;
 use conjure_config::AuthName;
 use serde_json::Value;
 
@@ -108,6 +109,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::BadName`], [`StoreError::NameTaken`], and what the database says.
+    #[boxed]
     pub async fn create_auth(&self, auth: SavedAuth) -> Result<SavedAuth, StoreError> {
         auth.is_named_well()?;
         let name = auth.name.clone();
@@ -118,6 +120,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NotFound`], and what the database says.
+    #[boxed]
     pub async fn auth(&self, id: &str) -> Result<SavedAuth, StoreError> {
         self.get(id).await
     }
@@ -126,6 +129,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
+    #[boxed]
     pub async fn auths(
         &self,
         after: Option<&str>,
@@ -139,6 +143,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`], [`StoreError::BadName`], [`StoreError::NameTaken`], and what the
     /// database says.
+    #[boxed]
     pub async fn update_auth(&self, auth: SavedAuth) -> Result<SavedAuth, StoreError> {
         auth.is_named_well()?;
         let name = auth.name.clone();
@@ -155,6 +160,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::InUse`] names the sessions that use it, and for a secret of MCP servers those
     /// whose settings name it; [`StoreError::NotFound`], and what the database says.
+    #[boxed]
     pub async fn delete_auth(&self, id: &str) -> Result<(), StoreError> {
         if id.contains('\0') {
             return Err(not_found::<SavedAuth>(id));
@@ -171,6 +177,7 @@ impl Store {
     ///
     /// # Errors
     /// What [`Store::delete_auth`] says.
+    #[boxed]
     pub async fn check_auth_unused(&self, id: &str) -> Result<(), StoreError> {
         if id.contains('\0') {
             return Err(not_found::<SavedAuth>(id));

@@ -2,6 +2,8 @@
 
 use crate::{Store, StoreError};
 
+use async_recursion::async_recursion as boxed;
+
 use super::{JsonText, after_ms, fresh, now_ms, table_row};
 
 /// An MCP server. Unique by name.
@@ -50,6 +52,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NameTaken`], and what the database says.
+    #[boxed]
     pub async fn create_mcp_server(&self, server: McpServer) -> Result<McpServer, StoreError> {
         let name = server.name.clone();
         self.insert(server, &name).await
@@ -59,6 +62,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NotFound`], and what the database says.
+    #[boxed]
     pub async fn mcp_server(&self, id: &str) -> Result<McpServer, StoreError> {
         self.get(id).await
     }
@@ -67,6 +71,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
+    #[boxed]
     pub async fn mcp_servers(
         &self,
         after: Option<&str>,
@@ -80,6 +85,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::Changed`] when it was changed since, [`StoreError::NotFound`],
     /// [`StoreError::NameTaken`], and what the database says.
+    #[boxed]
     pub async fn update_mcp_server(&self, server: McpServer) -> Result<McpServer, StoreError> {
         let name = server.name.clone();
         let seen_ms = server.updated_at_ms;
@@ -94,6 +100,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NotFound`], and what the database says.
+    #[boxed]
     pub async fn delete_mcp_server(&self, id: &str) -> Result<(), StoreError> {
         self.delete::<McpServer>(id).await
     }

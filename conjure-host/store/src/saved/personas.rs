@@ -2,6 +2,8 @@
 
 use crate::{Store, StoreError};
 
+use async_recursion::async_recursion as boxed;
+
 use super::{after_ms, fresh, now_ms, table_row};
 
 /// A persona. Unique by name and version.
@@ -54,6 +56,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NameTaken`], and what the database says.
+    #[boxed]
     pub async fn create_persona(&self, persona: Persona) -> Result<Persona, StoreError> {
         let name = persona.name.clone();
         self.insert(persona, &name).await
@@ -63,6 +66,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NotFound`], and what the database says.
+    #[boxed]
     pub async fn persona(&self, id: &str) -> Result<Persona, StoreError> {
         self.get(id).await
     }
@@ -71,6 +75,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
+    #[boxed]
     pub async fn personas(
         &self,
         after: Option<&str>,
@@ -84,6 +89,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::Changed`] when it was changed since, [`StoreError::NotFound`],
     /// [`StoreError::NameTaken`], and what the database says.
+    #[boxed]
     pub async fn update_persona(&self, persona: Persona) -> Result<Persona, StoreError> {
         let name = persona.name.clone();
         let seen_ms = persona.updated_at_ms;
@@ -98,6 +104,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NotFound`], and what the database says.
+    #[boxed]
     pub async fn delete_persona(&self, id: &str) -> Result<(), StoreError> {
         self.delete::<Persona>(id).await
     }

@@ -4,6 +4,7 @@ use super::{SavedSession, TableRow as _};
 use crate::row::{column, text};
 use crate::sql::DatabaseRow;
 use crate::{Store, StoreError};
+use async_recursion::async_recursion as boxed;
 
 /// Position in a list of sessions in the order of their last use.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,6 +22,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
+    #[boxed]
     pub async fn recent_sessions(
         &self,
         words: &str,

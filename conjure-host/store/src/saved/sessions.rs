@@ -1,5 +1,6 @@
 //! Sessions: the saved settings that a conversation runs with.
 
+use async_recursion::async_recursion as boxed;
 use conjure_core::label::numbered;
 
 use crate::database::Transaction;
@@ -114,6 +115,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::BadName`], [`StoreError::NameTaken`], [`StoreError::NotFound`] when there is
     /// no such authentication or thread, and what the database says.
+    #[boxed]
     pub async fn create_session(&self, session: SavedSession) -> Result<SavedSession, StoreError> {
         session.is_named_well()?;
         let called = session.display_name();
@@ -126,6 +128,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NotFound`], and what the database says.
+    #[boxed]
     pub async fn session(&self, id: &str) -> Result<SavedSession, StoreError> {
         self.get(id).await
     }
@@ -134,6 +137,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NotFound`], and what the database says.
+    #[boxed]
     pub async fn session_named(&self, name: &str) -> Result<SavedSession, StoreError> {
         // No name holds it, and PostgreSQL refuses to compare with it.
         if name.contains('\0') {
@@ -149,6 +153,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
+    #[boxed]
     pub async fn thread_sessions(
         &self,
         thread: &ThreadId,
@@ -164,6 +169,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
+    #[boxed]
     pub async fn sessions(
         &self,
         after: Option<&str>,
@@ -179,6 +185,7 @@ impl Store {
     /// [`StoreError::Changed`], [`StoreError::BadName`], [`StoreError::NameTaken`],
     /// [`StoreError::NotFound`] when there is no such session, authentication or thread, and what
     /// the database says.
+    #[boxed]
     pub async fn update_session(&self, session: SavedSession) -> Result<SavedSession, StoreError> {
         session.is_named_well()?;
         let called = session.display_name();
@@ -198,6 +205,7 @@ impl Store {
     ///
     /// # Errors
     /// What the database says.
+    #[boxed]
     pub async fn set_latest_entry(
         &self,
         session: &str,
@@ -219,6 +227,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NotFound`], and what the database says.
+    #[boxed]
     pub async fn delete_session(&self, id: &str) -> Result<(), StoreError> {
         self.delete::<SavedSession>(id).await?;
         self.tell_of_sessions().await;

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use async_recursion::async_recursion as boxed;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use futures_util::TryStreamExt as _;
@@ -32,6 +33,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::Io`] when the file is there already or cannot be written, and what the
     /// database says. No file is left behind then.
+    #[boxed]
     pub async fn export(&self, path: &Path) -> Result<(), StoreError> {
         write_all(self.db(), path, SecretHandling::LeftOut).await
     }

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
+use async_recursion::async_recursion as boxed;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Map, Value as Json};
@@ -24,6 +25,7 @@ impl Store {
     /// [`StoreError::ThreadExists`] when a thread is here already, [`StoreError::Damaged`] when the
     /// file is not one of these or was cut, [`StoreError::Newer`] when a newer Conjure wrote it,
     /// [`StoreError::Io`], and what the database says.
+    #[boxed]
     pub async fn import(&self, path: &Path) -> Result<u64, StoreError> {
         let tx = self.db().begin(true, "import into the database").await?;
         let rows = read_all(&tx, path).await?;

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use async_recursion::async_recursion as boxed;
+
 use crate::database::now_ms;
 use crate::{Log as _, Record, Store, StoreError, ThreadId};
 
@@ -55,6 +57,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::Damaged`] names the file and the line, also where entries are missing before it;
     /// [`StoreError::Io`], and what the database says.
+    #[boxed]
     pub async fn import_json_lines(&self, dir: &Path) -> Result<Imported, StoreError> {
         let mut imported = Imported::default();
         for path in files(dir)? {
@@ -80,6 +83,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::ThreadExists`], and as [`Store::import_json_lines`]; the thread is not there
     /// then.
+    #[boxed]
     pub async fn import_thread(&self, path: &Path, thread: &ThreadId) -> Result<(), StoreError> {
         self.import_new(path, thread, CutLine::LeftOut).await
     }
@@ -89,6 +93,7 @@ impl Store {
     /// # Errors
     /// As [`Store::import_thread`]; [`StoreError::Damaged`] also for a last line that is cut off, and
     /// [`StoreError::NoRecords`].
+    #[boxed]
     pub async fn import_whole_thread(
         &self,
         path: &Path,

@@ -43,6 +43,44 @@ const UNSAFE_HOMES: [&str; 5] = [
     "tests/",
 ];
 
+/// A public function that gives what comes next, thousands of times: a box for each would cost more than code
+/// that is there twice.
+const NEXT: &str = "next";
+
+/// Library crates of the host make the code of what they do asynchronously, and not each caller.
+pub(crate) fn public_futures_are_boxed(tree: &Tree) -> Vec<Finding> {
+    const ASYNC: &str = "pub async fn ";
+    let mut findings = Vec::new();
+    let in_library = |file: &&File| {
+        let path = &file.path;
+        path.starts_with("conjure-host/") && !path.starts_with("conjure-host/cli/")
+    };
+    for file in tree
+        .rust()
+        .filter(in_library)
+        .filter(|file| !file.is_test())
+    {
+        for at in occurrences(&file.shipped, ASYNC) {
+            let before = file.shipped.get(..at).unwrap_or_default();
+            let attributes = before.rsplit(['{', '}', ';']).next().unwrap_or_default();
+            let function = file.shipped.get(at + ASYNC.len()..).unwrap_or_default();
+            let signature = function.split('{').next().unwrap_or_default();
+            let (name, arguments) = signature.split_once('(').unwrap_or_default();
+            // What is generic is compiled by who calls it in any case; the others the attribute does not take.
+            let cannot_be = name.contains('<')
+                || arguments.contains("impl ")
+                || arguments.contains('\'')
+                || arguments.contains("self:");
+            if name != NEXT && !cannot_be && !attributes.contains("#[boxed]") {
+                let message =
+                    "is compiled anew in each crate that awaits it; write `#[boxed]` above it";
+                findings.push(Finding::new(file.place(at), message));
+            }
+        }
+    }
+    findings
+}
+
 pub(crate) fn lints_silenced_with_reason(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.rust() {
@@ -240,6 +278,21 @@ mod tests {
             places(lints_silenced_with_reason(&tree)),
             ["a.rs:2", "a.rs:9"]
         );
+    }
+
+    #[test]
+    fn a_public_future_is_boxed_unless_it_is_generic_or_the_next_of_many() {
+        let code = "//! A.\nimpl A {\n/// B.\n#[boxed]\npub async fn a(&self) {}\npub async fn b() {}\n\
+                    pub async fn c<T>(t: T) {}\npub async fn d(t: impl T) {}\npub async fn next() {}\n\
+                    pub async fn e(t: T<'_>) {}\npub async fn f(self: &Arc<Self>) {}\n\
+                    async fn g() {}\n/// B.\npub async fn h() {}\n}\n";
+        let tree = Tree::of(&[
+            ("conjure-host/store/src/a.rs", code),
+            ("conjure-host/cli/src/a.rs", code),
+            ("skill-sdk/src/a.rs", code),
+        ]);
+        let at = |line: u32| format!("conjure-host/store/src/a.rs:{line}");
+        assert_eq!(places(public_futures_are_boxed(&tree)), [at(6), at(14)]);
     }
 
     #[test]

@@ -122,6 +122,11 @@ const RULES: &[Rule] = &[
         check: code_rules::lints_silenced_with_reason,
     },
     Rule {
+        name: "public-futures-are-boxed",
+        why: "The body of an `async fn` is compiled in each crate that awaits it, with all that it awaits itself.",
+        check: code_rules::public_futures_are_boxed,
+    },
+    Rule {
         name: "no-ignored-tests",
         why: "An ignored test is left out in silence; `LEFT OUT: <what>: <why>` is collected and told.",
         check: code_rules::no_ignored_tests,
