@@ -58,7 +58,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_recursion::async_recursion as boxed;
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::middleware::{from_fn, from_fn_with_state};
@@ -136,7 +135,6 @@ impl Api {
     /// # Errors
     /// [`ApiError::NeedsToken`] without a token, [`ApiError::Listen`] when the
     /// address cannot be had.
-    #[boxed]
     pub async fn listen(
         self,
         address: SocketAddr,
@@ -197,7 +195,6 @@ impl ApiServer {
     /// Serves until the token is cancelled. Turns and requests that run have
     /// [`ApiOptions::grace`] then; streams tell of the turns' ends, and end. The manager is shut
     /// down and the database closed after them.
-    #[boxed]
     pub async fn serve(self, end: CancellationToken) {
         let options = self.api.options;
         let grace = options.grace;

@@ -53,7 +53,10 @@ fn takes_gzip(headers: &HeaderMap) -> bool {
         let is_gzip = words
             .next()
             .is_some_and(|name| name.eq_ignore_ascii_case("gzip"));
-        let weight = words.find_map(|word| word.strip_prefix("q="));
+        let weight = words.find_map(|word| {
+            let (name, weight) = word.split_once('=')?;
+            name.eq_ignore_ascii_case("q").then_some(weight)
+        });
         is_gzip && weight.and_then(|weight| weight.trim().parse().ok()) != Some(0.0)
     })
 }
@@ -80,5 +83,6 @@ mod tests {
         assert!(!takes(&["*", "identity"]));
         assert!(!takes(&["gzip;q=0"]));
         assert!(!takes(&["gzip; q=0.000, br"]));
+        assert!(!takes(&["gzip;Q=0"]));
     }
 }

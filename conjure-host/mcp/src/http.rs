@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_recursion::async_recursion as boxed;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, header};
@@ -39,7 +38,6 @@ impl McpHost {
     /// # Errors
     /// [`ServeError::NeedsToken`] without a token, [`ServeError::Listen`] when
     /// the address cannot be had.
-    #[boxed]
     pub async fn listen(
         self,
         address: SocketAddr,
@@ -85,7 +83,6 @@ impl HttpServer {
     ///
     /// # Errors
     /// None so far.
-    #[boxed]
     pub async fn serve(self, end: CancellationToken) -> Result<(), ServeError> {
         let clients = ClientSessions::new(self.server.common, self.access.tokens.len());
         let options = &clients.common.options;

@@ -135,7 +135,6 @@ impl StandaloneBackend {
     }
 
     /// Ends what it started.
-    #[boxed]
     pub async fn close(self) {
         let closing = ask(
             &self.instance,

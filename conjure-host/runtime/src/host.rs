@@ -486,7 +486,6 @@ impl HostBuilder {
     ///
     /// # Errors
     /// [`HostError`].
-    #[boxed]
     pub async fn build(self) -> Result<Host, HostError> {
         let store = CopyStore::open(self.data_dir.join("store")).map_err(HostError::Store)?;
         sweep(&sessions_dir(&self.data_dir));

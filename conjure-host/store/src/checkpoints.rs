@@ -19,9 +19,9 @@ use crate::sql::{DatabaseKind, Pool};
 const COMMITS: u32 = 64;
 /// Pages of a log that are moved, 8 MiB.
 const LONG: i64 = 2_048;
-/// Pages that are moved while nobody writes, at most.
+/// Pages that may be left for when nobody writes.
 const LITTLE: i64 = 256;
-/// Rounds in which less than that should be left.
+/// Rounds in which no more than that should be left; where more is, it is left for the next time.
 const ROUNDS: usize = 4;
 /// Pages with which a commit moves them by itself, 64 MiB: where many programs write that each commit
 /// little, or where this cannot keep up.
@@ -52,10 +52,10 @@ impl CommitCount {
 
 /// What is in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct LogPages {
-    all: i64,
+pub(crate) struct LogPages {
+    pub(crate) all: i64,
     /// Those that the file does not have.
-    left: i64,
+    pub(crate) left: i64,
 }
 
 /// Keeps the log of a database short for as long as this is polled.
@@ -72,32 +72,39 @@ pub(crate) async fn keep_short(db: Arc<Database>) {
 }
 
 async fn shorten(db: &Database) -> Result<(), StoreError> {
-    if pages(db.reader(), "NOOP").await?.all < LONG {
+    let long = pages(db.reader(), "NOOP").await?;
+    if long.is_none_or(|log| log.all < LONG) {
         return Ok(());
     }
     for _ in 0..ROUNDS {
-        if pages(db.reader(), "PASSIVE").await?.left <= LITTLE {
-            break;
+        let moving = db.moving.lock().await;
+        let Some(log) = pages(db.reader(), "PASSIVE").await? else {
+            return Ok(());
+        };
+        drop(moving);
+        if log.left <= LITTLE {
+            // No connection is held while this is waited for: who closes the database has it, and waits for
+            // those.
+            let writing = db.alone().await;
+            return pages(&writing, "PASSIVE").await.map(drop);
         }
     }
-    // No connection is held while this is waited for: who closes the database has it, and waits for those.
-    let writing = db.alone().await;
-    pages(&writing, "PASSIVE").await.map(drop)
+    Ok(())
 }
 
-/// What is in the log after it was moved in this mode.
-async fn pages(db: &Pool, mode: &str) -> Result<LogPages, StoreError> {
+/// What is in the log after it was moved in this mode; nothing where another program moves it just now.
+pub(crate) async fn pages(db: &Pool, mode: &str) -> Result<Option<LogPages>, StoreError> {
     let sql = format!("PRAGMA wal_checkpoint({mode})");
     let rows = db.all(&sql, Vec::new()).await;
     let rows = rows.map_err(StoreError::of(MOVING))?;
     let Some(row) = rows.first() else {
-        return Ok(LogPages { all: 0, left: 0 });
+        return Ok(None);
     };
     let (all, moved): (i64, i64) = (column(row, "log")?, column(row, "checkpointed")?);
-    Ok(LogPages {
+    Ok((all >= 0).then_some(LogPages {
         all,
         left: all - moved,
-    })
+    }))
 }
 
 #[cfg(test)]
@@ -124,7 +131,7 @@ mod tests {
     }
 
     async fn log(db: &Database) -> LogPages {
-        pages(db.reader(), "NOOP").await.unwrap()
+        pages(db.reader(), "NOOP").await.unwrap().unwrap()
     }
 
     #[tokio::test]
@@ -184,7 +191,7 @@ mod tests {
             write(&db, 64).await;
         }
         let is_short = async {
-            while log(&db).await.left >= LONG + i64::from(COMMITS) * 70 {
+            while log(&db).await.left >= LONG {
                 tokio::task::yield_now().await;
             }
         };
@@ -192,5 +199,21 @@ mod tests {
         tokio::time::timeout(patience, is_short).await.unwrap();
         tokio::time::timeout(patience, db.close()).await.unwrap();
         keeping.abort();
+    }
+
+    #[tokio::test]
+    async fn what_is_deleted_waits_for_who_moves_the_log_and_leaves_nothing_in_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let db = database(dir.path()).await;
+        write(&db, 10).await;
+        let moving = db.moving.lock().await;
+        let shrinking = db.shrink();
+        tokio::pin!(shrinking);
+        assert!(futures_util::poll!(&mut shrinking).is_pending());
+        drop(moving);
+        shrinking.await;
+        let log = std::fs::metadata(dir.path().join("test.db-wal")).unwrap();
+        assert_eq!(log.len(), 0);
+        db.close().await;
     }
 }

@@ -49,6 +49,9 @@ pub(crate) struct Database {
     pub(crate) marked: broadcast::Sender<ThreadId>,
     /// Counts what is committed.
     pub(crate) commits: CommitCount,
+    /// Held by who moves the write-ahead log into the file: SQLite lets only one, and has nobody wait. Who
+    /// holds the connection that writes may wait for this, and nobody the other way round.
+    pub(crate) moving: Mutex<()>,
     read: Pool,
     write: Mutex<Writing>,
     /// Permits of those who may wait ahead of the writer of threads.
@@ -82,7 +85,7 @@ impl Database {
                 // Behind the first look: what changes in between is found by the next one.
                 let options = access.options(path);
                 let read = match access {
-                    DatabaseAccess::ReadWrite => sqlite_file::reading(path),
+                    DatabaseAccess::ReadWrite => sqlite_file::reader_of(path),
                     DatabaseAccess::ReadOnly => for_reading(options.clone()),
                 };
                 let readers = whole(SqlitePoolOptions::new(), read_only.clone())
@@ -145,6 +148,7 @@ impl Database {
             watching: SharedWatch::default(),
             marked: broadcast::Sender::new(thread_marks::CHANNEL_CAPACITY),
             commits: CommitCount::default(),
+            moving: Mutex::default(),
             read,
             write: Mutex::new(Writing {
                 db: write,
@@ -306,19 +310,23 @@ impl Database {
     }
 
     /// Gives the space of what was deleted back, and leaves nothing of it in the write-ahead log.
-    /// Where a reader is in the way, that is done later by the next.
+    /// Where a reader or another program is in the way, that is done later by the next.
     pub(crate) async fn shrink(&self) {
         if self.backend != DatabaseKind::Sqlite {
             return;
         }
         let writing = self.write.lock().await;
-        for pragma in [
-            "PRAGMA incremental_vacuum(4096)",
-            "PRAGMA wal_checkpoint(TRUNCATE)",
-        ] {
-            if let Err(error) = writing.db.all(pragma, Vec::new()).await {
-                tracing::debug!(%error, "the store could not be shrunk");
-            }
+        let shrunk = writing
+            .db
+            .all("PRAGMA incremental_vacuum(4096)", Vec::new());
+        if let Err(error) = shrunk.await {
+            tracing::debug!(%error, "the store could not be shrunk");
+        }
+        let _moving = self.moving.lock().await;
+        match checkpoints::pages(&writing.db, "TRUNCATE").await {
+            Ok(Some(log)) if log.left == 0 => {}
+            Ok(_) => tracing::debug!("what was deleted is in the write-ahead log for a while"),
+            Err(error) => tracing::debug!(%error, "the write-ahead log could not be emptied"),
         }
     }
 

@@ -71,9 +71,10 @@ impl DatabaseAccess {
     }
 }
 
-/// Options of a connection that reads a file which is written by others. What a new database is told when it
-/// is made would be a transaction that writes, of each connection.
-pub(crate) fn reading(path: &Path) -> SqliteConnectOptions {
+/// Options of a connection that reads a file which others write. Without `auto_vacuum` and `journal_mode`:
+/// to set them, each reader would begin a transaction that writes. `synchronous` is for a write-ahead log that
+/// is moved by this connection.
+pub(crate) fn reader_of(path: &Path) -> SqliteConnectOptions {
     let options = common().synchronous(SqliteSynchronous::Full).filename(path);
     for_reading(options.pragma("temp_store", "MEMORY"))
 }

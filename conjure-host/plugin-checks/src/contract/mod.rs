@@ -247,7 +247,6 @@ impl Contract {
     }
 
     /// Closes what the examples had.
-    #[boxed]
     pub async fn end(self) {
         if let Some(session) = self.examples.into_inner() {
             session.close().await;

@@ -384,7 +384,6 @@ impl ToolSession {
     }
 
     /// Ends what the calls started.
-    #[boxed]
     pub async fn close(self) {
         self.end().await;
     }

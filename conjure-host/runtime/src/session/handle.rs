@@ -290,7 +290,6 @@ impl Session {
     }
 
     /// Ends the session and everything that it started, and waits for that.
-    #[boxed]
     pub async fn close(self) {
         self.end().await;
     }

@@ -66,12 +66,22 @@ pub(crate) fn public_futures_are_boxed(tree: &Tree) -> Vec<Finding> {
             let function = file.shipped.get(at + ASYNC.len()..).unwrap_or_default();
             let signature = function.split('{').next().unwrap_or_default();
             let (name, arguments) = signature.split_once('(').unwrap_or_default();
+            let is_boxed = attributes.contains("#[boxed]");
+            let first = arguments.trim_start();
+            let takes_self = first
+                .strip_prefix("mut ")
+                .unwrap_or(first)
+                .starts_with("self");
+            if takes_self && is_boxed {
+                let message = "drops fields that it does not name when it is called, not when it is done; leave `#[boxed]` away";
+                findings.push(Finding::new(file.place(at), message));
+            }
             // What is generic is compiled by who calls it in any case; the others the attribute does not take.
             let cannot_be = name.contains('<')
                 || arguments.contains("impl ")
                 || arguments.contains('\'')
-                || arguments.contains("self:");
-            if name != NEXT && !cannot_be && !attributes.contains("#[boxed]") {
+                || takes_self;
+            if name != NEXT && !cannot_be && !is_boxed {
                 let message =
                     "is compiled anew in each crate that awaits it; write `#[boxed]` above it";
                 findings.push(Finding::new(file.place(at), message));
@@ -285,14 +295,18 @@ mod tests {
         let code = "//! A.\nimpl A {\n/// B.\n#[boxed]\npub async fn a(&self) {}\npub async fn b() {}\n\
                     pub async fn c<T>(t: T) {}\npub async fn d(t: impl T) {}\npub async fn next() {}\n\
                     pub async fn e(t: T<'_>) {}\npub async fn f(self: &Arc<Self>) {}\n\
-                    async fn g() {}\n/// B.\npub async fn h() {}\n}\n";
+                    async fn g() {}\n/// B.\npub async fn h() {}\n\
+                    pub async fn i(self) {}\n#[boxed]\npub async fn j(mut self) {}\n}\n";
         let tree = Tree::of(&[
             ("conjure-host/store/src/a.rs", code),
             ("conjure-host/cli/src/a.rs", code),
             ("skill-sdk/src/a.rs", code),
         ]);
         let at = |line: u32| format!("conjure-host/store/src/a.rs:{line}");
-        assert_eq!(places(public_futures_are_boxed(&tree)), [at(6), at(14)]);
+        assert_eq!(
+            places(public_futures_are_boxed(&tree)),
+            [at(6), at(14), at(17)]
+        );
     }
 
     #[test]
