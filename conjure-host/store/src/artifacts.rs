@@ -1,10 +1,11 @@
 //! Artifacts: the files that a thread's entries name.
 
+use async_recursion::async_recursion as boxed;
+
 use crate::blob_rows::refer;
 use crate::lineage::VisibleEntries;
 use crate::row::{column, number, text};
 use crate::{Blob, Store, StoreError, ThreadId};
-use async_recursion::async_recursion as boxed;
 
 /// A file, as an entry names it.
 #[derive(Debug, Clone, PartialEq, Eq)]

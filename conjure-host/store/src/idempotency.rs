@@ -3,12 +3,13 @@
 //! A key belongs to a scope, such as a route and who asks. A request that was begun and not
 //! answered holds its key while its process lives, and not for ever.
 
+use async_recursion::async_recursion as boxed;
+
 use crate::database::{for_update, now_ms};
 use crate::row::{column, text};
 use crate::sql::{DatabaseRow, Value};
 use crate::writer::is_gone;
 use crate::{Store, StoreError};
-use async_recursion::async_recursion as boxed;
 
 const KEEPING: &str = "keep the request's key";
 /// A request that was begun so long ago and is not answered was given up, in milliseconds.

@@ -1,9 +1,10 @@
 //! Entries that a fork shows and their own thread does not any more, since it was cleared or removed.
 
+use async_recursion::async_recursion as boxed;
+
 use crate::lineage::VisibleEntries;
 use crate::row::number;
 use crate::{Store, StoreError, ThreadId};
-use async_recursion::async_recursion as boxed;
 
 const READING: &str = "read what a fork keeps";
 

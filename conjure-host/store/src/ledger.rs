@@ -1,10 +1,11 @@
 //! The ledger of tool calls: what became of each, kept in the transactions that write the entries.
 
+use async_recursion::async_recursion as boxed;
+
 use crate::lineage::VisibleEntries;
 use crate::row::{column, number, text};
 use crate::sql::DatabaseRow;
 use crate::{Store, StoreError, ThreadId};
-use async_recursion::async_recursion as boxed;
 
 /// A call.
 #[derive(Debug, Clone, PartialEq, Eq)]

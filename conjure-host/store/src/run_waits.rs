@@ -1,9 +1,10 @@
 //! Runs that wait for a person, as other processes than the one that runs them show it.
 
+use async_recursion::async_recursion as boxed;
+
 use crate::database::now_ms;
 use crate::runs::{CHANGING, without_nul};
 use crate::{Store, StoreError};
-use async_recursion::async_recursion as boxed;
 
 impl Store {
     /// Takes note that a run waits for a person from now on, or for nobody any more. One that is

@@ -2,11 +2,12 @@
 //! until all of them are over. A process that begins a turn claims the session in the same transaction,
 //! so that of two that begin at the same moment one learns of the other.
 
+use async_recursion::async_recursion as boxed;
+
 use crate::database::{Transaction, for_update};
 use crate::requests::Owner;
 use crate::runs::without_nul;
 use crate::{Store, StoreError};
-use async_recursion::async_recursion as boxed;
 
 /// The writers, other than one, that have turns of a session; the one whose turn was queued first is
 /// the first.

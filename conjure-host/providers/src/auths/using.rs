@@ -1,8 +1,9 @@
 //! What a session gets of the auths that it names: its provider, and credentials to send.
 
+use async_recursion::async_recursion as boxed;
+
 use super::{AuthError, Auths, expiry};
 use crate::BUILT_IN;
-use async_recursion::async_recursion as boxed;
 use conjure_config::SessionSpec;
 use conjure_config::{AuthRef, OpenAuth};
 use conjure_store::SavedAuth;

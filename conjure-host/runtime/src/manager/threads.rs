@@ -1,11 +1,12 @@
 //! Which thread a session goes on with.
 
+use async_recursion::async_recursion as boxed;
+
 use super::remote::RemoteRequest;
 use super::requests::ActorRequest;
 use super::view::ThreadChoice;
 use super::{Manager, ManagerError, SessionView, lock};
 use crate::session::{CompactError, SessionError, UnfoldError};
-use async_recursion::async_recursion as boxed;
 use conjure_store::{StoreError, ThreadId};
 
 impl Manager {

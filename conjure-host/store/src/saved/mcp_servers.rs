@@ -1,8 +1,8 @@
 //! MCP servers: settings that sessions choose from.
 
-use crate::{Store, StoreError};
-
 use async_recursion::async_recursion as boxed;
+
+use crate::{Store, StoreError};
 
 use super::{JsonText, after_ms, fresh, now_ms, table_row};
 

@@ -1,8 +1,8 @@
 //! Personas: who the model is to be.
 
-use crate::{Store, StoreError};
-
 use async_recursion::async_recursion as boxed;
+
+use crate::{Store, StoreError};
 
 use super::{after_ms, fresh, now_ms, table_row};
 

@@ -1,10 +1,11 @@
 //! Sessions in the order of their last use, for a person who looks for one.
 
+use async_recursion::async_recursion as boxed;
+
 use super::{SavedSession, TableRow as _};
 use crate::row::{column, text};
 use crate::sql::DatabaseRow;
 use crate::{Store, StoreError};
-use async_recursion::async_recursion as boxed;
 
 /// Position in a list of sessions in the order of their last use.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
