@@ -141,6 +141,8 @@ export function states({ mcp, persona }, { stranger, login, shared } = {}) {
   const see = (name, url, opens, sees, more = {}) => ({ name, url, opens, sees, ...more });
   const find = ['#chat-more', '#find-in-chat'];
   return [
+    // First: it says how it is with the sessions, and what asks is given up after a while.
+    see('phone-menu', '/sessions/lighthouse', ['#menu-open'], '#menu:popover-open', { widths: [390] }),
     see('approval', '/sessions/asks', [], '[id$="-allow"]'),
     see('summarised', '/sessions/summed', ['.mark summary'], '.mark form'),
     see('backend-states', '/sessions/downs/routes', [], '#routes-backends .badge.bad'),
@@ -159,7 +161,6 @@ export function states({ mcp, persona }, { stranger, login, shared } = {}) {
     see('installed-plugin', '/plugins', [], '[id^="plugin-rollback-"]'),
     see('roll-back-plugin', '/plugins', ['[id^="plugin-rollback-"]'], '#plugin-rollback-form'),
     see('remove-plugin', '/plugins', ['[id^="plugin-remove-"]'], '#plugin-remove-yes'),
-    see('phone-menu', '/sessions/lighthouse', ['#menu-open'], '#menu:popover-open', { widths: [390] }),
     see('login', login, [], 'pre.command', { page: stranger }),
     see('not-found', '/sessions/nobody', [], '.problem'),
     see('shared', shared, [], 'details.call', { page: stranger }),
