@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use crate::StoreError;
 use crate::database::Database;
 use crate::row::column;
-use crate::sql::{DatabaseKind, Pool};
+use crate::sql::{DatabaseConnection, DatabaseKind, Pool};
 
 /// Commits after which the length of the log is looked at.
 const COMMITS: u32 = 64;
@@ -77,11 +77,9 @@ async fn shorten(db: &Database) -> Result<(), StoreError> {
         return Ok(());
     }
     for _ in 0..ROUNDS {
-        let moving = db.moving.lock().await;
-        let Some(log) = pages(db.reader(), "PASSIVE").await? else {
+        let Some(log) = moved_aside(db).await? else {
             return Ok(());
         };
-        drop(moving);
         if log.left <= LITTLE {
             // No connection is held while this is waited for: who closes the database has it, and waits for
             // those.
@@ -92,10 +90,29 @@ async fn shorten(db: &Database) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// What is in the log after it was moved in this mode; nothing where another program moves it just now.
+/// Moves the log beside those who write.
+async fn moved_aside(db: &Database) -> Result<Option<LogPages>, StoreError> {
+    let reader = db.reader().acquire().await;
+    let mut reader = reader.map_err(StoreError::of(MOVING))?;
+    // With the connection: all of them may be in use for long, and who has this is waited for by all.
+    let _moving = db.moving.lock().await;
+    pages_of(reader.connection(), "PASSIVE").await
+}
+
+/// As [`pages_of`], with a connection of these.
 pub(crate) async fn pages(db: &Pool, mode: &str) -> Result<Option<LogPages>, StoreError> {
+    let connection = db.acquire().await;
+    let mut connection = connection.map_err(StoreError::of(MOVING))?;
+    pages_of(connection.connection(), mode).await
+}
+
+/// What is in the log after it was moved in this mode; nothing where another program moves it just now.
+async fn pages_of(
+    connection: DatabaseConnection<'_>,
+    mode: &str,
+) -> Result<Option<LogPages>, StoreError> {
     let sql = format!("PRAGMA wal_checkpoint({mode})");
-    let rows = db.all(&sql, Vec::new()).await;
+    let rows = connection.all(&sql, Vec::new()).await;
     let rows = rows.map_err(StoreError::of(MOVING))?;
     let Some(row) = rows.first() else {
         return Ok(None);
@@ -109,9 +126,15 @@ pub(crate) async fn pages(db: &Pool, mode: &str) -> Result<Option<LogPages>, Sto
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::Location;
+    use crate::database::READERS;
     use crate::sql::Value;
+
+    /// How long anything may take.
+    const PATIENCE: Duration = Duration::from_secs(60);
 
     /// A database in a file, with a table of large rows.
     async fn database(dir: &std::path::Path) -> Arc<Database> {
@@ -195,9 +218,8 @@ mod tests {
                 tokio::task::yield_now().await;
             }
         };
-        let patience = std::time::Duration::from_secs(60);
-        tokio::time::timeout(patience, is_short).await.unwrap();
-        tokio::time::timeout(patience, db.close()).await.unwrap();
+        tokio::time::timeout(PATIENCE, is_short).await.unwrap();
+        tokio::time::timeout(PATIENCE, db.close()).await.unwrap();
         keeping.abort();
     }
 
@@ -209,11 +231,37 @@ mod tests {
         let moving = db.moving.lock().await;
         let shrinking = db.shrink();
         tokio::pin!(shrinking);
-        assert!(futures_util::poll!(&mut shrinking).is_pending());
+        let looked = async {
+            for _ in 0..500 {
+                assert!(log(&db).await.all > 0);
+            }
+        };
+        tokio::select! {
+            biased;
+            () = &mut shrinking => panic!("it did not wait"),
+            () = looked => {}
+        }
         drop(moving);
         shrinking.await;
         let log = std::fs::metadata(dir.path().join("test.db-wal")).unwrap();
         assert_eq!(log.len(), 0);
+        db.close().await;
+    }
+
+    #[tokio::test]
+    async fn where_all_readers_are_in_use_a_deletion_waits_for_none_of_them() {
+        let dir = tempfile::tempdir().unwrap();
+        let db = database(dir.path()).await;
+        let mut reading = Vec::new();
+        for _ in 0..READERS {
+            reading.push(db.reader().acquire().await.unwrap());
+        }
+        let moving = moved_aside(&db);
+        tokio::pin!(moving);
+        assert!(futures_util::poll!(&mut moving).is_pending());
+        tokio::time::timeout(PATIENCE, db.shrink()).await.unwrap();
+        drop(reading);
+        assert_eq!(moving.await.unwrap().unwrap().left, 0);
         db.close().await;
     }
 }

@@ -26,7 +26,7 @@ use crate::{Location, StoreError, ThreadId, sqlite_file, thread_marks};
 /// How long one waits for a connection.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(15);
 /// Connections that read.
-const READERS: u32 = 4;
+pub(crate) const READERS: u32 = 4;
 /// Transactions that may wait for the connection that writes ahead of the writer of threads, for
 /// whom all open threads wait.
 const MAX_AHEAD_OF_WRITER: usize = 4;
