@@ -15,6 +15,7 @@ use super::page_parts::ShareThread;
 use super::passing_clients::UndeclaredTurns;
 use super::problem::Problem;
 use super::streams::Streams;
+use conjure_config::SyncBox;
 use conjure_providers::auths::Auths;
 use conjure_runtime::Host;
 use conjure_runtime::manager::Manager;
@@ -51,7 +52,7 @@ impl Default for ApiOptions {
 
 /// What all requests share. Cloning it is cheap.
 #[derive(Clone)]
-pub(super) struct App(Arc<AppParts>);
+pub(super) struct App(Arc<SyncBox<AppParts>>);
 
 /// The parts of the state.
 pub(super) struct AppParts {
@@ -87,7 +88,7 @@ pub(super) struct AppParts {
 
 impl App {
     pub(super) fn new(parts: AppParts) -> Self {
-        Self(Arc::new(parts))
+        Self(Arc::new(SyncBox::new(parts)))
     }
 
     /// Waits until backends may be made ready, for as long as a body may take.

@@ -45,12 +45,14 @@ mod usage_picture;
 mod when;
 
 use std::any::Any;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::http::{Extensions, HeaderMap, StatusCode};
 use axum::middleware::from_fn;
 use axum::response::Response;
+use conjure_config::SyncBox;
 use conjure_runtime::manager::Manager;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -81,7 +83,10 @@ pub type StreamAdmission =
 
 /// What all requests share. Cloning it is cheap.
 #[derive(Clone)]
-pub(crate) struct PageState {
+pub(crate) struct PageState(Arc<SyncBox<PageParts>>);
+
+/// What [`PageState`] consists of.
+pub(crate) struct PageParts {
     pub(crate) api: ApiClient,
     pub(crate) manager: Manager,
     pub(crate) ended: CancellationToken,
@@ -97,13 +102,21 @@ pub(crate) struct PageState {
     pub(crate) sent_files: SentFiles,
 }
 
+impl Deref for PageState {
+    type Target = PageParts;
+
+    fn deref(&self) -> &PageParts {
+        &self.0
+    }
+}
+
 /// Routing tables that are made at the same time when all pages of them change.
 const MAX_REDRAWS: usize = 4;
 
 /// The routes of the page.
 pub fn router(parts: PageServices) -> Router {
     let api = ApiClient::new(parts.api);
-    let app = PageState {
+    let app = PageState(Arc::new(SyncBox::new(PageParts {
         held_tools: HeldTools::new(api.clone()),
         redraws: Arc::new(Semaphore::new(MAX_REDRAWS)),
         replays: ReplayRooms::default(),
@@ -112,7 +125,7 @@ pub fn router(parts: PageServices) -> Router {
         manager: parts.manager,
         ended: parts.ended,
         follow: parts.follow,
-    };
+    })));
     Router::new()
         .merge(assets::router())
         .merge(preferences::router())

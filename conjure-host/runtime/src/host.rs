@@ -29,11 +29,11 @@ use secrecy::SecretString;
 use serde_json::Value;
 
 use crate::artifacts::{Artifact, FileError, Writes};
-use crate::backend::instances::Instances;
+use crate::backend::instances::{Instances, InstancesParts};
 use crate::backend::services::{KeyValues, LazyHttp, SERVED, ServicesShared};
 use crate::backend::shared_leases::SharedLeases;
 use crate::backend::{ApprovedTools, Asker, Nobody, ToolboxError};
-use crate::session::HostState;
+use crate::session::{HostParts, HostState};
 use crate::session::{
     OpenThread, Preview, Recorder, Saved, Session, SessionError, ThreadHandle, ToolPreview,
     open_thread, sessions_dir, sweep, unfolding,
@@ -533,8 +533,8 @@ impl HostBuilder {
         };
         let models = ModelBook::read(&self.data_dir)?;
         Ok(Host {
-            shared: Arc::new(HostState {
-                instances: Arc::new(Instances {
+            shared: Arc::new(HostState::new(HostParts {
+                instances: Arc::new(Instances::new(InstancesParts {
                     registry,
                     services: Arc::new(services),
                     data_dir: self.data_dir.clone(),
@@ -542,7 +542,7 @@ impl HostBuilder {
                     plugin_configs: self.plugin_configs,
                     shared: Mutex::default(),
                     shared_leases: SharedLeases::default(),
-                }),
+                })),
                 models,
                 log: self.log.unwrap_or_else(|| Arc::new(MemoryLog::default())),
                 window: Arc::default(),
@@ -551,7 +551,7 @@ impl HostBuilder {
                 providers: self.providers,
                 clients: Clients::default(),
                 auths: self.auths,
-            }),
+            })),
             _watcher: Arc::new(watcher),
         })
     }

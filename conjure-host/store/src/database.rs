@@ -8,6 +8,7 @@ use std::str::FromStr as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use conjure_config::SyncBox;
 use secrecy::ExposeSecret as _;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::SqlitePoolOptions;
@@ -34,7 +35,10 @@ const MAX_AHEAD_OF_WRITER: usize = 4;
 const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// An open database.
-pub(crate) struct Database {
+pub(crate) struct Database(SyncBox<DatabaseParts>);
+
+/// What [`Database`] consists of.
+pub(crate) struct DatabaseParts {
     backend: DatabaseKind,
     /// The file, where it is one.
     file: Option<PathBuf>,
@@ -69,6 +73,14 @@ struct Writing {
     db: Pool,
     /// Whether the connection forces commits to the disk; SQLite only.
     forces: bool,
+}
+
+impl Deref for Database {
+    type Target = DatabaseParts;
+
+    fn deref(&self) -> &DatabaseParts {
+        &self.0
+    }
 }
 
 impl Database {
@@ -139,7 +151,7 @@ impl Database {
             Location::File(path) => Some(path.clone()),
             Location::Memory | Location::Postgres(_) => None,
         };
-        Ok(Self {
+        Ok(Self(SyncBox::new(DatabaseParts {
             backend,
             file,
             access,
@@ -161,7 +173,7 @@ impl Database {
             crash: crate::tests::Crash::default(),
             #[cfg(test)]
             is_mute: false.into(),
-        })
+        })))
     }
 
     pub(crate) fn backend(&self) -> DatabaseKind {

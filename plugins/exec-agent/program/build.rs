@@ -2,11 +2,29 @@
 //! that brings it along stays one file.
 //!
 //! Cargo is asked for it in a directory of its own, so that it does not wait for the build that
-//! this is a part of.
+//! this is a part of. For a release it is as small as it gets, since each container is given a copy; for
+//! work on the code it is what is built soonest.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
+
+/// How it is built for a release.
+const SMALL: [(&str, &str); 5] = [
+    ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "s"),
+    ("CARGO_PROFILE_RELEASE_LTO", "fat"),
+    ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1"),
+    ("CARGO_PROFILE_RELEASE_PANIC", "abort"),
+    ("CARGO_PROFILE_RELEASE_STRIP", "true"),
+];
+/// How it is built for work on the code.
+const SOON: [(&str, &str); 5] = [
+    ("CARGO_PROFILE_DEV_OPT_LEVEL", "0"),
+    ("CARGO_PROFILE_DEV_DEBUG", "false"),
+    ("CARGO_PROFILE_DEV_CODEGEN_UNITS", "4"),
+    ("CARGO_PROFILE_DEV_PANIC", "abort"),
+    ("CARGO_PROFILE_DEV_STRIP", "true"),
+];
 
 fn main() -> Result<(), String> {
     let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
@@ -26,7 +44,13 @@ fn main() -> Result<(), String> {
 }
 
 fn build(source: &Path, target_dir: &Path) -> Result<PathBuf, String> {
-    let target = env::var("TARGET").map_err(|error| error.to_string())?;
+    let said = |name: &str| env::var(name).map_err(|error| format!("{name}: {error}"));
+    let target = said("TARGET")?;
+    let is_release = said("PROFILE")? == "release";
+    let (profile, dir, settings) = match is_release {
+        true => ("release", "release", SMALL),
+        false => ("dev", "debug", SOON),
+    };
     let cargo = env::var_os("CARGO").ok_or("CARGO is not set")?;
     let mut command = Command::new(cargo);
     for (name, _) in env::vars_os() {
@@ -50,22 +74,14 @@ fn build(source: &Path, target_dir: &Path) -> Result<PathBuf, String> {
     }
     let done = command
         .current_dir(source)
-        .args(["build", "--quiet", "--locked", "--offline", "--release"])
-        .args([
-            "--package",
-            "conjure-exec-agent",
-            "--bin",
-            "conjure-exec-agent",
-        ])
+        .args(["build", "--quiet", "--locked", "--offline"])
+        .args(["--package", "conjure-exec-agent"])
+        .args(["--bin", "conjure-exec-agent", "--profile", profile])
         .args(["--target", &target, "--target-dir"])
         .arg(target_dir)
         .env("RUSTFLAGS", "-C target-feature=+crt-static")
         .env("CARGO_INCREMENTAL", "0")
-        .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "s")
-        .env("CARGO_PROFILE_RELEASE_LTO", "fat")
-        .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "1")
-        .env("CARGO_PROFILE_RELEASE_PANIC", "abort")
-        .env("CARGO_PROFILE_RELEASE_STRIP", "true")
+        .envs(settings)
         .status()
         .map_err(|error| format!("cargo could not be started: {error}"))?;
     if !done.success() {
@@ -74,5 +90,6 @@ fn build(source: &Path, target_dir: &Path) -> Result<PathBuf, String> {
              glibc-static"
             .to_owned());
     }
-    Ok(target_dir.join(target).join("release/conjure-exec-agent"))
+    let built = target_dir.join(target).join(dir);
+    Ok(built.join("conjure-exec-agent"))
 }

@@ -6,13 +6,15 @@
 //! that are the same are there once, and relocations are packed.
 //!
 //! rustc starts it with the arguments for `cc`. Only lld knows what is added; where another linker is
-//! chosen, nothing is.
+//! chosen, nothing is. With `--functions` and files it links nothing: it prints each function that they
+//! define, as its symbol, a tab, and its name in the list.
 
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, Result};
-use conjure_linker::{Arguments, Order, defined};
+use conjure_linker::{Arguments, Order, defined, functions, name};
 
 /// What runs execute, a name a line.
 const EXECUTED: &str = include_str!("../order.txt");
@@ -36,6 +38,12 @@ fn main() -> ExitCode {
 }
 
 fn run(given: &[OsString]) -> Result<ExitCode> {
+    if let Some((first, files)) = given.split_first()
+        && first == "--functions"
+    {
+        list(files)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut cc = Command::new("cc");
     cc.args(given);
     let arguments = Arguments::read(given)?;
@@ -53,4 +61,16 @@ fn run(given: &[OsString]) -> Result<ExitCode> {
     let status = cc.status().context("`cc` could not be started")?;
     let code = status.code().and_then(|code| u8::try_from(code).ok());
     Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
+}
+
+fn list(files: &[OsString]) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    for file in files {
+        let failed = || format!("cannot read {}", file.display());
+        let bytes = std::fs::read(file).with_context(failed)?;
+        for symbol in functions(&bytes).with_context(failed)? {
+            writeln!(out, "{symbol}\t{}", name(&symbol))?;
+        }
+    }
+    Ok(())
 }

@@ -87,6 +87,7 @@ fn run_demo(target: &Path) -> Result<()> {
 /// Builds the program as for work on it, and has it say its version.
 fn run_debug(target: &Path) -> Result<()> {
     let mut command = repo::cargo(["build", "--quiet", "--package", PROGRAM]);
+    command.env(repo::INCREMENTAL, "1");
     repo::run(command.env("CARGO_TARGET_DIR", target))?;
     let mut program = Command::new(target.join("debug/conjure"));
     repo::text_of(program.arg("--version")).map(drop)

@@ -4,7 +4,7 @@
 //! called in runs of the release program and of the local executor with their symbols.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     ffi::OsString,
     io::{BufRead as _, BufReader, Read as _, Write as _},
     path::{Path, PathBuf},
@@ -75,20 +75,13 @@ pub(crate) fn run() -> Result<()> {
     }
     let run = Run::new(&built, place.join("chat"), false)?;
     let in_chats = run.chatted(&built)?;
-    let mut known = BTreeSet::new();
-    for file in [
+    let known = functions([
         built.program("conjure")?,
         built.library("conjure-backend-local")?,
-    ] {
-        let bytes =
-            std::fs::read(file).with_context(|| format!("cannot read `{}`", file.display()))?;
-        known.extend(conjure_linker::functions(&bytes)?);
-    }
+    ])?;
     let names = |executed: &BTreeSet<String>| -> BTreeSet<String> {
-        let executed = executed.intersection(&known);
-        executed
-            .map(|symbol| conjure_linker::name(symbol))
-            .collect()
+        let names = executed.iter().filter_map(|symbol| known.get(symbol));
+        names.cloned().collect()
     };
     // What a run of one question needs lies in as few pieces as can be; what only a chat needs, behind it.
     let of_runs = names(&executed);
@@ -103,6 +96,17 @@ pub(crate) fn run() -> Result<()> {
     std::fs::write(&list, text).with_context(|| format!("cannot write {}", list.display()))?;
     println!("{} functions in {LIST}", lines.len());
     Ok(())
+}
+
+/// The functions that files define: what the list calls them, by symbol.
+fn functions(files: [&Path; 2]) -> Result<BTreeMap<String, String>> {
+    let linker = Built::dev(&["conjure-linker"])?;
+    let mut command = Command::new(linker.program("conjure-linker")?);
+    let lines = repo::text_of(command.arg("--functions").args(files))?;
+    let pairs = lines.lines().filter_map(|line| line.split_once('\t'));
+    Ok(pairs
+        .map(|(symbol, name)| (symbol.to_owned(), name.to_owned()))
+        .collect())
 }
 
 /// A home, a directory to work in, one for plugins, and a model.

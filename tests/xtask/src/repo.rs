@@ -52,7 +52,12 @@ pub(crate) fn in_ci() -> bool {
     std::env::var("CI").is_ok_and(|value| value == "true" || value == "1")
 }
 
-/// `cargo`, the one that runs this program, in the root of the repository.
+/// How cargo is told whether it keeps what shortens the next build of a crate.
+pub(crate) const INCREMENTAL: &str = "CARGO_INCREMENTAL";
+
+/// `cargo`, the one that runs this program, in the root of the repository. Unless the environment says
+/// otherwise it keeps nothing that only shortens the build after the next edit: that would make this
+/// build a fifth longer, and take as much disk as all that it makes.
 pub(crate) fn cargo<I, S>(args: I) -> Command
 where
     I: IntoIterator<Item = S>,
@@ -64,6 +69,9 @@ where
     // script that watches such a variable would run again each time.
     for name in ["CARGO_MANIFEST_DIR", "CARGO_MANIFEST_PATH", "OUT_DIR"] {
         command.env_remove(name);
+    }
+    if std::env::var_os(INCREMENTAL).is_none() {
+        command.env(INCREMENTAL, "0");
     }
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("CARGO_PKG_") {

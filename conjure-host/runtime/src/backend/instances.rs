@@ -1,6 +1,7 @@
 //! The plugins of a host and the instances that its sessions share.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -13,6 +14,7 @@ use super::permission_check::PermissionCheck;
 use super::plugin_grants::PluginGrants;
 use super::services::{Services, ServicesShared};
 use super::shared_leases::SharedLeases;
+use conjure_config::SyncBox;
 use conjure_plugins::{
     HostServices, Instance, InstanceGrant, Isolation, LoadedPlugin, PluginId, PluginRegistry,
 };
@@ -27,7 +29,10 @@ type InstanceCell = Arc<tokio::sync::Mutex<Weak<Instance>>>;
 type GrantKey = Option<String>;
 
 /// The plugins of a host and the instances that its sessions share.
-pub(crate) struct Instances {
+pub(crate) struct Instances(SyncBox<InstancesParts>);
+
+/// What [`Instances`] consists of.
+pub(crate) struct InstancesParts {
     pub(crate) registry: Arc<PluginRegistry>,
     pub(crate) services: Arc<ServicesShared>,
     pub(crate) data_dir: PathBuf,
@@ -41,7 +46,19 @@ pub(crate) struct Instances {
     pub(crate) shared_leases: SharedLeases,
 }
 
+impl Deref for Instances {
+    type Target = InstancesParts;
+
+    fn deref(&self) -> &InstancesParts {
+        &self.0
+    }
+}
+
 impl Instances {
+    pub(crate) fn new(parts: InstancesParts) -> Self {
+        Self(SyncBox::new(parts))
+    }
+
     /// The loaded plugins of a kind, by name, the highest version first.
     pub(crate) fn plugins(&self, kind: &str) -> Vec<Arc<LoadedPlugin>> {
         let snapshot = self.registry.snapshot();

@@ -65,6 +65,7 @@ mod working_dir;
 mod tests;
 
 use std::collections::HashMap;
+use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -94,6 +95,7 @@ use actor::SavedSessionActor;
 use adoption::OwnTurns;
 use attendance::Attendance;
 use changes::States;
+use conjure_config::SyncBox;
 use conjure_store::{Store, ThreadId};
 use interrupted_turns::InterruptedTurns;
 use open::ActiveThread;
@@ -160,7 +162,10 @@ pub struct Manager {
 }
 
 /// The state that a manager's clones share.
-pub(crate) struct ManagerState {
+pub(crate) struct ManagerState(SyncBox<ManagerParts>);
+
+/// What [`ManagerState`] consists of.
+pub(crate) struct ManagerParts {
     host: Host,
     store: Store,
     options: ManagerOptions,
@@ -191,6 +196,14 @@ pub(crate) struct ManagerState {
     tasks: TaskTracker,
 }
 
+impl Deref for ManagerState {
+    type Target = ManagerParts;
+
+    fn deref(&self) -> &ManagerParts {
+        &self.0
+    }
+}
+
 impl Manager {
     /// A manager for a host whose threads are in this store. Ends the runs that a process left
     /// behind which is no more: they are interrupted, and nothing of them is repeated. Those that
@@ -204,7 +217,7 @@ impl Manager {
         store: Store,
         options: ManagerOptions,
     ) -> Result<Self, ManagerError> {
-        let inner = Arc::new(ManagerState {
+        let inner = Arc::new(ManagerState(SyncBox::new(ManagerParts {
             host,
             store,
             options,
@@ -222,7 +235,7 @@ impl Manager {
             closing: CancellationToken::new(),
             ending: CancellationToken::new(),
             tasks: TaskTracker::new(),
-        });
+        })));
         inner.take_over().await?;
         inner.record_unbegun().await?;
         inner.adopt().await?;

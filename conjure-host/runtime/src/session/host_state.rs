@@ -1,6 +1,7 @@
 //! What a host's sessions share: its plugins, its providers, its store.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use conjure_core::repair::RepairTarget;
@@ -11,7 +12,7 @@ use super::gather_window::GatherWindow;
 use crate::artifacts::Writes;
 use crate::backend::Asker;
 use crate::backend::instances::Instances;
-use conjure_config::SessionSpec;
+use conjure_config::{SessionSpec, SyncBox};
 use conjure_providers::auths::{AuthError, Auths};
 use conjure_providers::{
     BUILT_IN, Clients, HttpProvider, ModelBook, Provider, Script, Scripted, ToolWalk, target,
@@ -19,7 +20,10 @@ use conjure_providers::{
 use conjure_store::Log;
 
 /// What a host's sessions share.
-pub(crate) struct HostState {
+pub(crate) struct HostState(SyncBox<HostParts>);
+
+/// What [`HostState`] consists of.
+pub(crate) struct HostParts {
     pub(crate) instances: Arc<Instances>,
     pub(crate) log: Arc<dyn Log>,
     /// In which pieces of replies gather.
@@ -33,7 +37,19 @@ pub(crate) struct HostState {
     pub(crate) auths: Option<Auths>,
 }
 
+impl Deref for HostState {
+    type Target = HostParts;
+
+    fn deref(&self) -> &HostParts {
+        &self.0
+    }
+}
+
 impl HostState {
+    pub(crate) fn new(parts: HostParts) -> Self {
+        Self(SyncBox::new(parts))
+    }
+
     /// A session with the provider that its saved auth is for; with `open`, with the credentials
     /// of all auths that it names.
     pub(crate) async fn with_auths(

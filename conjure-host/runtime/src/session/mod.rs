@@ -69,7 +69,7 @@ pub(crate) use ending::end as end_thread;
 pub(crate) use exchange_dir::sweep;
 pub use following::Revision;
 pub(crate) use history::recorded_working_dir;
-pub(crate) use host_state::HostState;
+pub(crate) use host_state::{HostParts, HostState};
 pub(crate) use open_thread::OpenThread;
 pub(crate) use opening::{Saved, open as open_thread};
 pub(crate) use preview::Preview;
