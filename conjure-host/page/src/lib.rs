@@ -83,10 +83,10 @@ pub type StreamAdmission =
 
 /// What all requests share. Cloning it is cheap.
 #[derive(Clone)]
-pub(crate) struct PageState(Arc<SyncBox<PageParts>>);
+pub(crate) struct PageState(Arc<SyncBox<PageStateParts>>);
 
 /// What [`PageState`] consists of.
-pub(crate) struct PageParts {
+pub(crate) struct PageStateParts {
     pub(crate) api: ApiClient,
     pub(crate) manager: Manager,
     pub(crate) ended: CancellationToken,
@@ -103,9 +103,9 @@ pub(crate) struct PageParts {
 }
 
 impl Deref for PageState {
-    type Target = PageParts;
+    type Target = PageStateParts;
 
-    fn deref(&self) -> &PageParts {
+    fn deref(&self) -> &PageStateParts {
         &self.0
     }
 }
@@ -116,7 +116,7 @@ const MAX_REDRAWS: usize = 4;
 /// The routes of the page.
 pub fn router(parts: PageServices) -> Router {
     let api = ApiClient::new(parts.api);
-    let app = PageState(Arc::new(SyncBox::new(PageParts {
+    let app = PageState(Arc::new(SyncBox::new(PageStateParts {
         held_tools: HeldTools::new(api.clone()),
         redraws: Arc::new(Semaphore::new(MAX_REDRAWS)),
         replays: ReplayRooms::default(),

@@ -13,12 +13,20 @@ mod credential;
 mod error;
 mod file;
 mod key;
+#[cfg(target_os = "macos")]
+mod keychain;
 mod keyring;
 mod sealed;
+#[cfg(target_os = "linux")]
+mod secret_service;
 mod vault;
 
 pub use credential::{AuthKind, Credential};
 pub use error::VaultError;
 pub use key::KeyId;
-pub use keyring::{Keyring, NoKeyring, SystemKeyring};
+#[cfg(target_os = "macos")]
+pub use keychain::Keychain as SystemKeyring;
+pub use keyring::{Keyring, NoKeyring};
+#[cfg(target_os = "linux")]
+pub use secret_service::SessionKeyring as SystemKeyring;
 pub use vault::{KeyPlace, Rotation, Vault, VaultOptions};
