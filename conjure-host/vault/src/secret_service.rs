@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::thread;
 
-use secret_service::blocking::{Item, SecretService};
-use secret_service::{EncryptionType, Error};
+use secret_service::{EncryptionType, Error, Item, SecretService};
 use zeroize::Zeroizing;
 
 use crate::Keyring;
@@ -34,36 +34,43 @@ impl Keyring for SessionKeyring {
     }
 
     fn get(&self, entry: &str) -> Result<Option<Zeroizing<String>>, String> {
-        let secret = aside(|service| match found(service, entry)? {
-            Some(item) => item.get_secret().map(|secret| Some(Zeroizing::new(secret))),
-            None => Ok(None),
-        })?;
-        // One that holds what was read does not show it.
-        let text = secret.map(|secret| str::from_utf8(&secret).map(|text| text.to_owned().into()));
-        text.transpose()
-            .map_err(|_| "the entry is no text".to_owned())
+        ask(async |service| {
+            let Some(item) = only(service, entry).await? else {
+                return Ok(None);
+            };
+            let secret = Zeroizing::new(item.get_secret().await.map_err(reason)?);
+            match str::from_utf8(&secret) {
+                Ok(text) => Ok(Some(text.to_owned().into())),
+                // The error would show what was read.
+                Err(_) => Err("the entry is no text".to_owned()),
+            }
+        })
     }
 
     fn set(&self, entry: &str, text: &str) -> Result<(), String> {
-        aside(|service| {
-            if let Some(item) = found(service, entry)? {
-                return item.set_secret(text.as_bytes(), CONTENT);
+        ask(async |service| {
+            if let Some(item) = only(service, entry).await? {
+                let set = item.set_secret(text.as_bytes(), CONTENT).await;
+                return set.map_err(reason);
             }
-            let collection = service.get_default_collection()?;
-            if collection.is_locked()? {
-                collection.unlock()?;
+            let collection = service.get_default_collection().await.map_err(reason)?;
+            if collection.is_locked().await.map_err(reason)? {
+                collection.unlock().await.map_err(reason)?;
             }
             let label = format!("keyring:{entry}@{SERVICE}");
-            let made =
-                collection.create_item(&label, attributes(entry), text.as_bytes(), true, CONTENT);
-            made.map(drop)
+            let (names, text) = (attributes(entry), text.as_bytes());
+            let made = collection.create_item(&label, names, text, true, CONTENT);
+            made.await.map(drop).map_err(reason)
         })
     }
 
     fn remove(&self, entry: &str) -> Result<(), String> {
-        aside(|service| match found(service, entry)? {
-            Some(item) => item.delete(),
-            None => Ok(()),
+        ask(async |service| {
+            for item in found(service, entry).await? {
+                unlock(&item).await?;
+                item.delete().await.map_err(reason)?;
+            }
+            Ok(())
         })
     }
 }
@@ -73,30 +80,70 @@ fn attributes(entry: &str) -> HashMap<&str, &str> {
     HashMap::from([("service", SERVICE), ("username", entry)])
 }
 
-/// The entry, unlocked. Who locked it may be asked.
-fn found<'a>(service: &'a SecretService<'a>, entry: &str) -> Result<Option<Item<'a>>, Error> {
-    let mut found = service.search_items(attributes(entry))?;
-    if let Some(item) = found.unlocked.pop() {
-        return Ok(Some(item));
+/// All that the entry's name finds, in every collection.
+async fn found<'a>(service: &'a SecretService<'_>, entry: &str) -> Result<Vec<Item<'a>>, String> {
+    let found = service.search_items(attributes(entry)).await;
+    let found = found.map_err(reason)?;
+    Ok(found.unlocked.into_iter().chain(found.locked).collect())
+}
+
+/// The entry, unlocked.
+async fn only<'a>(service: &'a SecretService<'_>, entry: &str) -> Result<Option<Item<'a>>, String> {
+    let mut found = found(service, entry).await?;
+    if found.len() > 1 {
+        return Err(format!(
+            "{} of its entries have the service `{SERVICE}` and the name `{entry}`; remove all but one",
+            found.len()
+        ));
     }
-    let Some(item) = found.locked.pop() else {
+    let Some(item) = found.pop() else {
         return Ok(None);
     };
-    item.unlock()?;
+    unlock(&item).await?;
     Ok(Some(item))
 }
 
-/// Asks the keyring on a thread of its own: the connection waits on a runtime of its own, which cannot be
-/// done on a thread that already runs one.
-fn aside<T: Send>(
-    work: impl FnOnce(&SecretService<'_>) -> Result<T, Error> + Send,
+/// Who locked the keyring may be asked.
+async fn unlock(item: &Item<'_>) -> Result<(), String> {
+    if item.is_locked().await.map_err(reason)? {
+        item.unlock().await.map_err(reason)?;
+    }
+    Ok(())
+}
+
+/// Asks the keyring on a thread and a runtime that are there for this: whoever calls may have a runtime on
+/// their thread, and no idle thread stays behind.
+fn ask<T: Send>(
+    work: impl AsyncFnOnce(&SecretService<'_>) -> Result<T, String> + Send,
 ) -> Result<T, String> {
-    let asked = std::thread::scope(|scope| {
-        let asking = scope.spawn(|| work(&SecretService::connect(EncryptionType::Dh)?));
-        asking.join()
-    });
-    match asked {
-        Ok(done) => done.map_err(|error| error.to_string()),
-        Err(_) => Err("asking for it failed inside of this program".to_owned()),
+    let asking = || -> Result<T, String> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| format!("it cannot be waited for: {error}"))?;
+        // Everything of the connection is dropped while the runtime runs.
+        runtime.block_on(async {
+            let service = SecretService::connect(EncryptionType::Dh).await;
+            work(&service.map_err(reason)?).await
+        })
+    };
+    thread::scope(|scope| {
+        let asking = thread::Builder::new().spawn_scoped(scope, asking);
+        let asking = asking.map_err(|error| format!("there is no thread to ask it: {error}"))?;
+        asking
+            .join()
+            .unwrap_or_else(|_| Err("asking for it failed inside of this program".to_owned()))
+    })
+}
+
+/// The error in words.
+fn reason(error: Error) -> String {
+    match error {
+        Error::Locked => "it is locked".to_owned(),
+        Error::Prompt => "its question was dismissed".to_owned(),
+        Error::PromptDisconnected => "it ended while it asked".to_owned(),
+        Error::NoResult => "it has no default collection".to_owned(),
+        Error::Unavailable => "no Secret Service answers on the session's bus".to_owned(),
+        error => error.to_string(),
     }
 }

@@ -50,7 +50,8 @@ pub(crate) fn measure() -> Result<()> {
         "demo, from nothing        {demo}  (`cargo xtask demo --third none`, sources fetched; at most \
          {AIM_DEMO:.0} s and {AIM_DEMO_PROCESSORS:.0} s)"
     );
-    // What a program alone needs may have fewer features than beside the demo's plugins.
+    // What a program alone needs may have fewer features than beside the demo's plugins, and work on the
+    // code keeps what shortens the next build.
     run_debug(&fresh)?;
     for file in TOUCHED {
         touch(&repo::root().join(file))?;

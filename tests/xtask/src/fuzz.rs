@@ -184,6 +184,9 @@ pub(crate) fn nightly_cargo(args: &[&str]) -> Command {
     ] {
         command.env_remove(name);
     }
+    if std::env::var_os(repo::INCREMENTAL).is_none() {
+        command.env(repo::INCREMENTAL, "0");
+    }
     command
 }
 

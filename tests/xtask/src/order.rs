@@ -103,10 +103,13 @@ fn functions(files: [&Path; 2]) -> Result<BTreeMap<String, String>> {
     let linker = Built::dev(&["conjure-linker"])?;
     let mut command = Command::new(linker.program("conjure-linker")?);
     let lines = repo::text_of(command.arg("--functions").args(files))?;
-    let pairs = lines.lines().filter_map(|line| line.split_once('\t'));
-    Ok(pairs
-        .map(|(symbol, name)| (symbol.to_owned(), name.to_owned()))
-        .collect())
+    let pair = |line: &str| {
+        let (symbol, name) = line
+            .split_once('\t')
+            .with_context(|| format!("conjure-linker printed `{line}`, without a tab"))?;
+        Ok((symbol.to_owned(), name.to_owned()))
+    };
+    lines.lines().map(pair).collect()
 }
 
 /// A home, a directory to work in, one for plugins, and a model.
