@@ -391,6 +391,7 @@ fn a_plugin_is_checked() {
       SDK       0.1.0
       compiler  rustc [VERSION]
       licence   not known: its crate is not around the file
+    warning: size: it has [SIZE], [SIZE] of them for debuggers: build what you give away with `cargo build --release` and `strip = true` in `[profile.release]`
     --- stderr
     ");
 }
