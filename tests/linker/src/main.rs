@@ -10,7 +10,7 @@
 //! define, as its symbol, a tab, and its name in the list.
 
 use std::ffi::OsString;
-use std::io::Write as _;
+use std::io::Write;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, Result};
@@ -41,7 +41,7 @@ fn run(given: &[OsString]) -> Result<ExitCode> {
     if let Some((first, files)) = given.split_first()
         && first == "--functions"
     {
-        list(files)?;
+        list(files, &mut std::io::stdout().lock())?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut cc = Command::new("cc");
@@ -63,8 +63,8 @@ fn run(given: &[OsString]) -> Result<ExitCode> {
     Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
 }
 
-fn list(files: &[OsString]) -> Result<()> {
-    let mut out = std::io::stdout().lock();
+/// Writes a line for each function that the files define.
+fn list(files: &[OsString], out: &mut impl Write) -> Result<()> {
     for file in files {
         let failed = || format!("cannot read {}", file.display());
         let bytes = std::fs::read(file).with_context(failed)?;
@@ -73,4 +73,30 @@ fn list(files: &[OsString]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_function_has_a_line_with_its_symbol_and_its_name() {
+        let own = std::env::current_exe().unwrap();
+        let mut lines = Vec::new();
+        list(&[own.into()], &mut lines).unwrap();
+        let lines = String::from_utf8(lines).unwrap();
+        let mut pairs = lines.lines().map(|line| line.split_once('\t').unwrap());
+        let here = "a_function_has_a_line_with_its_symbol_and_its_name";
+        let (symbol, of_it) = pairs.find(|(_, name)| name.ends_with(here)).unwrap();
+        assert!(symbol.contains(here));
+        assert_eq!(of_it, name(symbol));
+    }
+
+    #[test]
+    fn what_is_no_program_is_named() {
+        let text = tempfile::NamedTempFile::new().unwrap();
+        let error = list(&[text.path().into()], &mut Vec::new()).unwrap_err();
+        let path = text.path().to_str().unwrap();
+        assert!(error.to_string().contains(path), "{error}");
+    }
 }
