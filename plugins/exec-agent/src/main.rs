@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use conjure_exec_agent::relay::{RELAY_VERSION, attach, open, relay};
 use conjure_exec_agent::serve::{AgentSettings, serve};
-use conjure_process_tree::{supervise, users_probe};
+use conjure_process_tree::{keep_private, supervise, users_probe};
 
 /// How long the first process waits for somebody to serve.
 #[cfg(target_os = "linux")]
@@ -28,6 +28,11 @@ fn run(mut arguments: impl Iterator<Item = OsString>) -> io::Result<ExitCode> {
     let mut socket = None;
     let _held: Option<std::fs::File> = match verb.to_str() {
         Some("supervise") => return supervise(),
+        Some("supervise-later") => {
+            // Commands run while it waits.
+            keep_private()?;
+            return supervise();
+        }
         Some("probe") => return Ok(users_probe()),
         #[cfg(target_os = "linux")]
         Some("hold") => {

@@ -18,6 +18,7 @@ compile_error!("process trees need a Unix system");
 
 #[cfg(target_os = "linux")]
 mod descendants;
+mod descriptors;
 pub mod field;
 pub mod frame;
 mod gaps;
@@ -38,6 +39,7 @@ pub use conjure_confinement::{Sandbox, outermost};
 use descendants::Tree;
 #[cfg(target_os = "linux")]
 pub use descendants::{signal_all, signal_all_but};
+pub use descriptors::{receive_descriptors, send_descriptors};
 pub use gaps::Gaps;
 #[cfg(not(target_os = "linux"))]
 use group::Tree;

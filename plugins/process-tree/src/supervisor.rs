@@ -1,7 +1,6 @@
 //! A supervisor, as whoever started it sees it: started, told, and heard.
 
-use std::io::{self, ErrorKind, IoSlice, Read as _, Write as _};
-use std::mem::MaybeUninit;
+use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::Shutdown;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -11,9 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::process::Pid;
 
+use crate::descriptors::send_descriptors;
 use crate::frame::Frames;
 use crate::order::{Order, Start, StdinSource, SupervisorReport};
 use crate::{Gaps, ProcessHandle};
@@ -50,11 +49,15 @@ impl Supervisor {
     ///
     /// # Errors
     /// The system's.
-    pub fn start(
-        mut supervisor: Command,
-        start: Start,
-        input: Option<&OwnedFd>,
-    ) -> io::Result<Self> {
+    pub fn start(supervisor: Command, start: Start, input: Option<&OwnedFd>) -> io::Result<Self> {
+        Self::spawn(supervisor)?.begin(start, input)
+    }
+
+    /// Starts one that waits for its program.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn spawn(mut supervisor: Command) -> io::Result<Self> {
         let (control, other) = UnixStream::pair()?;
         let child = supervisor
             .stdin(Stdio::from(OwnedFd::from(other)))
@@ -64,26 +67,31 @@ impl Supervisor {
             .spawn()?;
         // Its end of the socket is its own alone from here on.
         drop(supervisor);
-        let mut started = Self {
+        Ok(Self {
             control: Arc::new(control),
             reports: Frames::default(),
-            heard: Heard {
-                given: start.input != StdinSource::Given,
-                ..Heard::default()
-            },
+            heard: Heard::default(),
             leader: None,
             child,
-        };
-        let sent = started.order(&Order::Start(start));
-        let sent = sent.and_then(|()| input.map_or(Ok(()), |input| started.hand_over(input)));
+        })
+    }
+
+    /// Lets one that waits start its program.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn begin(mut self, start: Start, input: Option<&OwnedFd>) -> io::Result<Self> {
+        self.heard.given = start.input != StdinSource::Given;
+        let sent = self.order(&Order::Start(start));
+        let sent = sent.and_then(|()| input.map_or(Ok(()), |input| self.hand_over(input)));
         match sent {
             // One that is gone already said why, which is heard.
             Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-                let _ = started.child.kill();
-                let _ = started.child.wait();
+                let _ = self.child.kill();
+                let _ = self.child.wait();
                 Err(error)
             }
-            _ => Ok(started),
+            _ => Ok(self),
         }
     }
 
@@ -187,19 +195,7 @@ impl Supervisor {
 
     /// Sends the program's standard input behind the first order.
     fn hand_over(&self, input: &OwnedFd) -> io::Result<()> {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut along = SendAncillaryBuffer::new(&mut space);
-        let descriptors = [input.as_fd()];
-        if !along.push(SendAncillaryMessage::ScmRights(&descriptors)) {
-            return Err(io::Error::other("there is no room for a descriptor"));
-        }
-        let byte = [IoSlice::new(b"i")];
-        #[cfg(target_os = "linux")]
-        let flags = SendFlags::NOSIGNAL;
-        #[cfg(not(target_os = "linux"))]
-        let flags = SendFlags::empty();
-        sendmsg(&*self.control, &byte, &mut along, flags)?;
-        Ok(())
+        send_descriptors(&self.control, &[input.as_fd()])
     }
 }
 

@@ -34,6 +34,22 @@ pub(crate) enum Need {
     Skill,
 }
 
+impl Need {
+    /// The packages that it is built from.
+    fn packages(self) -> &'static [&'static str] {
+        match self {
+            // The skill is made with the program.
+            Self::Program | Self::Skill => &["conjure-cli"],
+            Self::Local => &["conjure-backend-local"],
+            Self::Docker => &["conjure-backend-docker"],
+            Self::Ssh => &["conjure-backend-ssh"],
+            Self::Mcp => &["conjure-backend-mcp", "conjure-mock-mcp"],
+            Self::Bundled => &SHIPPED_PLUGINS,
+            Self::Allocations => &[],
+        }
+    }
+}
+
 /// Where what was built is.
 #[derive(Debug, Default)]
 pub(crate) struct Shipped {
@@ -78,29 +94,21 @@ impl Shipped {
                 .into_iter()
                 .find_map(|artifact| artifact.program.filter(|_| artifact.target == COUNTER));
         }
-        if needs.iter().all(|need| *need == Need::Allocations) {
+        let packages: BTreeSet<&str> = needs
+            .iter()
+            .flat_map(|need| need.packages())
+            .copied()
+            .collect();
+        if packages.is_empty() {
             return Ok(shipped);
         }
         let mut command = cargo(&root());
-        command.args(["build", "--release", "--package", "conjure-cli"]);
-        command.args(["--package", "conjure-backend-local"]);
-        if needs.contains(&Need::Docker) {
-            command.args(["--package", "conjure-backend-docker"]);
-        }
-        if needs.contains(&Need::Ssh) {
-            command.args(["--package", "conjure-backend-ssh"]);
-        }
-        if needs.contains(&Need::Mcp) {
-            command.args(["--package", "conjure-backend-mcp"]);
-            command.args(["--package", "conjure-mock-mcp"]);
-        }
+        command.args(["build", "--release"]);
+        command.args(packages.iter().flat_map(|name| ["--package", *name]));
         let bundled: BTreeSet<String> = match needs.contains(&Need::Bundled) {
             true => SHIPPED_PLUGINS.map(|name| name.replace('-', "_")).into(),
             false => BTreeSet::new(),
         };
-        if !bundled.is_empty() {
-            command.args(SHIPPED_PLUGINS.iter().flat_map(|name| ["--package", *name]));
-        }
         optimised(&mut command, quick)?;
         for artifact in artifacts(&mut command)? {
             if bundled.contains(&artifact.target) {

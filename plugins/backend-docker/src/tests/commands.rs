@@ -81,8 +81,9 @@ fn what_forks_on_and_on_is_held_and_ended() {
     let command = "f() { f & f & }; trap '' TERM; f; sleep 60";
     let ran: BashOutput = world.bash_within(command, 2_000).parse().unwrap();
     assert!(ran.exit_code != Some(0) || ran.timed_out);
+    // A line of names, the agent, a supervisor for this command and one for the next, three of its own.
     let left = world.bash("ps | wc -l").stdout;
-    assert!(left.trim().parse::<u32>().unwrap() <= 6, "{left}");
+    assert!(left.trim().parse::<u32>().unwrap() <= 7, "{left}");
 }
 
 #[test]

@@ -1,15 +1,16 @@
 //! The agent of a relay: its start, what goes to it and comes from it, and its end.
 
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, ExitStatus, Stdio};
+use std::process::{Child, ChildStdout, ExitStatus, Stdio};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use conjure_process_tree::own_program;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
@@ -23,6 +24,8 @@ use super::{MAX_WAITING_BYTES, RELAY_PIECE};
 const END_TIMEOUT: Duration = Duration::from_secs(7);
 /// Time limit for an agent that was killed to be gone.
 const KILL_TIMEOUT: Duration = Duration::from_secs(3);
+/// Interval of checks that an agent which takes nothing is still told anything.
+const FEED_INTERVAL: Duration = Duration::from_millis(500);
 
 impl Relay {
     /// Starts the agent of a stream, in place of the one before, and gives the stream to a
@@ -38,13 +41,13 @@ impl Relay {
         skills: &Path,
     ) -> io::Result<bool> {
         // Once the agent runs nothing can fail any more.
-        let (gives_input, input) = channel();
+        let (feeds, is_there) = channel();
         let (gives_agent, started) = channel();
         let thread = || thread::Builder::new().stack_size(STACK_BYTES);
         let relay = Arc::clone(self);
         thread().spawn(move || {
-            if let Ok(input) = input.recv() {
-                relay.feed_input(stream, input);
+            if is_there.recv().is_ok() {
+                relay.feed_input(stream);
             }
         })?;
         let relay = Arc::clone(self);
@@ -65,45 +68,53 @@ impl Relay {
             .stderr(Stdio::null())
             .spawn()?;
         let pipes = (agent.stdin.take(), agent.stdout.take());
+        let input = pipes
+            .0
+            .filter(|input| rustix::io::ioctl_fionbio(input, true).is_ok());
         let mut state = self.lock();
-        let (true, (Some(input), Some(said))) = (state.take_over(connection), pipes) else {
+        let (true, (Some(input), Some(said))) = (state.take_over(connection), (input, pipes.1))
+        else {
             drop(state);
             agent.kill()?;
             return agent.wait().map(|_| false);
         };
         state.stream = Some(stream);
         state.out = SentStream::default();
-        state.told = IncomingStream::default();
+        state.told = IncomingStream::to(input);
         state.over = None;
         state.agent = Some(RelayAgent {
             stream,
             pid: Pid::from_child(&agent),
             ends: false,
         });
+        state.tell();
         drop(state);
-        let _ = (gives_input.send(input), gives_agent.send((agent, said)));
+        // Whoever waits at the stream before sees that it is over.
+        self.changed.notify_all();
+        let _ = (feeds.send(()), gives_agent.send((agent, said)));
         Ok(true)
     }
 
-    /// Gives the agent what is for it, for as long as it is told anything.
-    fn feed_input(&self, stream: u64, mut input: ChildStdin) {
+    /// Gives the agent what it did not take at once, for as long as it is told anything.
+    fn feed_input(&self, stream: u64) {
         loop {
             let idle =
                 |state: &mut RelayState| state.is_told(stream) && state.told.waiting.is_empty();
             let state = self.changed.wait_while(self.lock(), idle);
-            let mut state = state.unwrap_or_else(PoisonError::into_inner);
-            let Some(bytes) = state.told.waiting.pop_front() else {
-                return;
-            };
+            let state = state.unwrap_or_else(PoisonError::into_inner);
             if !state.is_told(stream) {
                 return;
             }
+            let Some(input) = state.told.input.clone() else {
+                return;
+            };
             drop(state);
-            // One that is gone is told about elsewhere.
-            let _ = input.write_all(&bytes);
+            let mut fds = [PollFd::new(&*input, PollFlags::OUT)];
+            let _ = poll(&mut fds, Timespec::try_from(FEED_INTERVAL).ok().as_ref());
             let mut state = self.lock();
             if state.is_told(stream) {
-                state.told.note_delivered(bytes.len() as u64);
+                state.told.deliver();
+                state.tell();
                 self.changed.notify_all();
             }
         }
@@ -127,7 +138,7 @@ impl Relay {
             // One that ends must not wait for somebody to hear it.
             if state.stream == Some(stream) && state.out.len() < MAX_WAITING_BYTES {
                 state.out.push(buffer.get(..length).unwrap_or_default());
-                self.changed.notify_all();
+                self.tell(state);
             }
         }
         // Its number stays its own until it is waited for.
@@ -146,6 +157,7 @@ impl Relay {
         state.agent.take_if(is_own);
         if state.stream == Some(stream) {
             state.over = Some(how);
+            state.tell();
         }
         self.changed.notify_all();
     }
@@ -163,6 +175,7 @@ impl Relay {
         // The end of its stream lets it see to the end of everything.
         agent.ends = true;
         let agent = *agent;
+        state.told.input = None;
         self.changed.notify_all();
         let is_there = |state: &mut RelayState| {
             let now = state.agent.as_ref();
@@ -196,6 +209,7 @@ mod tests {
     use std::process::Command;
     use std::time::Instant;
 
+    use super::super::connection::ConnectionStream;
     use super::*;
 
     /// Something that is an agent as far as the relay sees, with its number.
@@ -242,8 +256,11 @@ mod tests {
     fn an_agent_that_does_not_end_is_killed_and_no_other_wish_of_an_older_connection_counts() {
         let dir = tempfile::tempdir().unwrap();
         let relay = Relay::alone_in(dir.path());
-        let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
-        let newer = StreamConnection::new(5, &socket).unwrap();
+        let (socket, mut other) = std::os::unix::net::UnixStream::pair().unwrap();
+        std::io::Write::write_all(&mut other, b"f").unwrap();
+        let (stream, first) = ConnectionStream::accept(socket, END_TIMEOUT).unwrap();
+        assert_eq!(first, b"f");
+        let newer = StreamConnection::new(5, &Arc::new(stream));
         assert!(relay.lock().take_over(newer));
         let (_, listening) = agent(&relay, 1, &["sleep", "1000"]);
         assert!(!relay.end_agent(Some(4)));

@@ -1,9 +1,7 @@
-//! Carries one connection to a relay: bytes of standard input to its socket, and back.
+//! Carries one connection to a relay, which is given standard input and output.
 
-use std::fs::{self, DirBuilder, File};
-use std::io::{self, ErrorKind, Read, Write};
-use std::net::Shutdown;
-use std::os::fd::OwnedFd;
+use std::fs::{self, DirBuilder};
+use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -11,11 +9,13 @@ use std::process::{ExitCode, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use conjure_process_tree::{keep_private, own_program};
+use conjure_process_tree::{keep_private, own_program, send_descriptors};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 
 use super::refusal::is_no_room;
 use super::session_dir::{SOCKET, is_taken};
-use super::{RELAY_PIECE, SKILLS, WORK};
+use super::{SKILLS, WORK};
 
 /// The exit code of [`attach`] where no relay is.
 pub const NOT_THERE: u8 = 90;
@@ -151,35 +151,24 @@ fn start(dir: &Path, seconds: &str) -> io::Result<()> {
     }
 }
 
+/// Gives the relay the standard streams, which it reads and writes itself, and waits for its end of
+/// the connection, or that of whoever came.
 fn carry(socket: &UnixStream) -> io::Result<ExitCode> {
-    let input = File::from(rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?);
-    let output = File::from(rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 3)?);
-    let into = File::from(OwnedFd::from(socket.try_clone()?));
-    let out_of = File::from(OwnedFd::from(socket.try_clone()?));
-    let end = socket.try_clone()?;
-    thread::Builder::new().spawn(move || {
-        copy(input, into);
-        // Whoever came is gone, and so is this; the relay is told at once.
-        let _ = end.shutdown(Shutdown::Both);
-    })?;
-    copy(out_of, output);
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Copies each piece as it comes, to the end of either.
-fn copy(mut from: File, mut to: File) {
-    let mut buffer = vec![0; RELAY_PIECE];
+    let (input, output) = (rustix::stdio::stdin(), rustix::stdio::stdout());
+    match send_descriptors(socket, &[input, output]) {
+        // A relay that is about to end.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(ExitCode::SUCCESS),
+        sent => sent?,
+    }
+    let mut fds = [
+        // What is to be read there is the relay's; an end is an end.
+        PollFd::from_borrowed_fd(input, PollFlags::empty()),
+        PollFd::new(socket, PollFlags::IN),
+    ];
     loop {
-        match from.read(&mut buffer) {
-            Ok(0) => return,
-            Ok(length) => {
-                let piece = buffer.get(..length).unwrap_or_default();
-                if to.write_all(piece).is_err() {
-                    return;
-                }
-            }
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(_) => return,
+        match poll(&mut fds, None) {
+            Err(Errno::INTR) => {}
+            waited => return waited.map(|_| ExitCode::SUCCESS).map_err(io::Error::from),
         }
     }
 }

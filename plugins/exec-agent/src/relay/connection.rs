@@ -1,54 +1,262 @@
 //! One connection to a relay, as the relay sees it.
 
-use std::fs::File;
-use std::io::{self, Read as _};
+use std::io::{self, ErrorKind};
 use std::net::Shutdown;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::Duration;
 
 use conjure_process_tree::frame::Frames;
+use conjure_process_tree::receive_descriptors;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::Errno;
 
 use super::RELAY_PIECE;
 use super::frame::RelayFrame;
 
-/// The connection that has the stream.
+/// No time at all.
+const NOW: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 0,
+};
+
+/// The two directions of a connection: its socket, or the standard input and output of the process
+/// that came, whose bytes then pass through no process more than they must.
+///
+/// No call waits but those that say so.
 #[derive(Debug)]
-pub(super) struct StreamConnection {
-    /// Later ones have higher numbers.
-    pub(super) number: u64,
+pub(super) struct ConnectionStream {
     socket: UnixStream,
+    streams: Option<SentStreams>,
 }
 
-impl StreamConnection {
+/// What [`attach`](super::attach) sent. It does nothing more than to wait for the end of its
+/// socket; the end of it is seen by that.
+#[derive(Debug)]
+struct SentStreams {
+    input: OwnedFd,
+    output: OwnedFd,
+}
+
+impl ConnectionStream {
+    /// Waits for the first word, which comes with the streams or is a frame's beginning.
+    ///
     /// # Errors
-    /// When the system has no more file descriptors.
-    pub(super) fn new(number: u64, socket: &UnixStream) -> io::Result<Self> {
-        let socket = socket.try_clone()?;
-        Ok(Self { number, socket })
+    /// When nothing comes in time.
+    pub(super) fn accept(socket: UnixStream, limit: Duration) -> io::Result<(Self, Vec<u8>)> {
+        socket.set_nonblocking(true)?;
+        let mut stream = Self {
+            socket,
+            streams: None,
+        };
+        let mut first = vec![0; RELAY_PIECE];
+        loop {
+            stream.wait(PollFlags::IN, Some(limit))?;
+            match receive_descriptors(&stream.socket, &mut first) {
+                Ok((length, sent)) if sent.is_empty() => {
+                    first.truncate(length);
+                    return Ok((stream, first));
+                }
+                Ok((_, sent)) => {
+                    let [input, output]: [OwnedFd; 2] = sent
+                        .try_into()
+                        .map_err(|_| io::Error::other("other streams came than are used"))?;
+                    // Whoever writes there must never wait for a network that is gone.
+                    let flags = fcntl_getfl(&output)?;
+                    fcntl_setfl(&output, flags | OFlags::NONBLOCK)?;
+                    stream.streams = Some(SentStreams { input, output });
+                    return Ok((stream, Vec::new()));
+                }
+                Err(error) if is_passing(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn input(&self) -> BorrowedFd<'_> {
+        match &self.streams {
+            Some(sent) => sent.input.as_fd(),
+            None => self.socket.as_fd(),
+        }
+    }
+
+    fn output(&self) -> BorrowedFd<'_> {
+        match &self.streams {
+            Some(sent) => sent.output.as_fd(),
+            None => self.socket.as_fd(),
+        }
+    }
+
+    /// Waits for bytes, without a limit for ever; none at the end.
+    ///
+    /// # Errors
+    /// When nothing comes in time, or it cannot be read.
+    fn read(&self, buffer: &mut [u8], limit: Option<Duration>) -> io::Result<usize> {
+        loop {
+            if !self.wait(PollFlags::IN, limit)? {
+                return Ok(0);
+            }
+            match rustix::io::read(self.input(), &mut *buffer) {
+                Ok(length) => return Ok(length),
+                Err(Errno::INTR | Errno::AGAIN) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Writes as much as is taken at once.
+    ///
+    /// # Errors
+    /// When it is over.
+    pub(super) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        let mut written = 0;
+        while let Some(rest) = bytes.get(written..).filter(|rest| !rest.is_empty()) {
+            match rustix::io::write(self.output(), rest) {
+                Ok(length) => written += length,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => break,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(written)
+    }
+
+    /// Waits until more is taken.
+    ///
+    /// # Errors
+    /// When it is over.
+    pub(super) fn wait_for_room(&self) -> io::Result<()> {
+        match self.wait(PollFlags::OUT, None)? {
+            true => Ok(()),
+            false => Err(ErrorKind::BrokenPipe.into()),
+        }
+    }
+
+    /// Writes everything, and waits where nothing is taken.
+    ///
+    /// # Errors
+    /// When it is over.
+    pub(super) fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+        loop {
+            let written = self.write(bytes)?;
+            bytes = bytes.get(written..).unwrap_or_default();
+            if bytes.is_empty() {
+                return Ok(());
+            }
+            self.wait_for_room()?;
+        }
     }
 
     /// Ends it, for whoever reads from it or writes to it too.
     pub(super) fn end(&self) {
         let _ = self.socket.shutdown(Shutdown::Both);
     }
+
+    /// Waits for one of the directions; false when the process that came is gone, or the connection
+    /// was ended.
+    fn wait(&self, what: PollFlags, limit: Option<Duration>) -> io::Result<bool> {
+        let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
+        let awaited = match what {
+            PollFlags::OUT => self.output(),
+            _ => self.input(),
+        };
+        // On a socket that carries the frames this is seen by what is awaited, or by hanging up.
+        let socket = match self.streams {
+            Some(_) => PollFlags::IN,
+            None => PollFlags::empty(),
+        };
+        let mut fds = [
+            PollFd::from_borrowed_fd(awaited, what),
+            PollFd::from_borrowed_fd(self.socket.as_fd(), socket),
+        ];
+        let mut limit = limit.as_ref();
+        loop {
+            let ready = match poll(&mut fds, limit) {
+                Err(Errno::INTR) => continue,
+                ready => ready?,
+            };
+            let [awaited, _] = &fds;
+            if !awaited.revents().is_empty() {
+                return Ok(true);
+            }
+            let is_over = limit == Some(&NOW);
+            if ready == 0 && !is_over {
+                return Err(ErrorKind::TimedOut.into());
+            }
+            if is_over {
+                return Ok(false);
+            }
+            // What came right before the end is still to be read.
+            limit = Some(&NOW);
+        }
+    }
+}
+
+fn is_passing(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock)
+}
+
+/// The connection that has the stream.
+#[derive(Debug)]
+pub(super) struct StreamConnection {
+    /// Later ones have higher numbers.
+    pub(super) number: u64,
+    pub(super) stream: Arc<ConnectionStream>,
+    /// Bytes that the connection has not taken yet.
+    pub(super) unsent: Vec<u8>,
+    /// Whether it was told how the agent ended.
+    pub(super) is_told_end: bool,
+}
+
+impl StreamConnection {
+    pub(super) fn new(number: u64, stream: &Arc<ConnectionStream>) -> Self {
+        Self {
+            number,
+            stream: Arc::clone(stream),
+            unsent: Vec::new(),
+            is_told_end: false,
+        }
+    }
+
+    /// Writes what waits to be written, as far as it is taken at once. False when some of it still
+    /// waits.
+    ///
+    /// # Errors
+    /// When the connection is over.
+    pub(super) fn send(&mut self) -> io::Result<bool> {
+        let written = self.stream.write(&self.unsent)?;
+        drop(self.unsent.drain(..written));
+        Ok(self.unsent.is_empty())
+    }
+
+    /// Ends it, for whoever reads from it or writes to it too.
+    pub(super) fn end(&self) {
+        self.stream.end();
+    }
 }
 
 /// Frames out of a connection.
 pub(super) struct ConnectionReader {
-    socket: File,
+    stream: Arc<ConnectionStream>,
     frames: Frames,
     buffer: Vec<u8>,
+    /// Time limit for the next bytes.
+    pub(super) limit: Option<Duration>,
 }
 
 impl ConnectionReader {
-    /// # Errors
-    /// When the system has no more file descriptors.
-    pub(super) fn new(socket: &UnixStream) -> io::Result<Self> {
-        Ok(Self {
-            socket: File::from(OwnedFd::from(socket.try_clone()?)),
-            frames: Frames::default(),
+    /// A reader of what came first, and of what follows.
+    pub(super) fn new(stream: &Arc<ConnectionStream>, first: &[u8]) -> Self {
+        let mut frames = Frames::default();
+        frames.push(first);
+        Self {
+            stream: Arc::clone(stream),
+            frames,
             buffer: vec![0; RELAY_PIECE],
-        })
+            limit: None,
+        }
     }
 
     /// The next frame; nothing at the end.
@@ -62,13 +270,11 @@ impl ConnectionReader {
                     .map(Some)
                     .map_err(io::Error::other);
             }
-            match self.socket.read(&mut self.buffer) {
-                Ok(0) => return Ok(None),
-                Ok(length) => self
+            match self.stream.read(&mut self.buffer, self.limit)? {
+                0 => return Ok(None),
+                length => self
                     .frames
                     .push(self.buffer.get(..length).unwrap_or_default()),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
             }
         }
     }

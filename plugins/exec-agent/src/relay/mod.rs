@@ -6,7 +6,8 @@
 //! agent sees one stream without an end. When nobody comes for long enough the relay ends the
 //! agent, with all that it runs, and removes its directory.
 //!
-//! Each connection is carried by [`attach`], which only copies bytes. Knows nothing of calls.
+//! Each connection is made by [`attach`], which gives the relay its standard streams. Knows nothing of
+//! calls.
 
 mod agent;
 mod attach;

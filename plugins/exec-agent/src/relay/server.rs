@@ -1,8 +1,8 @@
 //! The relay itself: listens in its directory, keeps the stream, and owns the agent.
 //!
 //! One connection has the stream at a time, the newest that was let in: the one before may hang on
-//! a network that is gone. A thread reads from each and another writes to it; so it is with the
-//! agent.
+//! a network that is gone. A thread reads from it, and another from the agent; each of them passes on
+//! what it read as far as that is taken at once. The rest is written by two more.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};
@@ -17,13 +17,13 @@ use conjure_process_tree::{Wake, keep_private};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Access, access};
 
-use super::connection::{ConnectionReader, StreamConnection};
+use super::connection::{ConnectionReader, ConnectionStream, StreamConnection};
 use super::folders::IncomingFolders;
 use super::frame::RelayFrame;
 use super::refusal::RelayRefusal;
 use super::session_dir::{RelayDir, RelaySocket};
 use super::state::RelayState;
-use super::{MAX_WAITING_BYTES, RELAY_PIECE, RELAY_VERSION, SKILLS, WORK, programs, removing};
+use super::{MAX_WAITING_BYTES, RELAY_VERSION, SKILLS, WORK, programs, removing};
 
 /// Time limit for a client to say who it is.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(30);
@@ -77,8 +77,8 @@ pub(super) struct Relay {
 
 /// Purpose of a connection.
 enum Begun {
-    /// The client takes the stream with this number, and is told how far it was read.
-    Stream(u64),
+    /// The client has the stream, and is told how far it was read.
+    Stream,
     /// Ends the agent and the relay.
     Closes,
     /// Whoever came has gone, or somebody newer has come.
@@ -111,65 +111,60 @@ impl Relay {
             Err(error) => return Err(error.into()),
         }
         if let Ok((socket, _)) = socket.listener.accept() {
-            socket.set_nonblocking(false)?;
             let relay = Arc::clone(self);
             let thread = thread::Builder::new().stack_size(STACK_BYTES);
             // Whoever cannot be served comes again.
-            let _ = thread.spawn(move || relay.serve(&socket));
+            let _ = thread.spawn(move || relay.serve(socket));
         }
         Ok(())
     }
 
     /// Serves a connection to its end.
-    fn serve(self: &Arc<Self>, socket: &UnixStream) {
-        let Ok(mut reads) = ConnectionReader::new(socket) else {
+    fn serve(self: &Arc<Self>, socket: UnixStream) {
+        let Ok((stream, first)) = ConnectionStream::accept(socket, HELLO_TIMEOUT) else {
             return;
         };
-        let number = match self.begin(&mut reads, socket) {
-            Ok((number, Begun::Stream(received))) => {
-                let welcome = RelayFrame::Welcome(received).encode();
-                let welcomed = (&*socket).write_all(&welcome);
-                if welcomed
-                    .and_then(|()| socket.set_read_timeout(None))
-                    .is_err()
-                {
-                    return self.leave(number);
-                }
-                number
-            }
-            Ok((_, Begun::Closes)) => return self.close(socket),
+        let stream = Arc::new(stream);
+        let mut reads = ConnectionReader::new(&stream, &first);
+        reads.limit = Some(HELLO_TIMEOUT);
+        let number = match self.begin(&mut reads, &stream) {
+            Ok((number, Begun::Stream)) => number,
+            Ok((_, Begun::Closes)) => return self.close(&stream, Vec::new()),
             Ok((_, Begun::Nothing)) => return,
             Err(refusal) => {
                 let refused = RelayFrame::Refused(refusal).encode();
-                let _ = (&*socket).write_all(&refused);
+                let _ = stream.write_all(&refused);
                 return;
             }
         };
+        reads.limit = None;
         let writer = Arc::clone(self);
         let thread = thread::Builder::new().stack_size(STACK_BYTES);
-        let writing = socket
-            .try_clone()
-            .and_then(|socket| thread.spawn(move || writer.write(number, &socket)));
-        let Ok(writing) = writing else {
+        let Ok(writing) = thread.spawn(move || writer.write(number)) else {
             // Nobody would hear anything; whoever it is comes again.
-            return self.leave(number);
+            self.leave(number);
+            return;
         };
         let closes = self.read(number, &mut reads);
-        self.leave(number);
+        let unsent = self.leave(number);
+        if !closes {
+            stream.end();
+        }
         let _ = writing.join();
         if closes {
-            self.close(socket);
+            self.close(&stream, unsent);
         }
     }
 
-    /// Ends and removes everything, and says so.
-    fn close(&self, mut socket: &UnixStream) {
+    /// Ends and removes everything, and says so, behind what was not said yet.
+    fn close(&self, stream: &ConnectionStream, mut bytes: Vec<u8>) {
         self.end_agent(None);
         let removed = match self.remove() {
             Ok(()) => RelayFrame::Closed,
             Err(error) => RelayFrame::Refused(error.into()),
         };
-        let _ = socket.write_all(&removed.encode());
+        bytes.extend(removed.encode());
+        let _ = stream.write_all(&bytes);
         self.lock().closed = true;
         self.closed.wake();
     }
@@ -178,9 +173,8 @@ impl Relay {
     fn begin(
         self: &Arc<Self>,
         reads: &mut ConnectionReader,
-        socket: &UnixStream,
+        socket: &Arc<ConnectionStream>,
     ) -> Result<(u64, Begun), RelayRefusal> {
-        socket.set_read_timeout(Some(HELLO_TIMEOUT))?;
         let (token, stream, received) = match reads.next()? {
             None => return Ok((0, Begun::Nothing)),
             Some(RelayFrame::Hello {
@@ -206,18 +200,22 @@ impl Relay {
             (state.count, state.stream == Some(stream))
         };
         let connection = StreamConnection::new(number, socket);
-        let begun = match (connection, goes_on) {
-            (Ok(connection), true) => self.resume(connection, received),
-            (Ok(connection), false) => self.begin_stream(connection, stream, reads, socket),
-            (Err(error), _) => Err(error.into()),
+        let begun = match goes_on {
+            true => self.resume(connection, received),
+            false => self.begin_stream(connection, stream, reads),
         };
         self.lock().beginning -= 1;
         begun.map(|begun| (number, begun))
     }
 
     /// Lets a connection go on with the stream.
-    fn resume(&self, connection: StreamConnection, received: u64) -> Result<Begun, RelayRefusal> {
+    fn resume(
+        &self,
+        mut connection: StreamConnection,
+        received: u64,
+    ) -> Result<Begun, RelayRefusal> {
         let mut state = self.lock();
+        connection.unsent = RelayFrame::Welcome(state.told.received).encode();
         // Whoever cannot go on takes nothing from the one that can.
         if !state.out.has(received) {
             return Err(io::Error::other("what follows is not kept any more").into());
@@ -227,19 +225,19 @@ impl Relay {
         }
         let _ = state.out.resume(received);
         state.told.confirm_all();
+        state.tell();
         self.changed.notify_all();
-        Ok(Begun::Stream(state.told.received))
+        Ok(Begun::Stream)
     }
 
     /// Begins a stream with an agent of its own, once the skills have come.
     fn begin_stream(
         self: &Arc<Self>,
-        connection: StreamConnection,
+        mut connection: StreamConnection,
         stream: u64,
         reads: &mut ConnectionReader,
-        mut socket: &UnixStream,
     ) -> Result<Begun, RelayRefusal> {
-        socket.write_all(&RelayFrame::Vacant.encode())?;
+        connection.stream.write_all(&RelayFrame::Vacant.encode())?;
         let skills = self.dir.path().join(SKILLS);
         let mut folders: Option<IncomingFolders> = None;
         let dir = loop {
@@ -270,8 +268,9 @@ impl Relay {
             let why = format!("nobody can go to {} to work in: {error}", dir.display());
             return Err(RelayRefusal::working_dir(why));
         }
+        connection.unsent = RelayFrame::Welcome(0).encode();
         match self.start_agent(connection, stream, &dir, &skills)? {
-            true => Ok(Begun::Stream(0)),
+            true => Ok(Begun::Stream),
             false => Ok(Begun::Nothing),
         }
     }
@@ -291,65 +290,71 @@ impl Relay {
             state.since = Instant::now();
             match frame {
                 RelayFrame::Stream(bytes) => state.told.push(bytes),
-                RelayFrame::Taken(count) => state.out.confirm(count),
+                RelayFrame::Taken(count) => {
+                    state.out.confirm(count);
+                    // The agent may wait for room.
+                    self.changed.notify_all();
+                }
                 RelayFrame::Question(question) => {
                     state.question = Some((question, state.out.end()));
                 }
                 RelayFrame::Close => return true,
-                _ => {}
+                _ => continue,
             }
-            self.changed.notify_all();
+            self.tell(state);
         }
         false
     }
 
-    /// Writes to a connection for as long as it has the stream.
-    fn write(&self, number: u64, mut socket: &UnixStream) {
-        let mut told = false;
-        loop {
-            let idle = |state: &mut RelayState| {
-                let has = !state.out.is_given()
-                    || state.told.confirm.is_some()
-                    || state.question.is_some();
-                state.is_current(number) && !has && (told || state.over.is_none())
-            };
-            let state = self.changed.wait_while(self.lock(), idle);
-            let mut state = state.unwrap_or_else(PoisonError::into_inner);
-            if !state.is_current(number) {
-                return;
-            }
-            let mut bytes = Vec::new();
-            if let Some(count) = state.told.confirm.take() {
-                bytes.extend(RelayFrame::Taken(count).encode());
-            }
-            match state.out.next(RELAY_PIECE) {
-                Some(piece) => bytes.extend(RelayFrame::Stream(piece).encode()),
-                None => {
-                    if let Some(how) = state.over.clone().filter(|_| !told) {
-                        told = true;
-                        bytes.extend(RelayFrame::Over(how).encode());
-                    }
-                }
-            }
-            let given = state.out.sent();
-            if let Some((question, _)) = state.question.take_if(|(_, from)| given >= *from) {
-                bytes.extend(RelayFrame::Answer(question).encode());
-            }
-            drop(state);
-            if socket.write_all(&bytes).is_err() {
-                return self.leave(number);
-            }
+    /// Tells the connection that has the stream what there is to tell. Threads that have nothing to
+    /// do after that are not woken: a call is carried by as few as it can be.
+    pub(super) fn tell(&self, mut state: MutexGuard<'_, RelayState>) {
+        let had = state.current.as_ref().map(|current| current.number);
+        state.tell();
+        let is_held_up =
+            had.is_some_and(|number| !state.is_current(number) || state.is_held_up(number));
+        if is_held_up || !state.told.waiting.is_empty() {
+            self.changed.notify_all();
         }
     }
 
-    /// A connection is over.
-    fn leave(&self, number: u64) {
+    /// Writes to a connection what it did not take at once, for as long as it has the stream.
+    fn write(&self, number: u64) {
+        loop {
+            let idle =
+                |state: &mut RelayState| state.is_current(number) && !state.is_held_up(number);
+            let state = self.changed.wait_while(self.lock(), idle);
+            let state = state.unwrap_or_else(PoisonError::into_inner);
+            let Some(current) = state.current.as_ref().filter(|_| state.is_current(number)) else {
+                return;
+            };
+            let stream = Arc::clone(&current.stream);
+            drop(state);
+            let room = stream.wait_for_room();
+            let mut state = self.lock();
+            if !state.is_current(number) {
+                return;
+            }
+            if room.is_err() {
+                drop(state);
+                self.leave(number);
+                return;
+            }
+            state.tell();
+            self.changed.notify_all();
+        }
+    }
+
+    /// A connection is over. Gives what it was not told yet.
+    fn leave(&self, number: u64) -> Vec<u8> {
         let mut state = self.lock();
+        let mut left = None;
         if state.is_current(number) {
-            state.current = None;
+            left = state.current.take();
             state.since = Instant::now();
         }
         self.changed.notify_all();
+        left.map(|connection| connection.unsent).unwrap_or_default()
     }
 
     /// The end of all.

@@ -2,13 +2,17 @@
 //! at its end.
 
 use std::collections::VecDeque;
+use std::process::ChildStdin;
+use std::sync::Arc;
 use std::time::Instant;
 
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::CONFIRM_BYTES;
 use super::connection::StreamConnection;
+use super::frame::RelayFrame;
 use super::stream::SentStream;
+use super::{CONFIRM_BYTES, RELAY_PIECE};
 
 /// The state of a relay.
 pub(super) struct RelayState {
@@ -41,6 +45,8 @@ pub(super) struct RelayState {
 /// The bytes on their way to the agent.
 #[derive(Debug, Default)]
 pub(super) struct IncomingStream {
+    /// The agent's standard input, on which no write waits.
+    pub(super) input: Option<Arc<ChildStdin>>,
     pub(super) waiting: VecDeque<Vec<u8>>,
     /// Number of bytes that came.
     pub(super) received: u64,
@@ -105,6 +111,56 @@ impl RelayState {
         true
     }
 
+    /// Tells the connection that has the stream what there is to tell, as far as it takes that at
+    /// once; the rest waits for the thread that writes to it. A connection that is over has the
+    /// stream no more.
+    pub(super) fn tell(&mut self) {
+        while let Some(mut connection) = self.current.take() {
+            if connection.unsent.is_empty() {
+                connection.unsent = self.next_bytes(&mut connection.is_told_end);
+            }
+            let is_told_all = connection.unsent.is_empty();
+            let sent = connection.send();
+            if sent.is_err() {
+                connection.end();
+                self.since = Instant::now();
+                return;
+            }
+            self.current = Some(connection);
+            if is_told_all || matches!(sent, Ok(false)) {
+                return;
+            }
+        }
+    }
+
+    /// The next frames for the connection that has the stream; none when it was told everything.
+    fn next_bytes(&mut self, is_told_end: &mut bool) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        if let Some(count) = self.told.confirm.take() {
+            bytes.extend(RelayFrame::Taken(count).encode());
+        }
+        match self.out.next(RELAY_PIECE) {
+            Some(piece) => bytes.extend(RelayFrame::Stream(piece).encode()),
+            None => {
+                if let Some(how) = self.over.clone().filter(|_| !*is_told_end) {
+                    *is_told_end = true;
+                    bytes.extend(RelayFrame::Over(how).encode());
+                }
+            }
+        }
+        let given = self.out.sent();
+        if let Some((question, _)) = self.question.take_if(|(_, from)| given >= *from) {
+            bytes.extend(RelayFrame::Answer(question).encode());
+        }
+        bytes
+    }
+
+    /// Whether a connection has the stream and takes nothing more at once.
+    pub(super) fn is_held_up(&self, number: u64) -> bool {
+        let current = self.current.as_ref();
+        current.is_some_and(|current| current.number == number && !current.unsent.is_empty())
+    }
+
     /// Whether the agent of a stream is there and is told more.
     pub(super) fn is_told(&self, stream: u64) -> bool {
         let agent = self.agent.as_ref();
@@ -113,10 +169,39 @@ impl RelayState {
 }
 
 impl IncomingStream {
-    /// Takes bytes that came.
+    /// A stream to an agent's standard input.
+    pub(super) fn to(input: ChildStdin) -> Self {
+        Self {
+            input: Some(Arc::new(input)),
+            ..Self::default()
+        }
+    }
+
+    /// Takes bytes that came, and gives the agent what it takes at once.
     pub(super) fn push(&mut self, bytes: Vec<u8>) {
         self.received += bytes.len() as u64;
         self.waiting.push_back(bytes);
+        self.deliver();
+    }
+
+    /// Gives the agent what it takes at once. One that is gone is told about elsewhere.
+    pub(super) fn deliver(&mut self) {
+        let Some(input) = self.input.clone() else {
+            return;
+        };
+        while let Some(piece) = self.waiting.front_mut() {
+            let written = match rustix::io::write(&*input, piece) {
+                Ok(written) => written,
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => return,
+                Err(_) => piece.len(),
+            };
+            drop(piece.drain(..written));
+            if piece.is_empty() {
+                self.waiting.pop_front();
+            }
+            self.note_delivered(written as u64);
+        }
     }
 
     /// Number of bytes that the agent does not have yet.
@@ -125,7 +210,7 @@ impl IncomingStream {
     }
 
     /// The agent has so many bytes more.
-    pub(super) fn note_delivered(&mut self, bytes: u64) {
+    fn note_delivered(&mut self, bytes: u64) {
         self.delivered_bytes += bytes;
         if self.delivered_bytes - self.confirmed >= CONFIRM_BYTES {
             self.confirm_all();

@@ -7,6 +7,10 @@
 //! then: no command ever meets it, and none can do anything to it that the next one would find. It
 //! is started as soon as the last process of a command is gone, beside whatever is still to be said
 //! about that command.
+//!
+//! Its supervisor alone, without a shell, is started before that, while the command runs, where all
+//! commands are of one session: then it takes no time between two of them. What a command could do to
+//! it, such as to stop it or to limit it, it could do to the agent as well.
 
 use std::collections::HashSet;
 use std::io;
@@ -16,11 +20,11 @@ use std::time::{Duration, Instant};
 use conjure_process_tree::{Supervisor, has_no_child, signal_all_but};
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process, wait, waitid,
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus, kill_process, wait, waitid,
 };
 
 use super::lock;
-use super::shell::{Ready, Shell};
+use super::shell::{Ready, Shell, spare_supervisor};
 
 /// How long a shell waits for a command.
 const IDLE_SHELL_TIMEOUT: Duration = Duration::from_secs(120);
@@ -30,6 +34,8 @@ const STRAYS_TIMEOUT: Duration = Duration::from_secs(2);
 /// The supervisors.
 #[derive(Default)]
 pub(super) struct Children {
+    /// Whether a supervisor is started ahead.
+    has_spares: bool,
     table: Mutex<ChildTable>,
     /// A command was started, or the next shell has been.
     started: Condvar,
@@ -38,9 +44,26 @@ pub(super) struct Children {
 #[derive(Default)]
 struct ChildTable {
     supervisors: HashSet<i32>,
+    /// Those that were let go, until they are collected. They have nothing that a command started.
+    ending: HashSet<i32>,
+    /// Whether something may be here without a supervisor. Then it takes more to know that nothing is
+    /// left of a command, and none waits beside one.
+    has_strays: bool,
     /// How many supervisors were ever started.
     count: u64,
     next: NextShell,
+    spare: Spare,
+}
+
+/// The supervisor of the next shell, which is started while a command runs.
+#[derive(Default)]
+enum Spare {
+    #[default]
+    None,
+    /// It is being started.
+    Starts,
+    /// It waits, and there is no other process but supervisors and what they have.
+    Waits(Supervisor),
 }
 
 /// The shell of the next command.
@@ -57,12 +80,27 @@ enum NextShell {
 }
 
 impl Children {
+    /// None yet. Whether a supervisor may be there while commands run.
+    pub(super) fn new(has_spares: bool) -> Self {
+        Self {
+            has_spares,
+            ..Self::default()
+        }
+    }
+
     /// Starts a command, in the shell that waits for such a one or in a new one. While it starts
     /// nothing is collected: a start that fails collects its own child.
     pub(super) fn start(&self, shell: &Shell, command: &str) -> io::Result<Supervisor> {
         let mut table = self.lock_settled();
         let ready = table.take_waiting(|_| true);
-        let given = ready.and_then(|ready| ready.give(shell, command));
+        let given = ready.and_then(|ready| {
+            let pid = ready.pid();
+            let given = ready.give(shell, command);
+            if given.is_none() {
+                table.ending.insert(pid);
+            }
+            given
+        });
         let supervisor = match given {
             Some(supervisor) => supervisor,
             None => {
@@ -87,11 +125,40 @@ impl Children {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The table, while no supervisor is being started that will wait beside a command.
+    fn lock_without_start(&self) -> MutexGuard<'_, ChildTable> {
+        self.started
+            .wait_while(lock(&self.table), |table| {
+                matches!(table.spare, Spare::Starts)
+            })
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts the supervisor of the shell that will be wanted when the commands are over which run.
+    pub(super) fn make_spare(&self) {
+        let mut table = lock(&self.table);
+        let is_wanted = matches!(table.next, NextShell::Wanted(_));
+        let has_one = !matches!(table.spare, Spare::None);
+        if !self.has_spares || !is_wanted || has_one || table.has_strays {
+            return;
+        }
+        table.spare = Spare::Starts;
+        table.count += 1;
+        drop(table);
+        let spare = spare_supervisor();
+        let mut table = lock(&self.table);
+        table.spare = spare.map_or(Spare::None, Spare::Waits);
+        if table.has_strays {
+            table.end_spare();
+        }
+        self.started.notify_all();
+    }
+
     /// Lets a shell wait for the next command, if one is wanted and no process is there; nobody
     /// waits for that but the next command. Whether it was tried.
     fn make_ready(&self) -> bool {
-        let mut table = lock(&self.table);
-        if !table.supervisors.is_empty() || !has_no_child() {
+        let mut table = self.lock_without_start();
+        if !table.supervisors.is_empty() || !table.is_nothing_left() {
             return false;
         }
         let wanted = match std::mem::replace(&mut table.next, NextShell::Starts) {
@@ -102,8 +169,9 @@ impl Children {
             }
         };
         table.count += 1;
+        let spare = table.wake_spare();
         drop(table);
-        let ready = Ready::start(&wanted);
+        let ready = Ready::start(&wanted, spare);
         lock(&self.table).next = ready.map_or(NextShell::Unknown, NextShell::Waits);
         self.started.notify_all();
         true
@@ -114,6 +182,7 @@ impl Children {
         let mut table = lock(&self.table);
         let ready = table.take_waiting(|ready| ready.since.elapsed() >= IDLE_SHELL_TIMEOUT);
         if let Some(ready) = ready {
+            table.ending.insert(ready.pid());
             ready.end();
         }
     }
@@ -121,15 +190,16 @@ impl Children {
     /// Kills what a supervisor left behind that was itself killed: whatever is here without one.
     /// No command begins meanwhile.
     pub(super) fn end_strays(&self) {
-        let table = self.lock_settled();
-        let waiting = match &table.next {
-            NextShell::Waits(ready) => Some(ready.pid()),
-            _ => None,
+        let starts = |table: &mut ChildTable| {
+            matches!(table.next, NextShell::Starts) || matches!(table.spare, Spare::Starts)
         };
-        let spared = |pid| table.supervisors.contains(&pid) || waiting == Some(pid);
+        let table = self.started.wait_while(lock(&self.table), starts);
+        let mut table = table.unwrap_or_else(PoisonError::into_inner);
         let deadline = Instant::now() + STRAYS_TIMEOUT;
-        while signal_all_but(Signal::KILL, spared) > 0 && Instant::now() < deadline {
-            while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
+        while table.kill_strays() > 0 && Instant::now() < deadline {
+            while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
+                table.note_end(pid.as_raw_nonzero().get(), status);
+            }
             std::thread::yield_now();
         }
     }
@@ -143,13 +213,16 @@ impl Children {
         {
             let _ = kill_process(pid, Signal::KILL);
         }
+        table.suspect_strays();
         drop(table);
         self.end_strays();
     }
 
-    /// Forgets a supervisor that is over.
+    /// Forgets a supervisor that is lost.
     pub(super) fn forget(&self, pid: i32) {
-        lock(&self.table).supervisors.remove(&pid);
+        let mut table = lock(&self.table);
+        table.supervisors.remove(&pid);
+        table.suspect_strays();
     }
 
     /// Collects for ever, and has a shell ready when nothing is left to collect.
@@ -157,7 +230,10 @@ impl Children {
         loop {
             let seen = lock(&self.table).count;
             match waitid(WaitId::All, WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
-                Ok(_) => self.collect(),
+                Ok(_) => {
+                    self.collect();
+                    self.make_ready();
+                }
                 Err(Errno::CHILD) if self.make_ready() => {}
                 Err(Errno::CHILD) => {
                     let table = lock(&self.table);
@@ -173,20 +249,103 @@ impl Children {
 
     /// Takes what has ended.
     fn collect(&self) {
-        let mut table = lock(&self.table);
+        let mut table = self.lock_without_start();
         // Nothing is there that could be collected, but what the start collects itself.
         if matches!(table.next, NextShell::Starts) {
             return;
         }
-        while let Ok(Some((pid, _))) = wait(WaitOptions::NOHANG) {
-            let pid = pid.as_raw_nonzero().get();
-            table.supervisors.remove(&pid);
-            table.take_waiting(|ready| ready.pid() == pid);
+        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
+            table.note_end(pid.as_raw_nonzero().get(), status);
         }
     }
 }
 
 impl ChildTable {
+    /// Records the end of a process.
+    fn note_end(&mut self, pid: i32, status: WaitStatus) {
+        if self.spare_pid() == Some(pid) {
+            self.spare = Spare::None;
+            return;
+        }
+        if self.ending.remove(&pid) {
+            return;
+        }
+        let is_supervisor = self.supervisors.remove(&pid);
+        let is_known = is_supervisor || self.take_waiting(|ready| ready.pid() == pid).is_some();
+        // A supervisor that has ended otherwise may have left something, which is what else ends here.
+        if !is_known || status.exit_status() != Some(0) {
+            self.suspect_strays();
+        }
+    }
+
+    /// Something may be here without a supervisor.
+    fn suspect_strays(&mut self) {
+        self.has_strays = true;
+        self.end_spare();
+    }
+
+    /// Whether nothing is left of what supervisors had that are over.
+    fn is_nothing_left(&mut self) -> bool {
+        if matches!(self.spare, Spare::Waits(_)) && self.ending.is_empty() {
+            return true;
+        }
+        let is_nothing_left = has_no_child();
+        self.has_strays &= !is_nothing_left;
+        is_nothing_left
+    }
+
+    /// Kills what has no supervisor, and says how much that was.
+    fn kill_strays(&self) -> usize {
+        let waiting = match &self.next {
+            NextShell::Waits(ready) => Some(ready.pid()),
+            _ => None,
+        };
+        let spared = |pid| {
+            let waits = waiting == Some(pid) || self.spare_pid() == Some(pid);
+            waits || self.supervisors.contains(&pid)
+        };
+        signal_all_but(Signal::KILL, spared)
+    }
+
+    fn spare_pid(&self) -> Option<i32> {
+        match &self.spare {
+            Spare::Waits(spare) => Some(spare.pid()),
+            _ => None,
+        }
+    }
+
+    /// Takes the supervisor that waits, if one does.
+    fn take_spare(&mut self) -> Option<Supervisor> {
+        match std::mem::take(&mut self.spare) {
+            Spare::Waits(spare) => Some(spare),
+            other => {
+                self.spare = other;
+                None
+            }
+        }
+    }
+
+    /// Takes the supervisor that waited while commands ran, if it is there. One that they stopped goes
+    /// on.
+    fn wake_spare(&mut self) -> Option<Supervisor> {
+        let mut spare = self.take_spare()?;
+        signal(&spare, Signal::CONT);
+        if spare.heard().is_ok_and(|heard| !heard.lost) {
+            return Some(spare);
+        }
+        self.ending.insert(spare.pid());
+        None
+    }
+
+    /// Ends the supervisor that waits.
+    fn end_spare(&mut self) {
+        if let Some(spare) = self.take_spare() {
+            // It has nothing yet, and may have been stopped.
+            signal(&spare, Signal::KILL);
+            self.ending.insert(spare.pid());
+        }
+    }
+
     /// Takes the shell that waits, if there is such a one.
     fn take_waiting(&mut self, such: impl FnOnce(&Ready) -> bool) -> Option<Ready> {
         match std::mem::take(&mut self.next) {
@@ -196,5 +355,12 @@ impl ChildTable {
                 None
             }
         }
+    }
+}
+
+/// Sends a signal to a supervisor that was not collected.
+fn signal(supervisor: &Supervisor, signal: Signal) {
+    if let Some(pid) = Pid::from_raw(supervisor.pid()) {
+        let _ = kill_process(pid, signal);
     }
 }

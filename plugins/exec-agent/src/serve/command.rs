@@ -54,6 +54,7 @@ pub(super) fn run(
         let mut running = supervisor
             .map(|supervisor| ServedCommand::new(state, call, supervisor))
             .map_err(|error| not_started(&bash.shell, &error))?;
+        state.children.make_spare();
         match running.see_to_its_end(deadline, grace) {
             // A shell that waited was ended by somebody, before it had the command.
             Ok(end) if !end.given && !end.timed_out && !call.cancelled() => {}
@@ -265,12 +266,6 @@ impl<'a> ServedCommand<'a> {
             self.call.release();
         }
         read > 0 || before > self.pipes.open.len()
-    }
-}
-
-impl Drop for ServedCommand<'_> {
-    fn drop(&mut self) {
-        self.state.children.forget(self.supervisor.pid());
     }
 }
 

@@ -145,8 +145,9 @@ pub fn serve(settings: AgentSettings, input: OwnedFd, output: OwnedFd) -> io::Re
     let state = Arc::new(AgentState {
         is_there: settings.stands_in_directory(),
         by_user_namespace: has_use_of_users(&settings),
+        // Else a command of one session would meet what the next one of another is started by.
+        children: Children::new(!settings.takes_sandboxes),
         settings,
-        children: Children::default(),
         arriving: transfer::IncomingFiles::default(),
     });
     let reaping = Arc::clone(&state);

@@ -9,6 +9,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
+use std::process::Command;
 use std::time::Instant;
 
 use conjure_process_tree::{Confinement, Start, StdinSource, Supervisor, own_program};
@@ -80,13 +81,14 @@ impl Shell {
 
     /// Starts it with its command.
     pub(super) fn run(&self, command: &str) -> io::Result<Supervisor> {
-        self.start(&[command], StdinSource::Empty)
+        let start = self.start(&[command], StdinSource::Empty);
+        Supervisor::start(supervisor("supervise")?, start, None)
     }
 
-    fn start(&self, arguments: &[&str], input: StdinSource) -> io::Result<Supervisor> {
+    fn start(&self, arguments: &[&str], input: StdinSource) -> Start {
         // The dashes end the options: a command may begin with one.
         let arguments = ["-c", "--"].iter().chain(arguments);
-        let start = Start {
+        Start {
             program: self.path.clone(),
             arguments: arguments.map(|text| (*text).to_owned()).collect(),
             env: self.env.clone(),
@@ -94,10 +96,7 @@ impl Shell {
             input,
             is_silent: false,
             confinement: self.confinement.clone(),
-        };
-        let mut supervisor = own_program("supervise")?;
-        supervisor.arg0("conjure-command");
-        Supervisor::start(supervisor, start, None)
+        }
     }
 
     /// What its directory and what is hidden from it are at this moment: others may stand under
@@ -132,6 +131,18 @@ fn can_be_given(command: &str) -> bool {
             .all(|byte| matches!(byte, b'\t' | b'\n' | b' '..=b'~'))
 }
 
+/// The program that supervises a command.
+fn supervisor(verb: &str) -> io::Result<Command> {
+    let mut supervisor = own_program(verb)?;
+    supervisor.arg0("conjure-command");
+    Ok(supervisor)
+}
+
+/// A supervisor that waits for its shell, while commands run.
+pub(super) fn spare_supervisor() -> io::Result<Supervisor> {
+    Supervisor::spawn(supervisor("supervise-later")?)
+}
+
 /// A shell that waits for its command.
 #[derive(Debug)]
 pub(super) struct Ready {
@@ -142,13 +153,18 @@ pub(super) struct Ready {
 }
 
 impl Ready {
-    /// Starts one; nothing where the shell is none that can wait.
-    pub(super) fn start(shell: &Shell) -> Option<Self> {
+    /// Starts one, by a supervisor that waits or a new one; nothing where the shell is none that can
+    /// wait.
+    pub(super) fn start(shell: &Shell, spare: Option<Supervisor>) -> Option<Self> {
         if !shell.can_wait() {
             return None;
         }
         let places = shell.visible_places();
-        let supervisor = shell.start(&[WAIT_SCRIPT, &shell.path, "\n"], StdinSource::Given);
+        let start = shell.start(&[WAIT_SCRIPT, &shell.path, "\n"], StdinSource::Given);
+        let supervisor = match spare {
+            Some(spare) => spare.begin(start, None),
+            None => Supervisor::start(supervisor("supervise").ok()?, start, None),
+        };
         Some(Self {
             shell: shell.clone(),
             places,

@@ -242,6 +242,68 @@ fn a_shell_waits_for_the_next_command_and_no_command_meets_it() {
     gone(&last);
 }
 
+/// The supervisor below an agent that waits beside a command, once it does.
+fn one_spare(agent: &Agent) -> String {
+    let begun = Instant::now();
+    loop {
+        let all = below(&agent.process.id().to_string());
+        if let Some(pid) = all.into_iter().find(|pid| below(pid).is_empty()) {
+            return pid;
+        }
+        assert!(begun.elapsed() < LIMIT, "no supervisor waits");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn the_next_supervisor_waits_beside_a_command_whatever_that_does_to_it() {
+    use rustix::process::Signal;
+
+    let mut agent = Agent::new();
+    for signal in [None, Some(Signal::STOP), Some(Signal::KILL)] {
+        let _ = fs::remove_file(agent.work("go"));
+        let long = agent.start("echo begun; while [ ! -e go ]; do sleep 0.01; done", 15_000);
+        assert_eq!(agent.frame(long), AgentFrame::Stdout(b"begun\n".to_vec()));
+        let spare = one_spare(&agent);
+        if let Some(signal) = signal {
+            let pid = rustix::process::Pid::from_raw(spare.parse().unwrap()).unwrap();
+            rustix::process::kill_process(pid, signal).unwrap();
+        }
+        if signal == Some(Signal::KILL) {
+            gone(&spare);
+        }
+        fs::write(agent.work("go"), "").unwrap();
+        assert_eq!(agent.ran(long).unwrap().ended.exit_code, Some(0));
+        let shell = one_waiting(&agent);
+        let used = below(&spare) == [shell.clone()];
+        assert_eq!(used, signal != Some(Signal::KILL), "{signal:?}");
+        assert_eq!(agent.bash("echo $$").out(), format!("{shell}\n"));
+        // Then the supervisor of that one is gone.
+        one_waiting(&agent);
+    }
+    agent.hang_up();
+    assert!(agent.process.wait().unwrap().success());
+}
+
+#[test]
+fn what_a_lost_supervisor_left_is_gone_before_the_next_shell_waits() {
+    use rustix::process::Signal;
+
+    let mut agent = Agent::new();
+    agent.bash("true");
+    for _ in 0..20 {
+        one_waiting(&agent);
+        // Its supervisor, which is the shell's parent.
+        let command = "trap '' TERM; sleep 1000 & echo $!; kill -9 $PPID; wait";
+        let call = agent.start(command, 15_000);
+        let ran = agent.ran(call).unwrap();
+        assert_eq!(ran.ended.signal, Some(Signal::KILL.as_raw()));
+        assert!(!runs(&ran.out()));
+        let shell = one_waiting(&agent);
+        assert_eq!(agent.bash("echo $$").out(), format!("{shell}\n"));
+    }
+}
+
 #[test]
 fn a_command_with_another_environment_or_shell_gets_its_own() {
     let mut agent = Agent::new();

@@ -19,8 +19,7 @@ mod ending;
 mod mounts;
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, IoSliceMut, Write as _};
-use std::mem::MaybeUninit;
+use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
@@ -28,13 +27,13 @@ use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 
 use rustix::io::Errno;
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use rustix::process::{Pid, WaitOptions, WaitStatus, wait};
 
 use confine::Confiner;
 pub use confine::users_probe;
 use ending::Ender;
 
+use crate::descriptors::receive_descriptors;
 use crate::order::{Order, Start, StdinSource, SupervisorReport};
 use crate::{Gaps, Tree, adopt_orphans, keep_private};
 
@@ -159,23 +158,9 @@ fn say(mut control: &UnixStream, reports: &[SupervisorReport]) {
 
 /// The descriptor that was sent along.
 fn received(control: &UnixStream) -> io::Result<OwnedFd> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut along = RecvAncillaryBuffer::new(&mut space);
-    let mut byte = [0];
-    let into = &mut [IoSliceMut::new(&mut byte)];
-    #[cfg(target_os = "linux")]
-    let flags = RecvFlags::CMSG_CLOEXEC;
-    #[cfg(not(target_os = "linux"))]
-    let flags = RecvFlags::empty();
-    recvmsg(control, into, &mut along, flags)?;
-    let sent = along.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
-        _ => None,
-    });
-    let sent = sent.ok_or_else(|| io::Error::other("no standard input was sent"))?;
-    #[cfg(not(target_os = "linux"))]
-    rustix::io::fcntl_setfd(&sent, rustix::io::FdFlags::CLOEXEC)?;
-    Ok(sent)
+    let (_, sent) = receive_descriptors(control, &mut [0])?;
+    let sent = sent.into_iter().next();
+    sent.ok_or_else(|| io::Error::other("no standard input was sent"))
 }
 
 fn command(start: &Start, input: Option<OwnedFd>, nowhere: &File) -> io::Result<Command> {
