@@ -104,6 +104,7 @@ fn serve_machine(
         skills: Vec::new(),
         confined: is_confined.then_some(hidden),
         takes_sandboxes: true,
+        has_one_session: false,
     })
 }
 
@@ -119,6 +120,7 @@ fn serve_relayed(mut arguments: impl Iterator<Item = OsString>) -> io::Result<Ex
         skills: arguments.map(PathBuf::from).collect(),
         confined: None,
         takes_sandboxes: false,
+        has_one_session: true,
     })
 }
 
@@ -134,6 +136,7 @@ fn container_settings(mut arguments: impl Iterator<Item = OsString>) -> io::Resu
         skills: arguments.map(PathBuf::from).collect(),
         confined: None,
         takes_sandboxes: false,
+        has_one_session: true,
     })
 }
 

@@ -9,7 +9,7 @@
 //! program's process group. Begin at [`Supervisor`] for the outside, at [`supervise()`] for the inside.
 //!
 //! Here is also what is spoken with agents and with supervisors: [`frame`], with the only table of its
-//! kinds of frames, and [`field`]. What hosts and agents say to each other about commands and files, and
+//! kinds of frames, and [`field`]; and how open files are sent ([`send_descriptors`]). What hosts and agents say to each other about commands and files, and
 //! which files are private to a host, is none of this crate's business; nor are the frames of workers,
 //! which are the SDK's.
 

@@ -44,7 +44,7 @@ fn an_ssh_or_a_process_of_the_server_or_of_the_agents_way_that_is_killed_loses_n
         let first = world.agents("open");
         *first.iter().chain(&world.agents("attach")).next().unwrap()
     };
-    // That which copies bytes to the relay, the server's process above it, and the client.
+    // That which brought the connection to the relay, the server's process above it, and the client.
     loses_nothing(&world, way);
     loses_nothing(&world, || parent(way()));
     let known = world.sshd.path("known_hosts").display().to_string();

@@ -3,7 +3,7 @@
 use std::io::{self, Read as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
-use std::process::{Child, ChildStdout, ExitStatus, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, PoisonError};
 use std::thread;
@@ -27,9 +27,19 @@ const KILL_TIMEOUT: Duration = Duration::from_secs(3);
 /// Interval of checks that an agent which takes nothing is still told anything.
 const FEED_INTERVAL: Duration = Duration::from_millis(500);
 
+/// The command that serves a session in a directory.
+///
+/// # Errors
+/// When the system does not say where the agent's program is.
+pub(super) fn agent_command(dir: &Path, skills: &Path) -> io::Result<Command> {
+    let mut agent = own_program("serve-relayed")?;
+    agent.arg(dir).arg(skills).current_dir(dir);
+    Ok(agent)
+}
+
 impl Relay {
-    /// Starts the agent of a stream, in place of the one before, and gives the stream to a
-    /// connection. False when somebody newer has come.
+    /// Starts the agent of a stream by this command, in place of the one before, and gives the stream
+    /// to a connection. False when somebody newer has come.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -37,8 +47,7 @@ impl Relay {
         self: &Arc<Self>,
         connection: StreamConnection,
         stream: u64,
-        dir: &Path,
-        skills: &Path,
+        mut agent: Command,
     ) -> io::Result<bool> {
         // Once the agent runs nothing can fail any more.
         let (feeds, is_there) = channel();
@@ -59,10 +68,7 @@ impl Relay {
         if !self.end_agent(Some(connection.number)) {
             return Ok(false);
         }
-        let mut agent = own_program("serve-relayed")?
-            .arg(dir)
-            .arg(skills)
-            .current_dir(dir)
+        let mut agent = agent
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -206,10 +212,10 @@ fn exit_words(status: ExitStatus) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
     use std::time::Instant;
 
-    use super::super::connection::ConnectionStream;
+    use super::super::connection::{ConnectionReader, ConnectionStream};
+    use super::super::frame::RelayFrame;
     use super::*;
 
     /// Something that is an agent as far as the relay sees, with its number.
@@ -232,6 +238,21 @@ mod tests {
         let relay = Arc::clone(relay);
         let listening = thread::spawn(move || relay.listen(stream, agent, said));
         (pid, listening)
+    }
+
+    /// Waits until a thread of this process waits.
+    fn until_waits(name: &str) {
+        let begun = Instant::now();
+        let waits = || {
+            let all = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+            let mut stats =
+                all.filter_map(|task| std::fs::read_to_string(task.path().join("stat")).ok());
+            stats.any(|stat| stat.contains(&format!("({name}) S ")))
+        };
+        while !waits() {
+            assert!(begun.elapsed() < END_TIMEOUT, "{name} does not wait");
+            thread::yield_now();
+        }
     }
 
     #[test]
@@ -273,5 +294,38 @@ mod tests {
             "it did not die"
         );
         listening.join().unwrap();
+    }
+
+    #[test]
+    fn a_new_stream_ends_a_connection_that_waits_for_the_agent_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let relay = Relay::alone_in(dir.path());
+        let connection = |number, first: &[u8]| {
+            let (socket, mut other) = std::os::unix::net::UnixStream::pair().unwrap();
+            std::io::Write::write_all(&mut other, first).unwrap();
+            let (stream, first) = ConnectionStream::accept(socket, END_TIMEOUT).unwrap();
+            let stream = Arc::new(stream);
+            let reads = ConnectionReader::new(&stream, &first);
+            (StreamConnection::new(number, &stream), reads, other)
+        };
+        let (older, mut reads, _older) = connection(1, &RelayFrame::Question(1).encode());
+        let mut state = relay.lock();
+        assert!(state.take_over(older));
+        // More than is kept for an agent that takes nothing.
+        state.told.received = 2 * MAX_WAITING_BYTES as u64;
+        drop(state);
+        let (has_read, read) = channel();
+        let reader = Arc::clone(&relay);
+        let thread = thread::Builder::new().name("older-reader".to_owned());
+        let reading = thread.spawn(move || has_read.send(reader.read(1, &mut reads)));
+        let (newer, _, _newer) = connection(2, b"f");
+        until_waits("older-reader");
+        assert!(!reading.unwrap().is_finished());
+        let mut silent = Command::new("sleep");
+        silent.arg("1000");
+        assert!(relay.start_agent(newer, 2, silent).unwrap());
+        assert_eq!(read.recv_timeout(END_TIMEOUT), Ok(false));
+        let agent = relay.lock().agent;
+        agent.unwrap().kill();
     }
 }

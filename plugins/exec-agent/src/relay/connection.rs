@@ -16,24 +16,22 @@ use rustix::io::Errno;
 use super::RELAY_PIECE;
 use super::frame::RelayFrame;
 
-/// No time at all.
+/// No time: a look at what is there.
 const NOW: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 0,
 };
 
 /// The two directions of a connection: its socket, or the standard input and output of the process
-/// that came, whose bytes then pass through no process more than they must.
-///
-/// No call waits but those that say so.
+/// that came, which then need not pass through that process. No call waits but those that say so.
 #[derive(Debug)]
 pub(super) struct ConnectionStream {
     socket: UnixStream,
     streams: Option<SentStreams>,
 }
 
-/// What [`attach`](super::attach) sent. It does nothing more than to wait for the end of its
-/// socket; the end of it is seen by that.
+/// The standard streams of [`attach`](super::attach), which sent them. Its end is seen by that of its
+/// socket.
 #[derive(Debug)]
 struct SentStreams {
     input: OwnedFd,
@@ -181,14 +179,13 @@ impl ConnectionStream {
             if !awaited.revents().is_empty() {
                 return Ok(true);
             }
-            let is_over = limit == Some(&NOW);
-            if ready == 0 && !is_over {
-                return Err(ErrorKind::TimedOut.into());
-            }
-            if is_over {
+            if limit == Some(&NOW) {
                 return Ok(false);
             }
-            // What came right before the end is still to be read.
+            if ready == 0 {
+                return Err(ErrorKind::TimedOut.into());
+            }
+            // It is over; what came right before that is still to be read.
             limit = Some(&NOW);
         }
     }
@@ -277,5 +274,85 @@ impl ConnectionReader {
                     .push(self.buffer.get(..length).unwrap_or_default()),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::{Read as _, Write as _, pipe};
+    use std::thread;
+
+    use conjure_process_tree::send_descriptors;
+
+    use super::*;
+
+    /// How long anything may take.
+    const LIMIT: Duration = Duration::from_secs(20);
+
+    /// A connection whose streams are sent: with the socket of who came, what writes its input and
+    /// what reads its output.
+    fn sent() -> (ConnectionStream, UnixStream, File, File) {
+        let (socket, other) = UnixStream::pair().unwrap();
+        let ((input, writes), (reads, output)) = (pipe().unwrap(), pipe().unwrap());
+        send_descriptors(&other, &[input.as_fd(), output.as_fd()]).unwrap();
+        let (stream, first) = ConnectionStream::accept(socket, LIMIT).unwrap();
+        assert_eq!(first, b"");
+        let ends = [OwnedFd::from(writes), OwnedFd::from(reads)].map(File::from);
+        let [writes, reads] = ends;
+        (stream, other, writes, reads)
+    }
+
+    #[test]
+    fn streams_that_are_sent_carry_the_frames_and_what_is_not_taken_waits() {
+        let (stream, _other, mut writes, mut reads) = sent();
+        writes.write_all(&RelayFrame::Question(7).encode()).unwrap();
+        let stream = Arc::new(stream);
+        let mut frames = ConnectionReader::new(&stream, &[]);
+        assert_eq!(frames.next().unwrap(), Some(RelayFrame::Question(7)));
+        let mut connection = StreamConnection::new(1, &stream);
+        let bytes: Vec<u8> = (0..1_000_000_u32).map(|n| (n * 7 % 251) as u8).collect();
+        connection.unsent.clone_from(&bytes);
+        assert!(!connection.send().unwrap(), "a pipe takes all of it");
+        let reading = thread::spawn(move || {
+            let mut read = Vec::new();
+            reads.read_to_end(&mut read).unwrap();
+            read
+        });
+        while !connection.send().unwrap() {
+            stream.wait_for_room().unwrap();
+        }
+        drop((connection, frames, stream));
+        assert!(reading.join().unwrap() == bytes);
+    }
+
+    #[test]
+    fn the_end_of_who_came_or_of_the_connection_wakes_who_waits_and_loses_nothing() {
+        for is_gone in [true, false] {
+            let (stream, other, mut writes, _reads) = sent();
+            while stream.write(&[0; RELAY_PIECE]).unwrap() > 0 {}
+            let stream = Arc::new(stream);
+            let full = Arc::clone(&stream);
+            let waiting = thread::spawn(move || full.wait_for_room());
+            writes.write_all(b"last").unwrap();
+            // The connection's input is open still.
+            match is_gone {
+                true => drop(other),
+                false => stream.end(),
+            }
+            let error = waiting.join().unwrap().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::BrokenPipe);
+            let mut buffer = [0; 16];
+            assert_eq!(stream.read(&mut buffer, None).unwrap(), 4);
+            assert_eq!(stream.read(&mut buffer, None).unwrap(), 0);
+        }
+    }
+
+    #[test]
+    fn one_stream_alone_is_no_connection() {
+        let (socket, other) = UnixStream::pair().unwrap();
+        let (reads, _writes) = pipe().unwrap();
+        send_descriptors(&other, &[reads.as_fd()]).unwrap();
+        assert!(ConnectionStream::accept(socket, LIMIT).is_err());
     }
 }

@@ -17,6 +17,7 @@ use conjure_process_tree::{Wake, keep_private};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Access, access};
 
+use super::agent::agent_command;
 use super::connection::{ConnectionReader, ConnectionStream, StreamConnection};
 use super::folders::IncomingFolders;
 use super::frame::RelayFrame;
@@ -269,14 +270,15 @@ impl Relay {
             return Err(RelayRefusal::working_dir(why));
         }
         connection.unsent = RelayFrame::Welcome(0).encode();
-        match self.start_agent(connection, stream, &dir, &skills)? {
+        let agent = agent_command(&dir, &skills)?;
+        match self.start_agent(connection, stream, agent)? {
             true => Ok(Begun::Stream),
             false => Ok(Begun::Nothing),
         }
     }
 
     /// Reads what a connection says, to its end. Whether it closed all.
-    fn read(&self, number: u64, reads: &mut ConnectionReader) -> bool {
+    pub(super) fn read(&self, number: u64, reads: &mut ConnectionReader) -> bool {
         while let Ok(Some(frame)) = reads.next() {
             // An agent that takes nothing holds this up only when very much waits for it.
             let full = |state: &mut RelayState| {

@@ -8,8 +8,8 @@
 //! is started as soon as the last process of a command is gone, beside whatever is still to be said
 //! about that command.
 //!
-//! Its supervisor alone, without a shell, is started before that, while the command runs, where all
-//! commands are of one session: then it takes no time between two of them. What a command could do to
+//! Where all commands are of one session, a supervisor for it, the spare one, is started without a
+//! shell before that, while the command runs: then it takes no time between two of them. What a command could do to
 //! it, such as to stop it or to limit it, it could do to the agent as well.
 
 use std::collections::HashSet;
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use conjure_process_tree::{Supervisor, has_no_child, signal_all_but};
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus, kill_process, wait, waitid,
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process, wait, waitid,
 };
 
 use super::lock;
@@ -34,10 +34,10 @@ const STRAYS_TIMEOUT: Duration = Duration::from_secs(2);
 /// The supervisors.
 #[derive(Default)]
 pub(super) struct Children {
-    /// Whether a supervisor is started ahead.
+    /// Whether there are spare supervisors.
     has_spares: bool,
     table: Mutex<ChildTable>,
-    /// A command was started, or the next shell has been.
+    /// A command was started, or the next shell or its supervisor has been.
     started: Condvar,
 }
 
@@ -62,7 +62,7 @@ enum Spare {
     None,
     /// It is being started.
     Starts,
-    /// It waits, and there is no other process but supervisors and what they have.
+    /// It waits; whatever else is here has a supervisor.
     Waits(Supervisor),
 }
 
@@ -80,7 +80,7 @@ enum NextShell {
 }
 
 impl Children {
-    /// None yet. Whether a supervisor may be there while commands run.
+    /// None yet. Says whether a spare supervisor may be there while commands run.
     pub(super) fn new(has_spares: bool) -> Self {
         Self {
             has_spares,
@@ -91,7 +91,7 @@ impl Children {
     /// Starts a command, in the shell that waits for such a one or in a new one. While it starts
     /// nothing is collected: a start that fails collects its own child.
     pub(super) fn start(&self, shell: &Shell, command: &str) -> io::Result<Supervisor> {
-        let mut table = self.lock_settled();
+        let mut table = self.lock_after(ChildTable::starts_shell);
         let ready = table.take_waiting(|_| true);
         let given = ready.and_then(|ready| {
             let pid = ready.pid();
@@ -116,25 +116,15 @@ impl Children {
         Ok(supervisor)
     }
 
-    /// The table, once no shell is being started.
-    fn lock_settled(&self) -> MutexGuard<'_, ChildTable> {
+    /// The table, once this is so no longer.
+    fn lock_after(&self, is_so: impl Fn(&ChildTable) -> bool) -> MutexGuard<'_, ChildTable> {
         self.started
-            .wait_while(lock(&self.table), |table| {
-                matches!(table.next, NextShell::Starts)
-            })
+            .wait_while(lock(&self.table), |table| is_so(table))
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The table, while no supervisor is being started that will wait beside a command.
-    fn lock_without_start(&self) -> MutexGuard<'_, ChildTable> {
-        self.started
-            .wait_while(lock(&self.table), |table| {
-                matches!(table.spare, Spare::Starts)
-            })
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Starts the supervisor of the shell that will be wanted when the commands are over which run.
+    /// Starts the spare supervisor, of the shell that will be wanted when the commands are over which
+    /// run.
     pub(super) fn make_spare(&self) {
         let mut table = lock(&self.table);
         let is_wanted = matches!(table.next, NextShell::Wanted(_));
@@ -157,7 +147,7 @@ impl Children {
     /// Lets a shell wait for the next command, if one is wanted and no process is there; nobody
     /// waits for that but the next command. Whether it was tried.
     fn make_ready(&self) -> bool {
-        let mut table = self.lock_without_start();
+        let mut table = self.lock_after(ChildTable::starts_spare);
         if !table.supervisors.is_empty() || !table.is_nothing_left() {
             return false;
         }
@@ -190,16 +180,10 @@ impl Children {
     /// Kills what a supervisor left behind that was itself killed: whatever is here without one.
     /// No command begins meanwhile.
     pub(super) fn end_strays(&self) {
-        let starts = |table: &mut ChildTable| {
-            matches!(table.next, NextShell::Starts) || matches!(table.spare, Spare::Starts)
-        };
-        let table = self.started.wait_while(lock(&self.table), starts);
-        let mut table = table.unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.lock_after(|table| table.starts_shell() || table.starts_spare());
         let deadline = Instant::now() + STRAYS_TIMEOUT;
         while table.kill_strays() > 0 && Instant::now() < deadline {
-            while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
-                table.note_end(pid.as_raw_nonzero().get(), status);
-            }
+            table.collect();
             std::thread::yield_now();
         }
     }
@@ -236,11 +220,7 @@ impl Children {
                 }
                 Err(Errno::CHILD) if self.make_ready() => {}
                 Err(Errno::CHILD) => {
-                    let table = lock(&self.table);
-                    let _table = self
-                        .started
-                        .wait_while(table, |table| table.count == seen)
-                        .unwrap_or_else(PoisonError::into_inner);
+                    drop(self.lock_after(|table| table.count == seen));
                 }
                 Err(_) => {}
             }
@@ -249,20 +229,34 @@ impl Children {
 
     /// Takes what has ended.
     fn collect(&self) {
-        let mut table = self.lock_without_start();
+        let mut table = self.lock_after(ChildTable::starts_spare);
         // Nothing is there that could be collected, but what the start collects itself.
-        if matches!(table.next, NextShell::Starts) {
-            return;
-        }
-        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
-            table.note_end(pid.as_raw_nonzero().get(), status);
+        if !table.starts_shell() {
+            table.collect();
         }
     }
 }
 
 impl ChildTable {
-    /// Records the end of a process.
-    fn note_end(&mut self, pid: i32, status: WaitStatus) {
+    /// Whether the next shell is being started.
+    fn starts_shell(&self) -> bool {
+        matches!(self.next, NextShell::Starts)
+    }
+
+    /// Whether its supervisor is being started, while a command runs.
+    fn starts_spare(&self) -> bool {
+        matches!(self.spare, Spare::Starts)
+    }
+
+    /// Takes what has ended.
+    fn collect(&mut self) {
+        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
+            self.note_end(pid.as_raw_nonzero().get(), status.exit_status());
+        }
+    }
+
+    /// Records the end of a process, with its exit code where no signal ended it.
+    fn note_end(&mut self, pid: i32, exit_code: Option<i32>) {
         if self.spare_pid() == Some(pid) {
             self.spare = Spare::None;
             return;
@@ -273,7 +267,7 @@ impl ChildTable {
         let is_supervisor = self.supervisors.remove(&pid);
         let is_known = is_supervisor || self.take_waiting(|ready| ready.pid() == pid).is_some();
         // A supervisor that has ended otherwise may have left something, which is what else ends here.
-        if !is_known || status.exit_status() != Some(0) {
+        if !is_known || exit_code != Some(0) {
             self.suspect_strays();
         }
     }
@@ -314,7 +308,7 @@ impl ChildTable {
         }
     }
 
-    /// Takes the supervisor that waits, if one does.
+    /// Takes the spare supervisor, if there is one.
     fn take_spare(&mut self) -> Option<Supervisor> {
         match std::mem::take(&mut self.spare) {
             Spare::Waits(spare) => Some(spare),
@@ -325,8 +319,7 @@ impl ChildTable {
         }
     }
 
-    /// Takes the supervisor that waited while commands ran, if it is there. One that they stopped goes
-    /// on.
+    /// Takes the spare supervisor, if it lives. One that a command stopped goes on.
     fn wake_spare(&mut self) -> Option<Supervisor> {
         let mut spare = self.take_spare()?;
         signal(&spare, Signal::CONT);
@@ -337,7 +330,7 @@ impl ChildTable {
         None
     }
 
-    /// Ends the supervisor that waits.
+    /// Ends the spare supervisor.
     fn end_spare(&mut self) {
         if let Some(spare) = self.take_spare() {
             // It has nothing yet, and may have been stopped.
@@ -362,5 +355,49 @@ impl ChildTable {
 fn signal(supervisor: &Supervisor, signal: Signal) {
     if let Some(pid) = Pid::from_raw(supervisor.pid()) {
         let _ = kill_process(pid, signal);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn only_a_supervisor_that_ended_as_it_should_has_left_nothing() {
+        for (known, exit_code, is_suspected) in [
+            ("supervisor", Some(0), false),
+            ("supervisor", Some(1), true),
+            ("supervisor", None, true),
+            ("let go", Some(0), false),
+            ("let go", None, false),
+            ("unknown", Some(0), true),
+            ("unknown", None, true),
+        ] {
+            let mut table = ChildTable::default();
+            match known {
+                "supervisor" => _ = table.supervisors.insert(7),
+                "let go" => _ = table.ending.insert(7),
+                _ => {}
+            }
+            table.note_end(7, exit_code);
+            assert_eq!(table.has_strays, is_suspected, "{known}: {exit_code:?}");
+            assert!(table.supervisors.is_empty() && table.ending.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_spare_supervisor_goes_with_the_suspicion_that_something_is_left() {
+        let spare = Supervisor::spawn(Command::new("cat")).unwrap();
+        let pid = spare.pid();
+        let mut table = ChildTable {
+            spare: Spare::Waits(spare),
+            ..ChildTable::default()
+        };
+        assert!(table.is_nothing_left());
+        table.suspect_strays();
+        assert!(matches!(table.spare, Spare::None) && table.ending.contains(&pid));
+        assert!(!table.is_nothing_left(), "it is not collected yet");
     }
 }

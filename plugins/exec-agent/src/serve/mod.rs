@@ -72,6 +72,8 @@ pub struct AgentSettings {
     pub confined: Option<Vec<String>>,
     /// Whether commands may come with a sandbox.
     pub takes_sandboxes: bool,
+    /// Whether all commands are of one session.
+    pub has_one_session: bool,
 }
 
 impl AgentSettings {
@@ -146,7 +148,7 @@ pub fn serve(settings: AgentSettings, input: OwnedFd, output: OwnedFd) -> io::Re
         is_there: settings.stands_in_directory(),
         by_user_namespace: has_use_of_users(&settings),
         // Else a command of one session would meet what the next one of another is started by.
-        children: Children::new(!settings.takes_sandboxes),
+        children: Children::new(settings.has_one_session),
         settings,
         arriving: transfer::IncomingFiles::default(),
     });
