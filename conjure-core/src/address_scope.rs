@@ -30,9 +30,9 @@ impl AddressScope {
     }
 }
 
-/// Where machines of Alibaba's cloud have their data, among addresses of networks.
+/// Address of the metadata service of Alibaba's cloud; lies among addresses of networks.
 const METADATA_V4: [u8; 4] = [100, 100, 100, 200];
-/// The same of Amazon's and of Google's.
+/// Addresses of the metadata services of Amazon's and Google's clouds.
 const METADATA_V6: [[u16; 8]; 2] = [
     [0xfd00, 0x0ec2, 0, 0, 0, 0, 0, 0x0254],
     [0xfd20, 0x00ce, 0, 0, 0, 0, 0, 0x0254],

@@ -50,9 +50,9 @@ pub struct PartChange {
     pub message: usize,
     /// The part's place in its message, from 0.
     pub part: usize,
-    /// What it is.
+    /// The part's kind: text, image, call and so on.
     pub kind: PartKind,
-    /// What would become of it.
+    /// What would become of the part.
     pub fate: Fate,
 }
 
@@ -80,11 +80,11 @@ pub enum PartKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fate {
-    /// It would not be sent.
+    /// The part would not be sent.
     Dropped,
-    /// It would be sent in another form, mostly as a text that says what it was.
+    /// The part would be sent in another form, mostly as a text that says what it was.
     Recast,
-    /// It would be sent without what its maker signed, which only the maker can read.
+    /// The part would be sent without what its maker signed, which only the maker can read.
     Unsigned,
 }
 
@@ -114,13 +114,13 @@ pub enum CacheFate {
     /// No model has answered yet: there is nothing to lose.
     #[default]
     None,
-    /// The same model of the same provider: what it has read before may be in its cache.
+    /// Provider and model stay the same: what the model has read before may be in its cache.
     Kept,
     /// Another model reads everything anew.
     Lost {
         /// Input tokens of the last reply, all of which are read again at the full price.
         tokens: u64,
-        /// Who answered last.
+        /// Provider and model that answered last, as `provider/model`.
         last: String,
     },
 }

@@ -112,7 +112,7 @@ impl<'a> Variable<'a> {
         })
     }
 
-    /// Its value, of characters of this class.
+    /// A regular expression for the variable's value, of characters of this class.
     fn value(&self, class: &str) -> String {
         match self.prefix {
             // A character may be encoded, as up to four bytes.

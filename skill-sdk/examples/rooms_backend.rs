@@ -15,7 +15,7 @@ use conjure_skill_sdk::testkit::{Plugin, TestHost};
 use conjure_skill_sdk::{Backend, BackendPlugin, Cx, Error, Result, export_backend};
 use serde_json::json;
 
-/// Who has which room. All sessions book the same rooms.
+/// Rooms by name, with the person who has each. All sessions book the same rooms.
 #[derive(Default)]
 struct Rooms {
     booked: Mutex<BTreeMap<String, String>>,

@@ -31,8 +31,8 @@ pub trait Backend: Send + Sync + 'static {
     /// What the session is offered now, in a stable order.
     fn catalog(&self, cx: Cx) -> impl Future<Output = Result<CatalogReply>> + Send;
 
-    /// The same, where it depends on the session's model. What the model's own provider does for
-    /// the backend ([`Contributes`]) need not be offered as a tool.
+    /// Lists the tools for the session's model; the default is [`Self::catalog`]. What the model's own
+    /// provider does for the backend ([`Contributes`]) need not be offered as a tool.
     fn catalog_for(
         &self,
         cx: Cx,
@@ -116,11 +116,11 @@ pub trait Resources: Backend {
 /// A backend that must hear which of its resources somebody wants to know the changes of, such as
 /// one that tells a remote peer. It tells them by `PluginEvent::ResourceUpdated`.
 pub trait Subscriptions: Resources {
-    /// Changes of the resource are to be told from now on. A session may ask for one that it asked
+    /// Starts to tell the session of changes of the resource. A session may ask for one that it asked
     /// for before.
     fn subscribe(&self, cx: Cx, request: ResourceWatch) -> impl Future<Output = Result<()>> + Send;
 
-    /// They are not any more, however often they were asked for.
+    /// Stops telling the session of them, however often it asked.
     fn unsubscribe(
         &self,
         cx: Cx,

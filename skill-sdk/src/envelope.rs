@@ -46,7 +46,7 @@ impl Envelope {
         self.texts.get(*start as usize..*end as usize)
     }
 
-    /// The same as the protocol's type.
+    /// The envelope as the protocol's type, without a body.
     pub(crate) fn to_request(&self) -> Request<()> {
         let text = |field| self.get(field).map(str::to_owned);
         Request {

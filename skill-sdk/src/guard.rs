@@ -34,12 +34,12 @@ pub(crate) fn guard<T>(code: impl FnOnce() -> Result<T>) -> Result<T> {
     }
 }
 
-/// Whose standard library this code runs with, and so whose panic hook.
+/// Owner of the standard library that this code runs with, and so of the panic hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Library {
-    /// A plugin's own: every panic in it is a plugin's.
+    /// A plugin: every panic in its library is the plugin's.
     Plugin,
-    /// That of a program which the plugin is linked into: its other panics are its own.
+    /// A program which the plugin is linked into: its other panics are its own.
     Program,
 }
 

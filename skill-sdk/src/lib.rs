@@ -93,10 +93,10 @@ pub use backend::{
 /// # fn main() {}
 /// ```
 ///
-/// It leaves the block as it is and adds a function `skill() -> Skill` to the type. The doc comment
-/// above the block is the skill's description; without `name` it is called like its crate, and with
-/// `shared` all sessions have one state. `skill-sdk/docs/attribute.md` tells what stands above the
-/// functions.
+/// The attribute leaves the block as it is and adds a function `skill() -> Skill` to the type. The
+/// doc comment above the block is the skill's description; without `name` it is called like its
+/// crate, and with `shared` all sessions have one state. `skill-sdk/docs/attribute.md` tells what
+/// stands above the functions.
 #[cfg(feature = "macros")]
 pub use conjure_skill_macros::skill;
 pub use cx::Cx;

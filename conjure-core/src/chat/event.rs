@@ -33,12 +33,12 @@ impl fmt::Display for EventId {
 pub enum Event {
     /// A turn begins.
     TurnStarted {
-        /// Its id.
+        /// Id of the turn.
         turn_id: String,
     },
     /// A model request leaves.
     Round {
-        /// Counts from 1 in each turn.
+        /// Number of the request; counts from 1 in each turn.
         round: u32,
         /// The provider.
         provider: String,
@@ -59,7 +59,7 @@ pub enum Event {
     },
     /// The model asks for calls.
     FunctionCall {
-        /// In its order.
+        /// The calls, in the model's order.
         calls: Vec<CallAnnounced>,
     },
     /// A call waits for a person's decision.
@@ -69,8 +69,8 @@ pub enum Event {
         /// The rule that asks.
         reason: String,
     },
-    /// It was decided about a call. One that is allowed runs when the calls before it are decided
-    /// about too; one that is denied has its result then.
+    /// A call was decided about. One that is allowed runs when the calls before it are decided about
+    /// too; one that is denied has its result then.
     ApprovalOver {
         /// The call.
         call_id: String,
@@ -135,9 +135,9 @@ pub enum Event {
     Error(ErrorEvent),
     /// The turn is over.
     Done {
-        /// Its id.
+        /// Id of the turn.
         turn_id: String,
-        /// How it ended, such as `completed`, `cancelled`, `limit`, `failed`.
+        /// Outcome of the turn, such as `completed`, `cancelled`, `limit`, `failed`.
         outcome: String,
         /// The stop reason as the provider gave it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -151,11 +151,11 @@ pub enum Event {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CallAnnounced {
-    /// Its id.
+    /// Id of the call.
     pub id: String,
     /// The tool's public name.
     pub name: String,
-    /// Its arguments.
+    /// Arguments of the call.
     pub arguments: Value,
 }
 
@@ -163,11 +163,11 @@ pub struct CallAnnounced {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct QuestionAsked {
-    /// Its id.
+    /// Id of the question.
     pub id: String,
     /// The plugin that asks; a server's question names the server in `message`.
     pub plugin: String,
-    /// The call during which it is asked, where one asks.
+    /// The call during which the question is asked, where one asks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call_id: Option<String>,
     /// What the person is asked.

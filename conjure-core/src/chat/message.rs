@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{FunctionCall, Part, Usage};
 
-/// Who speaks.
+/// Speaker of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -21,11 +21,11 @@ pub enum Role {
 /// A message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Message {
-    /// Who speaks.
+    /// Speaker of the message.
     pub role: Role,
     /// What is said, in order.
     pub content: Vec<Part>,
-    /// How it came about; only on what a model said.
+    /// Origin of the message: its model, usage and so on; only on what a model said.
     #[serde(default, rename = "_meta", skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
 }

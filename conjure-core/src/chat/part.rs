@@ -6,7 +6,7 @@ use serde_json::Value;
 /// One part of a message, with what its signer wants to see again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Part {
-    /// What it says, in neutral form.
+    /// What the part says, in neutral form.
     #[serde(flatten)]
     pub content: Content,
     /// Provider-private data that belongs to it.
@@ -34,18 +34,18 @@ pub enum Content {
     FunctionCallOutput(FunctionCallOutput),
     /// An image.
     Image {
-        /// Where it is.
+        /// Handle of the image.
         artifact: ArtifactRef,
     },
     /// A file.
     File {
-        /// Where it is.
+        /// Handle of the file.
         artifact: ArtifactRef,
     },
     /// An item of a provider's own tools, opaque: passed back to that provider as it came, told
     /// to others as text or not at all.
     ServerItem {
-        /// Whose it is.
+        /// Provider that the item belongs to.
         provider: String,
         /// The item in the provider's form, verbatim.
         item: Value,
@@ -115,12 +115,12 @@ pub enum OutputPart {
     },
     /// An image that the model can look at.
     Image {
-        /// Where it is.
+        /// Handle of the image.
         artifact: ArtifactRef,
     },
     /// A file that the call made.
     File {
-        /// Where it is.
+        /// Handle of the file.
         artifact: ArtifactRef,
     },
 }
@@ -145,7 +145,7 @@ pub struct ArtifactRef {
 /// Goes back only to the provider and model family that made it, byte for byte.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sidecar {
-    /// Whose it is, such as `anthropic`.
+    /// Provider that made the data, such as `anthropic`.
     pub provider: String,
     /// The model that made it, as the provider names it.
     pub model_family: String,

@@ -98,14 +98,14 @@ pub enum StreamEvent {
     },
     /// A call has begun; its arguments are still coming.
     CallStarted {
-        /// Its id.
+        /// Id of the call.
         call_id: String,
         /// The tool's public name.
         name: String,
     },
     /// A call is whole, at the end of its block.
     Call {
-        /// Its id.
+        /// Id of the call.
         call_id: String,
     },
     /// A server item is whole.

@@ -32,7 +32,7 @@ pub enum CallFailureKind<'a> {
     NoSuchTool {
         /// Why there is none.
         reason: &'a str,
-        /// Which tools there are instead, as a sentence.
+        /// Sentence about the tools that there are instead.
         instead: &'a str,
     },
     /// Not run: the arguments are no JSON object, or do not fit the tool's schema.
@@ -67,9 +67,9 @@ pub enum CallFailureKind<'a> {
     ReplyBrokeOff,
     /// Not run: a limit of the session is reached.
     OverLimit {
-        /// Which, such as `max_iterations`.
+        /// Name of the limit, such as `max_iterations`.
         limit: &'a str,
-        /// Its value.
+        /// Value of the limit.
         value: u64,
     },
     /// Not run: what it needs is not there, such as the plugin or a file that it names.
@@ -84,31 +84,31 @@ pub enum CallFailureKind<'a> {
     },
     /// Not run: the host ended before it was begun.
     HostEndedBefore,
-    /// It may have run: the host ended, and its result was never seen.
+    /// The call may have run: the host ended, and its result was never seen.
     HostEndedWhile,
-    /// It ran too long and was ended.
+    /// The call ran too long and was ended.
     TimedOut {
-        /// Its time limit, in milliseconds.
+        /// Time limit of the call, in milliseconds.
         limit_ms: u64,
         /// The plugin whose code stopped when it was told to; nothing for a command, which is ended
         /// with everything that it had started.
         plugin: Option<&'a str>,
     },
-    /// It ran too long and did not stop when it was told to, so the process that it ran in is ended.
+    /// The call ran too long and did not stop when told to, so the process that it ran in is ended.
     WorkerKilled {
-        /// Its time limit, in milliseconds.
+        /// Time limit of the call, in milliseconds.
         limit_ms: u64,
         /// The plugin whose process that is.
         plugin: &'a str,
     },
-    /// It ran too long, did not stop when it was told to, and was left to itself.
+    /// The call ran too long, did not stop when it was told to, and was left to itself.
     Abandoned {
-        /// Its time limit, in milliseconds.
+        /// Time limit of the call, in milliseconds.
         limit_ms: u64,
         /// The plugin whose code goes on.
         plugin: &'a str,
     },
-    /// It was cancelled while it ran.
+    /// The call was cancelled while it ran.
     Cancelled,
     /// The code behind the tool broke: a fault, a panic, a lost connection.
     Broke {
@@ -124,13 +124,13 @@ pub enum CallFailureKind<'a> {
     HostBroke,
     /// The tool ran and says that it failed: its own words, which come first.
     ToolError {
-        /// What it says; may be empty.
+        /// What the tool says; may be empty.
         said: &'a str,
     },
     /// What runs the tool failed, which need not have to do with the arguments: its own words come
     /// first.
     BackendFailed {
-        /// What it says; may be empty.
+        /// What the backend says; may be empty.
         said: &'a str,
         /// Whether these words are known to say what to do, so that the host adds nothing of its own.
         has_remedy: bool,
@@ -140,7 +140,7 @@ pub enum CallFailureKind<'a> {
 }
 
 impl CallFailureKind<'_> {
-    /// The same as data, for a call that was not run because the session would not or could not.
+    /// The reason as data, for a call that was not run because the session would not or could not.
     #[must_use]
     pub fn not_run(&self) -> Option<NotRun> {
         Some(match *self {
@@ -172,7 +172,7 @@ impl CallFailureKind<'_> {
 pub struct CallRefusal {
     /// What the model is told, so that it can go on.
     pub text: String,
-    /// The same as data; absent in older recordings.
+    /// The reason as data; absent in older recordings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<NotRun>,
 }
@@ -303,7 +303,7 @@ impl CallFailure<'_> {
         format!("[{} {reason} {remedy}]", self.call())
     }
 
-    /// Which call of whom: how every sentence begins.
+    /// Beginning of every sentence: the call's tool and its backend.
     fn call(&self) -> String {
         let tool: String = self.tool.chars().take(NAME_CHARS).collect();
         match self.backend {

@@ -3,16 +3,16 @@
 //! Enough of the shell's grammar to know a whole word from a part of one, and how a path is quoted
 //! where it stands. Nothing else of a command is touched.
 
-/// What a word is.
+/// Role of a word in a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WordRole {
-    /// Something that a command reads or runs.
+    /// A word that a command reads or runs.
     Word,
-    /// The same behind a change of directory: nobody can say what a relative path means there.
+    /// A word behind a change of directory: nobody can say what a relative path means there.
     AfterCd,
-    /// Where a redirection writes to.
+    /// A path that a redirection writes to.
     Target,
-    /// In a here-document.
+    /// A word in a here-document.
     Data,
 }
 

@@ -1,8 +1,8 @@
 //! The part of the system prompt with what backends say about the use of their tools, such as the
 //! `instructions` of MCP servers.
 //!
-//! They are somebody else's words. So each stands under its backend's name, cannot end its element,
-//! and is cut where it is too long.
+//! The texts are somebody else's words. So each stands under its backend's name, cannot end its
+//! element, and is cut where it is too long.
 
 use std::fmt::Write as _;
 
@@ -23,7 +23,7 @@ pub struct BackendInstructions {
     pub backend: String,
     /// The name of the server behind it whose words these are.
     pub server: Option<String>,
-    /// Its words.
+    /// The words of the backend or of the server.
     pub text: String,
 }
 

@@ -43,7 +43,7 @@ pub fn no_such_tool(table: &RoutingTable, name: &str, was_removed: bool) -> Call
     failure.into()
 }
 
-/// Which tools there are.
+/// Sentence about the tools that there are instead.
 fn instead(table: &RoutingTable, name: &str) -> String {
     let all = table.routes();
     match near(table, name).as_slice() {

@@ -30,7 +30,7 @@ pub use memory::memory;
 pub use missing_tool::no_such_tool;
 pub use plugin_notes::plugin_note;
 pub use referred::{reference, referred_text};
-pub use results::{CommandEnd, cut, file_line, file_words};
+pub use results::{CommandEnd, cut, file_line, file_line_start, file_words};
 pub use skill_paths::{absolute_skill_path, absolute_skill_paths};
 pub use skills_prompt::{SkillEntry, skills_prompt};
 pub(crate) use summary::ASK_FOR_SUMMARY;

@@ -18,7 +18,7 @@ pub struct CommandEnd<'a> {
     pub stdout: &'a str,
     /// What it wrote to standard error, as far as it is kept.
     pub stderr: &'a str,
-    /// Its exit code.
+    /// The command's exit code.
     pub exit_code: Option<i32>,
     /// The signal that ended it.
     pub signal: Option<i32>,
@@ -98,6 +98,11 @@ impl CommandEnd<'_> {
         }
         text
     }
+}
+
+/// The beginning of each line about a file, by which a text is known to name it already.
+pub fn file_line_start(id: &str) -> String {
+    format!("[file] {id} ")
 }
 
 /// One line about a file that a call made: handle, name, type, size, and where it is when the

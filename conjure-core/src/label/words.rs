@@ -12,7 +12,7 @@ pub(super) fn words(text: &str) -> impl Iterator<Item = String> {
     kept(text, |word| !is_stop_word(word))
 }
 
-/// The same with the words that say little, for a text that has no others.
+/// Like [`words`], with the words that say little, for a text that has no others.
 pub(super) fn all_words(text: &str) -> impl Iterator<Item = String> {
     kept(text, |_| true)
 }

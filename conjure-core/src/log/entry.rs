@@ -17,7 +17,7 @@ pub struct Entry {
     /// When it was written, in milliseconds since 1970; the host's clock.
     #[serde(default)]
     pub at_ms: i64,
-    /// What it says.
+    /// What the entry says.
     #[serde(flatten)]
     pub body: EntryBody,
 }
@@ -28,7 +28,7 @@ pub struct Entry {
 pub enum EntryBody {
     /// A turn begins.
     TurnStarted {
-        /// Its id.
+        /// Id of the turn.
         turn_id: String,
     },
     /// Somebody said something: the person, the model, or the host.
@@ -53,9 +53,9 @@ pub enum EntryBody {
     CallEnded {
         /// What the model reads.
         output: FunctionCallOutput,
-        /// How it ended.
+        /// How the call ended.
         end: CallEnd,
-        /// Why it was not run; absent where it ran, and in older threads.
+        /// Why the call was not run; absent where it ran, and in older threads.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<NotRun>,
         /// From start to result, in milliseconds; 0 when it never ran.
@@ -115,7 +115,7 @@ pub enum EntryBody {
     },
     /// A model was asked for something that is no part of the conversation, or answered nothing.
     Spent {
-        /// For what.
+        /// Purpose of the request.
         on: Spending,
         /// How the answer came about, and what it cost.
         #[serde(rename = "_meta")]
@@ -123,17 +123,18 @@ pub enum EntryBody {
     },
     /// Something that a person should know.
     Notice {
-        /// What, in the words of the version that wrote it.
+        /// The notice in the words of the version that wrote it.
         text: String,
-        /// What, as data, of which the words are made anew where it is shown; absent in older threads.
+        /// The notice as data, of which the words are made anew where it is shown; absent in older
+        /// threads.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<NoticeReason>,
     },
     /// A turn is over.
     TurnEnded {
-        /// Its id.
+        /// Id of the turn.
         turn_id: String,
-        /// How it ended.
+        /// How the turn ended.
         outcome: TurnOutcome,
         /// Tokens of all its rounds.
         usage: Usage,
@@ -191,17 +192,17 @@ impl EntryBody {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallEnd {
-    /// It ran, and this is what it gave back.
+    /// The call ran, and its output is what it gave back.
     Done,
-    /// It ran or tried to, and failed.
+    /// The call ran or tried to, and failed.
     Failed,
-    /// It was never run: unknown tool, bad arguments, denied, cut off, over a limit.
+    /// The call was never run: unknown tool, bad arguments, denied, cut off, over a limit.
     Refused,
-    /// It was cancelled.
+    /// The call was cancelled.
     Cancelled,
-    /// It took too long and was ended.
+    /// The call took too long and was ended.
     TimedOut,
-    /// It was started and its result was never seen.
+    /// The call was started and its result was never seen.
     Indeterminate,
 }
 
@@ -278,15 +279,15 @@ fn union(one: &[String], two: &[String], but: &[&Vec<String>]) -> Vec<String> {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum TurnOutcome {
-    /// With the model's answer.
+    /// The turn ended with the model's answer.
     Completed,
-    /// The person ended it.
+    /// The person ended the turn.
     Cancelled,
-    /// A limit ended it.
+    /// A limit ended the turn.
     Limit {
-        /// Which, such as `max_iterations`.
+        /// Name of the limit, such as `max_iterations`.
         limit: String,
-        /// Its value.
+        /// Value of the limit.
         value: u64,
     },
     /// The model was cut short or refused; the stop reason tells.

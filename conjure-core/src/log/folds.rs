@@ -21,15 +21,15 @@ pub struct Folded<'a> {
 /// One compaction of a thread.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fold<'a> {
-    /// Its entry; what names it.
+    /// Number of the compaction's entry; names the compaction.
     pub seq: u64,
-    /// The first entry that it leaves as it is.
+    /// The first entry that the compaction leaves as it is.
     pub upto: u64,
-    /// What it puts in place of those before.
+    /// The summary that stands in place of the entries before.
     pub summary: &'a str,
     /// How the summary was made, and what it cost.
     pub meta: Option<&'a Meta>,
-    /// What has become of it.
+    /// What has become of the compaction.
     pub state: FoldState,
 }
 

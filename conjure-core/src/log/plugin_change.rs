@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 /// A plugin in another version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PluginChange {
-    /// Its name.
+    /// Name of the plugin.
     pub plugin: String,
     /// The version before.
     pub from: String,
     /// The version from here on; the same where it was built, or only loaded, again.
     pub to: String,
-    /// What becomes of what it held for this session.
+    /// What becomes of the state that the plugin held for this session.
     pub state: StateHandover,
 }
 
@@ -38,17 +38,17 @@ pub struct StateMove {
     pub from: String,
     /// The version that was to take it over; the same where it was built again or set up anew.
     pub to: String,
-    /// How that went.
+    /// Outcome of the move.
     pub fate: StateFate,
 }
 
-/// How it went when a plugin's state was to move.
+/// Outcome of moving a plugin's state to another version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum StateFate {
     /// The new version has it.
     Carried,
-    /// The same build was set up anew, and has what it had.
+    /// The plugin was set up anew in the same build, and has the state that it had.
     Kept,
     /// The new version could not take it over, so the version before goes on.
     Refused {
@@ -65,14 +65,14 @@ pub enum StateFate {
     Other,
 }
 
-/// How a version is to the one before.
+/// Relation of a version to the one before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VersionStep {
-    /// It is newer.
+    /// The version is newer.
     Upgrade,
-    /// It is older.
+    /// The version is older.
     Downgrade,
-    /// It is the same version, of another build.
+    /// The version is the same, of another build.
     Rebuild,
 }
 

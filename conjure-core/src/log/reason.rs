@@ -23,7 +23,7 @@ pub enum NotRun {
         /// What they said; may be empty.
         said: String,
     },
-    /// Its turn was ended first.
+    /// The call's turn was ended first.
     TurnEnded,
     /// The session's settings changed first.
     SettingsChanged,
@@ -33,12 +33,12 @@ pub enum NotRun {
     ReplyBrokeOff,
     /// A limit of the session is reached.
     OverLimit {
-        /// Which, such as `max_iterations`.
+        /// Name of the limit, such as `max_iterations`.
         limit: String,
-        /// Its value.
+        /// Value of the limit.
         value: u64,
     },
-    /// What it needs is not there, such as the plugin.
+    /// Something that the call needs is not there, such as the plugin.
     NotReady,
     /// Too much was going on at once.
     Busy,
@@ -70,7 +70,7 @@ pub enum NoticeReason {
     },
     /// Messages that waited for the end of a turn were dropped.
     Dropped {
-        /// How many.
+        /// Number of the messages.
         messages: u64,
     },
     /// A plugin's state was to move to another version.
@@ -114,12 +114,12 @@ pub enum NoticeReason {
     },
     /// Attached files are lost.
     FilesLost {
-        /// Which, in their order.
+        /// The lost files, in their order.
         files: Vec<LostFile>,
     },
     /// The model is not shown what is in attached files.
     FilesUnshown {
-        /// Which, in their order.
+        /// The files that are not shown, in their order.
         files: Vec<UnshownFile>,
     },
     /// Something that a later version knows.

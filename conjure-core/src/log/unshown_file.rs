@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// An attached file whose bytes are not to be had.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LostFile {
-    /// Its name.
+    /// Name of the file, which the model reads.
     pub name: String,
     /// The reason that its bytes are not to be had.
     pub reason: LossReason,
@@ -19,9 +19,9 @@ pub struct LostFile {
 pub enum LossReason {
     /// The host does not have them.
     NoBytes,
-    /// It is attached to another turn.
+    /// The file is attached to another turn.
     OtherTurn,
-    /// They could not be moved to the thread's files.
+    /// The file's bytes could not be moved to the thread's files.
     Failed {
         /// What failed, in words.
         error: String,
@@ -34,7 +34,7 @@ pub enum LossReason {
 /// An attached file that the model is not shown.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UnshownFile {
-    /// Its name.
+    /// Name of the file, which the model reads.
     pub name: String,
     /// The reason that the model is not shown it.
     pub reason: UnshownReason,
@@ -44,12 +44,12 @@ pub struct UnshownFile {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum UnshownReason {
-    /// It is of a media type that no provider takes.
+    /// The file is of a media type that no provider takes.
     MediaType {
         /// The media type.
         media_type: String,
     },
-    /// Its bytes are not of the type that it is said to be.
+    /// The file's bytes are not of the type that it is said to be.
     OtherType,
     /// An image has too many bytes.
     LargeImage {
@@ -82,12 +82,12 @@ pub enum UnshownReason {
         /// How many that is.
         most: u64,
     },
-    /// This model cannot look at images.
+    /// The model cannot look at images.
     NoImages {
         /// The model.
         model: String,
     },
-    /// This model is not sent PDFs.
+    /// The model is not sent PDFs.
     NoPdfs {
         /// The model.
         model: String,

@@ -15,9 +15,10 @@ pub fn messages(entries: &[Entry]) -> Vec<Message> {
     noted_messages(entries, |_| None)
 }
 
-/// The same with notes: what `note` says beside an entry stands behind the words of the person, or in
-/// the last result, that came before it. Where the model spoke last, it waits for what comes next. So
-/// nothing is put between a reply and what belongs to it, and what was sent before stays as it was.
+/// Like [`messages`], with notes: what `note` says beside an entry stands behind the words of the
+/// person, or in the last result, that came before it. Where the model spoke last, the note waits for
+/// what comes next. So nothing is put between a reply and what belongs to it, and what was sent before
+/// stays as it was.
 pub fn noted_messages(
     entries: &[Entry],
     note: impl Fn(&EntryBody) -> Option<String>,

@@ -69,7 +69,7 @@ impl RepairTarget {
         }
     }
 
-    /// The same target over another wire than its name says.
+    /// Sets another wire than that of the provider's name.
     #[must_use]
     pub fn over(self, wire: Wire) -> Self {
         Self { wire, ..self }

@@ -1,6 +1,6 @@
 //! The form of a cassette: a thread as provider exchanges and tool results, in one JSON document.
 //!
-//! Its steps are the thread's entries in their order, each with what went with it: the request
+//! The steps are the thread's entries in their order, each with what went with it: the request
 //! that a reply answers, what the rules said of a reply's calls, the arguments that a result is of.
 //! Holds no credential and no header besides the content type.
 
@@ -64,7 +64,7 @@ pub struct CassetteStep {
 /// A model request, as its wire encodes it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ModelExchange {
-    /// What it asks for.
+    /// What the request asks for.
     pub kind: ExchangeKind,
     /// The provider.
     pub provider: String,
@@ -72,7 +72,7 @@ pub struct ModelExchange {
     pub model: String,
     /// The wire.
     pub wire: Wire,
-    /// Where it goes, below the base of the API.
+    /// Path of the request, below the base of the API.
     pub resource: String,
     /// The one header that is kept.
     pub content_type: String,
@@ -120,14 +120,14 @@ pub struct CallOf {
 /// A text that is no cassette which this version can read.
 #[derive(Debug, thiserror::Error)]
 pub enum CassetteError {
-    /// It is no JSON, or not of this form.
+    /// The text is no JSON, or not of this form.
     #[error("this is no cassette: {source}; `conjure thread export ID --cassette FILE` writes one")]
     Form {
         /// What is wrong.
         #[from]
         source: serde_json::Error,
     },
-    /// It is of another version.
+    /// The cassette is of another version.
     #[error(
         "the cassette has version {found} and this version of Conjure reads version {VERSION}; \
          export the thread again with it"

@@ -51,18 +51,18 @@ pub struct ReplayReport {
     pub elsewhere: Option<OtherWireReport>,
 }
 
-/// The first thing that is otherwise.
+/// The first difference between a recording and its replay.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Divergence {
     /// The number of the step, which is its entry's.
     pub step: u64,
-    /// Its turn.
+    /// The turn of the step.
     pub turn: u64,
-    /// What is otherwise.
+    /// What the difference is about.
     pub what: DivergenceKind,
-    /// In a sentence.
+    /// The difference in a sentence.
     pub text: String,
-    /// Where, what was recorded, and what it is now.
+    /// Places that differ, with what was recorded and what is there now.
     pub changes: Vec<ValueDifference>,
     /// How many places more differ.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -92,7 +92,7 @@ pub enum DivergenceKind {
 pub struct Unreplayed {
     /// The step where it begins.
     pub step: u64,
-    /// Its turn.
+    /// The turn of the step.
     pub turn: u64,
     /// Why it was not replayed.
     pub reason: String,

@@ -13,10 +13,10 @@ const BEFORE: usize = 20;
 pub struct ValueDifference {
     /// The place, such as `messages[2].content`; empty for the whole.
     pub path: String,
-    /// What was recorded, shortened; absent where nothing was.
+    /// The value that was recorded, shortened; absent where nothing was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recorded: Option<Value>,
-    /// What it is now, shortened; absent where there is nothing.
+    /// The value as it is now, shortened; absent where there is nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub now: Option<Value>,
 }

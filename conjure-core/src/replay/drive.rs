@@ -29,19 +29,19 @@ pub(super) enum Fact<'a> {
         at: usize,
         verdicts: Vec<(String, CallVerdict)>,
     },
-    /// This entry is not what the machine does now.
+    /// The entry is not what the machine does now.
     Stuck { at: usize, stuck: Stuck },
 }
 
 /// A model request, as far as the machine makes it.
 pub(super) struct DrivenRequest<'a> {
-    /// How many entries there were.
+    /// Number of the entries behind which the request was made.
     pub(super) behind: usize,
     /// Tokens of input that were expected.
     pub(super) tokens: u64,
     pub(super) table: &'a RoutingTable,
     pub(super) frame: &'a EffectiveSettings<'a>,
-    /// For a summary.
+    /// The summary that the request asks for; none where it asks for a reply.
     pub(super) summary: Option<Summary>,
 }
 
@@ -58,7 +58,7 @@ pub(super) struct Summary {
 #[derive(Debug)]
 pub(super) struct Stuck {
     pub(super) reason: String,
-    /// What it writes in place of the entry.
+    /// The entry that the machine writes in place of the logged one.
     pub(super) made: Option<Box<EntryBody>>,
 }
 

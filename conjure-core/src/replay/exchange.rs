@@ -27,7 +27,7 @@ pub(super) fn compiled(
     summary_request(entries, summary.upto, &whom.target(), &room, like)
 }
 
-/// The same, encoded.
+/// Compiles and encodes the request that leaves behind these entries.
 pub(super) fn exchange(
     request: &DrivenRequest<'_>,
     script: &[Entry],

@@ -22,7 +22,7 @@ pub(super) fn is_outside(body: &EntryBody) -> bool {
     }
 }
 
-/// The same, with notices, which both write.
+/// Whether the host may write such an entry: those of [`is_outside`], and notices, which both write.
 pub(super) fn may_be_outside(body: &EntryBody) -> bool {
     is_outside(body) || matches!(body, EntryBody::Notice { .. })
 }
@@ -30,7 +30,7 @@ pub(super) fn may_be_outside(body: &EntryBody) -> bool {
 /// A reply of a model, as its entry tells it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LoggedReply<'a> {
-    /// What it says; nothing where its entry only tells what it cost.
+    /// What the reply says; nothing where its entry only tells what it cost.
     pub(super) parts: &'a [Part],
     pub(super) meta: Option<&'a Meta>,
 }
@@ -421,7 +421,7 @@ pub(super) fn closing(script: &[Entry], at: usize) -> Option<usize> {
     same.then_some(at + end)
 }
 
-/// Of the rest of a turn, what was written before its host ended; all of it where it did not.
+/// Entries of the rest of a turn that were written before its host ended; all where it did not.
 pub(super) fn until_closing<'a>(script: &[Entry], at: usize, rest: &'a [Entry]) -> &'a [Entry] {
     let is_interrupted = matches!(turn_end(rest), Some((_, TurnOutcome::Interrupted)));
     if !is_interrupted {

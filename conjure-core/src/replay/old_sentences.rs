@@ -5,7 +5,7 @@
 
 use crate::log::{CallEnd, Entry, EntryBody, NotRun, NoticeReason};
 
-/// The same entries, each with the reason that its sentence tells, where it has none.
+/// Gives each entry that has no reason the one that its sentence tells.
 pub(super) fn with_reasons(mut entries: Vec<Entry>) -> Vec<Entry> {
     for entry in &mut entries {
         add_reason(&mut entry.body);

@@ -24,7 +24,7 @@ pub struct ReplaySetup {
     /// Limits of turns. What the thread itself tells of its limits wins, and so does when it was
     /// summarised.
     pub settings: TurnSettings,
-    /// Who the model is; until the thread says otherwise.
+    /// The model's persona; until the thread says otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub persona: Option<String>,
     /// What the session remembers; until the thread says otherwise.
@@ -42,7 +42,7 @@ pub struct ReplaySetup {
     /// How much the model may think, in tokens; none when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thinking_tokens: Option<u32>,
-    /// Who was asked, and how that is spoken to.
+    /// Models that were asked, and how each is spoken to.
     pub recipients: Vec<Recipient>,
     /// The rules about calls.
     pub policy: Policy,
@@ -67,7 +67,7 @@ pub struct Recipient {
     pub files: bool,
     /// The most tokens of a reply.
     pub max_tokens: u32,
-    /// Its window in tokens, where that is known.
+    /// The model's window in tokens, where that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window: Option<u64>,
 }
@@ -75,11 +75,11 @@ pub struct Recipient {
 /// A tool of the routing table.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RecordedTool {
-    /// Its public name.
+    /// The tool's public name.
     pub name: ToolName,
     /// The backend instance that runs it.
     pub backend: String,
-    /// That instance's kind.
+    /// The instance's kind.
     pub kind: String,
     /// What the catalog says of it; without the path of a plugin and the backend's own data.
     pub definition: CatalogTool,
@@ -119,7 +119,7 @@ impl Recipient {
         }
     }
 
-    /// For whom a conversation is repaired.
+    /// Target that a conversation is repaired for.
     #[must_use]
     pub fn target(&self) -> RepairTarget {
         RepairTarget {
@@ -271,7 +271,7 @@ impl<'a> EffectiveSettings<'a> {
         self.memory = memory.cloned().unwrap_or_default();
     }
 
-    /// Who was asked for the reply that came about like this.
+    /// Provider and model that were asked for the reply that came about like this.
     pub(super) fn whom(&self, reply: Option<&Meta>) -> (String, String) {
         let own = (self.provider.clone(), self.model.clone());
         let Some(meta) = reply.filter(|meta| !meta.provider.is_empty()) else {

@@ -126,7 +126,7 @@ fn replays(entries: Vec<Entry>, setup: ReplaySetup) -> Result<(), TestCaseError>
     Ok(())
 }
 
-/// The same thread as older versions wrote it: reasons in words only.
+/// The thread as older versions wrote it: reasons in words only.
 fn without_reasons(mut entries: Vec<Entry>) -> Vec<Entry> {
     for entry in &mut entries {
         match &mut entry.body {

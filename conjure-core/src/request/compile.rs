@@ -21,7 +21,7 @@ use crate::routing::RoutingTable;
 pub struct CompileSettings {
     /// The provider, the model and what it can look at.
     pub target: RepairTarget,
-    /// Who the model is and how it works; the first system block.
+    /// The model's persona: who it is and how it works; the first system block.
     pub persona: Option<String>,
     /// What the session remembers, which [`memory`](fn@crate::context::memory) tells; the second.
     pub memory: Map<String, Value>,
@@ -35,9 +35,9 @@ pub struct CompileSettings {
     pub notes: Vec<String>,
     /// The most tokens of output. Default: 16,384.
     pub max_tokens: u32,
-    /// How much it may think, in tokens; none when absent.
+    /// How much the model may think, in tokens; none when absent.
     pub thinking_tokens: Option<u32>,
-    /// Which tool it must call. Default: as it likes.
+    /// Whether the model must call a tool, and which. Default: as it likes.
     pub tool_choice: ToolChoice,
     /// Texts that end the output.
     pub stop_sequences: Vec<String>,

@@ -14,7 +14,7 @@ pub fn conversation(entries: &[Entry]) -> Vec<Message> {
     conversation_before(entries, u64::MAX)
 }
 
-/// Of that, what stands in front of an entry.
+/// The part of the conversation in front of the entry with the number `upto`.
 pub(super) fn conversation_before(entries: &[Entry], upto: u64) -> Vec<Message> {
     let folded = fold(entries);
     let summary = folded

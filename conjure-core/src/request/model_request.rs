@@ -21,11 +21,11 @@ pub struct ModelRequest {
     pub messages: Sendable,
     /// The tools that the model may call, in the routing table's order.
     pub tools: Vec<ToolDefinition>,
-    /// Which of them it must call.
+    /// Whether the model must call one of the tools, and which.
     pub tool_choice: ToolChoice,
     /// The most tokens of output.
     pub max_tokens: u32,
-    /// How much it may think, in tokens; none when absent.
+    /// How much the model may think, in tokens; none when absent.
     pub thinking_tokens: Option<u32>,
     /// Texts that end the output.
     pub stop_sequences: Vec<String>,
@@ -83,7 +83,7 @@ impl ModelRequest {
 /// The form of an answer: one JSON value that fits a schema.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OutputFormat {
-    /// What it is called; letters, digits, `_` and `-`.
+    /// Name of the form; letters, digits, `_` and `-`.
     pub name: String,
     /// JSON Schema of the answer, an object at its top.
     pub schema: Value,
@@ -92,26 +92,26 @@ pub struct OutputFormat {
 /// A tool as a model is told about it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolDefinition {
-    /// Its public name.
+    /// The tool's public name.
     pub name: String,
-    /// What it does.
+    /// What the tool does.
     pub description: String,
-    /// JSON Schema of its arguments.
+    /// JSON Schema of the tool's arguments.
     pub input_schema: Value,
 }
 
-/// Which tool a model must call.
+/// Whether a model must call a tool, and which.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolChoice {
-    /// As it likes.
+    /// The model calls a tool or none, as it likes.
     #[default]
     Auto,
-    /// Any, but one.
+    /// The model must call some tool.
     Any,
-    /// None.
+    /// The model must call no tool.
     None,
-    /// This one.
+    /// The model must call the tool with this name.
     Tool(String),
 }
 

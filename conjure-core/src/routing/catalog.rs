@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 pub struct Catalog {
     /// The instance's name in the session, such as `native` or `docker-gpu`; unique there.
     pub backend: String,
-    /// Its kind: `native`, `local`, `docker`, `anthropic`, `mcp`, or a third party's.
+    /// The instance's kind: `native`, `local`, `docker`, `anthropic`, `mcp`, or a third party's.
     pub kind: String,
     /// What stands before the tool in a public name.
     pub naming: Prefix,
@@ -43,10 +43,10 @@ pub struct CatalogTool {
     /// The skill or MCP server that it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skill: Option<String>,
-    /// That skill's version.
+    /// Version of the skill.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skill_version: Option<Version>,
-    /// Its own name as the backend knows it, such as `execute` or `bash_tool`; any text.
+    /// The tool's own name as the backend knows it, such as `execute` or `bash_tool`; any text.
     pub tool: String,
     /// The operation that the backend runs for a call, such as `skill.execute`.
     pub op: String,
@@ -69,7 +69,7 @@ pub struct CatalogTool {
     pub is_independent: bool,
     /// What a call may do to the world.
     pub effects: EffectLevel,
-    /// Wants to be called on the spot, without a thread.
+    /// Whether the tool wants to be called on the spot, without a thread.
     #[serde(default)]
     pub in_place: bool,
     /// Time limit of a call, in milliseconds; `None`: the session's.
@@ -84,7 +84,7 @@ pub struct CatalogTool {
     /// The backend's own data, kept as it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Value>,
-    /// Why it is not offered for now. Such a tool has no route.
+    /// Why the tool is not offered for now. Such a tool has no route.
     #[serde(skip)]
     pub held: Option<HeldReason>,
 }
@@ -124,7 +124,7 @@ impl CatalogTool {
         }
     }
 
-    /// The same tool, belonging to a skill.
+    /// Sets the skill that the tool belongs to, and its version.
     #[must_use]
     pub fn of_skill(self, skill: impl Into<String>, version: Option<Version>) -> Self {
         Self {
@@ -134,7 +134,7 @@ impl CatalogTool {
         }
     }
 
-    /// The same tool, made for the skill folder at this path.
+    /// Sets the path of the skill folder that the tool is made for.
     #[must_use]
     pub fn in_folder(self, path: impl Into<String>) -> Self {
         Self {
@@ -230,14 +230,14 @@ pub struct Origin {
     pub build: Option<String>,
 }
 
-/// Which tool, of whom: what an error names.
+/// Source of a tool, as an error names it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ToolSource {
     /// The backend instance.
     pub backend: String,
     /// The skill or MCP server.
     pub skill: Option<String>,
-    /// That skill's version.
+    /// Version of the skill.
     pub version: Option<Version>,
     /// The tool's own name.
     pub tool: String,

@@ -62,7 +62,7 @@ pub enum RoutingError {
 pub struct Clash {
     /// The name.
     pub name: ToolName,
-    /// Who would have it; at least two. At run time the one that keeps it comes first.
+    /// Tools that would have the name; at least two. At run time the one that keeps it comes first.
     pub sources: Vec<ToolSource>,
     pub(super) taken: TakenNames,
 }

@@ -20,9 +20,9 @@ pub(super) struct CommandPattern {
 /// Why a pattern allows less than it seems to, or nothing.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Weakness {
-    /// It is no command that can be read.
+    /// The pattern is no command that can be read.
     Unreadable(Doubt),
-    /// It has no program.
+    /// The pattern has no program.
     NoProgram,
     /// A star stands for the program, or for the end of its name.
     AnyProgram,
@@ -37,7 +37,7 @@ impl CommandPattern {
         }
     }
 
-    /// What it cannot keep.
+    /// Why the pattern allows less than it seems to; none where it keeps what it says.
     pub(super) fn weakness(&self) -> Option<Weakness> {
         if let Some(doubt) = self.script.doubt {
             return Some(Weakness::Unreadable(doubt));

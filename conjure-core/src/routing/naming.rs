@@ -18,7 +18,7 @@ pub struct Naming {
     pub aliases: Vec<Alias>,
     /// Backend instances whose tool keeps a name that others have too; the first one wins.
     pub prefer: Vec<String>,
-    /// Which versions of a skill are wanted; the highest that fits is routed.
+    /// Wanted versions of skills, by the skill's name; the highest that fits is routed.
     pub versions: BTreeMap<String, VersionReq>,
     /// The only public names that are offered: exact, or `prefix*`. Empty: all.
     pub only: Vec<String>,

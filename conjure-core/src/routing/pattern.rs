@@ -153,7 +153,7 @@ impl Pattern {
         self.arguments.as_deref()
     }
 
-    /// The same subject with other arguments.
+    /// Returns the pattern with the same subject and these arguments.
     pub(super) fn with_arguments(&self, arguments: &str) -> Self {
         Self {
             arguments: Some(arguments.to_owned()),

@@ -27,9 +27,9 @@ pub struct Policy {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
-    /// Which calls it is about.
+    /// Pattern of the calls that the rule is about.
     pub pattern: Pattern,
-    /// What it decides.
+    /// Decision of the rule on such a call.
     pub decision: PolicyDecision,
 }
 
@@ -37,11 +37,11 @@ pub struct Rule {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PolicyDecision {
-    /// It runs.
+    /// The call runs.
     Allow,
-    /// A person decides.
+    /// A person decides whether the call runs.
     Ask,
-    /// It does not run.
+    /// The call does not run.
     Deny,
 }
 
@@ -206,7 +206,7 @@ impl Defaults {
 }
 
 impl PolicyVerdict {
-    /// The same verdict where nobody can be asked: "ask" means "deny".
+    /// The verdict where nobody can be asked: "ask" becomes "deny".
     #[must_use]
     pub fn unattended(self) -> Self {
         let decision = match self.decision {

@@ -1,4 +1,4 @@
-//! Which tool gets which public name.
+//! Public names: which tool gets which.
 //!
 //! One pass for a fresh table and for a running one; they differ only in that a running table
 //! has incumbents, which keep their names. Looks at every tool a fixed number of times, because

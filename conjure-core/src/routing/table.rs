@@ -33,7 +33,7 @@ pub struct Route {
     pub name: ToolName,
     /// The backend instance that runs it.
     pub backend: Arc<str>,
-    /// That instance's kind.
+    /// The instance's kind.
     pub kind: Arc<str>,
     /// Everything that the catalog says about the tool.
     pub definition: Arc<CatalogTool>,
@@ -44,7 +44,7 @@ pub struct Route {
 pub struct Shadowed {
     /// The name that it would have.
     pub name: ToolName,
-    /// Whose it is.
+    /// Backend, skill and own name of the tool.
     pub source: ToolSource,
     /// Why it is left out.
     pub reason: ShadowReason,
@@ -95,7 +95,7 @@ impl fmt::Display for ShadowReason {
 pub struct QuarantinedTool {
     /// The name that it would have.
     pub name: ToolName,
-    /// Whose it is.
+    /// Backend, skill and own name of the tool.
     pub source: ToolSource,
     /// Why, and how to resolve it.
     pub error: RoutingError,
@@ -333,7 +333,7 @@ impl Route {
         self.definition.schema_tokens(self.name.as_str())
     }
 
-    /// Whose tool it is, for messages.
+    /// Source of the route's tool, for messages.
     #[must_use]
     pub fn source(&self) -> ToolSource {
         ToolSource::of(&self.backend, &self.definition)

@@ -1,4 +1,4 @@
-//! Which version of a skill is routed.
+//! The choice of the version of a skill that is routed.
 //!
 //! Per backend: the highest that fits the session's range, and without a range the highest
 //! release. Versions of one skill on one backend never clash, they shadow each other.
@@ -14,9 +14,9 @@ use super::{Catalog, CatalogTool, Naming, RoutingError};
 pub(super) enum Pick<'a> {
     /// There is nothing to choose.
     Any,
-    /// Only this version.
+    /// Only this version is routed.
     Version(Option<&'a Version>),
-    /// None fits the range.
+    /// No version fits the range.
     Nothing,
 }
 

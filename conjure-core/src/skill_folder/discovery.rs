@@ -18,7 +18,7 @@ pub const MAX_DEPTH: usize = 6;
 /// Directories that one walk enters, the root included.
 pub const MAX_DIRECTORIES: usize = 2_000;
 
-/// Who brought a skill; an earlier one hides a later one.
+/// Origin of a skill; a skill of an earlier scope hides one of a later scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SkillScope {
     /// Named by the person, on the command line or in a session's settings.
@@ -42,7 +42,7 @@ impl fmt::Display for SkillScope {
 /// A directory to look in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SkillRoot {
-    /// Whose it is.
+    /// Scope of the skills in the directory.
     pub scope: SkillScope,
     /// The directory; it may not exist.
     pub path: PathBuf,
@@ -104,9 +104,9 @@ impl RootWalk {
 pub struct FoundSkill {
     /// The skill.
     pub folder: SkillFolder,
-    /// Who brought it.
+    /// Scope of the skill.
     pub scope: SkillScope,
-    /// Its directory.
+    /// Directory of the skill.
     pub path: PathBuf,
 }
 

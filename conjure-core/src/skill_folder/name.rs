@@ -146,8 +146,8 @@ pub fn suggested_name(text: &str) -> Option<String> {
 /// Characters of a suffix that are kept.
 const MAX_SUFFIX_CHARS: usize = 32;
 
-/// The same with a suffix, which stays where both together are too long; none where nothing of one of
-/// them can stand in a name.
+/// Like [`suggested_name`], with a suffix, which stays where both together are too long; none where
+/// nothing of one of them can stand in a name.
 #[must_use]
 pub fn suffixed_name(text: &str, suffix: &str) -> Option<String> {
     let (base, suffix) = (suggested_name(text)?, suggested_name(suffix)?);

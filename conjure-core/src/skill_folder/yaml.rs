@@ -24,7 +24,7 @@ const MOST_REPEATED: usize = 256 * 1024;
 pub(super) enum Yaml {
     Scalar {
         value: Value,
-        /// As it was written, without quotes.
+        /// The scalar as it was written, without quotes.
         written: String,
     },
     List(Vec<Yaml>),
@@ -34,7 +34,7 @@ pub(super) enum Yaml {
 /// Why a text is no front matter.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum YamlError {
-    /// It is no YAML.
+    /// The text is no YAML.
     #[error("{what}")]
     Syntax { what: String, line: usize },
     /// A key comes twice in one map.
@@ -43,7 +43,7 @@ pub(super) enum YamlError {
     /// A value holds an alias of itself.
     #[error("an alias stands inside of what it repeats")]
     Recursive { line: usize },
-    /// There is too much of it.
+    /// The text has more of something than front matter may have.
     #[error("{what}, and front matter has at most {most}")]
     TooMuch {
         what: &'static str,
@@ -53,7 +53,7 @@ pub(super) enum YamlError {
 }
 
 impl YamlError {
-    /// Its line in the text, counted from 1.
+    /// Line of the error in the text, counted from 1.
     pub(super) fn line(&self) -> usize {
         match self {
             Self::Syntax { line, .. }

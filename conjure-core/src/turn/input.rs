@@ -26,16 +26,16 @@ pub enum TurnInput {
     },
     /// A reply is whole.
     ModelDone {
-        /// As in [`HostAction::Request`].
+        /// Number of the request, as in [`HostAction::Request`].
         request: u64,
         /// The reply.
         response: Response,
-        /// How it came about.
+        /// Origin of the reply: its model, usage and so on.
         meta: Meta,
     },
     /// A request failed, was stopped, or its reply was cut.
     ModelFailed {
-        /// As in [`HostAction::Request`].
+        /// Number of the request, as in [`HostAction::Request`].
         request: u64,
         /// What failed; after [`HostAction::StopModel`] it is not looked at.
         failure: ModelFailure,
@@ -46,7 +46,7 @@ pub enum TurnInput {
     CallDone {
         /// What the model reads.
         output: FunctionCallOutput,
-        /// How it ended.
+        /// How the call ended.
         end: CallEnd,
         /// From start to result, in milliseconds.
         duration_ms: u64,
@@ -76,11 +76,11 @@ pub enum TurnInput {
     },
     /// The session's settings change.
     Settings {
-        /// The new ones.
+        /// The new settings.
         settings: Box<TurnSettings>,
-        /// What the log says about it.
+        /// What the log says about the change.
         entry: Box<EntryBody>,
-        /// From when on.
+        /// Time from which the new settings hold.
         when: When,
     },
     /// There is a new routing table. The running step keeps its own.
@@ -91,7 +91,7 @@ pub enum TurnInput {
         upto: u64,
         /// What stands for those before.
         summary: String,
-        /// How it was made, and what it cost.
+        /// How the summary was made, and what it cost.
         meta: Meta,
         /// Tokens of what the model reads now, about.
         tokens: u64,
@@ -110,21 +110,21 @@ pub enum TurnInput {
     },
     /// A model was asked for something that is no part of the conversation.
     Spent {
-        /// For what.
+        /// Purpose of the request.
         on: Spending,
         /// How the answer came about, and what it cost.
         meta: Meta,
     },
     /// Something that the host watches is used up, such as the turn's time or the thread's money.
     Exhausted {
-        /// Which limit, such as `wall_time_ms`.
+        /// Name of the limit, such as `wall_time_ms`.
         limit: String,
-        /// Its value.
+        /// Value of the limit.
         value: u64,
     },
 }
 
-/// From when on new settings hold.
+/// Time from which new settings hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum When {
     /// At once: a reply that is streaming is stopped, and its request made again.
@@ -136,9 +136,9 @@ pub enum When {
 /// A person's decision on a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ApprovalDecision {
-    /// It runs.
+    /// The call runs.
     Allow,
-    /// It does not.
+    /// The call does not run.
     Deny {
         /// What the person says about it; may be empty.
         reason: String,
@@ -163,16 +163,16 @@ pub enum HostAction {
     Tell(Event),
     /// From here on requests and calls use the newest routing table.
     UseTable {
-        /// Its version.
+        /// Version of the routing table.
         version: u64,
     },
     /// From here on requests use these settings.
     UseSettings(Box<TurnSettings>),
     /// Compile the log and ask the model.
     Request {
-        /// Comes back with the reply.
+        /// Number of the request; comes back with the reply.
         request: u64,
-        /// Counts from 1 in each turn.
+        /// Number of the round, from 1 in each turn.
         round: u32,
     },
     /// End the request; its reply so far comes back as [`TurnInput::ModelFailed`].
@@ -183,9 +183,9 @@ pub enum HostAction {
     /// Show a reply's server items to the backends that contributed to its request; comes back as
     /// [`TurnInput::Observed`]. The turn does not end before, since what they find belongs to it.
     Observe {
-        /// The provider that made it, which need not be the session's any more.
+        /// The provider of the reply, which need not be the session's any more.
         provider: String,
-        /// Its model.
+        /// The model of the reply.
         model: String,
         /// The items, in order.
         server_items: Vec<Value>,
@@ -231,7 +231,7 @@ pub enum HostAction {
     },
     /// The turn is over; another may begin with the next actions.
     TurnOver {
-        /// Its id.
+        /// Id of the turn.
         turn_id: String,
     },
 }

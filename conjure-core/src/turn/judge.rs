@@ -39,7 +39,7 @@ impl<F: Fn(&FunctionCall) -> CallVerdict> Judge for F {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
 pub enum CallVerdict {
-    /// It runs.
+    /// The call runs.
     Run {
         /// The backend instance.
         backend: String,
@@ -50,7 +50,7 @@ pub enum CallVerdict {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         lane: Option<String>,
     },
-    /// A person decides first.
+    /// A person decides first whether the call runs.
     Ask {
         /// The backend instance.
         backend: String,
@@ -63,6 +63,6 @@ pub enum CallVerdict {
         /// The rule that asks.
         reason: String,
     },
-    /// It does not run.
+    /// The call does not run.
     Refuse(CallRefusal),
 }

@@ -72,7 +72,7 @@ pub fn recover(entries: &[Entry]) -> Vec<EntryBody> {
     closing
 }
 
-/// Which backend runs a tool, as far as calls that were started tell.
+/// Backends that run the tools, as far as calls that were started tell.
 #[derive(Default)]
 struct KnownRoutes<'a> {
     /// The tools of the calls, by their ids.

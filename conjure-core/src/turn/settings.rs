@@ -17,7 +17,7 @@ pub struct TurnSettings {
     pub budget: TurnBudget,
     /// When the log is compacted.
     pub compaction: CompactionTrigger,
-    /// Which of the host's settings these follow from; the machine only hands it back.
+    /// Revision of the host's settings that these follow from; the machine only hands it back.
     #[serde(skip)]
     pub revision: u64,
 }

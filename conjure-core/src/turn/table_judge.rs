@@ -30,7 +30,7 @@ impl<'a> TableJudge<'a> {
         }
     }
 
-    /// The same where nobody can be asked: what would be asked about does not run.
+    /// Sets that nobody can be asked: what would be asked about does not run.
     #[must_use]
     pub fn unattended(self) -> Self {
         Self {
@@ -39,7 +39,7 @@ impl<'a> TableJudge<'a> {
         }
     }
 
-    /// The same, knowing which tools the session once had; see
+    /// Sets the names of tools that the session once had; see
     /// [`removed_tools`](crate::log::removed_tools).
     #[must_use]
     pub fn with_removed(self, names: impl IntoIterator<Item = String>) -> Self {

@@ -66,7 +66,7 @@ pub enum Effort {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ThinkingEcho {
-    /// They do not.
+    /// The thoughts do not go back.
     Never,
     /// `reasoning_content` beside the calls of a message, also where there are no thoughts: then it
     /// is empty.

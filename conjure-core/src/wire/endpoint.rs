@@ -13,8 +13,9 @@ pub struct Endpoint {
     /// Anthropic wire goes by the reply.
     #[serde(default)]
     pub model: Option<String>,
-    /// How it speaks the `openai-chat` wire; the others have no dialects. [`Endpoint::new`] takes
-    /// that of the provider's name; read from a file without it, it is [`Dialect::compatible`].
+    /// Dialect of the `openai-chat` wire that the provider speaks; the other wires have no dialects.
+    /// [`Endpoint::new`] takes that of the provider's name; read from a file without it, it is
+    /// [`Dialect::compatible`].
     #[serde(default)]
     pub dialect: Dialect,
     /// Where the provider is, as a person may see it: for the words of errors, never for a request.
@@ -34,7 +35,7 @@ impl Endpoint {
         }
     }
 
-    /// The same at this address, shown without a user or a password in it.
+    /// Sets the provider's address as a person may see it: without a user or a password in it.
     #[must_use]
     pub fn at(self, base_url: impl Into<String>) -> Self {
         Self {
@@ -43,7 +44,7 @@ impl Endpoint {
         }
     }
 
-    /// The same, asked for this model.
+    /// Sets the model that is asked for.
     #[must_use]
     pub fn with_model(self, model: impl Into<String>) -> Self {
         Self {

@@ -12,7 +12,7 @@ use crate::sentence::sentence;
 
 /// An HTTP status that is no reply, as a wire read it.
 pub(super) struct StatusFailure<'a> {
-    /// Who refused, as a person calls it.
+    /// Provider that refused, as a person calls it.
     pub(super) who: &'a str,
     /// Where the request went, and for which model.
     pub(super) endpoint: &'a Endpoint,

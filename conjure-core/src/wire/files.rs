@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::chat::media_type::{is_image, is_pdf, is_text};
 use crate::chat::{ArtifactRef, OutputPart};
+use crate::context::file_line_start;
 use crate::context::notes::{file as note, named_only};
 use crate::request::Attachment;
 
@@ -85,10 +86,10 @@ pub(super) fn as_text(artifact: &ArtifactRef, text: &str) -> String {
 
 /// Whether an output's texts name the artifact already: then it is not told again.
 pub(super) fn is_named(artifact: &ArtifactRef, output: &[OutputPart]) -> bool {
-    let words = format!("[file] {} ", artifact.id);
+    let start = file_line_start(&artifact.id);
     output
         .iter()
-        .any(|part| matches!(part, OutputPart::Text { text } if text.starts_with(&words)))
+        .any(|part| matches!(part, OutputPart::Text { text } if text.starts_with(&start)))
 }
 
 /// A URL that holds the bytes.

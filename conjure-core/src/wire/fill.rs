@@ -62,8 +62,8 @@ pub(super) fn skip<'de, A: MapAccess<'de>>(map: &mut A) -> Result<(), A::Error> 
     map.next_value::<IgnoredAny>().map(|_| ())
 }
 
-/// The same of a field that holds a list of flat objects, in each event: what is inside of what is
-/// skipped is remembered in a list, which allocates.
+/// Goes past a field like [`skip`], for a list of flat objects that comes in each event: [`skip`]
+/// remembers what is nested in the skipped value in a list, which allocates.
 pub(super) fn skip_rows<'de, A: MapAccess<'de>>(map: &mut A) -> Result<(), A::Error> {
     map.next_value::<Skipped<Skipped<IgnoredAny>>>().map(|_| ())
 }

@@ -102,7 +102,7 @@ pub struct Encoded {
 /// A tool that a request was sent without.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OmittedTool {
-    /// Its public name.
+    /// The tool's public name.
     pub tool: String,
     /// What the provider does not take of it.
     pub reason: String,

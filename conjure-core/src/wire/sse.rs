@@ -190,7 +190,7 @@ impl SseDecoder {
         self.rest()
     }
 
-    /// Of the event that is too large, what was taken, once.
+    /// Returns what was taken of the event that is too large, once.
     pub fn begun(&mut self) -> Option<SseEvent> {
         self.failed?;
         self.rest()

@@ -63,11 +63,11 @@ pub(super) fn decode_body<R: ReplyAssembler>(mut reply: R, bytes: &[u8]) -> Deco
 pub(super) struct ReplyStreamDecoder<R> {
     kind: BodyKind,
     sse: SseDecoder,
-    /// None once the end was told.
+    /// The reply as far as it came; none once the end was told.
     reply: Option<R>,
     /// The first bytes, to tell a person what came when it was no reply at all.
     head: [u8; HEAD],
-    /// How many of them have come.
+    /// Number of the bytes in `head` that have come.
     head_length: usize,
 }
 

@@ -97,7 +97,7 @@ pub(crate) enum Work {
     Run,
     Create,
     Replace,
-    /// It changes something that is no file of the working directory's.
+    /// Work that changes something other than a file of the working directory.
     Change,
     Other,
 }

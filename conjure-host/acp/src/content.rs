@@ -20,7 +20,7 @@ const SUPPORTED_BLOCKS: &str = "A prompt may have text, image, resource_link and
 /// The message that the person's blocks make. Files are handed to the host, which shows them to a
 /// model as far as that can look at them.
 ///
-/// Of a file that is in `unsaved` the model reads that text.
+/// The model reads the text in `unsaved` in place of what such a file has on disk.
 pub(crate) fn message(
     host: &Host,
     blocks: &[ContentBlock],

@@ -69,7 +69,7 @@ fn is_plain_inside(path: &Path, working_dir: &Path) -> bool {
     is_plain(inner) && inside.is_some_and(|inside| inside.is_ok_and(is_plain))
 }
 
-/// Whether nothing on the way is hidden.
+/// Whether all components of a path are plain names, and none of them is hidden.
 fn is_plain(path: &Path) -> bool {
     path.components().all(|part| match part {
         Component::Normal(name) => !name.to_string_lossy().starts_with(['.', '~']),

@@ -15,7 +15,7 @@ pub(crate) fn invalid(message: impl Into<String>) -> Error {
     with_words(Error::invalid_params(), message)
 }
 
-/// It was not done, and that is not the client's fault.
+/// The request was not done, and that is not the client's fault.
 pub(crate) fn failed(message: impl Into<String>) -> Error {
     with_words(Error::internal_error(), message)
 }

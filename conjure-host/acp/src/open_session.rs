@@ -10,7 +10,7 @@ use super::request_queue::RequestQueue;
 /// What a connection knows of a session that it has open.
 #[derive(Debug)]
 pub(crate) struct OpenSession {
-    /// Its id at the manager, whatever the client calls it.
+    /// Id of the session at the manager, whatever the client calls it.
     pub(crate) id: String,
     mode: Mutex<Mode>,
     /// The name of its thread, as the client was told.

@@ -42,7 +42,7 @@ pub(crate) struct QueuedPrompt {
     pub(crate) request: PromptRequest,
     /// The cancelling of its request.
     pub(crate) cancellation: RequestCancellation,
-    /// Its ticket among what the client asked about the session.
+    /// Ticket of the prompt among what the client asked about the session.
     pub(crate) ticket: QueueTicket,
 }
 

@@ -56,7 +56,7 @@ struct ShownCall {
     /// Whether the call shows the change that it makes.
     has_diff: bool,
     live: String,
-    /// Since when there is output that was not shown.
+    /// Moment since which there is output that was not shown; `None` where all was.
     unshown: Option<Instant>,
 }
 

@@ -12,7 +12,7 @@ pub(crate) struct TooLongRequest {
     pub(crate) most: usize,
 }
 
-/// It has no answer but an error.
+/// Answer to [`TooLongRequest`], which is never sent: the request is answered with an error.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonRpcResponse)]
 pub(crate) struct TooLongAnswer {}
 

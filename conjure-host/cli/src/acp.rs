@@ -24,7 +24,7 @@ const ENDING: Duration = Duration::from_secs(5);
 /// output.
 ///
 /// Each conversation of the editor is a saved session: `conjure chat --session` and the page go on
-/// with it. It ends when the editor closes its end.
+/// with it. The program ends when the editor closes its end.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   conjure acp
@@ -35,12 +35,12 @@ pub(crate) struct AcpArgs {
     /// that of the session that was changed last]
     #[arg(long, value_name = "NAME")]
     auth: Option<String>,
-    /// Their model, as the provider names it [default: that of the session that was changed last
-    /// with this auth]
+    /// The model of new sessions, as the provider names it [default: that of the session that was
+    /// changed last with this auth]
     #[arg(long, value_name = "NAME")]
     model: Option<String>,
-    /// Their backends, names, policy, budgets and limits: a session file (TOML) without provider,
-    /// auth, model, persona and working directory
+    /// The backends, names, policy, budgets and limits of new sessions: a session file (TOML) without
+    /// provider, auth, model, persona and working directory
     #[arg(long, value_name = "FILE")]
     tools: Option<PathBuf>,
     #[command(flatten)]

@@ -16,7 +16,7 @@ use super::thread_directories::ThreadDirectories;
 use super::thread_feed::Following;
 use super::transcript::Transcript;
 
-/// Those that an editor has itself, or that are of a terminal.
+/// Commands that are left out: an editor has them itself, or they are of a terminal.
 const LEFT_OUT: [&str; 3] = ["/save", "/help", "/quit"];
 
 /// What a terminal answers with a list to pick from.

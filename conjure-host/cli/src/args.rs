@@ -57,7 +57,7 @@ impl Global {
         Auths::at(KeySources::from_env(self.data_dir()))
     }
 
-    /// The same where their database is open already.
+    /// Like [`Self::auths`], over a database that is open already.
     pub(crate) fn auths_over(&self, store: &Store) -> Auths {
         Auths::over(store.clone(), KeySources::from_env(self.data_dir()))
     }
@@ -84,12 +84,12 @@ pub(crate) struct SessionArgs {
     /// Where the provider is, when not at its usual place
     #[arg(long, value_name = "URL", help_heading = "Model")]
     base_url: Option<String>,
-    /// What the provider speaks, when not its usual wire: `anthropic`, `openai-responses`,
+    /// The wire that the provider speaks, when not its usual one: `anthropic`, `openai-responses`,
     /// `openai-chat`, `gemini`
     #[arg(long, value_name = "WIRE", help_heading = "Model")]
     wire: Option<Wire>,
-    /// How it speaks `openai-chat`: `openai`, `deepseek`, `mistral`, `openrouter`, `llamacpp`,
-    /// `ollama`, `compatible`
+    /// The dialect in which the provider speaks `openai-chat`: `openai`, `deepseek`, `mistral`,
+    /// `openrouter`, `llamacpp`, `ollama`, `compatible`
     #[arg(long, value_name = "NAME", value_parser = dialect, help_heading = "Model")]
     dialect: Option<Box<Dialect>>,
     /// The script (JSON) of the provider `scripted`
@@ -98,7 +98,7 @@ pub(crate) struct SessionArgs {
     /// A value for the script's `{{vars.NAME}}`
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair, help_heading = "Model")]
     set: Vec<(String, String)>,
-    /// Who the model is to be
+    /// The persona: who the model is to be
     #[arg(long, value_name = "TEXT", help_heading = "Model")]
     persona: Option<String>,
     /// The most model requests a turn [default: 25]
@@ -111,7 +111,7 @@ pub(crate) struct SessionArgs {
     /// [default: `local`, when that plugin is loaded]
     #[arg(long, value_name = "NAME", help_heading = "Tools")]
     executor: Option<String>,
-    /// Where calls work [default: the session file's, else the current directory]
+    /// The working directory of calls [default: the session file's, else the current directory]
     #[arg(long, value_name = "DIR", help_heading = "Tools")]
     working_dir: Option<PathBuf>,
     /// Run without asking what fits this pattern: a tool's name, `backend:NAME`, or
@@ -170,7 +170,7 @@ impl SessionArgs {
         policy
     }
 
-    /// Whether nothing says which provider is to answer.
+    /// Whether no option says which provider is to answer.
     pub(crate) fn names_no_provider(&self) -> bool {
         self.provider.is_none()
             && self.auth.is_none()

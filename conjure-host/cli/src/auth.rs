@@ -36,8 +36,8 @@ pub(crate) struct AuthArgs {
 enum AuthVerb {
     /// Save a credential: from a prompt that does not show it, else from stdin
     ///
-    /// It is never read from the arguments, which other users may see. It is encrypted with a key
-    /// from `CONJURE_KEY`, from a key file (`CONJURE_KEY_FILE`, else `vault.key` in the data
+    /// A credential is never read from the arguments, which other users may see. It is encrypted with
+    /// a key from `CONJURE_KEY`, from a key file (`CONJURE_KEY_FILE`, else `vault.key` in the data
     /// directory), or from the keyring of the system; the first time one is made.
     #[command(alias = "add")]
     Create(CreateAuthArgs),
@@ -47,9 +47,9 @@ enum AuthVerb {
         #[arg(value_name = "NAME")]
         auth: AuthRef,
     },
-    /// List them, without their secrets
+    /// List the saved auths, without their secrets
     List,
-    /// Ask the provider for its list of models with it
+    /// Ask the provider for its list of models with an auth
     ///
     /// Exit code: 3 when the provider gives none.
     #[command(alias = "test")]
@@ -58,16 +58,16 @@ enum AuthVerb {
         #[arg(value_name = "NAME")]
         auth: AuthRef,
     },
-    /// Give it another name; sessions that are saved keep it
+    /// Give an auth another name; sessions that are saved keep the auth
     Rename {
         /// The auth: NAME, or PROVIDER/KIND/NAME
         #[arg(value_name = "NAME")]
         auth: AuthRef,
-        /// Its new name
+        /// The new name
         #[arg(value_name = "NEW")]
         new: String,
     },
-    /// Delete it for good, unless a saved session uses it
+    /// Delete an auth for good, unless a saved session uses it
     #[command(alias = "remove")]
     Delete {
         /// The auth: NAME, or PROVIDER/KIND/NAME
@@ -77,7 +77,7 @@ enum AuthVerb {
         #[arg(long)]
         yes: bool,
     },
-    /// Encrypt all of them with a new key
+    /// Encrypt all auths with a new key
     ///
     /// May be interrupted and begun again. A key in `CONJURE_KEY` is replaced by its owner: the new
     /// one goes there, the one before into `CONJURE_OLD_KEY`.
@@ -87,13 +87,13 @@ enum AuthVerb {
 /// Saves a credential.
 #[derive(clap::Args)]
 struct CreateAuthArgs {
-    /// Its name: 3 to 50 letters, digits, `_` and `-`
+    /// The name of the auth: 3 to 50 letters, digits, `_` and `-`
     name: String,
-    /// The provider that it is for
+    /// The provider that the auth is for
     #[arg(long, value_name = "NAME")]
     provider: String,
-    /// What it is: `api-key`, `bearer-token`, `custom-headers` (`Name: value`, one a line), or
-    /// `base-url` (a server that asks for nothing)
+    /// The kind of the credential: `api-key`, `bearer-token`, `custom-headers` (`Name: value`, one a
+    /// line), or `base-url` (a server that asks for nothing)
     #[arg(long, default_value = "api-key", value_parser = kind)]
     kind: AuthKind,
     /// Where the provider is, when not at its usual place

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use conjure_core::chat::{ArtifactRef, FunctionCall, FunctionCallOutput, OutputPart};
-use conjure_core::context::{file_line, file_words};
+use conjure_core::context::{file_line, file_line_start, file_words};
 use conjure_runtime::Host;
 use conjure_runtime::artifacts::Artifact;
 use conjure_runtime::session::ServerTool;
@@ -37,7 +37,7 @@ const CONTRIBUTES: &str = "backend.contribute/1";
 pub(crate) struct CallArgs {
     /// The tool's public name, as `conjure routes` shows it
     tool: String,
-    /// Its arguments, a JSON object
+    /// The arguments of the call, a JSON object
     #[arg(long, value_name = "JSON", default_value = "{}")]
     args: String,
     /// A session file (TOML): the tools of all its backends can be called
@@ -185,7 +185,7 @@ fn readable(output: &FunctionCallOutput, files: &[Artifact], working_dir: Option
         };
         let known = files.iter().find(|file| file.id == artifact.id);
         let line = place_line(artifact, known);
-        let begin = line_begin(&artifact.id);
+        let begin = file_line_start(&artifact.id);
         // What the model reads of it is about the session.
         let is_models = |piece: &String| piece.starts_with(&begin) && !piece.contains('\n');
         let models = pieces.iter().position(is_models);
@@ -198,16 +198,11 @@ fn readable(output: &FunctionCallOutput, files: &[Artifact], working_dir: Option
     for file in files {
         let is_near = |path: &Path| working_dir.is_some_and(|dir| path.starts_with(dir));
         let is_away = file.path.as_deref().is_some_and(|path| !is_near(path));
-        if is_away && !is_told(&pieces, &line_begin(&file.id)) {
+        if is_away && !is_told(&pieces, &file_line_start(&file.id)) {
             pieces.push(place_line(&file.reference(), Some(file)));
         }
     }
     pieces.join("\n")
-}
-
-/// How a line about a file begins.
-fn line_begin(id: &str) -> String {
-    format!("[file] {id} ")
 }
 
 fn is_told(pieces: &[String], begin: &str) -> bool {

@@ -37,9 +37,9 @@ pub(crate) async fn last(
 
 /// A turn, as it is shown.
 pub(crate) struct PastTurn {
-    /// Its number in its thread.
+    /// Number of the turn in its thread.
     pub(crate) number: u64,
-    /// What was said in it, the oldest first.
+    /// Items that were said in it, the oldest first.
     pub(crate) said: Vec<PastItem>,
 }
 
@@ -108,8 +108,8 @@ fn leave_out(entries: &mut Vec<Entry>, turn: &str) {
     entries.retain(|entry| entry.turn >= from);
 }
 
-/// The same before the thread is opened; nothing where opening it changes what was said last: it ends
-/// the turn of a host that was killed.
+/// Like [`last`], before the thread is opened; nothing where opening it changes what was said last: it
+/// ends the turn of a host that was killed.
 pub(crate) async fn last_if_settled(
     store: &Store,
     thread: &ThreadId,

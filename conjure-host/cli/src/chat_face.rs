@@ -47,7 +47,7 @@ pub(crate) fn has_terminal() -> bool {
     std::io::stdout().is_terminal() && redraws()
 }
 
-/// The same where the result may go elsewhere.
+/// Like [`has_terminal`], where the result may go elsewhere.
 pub(crate) fn redraws() -> bool {
     std::io::stdin().is_terminal() && std::io::stderr().is_terminal() && may_redraw()
 }

@@ -9,23 +9,23 @@ use super::chat_session::SavedChat;
 use super::error::CliError;
 use super::thread_feed::{FollowPause, Following, ThreadFeed, concerns_person};
 
-/// What others do in a session.
+/// News of what others do in a session.
 pub(crate) enum OthersNews {
-    /// What happens in a turn that they began, as far as it concerns a person.
+    /// An event of a turn that they began, as far as it concerns a person.
     Told(Box<Event>),
-    /// They took the session to another thread.
+    /// The others took the session to another thread.
     Moved,
-    /// What they begin cannot be followed for now, and why; it is tried again.
+    /// Following fails for now, with the reason; it is tried again.
     Unfollowed(CliError),
 }
 
-/// What came of following.
+/// Result of a step of following.
 enum FollowStep {
-    /// Something that concerns a person.
+    /// An event that concerns a person.
     Told(Box<Event>),
     /// The session goes on with another thread.
     Moved,
-    /// It is followed so from here on.
+    /// The state of following from here on.
     Next(Following),
 }
 

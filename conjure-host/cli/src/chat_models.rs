@@ -33,7 +33,7 @@ pub(crate) async fn choices(chat: &ChatSession) -> Result<Vec<PickerItem>, CliEr
     Ok(listed_by(&providers, auths, book).await)
 }
 
-/// Who is to answer where nothing says that and nobody has answered before: a model that the person
+/// Asks who is to answer where nothing says that and nobody has answered before: a model that the person
 /// picks, of the providers that there is a credential for; nothing where the list is left. `base_url` is
 /// where the provider is, when not at its usual place.
 ///
@@ -139,14 +139,14 @@ async fn providers(
     Ok(providers)
 }
 
-/// Those that the environment has a key for.
+/// Providers that the environment has a key for.
 fn of_environment(spec: &SessionSpec) -> BTreeMap<String, SessionSpec> {
     let with_key = KNOWN.iter().filter(|known| known.has_key());
     let asked = with_key.map(|known| (known.name.to_owned(), alone(spec.clone(), known.name)));
     asked.collect()
 }
 
-/// Adds those that there is a saved auth for; `chosen` goes before others of its provider.
+/// Adds providers that there is a saved auth for; `chosen` goes before others of its provider.
 async fn add_saved(
     providers: &mut BTreeMap<String, SessionSpec>,
     auths: &Auths,

@@ -45,11 +45,11 @@ impl ChatToShow {
     }
 }
 
-/// What came of opening a chat.
+/// Result of opening a chat.
 pub(crate) enum OpeningEnd {
-    /// It is open.
+    /// The chat is open.
     Open(OpenedChat),
-    /// It was left before that: by the person, or with a signal.
+    /// The chat was left before it was open: by the person, or with a signal.
     Left(Option<Signal>),
 }
 

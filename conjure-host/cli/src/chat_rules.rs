@@ -30,7 +30,7 @@ struct DirectoryRules {
     allow: Vec<Pattern>,
 }
 
-/// Where they are.
+/// Path of the file with the rules.
 fn file(global: &Global) -> PathBuf {
     global.data_dir().join("always.toml")
 }

@@ -37,7 +37,7 @@ const SAID_AGAIN: [&str; 7] = [
     "--ask",
     "--deny",
 ];
-/// Those that are said again besides of a session of the chat's own: a saved one has them itself, and
+/// Options that are said again besides for a session of the chat's own: a saved one has them itself, and
 /// takes none.
 const OF_OWN: [&str; 15] = [
     "--config",
@@ -56,9 +56,10 @@ const OF_OWN: [&str; 15] = [
     "--allow-write",
     "--allow-read",
 ];
-/// Of those the ones without a value.
+/// Options like [`OF_OWN`] that take no value.
 const FLAGS_OF_OWN: [&str; 1] = ["--allow-network"];
-/// Who answers: that is known of the thread, and said again where one of the files would choose another.
+/// Options for who answers: the thread knows it, and they are said again only where one of [`FILES`]
+/// would choose another.
 const ANSWERER: [&str; 3] = ["--provider", "--auth", "--model"];
 const FILES: [&str; 3] = ["--config", "-c", "--script"];
 
@@ -99,9 +100,9 @@ pub(crate) struct OwnChat {
 pub(crate) struct SavedChat {
     pub(crate) sessions: SavedSessions,
     pub(crate) auths: Auths,
-    /// Its id.
+    /// Id of the session.
     pub(crate) id: String,
-    /// What the person calls it.
+    /// Name that the person calls it by.
     pub(crate) name: String,
     pub(crate) terms: TurnTerms,
     pub(crate) models: Option<ModelBook>,
@@ -472,7 +473,7 @@ impl ChatStopper {
     }
 }
 
-/// Of the words of a command line those that are said again.
+/// Returns the words of a command line that are said again.
 fn said_again(words: impl Iterator<Item = String>, is_saved: bool) -> Vec<String> {
     let words: Vec<String> = words.take_while(|word| word != "--").collect();
     let has_file = words.iter().any(|word| FILES.contains(&option(word)));

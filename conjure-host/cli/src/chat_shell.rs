@@ -1,6 +1,6 @@
 //! `!COMMAND`: a command of the person's own. What it says is shown, and goes with the next message.
 //!
-//! It has no terminal: a command that asks for one is told that there is none, or is ended.
+//! The command has no terminal: one that asks for it is told that there is none, or is ended.
 
 mod bounded;
 
@@ -51,21 +51,21 @@ pub(crate) struct OwnCommand {
     leaves_something: bool,
 }
 
-/// How far a command is that is to end.
+/// Progress of ending a command.
 #[derive(Clone, Copy)]
 enum CommandStop {
-    /// It need not.
+    /// The command need not end.
     None,
-    /// It was asked to, and is killed at this time.
+    /// The command was asked to end, and is killed at this time.
     Asked { killed_at: Instant },
-    /// It was killed, with all that it started.
+    /// The command was killed, with all that it started.
     Killed,
 }
 
 /// A line that a command wrote, or its end.
 pub(crate) enum OwnCommandEvent {
     Line(String),
-    /// It is over; what the model reads of it.
+    /// The command is over; `told` is what the model reads of it.
     Over {
         status: String,
         told: String,
@@ -310,7 +310,7 @@ impl OwnCommand {
         while let Ok(OwnCommandEvent::Line(_)) = self.next().await {}
     }
 
-    /// Its number, which is also that of its group; nothing once it was collected.
+    /// Process id of the command, which is also that of its group; nothing once it was collected.
     fn pid(&self) -> Option<Pid> {
         let id = self.child.id().and_then(|id| i32::try_from(id).ok());
         id.and_then(Pid::from_raw)

@@ -1,5 +1,4 @@
-//! How it is with the conversation that a face shows: what was said before, who answers, and what it came
-//! to.
+//! State of the conversation that a face shows: what was said before, who answers, and what it has used.
 
 use conjure_runtime::session::SessionSettings;
 use conjure_terminal::{ConversationStatus, Update};
@@ -57,7 +56,7 @@ impl FacedChat<'_> {
         Ok((provider.unwrap_or_default(), model.unwrap_or_default()))
     }
 
-    /// This model answers.
+    /// Puts the model that answers, and its window, into the status.
     pub(crate) fn answers(&mut self, provider: &str, model: &str) {
         self.status.model = match (provider, model) {
             ("", model) => model.to_owned(),
@@ -67,7 +66,7 @@ impl FacedChat<'_> {
         self.status.window = self.chat.window(provider, model);
     }
 
-    /// How much the next request would have.
+    /// Measures how much the next request would have.
     pub(crate) async fn measure(&mut self) {
         let report = match &self.chat {
             ChatSession::Own(own) => own.session.check(SessionSettings::default()).await.ok(),

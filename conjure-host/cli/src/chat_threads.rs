@@ -72,7 +72,8 @@ pub(crate) async fn newest(store: &Store, here: &Path) -> Result<ThreadId, CliEr
         .hint("`conjure chat` begins one"))
 }
 
-/// The same of a directory that is resolved: of so many threads at first, and then of ever more.
+/// Finds the thread of [`newest`] for a resolved directory: among so many threads first, and then among
+/// ever more.
 async fn newest_of(
     store: &Store,
     here: &Path,
@@ -137,7 +138,7 @@ pub(crate) async fn picked(
     }
 }
 
-/// That no conversation has these words.
+/// Error that no conversation has these words.
 pub(crate) fn none_with(words: &str) -> CliError {
     CliError::usage(format!(
         "no conversation has `{}` in its name or its texts",
@@ -174,7 +175,7 @@ pub(crate) async fn list(
     Ok(Some(Picker::new(THREADS, title, items).searched()))
 }
 
-/// Those in which these words were said, in the same order.
+/// Items of the threads in which these words were said, in the order of the list.
 pub(crate) async fn found(
     store: &Store,
     words: &str,
@@ -187,7 +188,7 @@ pub(crate) async fn found(
     items(store, &threads, &excerpts, here, dirs).await
 }
 
-/// Where these words were said, in each thread once.
+/// Excerpts where these words were said, one for each thread.
 async fn excerpts(store: &Store, words: &str) -> Result<BTreeMap<ThreadId, String>, CliError> {
     let mut excerpts = BTreeMap::new();
     for found in store.search(words, MOST_FOUND).await? {
@@ -269,7 +270,7 @@ pub(crate) async fn resumable_session(
     Ok(saved)
 }
 
-/// Who answered last in a thread.
+/// Finds who answered last in a thread.
 pub(crate) async fn answerer(
     store: &Store,
     thread: &ThreadId,
@@ -294,7 +295,7 @@ pub(crate) async fn answerer(
     }
 }
 
-/// Who answered last in any thread.
+/// Finds who answered last in any thread.
 pub(crate) async fn last_answerer(store: &Store) -> Result<Option<Answerer>, CliError> {
     for thread in store.latest_threads(ANSWERED).await? {
         if let Some(answerer) = answerer(store, &thread.id).await? {

@@ -239,7 +239,7 @@ impl SavedTurn {
         }
     }
 
-    /// How it ended, as far as no event told.
+    /// Result of the turn, as far as no event told it.
     fn ended(
         &self,
         run: Result<Result<Run, CliError>, tokio::task::JoinError>,

@@ -71,16 +71,16 @@ struct AuthImport {
     /// Ids here, by ids there.
     #[serde(skip)]
     ids: BTreeMap<String, String>,
-    /// Those that were saved, which a dry run does not do.
+    /// Auths that were saved; a dry run saves none.
     #[serde(skip)]
     added: Vec<AuthName>,
-    /// Those that are new here.
+    /// Auths that are new here.
     new: Vec<AuthName>,
-    /// Those that were here already, by their name.
+    /// Auths that were here already, by their name.
     known: Vec<AuthName>,
-    /// Those that could not be taken, and why.
+    /// Auths that could not be taken, with the reasons.
     left_out: Vec<SkippedAuth>,
-    /// Those of the taken ones that are tokens, which nothing here renews: when they end.
+    /// Taken auths that are tokens, which nothing here renews, with the time when each ends.
     tokens: Vec<TokenExpiry>,
 }
 

@@ -3,9 +3,9 @@
 /// The exit codes, as `conjure --help` documents them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// It worked.
+    /// The verb worked.
     Fine,
-    /// It was done, and the answer is no.
+    /// The verb was done, and the answer is no.
     No,
     /// Wrong usage, or a session file that is not right.
     Usage,

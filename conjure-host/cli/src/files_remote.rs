@@ -12,15 +12,15 @@ use super::remote::{RemoteDeleteArgs, RemoteStorageArgs, delete_each};
 
 #[derive(Subcommand)]
 pub(crate) enum FilesRemoteVerb {
-    /// List them: what was uploaded for hosted skills, and what those made
+    /// List the files: what was uploaded for hosted skills, and what those made
     List {
         #[command(flatten)]
         place: RemoteStorageArgs,
     },
-    /// Delete some
+    /// Delete files
     ///
-    /// They are the workspace's, so they are gone for everybody in it. A thread that has one fetches
-    /// it no more.
+    /// The files are the workspace's, so they are gone for everybody in it. A thread that has one
+    /// fetches it no more.
     Delete {
         #[command(flatten)]
         files: RemoteDeleteArgs,

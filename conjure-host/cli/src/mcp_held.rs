@@ -16,9 +16,9 @@ pub(crate) struct McpApproveArgs {
     /// The server whose tools are approved
     #[arg(required_unless_present = "all")]
     server: Option<String>,
-    /// Only this one, by its own name
+    /// Only this tool, by its own name
     tool: Option<String>,
-    /// Those of all servers
+    /// Approve the tools of all servers
     #[arg(long, conflicts_with = "server")]
     all: bool,
     /// Ask nothing: what is held now is approved, seen or not

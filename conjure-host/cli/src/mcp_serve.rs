@@ -47,8 +47,8 @@ pub(crate) struct McpServeArgs {
     /// The executor for command tools, such as `local`; without it there are no command tools
     #[arg(long, value_name = "NAME", help_heading = "Tools")]
     executor: Option<String>,
-    /// Where calls work [default: the session file's, else the current directory over stdio and a
-    /// directory of each session's own over HTTP]
+    /// The working directory of calls [default: the session file's, else the current directory over
+    /// stdio and a directory of each session's own over HTTP]
     #[arg(long, value_name = "DIR", help_heading = "Tools")]
     working_dir: Option<PathBuf>,
     /// Never serve tools that fit this pattern, and never run calls that do: a tool's name,

@@ -70,7 +70,7 @@ impl ListedServer {
         self.status.as_ref()?.get(member)
     }
 
-    /// Its state, or that it is switched off.
+    /// State of the server, or that it is switched off.
     pub(super) fn state(&self) -> &str {
         match &self.status {
             Some(_) => self.text("state"),
@@ -78,7 +78,7 @@ impl ListedServer {
         }
     }
 
-    /// Its state; while it is tried again, the one that the last try ended in.
+    /// State of the server; while it is tried again, the one that the last try ended in.
     pub(super) fn last_state(&self) -> &str {
         match (self.state(), self.text("failed_as")) {
             ("starting", failed) if !failed.is_empty() => failed,
@@ -86,7 +86,7 @@ impl ListedServer {
         }
     }
 
-    /// What was left out of its tools, each with the reason.
+    /// Tools that were left out, each with the reason.
     pub(super) fn left_out(&self) -> Vec<(&str, &str)> {
         let left_out = self.member("quarantined").and_then(Value::as_array);
         let left_out = left_out.into_iter().flatten();

@@ -8,18 +8,18 @@ use tokio::time::Instant;
 
 use super::sessions::SavedSessions;
 
-/// When nothing came for so long, what was there before is told: it comes at once.
+/// Time without events after which the prompts are told: what was there before comes at once.
 const SETTLE_TIME: Duration = Duration::from_millis(200);
-/// It is told after so long however much comes.
+/// Time after which the prompts are told however much comes.
 const MAX_SETTLE_TIME: Duration = Duration::from_secs(1);
 
 /// Calls and questions that wait, in the order in which they were asked.
 #[derive(Debug)]
 pub(crate) struct OpenPrompts {
     events: Vec<Event>,
-    /// Since when something of it is to be told.
+    /// Time since which a prompt is to be told.
     since: Instant,
-    /// When the last event came.
+    /// Time of the last event.
     heard: Instant,
 }
 
@@ -39,7 +39,7 @@ impl OpenPrompts {
         self.events.is_empty()
     }
 
-    /// When it is to be told.
+    /// Time at which the prompts are to be told.
     pub(crate) fn due(&self) -> Instant {
         (self.heard + SETTLE_TIME).min(self.since + MAX_SETTLE_TIME)
     }

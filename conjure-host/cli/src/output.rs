@@ -178,7 +178,7 @@ pub(crate) fn error(error: &CliError, as_json: bool) {
     error_aside(error);
 }
 
-/// The same for programs alone, where a person has read it already.
+/// Prints an error for programs alone, where a person has read it already.
 pub(crate) fn error_line(error: &CliError) {
     let message = error.to_string();
     json_line(&match error.hints() {

@@ -33,8 +33,8 @@ pub(crate) async fn text(
     read_aside(directory.join(path), directory.to_owned()).await
 }
 
-/// The same of a call in a saved session, wherever its turn runs: the session's specification says
-/// which tools work on this machine's files, as the routing table may be in another process.
+/// Like [`text`], for a call in a saved session, wherever its turn runs: the session's specification
+/// says which tools work on this machine's files, as the routing table may be in another process.
 pub(crate) async fn in_saved(
     manager: &Manager,
     session: &str,

@@ -219,9 +219,9 @@ impl Asker for Terminal {
 
 /// How a person leaves a question that stands on lines.
 enum QuestionRefusal {
-    /// They do not want to answer.
+    /// The person does not want to answer.
     Decline,
-    /// They looked away, or nobody is there any more.
+    /// The person looked away, or is not there any more.
     Cancel,
 }
 

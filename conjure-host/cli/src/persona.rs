@@ -41,11 +41,11 @@ enum PersonaVerb {
     },
     /// Save a persona
     Create {
-        /// Its name
+        /// The name of the persona
         name: String,
         /// What the model is told: the text, or `@FILE`
         text: String,
-        /// Its version
+        /// The version of the persona
         #[arg(long, value_name = "VERSION", default_value = "1")]
         persona_version: String,
     },
@@ -53,10 +53,10 @@ enum PersonaVerb {
     Set {
         /// The persona: NAME, NAME@VERSION, or its id
         persona: String,
-        /// Its new name
+        /// The new name
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
-        /// Its new version
+        /// The new version
         #[arg(long, value_name = "VERSION")]
         persona_version: Option<String>,
         /// What the model is told: the text, or `@FILE`

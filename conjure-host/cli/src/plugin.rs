@@ -311,7 +311,7 @@ pub(crate) fn named_settings(settings: &[String]) -> String {
 /// The loaded plugins, by whether they make an instance that answers.
 struct Tried {
     good: Vec<Arc<LoadedPlugin>>,
-    /// Those of the good that make none without these settings.
+    /// Plugins among the good that make no instance without these settings.
     unconfigured: Vec<(Arc<LoadedPlugin>, Vec<String>)>,
     bad: Vec<(Arc<LoadedPlugin>, String)>,
 }

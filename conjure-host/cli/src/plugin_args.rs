@@ -27,7 +27,7 @@ pub(crate) struct PluginArgs {
     isolation: Option<Isolation>,
 }
 
-/// The same options before the verb, where the programs of others have them.
+/// Options for plugins before the verb, where the programs of others have them.
 #[derive(Args, Default)]
 pub(crate) struct EarlyPluginArgs {
     #[arg(long = "plugin", value_name = "FILE", hide = true)]
@@ -63,7 +63,7 @@ impl PluginArgs {
         search
     }
 
-    /// The same, where what is named has to be there: a session would begin without it.
+    /// Like [`Self::host`], where what is named has to be there: a session would begin without it.
     ///
     /// # Errors
     /// Names the file or the directory that is missing.

@@ -127,12 +127,12 @@ impl PluginCrate {
         })
     }
 
-    /// Where cargo builds it.
+    /// Directory in which cargo builds the crate.
     pub(crate) fn target_dir(&self) -> &Path {
         &self.target_dir
     }
 
-    /// Its directory, without links.
+    /// Directory of the crate, without links.
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }

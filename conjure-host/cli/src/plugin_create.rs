@@ -22,17 +22,17 @@ use super::plugin_sdk::{named_sdk, own_sdk};
 #[derive(clap::Args)]
 #[command(after_help = example())]
 pub(crate) struct PluginCreateArgs {
-    /// What it exports
+    /// What the plugin exports
     kind: TemplateKind,
     /// The language: `rust` for a library, `python` for a program
     #[arg(long, value_name = "LANGUAGE", default_value = "rust")]
     lang: Language,
-    /// Its name: lower-case letters, digits and hyphens
+    /// The name of the plugin: lower-case letters, digits and hyphens
     name: String,
     /// The SDK: a path, or a version
     #[arg(long, value_name = "PATH|VERSION")]
     sdk: Option<String>,
-    /// Where to make it [default: ./NAME]
+    /// The directory to make the plugin in [default: ./NAME]
     #[arg(long, value_name = "DIR")]
     path: Option<PathBuf>,
 }

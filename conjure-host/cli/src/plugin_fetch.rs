@@ -46,18 +46,18 @@ pub(crate) struct InstallArgs {
     indexes: IndexArgs,
 }
 
-/// What is accepted of a package.
+/// Conditions under which a package is accepted.
 #[derive(Default)]
 pub(crate) struct AcceptedPackage {
-    /// The only signer that is.
+    /// The only signer that is accepted.
     pub(crate) signer: Option<SignerKey>,
-    /// Also where nobody signed it.
+    /// Whether a package that nobody signed is accepted.
     pub(crate) unsigned: bool,
-    /// Also a signer that nobody here has named, since the person agreed to a lock that does.
+    /// Whether a signer that nobody here has named is accepted: the person agreed to a lock that does.
     pub(crate) as_locked: bool,
-    /// It was installed here before, by what the data directory's own lock says.
+    /// Whether the plugin was installed here before, by what the data directory's own lock says.
     pub(crate) is_own: bool,
-    /// Whatever it asks for.
+    /// Whether a package is accepted whatever it asks for.
     pub(crate) yes: bool,
 }
 

@@ -11,18 +11,18 @@ use super::plugin_package::{is_refusal, tell_unread};
 
 /// Why a package was not installed.
 pub(crate) enum FetchFailure {
-    /// It is not taken.
+    /// The package is not taken.
     Refused(String),
     /// Nobody allowed what it asks for and shows.
     NotAllowed {
         /// What was not allowed, and what to do.
         reason: String,
-        /// How it differs from what is there.
+        /// Difference from what is there.
         difference: Value,
     },
-    /// It cannot be had.
+    /// The package cannot be had.
     Missing(String),
-    /// This host cannot do it, whatever the package is.
+    /// The host cannot install the package, whatever it is.
     Host(String),
 }
 
@@ -85,7 +85,7 @@ impl FetchReport {
         }
     }
 
-    /// The same of all that a package was looked for in.
+    /// Like [`Self::unread()`], for all that a package was looked for in.
     pub(crate) fn unread_of(&mut self, global: &Global, fetched: &FetchedPackage) {
         self.unread(global, fetched.unread.iter().chain(&fetched.left_out));
     }

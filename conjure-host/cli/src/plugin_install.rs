@@ -34,20 +34,20 @@ const DESCRIPTION: usize = 2_000;
 pub(crate) struct PluginAddArgs {
     /// The library, or a program's description or bundle
     file: PathBuf,
-    /// Allow what it asks for, and its tools, without being asked
+    /// Allow what the plugin asks for, and its tools, without being asked
     #[arg(long)]
     yes: bool,
 }
 
-/// Which build to put back.
+/// The build to put back.
 #[derive(Args)]
 pub(crate) struct PluginRollbackArgs {
     /// The plugin's name
     name: String,
-    /// The newest build of this version; without it what the last change took away
+    /// The version whose newest build to put back [default: what the last change took away]
     #[arg(value_name = "VERSION")]
     wanted: Option<String>,
-    /// Allow what it asks for, and its tools, without being asked
+    /// Allow what the build asks for, and its tools, without being asked
     #[arg(long)]
     yes: bool,
 }
@@ -150,7 +150,7 @@ pub(crate) struct OfferedBuild {
     /// The version that is there.
     from: Option<String>,
     to: String,
-    /// Its tools, where there are none to compare them with.
+    /// Tools of the build, where there are none to compare them with.
     tools: Vec<ToolDecl>,
     difference: PluginDifference,
     consent: InstallConsent,
@@ -191,13 +191,13 @@ impl OfferedBuild {
         }
     }
 
-    /// The same, where the very build is there already: what it asks for and shows is nothing new.
+    /// Drops the consent where the very build is there already: what it asks for and shows is not new.
     pub(crate) fn already_there(mut self) -> Self {
         self.consent = InstallConsent::default();
         self
     }
 
-    /// The same, which asks for this too.
+    /// Adds something that consent is asked for.
     pub(crate) fn asking(mut self, what: Option<String>) -> Self {
         self.consent.more.extend(what);
         self

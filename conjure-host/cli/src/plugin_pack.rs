@@ -22,7 +22,7 @@ use super::plugin_package::signing_key;
 /// How much of what a skill folder's package leaves out is named.
 const SHOWN_LEFT_OUT: usize = 10;
 
-/// So many directories above a library are looked at: those of its profile, of its target, of all
+/// Number of directories above a library that are looked at: those of its profile, of its target, of all
 /// targets, of the crate, and one more.
 const LEVELS: usize = 5;
 
@@ -48,13 +48,13 @@ pub(crate) struct PackArgs {
     /// The licence's text [default: the crate's LICENSE]
     #[arg(long, value_name = "FILE")]
     license_file: Option<PathBuf>,
-    /// What it is made of, a CycloneDX document [default: made from the crate's Cargo.lock]
+    /// The SBOM, a CycloneDX document [default: made from the crate's Cargo.lock]
     #[arg(long, value_name = "FILE")]
     sbom: Option<PathBuf>,
-    /// Sign it with this secret key
+    /// Sign the package with this secret key
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
-    /// Where to put it
+    /// The directory to put the package in
     #[arg(long, value_name = "DIR", default_value = ".")]
     out: PathBuf,
 }
@@ -123,7 +123,7 @@ async fn pack_skill(global: &Global, args: &PackArgs, path: &Path) -> Result<Exi
         Ok(skill) => skill,
         Err(error) => return Ok(refused(global, path, &error.to_string())),
     };
-    let left_out = skill.left_out.clone();
+    let left_out: Vec<String> = skill.left_out.iter().map(ToString::to_string).collect();
     let package = PackageBuilder::of_skill(&shown(path), skill)?;
     let home = match path.is_dir() {
         true => CrateHome::of(path),
@@ -235,7 +235,7 @@ fn is_skill(path: &Path) -> bool {
     is_package || path.join("SKILL.md").is_file()
 }
 
-/// Of a directory the one description of a program in it; anything else is itself.
+/// Finds the one description of a program in a directory; returns any other path as it is.
 fn described_in(path: &Path) -> Result<PathBuf, String> {
     if !path.is_dir() {
         return Ok(path.to_owned());

@@ -37,9 +37,9 @@ pub(crate) enum PackageVerb {
     /// The files are those of minisign: FILE with the secret key and FILE.pub with the public one. At a
     /// terminal it asks for a password, elsewhere it takes CONJURE_SIGNING_PASSWORD.
     Key {
-        /// Where to write the secret key
+        /// The file to write the secret key to
         file: PathBuf,
-        /// Seal it with no password
+        /// Seal the secret key with no password
         #[arg(long)]
         no_password: bool,
     },
@@ -105,7 +105,7 @@ pub(crate) struct IndexArgs {
 }
 
 impl IndexArgs {
-    /// Those that the command itself names.
+    /// Indexes that the command itself names.
     pub(crate) fn named(&self) -> &[String] {
         &self.index
     }

@@ -31,7 +31,7 @@ pub(crate) fn named_sdk(given: &str) -> Result<String, CliError> {
     }
 }
 
-/// The same on the SDK that this program carries, which is written into the data directory once.
+/// Like [`named_sdk`], for the SDK that this program carries, written into the data directory once.
 pub(crate) fn own_sdk(data_dir: &Path) -> Result<String, CliError> {
     let dir = write_own_sdk(data_dir).map_err(|error| {
         let error = error.context("the SDK cannot be written into the data directory");

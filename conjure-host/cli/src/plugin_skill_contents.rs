@@ -169,8 +169,8 @@ impl SkillContents {
     }
 }
 
-/// Of the changed lines of the other side the one that begins most as this one does, where this one is
-/// too long to be shown as a whole.
+/// Returns the changed line of the other side that begins most as this one does; empty where this one is
+/// short enough to be shown as a whole.
 fn likest<'a>(changed: &[(char, &'a str)], sign: char, line: &str) -> &'a str {
     if line.len() <= LINE {
         return "";

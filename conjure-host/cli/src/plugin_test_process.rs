@@ -40,7 +40,7 @@ pub(super) enum CheckLine {
     Begins { place: usize },
     /// The check that began is done.
     Done { outcome: CheckOutcome },
-    /// That was the last one.
+    /// The last check is done.
     End,
 }
 
@@ -87,9 +87,9 @@ fn end_with(reader: OwnedFd, scratch: &Path) {
 /// A process that runs checks.
 pub(super) struct CheckProcess {
     child: Child,
-    /// Its end is the sign for the process to end, too. Waiting for a child would close it.
+    /// Pipe whose end is the sign for the process to end, too. Waiting for a child would close it.
     _stdin: ChildStdin,
-    /// Where the last words of it are told at its end.
+    /// Task that gives the last words of the process at its end.
     said: tokio::task::JoinHandle<String>,
     lines: tokio::io::Lines<BufReader<tokio::process::ChildStdout>>,
 }

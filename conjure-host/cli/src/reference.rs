@@ -64,7 +64,7 @@ impl OptionGroup {
         }
     }
 
-    /// Those that are told elsewhere are left out.
+    /// Leaves out the options that `other` has.
     fn without(mut self, other: &Self) -> Self {
         self.options.retain(|option| !other.has(option));
         self
@@ -262,7 +262,7 @@ fn takes_value(arg: &Arg) -> bool {
     arg.is_positional() || arg.get_action().takes_values()
 }
 
-/// What it is, with its default and what can be said.
+/// Description of an option, with its default and its possible values.
 fn described(arg: &Arg) -> String {
     let mut text = help(arg);
     let possible = arg.get_possible_values();

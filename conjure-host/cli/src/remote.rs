@@ -13,7 +13,7 @@ use super::exit::Exit;
 use super::output::{self, clean};
 use super::person::confirmed;
 
-/// Where it is kept.
+/// The provider that keeps the skills or files.
 #[derive(clap::Args)]
 pub(crate) struct RemoteStorageArgs {
     /// The provider, as a session names it
@@ -42,10 +42,10 @@ impl RemoteStorageArgs {
     }
 }
 
-/// What is deleted there.
+/// The skills or files to delete.
 #[derive(clap::Args)]
 pub(crate) struct RemoteDeleteArgs {
-    /// Their ids
+    /// The ids of what to delete
     #[arg(required = true)]
     id: Vec<String>,
     /// Do not ask

@@ -35,7 +35,7 @@ pub(crate) struct ReplayArgs {
     /// Encode the requests for this provider
     #[arg(long, value_name = "NAME", requires = "model")]
     provider: Option<String>,
-    /// Its model
+    /// The model of that provider
     #[arg(long, value_name = "NAME", requires = "provider")]
     model: Option<String>,
     /// Encode the requests for this wire: `anthropic`, `openai-responses`, `openai-chat`, `gemini`
@@ -66,7 +66,7 @@ pub(crate) fn run(global: &Global, args: &ReplayArgs) -> Result<Exit, CliError> 
     })
 }
 
-/// Whom the requests are encoded for, where it is not whom they went to.
+/// Recipient that the requests are encoded for, where it is not the one that they went to.
 fn recipient(args: &ReplayArgs, cassette: &Cassette) -> Option<Recipient> {
     let provider = match (&args.provider, args.wire) {
         (Some(provider), _) => provider.as_str(),

@@ -52,7 +52,7 @@ pub(crate) fn print(tool_preview: &ToolPreview) {
     print_with(tool_preview, &[]);
 }
 
-/// The same for people who also read which servers give no tools now.
+/// Like [`print()`], for people who also read which servers give no tools now.
 fn print_with(tool_preview: &ToolPreview, unavailable: &[UnavailableServer]) {
     let (table, server_tools) = (tool_preview.table(), tool_preview.server_tools());
     if table.routes().is_empty() && server_tools.is_empty() {

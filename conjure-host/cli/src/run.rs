@@ -270,8 +270,8 @@ impl TurnFollower<'_> {
         self.follow(answer, events, false).await
     }
 
-    /// The same; an answer that is held is not shown as it comes, since it may have to be given
-    /// again.
+    /// Like [`Self::until`]; with `holds_answer` the answer is not shown as it comes, since it may have
+    /// to be given again.
     async fn follow(
         self,
         mut answer: tokio::task::JoinHandle<Result<TurnSummary, ChatError>>,

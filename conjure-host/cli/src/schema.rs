@@ -153,21 +153,21 @@ enum FailureType {
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "it is only described")]
 struct FileMade {
-    /// Its handle, such as `file-3`.
+    /// Handle of the file, such as `file-3`.
     id: String,
-    /// What a person would call it.
+    /// Name for people.
     name: String,
-    /// Such as `text/csv`.
+    /// Media type, such as `text/csv`.
     media_type: String,
-    /// Bytes, when known.
+    /// Size in bytes, when known.
     size: Option<u64>,
-    /// SHA-256 in lower-case hex, when its bytes are here.
+    /// SHA-256 in lower-case hex, when the bytes are here.
     sha256: Option<String>,
     /// The backend instance that made it.
     source: String,
-    /// Where it is on this machine; null while it is elsewhere.
+    /// Path on this machine; null while the file is elsewhere.
     path: Option<PathBuf>,
-    /// What its backend calls it, when it is or was elsewhere.
+    /// Name that the backend has for the file, when it is or was elsewhere.
     #[serde(default)]
     remote: Option<String>,
 }

@@ -32,7 +32,7 @@ use super::tokens;
   conjure serve --link                     # lets a browser into the server that runs
   conjure serve --listen 0.0.0.0:7420 --token-file tokens --allow-host box.example")]
 pub(crate) struct ServeArgs {
-    /// Where to listen; port 0 is any that is free
+    /// The address to listen on; port 0 is any that is free
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7420")]
     listen: SocketAddr,
     /// A file of tokens that let clients in, one a line, beside the token of the user who serves,

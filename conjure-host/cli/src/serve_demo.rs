@@ -15,7 +15,7 @@ use super::error::CliError;
 
 /// The session and its saved auth.
 pub(crate) const NAME: &str = "demo";
-/// Who plays the model.
+/// Provider that plays the model.
 const PROVIDER: &str = "scripted";
 const SCRIPT: &str = include_str!("../demo/script.json");
 const NOTES: &str = include_str!("../demo/notes.md");

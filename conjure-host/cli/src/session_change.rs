@@ -22,27 +22,27 @@ use super::session_show::print;
 use super::sessions::SavedSessions;
 use super::thread::id;
 
-/// What a session is made of.
+/// The settings of a session.
 #[derive(clap::Args, Default)]
 struct SessionSettingsArgs {
-    /// Where calls work [default of `create`: the current directory]
+    /// The working directory of calls [default of `create`: the current directory]
     #[arg(long, value_name = "DIR")]
     working_dir: Option<PathBuf>,
-    /// Who the model is to be: the text, or `@FILE`
+    /// The persona (who the model is to be): the text, or `@FILE`
     #[arg(long, value_name = "TEXT")]
     persona: Option<String>,
     /// The persona's name; without `--persona` the saved one of that name, or NAME@VERSION
     /// (`conjure persona list`)
     #[arg(long, value_name = "NAME")]
     persona_name: Option<String>,
-    /// What it remembers: a JSON object, any text, or `@FILE` with one of the two
+    /// The memory of the session: a JSON object, any text, or `@FILE` with one of the two
     #[arg(long, value_name = "TEXT")]
     memory: Option<String>,
-    /// Its backends, names, policy, budgets and limits: a session file (TOML) without provider, auth,
-    /// model, persona and working directory
+    /// The backends, names, policy, budgets and limits of the session: a session file (TOML) without
+    /// provider, auth, model, persona and working directory
     #[arg(long, value_name = "FILE")]
     tools: Option<PathBuf>,
-    /// Its MCP servers: a JSON object of settings by name, or `@FILE` with one
+    /// The MCP servers of the session: a JSON object of settings by name, or `@FILE` with one
     #[arg(long, value_name = "JSON")]
     mcps: Option<String>,
 }
@@ -50,7 +50,7 @@ struct SessionSettingsArgs {
 /// A new session.
 #[derive(clap::Args)]
 pub(crate) struct CreateSessionArgs {
-    /// Its name
+    /// The name of the session
     name: Option<String>,
     /// The saved auth: NAME, or PROVIDER/KIND/NAME (`conjure auth list`)
     #[arg(long, value_name = "NAME")]
@@ -82,7 +82,7 @@ pub(crate) struct CreateSessionArgs {
 pub(crate) struct Set {
     /// The session: its name or its id
     session: String,
-    /// Its new name; an empty one takes the name away
+    /// The new name; an empty one takes the name away
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// The saved auth

@@ -24,9 +24,9 @@ use super::{chat_rules, drawn_turn, overwritten};
 /// Shows a turn of a saved session while it runs.
 pub(crate) struct SessionFollower<'a> {
     pub(crate) sessions: &'a SavedSessions,
-    /// Its id.
+    /// Id of the session.
     pub(crate) session: &'a str,
-    /// What the person calls it.
+    /// Name that the person calls it by.
     pub(crate) name: &'a str,
     pub(crate) transcript: &'a mut Transcript,
     pub(crate) signals: &'a mut Signals,
@@ -61,8 +61,8 @@ impl SessionFollower<'_> {
         self.say_and_follow(said, terms, false).await
     }
 
-    /// The same; an answer that is held is not shown as it comes, since it may have to be given
-    /// again.
+    /// Like [`Self::say`]; with `holds_answer` the answer is not shown as it comes, since it may have to
+    /// be given again.
     pub(crate) async fn say_and_follow(
         &mut self,
         said: &AttachedMessage,
@@ -94,7 +94,7 @@ impl SessionFollower<'_> {
             .sessions
             .events(&turn.thread, after, self.attended)
             .await?;
-        let mut events = Ahead::new(events);
+        let mut events = LookaheadEvents::new(events);
         let (mut began, mut cancelled, mut is_over) = (false, false, false);
         let over = self.sessions.wait(&turn.id);
         tokio::pin!(over);
@@ -169,7 +169,7 @@ impl SessionFollower<'_> {
         Ok(false)
     }
 
-    /// How it ends with a signal.
+    /// Result of following where a signal ends it.
     fn left(&self, signal: Signal, made: BTreeSet<String>) -> Until {
         if self.leaves {
             Until::Left(signal)
@@ -182,7 +182,7 @@ impl SessionFollower<'_> {
     async fn ask_before(
         &mut self,
         open: OpenPrompts,
-        events: &mut Ahead,
+        events: &mut LookaheadEvents,
     ) -> Result<PromptResult, CliError> {
         for event in open.still_waiting(self.sessions, self.session).await {
             aside(format_args!(
@@ -202,7 +202,7 @@ impl SessionFollower<'_> {
         &mut self,
         asked: Option<CallForApproval>,
         event: &Event,
-        events: &mut Ahead,
+        events: &mut LookaheadEvents,
     ) -> Result<PromptResult, CliError> {
         match (asked, event) {
             (Some(mut asked), _) => {
@@ -280,7 +280,7 @@ impl SessionFollower<'_> {
     async fn answer(
         &mut self,
         question: &QuestionAsked,
-        events: &mut Ahead,
+        events: &mut LookaheadEvents,
     ) -> Result<PromptResult, CliError> {
         if self.leaves {
             let waiting = self.sessions.questions(self.session).await?;
@@ -324,7 +324,7 @@ impl SessionFollower<'_> {
     async fn decide(
         &mut self,
         asked: &CallForApproval,
-        events: &mut Ahead,
+        events: &mut LookaheadEvents,
     ) -> Result<PromptResult, CliError> {
         if self.leaves {
             // What was settled before the look began is told again by the events.
@@ -370,12 +370,12 @@ fn say_not_taken(error: &CliError, again: &str) {
 const MOST_AHEAD: usize = 4096;
 
 /// A turn's events, some of which may be looked at before they are shown.
-struct Ahead {
+struct LookaheadEvents {
     events: EventFeed,
     seen: VecDeque<Event>,
 }
 
-impl Ahead {
+impl LookaheadEvents {
     fn new(events: EventFeed) -> Self {
         Self {
             events,

@@ -51,7 +51,7 @@ pub(crate) enum AnswerResult {
     Taken,
     /// The question did not wait any more.
     Late,
-    /// It does not fit the form; the question still waits.
+    /// The answer does not fit the form; the question still waits.
     Unfit(CliError),
 }
 
@@ -94,7 +94,7 @@ impl SavedSessions {
         Self::with_store(global, global.store().await?, plugins).await
     }
 
-    /// The same in a store that is open.
+    /// Like [`Self::with_plugins`], in a store that is open.
     pub(crate) async fn with_store(
         global: &Global,
         store: Store,
@@ -104,8 +104,8 @@ impl SavedSessions {
         Self::of(global, store, host, options()).await
     }
 
-    /// The same for a program that ends with its own turn: what other processes ask for meanwhile and
-    /// has not begun by then is left to them.
+    /// Like [`Self::with_store`], for a program that ends with its own turn: what other processes ask
+    /// for meanwhile and has not begun by then is left to them.
     pub(crate) async fn for_one_turn(
         global: &Global,
         store: Store,
@@ -119,7 +119,7 @@ impl SavedSessions {
         Self::of(global, store, host, options).await
     }
 
-    /// Those of a manager that runs here.
+    /// Sessions of a manager that runs here.
     pub(crate) fn over(manager: Manager) -> Self {
         Self {
             manager,

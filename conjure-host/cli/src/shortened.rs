@@ -13,7 +13,7 @@ pub(crate) fn shortened(text: &str, most: usize) -> String {
     }
 }
 
-/// So many lines of a text, each cut to a terminal's width, and how many more there are.
+/// The first lines of a text, each cut to a terminal's width, and how many more there are.
 pub(crate) fn first_lines(text: &str, most: usize) -> Vec<String> {
     let mut lines: Vec<String> = text
         .lines()

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use super::error::CliError;
 use super::exit::Exit;
 
-/// Who asks.
+/// Signal that asks the program to end, by its sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Signal {
     /// The person, with Ctrl-C.

@@ -16,7 +16,7 @@ const NARROWEST: usize = 8;
 /// A table of columns.
 pub(crate) struct Table {
     rows: Vec<Vec<String>>,
-    /// Which column is what a row is called.
+    /// Index of the column that names a row.
     name: usize,
 }
 

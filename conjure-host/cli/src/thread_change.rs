@@ -38,7 +38,7 @@ pub(crate) struct Rename {
     /// The thread
     #[arg(value_name = "ID")]
     thread: String,
-    /// Its name
+    /// The new name
     #[arg(value_name = "NAME")]
     name: String,
 }

@@ -51,7 +51,7 @@ impl ThreadDirectories {
         Ok(known.collect())
     }
 
-    /// Those that were not looked at, or have grown since.
+    /// Threads that were not looked at, or have grown since.
     fn grown<'a>(&self, threads: &'a [Thread]) -> Vec<&'a Thread> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let has_grown = |thread: &&Thread| {

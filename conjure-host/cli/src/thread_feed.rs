@@ -21,11 +21,11 @@ const MAX_RETRY_DELAY: Duration = Duration::from_mins(1);
 pub(crate) struct ThreadFeed {
     thread: ThreadId,
     events: EventFeed,
-    /// When it is looked next where the session has gone.
+    /// Time of the next look at where the session has gone.
     look_at: Instant,
-    /// Since when it follows.
+    /// Time at which following began.
     since: Instant,
-    /// How often following failed before it, in a row.
+    /// Number of failures to follow before it, in a row.
     failures: u32,
 }
 
@@ -65,7 +65,7 @@ pub(crate) enum Following {
     /// Not yet, or not since it goes on with another thread.
     No,
     Yes(Box<ThreadFeed>),
-    /// It cannot be followed for now.
+    /// Following fails for now, and is paused.
     Paused(FollowPause),
 }
 
@@ -129,12 +129,12 @@ impl ThreadFeed {
         &self.thread
     }
 
-    /// When it is time to look where the session has gone.
+    /// Time of the next look at where the session has gone.
     pub(crate) fn look_at(&self) -> Instant {
         self.look_at
     }
 
-    /// It was looked: the session is where it was.
+    /// Notes that a look found the session where it was.
     pub(crate) fn has_looked(&mut self) {
         self.look_at = Instant::now() + POLL_INTERVAL;
     }

@@ -11,7 +11,7 @@ use super::args::Global;
 use super::error::CliError;
 use super::output;
 
-/// These tokens and the user's own, which is made where there is none yet.
+/// Adds the user's own token to these tokens; it is made where there is none yet.
 pub(super) fn with_users(
     global: &Global,
     mut tokens: Vec<SecretString>,

@@ -37,7 +37,7 @@ enum WireVerb {
     Encode(wire_encode::WireEncodeArgs),
 }
 
-/// Whose wire.
+/// The wire, and who is at its other end.
 #[derive(clap::Args)]
 pub(crate) struct Whose {
     /// The wire: `anthropic`, `openai-responses`, `openai-chat`, `gemini`
@@ -49,8 +49,8 @@ pub(crate) struct Whose {
     /// The model that is asked
     #[arg(long, value_name = "NAME")]
     pub(crate) model: Option<String>,
-    /// How the provider speaks `openai-chat`: `openai`, `deepseek`, `mistral`, `openrouter`,
-    /// `llamacpp`, `ollama`, `compatible` [default: that of the provider's name]
+    /// The dialect in which the provider speaks `openai-chat`: `openai`, `deepseek`, `mistral`,
+    /// `openrouter`, `llamacpp`, `ollama`, `compatible` [default: that of the provider's name]
     #[arg(long, value_name = "NAME", value_parser = super::args::dialect)]
     pub(crate) dialect: Option<Box<Dialect>>,
 }

@@ -50,7 +50,7 @@ pub struct ServerEvents {
 struct FeedConnection {
     bytes: Bytes,
     decoder: SseDecoder,
-    /// Since when it is there.
+    /// Moment at which the connection was made.
     since: Instant,
 }
 

@@ -55,7 +55,7 @@ pub enum ServerError {
         /// Error of the network.
         reason: String,
     },
-    /// It is there, and is not asked: what would let this user in is not to be had.
+    /// The server is there, and is not asked: what would let this user in is not to be had.
     #[error(
         "a server runs at {url} for this data directory, and it cannot be asked: {reason}. \
          Start it again then, or end it"

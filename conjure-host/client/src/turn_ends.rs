@@ -32,7 +32,7 @@ struct ShownTurnBody {
 }
 
 impl ShownTurnBody {
-    /// How it ended; nothing while it has not.
+    /// End of the turn; `None` while it has not ended.
     fn ended(self) -> Option<EndedTurn> {
         let state = RunState::of_word(&self.state).filter(|state| state.is_over())?;
         Some(EndedTurn {

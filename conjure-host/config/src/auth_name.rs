@@ -141,7 +141,7 @@ impl fmt::Debug for AuthRef {
 
 /// A saved auth whose credential can be read.
 pub struct OpenAuth {
-    /// Its name.
+    /// Full name of the auth.
     pub name: AuthName,
     /// Where the provider is, when not at its usual place.
     pub base_url: Option<String>,

@@ -130,8 +130,8 @@ fn beside(path: &Path) -> std::path::PathBuf {
     path.with_file_name(format!(".{name}.{}.{number}.tmp", std::process::id()))
 }
 
-/// Of a file that was to become another one, the number of the process that wrote it: what it leaves
-/// that ended in the middle.
+/// Number of the process that wrote a file which was to become another one. Such a file is left by
+/// a process that ended in the middle.
 pub fn writer_of(path: &Path) -> Option<&str> {
     let name = path.file_name()?.to_str()?;
     let name = name.strip_prefix('.')?.strip_suffix(".tmp")?;

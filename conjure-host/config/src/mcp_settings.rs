@@ -15,13 +15,13 @@ enum SettingShape {
     Count,
     /// Text, or an object that says it with variables in it.
     PlainText,
-    /// The same, or the name of a secret.
+    /// Text as in `PlainText`, or the name of a secret.
     TextOrSecret,
-    /// What it is, or null as if it were not there.
+    /// A value of this shape, or null as if it were not there.
     Optional(&'static SettingShape),
-    /// Any number of them.
+    /// Any number of values of this shape.
     ListOf(&'static SettingShape),
-    /// Any number of them by name.
+    /// Any number of values of this shape by name.
     ByNames(&'static SettingShape),
     /// An object with these members, and maybe others.
     Members(&'static [(&'static str, SettingShape)]),

@@ -1,6 +1,6 @@
 //! What a session says of single plugins: the setting `plugins`.
 //!
-//! Which of these a plugin can be granted is a matter of its manifest, which is not known here.
+//! The manifest decides what a plugin can be granted, and is not known here.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! Which projects a person trusts, so that their skill folders are used.
+//! Projects that a person trusts, so that their skill folders are used.
 //!
 //! Trust is in what was there when it was given: a digest over every file of the project's skills,
 //! and over what links among them lead to, which has to be in the project too. When something of
@@ -25,7 +25,7 @@ const LOCK: &str = "trusted.lock";
 /// The skill folders that a project brings, unread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProjectSkills {
-    /// Their directories.
+    /// Directories of the skill folders.
     pub dirs: Vec<PathBuf>,
     /// SHA-256 over the paths, kinds, modes and contents of all their files, in lower-case hex.
     pub digest: String,
@@ -34,11 +34,11 @@ pub struct ProjectSkills {
 /// Whether a project is trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TrustState {
-    /// It is trusted as it is.
+    /// The project is trusted as it is.
     Trusted,
-    /// It was trusted, and its skills are others now.
+    /// The project was trusted, and its skills are others now.
     Changed,
-    /// Nobody trusted it.
+    /// Nobody trusted the project.
     Unknown,
 }
 
@@ -63,13 +63,13 @@ pub enum TrustError {
     LeadsOutside {
         /// What leads there.
         link: PathBuf,
-        /// Where it leads.
+        /// Path that the link leads to.
         target: PathBuf,
     },
     /// A pipe or a device.
     #[error("`{}` is neither a file nor a directory: remove it from the skill", path.display())]
     NoFile {
-        /// Its path.
+        /// Path of the pipe or device.
         path: PathBuf,
     },
 }
@@ -203,8 +203,8 @@ pub struct TrustedProjects {
 }
 
 impl TrustedProjects {
-    /// Those of a directory of data. A file of another form, such as a list without digests, trusts
-    /// nothing.
+    /// Reads the trusted projects of a directory of data. A file of another form, such as a list without
+    /// digests, trusts nothing.
     #[must_use]
     pub fn read(data_dir: &Path) -> Self {
         let file = data_dir.join(FILE);

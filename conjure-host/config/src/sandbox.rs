@@ -10,13 +10,13 @@ use serde_json::Value;
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(try_from = "Value", into = "Value")]
 pub struct SandboxSpec {
-    /// How they are kept.
+    /// Mode of the sandbox.
     pub mode: SandboxMode,
-    /// Secrets of the user that they read all the same, such as `~/.ssh`.
+    /// Secrets of the user that the commands read all the same, such as `~/.ssh`.
     pub read: Vec<PathBuf>,
-    /// More files and directories that they change.
+    /// More files and directories that the commands change.
     pub write: Vec<PathBuf>,
-    /// Whether they reach the network.
+    /// Whether the commands reach the network.
     pub network: bool,
 }
 
@@ -24,10 +24,10 @@ pub struct SandboxSpec {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SandboxMode {
-    /// They do what the user may.
+    /// No sandbox: the commands do what the user may.
     None,
-    /// They change what is below the session's working directory, read everything but the user's secrets,
-    /// and have no network.
+    /// A sandbox: the commands change what is below the session's working directory, read everything but
+    /// the user's secrets, and have no network.
     WorkingDir,
 }
 
@@ -74,7 +74,7 @@ impl SandboxSpec {
         self.mode == SandboxMode::WorkingDir
     }
 
-    /// The same with its paths below `base`, or below `home` where they begin with `~/`.
+    /// Resolves the paths: below `base`, or below `home` where they begin with `~/`.
     #[must_use]
     pub fn below(mut self, base: &Path, home: Option<&Path>) -> Self {
         for path in self.read.iter_mut().chain(&mut self.write) {

@@ -55,9 +55,9 @@ pub struct SessionSpec {
     pub script: Option<PathBuf>,
     /// Values for the script's `{{vars.…}}`.
     pub vars: BTreeMap<String, String>,
-    /// Who the model is to be; the first part of its instructions.
+    /// Description of who the model is to be; the first part of its instructions.
     pub persona: Option<String>,
-    /// What it remembers, any object; told behind the persona. `memory_text` is told as it is, the
+    /// Memory of the model, any object; told behind the persona. `memory_text` is told as it is, the
     /// rest as JSON.
     pub memory: Map<String, Value>,
     /// Where calls work; a directory of the session's own without it.
@@ -82,12 +82,12 @@ pub struct SessionSpec {
     pub compact_at: Option<CompactAt>,
     /// What a turn may use up.
     pub budget: BudgetSpec,
-    /// Who offers tools, in this order.
+    /// Backends that offer tools, in this order.
     #[serde(rename = "backend")]
     pub backends: Vec<BackendSpec>,
     /// Wishes about names: `aliases`, `prefer`, `versions`, `only`, `except`.
     pub routing: Naming,
-    /// Which calls may run.
+    /// Rules for the calls that may run.
     pub policy: PolicySpec,
     /// What commands on this machine may do: change the working directory, without a network, by default.
     pub sandbox: SandboxSpec,
@@ -100,12 +100,12 @@ pub struct SessionSpec {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ProviderSpec {
-    /// Where it is.
+    /// Base URL of the provider's API.
     pub base_url: Option<String>,
-    /// What it speaks: `anthropic`, `openai-responses`, `openai-chat` (default for a provider that
+    /// Wire format: `anthropic`, `openai-responses`, `openai-chat` (default for a provider that
     /// nothing is known of), `gemini`.
     pub wire: Option<Wire>,
-    /// How it speaks `openai-chat`: the name of a preset, or a table of [`Dialect`]'s fields.
+    /// Dialect of `openai-chat`: the name of a preset, or a table of [`Dialect`]'s fields.
     #[serde(deserialize_with = "dialect")]
     pub dialect: Option<Dialect>,
     /// The saved auth for it, when the conversation is with it.
@@ -219,9 +219,9 @@ pub struct BudgetSpec {
     pub wall_ms: Option<u64>,
     /// What a turn may cost, in US dollars.
     pub usd: Option<f64>,
-    /// The same for all turns of the thread.
+    /// Limits for all turns of the thread together.
     pub thread: LimitSpec,
-    /// The same for all turns of the session, in whichever threads.
+    /// Limits for all turns of the session together, in whichever threads.
     pub session: LimitSpec,
 }
 
@@ -239,7 +239,7 @@ pub struct LimitSpec {
     pub usd: Option<f64>,
 }
 
-/// Which calls may run: patterns of tool names, `backend:NAME`, or `NAME(arguments)`. Deny wins.
+/// Rules for calls: patterns of tool names, `backend:NAME`, or `NAME(arguments)`. Deny wins.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PolicySpec {
@@ -314,8 +314,8 @@ pub struct BackendSpec {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TimeoutSpec {
-    /// Which, as in a policy: a public name with `*` for any text, `backend:NAME`, or a name with
-    /// arguments in parentheses.
+    /// Pattern of the tools, as in a policy: a public name with `*` for any text, `backend:NAME`, or a
+    /// name with arguments in parentheses.
     pub tools: Pattern,
     /// Milliseconds.
     pub ms: u64,
@@ -363,7 +363,7 @@ impl BackendSpec {
         }
     }
 
-    /// The same under another name.
+    /// Gives the instance another name than its kind.
     #[must_use]
     pub fn named(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
@@ -384,13 +384,13 @@ impl BackendSpec {
 /// Why a session file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SpecError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("the session file cannot be used: {source}")]
     Read {
         /// Why, with the file's name.
         source: std::io::Error,
     },
-    /// It is not what a session file looks like.
+    /// The file is not what a session file looks like.
     #[error("the session file `{path}` is not right: {message}")]
     Parse {
         /// The file.
@@ -398,7 +398,7 @@ pub enum SpecError {
         /// Where and why.
         message: String,
     },
-    /// What it says cannot be.
+    /// The file says something that cannot be.
     #[error("{message}")]
     Invalid {
         /// What, and what to do.
@@ -469,8 +469,8 @@ impl SessionSpec {
         }
     }
 
-    /// The same with `base_url` said of its provider alone, so that a conversation may change to
-    /// another one and come back.
+    /// Moves `base_url` to the settings of its provider alone, so that a conversation may change to
+    /// another provider and come back.
     #[must_use]
     pub fn with_base_url_at_its_provider(mut self) -> Self {
         if let (Some(provider), Some(base_url)) = (&self.provider, self.base_url.take()) {

@@ -1,5 +1,6 @@
 //! What belongs to a skill folder, and what lies in its directory and is not taken along.
 
+use std::fmt;
 use std::path::Path;
 
 use conjure_core::skill_folder::discovery::{MAX_DEPTH, MAX_DIRECTORIES, RootWalk, WalkStep};
@@ -9,8 +10,23 @@ use conjure_core::skill_folder::discovery::{MAX_DEPTH, MAX_DIRECTORIES, RootWalk
 pub(crate) struct FolderFiles {
     /// Relative paths, sorted, `/` between components.
     pub(crate) resources: Vec<String>,
-    /// The same of what is not taken along, each with the reason.
-    pub(crate) left_out: Vec<String>,
+    /// Relative paths of what is not taken along, sorted, each with the reason.
+    pub(crate) left_out: Vec<LeftOutFile>,
+}
+
+/// A file or directory of a skill folder that is not taken along. Shown as `path (reason)`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LeftOutFile {
+    /// Relative path, `/` between components.
+    pub path: String,
+    /// Rule that leaves it out, such as `hidden`.
+    pub reason: String,
+}
+
+impl fmt::Display for LeftOutFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.path, self.reason)
+    }
 }
 
 impl FolderFiles {
@@ -33,7 +49,10 @@ impl FolderFiles {
                     FolderEntry::Dir => waiting.push((path, depth + 1)),
                     FolderEntry::Instructions => {}
                     FolderEntry::LeftOut(reason) => {
-                        files.left_out.push(format!("{relative} ({reason})"));
+                        files.left_out.push(LeftOutFile {
+                            path: relative,
+                            reason,
+                        });
                     }
                 }
             }
@@ -46,11 +65,11 @@ impl FolderFiles {
 
 /// What something in a skill's directory is to the skill.
 enum FolderEntry {
-    /// A file that belongs to it.
+    /// A file that belongs to the skill.
     File,
     /// A directory whose files do.
     Dir,
-    /// Its `SKILL.md`.
+    /// The skill's `SKILL.md`.
     Instructions,
     /// Nothing, for this reason.
     LeftOut(String),
@@ -124,6 +143,7 @@ mod tests {
             "node_modules (a directory of that name is not taken along)",
             "one (a link to a directory)",
         ];
-        assert_eq!(loaded.left_out, left_out);
+        let said: Vec<String> = loaded.left_out.iter().map(LeftOutFile::to_string).collect();
+        assert_eq!(said, left_out);
     }
 }

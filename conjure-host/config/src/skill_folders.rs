@@ -13,6 +13,7 @@ use conjure_core::skill_folder::discovery::{
 use conjure_core::skill_folder::{Diagnostic, SkillFolder};
 
 use crate::skill_files::FolderFiles;
+pub use crate::skill_files::LeftOutFile;
 
 /// The most bytes of a `SKILL.md`.
 const MAX_SKILL_MD: u64 = 1024 * 1024;
@@ -26,17 +27,17 @@ const MAX_RATIO: u64 = 100;
 /// A skill folder that was loaded.
 #[derive(Debug, Clone)]
 pub struct LoadedFolder {
-    /// What its `SKILL.md` says.
+    /// Skill that `SKILL.md` describes.
     pub folder: SkillFolder,
-    /// Its directory, absolute, links resolved.
+    /// Directory of the skill, absolute, links resolved.
     pub dir: PathBuf,
-    /// Its files beside `SKILL.md`, relative, sorted, `/` between components.
+    /// Files beside `SKILL.md`, relative, sorted, `/` between components.
     pub resources: Vec<String>,
-    /// Every path that its instructions may name: the resources, and `SKILL.md`.
+    /// Paths that the instructions may name: the resources, and `SKILL.md`.
     pub paths: Vec<String>,
-    /// What lies in its directory and is not taken along: relative paths, each with the reason.
-    pub left_out: Vec<String>,
-    /// What is not as it should be, and did not keep it from loading.
+    /// Files and directories of the skill that are not taken along.
+    pub left_out: Vec<LeftOutFile>,
+    /// Faults that did not keep the skill from loading.
     pub diagnostics: Vec<Diagnostic>,
 }
 
@@ -65,12 +66,12 @@ pub enum FolderError {
         /// What is wrong with it.
         diagnostics: Vec<Diagnostic>,
     },
-    /// It came in a package and is not what that had.
+    /// The skill came in a package and is not what the package had.
     #[error("the skill at `{}` is not used: {reason}", path.display())]
     Altered {
         /// The directory.
         path: PathBuf,
-        /// What is known of it, and what to do.
+        /// What is known of the skill, and what to do.
         reason: String,
     },
     /// The package is not one, or is hostile.

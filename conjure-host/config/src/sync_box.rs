@@ -22,7 +22,7 @@ impl<T: Send + Sync> Holds<T> for T {
 }
 
 impl<T: Send + Sync + 'static> SyncBox<T> {
-    /// This value in a box.
+    /// Puts a value in a box.
     pub fn new(value: T) -> Self {
         Self(Box::new(value))
     }

@@ -116,7 +116,7 @@ impl CodeKind {
         }
     }
 
-    /// Its name, in lower case: `keyword`.
+    /// Name of the kind, in lower case: `keyword`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

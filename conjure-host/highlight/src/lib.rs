@@ -14,9 +14,9 @@ use syntect::parsing::{ParseState, ScopeStack, SyntaxReference, SyntaxSet};
 
 pub use kind::CodeKind;
 
-/// A line that is longer is plain, in bytes: nobody reads it, and reading it takes long.
+/// The most bytes of a line that is coloured: nobody reads a longer one, and reading it takes long.
 const MAX_LINE_BYTES: usize = 4 * 1024;
-/// Of a longer text the rest is plain, in bytes.
+/// The most bytes of a text that are coloured; the rest of it is plain.
 const MAX_TEXT_BYTES: usize = 256 * 1024;
 
 static GRAMMARS: LazyLock<SyntaxSet> = LazyLock::new(two_face::syntax::extra_newlines);

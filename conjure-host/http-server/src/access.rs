@@ -1,4 +1,5 @@
-//! Who may reach a server over HTTP: by which names, from which pages, with which tokens.
+//! Access rules of a server over HTTP: by which names, from which pages and with which tokens it may be
+//! reached.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -71,7 +72,7 @@ impl AccessTokens {
         hash.finalize().into()
     }
 
-    /// Which token a request has: `Authorization: Bearer TOKEN`.
+    /// Number of the token that a request shows: `Authorization: Bearer TOKEN`.
     pub fn number_of(&self, headers: &HeaderMap) -> Option<usize> {
         let given = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
         let (scheme, token) = given.split_once(' ')?;

@@ -34,7 +34,7 @@ pub enum ClientTokenError {
     /// A token that can be guessed.
     #[error("a token in {place} has fewer than {MIN_TOKEN_CHARS} characters and can be guessed")]
     TooShort {
-        /// Where it stands.
+        /// File or variable that the token is in.
         place: String,
     },
 }

@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv6Addr};
 pub struct AllowedHosts(Vec<String>);
 
 impl AllowedHosts {
-    /// This machine's names, the address that is listened on, and more of them.
+    /// Allows this machine's names, the address that is listened on, and more of them.
     pub fn new(listening: IpAddr, more: &[String]) -> Self {
         let mut hosts: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
         if !listening.is_unspecified() {

@@ -1,8 +1,8 @@
 //! The slots of connections: so many at once, and who has to go when there are no more.
 //!
-//! Until a request on it has shown a token a connection is a stranger's, and the oldest stranger
-//! makes room for the next connection: whoever cannot get in keeps nobody out. One client has at
-//! most three quarters of the slots that the others leave, so that another one still comes in.
+//! A connection is a stranger's until a request on it has shown a token, and the oldest stranger makes
+//! room for the next connection: whoever cannot get in keeps nobody out. One client has at most three
+//! quarters of the slots that the others leave, so that another one still comes in.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

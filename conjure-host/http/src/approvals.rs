@@ -29,7 +29,7 @@ pub(super) struct ApprovalView {
     call: WaitingCallView,
     /// The rule that asks.
     reason: String,
-    /// After how many milliseconds it is denied; null: it waits on.
+    /// Milliseconds after which the call is denied; null: it waits on.
     denied_in_ms: Option<u64>,
 }
 
@@ -44,15 +44,15 @@ struct WaitingCallView {
     arguments: Value,
 }
 
-/// What is decided.
+/// Decision about a call.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = Decision)]
 struct DecisionBody {
     decision: ApprovalVerdict,
-    /// What the model is told of a call that is denied.
+    /// Reason that the model is told of a call that is denied.
     reason: Option<String>,
-    /// How far it goes; this call only without it.
+    /// Scope of the decision; without it, only this call.
     #[serde(default, deserialize_with = "object_with_kind")]
     scope: DecisionScopeBody,
 }
@@ -61,13 +61,13 @@ struct DecisionBody {
 #[serde(rename_all = "snake_case")]
 #[schema(as = Verdict)]
 enum ApprovalVerdict {
-    /// It runs.
+    /// The call runs.
     Allow,
-    /// It does not.
+    /// The call does not run.
     Deny,
 }
 
-/// How far a decision goes. What goes further than the call is saved with the session.
+/// Scope of a decision. One that is wider than the call is saved with the session.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(
     tag = "kind",
@@ -77,7 +77,7 @@ enum ApprovalVerdict {
 )]
 #[schema(as = DecisionScope)]
 enum DecisionScopeBody {
-    /// This call.
+    /// Only this call.
     Once {},
     /// Every call of this tool in the session, from now on.
     Tool {},

@@ -54,9 +54,9 @@ pub(super) struct Browsers {
 /// A link that lets a browser in.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct BrowserLink {
-    /// Opened once, it lets a browser in.
+    /// Address of the link. Opened once, it lets a browser in.
     pub(super) url: String,
-    /// Until when it is good, in milliseconds since 1970.
+    /// Time until which the link is good, in milliseconds since 1970.
     pub(super) expires_at_ms: u64,
 }
 

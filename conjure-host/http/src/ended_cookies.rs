@@ -1,8 +1,8 @@
 //! The cookies of browsers that were logged out before their time, which nobody can use any more.
 //!
-//! They are in a file of the directory of data, so that each server of the directory knows them, also
-//! after a restart. Of a cookie it holds the hash, which lets nobody in, and only until the cookie
-//! would have ended by itself.
+//! The hashes are in a file of the directory of data, so that each server of the directory knows them,
+//! also after a restart. The hash of a cookie lets nobody in, and is held only until the cookie would
+//! have ended by itself.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -85,7 +85,7 @@ impl EndedCookies {
         Ok(())
     }
 
-    /// Those that were ended so far: read again only where the file is another one than before.
+    /// The cookies that were ended so far: read again only where the file is another one than before.
     fn current(&self) -> io::Result<Arc<EndsByCookie>> {
         let mut known = self.known();
         // From before it is read: what is changed meanwhile is read the next time.

@@ -13,14 +13,14 @@ use super::problem::Problem;
 use super::state::App;
 use conjure_store::{ThreadId, Window};
 
-/// Which entries; the newest without `before` and `after`.
+/// Page of entries; the newest without `before` and `after`.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct EntryQuery {
-    /// The newest of those before this one.
+    /// The newest of the entries before this number.
     before: Option<u64>,
-    /// The oldest of those behind this one; behind 0 are all.
+    /// The oldest of the entries behind this number; behind 0 are all.
     after: Option<u64>,
     /// The most entries.
     #[param(minimum = 1, maximum = 200, default = 50)]

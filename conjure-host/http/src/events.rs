@@ -42,15 +42,15 @@ pub(super) fn router() -> Operations {
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "it describes what is written line by line")]
 pub(super) struct Streamed {
-    /// Its number in its thread, `epoch.seq`.
+    /// Number of the event in its thread, `epoch.seq`.
     id: Option<String>,
-    /// Its kind.
+    /// Kind of the event.
     event: String,
     /// The event as JSON.
     data: String,
 }
 
-/// Where to begin.
+/// Beginning of the stream, and whether a person follows it.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -64,12 +64,12 @@ struct EventQuery {
     attended: Option<bool>,
 }
 
-/// Who follows the sessions.
+/// Whether a person follows the sessions.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 struct SessionsQuery {
-    /// As for the events of a thread, for every thread.
+    /// Whether a person follows, as for the events of a thread, but for every thread.
     #[param(default = true)]
     attended: Option<bool>,
 }

@@ -211,7 +211,7 @@ impl<T: DeserializeOwned> FromRequestParts<App> for Params<T> {
     }
 }
 
-/// Which parameter of a query is wrong, and why.
+/// The problem that names the wrong parameter of a query, and says why.
 fn unfit_query(error: &QueryRejection) -> Problem {
     let unfit = |why: &str| Problem::invalid(format!("the query is not as it should be: {why}"));
     let mut reason = error.source();
@@ -298,7 +298,7 @@ pub(super) fn line<'a>(what: &str, text: &'a str, most: usize) -> Result<&'a str
     Ok(text)
 }
 
-/// The same, of which nothing is hidden from whoever reads it in a list.
+/// Like [`line`], for a name of which nothing is hidden from whoever reads it in a list.
 pub(super) fn shown_name<'a>(what: &str, text: &'a str, most: usize) -> Result<&'a str, Problem> {
     let text = line(what, text, most)?;
     match hidden_character(text) {

@@ -38,12 +38,12 @@ pub(super) fn router() -> Operations {
 /// A file of a thread.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct File {
-    /// Its handle, such as `file-3`.
+    /// Handle of the file, such as `file-3`.
     id: String,
-    /// What a person would call it; one component of a path.
+    /// Name for people; one component of a path.
     name: String,
     media_type: String,
-    /// Bytes, when known.
+    /// Size in bytes, when known.
     size: Option<u64>,
     /// The backend instance that made it.
     source: String,
@@ -51,7 +51,7 @@ pub(super) struct File {
     call_id: Option<String>,
     /// The entry that names it.
     entry_seq: u64,
-    /// Whether its bytes are here, or still with its backend.
+    /// Whether the bytes of the file are here, or still with its backend.
     here: bool,
 }
 

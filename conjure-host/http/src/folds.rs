@@ -25,7 +25,7 @@ pub(super) fn router() -> Operations {
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[schema(as = Fold)]
 pub(super) struct FoldView {
-    /// Its entry.
+    /// Number of the compaction's entry.
     pub(super) seq: u64,
     /// The first entry that a model reads as it is.
     upto: u64,
@@ -34,36 +34,36 @@ pub(super) struct FoldView {
     by: Option<u64>,
 }
 
-/// What has become of a compaction.
+/// State of a compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = FoldState)]
 enum Became {
     /// The model reads its summary.
     Standing,
-    /// A later one stands for what it stood for.
+    /// A later compaction stands for what this one stood for.
     Inside,
-    /// It was taken back.
+    /// The compaction was taken back.
     Unfolded,
 }
 
-/// Which compaction is taken back.
+/// Compaction that is taken back.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = UnfoldThread)]
 struct Unfold {
-    /// Its entry; the one that stands without it.
+    /// Number of the compaction's entry; without it, the compaction that stands is taken back.
     #[schema(minimum = 1)]
     fold: Option<u64>,
 }
 
-/// What was taken back.
+/// Result of taking a compaction back.
 #[derive(Debug, Serialize, ToSchema)]
 struct Unfolded {
     /// The compaction's entry.
     unfolded: u64,
-    /// How many tokens of the conversation a model reads now, about. It holds until somebody asks
-    /// for another compaction, or the provider refuses the conversation as too long.
+    /// Tokens of the conversation that a model reads now, about. The compaction stays taken
+    /// back until somebody asks for another one, or the provider refuses the conversation as too long.
     tokens: u64,
 }
 
@@ -117,23 +117,23 @@ async fn unfold(
     Ok(Json(Unfolded { unfolded, tokens }))
 }
 
-/// Whose model writes the summary.
+/// Session whose model writes the summary.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = CompactThread)]
 struct Compact {
-    /// A session, by its id or name; one that goes on with the thread without it. Where a session
-    /// has the thread open, its model writes it.
+    /// Id or name of the session; without it, one that goes on with the thread. Where a session has
+    /// the thread open, the model of that session writes the summary.
     session: Option<String>,
 }
 
-/// What was summarised.
+/// Result of a compaction.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Compacted)]
 struct CompactionView {
     /// The compaction's entry.
     compacted: u64,
-    /// How many tokens of the conversation a model reads now, about.
+    /// Tokens of the conversation that a model reads now, about.
     tokens: u64,
 }
 

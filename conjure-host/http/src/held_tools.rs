@@ -26,15 +26,15 @@ pub(super) fn router() -> Operations {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = HeldTool)]
 struct HeldToolView {
-    /// What it is approved by: another definition has another one.
+    /// Digest that the definition is approved by: another definition has another one.
     digest: String,
     /// The kind of the backend that offers it, such as `mcp`.
     backend: String,
     /// The server, where the backend has several.
     server: Option<String>,
-    /// Its own name; null for what the server says about its use, which is held as a tool is.
+    /// Own name of the tool; null for what the server says about its use, which is held as a tool is.
     tool: Option<String>,
-    /// What differs from what was approved, in words.
+    /// Differences from the approved definition, in words.
     changed: Vec<String>,
     approved: ToolDefinitionView,
     now: ToolDefinitionView,

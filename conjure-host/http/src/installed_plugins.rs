@@ -230,13 +230,13 @@ async fn reload(
     }))
 }
 
-/// Which build to put back.
+/// Build that is put back.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct RollbackWish {
-    /// The newest build of this version; without it what the last change took away.
+    /// Version whose newest build is put back; without it, what the last change took away.
     version: Option<String>,
-    /// Allow what it asks for, and its tools.
+    /// Allow what the build asks for, and its tools.
     #[serde(default)]
     yes: bool,
 }

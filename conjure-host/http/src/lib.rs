@@ -174,13 +174,13 @@ pub struct ApiServer {
 }
 
 impl ApiServer {
-    /// Where it listens.
+    /// Address that the server listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Its URL.
+    /// URL of the server.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.address)

@@ -63,13 +63,13 @@ struct ImportedServers {
 /// A secret that has to be set.
 #[derive(Debug, Serialize, ToSchema)]
 struct WantedSecret {
-    /// Its name in the settings.
+    /// Name of the secret in the settings.
     secret: String,
-    /// Where it was found.
+    /// Place where the secret was found.
     what: String,
-    /// The variable that sets it.
+    /// Variable that sets the secret.
     variable: String,
-    /// The variable that holds it already, if the configuration says so.
+    /// Variable that holds the secret already, if the configuration says so.
     from: Option<String>,
 }
 

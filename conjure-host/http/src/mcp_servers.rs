@@ -38,11 +38,11 @@ pub(super) fn router() -> Operations {
 pub(super) struct McpServerView {
     pub(super) id: String,
     name: String,
-    /// How it is reached, as below `backend.config.servers` in a session file. Secrets are named
+    /// Settings of the server, as below `backend.config.servers` in a session file. Secrets are named
     /// there (`{"secret": "MCP_…"}`) and saved as auths of the provider `mcp`.
     #[schema(value_type = Object)]
     settings: Value,
-    /// Whether sessions may choose it.
+    /// Whether sessions may choose the server.
     enabled: bool,
     created_at_ms: i64,
     updated_at_ms: i64,
@@ -67,12 +67,12 @@ impl From<conjure_store::McpServer> for McpServerView {
 struct NewMcpServer {
     #[schema(min_length = 1, max_length = 100)]
     name: String,
-    /// How it is reached: `command` with `args` and `env`, or `url` with `headers`. What is typed
+    /// Settings of the server: `command` with `args` and `env`, or `url` with `headers`. What is typed
     /// into `env`, `headers` and `oauth.client_secret`, and what looks like a secret elsewhere, is
     /// sealed and named from then on.
     #[schema(value_type = Object)]
     settings: Map<String, Value>,
-    /// Whether sessions may choose it; true without it.
+    /// Whether sessions may choose the server; true when absent.
     enabled: Option<bool>,
 }
 

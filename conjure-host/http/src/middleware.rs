@@ -45,7 +45,7 @@ struct AdmittedClient {
     cookie: Option<String>,
 }
 
-/// Who is let in.
+/// Rules of admission, and what a refused request is answered with.
 pub(super) struct Middleware {
     pub(super) hosts: AllowedHosts,
     pub(super) origins: Vec<String>,

@@ -27,7 +27,7 @@ impl Operations {
         Self::default()
     }
 
-    /// The same with those at one more path: what [`routes`] gives.
+    /// Adds the operations at one more path: what [`routes`] gives.
     pub(super) fn routes(self, at: AtPath) -> Self {
         Self {
             router: self.router.route(&at.path, at.methods),
@@ -36,7 +36,7 @@ impl Operations {
         }
     }
 
-    /// These and others.
+    /// Adds the operations of another part of the API.
     pub(super) fn merge(self, other: Self) -> Self {
         Self {
             router: self.router.merge(other.router),

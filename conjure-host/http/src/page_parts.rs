@@ -39,7 +39,7 @@ pub type FollowStream =
 
 /// A page for browsers.
 pub struct BrowserPage {
-    /// Its routes; none of them is an operation's. Each request has the limits of files that are
+    /// Routes of the page; none of them is an operation's. Each request has the limits of files that are
     /// received as an extension, a [`ReceiveLimits`](conjure_runtime::uploads::ReceiveLimits).
     pub router: Router,
     /// Shows a problem to a person.
@@ -71,7 +71,7 @@ pub struct SharedThread {
 pub struct ShownProblem {
     /// The status of the answer.
     pub status: StatusCode,
-    /// Its kind, such as `no-token`.
+    /// Kind of the problem, such as `no-token`.
     pub kind: &'static str,
     /// The kind in words.
     pub title: String,

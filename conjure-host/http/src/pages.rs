@@ -22,7 +22,7 @@ pub(super) struct Page<T> {
     pub(super) next: Option<String>,
 }
 
-/// Which page.
+/// Position and size of a page.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

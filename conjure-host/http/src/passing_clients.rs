@@ -2,9 +2,9 @@
 //! its session while it runs. They count like those who follow it, from their request until a moment
 //! behind it; who has left counts for half a minute more.
 //!
-//! That holds for turns whose client did not say whether it can be asked, and at the server where they
-//! were begun, until they are over or that server is restarted. A client that said that it cannot be
-//! asked looks too, and does not count.
+//! Only turns whose client did not say whether it can be asked have such clients, at the server where
+//! they were begun, until they are over or that server is restarted. A client that said that it cannot
+//! be asked looks too, and does not count.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -21,10 +21,10 @@ pub(super) fn router() -> Operations {
 /// The plugins at this moment.
 #[derive(Debug, Serialize, ToSchema)]
 struct Plugins {
-    /// Grows with every change.
+    /// Number that grows with every change.
     generation: u64,
-    /// Those that are loaded: `name`, `version`, `kind`, `description`, `state`, `tools` and where
-    /// they come from.
+    /// Loaded plugins: `name`, `version`, `kind`, `description`, `state`, `tools` and where they come
+    /// from.
     #[schema(value_type = Vec<Object>)]
     plugins: Vec<Value>,
     /// Files that are not loaded, each with its `reason`.

@@ -67,27 +67,27 @@ impl Problem {
         }))
     }
 
-    /// What cannot be read at all.
+    /// The request cannot be read at all.
     pub(super) fn malformed(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "malformed", detail)
     }
 
-    /// What was sent cannot be right.
+    /// The request was read, and what it says cannot be right.
     pub(super) fn invalid(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", detail)
     }
 
-    /// There is no such thing.
+    /// The thing that the request names is not there.
     pub(super) fn not_found(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, "not-found", detail)
     }
 
-    /// It stands against what is there.
+    /// The request stands against what is there.
     pub(super) fn conflict(kind: &'static str, detail: impl Into<String>) -> Self {
         Self::new(StatusCode::CONFLICT, kind, detail)
     }
 
-    /// It may work in a moment.
+    /// The request may work in a moment.
     pub(super) fn unavailable(kind: &'static str, detail: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, kind, detail)
             .header(header::RETRY_AFTER, RETRY_AFTER_SECONDS.clone())
@@ -119,18 +119,18 @@ impl Problem {
         self.0.kind == kind
     }
 
-    /// The same with one more member.
+    /// Adds a member to the problem.
     pub(super) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.0.more.insert(name.to_owned(), value.into());
         self
     }
 
-    /// The same, about this member of what was sent: a form shows it at the field of that name.
+    /// Says which member of what was sent is wrong: a form shows the problem at the field of that name.
     pub(super) fn at(self, field: &str) -> Self {
         self.with("field", field)
     }
 
-    /// The same with a header.
+    /// Adds a header to the answer.
     pub(super) fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.0.headers.push((name, value));
         self

@@ -24,18 +24,18 @@ pub(super) fn router() -> Operations {
 #[schema(as = Provider)]
 struct ProviderView {
     name: &'static str,
-    /// What it speaks: `anthropic`, `openai-responses`, `openai-chat`, `gemini`.
+    /// Wire that the provider speaks: `anthropic`, `openai-responses`, `openai-chat`, `gemini`.
     wire: String,
-    /// Where it is; null where a saved auth has to say so.
+    /// Base URL of the provider; null where a saved auth has to say it.
     base_url: Option<&'static str>,
-    /// Whether it asks for a key at all.
+    /// Whether the provider asks for a key at all.
     needs_key: bool,
 }
 
 /// A model, as its provider lists it, with what is known of it. What is null is not known.
 #[derive(Debug, Serialize, ToSchema)]
 struct Model {
-    /// Its name, as a session has it.
+    /// Name of the model, as a session has it.
     model: String,
     provider: String,
     /// Tokens of input and output together.

@@ -1,4 +1,4 @@
-//! Which part of a file is asked for (RFC 9110, section 14).
+//! Parts of a file that a request asks for (RFC 9110, section 14).
 
 use axum::http::{HeaderMap, header};
 

@@ -40,20 +40,20 @@ struct SearchQuery {
 struct Hit {
     /// The thread that has the entry.
     thread: String,
-    /// Its label; empty where it has none.
+    /// Label of the thread; empty where it has none.
     label: String,
-    /// The session that last spoke in it, by its id.
+    /// Id of the session that last spoke in the thread.
     session: Option<String>,
     /// The entry's number.
     seq: u64,
     said_by: SaidBy,
-    /// When, in milliseconds since 1970.
+    /// Time of the entry, in milliseconds since 1970.
     at_ms: i64,
     /// The words with what stands around them, in pieces.
     excerpt: Vec<ExcerptPiece>,
 }
 
-/// Who said it.
+/// Speaker of an entry.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum SaidBy {

@@ -15,7 +15,7 @@ use super::state::App;
 /// The most characters that are looked for.
 const MAX_QUERY_CHARS: usize = 200;
 
-/// Which sessions.
+/// Selection, order and page of a list of sessions.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -25,7 +25,7 @@ pub(super) struct SessionQuery {
     /// The most items.
     #[param(minimum = 1, maximum = 200, default = 50)]
     limit: Option<u64>,
-    /// What comes first.
+    /// Order of the list.
     #[serde(default)]
     order: SessionOrder,
     /// Only sessions that have all of these words in their name, model, working directory or the

@@ -33,7 +33,7 @@ pub(super) fn router() -> Operations {
         .routes(routes!(thread))
 }
 
-/// A session, and how it is with it.
+/// A session, and its state.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Session)]
 pub(super) struct SessionResponse {
@@ -42,10 +42,10 @@ pub(super) struct SessionResponse {
     auth: SessionAuth,
     /// The model, as the provider names it.
     model: String,
-    /// Where calls work.
+    /// Working directory of the calls.
     working_dir: String,
     persona: PersonaCopyBody,
-    /// What it remembers: `{name, version, memory_text}`, or any other object.
+    /// Memory of the session: `{name, version, memory_text}`, or any other object.
     #[schema(value_type = Object)]
     memory: Map<String, Value>,
     /// Backends, names, policy, budgets and limits, in the shape of the session file.
@@ -65,7 +65,7 @@ pub(super) struct SessionResponse {
     queued: usize,
     created_at_ms: i64,
     updated_at_ms: i64,
-    /// Of each rule of its policy that allows less than it seems to, why, and a better one.
+    /// For each rule of the session's policy that allows less than it seems to: why, and a better rule.
     warnings: Vec<String>,
 }
 
@@ -83,11 +83,11 @@ struct SessionAuth {
 struct SessionThread {
     #[schema(value_type = String)]
     id: ThreadId,
-    /// Its newest name; empty where it has none.
+    /// Newest name of the thread; empty where it has none.
     label: String,
     /// The newest entry; 0 before the first.
     last_seq: u64,
-    /// When it last grew.
+    /// Time when the thread last grew.
     updated_at_ms: i64,
     turns: u64,
     replies: u64,
@@ -96,12 +96,12 @@ struct SessionThread {
     average_latency_ms: Option<u64>,
     /// Average tokens of a reply; null before the first.
     average_tokens: Option<u64>,
-    /// What it cost so far; null before the first turn.
+    /// Cost of the thread so far; null before the first turn.
     #[schema(value_type = Option<Object>)]
     cost: Option<Value>,
 }
 
-/// How it is with a session.
+/// State of a session.
 #[derive(Debug, Clone, Copy, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = SessionState)]
@@ -209,20 +209,20 @@ impl PersonaCopyBody {
 #[serde(deny_unknown_fields)]
 #[schema(as = NewSession)]
 struct NewSessionBody {
-    /// Its name, which no other session has: one line of at most 100 characters.
+    /// Name of the session, which no other session has: one line of at most 100 characters.
     #[schema(min_length = 1, max_length = 100)]
     name: Option<String>,
     /// The saved auth: its id, its name, or `PROVIDER/KIND/NAME`.
     auth: String,
     /// The model, as the provider names it.
     model: String,
-    /// Where calls work: an absolute path of a directory that is there.
+    /// Working directory of the calls: an absolute path of a directory that exists.
     working_dir: String,
-    /// Which thread it begins with; a new one without it.
+    /// Thread that the session begins with; without it, a new one.
     #[serde(default, deserialize_with = "object_with_kind")]
     thread: ThreadChoiceBody,
     persona: Option<PersonaCopyBody>,
-    /// What it remembers: `{name, version, memory_text}`, or any other object.
+    /// Memory of the session: `{name, version, memory_text}`, or any other object.
     #[schema(value_type = Option<Object>)]
     memory: Option<Map<String, Value>>,
     /// Backends, names, policy, budgets and limits, in the shape of the session file; without
@@ -234,11 +234,11 @@ struct NewSessionBody {
     mcps: Option<Map<String, Value>>,
 }
 
-/// What is to be changed; the rest stays.
+/// Changes to a session; what is absent stays.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct ChangeSession {
-    /// Its name; the empty text takes it away.
+    /// New name of the session; the empty text takes the name away.
     #[schema(max_length = 100)]
     name: Option<String>,
     /// The saved auth: its id, its name, or `PROVIDER/KIND/NAME`.
@@ -248,15 +248,15 @@ struct ChangeSession {
     persona: Option<PersonaCopyBody>,
     #[schema(value_type = Option<Object>)]
     memory: Option<Map<String, Value>>,
-    /// All of them.
+    /// All settings of the tools; they replace the ones before.
     #[schema(value_type = Option<Object>)]
     tools: Option<Map<String, Value>>,
-    /// All of them.
+    /// All MCP servers by name; they replace the ones before.
     #[schema(value_type = Option<Object>)]
     mcps: Option<Map<String, Value>>,
 }
 
-/// Which thread a session goes on with.
+/// Thread that a session goes on with.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(
     tag = "kind",
@@ -270,7 +270,7 @@ enum ThreadChoiceBody {
     New {},
     /// A thread that exists.
     Existing {
-        /// Its id.
+        /// Id of the thread.
         thread: String,
     },
     /// A fork of another thread.

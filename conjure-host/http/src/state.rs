@@ -73,7 +73,7 @@ pub(super) struct AppParts {
     pub(super) trials: Semaphore,
     /// Files that may be fetched from backends at the same time.
     pub(super) fetches: Semaphore,
-    /// Those that are.
+    /// Files that are being fetched from backends.
     pub(super) fetching: Fetching,
     /// Logins to MCP servers.
     pub(super) logins: Logins,

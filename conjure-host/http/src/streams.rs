@@ -10,10 +10,10 @@ use super::problem::Problem;
 /// The streams that are open. Clones share it.
 #[derive(Debug, Clone)]
 pub(super) struct Streams {
-    /// Of one client: half of the connections that the server may have, and three quarters of what the
-    /// others leave of those of all, so that another one gets some.
+    /// Most streams of one client: half of the connections that the server may have, and three quarters
+    /// of what the others leave of `of_all`, so that another client gets some.
     of_one: usize,
-    /// Of all together: three quarters of them.
+    /// Most streams of all clients together: three quarters of the connections.
     of_all: usize,
     open: Arc<Mutex<HashMap<ClientName, usize>>>,
 }
@@ -26,7 +26,7 @@ pub(super) struct StreamPermit {
 }
 
 impl Streams {
-    /// Where there may be so many connections.
+    /// Limits for a server that may have so many connections.
     pub(super) fn new(connections: usize) -> Self {
         Self {
             of_one: connections - connections / 2,

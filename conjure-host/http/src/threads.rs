@@ -36,12 +36,12 @@ pub(super) fn router() -> Operations {
 pub(super) struct ThreadResponse {
     #[schema(value_type = String)]
     id: ThreadId,
-    /// Its newest name; empty where it has none.
+    /// Newest name of the thread; empty where it has none.
     label: String,
-    /// The thread that it was forked from.
+    /// Thread that this one was forked from.
     #[schema(value_type = Option<String>)]
     parent_thread_id: Option<ThreadId>,
-    /// The entry behind which it was forked.
+    /// Entry behind which this thread was forked.
     fork_from_seq: Option<u64>,
     /// The newest entry; 0 before the first.
     last_seq: u64,
@@ -50,10 +50,10 @@ pub(super) struct ThreadResponse {
     usage: Tokens,
     /// The time of all replies from request to end, in milliseconds.
     latency_ms: u64,
-    /// What it cost so far, as its newest `cost` event says.
+    /// Cost of the thread so far, as its newest `cost` event says.
     #[schema(value_type = Option<Object>)]
     cost: Option<Value>,
-    /// Whether some program has it open.
+    /// Whether some program has the thread open.
     is_open: bool,
     created_at_ms: i64,
     updated_at_ms: i64,
@@ -110,11 +110,11 @@ impl From<conjure_store::Thread> for ThreadResponse {
 struct ThreadDetail {
     #[serde(flatten)]
     thread: ThreadResponse,
-    /// Its names with their times, the oldest first.
+    /// Names of the thread with their times, the oldest first.
     labels: Vec<ThreadLabel>,
-    /// Its forks, the oldest first.
+    /// Forks of the thread, the oldest first.
     forks: Vec<ThreadResponse>,
-    /// The forks, and forks of forks, that go on showing text of it when it is cleared.
+    /// Forks, and forks of forks, that go on showing text of this thread when it is cleared.
     #[schema(value_type = Vec<String>)]
     kept_by_forks: Vec<ThreadId>,
 }
@@ -126,7 +126,7 @@ struct ThreadLabel {
     at_ms: i64,
 }
 
-/// Which threads.
+/// Selection and page of a list of threads.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -141,23 +141,23 @@ struct ThreadQuery {
     q: Option<String>,
 }
 
-/// What is to be changed.
+/// Changes to a thread.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct ChangeThread {
-    /// Its name: one line of at most 200 characters.
+    /// New name of the thread: one line of at most 200 characters.
     #[schema(min_length = 1, max_length = 200)]
     label: String,
 }
 
-/// Where a fork begins.
+/// Last entry and name of a new fork.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct ForkThread {
     /// The last entry that the fork shows; the newest without it.
     #[schema(minimum = 1)]
     at: Option<u64>,
-    /// Its name.
+    /// Name of the fork.
     #[schema(min_length = 1, max_length = 200)]
     label: Option<String>,
 }

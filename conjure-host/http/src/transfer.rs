@@ -54,8 +54,8 @@ async fn export(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Resp
 
 /// Export a thread as one HTML file, to be read by others
 ///
-/// It has no script and fetches nothing: style and pictures are in it, those of at most 2 MiB, and
-/// 16 MiB in all. Of other files it has the names.
+/// The file has no script and fetches nothing: style and pictures are in it, pictures of at most
+/// 2 MiB, and 16 MiB in all. Of other files it has the names.
 #[utoipa::path(get, path = "/api/v1/threads/{thread}/export/html",
     operation_id = "export_thread_html", tag = "threads",
     params(("thread" = String, Path, description = "The thread's id")),

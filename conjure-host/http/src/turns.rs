@@ -54,13 +54,13 @@ pub(super) struct TurnView {
     #[schema(value_type = String)]
     thread: ThreadId,
     state: TurnState,
-    /// What it spent so far.
+    /// Tokens that the turn spent so far.
     usage: Tokens,
-    /// Calls of tools.
+    /// Number of calls of tools.
     calls: u64,
-    /// US dollars; null where a price is not known.
+    /// Cost in US dollars; null where a price is not known.
     usd: Option<f64>,
-    /// Why it failed.
+    /// Reason why the turn failed.
     error: Option<String>,
     /// Calls that wait for a decision: without one they are denied when their time is up.
     approvals: Vec<ApprovalView>,
@@ -71,25 +71,25 @@ pub(super) struct TurnView {
     ended_at_ms: Option<i64>,
 }
 
-/// How it is with a turn.
+/// State of a turn.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum TurnState {
-    /// It waits for those before it.
+    /// The turn waits for those before it.
     Queued,
     Running,
-    /// It came to its end.
+    /// The turn came to its end.
     Completed,
-    /// Somebody cancelled it.
+    /// Somebody cancelled the turn.
     Cancelled,
     Failed,
-    /// A limit ended it.
+    /// A limit ended the turn.
     Limit,
     /// The provider cut the answer short.
     CutShort,
-    /// The host ended.
+    /// The host that ran the turn ended.
     Interrupted,
-    /// It was silent for too long.
+    /// The session that ran the turn gave no sign of life for too long, or broke.
     Lost,
 }
 
@@ -173,15 +173,16 @@ fn schema_of_output_schema() -> schema::Object {
         .build()
 }
 
-/// Which calls may run: patterns of tool names, `backend:NAME`, or `NAME(arguments)`. Deny wins.
+/// Rules for the calls of a turn: patterns of tool names, `backend:NAME`, or `NAME(arguments)`. Deny
+/// wins.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 struct TurnPolicy {
-    /// Run without asking.
+    /// Calls that run without asking.
     allow: Vec<String>,
-    /// Ask first.
+    /// Calls that ask first.
     ask: Vec<String>,
-    /// Never run.
+    /// Calls that never run.
     deny: Vec<String>,
 }
 
@@ -209,18 +210,18 @@ impl TurnPolicy {
 #[schema(as = BegunTurn)]
 struct BegunTurnView {
     turn: String,
-    /// The thread that it is in, whatever the session's thread is later.
+    /// Thread of the turn, whatever the session's thread is later.
     #[schema(value_type = String)]
     thread: ThreadId,
-    /// How many turns come before it.
+    /// Number of turns that come before this one.
     before: usize,
-    /// Where its events are.
+    /// Path of the events of the thread.
     events: String,
-    /// Of each rule of its `policy` that allows less than it seems to, why, and a better one.
+    /// For each rule of the turn's `policy` that allows less than it seems to: why, and a better rule.
     warnings: Vec<String>,
 }
 
-/// Which turns.
+/// Size of a list of turns.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

@@ -13,7 +13,7 @@ use super::problem::Problem;
 use super::state::App;
 use axum::body::Bytes;
 
-/// Where they go.
+/// Path of the operation that takes files.
 pub(super) const PATH: &str = "/api/v1/uploads";
 /// The most characters of a name.
 const MAX_NAME_CHARS: usize = 255;
@@ -89,7 +89,7 @@ impl FromRequest<App> for FileBody {
 
 /// Hand a file over, to be attached to a turn
 ///
-/// It is kept for a day, or until a turn names it in `attachments`.
+/// The file is kept for a day, or until a turn names it in `attachments`.
 #[utoipa::path(post, path = "/api/v1/uploads", operation_id = "upload_file", tag = "files",
     params(UploadQuery),
     request_body(content = Vec<u8>, content_type = "application/octet-stream",

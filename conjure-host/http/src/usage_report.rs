@@ -47,14 +47,14 @@ pub(super) struct Spent {
 /// What calls of a tool came to.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, ToSchema)]
 pub(super) struct ToolUsage {
-    /// Its public name.
+    /// Public name of the tool.
     name: String,
     calls: u64,
-    /// Those that did not end well.
+    /// Calls that did not end well.
     failed: u64,
-    /// The time of all of them.
+    /// Time of all calls, in milliseconds.
     duration_ms: u64,
-    /// Tokens of what they gave back, estimated.
+    /// Tokens of the results, estimated.
     result_tokens: u64,
 }
 
@@ -99,7 +99,7 @@ pub(super) struct ModelUsage {
 #[derive(Debug, PartialEq, Serialize, ToSchema)]
 #[schema(as = Usage)]
 pub(super) struct UsageReport {
-    /// Those on which something was spent.
+    /// Days on which something was spent.
     pub(super) days: Vec<DayUsage>,
     pub(super) threads: Vec<ThreadUsage>,
     pub(super) models: Vec<ModelUsage>,

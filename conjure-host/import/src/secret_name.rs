@@ -1,4 +1,4 @@
-//! Which names secrets have: names of variables, options, headers, members of JSON and parameters
+//! Names that secrets have: names of variables, options, headers, members of JSON and parameters
 //! of an address. Looks at no value.
 
 /// Fragments that mark a part of a name, wherever they are in it.

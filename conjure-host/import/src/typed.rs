@@ -101,18 +101,18 @@ pub fn secrets(server: &str, settings: &Value, before: &[&Value]) -> Vec<TypedSe
     found
 }
 
-struct InputPlace {
+struct InputLocation {
     name: String,
     pointer: String,
 }
 
 /// The texts of an object.
-fn texts<'a>(object: Option<&'a Value>, at: &str) -> Vec<(&'a str, InputPlace)> {
+fn texts<'a>(object: Option<&'a Value>, at: &str) -> Vec<(&'a str, InputLocation)> {
     let members = object.and_then(Value::as_object).into_iter();
     let members = members.flat_map(Map::iter);
     let texts = members.filter_map(|(name, value)| {
         let escaped = name.replace('~', "~0").replace('/', "~1");
-        let place = InputPlace {
+        let place = InputLocation {
             name: name.clone(),
             pointer: format!("{at}/{escaped}"),
         };

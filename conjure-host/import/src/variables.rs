@@ -31,9 +31,9 @@ pub(crate) struct Variables {
     pub(crate) expand: String,
     /// Variables of the environment.
     pub(crate) names: Vec<String>,
-    /// Those that have no meaning here, as they are written.
+    /// Variables that have no meaning here, as they are written.
     pub(crate) unknown: Vec<String>,
-    /// Those that have one, as they are written.
+    /// Variables that have a meaning here, as they are written.
     pub(crate) known: Vec<String>,
     pub(crate) has_default: bool,
     /// Whether a `${` in it is closed nowhere: a session file would take it for a variable.

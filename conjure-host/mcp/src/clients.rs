@@ -29,13 +29,13 @@ pub(super) struct ClientSessions {
     pub(super) common: Arc<Common>,
     /// Slots of all sessions over HTTP.
     pub(super) slots: SessionSlots,
-    /// Those of clients without connections.
+    /// Sessions of clients without connections.
     shared: Mutex<HashMap<Identity, Arc<ClientSession>>>,
     /// All sessions that may be open.
     all: Mutex<Vec<Weak<ClientSession>>>,
 }
 
-/// Who is on the other side of an HTTP request, by the token that let it in.
+/// The client on the other side of an HTTP request, by the token that let it in.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Principal(pub(super) Arc<str>);
 

@@ -20,6 +20,7 @@ mod names;
 mod notes;
 mod options;
 mod owners;
+mod passthrough;
 mod permission;
 mod results;
 mod session;
@@ -33,7 +34,6 @@ mod suspended;
 mod tests;
 mod tools;
 mod verbatim;
-mod whole;
 
 use std::net::SocketAddr;
 

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use super::session::ClientSession;
-use super::{files, whole};
+use super::{files, passthrough};
 use conjure_runtime::artifacts::Artifacts;
 use conjure_runtime::backend::readers::SourceLists;
 use conjure_runtime::backend::{LiveOutput, ToolSnapshot};
@@ -40,7 +40,7 @@ pub(super) fn templates(lists: &[SourceLists]) -> Vec<Value> {
     let listed = lists.iter().flat_map(|source| &source.templates);
     let mut templates: Vec<Value> = listed.cloned().collect();
     for template in templates.iter_mut().filter_map(Value::as_object_mut) {
-        whole::clean_entry(template);
+        passthrough::clean_entry(template);
     }
     templates.push(files::template());
     templates
@@ -151,7 +151,7 @@ fn extra_members(meta: Option<&Value>) -> Map<String, Value> {
         Some(Value::Object(raw)) => raw.clone(),
         _ => meta.clone(),
     };
-    whole::clean_entry(&mut members);
+    passthrough::clean_entry(&mut members);
     members
 }
 

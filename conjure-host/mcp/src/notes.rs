@@ -121,7 +121,7 @@ pub(super) fn rank(level: &str) -> usize {
 /// The messages that a client wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wants {
-    /// None.
+    /// No messages.
     Nothing,
     /// What a tool says on purpose, from `info` on: a client of the old era that set no level.
     Said,

@@ -29,7 +29,7 @@ pub struct McpOptions {
 /// Three tools with which a client reaches all the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MetaTools {
-    /// They are not served.
+    /// The three tools are not served.
     #[default]
     Off,
     /// Beside the others, for clients that do not read the list again.

@@ -1,6 +1,6 @@
-//! Whose each session of the old era is: the client's whose token opened it.
+//! Owners of the sessions of the old era: a session belongs to the client whose token opened it.
 //!
-//! Its id alone lets nobody in. For another client's token there is no such session.
+//! The id of a session lets nobody in by itself. For another client's token there is no such session.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

@@ -8,7 +8,7 @@ use rmcp::model::{CallToolResult, ContentBlock, MetaObject};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use super::{files, whole};
+use super::{files, passthrough};
 use conjure_runtime::artifacts::{Artifact, Artifacts};
 use conjure_runtime::backend::CallReport;
 
@@ -59,7 +59,7 @@ fn with_note(mut content: Vec<ContentBlock>, note: Option<&str>) -> Vec<ContentB
 /// The `_meta` that a result has of its source's, without what is the host's there.
 fn own_meta(said: &ToolResult) -> Option<MetaObject> {
     let mut meta = said.meta.as_ref()?.get("mcp")?.as_object()?.clone();
-    whole::clean_meta(&mut meta);
+    passthrough::clean_meta(&mut meta);
     Some(MetaObject(meta))
 }
 

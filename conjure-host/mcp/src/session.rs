@@ -48,7 +48,7 @@ pub(super) struct Common {
 /// Session of one client.
 pub(super) struct ClientSession {
     pub(super) common: Arc<Common>,
-    /// Its slot over HTTP; the connection of an old session holds it too.
+    /// Slot of the session over HTTP; the connection of an old session holds it too.
     _slot: Option<Arc<SessionSlot>>,
     calls: OnceCell<Arc<ToolSession>>,
     opened: watch::Sender<bool>,

@@ -28,7 +28,7 @@ tokio::task_local! {
 /// A request that was let in.
 #[derive(Debug)]
 pub(super) struct AdmittedRequest {
-    /// Whose it is.
+    /// The client that sent the request.
     pub(super) principal: Principal,
     /// The slot of the session that it began.
     slot: OnceLock<Arc<SessionSlot>>,

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::clients::ClientSessions;
 use super::handler::McpHandler;
-use super::whole::WholeMessages;
+use super::passthrough::WholeMessages;
 use super::{McpHost, ServeError};
 
 impl McpHost {

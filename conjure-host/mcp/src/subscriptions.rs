@@ -22,17 +22,17 @@ use conjure_runtime::session::ToolSession;
 
 /// The most resources that a client of the old era may be subscribed to, and a stream of the new one.
 const MAX_SUBSCRIPTIONS: usize = 1000;
-/// Of how many resources of a stream sources are told at the same time.
+/// The most resources of a stream whose sources are told at the same time.
 const MAX_AT_ONCE: usize = 32;
 
 /// What the client of a session wants to hear of.
 #[derive(Debug, Default)]
 pub(super) struct Subscriptions {
-    /// By requests of the old era.
+    /// Resources that requests of the old era asked for.
     requested: Mutex<BTreeSet<String>>,
     /// How many streams of the new era want each.
     streamed: Mutex<BTreeMap<String, usize>>,
-    /// Those whose sources know of it.
+    /// Resources whose sources know that somebody wants to hear of them.
     told: Mutex<BTreeSet<String>>,
 }
 
@@ -57,12 +57,12 @@ impl Subscriptions {
         lock(&self.told).contains(uri)
     }
 
-    /// Its sources know that now.
+    /// Notes that the sources of a resource know that somebody wants to hear of it.
     fn note_told(&self, uri: &str) {
         lock(&self.told).insert(uri.to_owned());
     }
 
-    /// They are told that it is over.
+    /// Takes that note back, before the sources are told that nobody wants to hear of it any more.
     fn forget_told(&self, uri: &str) {
         lock(&self.told).remove(uri);
     }
@@ -81,7 +81,7 @@ impl Subscriptions {
         Ok(requested.insert(uri.to_owned()))
     }
 
-    /// It does not any more; whether it did.
+    /// Ends the subscription of a client of the old era. Gives back whether it was subscribed.
     fn take_back(&self, uri: &str) -> bool {
         lock(&self.requested).remove(uri)
     }
@@ -91,7 +91,7 @@ impl Subscriptions {
         *lock(&self.streamed).entry(uri.to_owned()).or_default() += 1;
     }
 
-    /// It does not any more.
+    /// A stream of the new era does not want to hear of a resource any more.
     fn end_stream(&self, uri: &str) {
         let mut streamed = lock(&self.streamed);
         if let Some(streams) = streamed.get_mut(uri) {
@@ -228,7 +228,7 @@ impl<'a> ResourceStream<'a> {
         at_once(tasks).await;
     }
 
-    /// The same for one of them: where nobody else wants to hear of it, its sources are told.
+    /// Ends one of the stream's resources: where nobody else wants to hear of it, its sources are told.
     async fn end_of(&self, uri: &str) {
         let resource = self.session.resource_lock(uri);
         let _in_order = resource.lock().await;

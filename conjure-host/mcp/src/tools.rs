@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::meta_tools;
 use super::names;
 use super::options::MetaTools;
-use super::whole;
+use super::passthrough;
 use conjure_runtime::backend::ToolSnapshot;
 use conjure_runtime::session::ToolSession;
 
@@ -61,7 +61,7 @@ impl ServedTool {
 }
 
 impl ServedTools {
-    /// Those of a snapshot, without what the session's rules deny whatever the arguments are.
+    /// The tools of a snapshot, without what the session's rules deny whatever the arguments are.
     pub(super) fn of(calls: &ToolSession, snapshot: Arc<ToolSnapshot>, meta: MetaTools) -> Self {
         let own: &[&str] = match meta {
             MetaTools::Off => &[],
@@ -92,9 +92,10 @@ impl ServedTools {
     /// The tools that a list shows, ready to be sent.
     pub(super) fn listed(&self) -> Vec<Value> {
         let routed = self.tools.iter();
-        let routed = routed.map(|served| whole::tool_json(&served.tool, served.whole.as_ref()));
+        let routed =
+            routed.map(|served| passthrough::tool_json(&served.tool, served.whole.as_ref()));
         let own = meta_tools::tools();
-        let own = own.iter().map(|tool| whole::tool_json(tool, None));
+        let own = own.iter().map(|tool| passthrough::tool_json(tool, None));
         match self.meta {
             MetaTools::Off => routed.collect(),
             MetaTools::Beside => routed.chain(own).collect(),
@@ -194,7 +195,7 @@ fn raw(route: &Route, name: &str) -> Value {
 /// than what was.
 fn of_peer(raw: &Map<String, Value>, definition: &CatalogTool) -> Map<String, Value> {
     let mut fields = raw.clone();
-    whole::clean_entry(&mut fields);
+    passthrough::clean_entry(&mut fields);
     set_text(&mut fields, "title", definition.title.as_deref());
     let description = definition.description.as_str();
     set_text(&mut fields, "description", Some(description));
@@ -243,10 +244,10 @@ mod tests {
         };
         let tool = serve_tool(&route, "m_add").unwrap();
         // Through the SDK's types and back.
-        let packed = whole::tool_json(&tool.tool, tool.whole.as_ref());
+        let packed = passthrough::tool_json(&tool.tool, tool.whole.as_ref());
         let typed: Tool = serde_json::from_value(packed).unwrap();
         let mut result = json!({ "tools": [typed] });
-        whole::unpack(&mut result);
+        passthrough::unpack(&mut result);
         let gets = result["tools"][0].clone();
         (tool, gets)
     }

@@ -10,8 +10,8 @@ use rmcp::model::{ErrorCode, ErrorData};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
+use super::passthrough::whole_key;
 use super::results;
-use super::whole::whole_key;
 use conjure_runtime::artifacts::Artifacts;
 
 /// The most bytes of an answer.

@@ -46,7 +46,7 @@ pub struct PackageDescription {
     /// Other files: the licence's text, the SBOM.
     #[serde(default)]
     pub files: Vec<PackagedFile>,
-    /// Whose signature it has.
+    /// Key that signed the package; `None` where nobody did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signer: Option<SignerKey>,
 }
@@ -68,11 +68,11 @@ pub struct PackagedLibrary {
 /// A file in a package.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PackagedFile {
-    /// Its name in the package.
+    /// Path of the file in the package.
     pub path: String,
     /// The digest of its bytes.
     pub sha256: Sha256,
-    /// Its bytes.
+    /// Size of the file in bytes.
     pub size: u64,
 }
 

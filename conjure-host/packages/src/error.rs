@@ -4,7 +4,7 @@
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PackageError {
-    /// It does not have the form of a package, or contradicts itself.
+    /// The package does not have the form of one, or contradicts itself.
     #[error("{place} is not a package that can be used: {reason}. Nothing of it was used")]
     Form {
         /// The file or the address.
@@ -22,7 +22,7 @@ pub enum PackageError {
         /// What is wrong.
         reason: String,
     },
-    /// Nobody signed it.
+    /// Nobody signed the package.
     #[error(
         "{place} is not signed, so nobody says that it is what its author made. `conjure plugin \
          sign` signs a package of your own; `--unsigned` takes it as it is"
@@ -42,20 +42,20 @@ pub enum PackageError {
         /// What is wrong.
         reason: String,
     },
-    /// It is signed, and not by whom it should be.
+    /// The package is signed, but not with the key that is wanted.
     #[error("{place} is signed by {found}, and {why}")]
     Signer {
         /// The file or the address.
         place: String,
-        /// The key.
+        /// The key that signed it.
         found: String,
-        /// Who is wanted, and what to do.
+        /// The key that is wanted, and what to do.
         why: String,
     },
     /// A key that cannot be used.
     #[error("the key cannot be used: {0}")]
     Key(String),
-    /// It has no library for this machine.
+    /// The package has no library for this machine.
     #[error(
         "{place} has no library for this machine ({here}); it has some for {there}. Its author can \
          add one with `conjure plugin pack`"
@@ -63,20 +63,20 @@ pub enum PackageError {
     Target {
         /// The file or the address.
         place: String,
-        /// This machine.
+        /// Target of the machine that the host runs on.
         here: String,
-        /// Those that there are.
+        /// Targets that the package has libraries for.
         there: String,
     },
-    /// It cannot be had.
+    /// The package or the index cannot be fetched.
     #[error("{place} cannot be had: {reason}")]
     Fetch {
         /// The file or the address.
         place: String,
-        /// Why not, and what to do.
+        /// The reason, and what to do.
         reason: String,
     },
-    /// It is not what was asked for.
+    /// The package is not what was asked for.
     #[error("{place} is {found}, and {wanted} was asked for; nothing of it was used")]
     Other {
         /// The file or the address.
@@ -86,20 +86,20 @@ pub enum PackageError {
         /// What was asked for.
         wanted: String,
     },
-    /// No index names it.
+    /// No index names the plugin.
     #[error("no index names {wanted}: {looked}")]
     Unknown {
         /// What was asked for.
         wanted: String,
-        /// Where it was looked for, and what there is.
+        /// The indexes that were read, and why others could not be.
         looked: String,
     },
-    /// It cannot be put there.
+    /// The package cannot be published there.
     #[error("{place} does not take the package: {reason}")]
     Publish {
-        /// Where to.
+        /// The folder or the registry that was to take the package.
         place: String,
-        /// Why not, and what to do.
+        /// The reason, and what to do.
         reason: String,
     },
 }

@@ -46,7 +46,7 @@ pub struct IndexEntry {
     pub sha256: Sha256,
     /// The package's bytes.
     pub size: u64,
-    /// Who signed it.
+    /// Key that signed the package; `None` where nobody did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signer: Option<SignerKey>,
 }
@@ -81,7 +81,7 @@ impl IndexEntry {
 /// An index.
 #[derive(Debug)]
 pub struct PluginIndex {
-    place: IndexPlace,
+    place: IndexLocation,
     entries: Vec<IndexEntry>,
     /// The lines that name no package.
     faults: LineFaults,
@@ -96,7 +96,7 @@ struct LineFaults {
 }
 
 #[derive(Debug)]
-enum IndexPlace {
+enum IndexLocation {
     File(PathBuf),
     Address(Url),
 }
@@ -113,7 +113,7 @@ impl PluginIndex {
             true => {
                 let url = address(place)?;
                 let bytes = http::get(&url, LIMIT).await?;
-                (IndexPlace::Address(url), bytes)
+                (IndexLocation::Address(url), bytes)
             }
             false => {
                 let mut path = PathBuf::from(place);
@@ -129,7 +129,7 @@ impl PluginIndex {
                     return Err(failed(format!("it is no file of at most {LIMIT} bytes")));
                 }
                 let bytes = fs::read(&path).map_err(|error| failed(error.to_string()))?;
-                (IndexPlace::File(path), bytes)
+                (IndexLocation::File(path), bytes)
             }
         };
         let (entries, faults) = lines(&bytes);
@@ -144,7 +144,7 @@ impl PluginIndex {
         }
     }
 
-    /// Which lines were left out since they name no package, if any were.
+    /// The error about lines that were left out since they name no package; `None` where all were read.
     pub fn left_out(&self) -> Option<PackageError> {
         let first = self.faults.first.as_deref()?;
         let more = match self.faults.count {
@@ -201,12 +201,12 @@ impl PluginIndex {
             return Ok(named.to_owned());
         }
         match &self.place {
-            IndexPlace::Address(url) => {
+            IndexLocation::Address(url) => {
                 let joined = url.join(named).map_err(|_| refused())?;
                 let is_beside = joined.origin() == url.origin();
                 is_beside.then(|| joined.to_string()).ok_or_else(refused)
             }
-            IndexPlace::File(path) => {
+            IndexLocation::File(path) => {
                 let is_name = Path::new(named).components().count() == 1
                     && Path::new(named).file_name() == Some(named.as_ref());
                 let beside = path.with_file_name(named);
@@ -217,7 +217,7 @@ impl PluginIndex {
         }
     }
 
-    /// Where it is, for people.
+    /// Path or address of the index, for people.
     pub fn place(&self) -> String {
         self.place.to_string()
     }
@@ -308,7 +308,7 @@ impl PluginIndex {
     }
 }
 
-impl std::fmt::Display for IndexPlace {
+impl std::fmt::Display for IndexLocation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::File(path) => path.display().fmt(f),
@@ -393,7 +393,7 @@ mod tests {
     fn what_is_no_index_is_called_one_that_cannot_be_used() {
         let read = |text: &[u8]| {
             let (entries, faults) = lines(text);
-            let place = IndexPlace::File(PathBuf::from("i"));
+            let place = IndexLocation::File(PathBuf::from("i"));
             PluginIndex {
                 place,
                 entries,
@@ -410,7 +410,7 @@ mod tests {
 
     #[test]
     fn an_index_shows_no_password() {
-        let place = IndexPlace::Address(address("https://ada:secret@h.example/d").unwrap());
+        let place = IndexLocation::Address(address("https://ada:secret@h.example/d").unwrap());
         assert_eq!(place.to_string(), "https://h.example/d/index.jsonl");
     }
 
@@ -429,7 +429,7 @@ mod tests {
             signer: None,
         };
         let file = PluginIndex {
-            place: IndexPlace::File(PathBuf::from("/srv/index.jsonl")),
+            place: IndexLocation::File(PathBuf::from("/srv/index.jsonl")),
             entries: Vec::new(),
             faults: LineFaults::default(),
         };
@@ -448,7 +448,7 @@ mod tests {
             file.place_of(&entry(other)).unwrap_err();
         }
         let web = PluginIndex {
-            place: IndexPlace::Address(Url::parse("http://127.0.0.1:1/d/index.jsonl").unwrap()),
+            place: IndexLocation::Address(Url::parse("http://127.0.0.1:1/d/index.jsonl").unwrap()),
             entries: Vec::new(),
             faults: LineFaults::default(),
         };

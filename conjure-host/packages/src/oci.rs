@@ -59,13 +59,13 @@ struct ArtifactLayer {
 
 /// A place in a registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RegistryPlace {
+pub struct RegistryReference {
     reference: Reference,
     /// Whether it says which version.
     is_exact: bool,
 }
 
-impl RegistryPlace {
+impl RegistryReference {
     /// Reads `oci://HOST/NAME[:TAG][@sha256:DIGEST]`.
     pub(crate) fn read(text: &str) -> Result<Self, PackageError> {
         let named = text.strip_prefix(SCHEME).unwrap_or(text);
@@ -88,7 +88,7 @@ impl RegistryPlace {
         }
     }
 
-    /// The same place with the tag of a version.
+    /// Returns this place with the tag of a version.
     fn with_tag(&self, version: &str) -> Self {
         // A tag has no `+`.
         let tag = version.replace('+', "_");
@@ -99,7 +99,7 @@ impl RegistryPlace {
         }
     }
 
-    /// The same place with the digest of what is there, which stays what it is wherever the tag goes.
+    /// Returns this place pinned to a digest, which names the same contents wherever the tag goes later.
     fn with_digest(&self, digest: String) -> Self {
         let reference = &self.reference;
         let reference = match reference.tag() {
@@ -117,14 +117,14 @@ impl RegistryPlace {
         }
     }
 
-    /// The same place by its tag alone, where it says a digest as well.
+    /// Returns this place by its tag alone; `None` where it has no tag, or no digest beside it.
     pub(crate) fn by_tag(&self) -> Option<Self> {
         let is_pinned = self.reference.digest().is_some();
         let tag = self.reference.tag().filter(|_| is_pinned)?;
         Some(self.with_tag(tag))
     }
 
-    /// The same place with the newest version that is there, where it says none.
+    /// Returns this place with the newest version that the registry has, where it names no version.
     pub(crate) async fn exact(&self) -> Result<Self, PackageError> {
         if self.is_exact {
             return Ok(self.clone());
@@ -165,7 +165,7 @@ impl RegistryPlace {
         Ok(tags.into_iter().map(|tag| tag.replace('_', "+")).collect())
     }
 
-    /// That nothing is there, and what is.
+    /// The error that the registry does not have this version, with the versions that it has.
     async fn missing(&self) -> PackageError {
         let place = self.to_string();
         let versions = match self.versions().await {
@@ -305,7 +305,7 @@ impl RegistryPlace {
     }
 }
 
-impl std::fmt::Display for RegistryPlace {
+impl std::fmt::Display for RegistryReference {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{SCHEME}{}", self.reference)
     }
@@ -426,14 +426,14 @@ mod tests {
 
     #[test]
     fn a_tag_that_is_a_version_stays_what_it_is_and_another_may_move() {
-        let names = |text: &str| names_version(&RegistryPlace::read(text).unwrap().reference);
+        let names = |text: &str| names_version(&RegistryReference::read(text).unwrap().reference);
         assert!(names("oci://h.example/p:1.2.3") && names("oci://h.example/p:1.2.3_x"));
         assert!(!names("oci://h.example/p:stable") && !names("oci://h.example/p"));
     }
 
     #[test]
     fn places_are_read_and_a_version_is_their_tag_where_they_have_none() {
-        let read = |text: &str| RegistryPlace::read(text).unwrap();
+        let read = |text: &str| RegistryReference::read(text).unwrap();
         let bare = read("oci://localhost:5000/a/b");
         assert!(!bare.is_exact);
         let tagged = bare.with_tag("1.2.3+x").to_string();
@@ -456,7 +456,7 @@ mod tests {
             "oci://h.x/../x",
             "oci://registry/plugins/x",
         ] {
-            RegistryPlace::read(other).unwrap_err();
+            RegistryReference::read(other).unwrap_err();
         }
     }
 }

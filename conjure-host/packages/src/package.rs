@@ -135,12 +135,12 @@ impl Package {
         })
     }
 
-    /// Where it is from, for people.
+    /// Path or address that the package is from, for people.
     pub fn place(&self) -> &str {
         &self.place
     }
 
-    /// What it says of itself.
+    /// The package's description of itself.
     pub fn description(&self) -> &PackageDescription {
         &self.description
     }
@@ -155,7 +155,7 @@ impl Package {
         &self.bytes
     }
 
-    /// Whose signature it has.
+    /// The key that signed the package.
     ///
     /// # Errors
     /// [`PackageError::Unsigned`].
@@ -215,7 +215,7 @@ impl Package {
         })
     }
 
-    /// The same package, signed with a key, whoever signed it before.
+    /// Bytes of this package signed with a key, in the place of any signature before.
     ///
     /// # Errors
     /// [`PackageError::Key`].
@@ -411,7 +411,7 @@ fn its_skill(description: &PackageDescription, bytes: &[u8]) -> Result<(), Strin
     }
 }
 
-/// Which machine a library or the bundle of a program is for, and what it says of itself.
+/// Reads the target and the header of a library or of a program's bundle.
 pub(crate) fn target_of(bytes: &[u8]) -> Result<LibraryTarget, String> {
     if LibraryTarget::is_program(bytes) {
         return LibraryTarget::of_program(bytes).map_err(|error| error.to_string());

@@ -20,7 +20,7 @@ const SHOWN: usize = 200;
 /// Why a registry did not do something.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RegistryError {
-    /// It says so.
+    /// The registry refuses the request.
     #[error("the registry answers {status}{said}")]
     Answer {
         /// What it answers.
@@ -30,7 +30,7 @@ pub(crate) enum RegistryError {
         /// What it says of them, behind a colon, if it says anything.
         said: String,
     },
-    /// It could not be asked, or does not answer as a registry does.
+    /// The registry could not be asked, or does not answer as one does.
     #[error("{0}")]
     Failed(String),
 }

@@ -17,12 +17,12 @@ use crate::registry_answer::{ANSWER_TIME, RegistryError, small};
 /// The most bytes of an answer with a token.
 const TOKEN_LIMIT: u64 = 1024 * 1024;
 
-/// What is done with a repository.
+/// Access to a repository that a request needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RegistryAccess {
-    /// It is read.
+    /// The repository is read.
     Read,
-    /// It is read and written.
+    /// The repository is read and written.
     Write,
 }
 

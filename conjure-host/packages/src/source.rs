@@ -7,7 +7,7 @@ use conjure_plugins::{LockedPlugin, Sha256};
 use reqwest::Url;
 
 use crate::http;
-use crate::oci::{self, RegistryPlace};
+use crate::oci::{self, RegistryReference};
 use crate::{IndexEntry, PACKAGE_EXTENSION, PACKAGE_LIMIT, Package, PackageError, PluginIndex};
 
 /// Where a package is.
@@ -18,12 +18,12 @@ pub enum PackageSource {
     /// An address.
     Address(Url),
     /// A registry of container images.
-    Registry(RegistryPlace),
+    Registry(RegistryReference),
     /// A name that an index has.
     Indexed {
         /// The plugin.
         name: String,
-        /// Which version; without one the newest.
+        /// Version of the plugin; without one the newest.
         version: Option<String>,
     },
 }
@@ -33,8 +33,8 @@ pub enum PackageSource {
 pub struct FetchedPackage {
     /// The package itself, read and checked.
     pub package: Package,
-    /// Where it is, in the form that [`PackageSource::read`] reads: the very version, and in a registry the
-    /// digest of what its tag led to.
+    /// Exact place of the package, in the form that [`PackageSource::read`] reads: with the version, and
+    /// in a registry with the digest of what its tag led to.
     pub source: String,
     /// The index that named it.
     pub index: Option<String>,
@@ -47,7 +47,7 @@ pub struct FetchedPackage {
 /// What is newer than a version, and where it was not looked.
 #[derive(Debug)]
 pub struct NewerPackage {
-    /// Where it is, if there is one.
+    /// Place of the newer package, or of what may be one; `None` where there is none.
     pub source: Option<PackageSource>,
     /// Why indexes could not be read as a whole that go before the one that names the plugin.
     pub unread: Vec<PackageError>,
@@ -60,7 +60,7 @@ impl PackageSource {
     /// [`PackageError::Fetch`] where it is none of these.
     pub fn read(text: &str) -> Result<Self, PackageError> {
         if text.starts_with(oci::SCHEME) {
-            return RegistryPlace::read(text).map(Self::Registry);
+            return RegistryReference::read(text).map(Self::Registry);
         }
         if text.starts_with("http://") || text.starts_with("https://") {
             let url = Url::parse(text).map_err(|error| PackageError::Fetch {
@@ -373,7 +373,7 @@ fn other(package: &Package, wanted: String) -> PackageError {
 #[boxed]
 pub async fn publish(package: &Package, place: &str) -> Result<String, PackageError> {
     if place.starts_with(oci::SCHEME) {
-        return Box::pin(RegistryPlace::publish(place, package)).await;
+        return Box::pin(RegistryReference::publish(place, package)).await;
     }
     if place.contains("://") {
         return Err(PackageError::Publish {

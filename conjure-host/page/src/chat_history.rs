@@ -70,7 +70,7 @@ impl ChatChoices {
         }
     }
 
-    /// Which chat, and from where it is forked.
+    /// Fields for the chat that a form names, and for the entry behind which that is forked.
     fn which(
         &self,
         prefix: &str,

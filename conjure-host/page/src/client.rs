@@ -23,9 +23,9 @@ pub(crate) struct ApiClient {
 /// What an operation answered.
 #[derive(Debug, Clone)]
 pub(crate) struct ApiAnswer {
-    /// Its headers, `ETag` and `Location` among them.
+    /// Headers of the answer, `ETag` and `Location` among them.
     pub(crate) headers: HeaderMap,
-    /// Its body; null where there is none.
+    /// Body of the answer; null where there is none.
     pub(crate) body: Value,
 }
 

@@ -39,13 +39,13 @@ pub(crate) fn router() -> Router<PageState> {
 /// Cards of a page: with more of them nobody finds anything by looking.
 const CARDS: usize = 48;
 
-/// Which sessions are shown.
+/// Query of the first page: the sessions that it shows.
 #[derive(Debug, Clone, Default, Deserialize)]
 struct SessionFilter {
-    /// Those that have all of these words.
+    /// Words that every shown session has; empty for all sessions.
     #[serde(default)]
     q: String,
-    /// Those behind a page.
+    /// Cursor of the page of sessions; empty for the first one.
     #[serde(default)]
     after: String,
 }

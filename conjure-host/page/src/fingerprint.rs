@@ -4,7 +4,7 @@
 
 use sha2::{Digest as _, Sha256};
 
-/// The same for the same text, and hardly ever for another one.
+/// Number of a text: equal for equal texts, and hardly ever equal for different ones.
 pub(crate) fn fingerprint(text: &str) -> u64 {
     let digest = Sha256::digest(text.as_bytes());
     let first = digest.iter().take(8);

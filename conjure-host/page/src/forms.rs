@@ -12,9 +12,9 @@ use crate::respond::{Swap, piece, pieces};
 
 /// A field of a form.
 pub(crate) struct Field<'a> {
-    /// Its name in what is sent.
+    /// Name of the field in what the form sends.
     pub(crate) name: &'a str,
-    /// Its id in the page.
+    /// Id of the element in the page.
     pub(crate) id: &'a str,
     pub(crate) label: &'a str,
     /// What helps to fill it in.

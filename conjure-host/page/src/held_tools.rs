@@ -34,7 +34,7 @@ pub(crate) struct ToolDefinitionInfo {
     pub(crate) input_schema: Value,
 }
 
-/// The same for the same tools with the same definitions.
+/// Number for a set of held tools: equal as long as the tools and their definitions are.
 pub(crate) fn held_mark(held: &[HeldToolInfo]) -> u64 {
     let digests: Vec<&str> = held.iter().map(|tool| tool.digest.as_str()).collect();
     fingerprint(&digests.join(" "))

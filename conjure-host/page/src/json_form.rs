@@ -12,7 +12,7 @@ pub(crate) struct Tabs<'a> {
     prefix: &'a str,
     /// The object's name.
     name: &'a str,
-    /// The same for people.
+    /// Name of the object for people.
     legend: &'a str,
     sent: &'a Sent,
 }

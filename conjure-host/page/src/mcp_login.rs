@@ -42,7 +42,7 @@ pub(crate) fn router() -> Router<PageState> {
         .route("/mcp/servers/{server}/logout", post(logout))
 }
 
-/// How it is with a login.
+/// State of a login, as the API answers it.
 #[derive(Deserialize)]
 struct McpLoginInfo {
     state: String,

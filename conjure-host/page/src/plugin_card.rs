@@ -29,7 +29,7 @@ pub(crate) struct PluginInfo {
     /// Instances that live.
     #[serde(default)]
     instances: u64,
-    /// Its worker processes.
+    /// Process ids of the plugin's workers.
     #[serde(default)]
     worker_pids: Vec<u32>,
     rustc: Option<String>,
@@ -48,7 +48,7 @@ struct PluginToolInfo {
 pub(crate) struct HeldOfPlugin<'a> {
     /// How many tools, what servers say about their use among them.
     pub(crate) tools: usize,
-    /// Where they are approved; nothing where there is no session.
+    /// Address of the view that approves them; `None` where there is no session.
     pub(crate) approving: Option<&'a str>,
 }
 

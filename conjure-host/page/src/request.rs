@@ -61,7 +61,7 @@ pub(crate) struct PageRequest {
     pub(crate) theme: Theme,
     /// The module asks, and takes pieces.
     pub(crate) pieces: bool,
-    /// It asks for a form on a page of its own: what comes of it stands there, and not in a dialog.
+    /// A form on a page of its own asks: what comes of it stands there, and not in a dialog.
     pub(crate) in_sheet: bool,
     /// The path and the query.
     pub(crate) target: String,

@@ -82,7 +82,7 @@ pub(crate) async fn with_headers(request: Request, next: Next) -> Response {
     response
 }
 
-/// The same for one answer.
+/// Sets the headers that say what a browser may do with one answer.
 pub(crate) fn secure(response: &mut Response) {
     let said = [
         (header::CONTENT_SECURITY_POLICY, POLICY),

@@ -35,7 +35,7 @@ pub(crate) struct AuthInfo {
 }
 
 impl AuthInfo {
-    /// Its kind in words.
+    /// The auth's kind in words.
     pub(crate) fn kind_words(&self) -> &str {
         kind_words(&self.kind)
     }
@@ -143,7 +143,7 @@ impl SessionInfo {
         clean(self.name.as_deref().unwrap_or(&self.id))
     }
 
-    /// Its address in the page. By its id where its name could be read as another's.
+    /// Address of the session in the page; by its id where its name could be read as another address.
     pub(crate) fn url(&self) -> String {
         let word = self.name.as_deref().unwrap_or(&self.id);
         let word = if matches!(word, "." | "..") {
@@ -154,7 +154,7 @@ impl SessionInfo {
         format!("/sessions/{}", segment(word))
     }
 
-    /// Its address in the API.
+    /// Address of the session in the API.
     pub(crate) fn api(&self) -> String {
         format!("/api/v1/sessions/{}", segment(&self.id))
     }
@@ -248,7 +248,7 @@ impl Sent {
         found.map_or_else(String::new, |(_, value)| value.replace("\r\n", "\n"))
     }
 
-    /// The same without blanks around it.
+    /// Like [`Self::text`], without blanks around the value.
     pub(crate) fn line(&self, name: &str) -> String {
         self.text(name).trim().to_owned()
     }
@@ -304,7 +304,7 @@ pub(crate) struct Wrong<'a> {
 }
 
 impl<'a> Wrong<'a> {
-    /// Of a form with these fields.
+    /// Assigns a problem to the field of the form that it is about.
     pub(crate) fn of(problem: Option<&'a ApiProblem>, fields: &[&'a str]) -> Self {
         let field = problem.and_then(|problem| wrong_field(problem, fields));
         Self { problem, field }

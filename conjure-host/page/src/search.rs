@@ -57,7 +57,7 @@ pub(crate) struct SearchHitInfo {
 }
 
 impl SearchHitInfo {
-    /// Who said it, in words.
+    /// The speaker of the text that was found, in words.
     pub(crate) fn said_by(&self) -> &'static str {
         match self.said_by.as_str() {
             "person" => "You",

@@ -318,7 +318,7 @@ pub(crate) struct SessionDraft {
 }
 
 impl SessionDraft {
-    /// Of a form. A persona that is written in it is saved first.
+    /// Reads what a form sent. A persona that is written in it is saved first.
     pub(crate) async fn read(
         app: &PageState,
         sent: &Sent,

@@ -22,7 +22,7 @@ pub(crate) fn sheet(request: &PageRequest, nav: Nav, title: &str, body: &Markup)
     layout(request, &PageFrame::new(nav, title), &page)
 }
 
-/// The same once more for a form that was refused: the page says so by its status.
+/// Like [`sheet`], for a form that was refused: a page of its own says so by its status.
 pub(crate) fn refused(request: &PageRequest, nav: Nav, title: &str, body: &Markup) -> Response {
     let mut response = sheet(request, nav, title, body);
     if !request.pieces {

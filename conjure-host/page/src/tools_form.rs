@@ -166,7 +166,7 @@ pub(crate) fn tools_of(
     Ok(tools)
 }
 
-/// Which of the choices the settings are.
+/// The choice of [`SANDBOXES`] that the settings stand for.
 fn sandbox(tools: &Map<String, Value>) -> &'static str {
     let setting = tools.get("sandbox");
     let field = |name: &str| setting.and_then(|setting| setting.get(name));

@@ -8,12 +8,12 @@ pub(crate) fn time(at_ms: i64) -> Markup {
     html! { time datetime=(format!("{day}T{clock}Z")) { (day) " " (clock) " UTC" } }
 }
 
-/// The same as text, for a title.
+/// A moment as text, for a title.
 pub(crate) fn words(at_ms: i64) -> String {
     format!("{} {} UTC", day(at_ms), clock(at_ms))
 }
 
-/// Its day, as `2026-11-26`.
+/// The day of a moment, as `2026-11-26`.
 pub(crate) fn day(at_ms: i64) -> String {
     let (year, month, day) = date(at_ms.div_euclid(86_400_000));
     format!("{year:04}-{month:02}-{day:02}")

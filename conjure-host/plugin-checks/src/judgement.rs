@@ -37,16 +37,16 @@ pub struct Judgement {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "known")]
 pub enum Licence {
-    /// The crate says this.
+    /// The crate names this licence.
     Named {
         /// An SPDX expression, or the name of a file.
         licence: String,
-        /// Where it says so.
+        /// The crate's manifest, which names it.
         manifest: PathBuf,
     },
-    /// The crate says nothing.
+    /// The crate names no licence.
     NotNamed {
-        /// Where it could.
+        /// The crate's manifest, which could name one.
         manifest: PathBuf,
     },
     /// No crate of this name is around the file; a text lies beside the program's description.
@@ -63,7 +63,7 @@ pub enum Licence {
 pub struct Finding {
     /// How bad it is.
     pub level: FindingLevel,
-    /// What it is about: `name`, `operation`, `schema`, `description`, `size`, `symbols`, `licence`.
+    /// Subject: `name`, `operation`, `schema`, `description`, `size`, `symbols`, `licence`.
     pub about: &'static str,
     /// What there is, and what to do.
     pub message: String,
@@ -73,7 +73,7 @@ pub struct Finding {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FindingLevel {
-    /// It works as it is.
+    /// The plugin works as it is.
     Warning,
     /// A tool is not there for some or all models.
     Refusal,

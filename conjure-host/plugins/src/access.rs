@@ -1,4 +1,4 @@
-//! Who may read and write the files of a plugin.
+//! Owner, group and mode of the files of a plugin: they decide who may read and write them.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::program;
 pub(crate) struct FileAccess(Vec<Option<(u32, u32, u32)>>);
 
 impl FileAccess {
-    /// What it is now.
+    /// Reads owner, group and mode as they are now.
     pub(crate) fn of(path: &Path) -> Self {
         let own = [path.to_owned()].into_iter();
         let dir = path.parent().map(Path::to_owned);

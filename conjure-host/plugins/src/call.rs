@@ -50,7 +50,7 @@ pub(super) struct CallRecord {
     live: Mutex<Option<CallServices>>,
     slot: Mutex<Option<OwnedSemaphorePermit>>,
     thread: AtomicU8,
-    /// It did not stop when it was told to, in a worker.
+    /// Whether the call was given up: it did not stop when it was told to, in a worker.
     given_up: AtomicBool,
     operations: AtomicUsize,
     /// How often its end and room for output are waited for.

@@ -41,7 +41,7 @@ impl InstalledPlugins {
         Ok(self.state_and_file(name)?.0)
     }
 
-    /// The same with the file that is there, which is read once for both; a skill folder has none.
+    /// Like [`Self::state`], with the plugin's file, which is read only once; a skill folder has none.
     ///
     /// # Errors
     /// The system's.

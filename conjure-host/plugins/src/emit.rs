@@ -21,7 +21,7 @@ pub const EMIT_PIECE: usize = 16 * 1024 * 1024;
 /// A piece of output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Emit {
-    /// What it is.
+    /// Kind of the output.
     pub kind: EmitKind,
     /// Output as it came, or one JSON event, which is unchecked.
     pub bytes: Vec<u8>,

@@ -29,7 +29,7 @@ pub enum PluginError {
     NotRegular {
         /// The path.
         path: PathBuf,
-        /// What it is, with an article.
+        /// Kind of file that is there, with an article.
         found: &'static str,
         /// Where a link leads.
         target: Option<PathBuf>,
@@ -70,7 +70,7 @@ pub enum PluginError {
         /// Permission bits.
         mode: u32,
     },
-    /// It is not what the lock says.
+    /// The file is not the library that the lock names.
     #[error(
         "{}: is not the library of {name} {version} that {} names, so nothing of it runs: it was \
          altered, or put there by hand. `conjure plugin install` puts back what the lock names; \
@@ -103,7 +103,7 @@ pub enum PluginError {
     TooLarge {
         /// The file.
         path: PathBuf,
-        /// Its size.
+        /// Size of the file in bytes.
         size: u64,
         /// The limit.
         limit: u64,
@@ -127,7 +127,7 @@ pub enum PluginError {
     NotALibrary {
         /// The file.
         path: PathBuf,
-        /// What it is.
+        /// Kind of the file, as a phrase for the sentence.
         found: String,
         /// What this platform loads.
         needed: &'static str,
@@ -154,7 +154,7 @@ pub enum PluginError {
         path: PathBuf,
         /// Machine, word size and byte order of the file.
         found: String,
-        /// Those of the host.
+        /// Machine, word size and byte order of the host.
         needed: String,
     },
     /// A library without a header of ours.
@@ -251,7 +251,7 @@ pub enum PluginError {
         /// The host's.
         needed: u16,
     },
-    /// What a program is run by is not on this machine.
+    /// The program that runs a plugin is not on this machine.
     #[error(
         "{}: {plugin} is run by `{program}`, which is in none of the places of the system's programs \
          ({places}). Install it there, or put it among the plugin's own files", path.display()
@@ -261,9 +261,9 @@ pub enum PluginError {
         path: PathBuf,
         /// Name and version.
         plugin: String,
-        /// What its command begins with.
+        /// The program, as the plugin's command begins.
         program: String,
-        /// Where it was looked for.
+        /// Directories that were searched for the program.
         places: String,
     },
     /// A program, or a stranger's library, and the host has no workers.
@@ -298,7 +298,7 @@ pub enum PluginError {
     NotPinned {
         /// The file.
         path: PathBuf,
-        /// Which place, and why.
+        /// The place, and why others can change it.
         reason: String,
     },
     /// The copy that is opened could not be made.
@@ -380,7 +380,7 @@ pub enum PluginError {
         path.display(), sentence(reason)
     )]
     NotGranted {
-        /// Who is to be told, and what else can be done, if anything, behind a space.
+        /// The remedy, behind a space: who is to be told, or what else can be done; empty without one.
         remedy: String,
         /// The file.
         path: PathBuf,
@@ -400,7 +400,7 @@ pub enum PluginError {
         path: PathBuf,
         /// Name and version.
         plugin: String,
-        /// How it ended.
+        /// End of the worker process, as a phrase for the sentence.
         end: String,
     },
     /// The plugin's worker did not answer in time.
@@ -417,7 +417,7 @@ pub enum PluginError {
         /// The limit.
         limit: Duration,
     },
-    /// It hung when it was loaded last, and its file is the same.
+    /// The plugin hung when it was loaded last, and its file is the same.
     #[error(transparent)]
     HungBefore(#[from] super::HungBefore),
     /// The plugin's workers end again and again.
@@ -433,7 +433,7 @@ pub enum PluginError {
         plugin: String,
         /// How many ended.
         ends: u32,
-        /// How the last one ended.
+        /// End of the last one, as a phrase for the sentence.
         end: String,
         /// How long none is started.
         left: Duration,
@@ -479,7 +479,7 @@ pub enum PluginError {
         /// What it says.
         reason: String,
     },
-    /// The same library says something else of itself than when it was allowed.
+    /// The manifest is another one than when the plugin was allowed, though the library is the same.
     #[error(
         "{}: {name} says something else of itself than when it was installed and allowed, though its \
          library is the same, so it is not used. Ask its author why; `conjure plugin install` shows and \
@@ -516,7 +516,7 @@ pub enum PluginError {
         path: PathBuf,
         /// The plugin's name.
         name: String,
-        /// Its version.
+        /// The plugin's version.
         version: String,
         /// The operation.
         operation: String,

@@ -27,15 +27,15 @@ pub const FILE_LIMIT: u64 = 512 * 1024 * 1024;
 /// A file that has passed every check that needs no code of the plugin.
 #[derive(Debug)]
 pub struct PluginFile {
-    /// Where it was read from.
+    /// Path that the file was read from.
     pub path: PathBuf,
-    /// All of it.
+    /// All bytes of the file; of a program those of its bundle.
     pub bytes: Vec<u8>,
     /// Hash of the bytes.
     pub sha256: Sha256,
     /// What its header says, or its description in the same words.
     pub header: HeaderFields,
-    /// The description, where it is a program: then the bytes are its bundle.
+    /// The description of a program; `None` for a library.
     pub program: Option<ProgramDescription>,
     /// Whether it may run inside the host.
     pub pin: Pin,
@@ -54,12 +54,12 @@ pub enum Pin {
     Named,
     /// Only the host's user and root can change the directory or any above it.
     OwnDirectory,
-    /// Others could have put it there.
+    /// Others could have put the file there.
     No {
-        /// Which place, and why.
+        /// The place, and why others can change it.
         reason: String,
     },
-    /// It is part of the host's program.
+    /// The plugin is part of the host's program.
     Linked,
 }
 
@@ -75,10 +75,10 @@ impl Pin {
 pub struct FileStamp {
     device: u64,
     inode: u64,
-    /// Bytes.
+    /// Size of the file in bytes.
     pub size: u64,
     modified: (i64, i64),
-    /// Those of the other files of a program's description.
+    /// Stamps of the other files that a program's description names, folded into one; 0 for a library.
     #[serde(default)]
     files: u64,
 }
@@ -123,7 +123,7 @@ impl From<&Stat> for FileStamp {
     }
 }
 
-/// Which file it is, and in which state: nobody but the kernel sets when an inode last changed, and
+/// A file and the state that it is in: nobody but the kernel sets when an inode last changed, and
 /// every write to a file does that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct FileIdentity {
@@ -132,7 +132,7 @@ pub(super) struct FileIdentity {
 }
 
 impl FileIdentity {
-    /// Of what is at the path itself, which may be a link.
+    /// Identity of what is at the path itself; `None` where that is a link or no regular file.
     pub(super) fn of(path: &Path) -> Option<Self> {
         let stat = rustix::fs::lstat(path).ok()?;
         let regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
@@ -195,7 +195,7 @@ impl LibraryCandidate {
         FileIdentity::from(&self.stat)
     }
 
-    /// The same, where it is no larger than a description.
+    /// Refuses the file where it is larger than a description may be.
     pub(super) fn of_description(self) -> Result<Self, PluginError> {
         program::judge_size(&self.path, self.stamp().size)?;
         Ok(self)
@@ -294,8 +294,8 @@ impl PluginFile {
         LibraryCandidate::open(path)?.read(named)
     }
 
-    /// The same for whoever looks for the plugin of this name; nothing where it is another. That one's
-    /// bytes behind the header are neither judged nor hashed, which takes most of the time.
+    /// Like [`PluginFile::read`], for the plugin of this name; nothing where the file is another one.
+    /// That one's bytes behind the header are neither judged nor hashed, which takes most of the time.
     ///
     /// # Errors
     /// As [`PluginFile::read`], of another one as far as its header.
@@ -442,7 +442,7 @@ fn trusted(
     Ok(())
 }
 
-/// Who else than the owner and the host's user can write to it.
+/// Finds who can write to a file beside its owner and the host's user.
 fn writers(stat: &Stat) -> Option<&'static str> {
     let mode = mode(stat);
     if mode & 0o002 != 0 {

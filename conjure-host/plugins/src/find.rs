@@ -23,7 +23,7 @@ pub struct SearchPath {
 /// A file that may be a plugin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundLibrary {
-    /// Where it is.
+    /// Path of the file.
     pub path: PathBuf,
     /// Whether a person named this very file, which pins it.
     pub named: bool,

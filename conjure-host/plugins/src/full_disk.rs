@@ -1,4 +1,4 @@
-//! Which failures are a disk's that has no room, and say nothing about the plugin that was to be on it.
+//! Failures of a disk that has no room, which say nothing about the plugin that was to be on it.
 
 use std::io;
 

@@ -16,7 +16,7 @@ use super::worker::{EnforcedConfinement, InstanceDirs};
 pub struct InstanceGrant {
     /// The session's directories.
     pub dirs: InstanceDirs,
-    /// Of what its manifest asks for, what it is allowed; all of that without it.
+    /// Part of what its manifest asks for that the instance is allowed; `None` allows all of it.
     pub permissions: Option<Permissions>,
 }
 
@@ -99,7 +99,7 @@ impl LoadedPlugin {
     }
 }
 
-/// Of what a manifest asks for, what a session grants; all of it where that says nothing.
+/// Returns the part of what a manifest asks for that a session grants; all where that says nothing.
 #[must_use]
 pub fn allowed_permissions(asked: &Permissions, granted: Option<&Permissions>) -> Permissions {
     match granted {
@@ -108,7 +108,7 @@ pub fn allowed_permissions(asked: &Permissions, granted: Option<&Permissions>) -
     }
 }
 
-/// Of what is asked for, what is granted too.
+/// Returns the part of what is asked for that is granted too.
 ///
 /// Files are granted by the very names that are asked for: one below them may be a link that leads
 /// elsewhere.

@@ -30,7 +30,7 @@ pub struct HungBefore {
     pub path: PathBuf,
     /// The plugin's name.
     pub name: String,
-    /// Its version.
+    /// The plugin's version.
     pub version: String,
     /// How long it was waited for.
     pub limit: Duration,

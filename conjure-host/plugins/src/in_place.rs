@@ -24,19 +24,20 @@ use super::health::SharedHealth;
 /// Calls that a tool is judged by.
 const TRIALS: u32 = 100;
 
-/// After it was taken back so often it is not earned again.
+/// Number of times that the permission is taken back before it cannot be earned again.
 const TAKEN_BACK: u8 = 3;
 
 /// The most bytes of output that are kept of a call.
 const OUTPUT: usize = 1024 * 1024;
 
-/// The watchdog looks so often, and takes the permission back when it sees a call twice more.
+/// Time between two looks of the watchdog, which takes the permission back when it sees a call twice
+/// more.
 const TICK: Duration = Duration::from_millis(5);
 
-/// The watchdog sleeps after so many looks without any call.
+/// Number of looks without any call before the watchdog sleeps.
 const QUIET: u32 = 40;
 
-/// Which operations of a plugin may be called in place. One a plugin.
+/// State of a plugin's operations: which may be called in place. Each plugin has one of these.
 pub(super) struct Earned {
     operations: Vec<InPlaceOperation>,
     /// What at most one call of a trial may exceed.

@@ -10,7 +10,7 @@ use super::{LockError, LockedPlugin, PluginError, Sha256};
 /// One build of a plugin.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InstalledVersion {
-    /// Its version.
+    /// Version of the plugin.
     pub version: String,
     /// The digest of its bytes.
     pub sha256: Sha256,
@@ -23,9 +23,9 @@ pub struct InstalledVersion {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InstallAction {
-    /// It is new, or in the place of another build.
+    /// A build came that is new, or in the place of another one.
     Add,
-    /// It is gone.
+    /// The plugin was removed.
     Remove,
     /// A build that was there before is there again.
     Rollback,
@@ -46,8 +46,8 @@ pub struct InstallChange {
     /// What is there since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<InstalledVersion>,
-    /// Of a removal: what was there was not what its package had, or was lost, so it is not kept; `from`
-    /// is then what the lock named. Whatever else replaces such a build has no `from`.
+    /// Whether a removal found another build than the package's, or none, so that nothing is kept;
+    /// `from` is then what the lock named. Whatever else replaces such a build has no `from`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub altered: bool,
 }
@@ -66,7 +66,7 @@ pub enum InstallError {
         name: String,
         /// Where plugins are installed.
         dir: PathBuf,
-        /// Those that there are.
+        /// Names of the installed plugins, for the message.
         installed: String,
     },
     /// There is no such build to put back.
@@ -96,7 +96,7 @@ pub enum InstallError {
         /// The file.
         path: PathBuf,
     },
-    /// Somebody else installed or removed it meanwhile.
+    /// Somebody else installed or removed the plugin meanwhile.
     #[error(
         "{name} became another one while this one was looked at, so nothing was changed: install it \
          again to have it compared with the one that is there now"
@@ -105,7 +105,7 @@ pub enum InstallError {
         /// The plugin.
         name: String,
     },
-    /// It cannot take the place of what has its name.
+    /// The plugin cannot take the place of what has its name.
     #[error("{name} cannot be installed: {reason}")]
     InTheWay {
         /// The name.

@@ -34,7 +34,7 @@ pub struct InstalledPlugins {
 }
 
 impl InstalledPlugins {
-    /// Those of a data directory.
+    /// Returns the installed plugins of a data directory.
     pub fn of(data_dir: &Path) -> Self {
         Self {
             plugins: data_dir.join("plugins"),
@@ -44,7 +44,7 @@ impl InstalledPlugins {
         }
     }
 
-    /// Where they are.
+    /// Directory of the installed plugins.
     pub fn dir(&self) -> &Path {
         &self.plugins
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use conjure_config::platform::LIBRARY_EXTENSION;
-use conjure_config::skill_folders::{self, LoadedFolder};
+use conjure_config::skill_folders::{self, LeftOutFile, LoadedFolder};
 use conjure_config::{env, fs, skill_archive};
 use rustix::fs::{CWD, RenameFlags};
 
@@ -80,7 +80,7 @@ pub(crate) struct SkillPlaces {
 }
 
 impl SkillPlaces {
-    /// Below the home directory.
+    /// Returns the places below the home directory.
     pub(crate) fn of_user() -> Self {
         let home = env::home();
         Self {
@@ -88,7 +88,7 @@ impl SkillPlaces {
         }
     }
 
-    /// Those below another directory.
+    /// Returns the places below another directory.
     #[cfg(test)]
     pub(crate) fn below(root: PathBuf) -> Self {
         Self { root: Some(root) }
@@ -338,14 +338,14 @@ fn unpacked(below: &Path, archive: &[u8]) -> io::Result<LoadedFolder> {
 pub struct SkillArchive {
     /// The name of the skill.
     pub name: String,
-    /// What it is for.
+    /// Purpose of the skill, as it describes itself.
     pub description: String,
-    /// Its version, where it says one.
+    /// Version of the skill, where it says one.
     pub version: Option<String>,
-    /// Its licence, where it says one.
+    /// Licence of the skill, where it says one.
     pub license: Option<String>,
-    /// What lies in its folder and is not in the archive: relative paths, each with the reason.
-    pub left_out: Vec<String>,
+    /// Files of the skill's folder that are not in the archive: relative paths, each with the reason.
+    pub left_out: Vec<LeftOutFile>,
     /// The archive: the same bytes for the same files.
     pub bytes: Vec<u8>,
 }

@@ -85,7 +85,7 @@ impl Instance {
         }
     }
 
-    /// It runs in a worker, which reaches these directories of a session and no others.
+    /// Notes that it runs in a worker, which reaches these directories of a session and no others.
     pub(super) fn confine_to(&mut self, dirs: InstanceDirs) {
         self.dirs = Some(dirs);
     }

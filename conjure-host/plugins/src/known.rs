@@ -143,7 +143,7 @@ fn key(path: &Path) -> Sha256 {
     Sha256::of(&bytes)
 }
 
-/// Which build of the host this is: another program may lay out the types of the boundary in
+/// The build of this host, in words: another program may lay out the types of the boundary in
 /// another way, and judge files by other rules.
 pub(super) static HOST: LazyLock<String> = LazyLock::new(|| {
     let program = std::env::current_exe().ok();

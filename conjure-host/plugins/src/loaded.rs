@@ -46,9 +46,9 @@ pub(super) const LINKED: &str = "(linked into the host)";
 pub enum PluginSource {
     /// A library, or a program with its description.
     File {
-        /// Where it was read from.
+        /// Path that the file was read from.
         path: PathBuf,
-        /// Hash of its bytes.
+        /// Hash of the file's bytes.
         sha256: Sha256,
         /// What its header says, or a program's description in the same words.
         header: Box<HeaderFields>,
@@ -195,12 +195,12 @@ impl LoadedPlugin {
         &self.manifest
     }
 
-    /// Where it comes from.
+    /// Source of the plugin: a file, or the host's program.
     pub fn source(&self) -> &PluginSource {
         &self.source
     }
 
-    /// How it behaves.
+    /// Health of the plugin, with the number of its workers that ended by themselves.
     pub fn health(&self) -> PluginHealth {
         let worker_ends = match &self.factory {
             Factory::Worker(worker) => worker.ends(),
@@ -269,8 +269,8 @@ impl LoadedPlugin {
             .await
     }
 
-    /// The same for a session with these directories: in a worker the instance reaches them, its own
-    /// directory, and what its manifest names.
+    /// Like [`LoadedPlugin::create`], for a session with these directories: in a worker the instance
+    /// reaches them, its own directory, and what its manifest names.
     ///
     /// # Errors
     /// As [`LoadedPlugin::create`].
@@ -287,7 +287,7 @@ impl LoadedPlugin {
         self.create_granted(create, services, &grant).await
     }
 
-    /// The same for a session that grants this. The services keep to it by themselves.
+    /// Like [`LoadedPlugin::create`], with what a session grants. The services keep to it by themselves.
     ///
     /// # Errors
     /// As [`LoadedPlugin::create`], and where nothing keeps the instance to the grant.
@@ -305,8 +305,8 @@ impl LoadedPlugin {
         self.create_held(create, services, grant).await
     }
 
-    /// The same for whoever had the plugin when it was removed from its host, such as a step of a
-    /// session whose table has its tools: what was loaded of it is there until the last has ended.
+    /// Like [`Self::create_granted`], also after the plugin was removed, for whoever had it then, such
+    /// as a step whose table has its tools: what was loaded of it is there until the last has ended.
     ///
     /// # Errors
     /// As [`LoadedPlugin::create_granted`], without [`PluginError::Removed`].

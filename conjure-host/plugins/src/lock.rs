@@ -24,9 +24,9 @@ const LIMIT: u64 = 4 * 1024 * 1024;
 /// A plugin that came in a package.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LockedPlugin {
-    /// Its name.
+    /// Name of the plugin.
     pub name: String,
-    /// Its version.
+    /// Version of the plugin.
     pub version: String,
     /// Where the package came from: a path, an address, or a name in an index. In the file a path below
     /// the lock's own directory begins with `./` and is one from there.
@@ -81,7 +81,7 @@ pub struct PluginLock {
 /// Why a lock says nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// The system's.
+    /// The system does not let the host read the lock.
     #[error("{} cannot be read: {source}", path.display())]
     Read {
         /// The file.
@@ -89,7 +89,7 @@ pub enum LockError {
         /// What the system says.
         source: io::Error,
     },
-    /// The system's, while it was to say something else.
+    /// The system does not let the host change the lock.
     #[error("the lock of plugins was not changed: {source}")]
     Write {
         /// The file.
@@ -97,7 +97,7 @@ pub enum LockError {
         /// What the system says.
         source: io::Error,
     },
-    /// It does not have the form of one.
+    /// The file does not have the form of a lock.
     #[error(
         "{} is not a lock of plugins: {reason}. Put back the file as it was, or move it away and \
          install the plugins again",

@@ -1,4 +1,4 @@
-//! Which libraries came in packages, and whether they still are what their packages had.
+//! Libraries that came in packages, and whether they still are what their packages had.
 //!
 //! The lock says what is installed now, and the list of digests what ever was: code that came from
 //! elsewhere stays somebody else's, wherever its file lies and whatever becomes of the lock.
@@ -31,14 +31,14 @@ pub struct PackagedPlugins {
 /// What is known of a library that came in a package.
 #[derive(Debug, Default)]
 pub(crate) struct PackagedOrigin {
-    /// Whose signature the package had.
+    /// Key that signed the package; `None` where nobody did.
     pub(crate) signer: Option<String>,
     /// The digest of the manifest that was allowed.
     pub(crate) manifest: Option<Sha256>,
 }
 
 impl PackagedPlugins {
-    /// Those of a data directory.
+    /// Returns the packages of a data directory.
     pub fn of(data_dir: &Path) -> Self {
         Self {
             data_dir: data_dir.to_owned(),
@@ -188,8 +188,8 @@ impl PackagedPlugins {
         told.collect()
     }
 
-    /// Of what was found, leaves out the skills that are not what their packages had, and tells those that
-    /// are not there any more.
+    /// Leaves out the found skills that are not what their packages had, and tells those that are not
+    /// there any more.
     pub fn judge_skills(&self, found: &mut Discovered) {
         found
             .broken

@@ -88,7 +88,7 @@ pub struct RegistryChange {
 /// What happened to a plugin.
 #[derive(Debug, Clone)]
 pub enum RegistryEvent {
-    /// It is new.
+    /// The plugin is new.
     Added(PluginId),
     /// Another one took its place.
     Replaced {
@@ -100,7 +100,7 @@ pub enum RegistryEvent {
     /// The very build was loaded again, from another file with the same bytes or because somebody
     /// asked for it. One that had failed, or was given up on, is well again.
     Reloaded(PluginId),
-    /// It is gone. Steps that have it in their tables end with it.
+    /// The plugin is gone. Steps that have it in their tables end with it.
     Removed(PluginId),
     /// A file could not be loaded.
     Failed {
@@ -254,8 +254,8 @@ impl PluginRegistry {
         self.load_from(path, named, false)
     }
 
-    /// The same, unless what is there was loaded, or refused, while this one waited for its turn. The
-    /// outcome is in the snapshot and in the log.
+    /// Like [`Self::add`], unless the file there was loaded, or refused, while this call waited for its
+    /// turn. The outcome is in the snapshot and in the log.
     pub(super) fn add_unknown(&self, path: &Path) {
         let path_lock = self.path_lock(path);
         let _adding = lock(&path_lock);
@@ -320,8 +320,8 @@ impl PluginRegistry {
         loaded
     }
 
-    /// The same after `renew` was called with the path, which may put the file there anew, so that other
-    /// hosts load it again as well. Whoever watches for this registry then finds nothing to do.
+    /// Like [`Self::reload`], after `renew` was called with the path, which may put the file there anew,
+    /// so that other hosts load it as well. Whoever watches for this registry then finds nothing to do.
     ///
     /// # Errors
     /// What `renew` says; then nothing is loaded.

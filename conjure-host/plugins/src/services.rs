@@ -12,7 +12,7 @@ use super::Sha256;
 use super::emit::EmitSink;
 use conjure_core::sentence::sentence;
 
-/// Which plugin: name, version, and for a library the hash of its file.
+/// Identity of a plugin: name, version, and for a library the hash of its file.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PluginId {
     /// The plugin's name.
@@ -29,7 +29,7 @@ impl fmt::Display for PluginId {
     }
 }
 
-/// Whom a request is for. The host reads it when the plugin asks back.
+/// Session, turn and tool call that a request is for. The host reads them when the plugin asks back.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CallMeta {
     /// The session.
@@ -50,7 +50,7 @@ pub struct CallOptions {
     pub sink: Option<EmitSink>,
     /// Cancels it.
     pub cancel: CancellationToken,
-    /// Whom it is for.
+    /// Session, turn and tool call that the request is for.
     pub meta: CallMeta,
 }
 
@@ -149,7 +149,7 @@ pub enum PluginCallFailure {
         /// What the plugin says.
         message: String,
     },
-    /// It did not answer in time.
+    /// The plugin did not answer in time.
     #[error("{plugin}: did not answer within {limit:?}{}", after.words())]
     TimedOut {
         /// Name and version.
@@ -162,7 +162,7 @@ pub enum PluginCallFailure {
         /// What became of the plugin's code.
         after: AfterStop,
     },
-    /// It was cancelled.
+    /// The call was cancelled.
     #[error("{plugin}: the call was cancelled{}", after.words())]
     Cancelled {
         /// Name and version.
@@ -218,7 +218,7 @@ pub enum PluginCallFailure {
     WorkerEnded {
         /// Name and version.
         plugin: String,
-        /// How it ended.
+        /// End of the worker process, as a phrase for the sentence.
         end: String,
     },
     /// There is no worker for the plugin; its code did not run.
@@ -234,13 +234,13 @@ pub enum PluginCallFailure {
 /// What became of a plugin's code that was told to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AfterStop {
-    /// It stopped.
+    /// The code stopped.
     Stopped,
-    /// It did not, so its worker process is ended, with what the plugin kept in memory.
+    /// The code did not stop, so its worker process is ended, with what the plugin kept in memory.
     WorkerKilled,
-    /// Its worker process ended by itself meanwhile.
+    /// The worker process of the code ended by itself meanwhile.
     WorkerDied,
-    /// It did not, and may go on.
+    /// The code did not stop, and may go on.
     GoesOn,
 }
 

@@ -60,7 +60,7 @@ impl TrustedSigners {
         listed.iter().any(|signer| signer.key == key)
     }
 
-    /// Who is listed.
+    /// Signers on the list.
     ///
     /// # Errors
     /// The system's.

@@ -175,7 +175,7 @@ impl CopyStore {
         self.sweep_dirs(&dirs);
     }
 
-    /// Of the directories with the files of a program that one stays that was used last, as long as its
+    /// Removes directories with the files of a program. The one that was used last stays as long as its
     /// copy does. Another may be one that was altered, and what runs in it has a while to end.
     fn sweep_dirs(&self, dirs: &[PathBuf]) {
         let is_files = |path: &&PathBuf| path.extension().is_some_and(|e| e == program::FILES);

@@ -5,7 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use conjure_config::file_name::safe_name;
-use conjure_config::{fs, skill_folders};
+use conjure_config::fs;
+use conjure_config::skill_folders::{self, LeftOutFile};
 
 use super::InstalledPlugins;
 
@@ -40,10 +41,8 @@ impl InstalledPlugins {
 pub(super) fn holds_more(dir: &Path) -> io::Result<bool> {
     let folder = skill_folders::load_dir(dir).map_err(io::Error::other)?;
     let mut left_out = folder.left_out.iter();
-    let is_own = |entry: &String| {
-        // Each with its reason behind it; where that has such a sign too, it counts as somebody's own.
-        let path = entry.rsplit_once(" (").map_or(entry.as_str(), |it| it.0);
-        let name = path.rsplit('/').next().unwrap_or_default();
+    let is_own = |entry: &LeftOutFile| {
+        let name = entry.path.rsplit('/').next().unwrap_or_default();
         !matches!(name, ".DS_Store" | "__pycache__")
     };
     let mut resources = folder.resources.iter();

@@ -1,4 +1,4 @@
-//! Which machine a plugin is for.
+//! Target of a plugin: the machine that it is for.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ pub const ANY_TARGET: &str = "any";
 pub struct LibraryTarget {
     /// The machine, as Rust names it: `x86_64-unknown-linux-gnu`.
     pub target: String,
-    /// Its header.
+    /// Header of the library, or what says the same of a program.
     pub header: HeaderFields,
 }
 
@@ -27,7 +27,7 @@ impl LibraryTarget {
         Some(Self { target, header })
     }
 
-    /// The same of the bundle of a program. It is for the machine that the executables and libraries
+    /// Reads it from the bundle of a program. It is for the machine that the executables and libraries
     /// among its files are for, and for any where there are none, or some for several machines. What a
     /// header says of a library its description says, but for the compiler.
     ///

@@ -388,7 +388,7 @@ fn room<'a>(loading: impl Iterator<Item = &'a LoadingPath>, now: Instant) -> usi
     free.min(MAX_ALL_LOADS.saturating_sub(all))
 }
 
-/// Which directory is at a path, also where links lead to it.
+/// Identity of the directory at a path, also where links lead to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct DirIdentity {
     device: u64,
@@ -398,7 +398,7 @@ struct DirIdentity {
 }
 
 impl DirIdentity {
-    /// Nothing where no directory is.
+    /// Identity of the directory at a path; `None` where no directory is.
     fn of(path: &Path) -> Option<Self> {
         use std::os::unix::fs::MetadataExt as _;
         let there = std::fs::metadata(path)

@@ -9,9 +9,9 @@ use conjure_vault::Credential;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use secrecy::{ExposeSecret as _, SecretString};
 
-/// The fewest characters of a secret; what is shorter may be a word of any text.
+/// The fewest characters of a secret that is hidden; a shorter one may be a word of any text.
 const SHORTEST: usize = 4;
-/// The same of a word in it.
+/// The fewest characters of one word of a secret that is hidden by itself.
 const SHORTEST_WORD: usize = 8;
 
 /// Headers that are nobody else's to see.
@@ -78,14 +78,14 @@ impl Credentials {
         Ok(())
     }
 
-    /// Puts them to other headers; they win.
+    /// Puts the credentials to other headers, in the place of those with the same names.
     pub(super) fn put(&self, headers: &mut HeaderMap) {
         for (name, value) in &self.headers {
             headers.insert(name.clone(), value.clone());
         }
     }
 
-    /// A text without them.
+    /// Returns a text with the secrets taken out.
     pub(super) fn hidden(&self, mut text: String) -> String {
         for secret in &self.secrets {
             if text.contains(secret.expose_secret()) {

@@ -34,7 +34,7 @@ pub struct HttpProvider {
     endpoint: Endpoint,
     address: Address,
     credentials: Arc<Credentials>,
-    /// The saved auth that they are of.
+    /// The saved auth that the credentials are of.
     auth: Option<AuthName>,
     options: HttpOptions,
     client: reqwest::Client,
@@ -45,7 +45,7 @@ pub struct HttpProvider {
 /// Why a provider cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpProviderError {
-    /// The address is none.
+    /// The base URL is no address that can be asked.
     #[error(transparent)]
     Address(#[from] AddressError),
     /// The key cannot be sent.
@@ -54,15 +54,15 @@ pub enum HttpProviderError {
          again, without line ends"
     )]
     Key {
-        /// Whose key.
+        /// Name of the provider.
         provider: String,
     },
     /// A header of the person's cannot be sent.
     #[error("the header `{name}` for the provider `{provider}` cannot be sent: {reason}")]
     Header {
-        /// Whose header.
+        /// Name of the provider.
         provider: String,
-        /// The header.
+        /// Name of the header.
         name: String,
         /// What is wrong with it.
         reason: String,
@@ -98,7 +98,7 @@ impl HttpProvider {
         Self::with_client(wire, endpoint, key, options, client)
     }
 
-    /// The same with a client that others use too.
+    /// Like [`Self::new`], with a client that other providers use too.
     ///
     /// # Errors
     /// [`HttpProviderError`].
@@ -119,7 +119,7 @@ impl HttpProvider {
         Self::made(wire, endpoint, credentials, None, options, client)
     }
 
-    /// The same with a saved auth.
+    /// Like [`Self::with_client`], with the credential of a saved auth.
     pub(super) fn with_auth(
         wire: Wire,
         endpoint: Endpoint,
@@ -181,7 +181,7 @@ impl HttpProvider {
         })
     }
 
-    /// The same over clients that are there already. Nothing when nobody knows the name.
+    /// Like [`Self::of`], over clients that exist already. `None` when nobody knows the name.
     ///
     /// # Errors
     /// [`UnusableProvider`] when something is missing, such as the key.
@@ -210,7 +210,7 @@ impl HttpProvider {
         self.ask(reqwest::Method::GET, resource, None, None).await
     }
 
-    /// The same with any method, with a form, and as in a beta of the provider's.
+    /// Like [`Self::get`], with any method, with a form, and as in a beta of the provider's.
     pub(super) async fn ask(
         &self,
         method: reqwest::Method,
@@ -445,7 +445,7 @@ impl Provider for HttpProvider {
     }
 }
 
-/// For whom a conversation is repaired that goes to a model there, over this wire.
+/// Target of the repair of a conversation that goes to a model at an endpoint, over this wire.
 pub fn target(wire: Wire, endpoint: &Endpoint, model: &str) -> RepairTarget {
     let target = RepairTarget::new(&endpoint.provider, model).over(wire);
     match wire {

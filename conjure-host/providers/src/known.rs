@@ -18,17 +18,17 @@ use conjure_config::env;
 /// A provider over HTTP that needs nothing but a key.
 #[derive(Debug)]
 pub struct KnownProvider {
-    /// Its name.
+    /// Name of the provider, as sessions give it.
     pub name: &'static str,
-    /// What it speaks, unless a session says otherwise.
+    /// Wire of the provider, unless a session says otherwise.
     pub wire: Wire,
-    /// Where it is; a session or the environment must say so where it is nowhere in particular.
+    /// Base URL; `None` where there is no usual one, so that a session or the environment must give it.
     pub base_url: Option<&'static str>,
-    /// The variable that says where it is instead.
+    /// The variable that gives the base URL instead.
     pub base_url_var: &'static str,
     /// The variables that may hold the key, in this order.
     pub key_vars: &'static [&'static str],
-    /// Whether it asks for a key at all.
+    /// Whether the provider asks for a key at all.
     pub needs_key: bool,
 }
 
@@ -38,7 +38,7 @@ impl KnownProvider {
         KNOWN.iter().find(|known| known.name == name)
     }
 
-    /// Whether the environment has a key for it.
+    /// Whether the environment has a key for the provider.
     pub fn has_key(&self) -> bool {
         self.key_vars.iter().any(|var| env::var(var).is_some())
     }
@@ -56,7 +56,7 @@ pub struct UnusableProvider {
     pub message: String,
 }
 
-/// All of them.
+/// All providers that are known by name.
 pub static KNOWN: [KnownProvider; 9] = [
     KnownProvider {
         name: "anthropic",

@@ -68,8 +68,8 @@ pub trait Provider: Send + Sync + 'static {
         sink: &'a ReplySink,
     ) -> BoxFuture<'a, Result<Response, ProviderError>>;
 
-    /// For whom a conversation is repaired before it is sent to this model: over which wire, and
-    /// whether it can look at images and files. By default what the provider's name implies.
+    /// Target of the repair that a conversation needs before it is sent to this model: the wire, and
+    /// whether the model can look at images and files. By default what the provider's name implies.
     fn target(&self, model: &str) -> RepairTarget {
         RepairTarget::new(self.name(), model)
     }
@@ -79,7 +79,7 @@ pub trait Provider: Send + Sync + 'static {
         Endpoint::new(self.name()).with_model(model)
     }
 
-    /// The saved auth that it asks with, if it is one.
+    /// The saved auth that the provider asks with, if it uses one.
     fn auth(&self) -> Option<&AuthName> {
         None
     }

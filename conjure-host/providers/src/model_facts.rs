@@ -45,18 +45,18 @@ pub struct ModelBook {
 /// A data file that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelBookError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("the file of models cannot be used: {source}")]
     Read {
         /// Why, with the file's name.
         source: std::io::Error,
     },
-    /// It is not what such a file looks like.
+    /// The file does not have the form of a table of models.
     #[error("the file of models `{path}` is not right: {message}")]
     Parse {
         /// The file.
         path: String,
-        /// Where and why.
+        /// The place in the file, and what is wrong there.
         message: String,
     },
 }
@@ -89,8 +89,8 @@ impl ModelBook {
             .copied()
     }
 
-    /// For whom a conversation is repaired, with what is known that the model cannot look at. What its
-    /// wire cannot carry stays so, whatever is known of the model.
+    /// Narrows the target of a repair by what is known that the model cannot look at. What its wire
+    /// cannot carry stays so, whatever is known of the model.
     #[must_use]
     pub fn narrowed(&self, target: RepairTarget) -> RepairTarget {
         let facts = self.facts(&target.provider, &target.model);
@@ -101,7 +101,7 @@ impl ModelBook {
         }
     }
 
-    /// For whom a conversation is repaired that goes to a model of a session's provider. The name is
+    /// Target of the repair of a conversation that goes to a model of a session's provider. `name` is
     /// the session's for the provider, under which facts and sidecars of the conversation are; the
     /// provider itself may go by another one.
     #[must_use]

@@ -19,7 +19,7 @@ const PAGE_BYTES: usize = 16 * 1024 * 1024;
 /// A model, as its provider lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedModel {
-    /// Its name, as a request has it.
+    /// Name of the model, as a request has it.
     pub name: String,
     /// Tokens of input, where the provider says so.
     pub context: Option<u64>,

@@ -48,7 +48,7 @@ pub(crate) struct ReadPace {
     ticks: Option<ReadTicks>,
     /// When the newest piece was read.
     newest: Option<Instant>,
-    /// Since when pieces come fast.
+    /// Moment at which pieces began to come fast; `None` where they do not.
     fast_since: Option<Instant>,
 }
 

@@ -36,7 +36,7 @@ pub struct RemoteSkill {
     pub title: Option<String>,
     /// `custom`, `anthropic` and so on.
     pub source: String,
-    /// Its latest version.
+    /// Latest version of the skill.
     pub latest_version: Option<String>,
     /// When it was made, as the provider says it.
     pub created_at: Option<String>,
@@ -49,7 +49,7 @@ pub struct RemoteVersion {
     pub version: String,
     /// The skill's name in it.
     pub name: Option<String>,
-    /// What it is for.
+    /// Purpose of the skill, as this version describes it.
     pub description: Option<String>,
     /// When it was made, as the provider says it.
     pub created_at: Option<String>,

@@ -26,7 +26,7 @@ struct SoFar {
     usage: Usage,
     begun: bool,
     retries: u32,
-    /// Of the attempts before this one.
+    /// Usage of the attempts before this one.
     lost: Usage,
 }
 
@@ -45,8 +45,8 @@ impl ReplySink {
         }
     }
 
-    /// The same with a closure of its own for batches: a provider may let pieces that come fast gather
-    /// until the next of these moments.
+    /// Returns the sink with a closure of its own for batches: a provider may let pieces that come fast
+    /// gather until the next of these moments.
     #[must_use]
     pub fn with_batches(
         mut self,

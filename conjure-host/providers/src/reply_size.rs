@@ -22,7 +22,7 @@ const MOST_NAME: usize = 1_024;
 /// What a value counts beside its text, in bytes.
 const VALUE: usize = 8;
 
-/// What is left of it while a reply streams.
+/// Bytes that a reply may still take while it streams.
 #[derive(Debug)]
 pub(super) struct ReplyRoom(usize);
 
@@ -33,7 +33,7 @@ impl Default for ReplyRoom {
 }
 
 impl ReplyRoom {
-    /// Whether nothing more is taken.
+    /// Whether the room is used up, so that nothing more is taken.
     pub(super) fn is_used_up(&self) -> bool {
         self.0 == 0
     }

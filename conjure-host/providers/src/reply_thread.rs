@@ -20,7 +20,7 @@ use tokio_util::task::AbortOnDropHandle;
 const LONGEST_REST: Duration = Duration::from_millis(10);
 
 thread_local! {
-    /// Until when this thread rests.
+    /// Moment until which this thread rests.
     static REST: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
@@ -48,7 +48,7 @@ struct ReplyThread {
 }
 
 impl ReplyThread {
-    /// The one of this process, made at first use. Nothing where the system gives none now.
+    /// The thread of this process, made at first use. `None` where the system gives none now.
     fn of_process() -> Option<&'static Self> {
         static MADE: OnceLock<ReplyThread> = OnceLock::new();
         static MAKING: Mutex<()> = Mutex::new(());

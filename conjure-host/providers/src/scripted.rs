@@ -69,7 +69,7 @@ pub struct ScriptedCall {
     pub name: String,
     /// The tool's public name.
     pub tool: String,
-    /// Its arguments.
+    /// Arguments of the call.
     #[serde(default)]
     pub arguments: Value,
 }

@@ -261,7 +261,7 @@ fn broken(error: &reqwest::Error) -> Cut {
     }
 }
 
-/// This time from now on; a year at most, so that any setting is a moment.
+/// The moment at which this time has passed; a year from now at most, so that any setting is a moment.
 fn after(time: Duration) -> Instant {
     Instant::now() + time.min(Duration::from_secs(365 * 86_400))
 }

@@ -18,7 +18,7 @@ pub enum TokenError {
          save an API key of the provider (`--kind api-key`), or a token that lasts"
     )]
     OfLogin,
-    /// It has ended.
+    /// The token has ended.
     #[error("this token ended at {end}: save a new one, or an API key of the provider")]
     Ended {
         /// The moment from which it was not valid any more.

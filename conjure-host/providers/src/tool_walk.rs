@@ -112,7 +112,7 @@ fn answer(request: &ModelRequest) -> Response {
     }
 }
 
-/// Which calls worked, and what the others said.
+/// Report of the calls: how many worked, and what the others said.
 fn report(calls: &[&FunctionCall], turn: &[Message]) -> String {
     if calls.is_empty() {
         return "There are no tools.".to_owned();

@@ -48,7 +48,7 @@ impl Host {
         self.alone_asking(backend, working_dir, asker).await
     }
 
-    /// The same where this one answers what the backend asks the person.
+    /// Like [`Host::alone`], but `asker` answers what the backend asks the person.
     ///
     /// # Errors
     /// As [`Host::alone`].

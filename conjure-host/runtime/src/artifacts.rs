@@ -53,7 +53,7 @@ pub struct Artifacts {
     cache: PathBuf,
     /// What the host keeps; a working directory that holds it does not make it the session's.
     hosts_own: Option<PathBuf>,
-    /// What ends with the session; a file in it is moved into the cache.
+    /// The exchange directory, which ends with the session; a file in it is moved into the cache.
     exchange: Option<PathBuf>,
     /// Where files of the exchange directory have been moved to.
     moved: Mutex<BTreeMap<PathBuf, PathBuf>>,
@@ -61,7 +61,7 @@ pub struct Artifacts {
     writes: Arc<Writes>,
     /// The session, among those that write.
     worker: Arc<Worker>,
-    /// Which files are read at this moment that plugins name while they run.
+    /// Turns for reading large files that plugins name while they run.
     registering: registering::RegisteringTurns,
     /// The session is over.
     ended: CancellationToken,
@@ -73,9 +73,9 @@ struct ArtifactSlot {
     remote: Option<(String, Fetch)>,
     /// Whether who made it said so; else it was found beside a call.
     told: AtomicBool,
-    /// Where an earlier session had it.
+    /// Path under which an earlier session had the file.
     place: Option<PathBuf>,
-    /// Where it came to; held while it comes.
+    /// Path that the file was fetched to; locked while it is being fetched.
     fetched: tokio::sync::Mutex<Option<PathBuf>>,
 }
 
@@ -113,7 +113,7 @@ impl Artifacts {
             .begin(&self.worker, backend, finds_files)
     }
 
-    /// The same for a call that is run on the spot.
+    /// Like [`Self::begin`], for a call that is run on the spot.
     pub(crate) fn begin_in_place(&self, backend: &Arc<str>) -> CallWindow<'_> {
         self.writes
             .windows
@@ -126,15 +126,15 @@ impl Artifacts {
         self.writes.copies.expect(name)
     }
 
-    /// The same, knowing where the host keeps its own files: they are nobody's artifacts.
+    /// Sets the directory in which the host keeps its own files: they are nobody's artifacts.
     #[must_use]
     pub fn beside(mut self, hosts_own: &Path) -> Self {
         self.hosts_own = hosts_own.canonicalize().ok();
         self
     }
 
-    /// The same, as the files of this session, the first of whose directories is where it works.
-    /// Behind [`Artifacts::beside`].
+    /// Makes these the files of a session, which works in the first of its directories. To be called
+    /// behind [`Artifacts::beside`].
     #[must_use]
     pub(crate) fn among(mut self, writes: &Arc<Writes>, session: &str) -> Self {
         let dir = Arc::clone(&self.worker.dir);
@@ -149,8 +149,8 @@ impl Artifacts {
         self
     }
 
-    /// The same, knowing the exchange directory, one of the roots. It ends with the session, so a
-    /// file in it is moved into the cache when it is registered.
+    /// Sets the exchange directory, one of the roots. It ends with the session, so a file in it is moved
+    /// into the cache when it is registered.
     #[must_use]
     pub fn moving_out_of(mut self, exchange: &Path) -> Self {
         self.exchange = exchange.canonicalize().ok();
@@ -164,7 +164,7 @@ impl Artifacts {
         real.is_some_and(|real| self.is_hosts_own_at(&real))
     }
 
-    /// The same of a path whose links are resolved.
+    /// Like [`Self::is_hosts_own`], for a path whose links are resolved.
     fn is_hosts_own_at(&self, real: &Path) -> bool {
         let Some(own) = &self.hosts_own else {
             return false;
@@ -197,10 +197,10 @@ impl Artifacts {
         self.take_in(backend, file, fetch, true, &|_, _| Ok(()))
     }
 
-    /// The same of one of several files that are named at once.
+    /// Like [`Self::register`], for one of several files that are named at once.
     ///
     /// # Errors
-    /// As there, and where they have too many bytes together or nobody waits any more.
+    /// As for [`Self::register`], and where they have too many bytes together or nobody waits any more.
     pub(crate) fn register_within(
         &self,
         backend: &str,

@@ -135,7 +135,7 @@ impl Host {
         &self.shared.log
     }
 
-    /// The same session with the provider that its saved auth is for, as every session that is
+    /// Returns the specification with the provider that its saved auth is for, as every session that is
     /// opened has it. Reads no credential.
     ///
     /// # Errors
@@ -460,7 +460,7 @@ impl HostBuilder {
         self
     }
 
-    /// Who answers questions of plugins; nobody without it.
+    /// Sets who answers questions of plugins; without it nobody does.
     #[must_use]
     pub fn asker(mut self, asker: impl Asker) -> Self {
         self.asker = Arc::new(asker);

@@ -10,16 +10,16 @@ use crate::tool_words::{WordLimits, words_of};
 /// The differences of two builds; of the first build all that it has.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct PluginDifference {
-    /// What it asks for and the one before did not.
+    /// Phrases for what the new build asks for and the one before did not.
     pub more: Vec<String>,
-    /// What it asks for no more.
+    /// Phrases for what the new build asks for no more.
     less: Vec<String>,
     added: Vec<String>,
     removed: Vec<String>,
     changed: Vec<String>,
     /// What each tool that is new or looks otherwise says to a model, as far as a person reads it.
     details: Vec<String>,
-    /// The same for programs.
+    /// Words of the same tools, as far as a program reads them.
     all_details: Vec<String>,
 }
 

@@ -31,9 +31,9 @@ const CLOSE: Duration = Duration::from_secs(2);
 pub enum PluginTrial {
     /// An instance was made, and answered.
     Answered,
-    /// Its configuration must have these settings, and without them it makes no instance.
+    /// The plugin makes no instance without a configuration, which must have these settings.
     NeedsConfig {
-        /// Their names.
+        /// Names of the settings.
         settings: Vec<String>,
     },
 }

@@ -47,8 +47,8 @@ impl Host {
         self.calls_unchecked(spec).await
     }
 
-    /// The same for a specification that was looked at before: its plugins may have changed since, and
-    /// each gets of its grant what it asks for now.
+    /// Like [`Self::calls`], for a specification that was looked at before: its plugins may have changed
+    /// since, and each gets of its grant what it asks for now.
     pub(crate) async fn calls_unchecked(
         &self,
         spec: SessionSpec,
@@ -57,9 +57,9 @@ impl Host {
         ToolSession::open(Arc::clone(&self.shared), spec).await
     }
 
-    /// The same for a program on the other side that plugins may ask. A model is there for them
-    /// too when the specification names its provider. Whoever opens several looks at the
-    /// specification before the first: [`Host::check_grants`].
+    /// Like [`Self::calls`] without its check of the grants, for a program on the other side that
+    /// plugins may ask. A model is there for them too when the specification names its provider. Whoever
+    /// opens several looks at the specification before the first: [`Host::check_grants`].
     ///
     /// # Errors
     /// [`SessionError`] when the tools cannot be made ready; nothing stays open then.

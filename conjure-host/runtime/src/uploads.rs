@@ -50,13 +50,13 @@ pub struct ReceiveLimits {
 /// A file that a person handed over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Upload {
-    /// What a turn names it by, `upload-` and letters.
+    /// Id that a turn names it by, `upload-` and letters.
     pub id: String,
-    /// Its name, one component of a path.
+    /// Name of the file, one component of a path.
     pub name: String,
-    /// What its bytes say, else what its sender says, else what its name says.
+    /// Media type by its bytes, else by what its sender says, else by its name.
     pub media_type: String,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
     /// Whether a model that can look at images is shown it as one.
     pub is_image: bool,
@@ -65,23 +65,23 @@ pub struct Upload {
 /// Why a file is not taken.
 #[derive(Debug, thiserror::Error)]
 pub enum UploadError {
-    /// It is empty.
+    /// The file is empty.
     #[error("`{name}` is empty: there is nothing to attach")]
     Empty {
-        /// Its name.
+        /// Name of the file.
         name: String,
     },
-    /// It is too large.
+    /// The file is too large.
     #[error(
         "`{name}` has {size} bytes; a file that is attached may have {MOST_BYTES}. Put it into the session's working directory, where tools read it"
     )]
     TooLarge {
-        /// Its name.
+        /// Name of the file.
         name: String,
-        /// Its bytes.
+        /// Size in bytes.
         size: u64,
     },
-    /// There is none of this id.
+    /// No upload has this id.
     #[error(
         "there is no upload `{id}`: it was used by a turn already, or is older than a day; hand the file over again"
     )]
@@ -92,7 +92,7 @@ pub enum UploadError {
     /// The disk.
     #[error("`{name}` cannot be kept: {source}")]
     Disk {
-        /// Its name.
+        /// Name of the file.
         name: String,
         /// What the system said.
         source: std::io::Error,

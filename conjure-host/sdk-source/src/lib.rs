@@ -21,7 +21,7 @@ pub const COMPRESSED_SIZE: usize = PACKAGE.len();
 /// A file of the SDK.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceFile {
-    /// Its path below the SDK's directory, with `/` between the parts.
+    /// Path of the file below the SDK's directory, with `/` between the parts.
     pub path: String,
     /// What is in it.
     pub bytes: Vec<u8>,

@@ -14,7 +14,7 @@ pub struct ArtifactRow {
     pub thread: ThreadId,
     /// The entry.
     pub entry_seq: u64,
-    /// Its handle, such as `file-3`.
+    /// Handle of the file, such as `file-3`.
     pub id: String,
     /// Name of the file, for people.
     pub name: String,

@@ -20,9 +20,9 @@ pub struct Blob {
 /// Limits on the bytes that blobs may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Quotas {
-    /// All of them, in bytes; 10 GiB unless told otherwise.
+    /// Bytes of all blobs together; 10 GiB unless told otherwise.
     pub total: u64,
-    /// Those that one thread's own entries refer to, in bytes; 2 GiB unless told otherwise.
+    /// Bytes of the blobs that one thread's own entries refer to; 2 GiB unless told otherwise.
     pub thread: u64,
 }
 

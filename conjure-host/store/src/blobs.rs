@@ -1,7 +1,7 @@
 //! Blobs: bytes by their SHA-256, in pieces in the database's own tables.
 //!
-//! The same way for either database: what refers to a blob and the blob are in one transaction and
-//! in one backup, hosts that share a server share them, and nothing is left in a directory by a
+//! Either database keeps them the same way: what refers to a blob and the blob are in one transaction
+//! and in one backup, hosts that share a server share them, and nothing is left in a directory by a
 //! crash. A file that an entry places at `blob:<sha256>` refers to one. What nothing refers to is
 //! collected.
 

@@ -54,7 +54,7 @@ impl CommitCount {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LogPages {
     pub(crate) all: i64,
-    /// Those that the file does not have.
+    /// Pages that the file does not have.
     pub(crate) left: i64,
 }
 

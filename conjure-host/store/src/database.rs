@@ -185,7 +185,7 @@ impl Database {
         self.file.as_deref()
     }
 
-    /// Whether nothing of it can be written, since its file, directory or disk cannot be.
+    /// Whether the database cannot be written, since its file, directory or disk cannot be.
     pub(crate) fn is_read_only(&self) -> bool {
         self.access == DatabaseAccess::ReadOnly
     }
@@ -220,7 +220,7 @@ impl Database {
         self.begin_with(writing, durable, what).await
     }
 
-    /// The same ahead of nearly everybody who waits: for the writer of threads.
+    /// Like [`Self::begin`], ahead of nearly everybody who waits: for the writer of threads.
     pub(crate) async fn begin_ahead(
         &self,
         durable: bool,
@@ -261,7 +261,7 @@ impl Database {
         self.execute_with(writing, durable, sql, values, what).await
     }
 
-    /// The same ahead of nearly everybody who waits: for the writer of threads.
+    /// Like [`Self::execute`], ahead of nearly everybody who waits: for the writer of threads.
     pub(crate) async fn execute_ahead(
         &self,
         durable: bool,

@@ -1,4 +1,4 @@
-//! Which threads somebody follows who can decide about their calls, by process: a turn that another
+//! Threads that somebody follows who can decide about their calls, by process: a turn that another
 //! process runs waits for them.
 //!
 //! Rows of a process count while it lives. They go with its row among the writers.

@@ -22,7 +22,7 @@ const MAX_KEY_BYTES: usize = 255;
 pub enum KeyStatus {
     /// The request is new: run it, then store its answer.
     Fresh,
-    /// The same request runs at this moment.
+    /// The request was begun before, and runs at this moment.
     InFlight,
     /// The request ran before, with this answer.
     Replay(StoredResponse),

@@ -10,7 +10,7 @@ use crate::{Store, StoreError, ThreadId};
 /// A call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolCall {
-    /// Its id in the thread. Where a model gave an id twice, the newest call has it.
+    /// Id of the call in the thread. Where a model gave an id twice, the newest call has it.
     pub call_id: String,
     /// State of the call.
     pub state: CallState,

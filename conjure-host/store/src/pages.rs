@@ -183,7 +183,7 @@ async fn page(
     page_into(tx, shown, window, limit, room, Vec::new()).await
 }
 
-/// The same in a vector that is empty yet.
+/// Like [`page`], into a vector that is empty yet.
 async fn page_into(
     tx: &SqlTransaction,
     shown: &VisibleEntries,

@@ -1,4 +1,4 @@
-//! Who runs on this machine: what tells a dead process from one that is silent.
+//! Processes of this machine that run: what tells a dead one from one that is silent.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};

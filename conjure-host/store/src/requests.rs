@@ -37,7 +37,7 @@ const EXPIRY_MS: i64 = 600_000;
 pub struct Owner {
     /// The id under which it writes.
     pub writer: String,
-    /// Its process id, on its own machine.
+    /// Process id of the owner, on its own machine.
     pub pid: i64,
     /// Address at which the process serves the API, if it does.
     pub address: Option<String>,

@@ -22,7 +22,7 @@ const READING: &str = "read the runs";
 const MAX_ID_BYTES: usize = 128;
 /// Runs that one statement touches.
 const BATCH: usize = 10_000;
-/// Which runs are over when their process is gone.
+/// Condition of the runs that are over when their process is gone.
 const INTERRUPTIBLE: &str = "ended_at_ms IS NULL AND (state <> 'queued' OR session_id IS NULL)";
 /// Reason of a run whose process is gone.
 const GONE_WHILE_RUNNING: &str =
@@ -60,7 +60,7 @@ pub struct Run {
     pub message: Option<Message>,
     /// What holds for it beside its session's settings, as whoever began it wrote it.
     pub terms: Option<String>,
-    /// Since when it waits for a person, where it runs and does.
+    /// When the run began to wait for a person, in milliseconds since 1970; `None` where it does not.
     pub waiting_since_ms: Option<i64>,
 }
 
@@ -120,7 +120,7 @@ pub struct SessionTotals {
     pub spent: RunUsage,
     /// Number of runs that used tokens without a known price.
     pub unpriced: u64,
-    /// Their time from start to end, in milliseconds; of one that runs, up to now.
+    /// Time of the runs from start to end, in milliseconds; of one that runs, up to now.
     pub wall_ms: u64,
 }
 

@@ -316,7 +316,7 @@ impl SalvageCopy<'_> {
 
 /// Outcome of copying a few rows.
 enum CopiedRows {
-    /// They are copied; the number of the last.
+    /// The rows are copied, up to this number.
     Upto(i64),
     /// The table has no more rows.
     NoMore,

@@ -1,4 +1,4 @@
-//! Which steps of the schema a database has.
+//! Steps of the schema that a database has.
 
 use crate::StoreError;
 use crate::row::column;

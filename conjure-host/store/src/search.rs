@@ -35,7 +35,7 @@ const EXCERPT_AFTER: usize = 160;
 pub struct SearchHit {
     /// The thread that has the entry. Forks of it show it, too.
     pub thread: ThreadId,
-    /// Its label; empty where it has none.
+    /// Label of the thread; empty where it has none.
     pub label: String,
     /// The session that last spoke in it, by its id.
     pub session: Option<String>,
@@ -79,7 +79,8 @@ impl Store {
         rows.iter().map(|row| search_hit(row, &words)).collect()
     }
 
-    /// The same in what one thread shows, also what it keeps of ancestors that are cleared or removed.
+    /// Like [`Self::search`], in what one thread shows, also what it keeps of ancestors that are cleared
+    /// or removed.
     ///
     /// # Errors
     /// [`StoreError::NoThread`], and what the database says.

@@ -23,7 +23,7 @@ pub struct SessionMark {
 /// A turn that another process runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForeignTurn {
-    /// Its id.
+    /// Id of the turn.
     pub id: String,
     /// The thread that it is in.
     pub thread: ThreadId,

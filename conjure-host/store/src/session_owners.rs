@@ -1,4 +1,4 @@
-//! Which process has the turns of a session: one at a time, from when one of them runs or waits there
+//! Owners of a session's turns: one process at a time, from when one of them runs or waits there
 //! until all of them are over. A process that begins a turn claims the session in the same transaction,
 //! so that of two that begin at the same moment one learns of the other.
 

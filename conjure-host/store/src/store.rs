@@ -75,8 +75,8 @@ impl Store {
         Ok(())
     }
 
-    /// Whether nothing can be written, since the file of the database, its directory or the disk cannot
-    /// be: threads can be read all the same.
+    /// Whether the database cannot be written, since its file, directory or the disk cannot be: threads
+    /// can be read all the same.
     pub fn is_read_only(&self) -> bool {
         self.db.is_read_only()
     }

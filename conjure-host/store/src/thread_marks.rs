@@ -30,9 +30,9 @@ pub struct MarkedThreads(broadcast::Receiver<ThreadId>);
 /// Word of a thread that was named, cleared or removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MarkedThread {
-    /// This thread changed.
+    /// The thread that was named, cleared or removed.
     Thread(ThreadId),
-    /// Some that are not known.
+    /// Threads that are not known: more changed than are kept for whoever asks.
     Missed,
 }
 

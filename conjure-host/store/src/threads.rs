@@ -13,13 +13,13 @@ use crate::{Store, StoreError, ThreadId};
 /// A thread, as lists show it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Thread {
-    /// Its id.
+    /// Id of the thread.
     pub id: ThreadId,
     /// The thread that it was forked from.
     pub parent: Option<ThreadId>,
     /// The entry behind which it was forked; 0 on a thread that is no fork.
     pub fork_from_seq: u64,
-    /// Its newest label; empty where it has none.
+    /// Newest label of the thread; empty where it has none.
     pub label: String,
     /// Entries up to this one were cleared; 0 where none were.
     pub cleared_upto: u64,
@@ -48,16 +48,16 @@ pub struct Totals {
     pub replies: u64,
     /// Tokens of the replies.
     pub usage: Usage,
-    /// Their time from request to end, in milliseconds.
+    /// Time of the replies from request to end, in milliseconds.
     pub latency_ms: u64,
 }
 
 /// Position at which a list goes on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cursor {
-    /// When the last one on the page before was made, in milliseconds since 1970.
+    /// When the last thread on the page before was made, in milliseconds since 1970.
     pub created_at_ms: i64,
-    /// Its id.
+    /// Id of that thread.
     pub id: String,
 }
 

@@ -238,8 +238,8 @@ impl ApprovalPrompt {
         (lines, marked)
     }
 
-    /// The same with a line for each choice, and below them the rule once, in the lines that are
-    /// left of so many.
+    /// Like [`Self::whole_choices`], but with one line for each choice, and below them the rule once, in
+    /// what is left of `most` lines.
     fn short_choices(&self, columns: usize, most: usize) -> (Vec<Line>, Option<usize>) {
         let mut lines = Vec::new();
         for (at, choice) in self.choices().iter().enumerate() {

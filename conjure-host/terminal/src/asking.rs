@@ -147,14 +147,14 @@ pub struct ApprovalLines {
     question: String,
 }
 
-/// What a line came to.
+/// Meaning of a line that a person typed at the question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LineAnswer {
-    /// This is decided.
+    /// The call is decided.
     Decided(Decision),
-    /// No; why is to be asked.
+    /// The call is refused; the reason is to be asked for.
     Why,
-    /// It is no answer, and this is to be told.
+    /// The line is no answer; this text is to be told.
     Again(String),
 }
 

@@ -63,7 +63,7 @@ impl AnnouncedCall {
         self.began.is_some()
     }
 
-    /// It while it runs, with so many of the last lines of its output.
+    /// Lines of the call before its end, with the last `tail` lines of its output.
     pub(crate) fn live(&self, spinner: &str, columns: usize, tail: usize) -> Vec<Line> {
         // What waits does not turn.
         let mark = if self.began.is_some() { spinner } else { "·" };
@@ -96,7 +96,7 @@ impl AnnouncedCall {
     }
 }
 
-/// Of a line that a program wrote over itself, what stood there last.
+/// The text that stood last in a line that a program wrote over itself.
 pub(crate) fn shown(line: &str) -> &str {
     line.trim_end().rsplit('\r').next().unwrap_or_default()
 }

@@ -9,21 +9,21 @@ const MOST_OFFERED: usize = 8;
 /// A command of the host's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Command {
-    /// Its name, with the slash.
+    /// Name of the command, with the slash.
     pub name: &'static str,
-    /// What follows it, such as `FILE [DIR]`; empty for nothing.
+    /// Arguments behind the name, such as `FILE [DIR]`; empty for none.
     pub arguments: &'static str,
-    /// What it does.
+    /// Description of what the command does.
     pub help: &'static str,
 }
 
 /// What is offered at the cursor.
 #[derive(Debug, Default)]
 pub(crate) struct CompletionList {
-    /// What is put in, and what is said of it.
+    /// Texts that are put in, each with its description.
     choices: Vec<(String, String)>,
     chosen: usize,
-    /// How many bytes before the cursor are replaced.
+    /// Number of bytes before the cursor that are replaced.
     replaced: usize,
 }
 

@@ -48,46 +48,46 @@ pub enum PersonRequest {
     },
 }
 
-/// What the person decided about a call.
+/// The person's decision about a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
-    /// It runs.
+    /// The call runs.
     Once,
-    /// It runs, and so do those in this session that fit the pattern.
+    /// The call runs, and so do calls in this session that fit the pattern.
     Session(String),
-    /// It runs, and so do those from now on that fit the pattern.
+    /// The call runs, and so do calls from now on that fit the pattern.
     Always(String),
-    /// It does not run; the model reads why.
+    /// The call does not run; the model reads the reason.
     No(String),
 }
 
 /// What whoever holds the conversation tells the face.
 #[derive(Debug, Clone)]
 pub enum Update {
-    /// What happens in the turn.
+    /// An event of the turn.
     Event(Event),
-    /// Something of the program's own, with its styles.
+    /// Text of the program's own, with its styles.
     Print(String),
     /// An image that goes with what is said, or that a call made.
     Image {
         /// What a person calls it.
         name: String,
-        /// Where it is.
+        /// Path of the image on this machine.
         path: PathBuf,
     },
-    /// How it is with the conversation.
+    /// Status of the conversation.
     Status(ConversationStatus),
-    /// What was asked for is done, and something else can be.
+    /// The request is done, and the next one can be made.
     Ready,
-    /// What was asked for was stopped or failed: what waits behind it is not said by itself.
+    /// The request was stopped or failed: messages that wait behind it are not said by themselves.
     Halted,
     /// A call waits for the person.
     Approval {
-        /// What would run.
+        /// The call that would run.
         call: CallAnnounced,
-        /// Why that is asked.
+        /// Reason why the person is asked.
         reason: String,
-        /// What the file has that it would write, where that can be told.
+        /// Present text of the file that the call would write, where that can be told.
         overwritten: Option<String>,
     },
     /// A question that is no event of the turn.
@@ -121,18 +121,18 @@ pub enum Update {
 pub enum OthersPrompt {
     /// A call.
     Approval {
-        /// What would run.
+        /// The call that would run.
         call: CallAnnounced,
-        /// Why that is asked.
+        /// Reason why the person is asked.
         reason: String,
-        /// What the file has that it would write, where that can be told.
+        /// Present text of the file that the call would write, where that can be told.
         overwritten: Option<String>,
     },
     /// A question.
     Question(QuestionAsked),
     /// A call or a question waits no longer.
     Over {
-        /// Its id.
+        /// Id of the call or the question.
         id: String,
     },
 }
@@ -148,11 +148,11 @@ pub enum PastItem {
     Model(String),
     /// A call, on a line.
     Call {
-        /// The tool.
+        /// Name of the tool.
         name: String,
-        /// What it did.
+        /// Summary of what the call did.
         summary: String,
-        /// How it ended.
+        /// Outcome of the call.
         end: PastCallEnd,
     },
     /// Something about what is shown.
@@ -162,9 +162,9 @@ pub enum PastItem {
 /// How a call that was made before ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PastCallEnd {
-    /// It worked.
+    /// The call worked.
     Worked,
-    /// It failed, or did not run.
+    /// The call failed, or did not run.
     Failed,
     /// Nobody saw its result: nobody knows what it did.
     Unknown,
@@ -181,12 +181,12 @@ impl PastCallEnd {
     }
 }
 
-/// How it is with the conversation, for the line below what is typed.
+/// Status of the conversation, for the line below what is typed.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ConversationStatus {
     /// The model, with its provider.
     pub model: String,
-    /// Where calls work.
+    /// Directory in which calls work.
     pub directory: String,
     /// Tokens so far.
     pub tokens: u64,

@@ -341,7 +341,7 @@ impl Editor {
         TextLayout::of(&self.text, columns, |c| self.paste_of(c))
     }
 
-    /// It is drawn in rows of so many columns from now on.
+    /// Sets how many columns the rows have that the text is drawn in from now on.
     pub(crate) fn fit(&mut self, columns: usize) {
         self.columns = Some(columns);
     }

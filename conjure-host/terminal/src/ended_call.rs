@@ -15,16 +15,17 @@ const MOST_CHANGED: usize = 24;
 /// How many lines are shown of the output of a call that worked, and of one that failed.
 const MOST: (usize, usize) = (3, 12);
 
-/// Which lines of a call are shown where not all are.
+/// Choice of the lines of a call that are shown where not all are.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum CallPreview {
-    /// The first ones, with this behind how many more there are: it says how they are shown.
+    /// The first lines, with this text behind the number of further ones: it says how those are shown.
     First(&'static str),
-    /// The last ones of its output: no key shows more.
+    /// The last lines of the call's output: no key shows more.
     Last,
 }
 
-/// It in lines of so many columns. `before` is what the file had that it wrote, where that is known.
+/// Renders a call in lines of at most `columns` columns. `before` is the text of the file before the
+/// call wrote it, where that is known.
 pub(crate) fn lines(
     arguments: &Value,
     before: Option<&str>,

@@ -26,12 +26,12 @@ use crate::prompt_queue::{InputMode, PromptQueue};
 use crate::screen::Screen;
 use crate::shown_image::ShownImage;
 use crate::transcript::TranscriptRenderer;
-use crate::{before, pasted};
+use crate::{history_lines, pasted};
 
 /// The time between two frames while much is told. What is typed does not wait for it.
 pub const FRAME: Duration = Duration::from_millis(33);
-/// Of how much time a frame may be drawn, as one part of so many, and the longest time between two:
-/// a long paragraph is rendered whole each time, and takes longer the more there is of it.
+/// Part of the time that frames may be drawn in, as one in so many, and the longest time between two: a
+/// long paragraph is rendered whole each time, and takes longer the more there is of it.
 const SHARE: u32 = 80;
 const LONGEST: Duration = Duration::from_millis(500);
 /// How often what moves by itself is drawn.
@@ -247,13 +247,13 @@ impl Face {
                 }
             }
             Update::Before(said) => {
-                let lines = before::lines(&said, columns);
+                let lines = history_lines::lines(&said, columns);
                 self.transcript.push(lines);
                 // It comes once, soon behind the first frame, and the person waits for it.
                 self.is_due = true;
             }
             Update::SaidElsewhere(said) => {
-                let lines = before::lines(&said, columns);
+                let lines = history_lines::lines(&said, columns);
                 self.transcript.push_apart(lines);
             }
             Update::Quit => self.is_over = true,

@@ -43,12 +43,12 @@ struct IndexLimits {
     kept: usize,
 }
 
-/// What was looked for.
+/// Result of a look for files.
 #[derive(Debug)]
 enum FoundFiles {
     /// The files below the directory.
     Below(Vec<String>),
-    /// Those in the directory of this name.
+    /// The files in the directory of this name.
     In(String, Vec<String>),
 }
 
@@ -107,8 +107,8 @@ impl FileIndex {
         self.looking = None;
     }
 
-    /// Those that have these letters, in their order; names that begin with them first, then those that
-    /// are ignored and begin with them. Hidden ones only for letters that begin a name with a dot.
+    /// Files that have these letters, in their order; names that begin with them first, then ignored
+    /// files that begin with them. Hidden files only for letters that begin a name with a dot.
     pub(crate) fn that_fit(&self, letters: &str) -> Vec<String> {
         let lower = letters.to_lowercase();
         let wants_hidden = is_hidden(letters);

@@ -77,7 +77,7 @@ impl TextPosition {
         }
     }
 
-    /// Of texts that follow each other from the block's begin on, those behind this place.
+    /// Returns what is behind this place, of texts that follow each other from the block's begin on.
     pub(crate) fn rest_of(self, texts: Vec<Line>) -> Vec<Line> {
         let (mut letters, mut signs) = (self.characters(), self.signs);
         if letters == 0 && signs == 0 {
@@ -160,13 +160,13 @@ impl FlushedText {
         self.layouts.get(&begin)
     }
 
-    /// Lines up to this place are flushed, in these layouts.
+    /// Notes that lines up to this place are flushed, in these layouts.
     pub(crate) fn flush(&mut self, until: TextPosition, mut layouts: BlockLayouts) {
         layouts.retain(|(line, _), _| *line <= until.line);
         (self.flushed_until, self.layouts) = (Some(until), layouts);
     }
 
-    /// So many lines at the begin of the source are gone.
+    /// Moves what is noted, as `lines` lines at the begin of the source are gone.
     pub(crate) fn drop_lines(&mut self, lines: usize) {
         self.flushed_until = self.flushed_until.and_then(|until| {
             let line = until.line.checked_sub(lines)?;

@@ -77,22 +77,22 @@ impl InputHistory {
         Ok(())
     }
 
-    /// They, the oldest first.
+    /// The entries, the oldest first.
     pub fn entries(&self) -> impl Iterator<Item = &str> {
         self.entries.iter().map(String::as_str)
     }
 
-    /// How many there are.
+    /// Number of entries.
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// One of them, counted from the oldest.
+    /// An entry, counted from the oldest.
     pub(crate) fn get(&self, at: usize) -> Option<&str> {
         self.entries.get(at).map(String::as_str)
     }
 
-    /// The newest before `before` that has these letters in it, whatever their case.
+    /// The newest entry before `before` that has these letters in it, whatever their case.
     pub(crate) fn search(&self, letters: &str, before: usize) -> Option<usize> {
         let letters = letters.to_lowercase();
         let entries = self.entries.iter().take(before);

@@ -26,7 +26,7 @@ impl IgnoreRules {
         Self::with_global(dir, gitconfig_excludes_path().as_deref())
     }
 
-    /// The same with this file as the person's own list.
+    /// Like [`Self::of`], with the file `global` as the person's own list.
     fn with_global(dir: &Path, global: Option<&Path>) -> Option<Rc<Self>> {
         let repository = dir.ancestors().find(|dir| is_repository(dir))?;
         let global = Rc::new(Self {

@@ -19,18 +19,18 @@ const MAX_POLLS_AT_END: u32 = 20;
 /// Pastes come in brackets; keys are told apart where the terminal has kitty's keyboard protocol:
 /// Shift-Enter from Enter.
 const BEGIN: &str = "\u{1b}[?2004h\u{1b}[>1u";
-/// As the terminal was.
+/// Puts the terminal back as it was.
 const END: &str = "\u{1b}[<u\u{1b}[?2004l\u{1b}[?25h";
-/// The same for tmux, which tells keys apart for whoever asks as xterm is asked. tmux 3.5 and later do it
-/// in the form that is read here with `extended-keys-format csi-u` only. Other terminals that are asked so
-/// send `CSI 27;2;13~`, which is read as no key at all: they are left with a plain Enter.
+/// Like [`BEGIN`] for tmux, which tells keys apart for whoever asks as xterm is asked. tmux 3.5 and
+/// later do so in the form that is read here with `extended-keys-format csi-u` only. Other terminals
+/// that are asked so send `CSI 27;2;13~`, which is read as no key at all: a plain Enter is left.
 const BEGIN_IN_TMUX: &str = "\u{1b}[>4;1m";
 const END_IN_TMUX: &str = "\u{1b}[>4;0m";
 
 /// Reads the keyboard while it lives; the terminal is as it was before when it is dropped.
 pub(crate) struct Keys {
     events: mpsc::Receiver<Event>,
-    /// Those that came while the reader was asked to pause.
+    /// Events that came while the reader was asked to pause.
     early: VecDeque<Event>,
     is_paused: Arc<AtomicBool>,
     /// Whether the reader waits.
@@ -85,7 +85,7 @@ impl Keys {
         })
     }
 
-    /// Those that come from elsewhere, for tests.
+    /// Keys that come from a channel, for tests.
     #[cfg(test)]
     pub(crate) fn of(events: mpsc::Receiver<Event>) -> Self {
         Self {

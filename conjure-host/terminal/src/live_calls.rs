@@ -6,7 +6,7 @@
 use crate::call::{AnnouncedCall, TAIL};
 use crate::text::{Line, Style};
 
-/// They in at most so many lines. `mark` stands before those that run.
+/// Renders calls in at most `most` lines. `mark` stands before those that run.
 pub(crate) fn lines(calls: &[AnnouncedCall], mark: &str, columns: usize, most: usize) -> Vec<Line> {
     let live = |call: &AnnouncedCall| call.live(mark, columns, TAIL);
     let all: Vec<Line> = calls.iter().flat_map(live).collect();

@@ -23,7 +23,7 @@ const DEEPEST: usize = 32;
 pub(crate) struct MarkdownBlock {
     /// The line of the source that it begins on, counted from 0.
     pub(crate) starts_at: usize,
-    /// Its lines.
+    /// Lines that the block is rendered into.
     pub(crate) lines: Vec<RenderedLine>,
 }
 

@@ -58,7 +58,7 @@ impl MessageQueue {
         self.take(earlier)
     }
 
-    /// The same with the one behind it; where there is none behind it, none is taken any more.
+    /// Like [`Self::take_earlier`], for the one behind it; where there is none, none is taken any more.
     pub(crate) fn take_later(&mut self) -> Option<String> {
         let later = self.taken.as_ref()?.before + 1;
         self.put_back();

@@ -12,48 +12,48 @@ const MOST: usize = 12;
 /// Something that can be picked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PickerItem {
-    /// What is told when it is picked.
+    /// Id that is told when the item is picked.
     pub id: String,
-    /// Its name.
+    /// Name of the item, as the list shows it.
     pub label: String,
-    /// What else there is to say of it.
+    /// Further words about the item.
     pub detail: String,
 }
 
 /// A list to pick from.
 #[derive(Debug, Clone, Default)]
 pub struct Picker {
-    /// Which list it is, for whoever gets the answer.
+    /// Name of the list, for whoever gets the answer.
     pub list: String,
-    /// What is picked.
+    /// Title: what the list is for.
     pub title: String,
-    /// What there is.
+    /// Items that can be picked.
     pub choices: Vec<PickerItem>,
     letters: String,
     at: usize,
-    /// What is looked for elsewhere too, where the list can be searched.
+    /// Search for what is typed elsewhere too, where the list can be searched.
     search: Option<PickerSearch>,
 }
 
 /// The search for what is typed in more than a list shows, such as the texts of conversations.
 #[derive(Debug, Clone, Default)]
 struct PickerSearch {
-    /// What was asked for last.
+    /// Words that were searched for last.
     asked: String,
     /// Whether the answer is still to come.
     is_running: bool,
-    /// What was found for it.
+    /// Items that were found for these words.
     found: Vec<PickerItem>,
 }
 
-/// What a key came to.
+/// Result of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Picked {
-    /// This one.
+    /// The item with this id is picked.
     One(String),
-    /// None: the list is left.
+    /// Nothing is picked: the list is left.
     None,
-    /// Nothing yet.
+    /// Nothing is picked yet.
     Goes,
 }
 
@@ -72,7 +72,7 @@ impl Picker {
         }
     }
 
-    /// The same, of which whoever shows it searches more than the list has.
+    /// Lets whoever shows the list search more than the list has.
     #[must_use]
     pub fn searched(mut self) -> Self {
         self.search = Some(PickerSearch::default());
@@ -100,7 +100,7 @@ impl Picker {
         }
     }
 
-    /// Those with what is typed in their names, and then those that were found with it elsewhere.
+    /// Items with what is typed in their names, and then items that were found with it elsewhere.
     fn fitting(&self) -> Vec<&PickerItem> {
         let mut fitting = self.named();
         let asked = |search: &&PickerSearch| search.asked == self.letters.trim();

@@ -10,24 +10,24 @@ use crate::approval::ApprovalPrompt;
 use crate::picker::Picker;
 use crate::question::QuestionForm;
 
-/// What has the keys.
+/// The prompt that has the keys.
 pub(crate) enum InputMode {
     Approval {
         prompt: ApprovalPrompt,
-        /// What would run and why that is asked, until it is shown.
+        /// The call and the reason why it is asked about, until it is shown.
         unread: Option<Box<UnreadCall>>,
-        /// Since when no key was meant for something else.
+        /// Time since which no key was meant for something else.
         since: Instant,
     },
     Form {
         form: QuestionForm,
-        /// What is asked, until it is shown.
+        /// The question, until it is shown.
         unread: Option<Box<QuestionAsked>>,
-        /// Whether it is asked in a turn that somebody else began.
+        /// Whether the question is asked in a turn that somebody else began.
         is_of_others: bool,
-        /// Whether what is typed is its answer.
+        /// Whether what is typed is the answer.
         has_line: bool,
-        /// Since when no key was meant for something else.
+        /// Time since which no key was meant for something else.
         since: Instant,
     },
     Picker(Picker),
@@ -37,7 +37,7 @@ pub(crate) enum InputMode {
 pub(crate) struct UnreadCall {
     pub(crate) call: CallAnnounced,
     pub(crate) reason: String,
-    /// What the file has that it would write.
+    /// Present text of the file that the call would write.
     pub(crate) before: Option<String>,
 }
 
@@ -66,7 +66,7 @@ impl InputMode {
         }
     }
 
-    /// The same in a turn that somebody else began.
+    /// Marks the prompt as one of a turn that somebody else began.
     pub(crate) fn of_others(mut self) -> Self {
         match &mut self {
             Self::Approval { prompt, .. } => prompt.is_of_others = true,

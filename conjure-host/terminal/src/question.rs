@@ -22,7 +22,7 @@ const MOST_CHOICE_LINES: usize = 6;
 #[derive(Debug)]
 pub(crate) struct QuestionForm {
     pub(crate) id: String,
-    /// Those that are still to be filled in, the next one last.
+    /// Fields that are still to be filled in, the next one last.
     fields: Vec<FormField>,
     content: Map<String, Value>,
     /// What was wrong with the last answer.

@@ -124,7 +124,7 @@ impl Screen {
         (line.to_terminal(self.has_colors), line.width())
     }
 
-    /// Of lines that are finished, those that do not stand in the scrollback already.
+    /// Returns the finished lines that do not stand in the scrollback already.
     fn unwritten<'a>(&mut self, above: &'a [Line]) -> &'a [Line] {
         let scrolled_away = std::mem::take(&mut self.scrolled_away);
         let pairs = above.iter().zip(&scrolled_away);

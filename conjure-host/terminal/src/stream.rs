@@ -38,7 +38,7 @@ impl MarkdownStream {
         self.open.push_str(&with_line_feeds(delta));
     }
 
-    /// Whether nothing is left to be given out.
+    /// Whether no text is left to be given out.
     pub(crate) fn is_empty(&self) -> bool {
         self.open.trim().is_empty()
     }

@@ -33,7 +33,7 @@ pub(crate) enum Color {
 /// How a piece of text looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Style {
-    /// Its colour; the terminal's own without one.
+    /// Colour of the text; the terminal's own without one.
     pub(crate) color: Option<Color>,
     /// Bold.
     pub(crate) bold: bool,
@@ -50,7 +50,7 @@ pub(crate) struct Style {
 }
 
 impl Style {
-    /// The terminal's own.
+    /// The terminal's own style.
     pub(crate) const PLAIN: Self = Self {
         color: None,
         bold: false,
@@ -71,7 +71,7 @@ impl Style {
         ..Self::PLAIN
     };
 
-    /// In a colour.
+    /// A style with this colour.
     pub(crate) const fn of(color: Color) -> Self {
         Self {
             color: Some(color),
@@ -79,7 +79,7 @@ impl Style {
         }
     }
 
-    /// This and bold.
+    /// Makes the style bold.
     #[must_use]
     pub(crate) const fn bold(mut self) -> Self {
         self.bold = true;
@@ -134,12 +134,12 @@ impl Span {
         Self { text, style }
     }
 
-    /// Its text.
+    /// Text of the span.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
-    /// Its style.
+    /// Style of the span.
     pub(crate) fn style(&self) -> Style {
         self.style
     }
@@ -152,12 +152,12 @@ pub(crate) struct Line {
     drawing: Option<Drawing>,
 }
 
-/// What a terminal draws in place of a line: an image.
+/// Image that a terminal draws in place of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Drawing {
-    /// What has it drawn from the cursor on; the program's own, and no text.
+    /// Sequence that draws the image from the cursor on; the program's own, and no text.
     pub(crate) sequence: Arc<str>,
-    /// How many rows it takes.
+    /// Number of rows that the image takes.
     pub(crate) rows: usize,
 }
 
@@ -175,7 +175,7 @@ impl Line {
         }
     }
 
-    /// What is drawn in place of it.
+    /// Image that is drawn in place of the line.
     pub(crate) fn drawing(&self) -> Option<&Drawing> {
         self.drawing.as_ref()
     }
@@ -185,7 +185,7 @@ impl Line {
         Self::new().with(text, style)
     }
 
-    /// This and a piece of text.
+    /// Adds a piece of text, and returns the line.
     #[must_use]
     pub(crate) fn with(mut self, text: impl AsRef<str>, style: Style) -> Self {
         self.push(text, style);
@@ -252,27 +252,27 @@ impl Line {
         line
     }
 
-    /// Its pieces.
+    /// Spans of the line.
     pub(crate) fn spans(&self) -> &[Span] {
         &self.spans
     }
 
-    /// Whether nothing is on it.
+    /// Whether the line has neither text nor an image.
     pub(crate) fn is_empty(&self) -> bool {
         self.spans.is_empty() && self.drawing.is_none()
     }
 
-    /// How many columns it takes.
+    /// Number of columns that the line takes.
     pub(crate) fn width(&self) -> usize {
         self.spans.iter().map(|span| span.text.width()).sum()
     }
 
-    /// Its text without styles.
+    /// Text of the line without styles.
     pub(crate) fn plain(&self) -> String {
         self.spans.iter().map(|span| span.text.as_str()).collect()
     }
 
-    /// What a terminal gets for it.
+    /// Encodes the line for a terminal.
     pub(crate) fn to_terminal(&self, colors: bool) -> String {
         let mut out = String::new();
         let mut is_styled = false;
@@ -305,7 +305,7 @@ impl Line {
         behind
     }
 
-    /// This in so many columns, cut with `…`.
+    /// Cuts the line to `columns` columns, with `…` at its end.
     #[must_use]
     pub(crate) fn cut(&self, columns: usize) -> Self {
         if self.width() <= columns {
@@ -326,7 +326,7 @@ impl Line {
         cut
     }
 
-    /// This broken between words into lines of so many columns: the first begins with `first`, the
+    /// Breaks the text between words into lines of `columns` columns: the first begins with `first`, the
     /// others with `rest`. Chinese and Japanese are broken where their rules let a line end. A word that
     /// is wider than a line is broken where the line ends.
     pub(crate) fn wrap<'a>(&'a self, columns: usize, first: &Self, rest: &'a Self) -> Vec<Self> {
@@ -339,7 +339,7 @@ impl Line {
         lines.end()
     }
 
-    /// This broken where lines of so many columns end, as code is.
+    /// Breaks the text where lines of `columns` columns end, as code is broken.
     pub(crate) fn chunks<'a>(&'a self, columns: usize, first: &Self, rest: &'a Self) -> Vec<Self> {
         let mut lines = Wrapping::new(columns, first, rest);
         for span in &self.spans {

@@ -9,12 +9,12 @@ use unicode_width::UnicodeWidthStr as _;
 /// A character of the text, as it is shown.
 #[derive(Debug)]
 pub(crate) struct PlacedCharacter {
-    /// Its byte position in the text.
+    /// Byte position of the character in the text.
     at: usize,
     pub(crate) row: usize,
     /// The columns before it in its row.
     column: usize,
-    /// What is shown for it: nothing for the end of a line.
+    /// Text that is shown for the character: nothing for the end of a line.
     pub(crate) shown: String,
     /// Whether it stands for a paste.
     pub(crate) is_paste: bool,

@@ -17,7 +17,7 @@ pub(crate) struct Thoughts {
 }
 
 impl Thoughts {
-    /// Some that begins now.
+    /// Reasoning that begins now.
     pub(crate) fn begin() -> Self {
         Self {
             text: String::new(),
@@ -25,7 +25,7 @@ impl Thoughts {
         }
     }
 
-    /// Its end: what is being thought now.
+    /// Line with the end of the reasoning: what is being thought now.
     pub(crate) fn live(&self, mark: &str, columns: usize) -> Line {
         let text = self.text.split_whitespace().collect::<Vec<_>>().join(" ");
         let head = format!("{mark} Thinking: ");
@@ -37,7 +37,7 @@ impl Thoughts {
             .cut(columns)
     }
 
-    /// Its beginning, when it is over, and how all of it is shown.
+    /// Line with the beginning of reasoning that is over, and with how all of it is shown.
     pub(crate) fn folded(&self, how: &str, columns: usize) -> Line {
         let time = words::time_since(self.began, " for ");
         let line =

@@ -86,7 +86,7 @@ impl TranscriptRenderer {
         self.lines.push_above(lines);
     }
 
-    /// The same, apart from what is above.
+    /// Like [`Self::push_above`], but apart from what is above.
     pub(crate) fn push_apart(&mut self, lines: impl IntoIterator<Item = Line>) {
         self.lines.push_apart(lines);
     }

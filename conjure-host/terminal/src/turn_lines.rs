@@ -26,13 +26,13 @@ const SILENCE: Duration = Duration::from_secs(1);
 pub(crate) struct TurnHints {
     /// The marks of what runs, which stand there one after the other.
     pub(crate) runs: &'static [&'static str],
-    /// Those of reasoning.
+    /// Marks of reasoning.
     pub(crate) thinks: &'static [&'static str],
-    /// How reasoning is shown that is folded.
+    /// Hint at how folded reasoning is shown.
     pub(crate) thoughts: &'static str,
-    /// How what runs is stopped.
+    /// Hint at how what runs is stopped.
     pub(crate) working: &'static str,
-    /// What is shown of the output of a call that is over.
+    /// Choice of the lines of an ended call's output that are shown.
     pub(crate) output: CallPreview,
 }
 
@@ -241,7 +241,7 @@ impl TurnLines {
         }
     }
 
-    /// The same, apart from what is above.
+    /// Like [`Self::push_above`], but apart from what is above.
     pub(crate) fn push_apart(&mut self, lines: impl IntoIterator<Item = Line>) {
         if !self.answer.is_empty() {
             self.finish_blocks();
@@ -371,14 +371,14 @@ impl TurnLines {
         }
     }
 
-    /// Whether nothing came for a while, and nothing that is shown moves.
+    /// Whether no event came for a while, and nothing that is shown moves.
     fn is_still(&self) -> bool {
         let is_silent = self.heard.is_some_and(|at| at.elapsed() >= SILENCE);
         let moves = !self.calls.is_empty() || (self.thoughts.is_some() && !self.shows_thoughts);
         is_silent && !moves
     }
 
-    /// What stands there while nothing comes.
+    /// Line that stands there while nothing comes.
     fn working(&self) -> Option<Line> {
         let time = words::time_since(self.began?, "  ");
         let line = Line::of(self.mark(self.hints.runs), Style::of(Color::Cyan))
@@ -388,7 +388,7 @@ impl TurnLines {
         Some(line.cut(self.columns))
     }
 
-    /// Which of these marks it is the turn of.
+    /// Picks the mark that stands now, by the time since the turn began.
     fn mark(&self, marks: &'static [&'static str]) -> &'static str {
         let time = self.began.map_or(0, |began| began.elapsed().as_millis());
         let step = usize::try_from(time / MARK_STEP).unwrap_or_default();

@@ -15,7 +15,7 @@ use crate::turn_lines::{TurnHints, TurnLines};
 
 /// How often what moves by itself is drawn.
 const STEP: Duration = Duration::from_secs(1);
-/// Of how much time a frame may be drawn, as one part of so many, and the longest time between two: a
+/// Part of the time that frames may be drawn in, as one in so many, and the longest time between two: a
 /// long paragraph is rendered whole each time.
 const SHARE: u32 = 80;
 const LONGEST: Duration = Duration::from_millis(500);
@@ -41,7 +41,7 @@ enum Visibility {
     Shown,
     /// Something else is printed, until more of the turn comes.
     Away,
-    /// It stays away whatever comes: somebody types there.
+    /// Something else is printed, and the turn stays away whatever comes: somebody types there.
     Held,
 }
 

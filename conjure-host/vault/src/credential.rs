@@ -34,7 +34,7 @@ impl AuthKind {
         Self::BaseUrl,
     ];
 
-    /// Its word in the store, the API and on the command line.
+    /// Word of the kind in the store, the API and on the command line.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

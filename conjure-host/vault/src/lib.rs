@@ -29,4 +29,4 @@ pub use keychain::Keychain as SystemKeyring;
 pub use keyring::{Keyring, NoKeyring};
 #[cfg(target_os = "linux")]
 pub use secret_service::SessionKeyring as SystemKeyring;
-pub use vault::{KeyPlace, Rotation, Vault, VaultOptions};
+pub use vault::{KeyLocation, Rotation, Vault, VaultOptions};

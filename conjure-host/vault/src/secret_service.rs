@@ -103,7 +103,7 @@ async fn only<'a>(service: &'a SecretService<'_>, entry: &str) -> Result<Option<
     Ok(Some(item))
 }
 
-/// Who locked the keyring may be asked.
+/// Unlocks an item where it is locked; the keyring may ask the person.
 async fn unlock(item: &Item<'_>) -> Result<(), String> {
     if item.is_locked().await.map_err(reason)? {
         item.unlock().await.map_err(reason)?;

@@ -40,7 +40,7 @@ impl VaultOptions {
 
 /// Place of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum KeyPlace {
+pub enum KeyLocation {
     /// A variable of the environment.
     Variable(&'static str),
     /// A file.
@@ -50,7 +50,7 @@ pub enum KeyPlace {
 }
 
 struct LocatedKey {
-    place: KeyPlace,
+    place: KeyLocation,
     key: MasterKey,
 }
 
@@ -93,13 +93,13 @@ impl Vault {
                 let key = key.ok_or_else(|| VaultError::BadKey {
                     place: variable.to_owned(),
                 })?;
-                let place = KeyPlace::Variable(variable);
+                let place = KeyLocation::Variable(variable);
                 held.push(LocatedKey { place, key });
             }
         }
         for path in [file.clone(), file::next(&file)] {
             if let Some(key) = file::read(&path)? {
-                let place = KeyPlace::File(path);
+                let place = KeyLocation::File(path);
                 held.push(LocatedKey { place, key });
             }
         }
@@ -134,7 +134,7 @@ impl Vault {
 
     /// Place and id of the key that seals; nothing while there is none.
     #[must_use]
-    pub fn place(&self) -> Option<(KeyPlace, KeyId)> {
+    pub fn place(&self) -> Option<(KeyLocation, KeyId)> {
         self.sealing().map(|(place, key)| (place, key.id()))
     }
 
@@ -146,25 +146,25 @@ impl Vault {
     /// [`VaultError::NotOurs`] where the key is a variable and the one before is not given.
     pub fn rotation(&self) -> Result<Rotation<'_>, VaultError> {
         let (place, key) = match self.current()? {
-            (KeyPlace::Variable(variable), key) => {
+            (KeyLocation::Variable(variable), key) => {
                 if self.options.old_key.is_none() {
                     return Err(VaultError::NotOurs {
                         variable,
                         old_variable: Self::OLD_VARIABLE,
                     });
                 }
-                (KeyPlace::Variable(variable), key)
+                (KeyLocation::Variable(variable), key)
             }
-            (KeyPlace::File(path), _) => {
+            (KeyLocation::File(path), _) => {
                 let _alone = file::lock(&path)?;
                 let next = file::next(&path);
                 let key = match file::read(&next)? {
                     Some(key) => key,
                     None => file::make(&next, &MasterKey::fresh()?)?,
                 };
-                (KeyPlace::File(path), key)
+                (KeyLocation::File(path), key)
             }
-            (KeyPlace::Keyring(entry), _) => {
+            (KeyLocation::Keyring(entry), _) => {
                 let next = next_entry(&entry);
                 let key = match self.read_keyring(&next)? {
                     Some(key) => key,
@@ -174,7 +174,7 @@ impl Vault {
                         key
                     }
                 };
-                (KeyPlace::Keyring(entry), key)
+                (KeyLocation::Keyring(entry), key)
             }
         };
         Ok(Rotation {
@@ -185,18 +185,18 @@ impl Vault {
     }
 
     /// The key that seals, made where there is none.
-    fn current(&self) -> Result<(KeyPlace, MasterKey), VaultError> {
+    fn current(&self) -> Result<(KeyLocation, MasterKey), VaultError> {
         match self.sealing() {
             Some(current) => Ok(current),
             None => self.make(),
         }
     }
 
-    fn sealing(&self) -> Option<(KeyPlace, MasterKey)> {
+    fn sealing(&self) -> Option<(KeyLocation, MasterKey)> {
         let seals = |held: &LocatedKey| match &held.place {
-            KeyPlace::Variable(name) => *name == Self::VARIABLE,
-            KeyPlace::File(path) => *path == self.file,
-            KeyPlace::Keyring(entry) => *entry == self.entry,
+            KeyLocation::Variable(name) => *name == Self::VARIABLE,
+            KeyLocation::File(path) => *path == self.file,
+            KeyLocation::Keyring(entry) => *entry == self.entry,
         };
         let both = |held: &LocatedKey| (held.place.clone(), held.key.clone());
         if let Some(found) = self.lock().iter().find(|held| seals(held)).map(both) {
@@ -211,20 +211,20 @@ impl Vault {
         held.iter().find(|held| seals(held)).map(both)
     }
 
-    fn make(&self) -> Result<(KeyPlace, MasterKey), VaultError> {
+    fn make(&self) -> Result<(KeyLocation, MasterKey), VaultError> {
         let key = MasterKey::fresh()?;
         let _alone = file::lock(&self.file)?;
         if self.options.key_file.is_none() && self.options.keyring.is_there() {
             let made = self.make_in_keyring(&key);
             if let Ok(key) = made {
                 // What was not there when it was asked for is held here from now on.
-                let place = KeyPlace::Keyring(self.entry.clone());
+                let place = KeyLocation::Keyring(self.entry.clone());
                 self.hold(place.clone(), key.clone());
                 return Ok((place, key));
             }
         }
         let key = file::make(&self.file, &key)?;
-        let place = KeyPlace::File(self.file.clone());
+        let place = KeyLocation::File(self.file.clone());
         self.hold(place.clone(), key.clone());
         Ok((place, key))
     }
@@ -238,7 +238,7 @@ impl Vault {
         Ok(key.clone())
     }
 
-    fn hold(&self, place: KeyPlace, key: MasterKey) {
+    fn hold(&self, place: KeyLocation, key: MasterKey) {
         let mut held = self.lock();
         held.retain(|held| held.place != place);
         held.push(LocatedKey { place, key });
@@ -253,7 +253,7 @@ impl Vault {
         // Another process may have made or replaced the file since.
         for path in [self.file.clone(), file::next(&self.file)] {
             if let Some(key) = file::read(&path)?.filter(|key| key.id() == id) {
-                self.hold(KeyPlace::File(path), key.clone());
+                self.hold(KeyLocation::File(path), key.clone());
                 return Ok(key);
             }
         }
@@ -274,7 +274,7 @@ impl Vault {
     /// Places that were searched for keys, with what was found.
     fn searched_places(&self, keyring: Option<VaultError>) -> String {
         let held = self.lock();
-        let found = |place: &KeyPlace| {
+        let found = |place: &KeyLocation| {
             let held = held
                 .iter()
                 .chain(self.in_keyring.get().into_iter().flatten());
@@ -284,13 +284,13 @@ impl Vault {
                 None => "has none".to_owned(),
             }
         };
-        let variable = found(&KeyPlace::Variable(Self::VARIABLE));
-        let file = found(&KeyPlace::File(self.file.clone()));
+        let variable = found(&KeyLocation::Variable(Self::VARIABLE));
+        let file = found(&KeyLocation::File(self.file.clone()));
         let keyring = match keyring {
             Some(error) => error.to_string(),
             None => format!(
                 "the keyring ({})",
-                found(&KeyPlace::Keyring(self.entry.clone()))
+                found(&KeyLocation::Keyring(self.entry.clone()))
             ),
         };
         format!(
@@ -308,7 +308,7 @@ impl Vault {
         if self.options.keyring.is_there() {
             for entry in [self.entry.clone(), next_entry(&self.entry)] {
                 if let Some(key) = self.read_keyring(&entry)? {
-                    let place = KeyPlace::Keyring(entry);
+                    let place = KeyLocation::Keyring(entry);
                     found.push(LocatedKey { place, key });
                 }
             }
@@ -340,7 +340,7 @@ impl Vault {
 /// A key that is being replaced.
 pub struct Rotation<'a> {
     vault: &'a Vault,
-    place: KeyPlace,
+    place: KeyLocation,
     key: MasterKey,
 }
 
@@ -370,9 +370,9 @@ impl Rotation<'_> {
     /// What the file system or the keyring says; the new key is kept all the same.
     pub fn finish(self) -> Result<(), VaultError> {
         match &self.place {
-            KeyPlace::Variable(_) => return Ok(()),
-            KeyPlace::File(path) => file::replace(path)?,
-            KeyPlace::Keyring(entry) => {
+            KeyLocation::Variable(_) => return Ok(()),
+            KeyLocation::File(path) => file::replace(path)?,
+            KeyLocation::Keyring(entry) => {
                 self.vault.write_keyring(entry, &self.key)?;
                 let removed = self.vault.options.keyring.remove(&next_entry(entry));
                 removed.map_err(keyring("tidy up"))?;

@@ -300,7 +300,7 @@ impl Plan<'_> {
         }
     }
 
-    /// Its exit code, once it has one; the container is removed at once then.
+    /// Exit code of the container, once it has one; the container is removed at once then.
     fn watch_exit(&self, id: &str) -> watch::Receiver<Option<i64>> {
         let (sender, exit) = watch::channel(None);
         let options = WaitContainerOptionsBuilder::new()

@@ -154,7 +154,7 @@ impl ContainerMounts {
         ids(&self.user)
     }
 
-    /// The same for the engine. Directories that are to be relabelled are told in another way.
+    /// The mounts for the engine. Directories that are to be relabelled are told in another way.
     pub(crate) fn engine_mounts(&self, relabel: bool) -> (Vec<Mount>, Vec<String>) {
         let mount = |kind, source: &str, target: &str, writable: bool| Mount {
             typ: Some(kind),

@@ -1,4 +1,4 @@
-//! Whose a container is, so that what a killed host left behind is found and removed.
+//! Ownership of containers, so that what a killed host left behind is found and removed.
 //!
 //! A host holds a lock on a file of its own for as long as it lives; the kernel lets go of it,
 //! whatever ends the host. Containers and volumes say which file that is. Containers end with the
@@ -31,7 +31,7 @@ const REMOVE_TIMEOUT: Duration = Duration::from_secs(15);
 const LOCK_FILE: &str = "lock";
 const PROGRAM_FILE: &str = "agent";
 
-/// This host, as its containers name it.
+/// Identity of the host, as its containers name it.
 #[derive(Debug)]
 pub(crate) struct ContainerOwner {
     /// The directory of all hosts with the same data.

@@ -1,9 +1,9 @@
 //! A socket between a host and the agent in one container, where both are on one machine: the
 //! engine then carries no call.
 //!
-//! It lies in a directory of its own, which that container mounts read only and nobody else on this
-//! machine can enter. It takes one connection, which is there before any command runs, and is gone
-//! from then on: what runs in the container finds no way to it. Where it cannot be reached from
+//! The socket lies in a directory of its own, which that container mounts read only and nobody else
+//! on this machine can enter. It takes one connection, which is there before any command runs, and is
+//! gone from then on: what runs in the container finds no way to it. Where it cannot be reached from
 //! inside, such as through a virtual machine, the agent speaks over the stream that is attached.
 
 use std::fs::{self, File};

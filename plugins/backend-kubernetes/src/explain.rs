@@ -222,12 +222,12 @@ fn policy_advice(said: &str) -> Option<&'static str> {
     })
 }
 
-/// Whose certificate was refused.
+/// Owner of the certificate that was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RefusedCertificate {
-    /// That of the cluster, by this host.
+    /// The cluster, whose certificate this host refused.
     Cluster,
-    /// That of who asks, by the cluster.
+    /// The user, whose certificate the cluster refused.
     User,
 }
 

@@ -1,4 +1,4 @@
-//! Whose pods are whose, and what is left of hosts that are gone.
+//! Ownership of pods, and what is left of hosts that are gone.
 //!
 //! A host holds a lock in a directory of its own, and its pods name that directory and the data that
 //! all such directories lie in by labels. Only pods of the same data whose host holds no lock are

@@ -79,7 +79,7 @@ impl PodRoute {
         })
     }
 
-    /// The same failure. Where the cluster does not know who asks, the kubeconfig is read again.
+    /// Passes a failure on. Where the cluster does not know who asks, the kubeconfig is read again.
     async fn note_failure(&self, failure: ClusterFailure) -> ClusterFailure {
         if failure.unknown {
             self.world.connection.forget().await;
@@ -153,7 +153,7 @@ impl PodRoute {
         }
     }
 
-    /// The same failure, or that the pod is over, which waiting does not change.
+    /// Passes a failure on, or says that the pod is over, which waiting does not change.
     async fn unless_over(&self, failure: ClusterFailure) -> ClusterFailure {
         match self.state().await {
             Ok(PodState::Over(why)) => self.lasting(&format!("is over: {why}")),

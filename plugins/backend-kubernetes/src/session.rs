@@ -48,7 +48,7 @@ const MAX_POLL_DELAY: Duration = Duration::from_secs(2);
 pub(crate) struct KubernetesState {
     pub(crate) settings: KubernetesSettings,
     pub(crate) agent: AgentProgram,
-    /// Of the instance: logs what no call is there for.
+    /// Context of the instance, for log lines that belong to no call.
     pub(crate) cx: Cx,
     pub(crate) connection: ClusterConnection,
     owner: PodOwner,

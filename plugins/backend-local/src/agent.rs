@@ -1,7 +1,7 @@
 //! The agent's process: the program that this plugin brings along.
 //!
-//! It ends with its stream, and everything that it runs with it: when it is dropped, and when the
-//! host is gone, however that came about.
+//! The process ends with its stream, and everything that it runs with it: when it is dropped, and
+//! when the host is gone, however that came about.
 
 use std::ffi::OsString;
 use std::io::{self, Read as _};

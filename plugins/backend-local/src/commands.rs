@@ -222,7 +222,7 @@ impl Commands {
     }
 }
 
-/// Those that nobody was told of yet; from now on somebody was.
+/// Gaps that nobody was told of yet; from now on somebody was.
 fn untold(told: &AtomicU8, gaps: Gaps) -> Gaps {
     let before = told.fetch_or(gaps.bits(), Ordering::Relaxed);
     Gaps::from_bits(gaps.bits() & !before)

@@ -22,7 +22,7 @@ const MAX_STALL: Duration = Duration::from_secs(30);
 #[derive(Debug, Default)]
 pub(crate) struct AnswerBacklog {
     answers: Mutex<BacklogState>,
-    /// Since when there are too many; nothing while there are not.
+    /// Time since which there are too many answers; `None` while there are not.
     full: watch::Sender<Option<Instant>>,
 }
 

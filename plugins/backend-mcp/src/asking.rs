@@ -1,6 +1,6 @@
 //! What servers ask of the host: the person, the model, the directories. Policy comes first.
 //!
-//! The same questions come in two ways: as requests of the server's (2025-11-25), and inside the
+//! A question comes in one of two ways: as a request of the server's (2025-11-25), or inside the
 //! result of a call that is then repeated with the answers (2026-07-28).
 
 use std::collections::BTreeMap;

@@ -196,7 +196,7 @@ pub(crate) struct SecretName {
     pub(crate) prefix: String,
 }
 
-/// Which era of the protocol is spoken.
+/// Era of the protocol that is spoken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum EraChoice {

@@ -1,4 +1,4 @@
-//! Which server of a session a resource or a prompt is of.
+//! The server of a session that a resource or a prompt belongs to.
 //!
 //! A URI belongs to the server that lists it, else to the one whose result named it, else to the
 //! one with the template that says most about it. A prompt that several servers have gets its

@@ -96,11 +96,11 @@ pub(crate) enum Failure {
     Invalid(String),
 }
 
-/// That a server does nothing without other credentials.
+/// A server's refusal to do anything without other credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct WantedCredentials {
     pub(crate) why: String,
-    /// Whether there are good ones, which only do not give a right (a scope) that it wants.
+    /// Whether there are good credentials, which only do not give a right (a scope) that it wants.
     pub(crate) lacks_right: bool,
 }
 
@@ -149,7 +149,7 @@ impl Failure {
         }
     }
 
-    /// The same refusal for want of credentials, with why nothing could be done about it.
+    /// Replaces the reason of a refusal for want of credentials by why nothing could be done about it.
     #[must_use]
     pub(crate) fn with_reason(mut self, reason: String) -> Self {
         match &mut self {
@@ -160,7 +160,7 @@ impl Failure {
         self
     }
 
-    /// The same without secrets in the server's own words.
+    /// Hides secrets in the server's own words.
     pub(crate) fn hiding(mut self, secrets: &Secrets) -> Self {
         match &mut self {
             Self::NotReady { why, .. }

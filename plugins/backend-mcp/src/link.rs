@@ -68,7 +68,7 @@ pub(crate) struct PendingRequest {
     /// The call that it is for.
     pub(crate) cx: Option<Cx>,
     course: watch::Sender<RequestProgress>,
-    /// Who waits for the answer, where that passes rmcp by.
+    /// Receiver of the answer, where that passes rmcp by.
     waiter: Mutex<Option<oneshot::Sender<RequestResult>>>,
 }
 
@@ -103,7 +103,7 @@ pub(crate) struct DirectRequest {
 pub(crate) struct QuestionGuard(Arc<PendingRequest>);
 
 impl Link {
-    /// Of a connection that is being made.
+    /// The link of a connection that is being made.
     pub(crate) fn new(outside: Arc<Outside>) -> Arc<Self> {
         Arc::new(Self {
             outside,

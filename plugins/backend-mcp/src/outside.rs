@@ -20,7 +20,7 @@ pub(crate) struct Outside {
     server: String,
     secrets: Secrets,
     tell: Box<dyn Fn(&PluginEvent) + Send + Sync>,
-    /// Since when notices are counted, and how many there were.
+    /// Begin of the window in which notices are counted, and their number so far.
     told: Mutex<(Instant, u32)>,
 }
 
@@ -101,7 +101,7 @@ impl Outside {
         });
     }
 
-    /// Which notice of its time this one is.
+    /// Counts a notice and returns its number in the window.
     fn count(&self) -> u32 {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if told.0.elapsed() > WINDOW {

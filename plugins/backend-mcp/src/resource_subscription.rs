@@ -148,11 +148,11 @@ async fn ask_to_watch(
 struct ResourceStream<'a> {
     connection: &'a Connection,
     watched: &'a WatchedResources,
-    /// The one that stands.
+    /// The stream that stands.
     heard: Option<Subscription>,
-    /// Resources that it tells of.
+    /// Resources that the stream tells of.
     told: BTreeSet<String>,
-    /// Those that may have changed while nothing told of them.
+    /// Resources that may have changed while nothing told of them.
     missed: BTreeSet<String>,
     next_try: NextTry,
     /// How many more are asked for at a time: fewer where the server refused several together.
@@ -315,14 +315,14 @@ struct NextTry {
 }
 
 impl NextTry {
-    /// Some could not be asked for.
+    /// Plans the next try, since some resources could not be asked for.
     fn plan(&mut self) {
         if self.at.is_none() {
             self.at = Some(Instant::now() + self.backoff.next());
         }
     }
 
-    /// They are tried again now.
+    /// Begins the next try for them now.
     fn begin(&mut self, watched: &WatchedResources) {
         watched.retry();
         self.at = None;

@@ -179,7 +179,7 @@ impl Resources for Mcp {
 }
 
 impl Subscriptions for Mcp {
-    /// It is done when the server says that it tells of the resource, so that no change after the
+    /// Returns once the server says that it tells of the resource, so that no change after the
     /// answer is missed.
     async fn subscribe(&self, cx: Cx, request: ResourceWatch) -> Result<()> {
         let until = Instant::now() + SUBSCRIBE_TIMEOUT;

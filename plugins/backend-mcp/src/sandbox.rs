@@ -25,7 +25,7 @@ pub(crate) enum SandboxSetting {
 pub(crate) enum ServerSandboxMode {
     /// The server does what the user may.
     None,
-    /// It changes what is below its directory and the session's, and has no network.
+    /// The server changes what is below its directory and the session's, and has no network.
     WorkingDir,
 }
 
@@ -141,7 +141,7 @@ impl ServerPlace {
         Ok(Self { dirs, sandbox })
     }
 
-    /// Its directories but those that are other ones by now.
+    /// Directories of the server, without those where a link is by now.
     pub(crate) fn visible(&self) -> Vec<&Path> {
         let dirs = self.dirs.iter().map(PathBuf::as_path);
         dirs.filter(|dir| real(dir) == *dir).collect()

@@ -47,12 +47,12 @@ impl Secrets {
         known.push_back(secret.to_owned());
     }
 
-    /// The text without them. Whoever cuts a text does so afterwards: half a secret is not found.
+    /// Hides the secrets in a text. Whoever cuts a text does so afterwards: half a secret is not found.
     pub(crate) fn hide(&self, text: String) -> String {
         self.without(text, false)
     }
 
-    /// The same for a text that was cut before, at whose end half a secret may be.
+    /// Like [`Self::hide`], for a text that was cut before and may end in half a secret.
     pub(crate) fn hide_cut(&self, mut text: String) -> String {
         // Half a character, too.
         let whole = text.trim_end_matches(char::REPLACEMENT_CHARACTER).len();

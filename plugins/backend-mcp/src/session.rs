@@ -15,7 +15,7 @@ use crate::server::Server;
 
 /// Why nothing is done for a session whose servers were configured anew meanwhile.
 const SUPERSEDED: &str = "the servers of the session are configured anew; call again";
-/// The same for one that was closed.
+/// Why nothing is done for a session that was closed.
 const CLOSED: &str = "the session is closed";
 
 /// An open session of the backend.
@@ -95,7 +95,7 @@ impl McpSession {
         }
     }
 
-    /// Where it works, without links: as that led when it was opened.
+    /// Working directory without links: as they led when the session was opened.
     pub(crate) fn working_dir(&self) -> Option<&Path> {
         self.working_dir.as_deref()
     }
@@ -214,14 +214,14 @@ impl McpSession {
         Ok(entry)
     }
 
-    /// It is closed: no entry is used any more. Gives back those that were.
+    /// Closes the session: no entry is used any more. Gives back those that were.
     pub(crate) fn end(&self) -> Vec<Arc<ServerEntry>> {
         let mut used = lock(&self.used);
         self.over.store(true, Ordering::Relaxed);
         used.entries.drain().map(|(_, entry)| entry).collect()
     }
 
-    /// It wants to hear of a resource of a server's, maybe once more.
+    /// Notes that the session wants to hear of a resource of a server's, maybe once more.
     ///
     /// # Errors
     /// Why it cannot.
@@ -291,7 +291,7 @@ impl McpSession {
         }
     }
 
-    /// It does not want to hear of a resource any more.
+    /// Notes that the session does not want to hear of a resource any more.
     pub(crate) fn unwatch(&self, uri: &str) {
         lock(&self.used).unwatch(uri, &self.id);
     }

@@ -1,5 +1,5 @@
-//! Which request a message answers that cannot be read, for its length or its form: its own `id`,
-//! found on the way.
+//! The request that an unreadable message answers: by the message's own `id`, found on the way. It
+//! cannot be read for its length or its form.
 //!
 //! Keeps a few bytes however long the message is. An `id` inside its result or its parameters is
 //! another's.

@@ -10,14 +10,14 @@ pub(crate) enum Trouble {
     Lost(String),
     /// The request's way broke after it was sent. The connection goes on.
     Broken(String),
-    /// It could not be sent. The connection goes on.
+    /// The request could not be sent. The connection goes on.
     Unsent(String),
     /// Anything else.
     Failed(Failure),
 }
 
 impl Trouble {
-    /// The same failure without secrets.
+    /// Hides secrets in the failure.
     pub(crate) fn hiding(self, secrets: &Secrets) -> Self {
         match self {
             Self::Lost(why) => Self::Lost(secrets.hide(why)),

@@ -42,9 +42,9 @@ pub(crate) struct RemoteMachine {
     token: String,
     pub(crate) skills: Vec<SkillMount>,
     pub(crate) calls: Arc<SessionCalls>,
-    /// Of the instance: logs what no call is there for.
+    /// Context of the instance, for log lines that belong to no call.
     cx: Cx,
-    /// Of the connections that are made again.
+    /// Outage of the connections that are made again.
     outage: Outage,
 }
 
@@ -174,7 +174,7 @@ impl RemoteMachine {
         asked.err()
     }
 
-    /// Those who may log in there at once, from all sessions of this process.
+    /// Permits for logins on the machine at one time, shared by all sessions of this process.
     fn logins(&self) -> Arc<Semaphore> {
         static LOGINS_BY_MACHINE: LazyLock<Mutex<HashMap<String, Arc<Semaphore>>>> =
             LazyLock::new(Mutex::default);

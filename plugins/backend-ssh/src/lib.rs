@@ -46,7 +46,7 @@ const DEFAULT_PATHS: [&str; 5] = [
     "/etc/crypto-policies",
 ];
 
-/// Where it writes down a machine that it meets first, if it may.
+/// File in which `ssh` writes down a machine that it meets first, if it may.
 const KNOWN_HOSTS: &str = "~/.ssh/known_hosts";
 
 /// Remote machines, as one instance reaches them.

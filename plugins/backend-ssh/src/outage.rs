@@ -11,7 +11,7 @@ use crate::ssh::SshFailure;
 pub(crate) struct Outage(Mutex<Option<String>>);
 
 impl Outage {
-    /// The same failure with its reason, which `ask` finds where it is not known yet.
+    /// Gives the failure its reason, which `ask` finds where it is not known yet.
     pub(crate) async fn explained(
         &self,
         failure: SshFailure,

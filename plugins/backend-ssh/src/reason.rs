@@ -1,5 +1,5 @@
-//! Which lines of a failed `ssh` are the reason: a server may show its banner before, where any words
-//! may stand.
+//! The lines of a failed `ssh` that are the reason: a server may show its banner before, where any
+//! words may stand.
 
 use crate::ssh::SshFailure;
 
@@ -43,9 +43,9 @@ pub(crate) fn password_expired(complaint: &str) -> bool {
     has_line(complaint, &PASSWORD_EXPIRED)
 }
 
-/// The same failure with the reason that `ssh` gave when it was asked again, if it failed again. Of
-/// what stands before that, such as a server's banner for everybody, only what a system writes about
-/// the user's account is one.
+/// Gives the failure the reason that `ssh` gave when it was asked again, if it failed again. Of what
+/// stands before that, such as a server's banner for everybody, only what a system writes about the
+/// user's account is one.
 pub(crate) fn with_reason(failure: SshFailure, again: &SshFailure) -> SshFailure {
     if again.code != Some(SSH_EXIT_CODE) {
         return failure;

@@ -31,7 +31,7 @@ const READY_TIMEOUT: Duration = Duration::from_secs(20);
 pub(crate) struct SshState {
     pub(crate) settings: Arc<SshSettings>,
     pub(crate) agent: Arc<AgentProgram>,
-    /// Of the instance: logs what no call is there for.
+    /// Context of the instance, for log lines that belong to no call.
     pub(crate) cx: Cx,
 }
 

@@ -160,7 +160,7 @@ impl SshProcess {
     }
 }
 
-/// Whether nothing more comes.
+/// Whether the output has ended, so that nothing more comes.
 async fn is_over(output: &mut ChildStdout) -> bool {
     let mut next = [0; 1];
     let reading = tokio::time::timeout(EXIT_TIMEOUT, output.read(&mut next));

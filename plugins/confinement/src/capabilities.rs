@@ -36,7 +36,7 @@ pub(crate) fn keep_worker_capabilities() -> rustix::io::Result<()> {
     keep(OF_WORKERS.into_iter().collect())
 }
 
-/// The same for the commands of a sandbox.
+/// Like [`keep_worker_capabilities`], with what the commands of a sandbox keep.
 ///
 /// # Errors
 /// The system's.

@@ -196,7 +196,7 @@ fn without_links(path: &Path) -> rustix::io::Result<OwnedFd> {
     }
 }
 
-/// The same by going from one directory into the next, each of which is held open until then.
+/// Opens a path by going from one directory into the next, each of which is held open until then.
 fn step_by_step(path: &Path) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut parts = path.components();

@@ -13,7 +13,7 @@ pub struct Sandbox {
     pub network: bool,
 }
 
-/// Those that are below none of the others.
+/// Paths that are below none of the others.
 #[must_use]
 pub fn outermost(mut paths: Vec<PathBuf>) -> Vec<PathBuf> {
     paths.sort();

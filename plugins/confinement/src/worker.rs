@@ -22,7 +22,7 @@ pub struct WorkerConfinement {
 /// What this system cannot keep a worker from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ConfinementGaps {
-    /// Some or all of the files that are not the plugin's, TCP connections, and sockets and signals
+    /// Files that are not the plugin's, some or all of them, TCP connections, and sockets and signals
     /// beyond what seccomp knows of: the kernel has no Landlock, or an old one.
     pub files: bool,
     /// Programs, sockets and the kernel's own settings: it has no seccomp.

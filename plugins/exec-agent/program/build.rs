@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-/// How it is built for a release.
+/// Cargo settings for a release.
 const SMALL: [(&str, &str); 5] = [
     ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "s"),
     ("CARGO_PROFILE_RELEASE_LTO", "fat"),
@@ -17,7 +17,7 @@ const SMALL: [(&str, &str); 5] = [
     ("CARGO_PROFILE_RELEASE_PANIC", "abort"),
     ("CARGO_PROFILE_RELEASE_STRIP", "true"),
 ];
-/// How it is built for work on the code.
+/// Cargo settings for work on the code.
 const SOON: [(&str, &str); 5] = [
     ("CARGO_PROFILE_DEV_OPT_LEVEL", "0"),
     ("CARGO_PROFILE_DEV_DEBUG", "false"),

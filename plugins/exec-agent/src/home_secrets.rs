@@ -38,7 +38,7 @@ const IN_HOME: [&str; 32] = [
     ".terraform.d/credentials.tfrc.json",
     ".zsh_history",
 ];
-/// Of the system; only root can read them.
+/// Secrets of the system; only root can read them.
 const OF_SYSTEM: [&str; 2] = ["/etc/gshadow", "/etc/shadow"];
 
 /// The secrets of a home directory and of the system that are there, but for what is granted by name.

@@ -18,7 +18,7 @@ use conjure_process_tree::{keep_private, supervise, users_probe};
 const FIRST_CLIENT_TIMEOUT: Duration = Duration::from_secs(60);
 /// How many calls run at once in the agent of a single session, such as a container's.
 const MAX_SESSION_CALLS: usize = 32;
-/// The same on a machine, for all sessions of a host.
+/// How many calls run at once in the agent of a machine, for all sessions of a host.
 const MAX_LOCAL_CALLS: usize = 4096;
 /// How long commands have to end when the host is gone.
 const TERM_GRACE: Duration = Duration::from_millis(500);

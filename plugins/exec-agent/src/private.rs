@@ -1,5 +1,5 @@
-//! Which files of the host tools are kept from: its data directory, with the key that saved
-//! credentials are sealed with, and the key's file and the database where those are somewhere else.
+//! Files of the host that tools are kept from: its data directory, with the key that saved credentials
+//! are sealed with, and the key's file and the database where those are somewhere else.
 //!
 //! For executors and other plugins that let programs of a model's or of strangers touch files.
 
@@ -20,7 +20,7 @@ const BESIDE_DATABASE: [&str; 3] = ["", "-wal", "-shm"];
 pub struct PrivatePaths(Vec<PathBuf>);
 
 impl PrivatePaths {
-    /// Those of the host that makes an instance of a plugin with this directory of data, and more.
+    /// Paths of the host that makes an instance of a plugin with this directory of data, and more.
     #[must_use]
     pub fn of(instance_dir: Option<&Path>, more: &[PathBuf]) -> Self {
         Self::from(instance_dir, more, |name| match std::env::var_os(name) {

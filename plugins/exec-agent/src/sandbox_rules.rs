@@ -22,8 +22,8 @@ pub struct SandboxRules {
 }
 
 impl SandboxRules {
-    /// Of a sandbox with these directories, which are changed without being named. They are without links,
-    /// as they led when the session began, and are not looked at here.
+    /// Rules of a sandbox with these directories, which are changed without being named. They are
+    /// without links, as they led when the session began, and are not looked at here.
     ///
     /// # Errors
     /// Which path it cannot be.

@@ -49,7 +49,7 @@ pub fn signal_all(signal: Signal) -> usize {
     signal_all_but(signal, |_| false)
 }
 
-/// The same without some of its own children, and without what is below them.
+/// Like [`signal_all`], without some of this process's own children and what is below them.
 pub fn signal_all_but(signal: Signal, spared: impl Fn(i32) -> bool) -> usize {
     let own = own();
     let mut found = 0;
@@ -131,7 +131,7 @@ fn listed_children(pid: i32) -> Option<Vec<i32>> {
     Some(children)
 }
 
-/// The same from the parents of all processes.
+/// Finds the children by the parents of all processes.
 fn search_children(parent_pid: i32) -> Vec<i32> {
     let Ok(entries) = fs::read_dir("/proc") else {
         return Vec::new();

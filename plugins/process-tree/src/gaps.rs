@@ -10,11 +10,11 @@ pub struct Gaps {
     /// The files that should be hidden can be reached, or are not hidden again once they are replaced;
     /// of a sandbox, the devices of the machine as well.
     pub files: bool,
-    /// Of a sandbox: files elsewhere can be changed.
+    /// Files outside the sandbox can be changed.
     pub writes: bool,
-    /// Of a sandbox: modes, owners and times of files elsewhere can be changed.
+    /// Modes, owners and times of files outside the sandbox can be changed.
     pub modes: bool,
-    /// Of a sandbox: the network can be reached.
+    /// The network can be reached from the sandbox.
     pub network: bool,
 }
 

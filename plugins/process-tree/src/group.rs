@@ -44,7 +44,7 @@ pub fn signal_all(_signal: Signal) -> usize {
     0
 }
 
-/// The same without some of its own children.
+/// Like [`signal_all`], without some of this process's own children.
 #[cfg(not(target_os = "linux"))]
 pub fn signal_all_but(_signal: Signal, _spared: impl Fn(i32) -> bool) -> usize {
     0

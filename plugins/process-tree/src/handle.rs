@@ -31,7 +31,7 @@ impl ProcessHandle {
         Self::new(Pid::from_child(child))
     }
 
-    /// Its number.
+    /// Number of the process.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.pid.as_raw_nonzero().get().unsigned_abs()

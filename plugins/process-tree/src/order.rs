@@ -28,31 +28,31 @@ pub(crate) enum Order {
 /// How a program is started.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Start {
-    /// Its file.
+    /// Path of the program's file.
     pub program: String,
-    /// Its arguments.
+    /// Arguments of the program.
     pub arguments: Vec<String>,
     /// Environment variables beside those of the supervisor.
     pub env: Vec<(String, String)>,
-    /// Where it begins, unless where the supervisor is.
+    /// Directory where the program begins, unless where the supervisor is.
     pub dir: Option<String>,
-    /// Its standard input.
+    /// Source of the program's standard input.
     pub input: StdinSource,
     /// Whether nobody reads its standard error.
     pub is_silent: bool,
-    /// How it is confined, if it is; only Linux can do that.
+    /// Confinement of the program, if it is confined; only Linux can do that.
     pub confinement: Option<Confinement>,
 }
 
 /// Where the standard input of a program comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum StdinSource {
-    /// It is empty.
+    /// An empty input.
     #[default]
     Empty,
-    /// It is given later, as a text.
+    /// A text that is given later.
     Given,
-    /// It is a file that is sent behind the order.
+    /// A file that is sent behind the order.
     Sent,
 }
 
@@ -90,7 +90,7 @@ pub(crate) enum SupervisorReport {
     Given,
     /// The program has ended.
     Ended {
-        /// Its exit code; nothing when a signal ended it.
+        /// Exit code of the program; `None` when a signal ended it.
         exit_code: Option<i32>,
         /// The signal that ended it.
         signal: Option<i32>,

@@ -28,9 +28,9 @@ pub struct Supervised {
 /// What a program writes.
 #[derive(Debug)]
 pub struct Outputs {
-    /// Its standard output.
+    /// Standard output of the program.
     pub stdout: ChildStdout,
-    /// Its standard error.
+    /// Standard error of the program.
     pub stderr: ChildStderr,
 }
 
@@ -44,9 +44,9 @@ pub struct ProgramEnds {
 /// A step of a program's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProgramEnd {
-    /// It has ended; the status may be unknown. What it left behind may still run.
+    /// The program has ended; the status may be unknown. What it left behind may still run.
     Ended(Option<ExitStatus>),
-    /// Nothing of it is left.
+    /// Nothing of the program is left.
     Gone,
 }
 

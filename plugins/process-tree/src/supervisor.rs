@@ -39,7 +39,7 @@ pub struct Supervisor {
     reports: Frames,
     pub(crate) heard: Heard,
     pub(crate) leader: Option<ProcessHandle>,
-    /// Its process, with the program's standard output and standard error.
+    /// Process of the supervisor, with the program's standard output and standard error.
     pub child: Child,
 }
 

@@ -10,8 +10,8 @@ use crate::descendants::below;
 
 /// Memory in a process's status, which counts what several share for each of them.
 const RESIDENT: [&str; 3] = ["RssAnon:", "RssShmem:", "VmSwap:"];
-/// The same with what is shared divided among those that share it. The kernel goes through all of a
-/// process's pages for this.
+/// Memory of a process with what is shared divided among those that share it. The kernel goes through
+/// all of a process's pages for this.
 const PROPORTIONAL: [&str; 3] = ["Pss_Anon:", "Pss_Shmem:", "SwapPss:"];
 
 /// The processes below one at a moment, which is not among them.
@@ -36,7 +36,7 @@ impl TreeUsage {
         self.sum(resident)
     }
 
-    /// The same with what several share counted once, which takes longer the more it is.
+    /// Like [`Self::most_memory`], with what several share counted once. Takes longer the more it is.
     pub fn exact_memory(&self) -> u64 {
         self.sum(proportional)
     }

@@ -68,7 +68,7 @@ impl LastFetch {
         Ok(stats)
     }
 
-    /// Some of the newest entries, one a line, in their order.
+    /// A page of the newest entries, one a line, in their order.
     pub(crate) fn recent(&self, offset: u64, limit: u64) -> String {
         let clamp = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let end = self.recent.len().saturating_sub(clamp(offset));

@@ -167,7 +167,7 @@ pub enum HeaderError {
     /// The plugin was built for another major version of the ABI; nothing behind the version
     /// was read.
     Major {
-        /// That version.
+        /// Major version that the plugin was built for.
         found: u16,
     },
     /// A field holds what it cannot hold.

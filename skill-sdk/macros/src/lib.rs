@@ -1,8 +1,9 @@
 //! The attribute `#[skill]` of Conjure's plugin SDK. It is used through `conjure_skill_sdk::skill`,
 //! where its documentation is.
 //!
-//! It writes what an author would: a function that builds the skill with the SDK's builder. Begin at
-//! `expand.rs`; `parse.rs` reads the `impl` block, `marks.rs` what stands above its functions.
+//! The attribute writes what an author would: a function that builds the skill with the SDK's
+//! builder. Begin at `expand.rs`; `parse.rs` reads the `impl` block, `marks.rs` what stands above
+//! its functions.
 
 mod expand;
 mod marks;

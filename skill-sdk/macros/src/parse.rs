@@ -28,7 +28,7 @@ pub(crate) enum Item {
 
 pub(crate) struct MethodItem {
     pub(crate) attributes: Vec<Attribute>,
-    /// Its visibility, and `const`, `async` and the like.
+    /// Tokens before `fn`: visibility, `const`, `async` and the like.
     before: TokenStream,
     pub(crate) is_async: Option<Token![async]>,
     pub(crate) name: Ident,
@@ -42,15 +42,15 @@ pub(crate) struct MethodItem {
 
 pub(crate) struct SelfParameter {
     pub(crate) tokens: TokenStream,
-    /// It is `&self`.
+    /// Whether the receiver is `&self`.
     pub(crate) is_shared: bool,
 }
 
 pub(crate) struct Parameter {
     pub(crate) attributes: Vec<Attribute>,
-    /// What stands before the colon.
+    /// Tokens before the colon.
     pub(crate) pattern: TokenStream,
-    /// The same where it is a name.
+    /// The pattern, if it is a plain name.
     pub(crate) name: Option<Ident>,
     pub(crate) of: Type,
 }

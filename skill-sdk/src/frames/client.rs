@@ -27,7 +27,7 @@ const DEFAULT_CREDIT: u32 = 32;
 
 /// The host's end of a stream with a plugin behind it.
 ///
-/// Its methods are those of [`PluginRoot`]; what `create` gives is an ordinary
+/// The methods are those of [`PluginRoot`]; what `create` gives is an ordinary
 /// [`PluginObject`]. The context of a call stays here: what the plugin emits, logs and asks for
 /// goes to it, in order, and the reply comes behind the last piece of output. When the stream
 /// ends, whatever is under way fails with [`code::GONE`]. The stream is closed when the client,
@@ -299,9 +299,9 @@ struct ClientCall {
 
 /// Destination of what arrives for a call.
 enum CallDelivery {
-    /// To whom it is for, by whoever reads the stream. Nothing once the reply was taken.
+    /// The caller itself: whoever reads the stream hands over. `None` once the reply was taken.
     Direct(Option<oneshot::Sender<Reply>>),
-    /// To a task, in its order, since whom it is for had no room.
+    /// A task that keeps the order, since the caller had no room.
     Queued(mpsc::UnboundedSender<CallItem>),
 }
 

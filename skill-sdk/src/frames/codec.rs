@@ -96,7 +96,7 @@ pub enum FrameError {
     /// What came is text where a frame begins, such as what a program prints.
     #[error("it printed \"{line}\"; what is meant for people belongs on its standard error")]
     Text {
-        /// Its first line, at most 200 characters of it.
+        /// First line of the text, at most 200 characters of it.
         line: String,
     },
     /// A frame is shorter than its own head.

@@ -79,7 +79,7 @@ pub enum Message {
     },
     /// Run a host operation.
     HostRequest {
-        /// Its number, unique in its call.
+        /// Number of the request, unique in its call.
         id: u32,
         /// The operation's name; any bytes.
         op: Vec<u8>,

@@ -104,14 +104,14 @@ impl Resource {
         }
     }
 
-    /// What it is.
+    /// Sets the description.
     #[must_use]
     pub fn description(mut self, description: &str) -> Self {
         self.description = Some(description.to_owned());
         self
     }
 
-    /// Its media type.
+    /// Sets the media type, such as `image/png`.
     #[must_use]
     pub fn media_type(mut self, media_type: &str) -> Self {
         self.media_type = Some(media_type.to_owned());
@@ -351,7 +351,7 @@ pub struct Completions {
 }
 
 impl Completions {
-    /// Those of the candidates that begin with what was typed, in their order.
+    /// Completions from the candidates that begin with what was typed, in their order.
     pub fn beginning<I: IntoIterator<Item: Into<String>>>(typed: &str, candidates: I) -> Self {
         let candidates = candidates.into_iter().map(Into::into);
         Self::from(

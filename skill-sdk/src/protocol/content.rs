@@ -88,7 +88,7 @@ impl ToolResult {
         }
     }
 
-    /// The same with one more file.
+    /// Adds a file to the result.
     #[must_use]
     pub fn with_file(mut self, file: FileRef) -> Self {
         self.files.push(file);

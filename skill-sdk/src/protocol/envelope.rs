@@ -79,7 +79,7 @@ impl<B> Request<B> {
         }
     }
 
-    /// The same envelope around another body.
+    /// Puts another body into the envelope.
     pub fn with_body<C>(self, body: C) -> Request<C> {
         self.split().1.wrap(body)
     }

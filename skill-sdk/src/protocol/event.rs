@@ -95,7 +95,7 @@ pub enum MessageLevel {
 }
 
 impl MessageLevel {
-    /// Its word in [`Message::level`].
+    /// The level's word in [`Message::level`].
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Debug => "debug",
@@ -113,16 +113,16 @@ impl MessageLevel {
 /// One of the lists that a plugin has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum List {
-    /// Its tools.
+    /// The tools.
     Tools,
-    /// Its resources and their templates.
+    /// The resources and their templates.
     Resources,
-    /// Its prompts.
+    /// The prompts.
     Prompts,
 }
 
 impl List {
-    /// Its word in [`PluginEvent::CatalogChanged`].
+    /// The list's word in [`PluginEvent::CatalogChanged`].
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Tools => "tools",

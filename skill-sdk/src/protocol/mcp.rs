@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::Part;
 
-/// Whose form it is.
+/// Source of every part that is built here ([`Part::Raw`]).
 const SOURCE: &str = "mcp";
 
 impl Part {
@@ -45,8 +45,8 @@ impl Part {
         Self::mcp(json!({ "type": "resource_link", "uri": uri, "name": name }))
     }
 
-    /// The same with MCP's annotations, such as `{"audience": ["user"], "priority": 0.5}`. A file
-    /// and a part of another source stay as they are.
+    /// Adds MCP's annotations, such as `{"audience": ["user"], "priority": 0.5}`. A file and a part
+    /// of another source stay as they are.
     #[must_use]
     pub fn annotated(self, annotations: Value) -> Self {
         let mut block = match self {

@@ -13,7 +13,7 @@ const TAIL: &str = r#""}],"is_error":false}"#;
 const RESULT_OVERHEAD: usize = 128;
 
 impl ToolResult {
-    /// Its JSON.
+    /// Writes the result as JSON.
     ///
     /// # Errors
     /// None that a result of this type could cause.

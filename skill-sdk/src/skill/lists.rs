@@ -1,7 +1,7 @@
 //! What a skill has beside tools: resources, templates of them, prompts, completions.
 //!
-//! Their lists are asked of an instance, not read from the manifest, so they may depend on its
-//! state; the manifest says which operations there are.
+//! An instance is asked for these lists; they are not read from the manifest, so they may depend on
+//! its state. The manifest says which operations there are.
 
 use std::collections::BTreeMap;
 

@@ -46,7 +46,7 @@ impl Skill {
     /// one by one: `list` says which there are now, `call` runs one by its name. The `op` of what
     /// is listed is filled in. A host that does not know such tools offers the others.
     ///
-    /// Which tools there are may differ between sessions and over time; the definition of one may
+    /// The set of tools may differ between sessions and over time; the definition of one tool may
     /// not. A host that has seen another definition of a tool, from the same build with the same
     /// settings, holds this one until a person approves it: what depends on the session or its
     /// directory belongs into the results.

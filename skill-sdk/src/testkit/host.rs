@@ -278,7 +278,7 @@ impl TestHostBuilder {
         self
     }
 
-    /// Who answers every HTTP request that has no canned answer.
+    /// Sets the function that answers every HTTP request that has no canned answer.
     #[must_use]
     pub fn http_with(
         mut self,
@@ -288,14 +288,14 @@ impl TestHostBuilder {
         self
     }
 
-    /// Who answers for the person.
+    /// Sets the function that answers for the person.
     #[must_use]
     pub fn elicit(mut self, answer: impl Fn(Elicit) -> Elicited + Send + Sync + 'static) -> Self {
         self.served.elicit = Some(Box::new(answer));
         self
     }
 
-    /// Who answers for the model.
+    /// Sets the function that answers for the model.
     #[must_use]
     pub fn sample(
         mut self,

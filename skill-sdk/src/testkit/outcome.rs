@@ -72,7 +72,7 @@ impl Outcome {
         self.reply.as_ref().err().map(Error::code)
     }
 
-    /// The same without what depends on the transport, to compare.
+    /// Drops what depends on the transport, so that outcomes can be compared.
     #[must_use]
     pub fn settled(mut self) -> Self {
         self.fulls = 0;

@@ -126,7 +126,7 @@ struct Add {
 #[derive(Deserialize, schemars::JsonSchema)]
 struct Nothing {}
 
-/// The same skill by hand.
+/// A skill like the one that the attribute makes, built by hand.
 fn by_hand() -> Skill {
     let options = ToolOptions::new().title("Add a line").timeout_ms(900);
     let free = ToolOptions::new().read_only().stateless();

@@ -1,4 +1,4 @@
-//! Who runs what where, and for how long: threads, futures, instances.
+//! Places and lifetimes of what runs: threads, futures, instances.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};

@@ -356,7 +356,7 @@ fn b22_a_panic_in_a_destructor_is_contained() {
     }
 }
 
-/// Its own destructor panics, when the instance is dropped.
+/// A backend whose own destructor panics, when the instance is dropped.
 struct Explodes(Bomb);
 
 impl Backend for Explodes {

@@ -10,12 +10,12 @@ pub(crate) fn marked(key: &str) -> String {
     format!("key={key};")
 }
 
-/// A command for the native skill, and one for a shell in the directory that has the file.
+/// A command for the native skill.
 pub(crate) fn native(key: &str, ms: u64) -> String {
     format!("{} {ms}", marked(key))
 }
 
-/// The same for a shell. The variable in it is not used but for its name.
+/// A command for a shell in the directory that has the file. The variable is used for its name alone.
 pub(crate) fn shell(key: &str, file: &str, ms: u64) -> String {
     format!(
         "{} echo \"$key\" >> {file}; sleep {}.{:03}; printf 'noted %s' \"$key\"",

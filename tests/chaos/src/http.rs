@@ -85,7 +85,7 @@ impl Api {
         Ok(events)
     }
 
-    /// Of an HTTP/1.0 request the answer comes without chunks, and the connection ends with it.
+    /// Sends a request of HTTP/1.0: its answer comes without chunks, and the connection ends with it.
     fn send(self, method: &str, path: &str, head: &str, body: &str) -> io::Result<TcpStream> {
         let mut stream = TcpStream::connect(self.0)?;
         stream.set_read_timeout(Some(PATIENCE))?;

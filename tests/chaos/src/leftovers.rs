@@ -20,7 +20,7 @@ pub(crate) struct Leftovers {
 }
 
 impl Leftovers {
-    /// Of the host that had this mark and was killed just now.
+    /// The leftovers of the host that had this mark and was killed just now.
     pub(crate) fn of(mark: String, engine: Option<&Engine>, data_dir: &Path) -> Self {
         Self {
             mark,

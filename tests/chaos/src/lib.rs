@@ -49,7 +49,7 @@ pub use watched::{Phase, Phases};
 
 use shard::{Done, Job, Shard};
 
-/// Which database.
+/// Database of the hosts that are killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Database {
     /// An SQLite file.
@@ -70,7 +70,7 @@ impl Database {
     }
 }
 
-/// Which host.
+/// Kind of the hosts that are killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Hosts {
     /// A program that embeds a manager, told what to do over a pipe.
@@ -108,7 +108,7 @@ pub struct Options {
     pub containers: bool,
     /// The program `conjure-chaos`, which has the role of the host.
     pub program: PathBuf,
-    /// Who is told how it goes.
+    /// Function that gets each line about how it goes.
     pub say: fn(&str),
 }
 

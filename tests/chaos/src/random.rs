@@ -5,13 +5,13 @@
 pub struct Random(u64);
 
 impl Random {
-    /// The same seed gives the same numbers.
+    /// A source with a seed: the same seed gives the same numbers.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// One for a part of the work, which no other part's use of numbers changes.
+    /// A source for a part of the work, which no other part's use of numbers changes.
     #[must_use]
     pub fn of(seed: u64, part: u64) -> Self {
         let mut mixed = Self(seed ^ part.wrapping_mul(0xd134_2543_de82_ef95));

@@ -142,7 +142,7 @@ pub(crate) fn ends_with_us(host: &Child) -> std::io::Result<Guard> {
 }
 
 impl Embedded {
-    /// It is about to be collected: its number is soon somebody else's.
+    /// Disarms the guard of a host that is about to be collected: its number is soon somebody else's.
     fn disarm(&mut self) {
         if let Some(guard) = self.guard.take() {
             guard.disarm();

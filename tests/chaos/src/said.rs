@@ -6,7 +6,7 @@ use conjure_host::store::ThreadId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What it is told.
+/// An order to the host under test.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
 pub(crate) enum Order {
@@ -25,11 +25,11 @@ pub(crate) enum Order {
     },
 }
 
-/// What it says. Whatever stands in a line was acknowledged with it.
+/// A line from the host under test. Whatever stands in one was acknowledged with it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "snake_case")]
 pub(crate) enum Said {
-    /// It takes orders.
+    /// The host takes orders.
     Ready,
     /// A session was saved.
     Created { session: String, thread: ThreadId },

@@ -29,7 +29,7 @@ const WAIT: u64 = 50;
 pub(crate) struct Served {
     child: Child,
     guard: Option<Guard>,
-    /// Where it is, once it has said so.
+    /// Address of the server's API, once the server has said it.
     api: Arc<OnceLock<Api>>,
     clients: Option<Clients>,
     said: Receiver<Said>,

@@ -18,13 +18,13 @@ use crate::said::{Order, Said};
 /// The key of saved auths in tests.
 pub(crate) const KEY: &str = "0101010101010101010101010101010101010101010101010101010101010101";
 
-/// Where it works.
+/// Data, database and plugins of the host.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
-    /// The directory of its data
+    /// The directory of the host's data
     #[arg(long)]
     data_dir: PathBuf,
-    /// Its database: a file or a URL
+    /// The database of the host: a file or a URL
     #[arg(long)]
     database: String,
     /// A directory of plugins

@@ -28,7 +28,7 @@ pub enum Phase {
     Between,
     /// The last reply had come, and the turn was not seen to be over.
     AtTheEnd,
-    /// Its turns were over.
+    /// The session's turns were over.
     Idle,
 }
 
@@ -84,14 +84,14 @@ impl fmt::Display for Phases {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Turn {
     pub(crate) is_accepted: bool,
-    /// Its end: the state and the error.
+    /// End of the turn: the state and the error.
     pub(crate) over: Option<(String, Option<String>)>,
-    /// Its host was killed before.
+    /// Whether the turn's host was killed before its end.
     is_cut: bool,
 }
 
 impl Turn {
-    /// Whether nothing more is to be seen of it.
+    /// Whether the turn is over or cut off, so that nothing more is to be seen of it.
     pub(crate) fn is_past(&self) -> bool {
         self.is_cut || self.over.is_some()
     }
@@ -146,7 +146,7 @@ impl Watched {
         }
     }
 
-    /// Where it is; nothing where it has nothing to do.
+    /// Phase of the session; `None` where it has nothing to do.
     pub(crate) fn phase(&self) -> Option<Phase> {
         self.phase
     }

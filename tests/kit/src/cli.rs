@@ -471,11 +471,11 @@ pub struct Output {
     pub code: Option<i32>,
     /// The signal that ended it.
     pub signal: Option<i32>,
-    /// Its standard output.
+    /// Standard output of the program.
     pub stdout: String,
-    /// Its standard error.
+    /// Standard error of the program.
     pub stderr: String,
-    /// Where it ran, kept until this is dropped.
+    /// Workspace that the program ran in, kept until this is dropped.
     pub workspace: Workspace,
 }
 

@@ -13,7 +13,7 @@ pub enum KitError {
     /// A file or directory.
     #[error("cannot use {}: {source}", path.display())]
     File {
-        /// Its path.
+        /// Path of the file or directory.
         path: PathBuf,
         /// What the system said.
         source: io::Error,

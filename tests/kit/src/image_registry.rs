@@ -93,7 +93,7 @@ impl ImageRegistry {
         Ok(())
     }
 
-    /// Where it is: `127.0.0.1:PORT`.
+    /// Address of the registry: `127.0.0.1:PORT`.
     #[must_use]
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)

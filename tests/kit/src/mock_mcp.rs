@@ -58,7 +58,7 @@ impl MockMcp {
         Ok(server)
     }
 
-    /// Its endpoint.
+    /// Endpoint of the server.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}/mcp", self.address)

@@ -48,7 +48,7 @@ impl Model {
         self.says(Message::new().tool_use(id, tool, input));
     }
 
-    /// Where it is.
+    /// Base URL of the server.
     #[must_use]
     pub fn base_url(&self) -> String {
         self.mock.base_url()

@@ -38,7 +38,7 @@ impl TokenRelay {
         Ok(Self { address })
     }
 
-    /// Where it listens.
+    /// Address that the relay listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

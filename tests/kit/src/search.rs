@@ -10,7 +10,7 @@ use crate::KitError;
 pub struct Search {
     /// How many files were looked through.
     pub files: usize,
-    /// Those that have the text in them.
+    /// Files that have the text in them.
     pub found: Vec<PathBuf>,
 }
 

@@ -32,7 +32,7 @@ impl SmallDisk {
         None
     }
 
-    /// Its root.
+    /// Root of the mounted file system.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.0.path()

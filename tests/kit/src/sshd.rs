@@ -15,7 +15,7 @@ use crate::{Guard, KitError};
 
 /// Where Debian and others have the server.
 const PROGRAMS: [&str; 3] = ["/usr/sbin/sshd", "/usr/bin/sshd", "/usr/local/sbin/sshd"];
-/// Where it goes when it is root, and must find an empty directory.
+/// Directory that the server goes to when it is root, and must find empty.
 const EMPTY: &str = "/run/sshd";
 /// How often another port is tried, where somebody else took the free one meanwhile.
 const PORTS: usize = 5;
@@ -150,7 +150,7 @@ impl Sshd {
         })
     }
 
-    /// Where it listens.
+    /// Address that the server listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], self.port))
@@ -260,7 +260,7 @@ impl Network {
         Ok(Self { address, shared })
     }
 
-    /// Where it begins.
+    /// Address where the network begins.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address

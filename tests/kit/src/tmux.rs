@@ -220,7 +220,7 @@ impl Tmux {
         }
     }
 
-    /// Where it runs.
+    /// Workspace that the program runs in.
     #[must_use]
     pub fn workspace(&self) -> &Workspace {
         &self.workspace

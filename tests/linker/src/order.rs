@@ -1,4 +1,4 @@
-//! In which order functions lie.
+//! The order in which functions lie.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ impl<'a> Order<'a> {
         Self(names.zip(0..).collect())
     }
 
-    /// Of these symbols those that the order names, one a line, as lld reads them.
+    /// Symbols of the given ones that the order names, one a line, as lld reads them.
     pub fn of(&self, symbols: &[String]) -> String {
         let mut placed: Vec<_> = symbols
             .iter()
@@ -45,7 +45,7 @@ pub fn name(symbol: &str) -> String {
     name
 }
 
-/// The same number for the same bytes with every compiler: FNV-1a.
+/// FNV-1a hash: the same number for the same bytes with every compiler.
 fn fnv(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)

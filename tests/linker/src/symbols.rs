@@ -1,4 +1,4 @@
-//! Which functions object files have.
+//! The functions that object files define.
 
 use std::path::{Path, PathBuf};
 

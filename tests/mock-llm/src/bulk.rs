@@ -13,20 +13,20 @@ use crate::message::{Block, Message};
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bulk {
-    /// This many letters more, in a stream as one delta: one line. Wherever a wire repeats the whole
+    /// Number of letters more, in a stream as one delta: one line. Wherever a wire repeats the whole
     /// text, they are there again.
     Text(u64),
-    /// This many deltas of one letter more, each an event. `u64::MAX` never ends. Where the request
+    /// Number of deltas of one letter more, each an event. `u64::MAX` never ends. Where the request
     /// asks for no stream, as [`Bulk::Text`]. Numbers inside the events do not count them.
     Deltas(u64),
-    /// This many comment lines before the second event; without a stream, empty lines at the start.
+    /// Number of comment lines before the second event; without a stream, empty lines at the start.
     CommentLines(u64),
-    /// The first event has this many more `data:` lines, all empty; without a stream, empty lines at
+    /// Number of `data:` lines more in the first event, all empty; without a stream, empty lines at
     /// the start.
     DataLines(u64),
-    /// The first event, or the whole object, has a field `nested` of this many lists in each other.
+    /// Number of lists in each other in a field `nested` of the first event, or of the whole object.
     NestedEvent(u64),
-    /// The arguments of the first call have a field `nested` of this many lists in each other.
+    /// Number of lists in each other in a field `nested` of the arguments of the first call.
     NestedArguments(u64),
     /// Two bytes that no UTF-8 text has.
     InvalidUtf8,

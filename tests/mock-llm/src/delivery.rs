@@ -143,7 +143,7 @@ pub(crate) struct Rendered {
 pub(crate) struct Part(pub(crate) Vec<Piece>);
 
 impl Part {
-    /// Its bytes, without the repetitions.
+    /// Bytes of the part, without the repetitions.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let pieces = self.0.iter();
         pieces.flat_map(|piece| piece.bytes.clone()).collect()

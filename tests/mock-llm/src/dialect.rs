@@ -110,9 +110,9 @@ pub enum CallIndex {
     FromZero,
     /// Counted from 1.
     FromOne,
-    /// The same for all calls.
+    /// One index for all calls.
     Same,
-    /// None. Unless its id is repeated, a call then comes in one fragment.
+    /// No index. Unless its id is repeated, a call then comes in one fragment.
     Missing,
 }
 
@@ -127,7 +127,7 @@ pub enum CallIds {
     Repeated,
     /// The first has an empty text.
     Empty,
-    /// None has it.
+    /// No fragment has it.
     Missing,
     /// Nine letters and digits, as Mistral.
     Nine,

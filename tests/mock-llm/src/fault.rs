@@ -31,7 +31,7 @@ pub struct Faults {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct SecondStart {
-    /// It becomes the event with this number (at least 1).
+    /// Number of the event that the second start becomes (at least 1).
     pub at: usize,
     /// `None`: the same message again. Otherwise the id of another message: a splice.
     #[serde(default)]
@@ -42,7 +42,7 @@ pub struct SecondStart {
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pings {
-    /// None at all.
+    /// No pings.
     None,
     /// One after the first block's start, on the wire whose provider does so: Anthropic's.
     #[default]
@@ -77,7 +77,7 @@ pub(crate) struct Event {
 pub(crate) enum Form {
     /// With a line that names it.
     Named,
-    /// Its data alone.
+    /// Only the data.
     Data,
     /// As a comment line.
     Comment,

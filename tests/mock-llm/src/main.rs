@@ -12,7 +12,7 @@ use conjure_mock_llm::{MockLlm, Script};
 
 /// A provider on loopback that answers by script.
 ///
-/// It speaks Anthropic Messages (/v1/messages), OpenAI Responses (/v1/responses), OpenAI Chat
+/// Speaks Anthropic Messages (/v1/messages), OpenAI Responses (/v1/responses), OpenAI Chat
 /// Completions (/v1/chat/completions) and Gemini (/v1beta/models/MODEL:generateContent and
 /// :streamGenerateContent), and lists models (GET /v1/models, GET /v1beta/models). A request that the
 /// provider would refuse is refused. The first line printed is the base URL.

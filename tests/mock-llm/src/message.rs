@@ -1,6 +1,6 @@
 //! A message of the model: its blocks, its stop reason, its usage, and how a stream tells it.
 //!
-//! The same [`Message`] becomes an event stream or one JSON object as the request asks, on any of the
+//! A [`Message`] becomes an event stream or one JSON object as the request asks, on any of the
 //! wires. Its words are Anthropic's; how each wire says them is the wire's affair.
 
 use serde::{Deserialize, Serialize};
@@ -291,7 +291,7 @@ pub struct ToolBlock {
     /// The arguments.
     #[serde(default = "empty_object")]
     pub input: Value,
-    /// Who calls; default `{"type": "direct"}`.
+    /// Caller of the tool; default `{"type": "direct"}`.
     #[serde(default = "direct_caller")]
     pub caller: Value,
     /// Text told instead of `input`, whether it is JSON or not. Where a wire has arguments as JSON

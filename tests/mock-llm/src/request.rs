@@ -50,7 +50,7 @@ impl Request {
         }
     }
 
-    /// The same request for an event stream.
+    /// Makes the request one for an event stream.
     #[must_use]
     pub fn streaming(mut self) -> Self {
         if self.wire() == Some(Wire::Gemini) {

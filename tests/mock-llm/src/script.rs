@@ -1,8 +1,8 @@
-//! Which reply a request gets: a list of steps, each used up by the requests that it answers.
+//! The reply that a request gets: a list of steps, each used up by the requests that it answers.
 //!
-//! The same script serves every wire: a step's words are neutral, and a request's path says how they
-//! are written. A script is written in Rust, with closures where an answer depends on the request, or read from
-//! a JSON file for the binary. It says nothing about bytes; that is `delivery`.
+//! One script serves every wire: a step's words are neutral, and a request's path says how they
+//! are written. A script is written in Rust, with closures where an answer depends on the request, or
+//! read from a JSON file for the binary. It says nothing about bytes; that is `delivery`.
 //!
 //! ```json
 //! {
@@ -245,7 +245,7 @@ impl fmt::Debug for Answer {
     }
 }
 
-/// Which requests a step is for: those for which everything that is set holds.
+/// Requests that a step is for: those for which everything that is set holds.
 #[derive(Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Matcher {
@@ -307,21 +307,21 @@ impl Matcher {
         self
     }
 
-    /// The last message's text contains this.
+    /// The last message's text contains a text.
     #[must_use]
     pub fn text(mut self, text: impl Into<String>) -> Self {
         self.text = Some(text.into());
         self
     }
 
-    /// This tool is offered.
+    /// A tool of this name is offered.
     #[must_use]
     pub fn tool(mut self, name: impl Into<String>) -> Self {
         self.tool = Some(name.into());
         self
     }
 
-    /// The result of this call is in the history.
+    /// The result of a call is in the history.
     #[must_use]
     pub fn tool_result(mut self, tool_use_id: impl Into<String>) -> Self {
         self.tool_result = Some(tool_use_id.into());
@@ -395,7 +395,7 @@ pub enum ScriptError {
         "{place} of the script has {found} of `message`, `error`, `http` and `raw`; give it exactly one"
     )]
     NotOneReply {
-        /// Which step.
+        /// Place of the step in the script.
         place: String,
         /// How many it has.
         found: usize,

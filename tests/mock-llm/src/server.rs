@@ -1,7 +1,7 @@
 //! The server on loopback: accepts, chooses an answer, performs it on the socket.
 //!
-//! It runs on a thread of its own, so that a test may block, pause its clock or run on one thread.
-//! What an answer looks like is decided elsewhere.
+//! The server runs on a thread of its own, so that a test may block, pause its clock or run on one
+//! thread. What an answer looks like is decided elsewhere.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};

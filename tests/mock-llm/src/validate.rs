@@ -27,7 +27,7 @@ pub(crate) use sidecars::verify_with;
 pub struct Violation {
     /// The request's place in the order of arrival.
     pub request: usize,
-    /// Which rule.
+    /// Rule that the request breaks.
     pub rule: Rule,
     /// Where and what, as it stands in the error that the client gets.
     pub message: String,

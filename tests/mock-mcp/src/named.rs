@@ -3,12 +3,12 @@
 
 use serde_json::{Value, json};
 
-/// What `NAME` lists: `mock://NAME/listed`.
+/// Resources that `NAME` lists: `mock://NAME/listed`.
 pub(crate) fn resources(name: &str) -> Value {
     json!([{ "uri": format!("mock://{name}/listed"), "name": "listed" }])
 }
 
-/// Its templates: `mock://NAME/{id}`, and one that every server has.
+/// Templates of `NAME`: `mock://NAME/{id}`, and one that every server has.
 pub(crate) fn templates(name: &str) -> Value {
     json!([
         { "uriTemplate": format!("mock://{name}/{{id}}"), "name": "own" },
@@ -16,7 +16,7 @@ pub(crate) fn templates(name: &str) -> Value {
     ])
 }
 
-/// What it says of a resource; nothing of one that is another's. Of those that every server has a
+/// Contents of a resource; `None` for one that is another's. Of those that every server has a
 /// template for, `mock://any/of-NAME` is only that one's.
 pub(crate) fn read(name: &str, uri: &str) -> Option<Value> {
     let own = format!("mock://{name}/");
@@ -29,7 +29,7 @@ pub(crate) fn read(name: &str, uri: &str) -> Option<Value> {
     is_known.then(|| json!([{ "uri": uri, "text": format!("{name} has {uri}"), "vendor": 1 }]))
 }
 
-/// Its prompts: one of its own, and one that every server has.
+/// Prompts of `NAME`: one of its own, and one that every server has.
 pub(crate) fn prompts(name: &str) -> Value {
     json!([{ "name": format!("of-{name}") }, { "name": "everybodys" }])
 }

@@ -40,7 +40,7 @@ use crate::{files, named, tools};
 pub(crate) struct Traits {
     pub(crate) names: Vec<String>,
     pub(crate) log: Option<PathBuf>,
-    /// What it is called, if it is told apart from others.
+    /// Name of the server, if it is told apart from others.
     pub(crate) name: Option<String>,
 }
 
@@ -461,7 +461,7 @@ const REFUSED: &str = "mock://refused";
 /// How the resources begin about which nothing is said.
 const UNANSWERED: &str = "mock://unanswered/";
 
-/// That a resource says something else now.
+/// Notification that a resource says something else now.
 fn updated(uri: &Value, meta: Option<&Value>) -> Value {
     let mut params = json!({ "uri": uri });
     if let Some(meta) = meta {

@@ -38,7 +38,7 @@ const TOOLS: &[(&str, &str, &str)] = &[
     ("spawn", "Starts programs that outlive it", ""),
 ];
 
-/// Those that are there with the trait `more`.
+/// Tools that are there with the trait `more`.
 const MORE: &[(&str, &str, &str)] = &[
     ("ask_all", "Asks everything that it can in one round", ""),
     ("log", "Says something between the steps of its work", ""),

@@ -32,7 +32,7 @@ pub(crate) struct Figure {
     /// Whether the target is the least that the value must be.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) at_least: bool,
-    /// How it was measured, in a sentence.
+    /// Method of measuring, in a sentence.
     pub(crate) method: String,
     /// The 5th percentile.
     pub(crate) low: f64,
@@ -149,7 +149,7 @@ impl Figure {
         noise.is_none_or(|noise| noise.complaint().is_none())
     }
 
-    /// The same with where it was measured and whether it passes.
+    /// Adds where the figure was measured and whether it passes.
     pub(crate) fn on<'a>(&'a self, machine: &'a Machine) -> Measured<'a> {
         Measured {
             figure: self,
@@ -226,7 +226,7 @@ pub(crate) fn short(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
-/// Where it was measured, and how busy that was when it began.
+/// Machine of the measurement, and how busy it was when that began.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Machine {
     cores: usize,

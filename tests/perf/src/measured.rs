@@ -35,7 +35,7 @@ impl Place {
         Self::with(None)
     }
 
-    /// The same, whose plugins run in workers.
+    /// A place whose plugins run in workers.
     pub(crate) fn with_workers(workers: WorkerOptions) -> Result<Self> {
         Self::with(Some(workers))
     }
@@ -179,7 +179,7 @@ impl Session {
         Self::open_with(library, None).await
     }
 
-    /// The same with a host that has workers.
+    /// Opens a session with a host that has workers.
     pub(crate) async fn open_with(library: &Path, workers: Option<WorkerOptions>) -> Result<Self> {
         let data = tempfile::tempdir()?;
         let mut builder = Host::builder().data_dir(data.path()).plugin_file(library);

@@ -148,7 +148,7 @@ impl Noise {
         }
     }
 
-    /// The same with this share of time stolen.
+    /// Sets the share of time stolen.
     #[cfg(test)]
     pub(crate) fn stolen(self, percent: f64) -> Self {
         Self {

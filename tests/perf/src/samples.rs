@@ -41,7 +41,7 @@ impl Samples {
             .unwrap_or(f64::NAN)
     }
 
-    /// The same in another unit.
+    /// Converts the samples to another unit.
     pub(crate) fn scaled(&self, factor: f64) -> Self {
         self.0.iter().map(|value| value * factor).collect()
     }

@@ -20,7 +20,7 @@ fn entries(bytes: &[u8]) -> Vec<FileEntry> {
     (0..count).map(read).collect()
 }
 
-/// The same archive with other entries.
+/// Changes the entries of an archive.
 pub fn repacked(package: &Path, change: impl FnOnce(&mut Vec<FileEntry>)) -> Vec<u8> {
     let mut entries = entries(&std::fs::read(package).unwrap());
     change(&mut entries);
@@ -34,7 +34,7 @@ pub fn repacked(package: &Path, change: impl FnOnce(&mut Vec<FileEntry>)) -> Vec
     archive.finish().unwrap().into_inner()
 }
 
-/// The same archive with one entry out of another package.
+/// Puts one entry out of another package into an archive.
 pub fn grafted(package: &Path, from: &Path, name: &str) -> Vec<u8> {
     let other = entries(&std::fs::read(from).unwrap());
     let (_, bytes) = other.into_iter().find(|(known, _)| known == name).unwrap();
@@ -44,8 +44,8 @@ pub fn grafted(package: &Path, from: &Path, name: &str) -> Vec<u8> {
     })
 }
 
-/// The same archive with bytes that no file has: between its last file and the list of them, or, where they
-/// are to be `in_last`, at the end of that file's own place.
+/// Adds to an archive bytes that no file has: between its last file and the list of them, or, where
+/// they are to be `in_last`, at the end of that file's own place.
 pub fn padded(package: &Path, in_last: bool) -> Vec<u8> {
     const PADDING: [u8; 4] = *b"PAD!";
     let mut bytes = std::fs::read(package).unwrap();

@@ -104,9 +104,9 @@ fn manifest(version: &str) -> Manifest {
     serde_json::from_value(shown["manifest"].clone()).unwrap_or_else(|_| panic!("{}", json!(shown)))
 }
 
-/// Who installs plugins.
+/// A team that installs plugins.
 pub struct Team {
-    /// Where they work.
+    /// Workspace of the team.
     pub workspace: Workspace,
 }
 

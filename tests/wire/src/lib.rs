@@ -50,18 +50,18 @@ pub struct Reply {
 /// A recorded header.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Header {
-    /// Its name.
+    /// Name of the header.
     pub name: String,
-    /// Its value, which YAML may take for something else than a text.
+    /// Value, which YAML may take for something else than a text.
     pub value: serde_json::Value,
 }
 
 /// A file of recordings.
 #[derive(Debug, Clone)]
 pub struct Cassette {
-    /// Its path below the wire's folder.
+    /// Path of the file below the wire's folder.
     pub name: String,
-    /// Its exchanges, in order.
+    /// Exchanges in order.
     pub exchanges: Vec<Exchange>,
 }
 

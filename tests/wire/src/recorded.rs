@@ -25,7 +25,7 @@ pub struct Recorded {
     pub provider: &'static str,
     /// The cassette, with the provider in front.
     pub name: String,
-    /// Its place in the cassette, from 0.
+    /// Place of the exchange in the cassette, from 0.
     pub at: usize,
     /// The wire that was spoken.
     pub wire: Wire,

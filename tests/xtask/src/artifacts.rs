@@ -38,11 +38,12 @@ impl Built {
         Self::with("build", packages, &[])
     }
 
-    /// The same. Where the environment says that all of the workspace has just been built that is taken:
-    /// alone they would have other features, and be built anew with most of what they depend on.
+    /// Like [`Self::dev`]. Where the environment says that all of the workspace has just been built,
+    /// that is taken: alone the packages would have other features, and be built anew with most of what
+    /// they depend on.
     ///
     /// # Errors
-    /// The same, and when something of a build that is said to be there is not.
+    /// Those of [`Self::dev`], and when something of a build that is said to be there is not.
     pub(crate) fn dev_or_before(packages: &[&str]) -> Result<Self> {
         match std::env::var_os(BUILT_BEFORE).is_some_and(|value| value == "1") {
             true => Self::before(packages),

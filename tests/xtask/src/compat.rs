@@ -54,12 +54,12 @@ enum Place {
     Worker,
 }
 
-/// What comes of it.
+/// Outcome of a build in a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
-    /// It holds the contract of its kind and its examples.
+    /// The build holds the contract of its kind and its examples.
     Holds,
-    /// A host does not run it there.
+    /// The host does not run it there.
     Refused,
 }
 
@@ -126,7 +126,7 @@ const fn expected(build: Build, place: Place) -> Outcome {
     }
 }
 
-/// That the page promises what is checked here.
+/// Checks that the page promises what is checked here.
 fn page_holds() -> Result<()> {
     let page = repo::root().join(PAGE);
     let page =
@@ -367,7 +367,7 @@ inherits = "release"
 lto = "fat"
 "#;
 
-/// It allocates, panics, and says how it was built.
+/// Source of a skill that allocates, panics, and says how it was built.
 const SOURCE: &str = r#"//! A skill that is built in every way.
 
 use std::sync::Mutex;

@@ -37,7 +37,7 @@ pub(crate) struct Args {
     /// level and a message [default: tests/demo/app.log]
     #[arg(long, value_name = "FILE|URL")]
     input: Option<String>,
-    /// Who makes something to pass on of the report
+    /// The backend that makes something to pass on of the report
     #[arg(long, value_name = "BACKEND", value_enum, default_value = "auto")]
     third: Wish,
     /// The image of the container [default: the one that `conjure docker build` makes]

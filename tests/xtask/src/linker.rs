@@ -8,7 +8,7 @@ use crate::artifacts::Built;
 
 /// How cargo is told which linker to start.
 const VARIABLE: &str = "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER";
-/// How it is told what rustc is given; where one of the others is set it takes that.
+/// Variables that give cargo the flags of rustc; where one of the others is set it takes that.
 const FLAGS: [&str; 3] = [
     "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUSTFLAGS",
     "RUSTFLAGS",

@@ -173,7 +173,7 @@ impl Run {
         counted(&counts)
     }
 
-    /// Those of a chat on a terminal that is left and resumed, with a turn each time.
+    /// The symbols that a chat on a terminal calls which is left and resumed, with a turn each time.
     fn chatted(&self, built: &Built) -> Result<BTreeSet<String>> {
         let mut called = BTreeSet::new();
         for resumed in [false, true] {

@@ -81,7 +81,7 @@ where
     command
 }
 
-/// The same command with the lowest priority for processor time.
+/// Gives a command the lowest priority for processor time.
 pub(crate) fn aside(command: &Command) -> Command {
     let mut nice = Command::new("nice");
     nice.args(["-n", "19"]).arg(command.get_program());

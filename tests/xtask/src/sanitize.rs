@@ -1,6 +1,6 @@
 //! `cargo xtask sanitize`: the tests of the ABI and the SDK with the address sanitizer.
 //!
-//! Those two crates hold the `unsafe` of the product that is not one line long. Their tests make
+//! `unsafe` of the product that is not one line long is in those two crates. Their tests make
 //! plugins in the test's own process, call them through the ABI and drop what came back, so that a
 //! buffer that is used after it was freed, freed twice or leaked is seen. Undefined behaviour that
 //! touches no wrong memory is not: that would be for Miri, which a nightly Rust has not by itself.
@@ -15,7 +15,7 @@ use crate::repo;
 
 /// The packages whose tests run.
 const PACKAGES: [&str; 2] = ["conjure-abi", "conjure-skill-sdk"];
-/// Where they are built.
+/// Directory where the tests are built.
 pub(crate) const BUILT: &str = "target/sanitized";
 /// What is not freed on purpose, from the root of the repository.
 const LEFT: &str = "tests/xtask/src/sanitize.supp";

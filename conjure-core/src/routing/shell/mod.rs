@@ -37,10 +37,10 @@ const MOST_COMMANDS: usize = 512;
 /// What makes a command one that cannot be judged before it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Doubt {
-    /// It cannot be parsed.
+    /// The command cannot be parsed.
     #[error("it cannot be read as a shell command")]
     Unreadable,
-    /// It is longer or deeper than what is read.
+    /// The command is longer or deeper than what is read.
     #[error("it is too long or too deeply nested")]
     TooMuch,
     /// Characters that a shell and a person read differently.
@@ -66,11 +66,11 @@ pub(super) enum Doubt {
 /// A command line, read.
 #[derive(Debug, Default)]
 pub(super) struct ShellScript {
-    /// Its simple commands, wherever they stand, in their order.
+    /// The simple commands of the script, wherever they stand, in their order.
     pub(super) commands: Vec<SimpleCommand>,
-    /// How they are put together: `c|c`, `c;c`, `(c)`.
+    /// How the simple commands are put together: `c|c`, `c;c`, `(c)`.
     pub(super) shape: String,
-    /// Why it cannot be judged, if so.
+    /// Why the script cannot be judged, if so.
     pub(super) doubt: Option<Doubt>,
 }
 
@@ -95,7 +95,7 @@ pub(super) struct Assignment {
 /// A redirection from or to a file.
 #[derive(Debug, PartialEq)]
 pub(super) struct Redirect {
-    /// Its operator with the descriptor, such as `2>>`.
+    /// The operator with the descriptor, such as `2>>`.
     pub(super) operator: String,
     pub(super) target: ShellWord,
 }

@@ -20,23 +20,23 @@ pub(in super::super) struct KnownProgram {
 
 #[derive(Debug)]
 pub(super) enum ProgramKind {
-    /// Its arguments are a command, or code.
+    /// The program's arguments are a command, or code.
     Wrapper,
-    /// It runs others by some options and subcommands only.
+    /// The program runs others by some options and subcommands only.
     Tool {
         /// Options that run something or write where they say; long ones also when cut short. `=`
         /// stands for every word with that character.
         options: &'static [&'static str],
-        /// Of its options of one letter, several of which may be in one word (`-xf`), those behind
-        /// which stands their value.
+        /// One-letter options, several of which may be in one word (`-xf`), behind which stands their
+        /// value.
         valued: &'static str,
-        /// Subcommands that do.
+        /// Subcommands that run others.
         subcommands: &'static [&'static str],
     },
-    /// Most of its options run something or write where they say.
+    /// Most of the program's options run something or write where they say.
     Strict {
-        /// Those that do not, written out. `#` at the end stands for digits, `*` for letters, digits and
-        /// dashes.
+        /// Options that do neither, written out. `#` at the end stands for digits, `*` for letters,
+        /// digits and dashes.
         harmless: &'static [&'static str],
         /// What makes a word that is no option dangerous: what is in it, but for `@`, which stands for
         /// every word that begins with it and names a file of further options, and `/`, which stands
@@ -45,7 +45,7 @@ pub(super) enum ProgramKind {
         /// Subcommands that run others.
         subcommands: &'static [&'static str],
     },
-    /// It runs the script that its first argument names; what stands behind that is the script's.
+    /// The program runs the script that its first argument names; what stands behind is the script's.
     Interpreter,
 }
 

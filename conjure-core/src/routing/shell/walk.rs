@@ -365,7 +365,7 @@ impl ScriptWalk<'_> {
         }
     }
 
-    /// Whether nothing of these parts is expanded; the commands of substitutions are found.
+    /// Takes in the commands of substitutions in these parts; true where no part is expanded.
     fn parts(&mut self, parts: &[WordPartNode]) -> bool {
         let mut known = true;
         for part in parts {

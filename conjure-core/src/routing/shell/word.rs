@@ -7,7 +7,7 @@
 /// A word.
 #[derive(Debug, Clone, PartialEq)]
 pub(in super::super) enum ShellWord {
-    /// Its characters are known.
+    /// The word's characters are known.
     Known {
         pieces: Vec<WordPiece>,
         /// The characters in a row.
@@ -15,7 +15,7 @@ pub(in super::super) enum ShellWord {
     },
     /// A variable or the output of a command is in it, so its value is known only when it runs.
     Unknown {
-        /// As it is written.
+        /// The word as it is written.
         source: String,
     },
 }
@@ -23,7 +23,7 @@ pub(in super::super) enum ShellWord {
 /// A character of a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum WordPiece {
-    /// It stands for itself.
+    /// A character that stands for itself.
     Char(char),
     /// An unquoted `*`.
     Star,

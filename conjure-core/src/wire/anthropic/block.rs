@@ -14,9 +14,9 @@ use crate::wire::ids::{legal_id, legal_name};
 /// A block while it comes in.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Block {
-    /// Its index in the stream; none for a block that came inside `message_start`.
+    /// The block's index in the stream; none for a block that came inside `message_start`.
     pub(super) index: Option<u64>,
-    /// Whether its end came.
+    /// Whether the block's end came.
     pub(super) whole: bool,
     fields: Map<String, Value>,
     /// The pieces of `input`, which are JSON only when all of them are there.

@@ -25,7 +25,7 @@ pub fn decoder() -> impl ReplyDecoder + 'static {
     decoder_of(&Endpoint::new(PROVIDER))
 }
 
-/// The same for any provider that speaks this wire.
+/// Like [`decoder`], for any provider that speaks this wire.
 pub(in crate::wire) fn decoder_of(endpoint: &Endpoint) -> impl ReplyDecoder + use<> {
     ReplyStreamDecoder::new(AnthropicReply::new(endpoint))
 }
@@ -36,7 +36,7 @@ pub fn decode_body(bytes: &[u8]) -> Decoded {
     decode_body_of(&Endpoint::new(PROVIDER), bytes)
 }
 
-/// The same for any provider that speaks this wire.
+/// Like [`decode_body`], for any provider that speaks this wire.
 pub(in crate::wire) fn decode_body_of(endpoint: &Endpoint, bytes: &[u8]) -> Decoded {
     stream::decode_body(AnthropicReply::new(endpoint), bytes)
 }

@@ -1,6 +1,6 @@
 //! Encodes a request: body and headers of `POST /v1/messages`.
 //!
-//! The same request gives the same bytes, and a longer conversation begins like the shorter one, so
+//! Equal requests give equal bytes, and a longer conversation begins like the shorter one, so
 //! that the provider's cache finds it again. The key is added by the host.
 
 use serde_json::{Map, Value, json};

@@ -15,7 +15,7 @@ pub fn error(status: u16, body: &[u8]) -> WireError {
     error_at(&Endpoint::new(PROVIDER), status, &[], body)
 }
 
-/// The same, with where the request went and what the headers say.
+/// Like [`error`](fn@error), with where the request went and what the headers say.
 pub(in crate::wire) fn error_at(
     endpoint: &Endpoint,
     status: u16,

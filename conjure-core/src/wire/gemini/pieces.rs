@@ -47,7 +47,7 @@ impl<'de> FieldReader<'de> for Head<'de> {
     }
 }
 
-/// The same of a part that is kept as it came, which may have any field.
+/// Like [`Head`], for a part that is kept as it came, which may have any field.
 #[derive(Default)]
 struct TolerantHead<'a>(Head<'a>);
 

@@ -1,7 +1,7 @@
 //! Errors of OpenAI's APIs and of servers that are compatible with them.
 //!
-//! They agree on an `error` object, not on what is in it: the word stands in `code` or `type`, the
-//! code may be a number, the whole may be a text, or have no `error` around it.
+//! The servers agree on an `error` object, not on what is in it: the word stands in `code` or
+//! `type`, the code may be a number, the whole may be a text, or have no `error` around it.
 
 use serde_json::Value;
 
@@ -15,7 +15,7 @@ struct ErrorText {
     word: String,
     /// The number that it used as a code; 0 for none.
     number: u16,
-    /// Its sentence; may be empty.
+    /// The server's sentence; may be empty.
     text: String,
 }
 

@@ -6,7 +6,7 @@ use crate::chat::FunctionCall;
 
 /// The calls that such a call stands for; none when it is an ordinary one.
 ///
-/// Their ids are the call's own with a number, so that each has its result.
+/// Ids of the inner calls are the outer call's own with a number, so that each has its result.
 pub(in crate::wire) fn unwrapped(call: &FunctionCall) -> Option<Vec<FunctionCall>> {
     let name = call.name.rsplit('.').next().unwrap_or_default();
     if name != "parallel" || call.arguments_text.is_some() {

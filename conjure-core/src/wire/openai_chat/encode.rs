@@ -1,6 +1,6 @@
 //! Encodes a request: body and headers of `POST …/chat/completions`.
 //!
-//! The same request gives the same bytes, and a longer conversation begins like the shorter one.
+//! Equal requests give equal bytes, and a longer conversation begins like the shorter one.
 //! The key is added by the host.
 
 use serde_json::{Map, Value, json};

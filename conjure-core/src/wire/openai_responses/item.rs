@@ -12,7 +12,7 @@ use crate::chat::{Content, FunctionCall, Part, Sidecar};
 use crate::wire::arguments;
 use crate::wire::openai::unwrapped;
 
-/// Who signs.
+/// Provider and model family that sign a reply's parts.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Signer {
     pub(super) provider: String,

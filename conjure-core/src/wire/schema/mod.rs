@@ -145,9 +145,9 @@ pub(super) fn is_expandable(schema: &Value) -> bool {
 /// A walk along the references of a schema.
 struct Expansion<'a> {
     root: &'a Value,
-    /// The references that it is in.
+    /// References that the walk is in.
     inside: Vec<&'a str>,
-    /// Those that were followed to their end.
+    /// References that were followed to their end.
     done: BTreeSet<&'a str>,
 }
 

@@ -33,15 +33,15 @@ pub(crate) struct HealthFinding {
     pub(crate) remedy: Option<String>,
 }
 
-/// How a thing is.
+/// Health of the thing that a finding is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Health {
-    /// It works.
+    /// The thing works.
     Well,
-    /// It works, and something about it should be known.
+    /// The thing works, and something about it should be known.
     Note,
-    /// It does not work.
+    /// The thing does not work.
     Ill,
 }
 

@@ -100,7 +100,7 @@ impl CliError {
     }
 }
 
-/// Which verb lists the things of a kind, for somebody who named none of them.
+/// Hint at the verb that lists the things of a kind, for somebody who named none of them.
 fn listed_by(kind: &str) -> Option<&'static str> {
     match kind {
         "session" => Some("`conjure session list` lists them"),

@@ -20,11 +20,11 @@ use super::ListedServer;
 pub(crate) struct UnavailableServer {
     /// The backend that has it.
     backend: String,
-    /// Its name.
+    /// Name of the server.
     server: String,
     /// Such as `needs_auth` or `backoff`.
     state: String,
-    /// Why it gives none.
+    /// Reason why it gives none.
     reason: String,
     /// What a person can do, where that is known.
     remedy: Option<String>,

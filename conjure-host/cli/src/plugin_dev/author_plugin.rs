@@ -36,7 +36,7 @@ impl AuthorPlugin {
         }))
     }
 
-    /// Its directory, without links.
+    /// Directory of the plugin, without links.
     pub(super) fn dir(&self) -> &Path {
         match self {
             Self::Crate(plugin) => plugin.dir(),

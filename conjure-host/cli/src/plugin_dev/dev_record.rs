@@ -178,7 +178,7 @@ fn read(dir: &Path) -> Result<Option<DevRun>, String> {
     run.map(Some).map_err(|error| error.to_string())
 }
 
-/// That a record cannot be read, and what to do about it.
+/// Message that a record cannot be read, and what to do about it.
 fn unread(dir: &Path, reason: &str) -> String {
     format!(
         "what a `plugin dev` that was ended has kept in {} cannot be put back, because its {RECORD} cannot be \
@@ -188,7 +188,7 @@ fn unread(dir: &Path, reason: &str) -> String {
     )
 }
 
-/// That what a run has kept is not put back.
+/// Message that what a run has kept is not put back.
 fn not_back(run: &DevRun, dir: &Path) -> String {
     format!(
         "what was there of {} before a `plugin dev` of {} that was ended is not back yet, and kept in {}: \
@@ -201,7 +201,7 @@ fn not_back(run: &DevRun, dir: &Path) -> String {
     )
 }
 
-/// Who has the record of a name.
+/// Message that says who has the record of a name.
 fn taken(name: &str, dir: &Path) -> String {
     let who = match read(dir) {
         Ok(Some(run)) => format!(

@@ -3,7 +3,7 @@
 
 mod author_plugin;
 mod dev_record;
-mod place;
+mod dev_target;
 mod scratch;
 mod served_dir;
 mod sources;
@@ -30,7 +30,7 @@ use super::plugin_args::workers;
 use super::plugin_crate::BuiltPlugin;
 use super::signals::Signals;
 use author_plugin::AuthorPlugin;
-use place::Place;
+use dev_target::DevTarget;
 use scratch::ScratchDir;
 use served_dir::ServedDir;
 use sources::{SourceState, Sources};
@@ -62,7 +62,7 @@ pub(crate) struct PluginDevArgs {
 enum DevRound {
     /// The plugin is there.
     Live(LiveRound),
-    /// It is not, and what was there before still is.
+    /// The plugin is not there, and what was there before still is.
     Failed { stage: &'static str, said: String },
 }
 
@@ -115,30 +115,33 @@ pub(crate) async fn run(global: &Global, args: &PluginDevArgs) -> Result<Exit, C
         worker: Some(workers.clone()),
         ..LoaderOptions::default()
     };
-    let (place, left) = match args.serve {
+    let (target, left) = match args.serve {
         true => {
             let (served, left) = ServedDir::open(global, plugin.dir(), args.keep)?;
-            (Place::Installed(Box::new(served)), left)
+            (DevTarget::Installed(Box::new(served)), left)
         }
-        false => (Place::scratch(workers, scratch.path()).await?, Vec::new()),
+        false => (
+            DevTarget::scratch(workers, scratch.path()).await?,
+            Vec::new(),
+        ),
     };
     // What a worker may not reach is found beside the copies: it is to be what a host of that directory
     // keeps, and to leave the instance its own.
-    let store = place.data_dir(global).join("store");
+    let store = target.data_dir(global).join("store");
     let store = CopyStore::open(store).map_err(CliError::host_from)?;
     let mut author = Author {
         global,
         plugin,
         release: args.release,
         loader: Loader::new(store, options),
-        place,
+        target,
     };
     for line in left {
         author.say(&line);
     }
     let done = author.rounds(&sources, &mut signals).await;
     // Whatever ended it, what was there before comes back.
-    let ended = author.place.end();
+    let ended = author.target.end();
     done?;
     for line in ended? {
         if global.json {
@@ -158,7 +161,7 @@ struct Author<'a> {
     plugin: AuthorPlugin,
     release: bool,
     loader: Loader,
-    place: Place,
+    target: DevTarget,
 }
 
 impl Author<'_> {
@@ -256,7 +259,7 @@ impl Author<'_> {
             Ok(loaded) => Arc::new(loaded),
             Err(error) => return failed("check", error.to_string()),
         };
-        let data_dir = self.place.data_dir(self.global);
+        let data_dir = self.target.data_dir(self.global);
         let trial = match Box::pin(try_plugin(&data_dir, &loaded)).await {
             Ok(trial) => trial,
             Err(error) => return failed("check", error.to_string()),
@@ -264,7 +267,7 @@ impl Author<'_> {
         let warnings = warnings(&file, &loaded, &trial).await;
         let checked = begun.elapsed();
         let begun = Instant::now();
-        if let Err(reason) = self.place.put(self.global, file).await? {
+        if let Err(reason) = self.target.put(self.global, file).await? {
             return failed("load", reason);
         }
         Ok(DevRound::Live(LiveRound {
@@ -283,9 +286,9 @@ impl Author<'_> {
 
     /// What came of calling each tool, where there is a session for that.
     async fn walk(&self, live: &LiveRound) -> Option<Result<String, CliError>> {
-        match &self.place {
-            Place::Scratch(scratch) => Some(scratch.walk(&live.name, &live.kind).await),
-            Place::Installed(_) => None,
+        match &self.target {
+            DevTarget::Scratch(scratch) => Some(scratch.walk(&live.name, &live.kind).await),
+            DevTarget::Installed(_) => None,
         }
     }
 
@@ -335,9 +338,9 @@ impl Author<'_> {
                 let total = live.built + live.checked + live.put;
                 let total = live.since_saved.unwrap_or(total);
                 // Nobody here knows which hosts run, and what they make of it.
-                let (done, place, last, then) = match &self.place {
-                    Place::Scratch(_) => ("live", String::new(), "load", ""),
-                    Place::Installed(served) => (
+                let (done, place, last, then) = match &self.target {
+                    DevTarget::Scratch(_) => ("live", String::new(), "load", ""),
+                    DevTarget::Installed(served) => (
                         "installed",
                         format!(" in {}", shown(served.dir())),
                         "install",

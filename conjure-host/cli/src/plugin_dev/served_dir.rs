@@ -33,8 +33,8 @@ struct ServedBefore {
 }
 
 impl ServedDir {
-    /// That of the plugins whose hosts use the data directory, for what an author works on. Gives in
-    /// words what runs have left there that were killed.
+    /// Opens the directory of the plugins whose hosts use the data directory, for what an author works
+    /// on. Gives in words what runs have left there that were killed.
     pub(super) fn open(
         global: &Global,
         author: &Path,

@@ -22,11 +22,11 @@ const MOST_FILES: usize = 20_000;
 /// The files that count.
 #[derive(Debug, Clone)]
 pub(super) struct Sources {
-    /// Those below these directories.
+    /// Directories below which files count.
     dirs: Vec<PathBuf>,
-    /// Those of the program with this description.
+    /// Description of the program whose files count.
     program: Option<PathBuf>,
-    /// What is not looked into, such as where cargo builds.
+    /// Directories that are not looked into, such as where cargo builds.
     except: Vec<PathBuf>,
 }
 
@@ -77,7 +77,7 @@ impl Sources {
         }
     }
 
-    /// The same with the files of a program.
+    /// Adds the files of a program.
     pub(super) fn with_program(self, description: Option<PathBuf>) -> Self {
         Self {
             program: description,
@@ -121,7 +121,7 @@ impl Sources {
     }
 }
 
-/// Which directory it is, by whatever path.
+/// Identity of a directory, by whatever path it is named: its device and its inode.
 fn identity(dir: &Path) -> Option<(u64, u64)> {
     let found = dir.metadata().ok()?;
     Some((found.dev(), found.ino()))

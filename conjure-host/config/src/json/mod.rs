@@ -27,13 +27,13 @@ pub struct UnfitJson {
 /// Why text is not the JSON that it should be.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadJsonError {
-    /// It is no JSON.
+    /// The text is no JSON.
     #[error("it is no JSON: {source}")]
     Malformed {
         /// Why, with line and column.
         source: serde_json::Error,
     },
-    /// It is JSON, and something in it is not as it should be.
+    /// The text is JSON, and something in it is not as it should be.
     #[error(transparent)]
     Unfit(#[from] UnfitJson),
 }
@@ -88,7 +88,7 @@ impl UnfitJson {
         Self { place, why }
     }
 
-    /// The same, read at this place of something larger.
+    /// Moves the place below `outer`, the place of something larger that this was read in.
     #[must_use]
     pub fn below(mut self, outer: &str) -> Self {
         let dot = match self.place.as_str() {

@@ -8,7 +8,7 @@ const FOUND: [(&str, &str); 3] = [
 ];
 /// What is expected, where more may follow.
 const EXPECTED: [(&str, &str); 2] = [("a map", "an object"), ("a sequence", "a list")];
-/// The same where the name of a type of ours follows.
+/// What stands in front of the name of a type of ours that is expected.
 const NAMED: &str = "struct ";
 /// What is expected, as a whole.
 const WHOLE: [(&str, &str); 11] = [
@@ -24,7 +24,7 @@ const WHOLE: [(&str, &str); 11] = [
     ("f64", "a number"),
     ("path string", "a path"),
 ];
-/// Where it stands, which comes behind all else.
+/// What stands in front of the position, which comes behind all else.
 const POSITION: &str = " at line ";
 
 pub(super) fn in_words_of_json(text: &str) -> String {

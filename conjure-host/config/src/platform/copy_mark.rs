@@ -1,7 +1,7 @@
 //! A mark on files that the host itself put somewhere, which any process finds that meets one.
 //!
-//! It is an extended attribute with the file's name and the hash of its content: what a command makes
-//! of a copy, and a copy of the copy under another name, is not marked. A file system without
+//! The mark is an extended attribute with the file's name and the hash of its content: what a command
+//! makes of a copy, and a copy of the copy under another name, is not marked. A file system without
 //! attributes has no marks.
 
 use std::path::Path;

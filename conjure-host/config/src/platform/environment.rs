@@ -11,9 +11,9 @@ use std::ffi::{OsStr, OsString};
 /// What becomes of a variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum VariableChange {
-    /// It stays as it is.
+    /// The variable stays as it is.
     Stays,
-    /// It stays, with another value.
+    /// The variable stays, with this value.
     Becomes(OsString),
     /// Nobody finds it in the environment any more, nor does any program that is started.
     Taken,

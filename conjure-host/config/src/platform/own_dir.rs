@@ -11,7 +11,7 @@ use super::{current_user, is_private_group};
 /// Why a directory is not the user's own.
 #[derive(Debug, thiserror::Error)]
 pub enum NotOwnError {
-    /// It belongs to another user.
+    /// The directory belongs to another user.
     #[error(
         "the directory of data {} belongs to another user (number {owner}), who could have put \
          anything there. Name one of your own: `--data-dir DIR`, or CONJURE_DATA_DIR",
@@ -20,7 +20,7 @@ pub enum NotOwnError {
     Anothers {
         /// The directory.
         path: PathBuf,
-        /// Whose it is.
+        /// Numeric id of the owner.
         owner: u32,
     },
     /// Others may write in it.
@@ -32,10 +32,10 @@ pub enum NotOwnError {
     Writable {
         /// The directory.
         path: PathBuf,
-        /// Who may do what.
+        /// Mode bits of the directory.
         mode: u32,
     },
-    /// It is something else, in which others could write.
+    /// The path is no directory but something in which others could write.
     #[error(
         "the directory of data {} is no directory. Name one: `--data-dir DIR`, or CONJURE_DATA_DIR",
         path.display()
@@ -44,7 +44,7 @@ pub enum NotOwnError {
         /// What was named.
         path: PathBuf,
     },
-    /// It cannot be looked at.
+    /// The directory cannot be looked at.
     #[error("the directory of data {} cannot be used: {source}", path.display())]
     Io {
         /// The directory.

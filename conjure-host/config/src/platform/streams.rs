@@ -98,7 +98,7 @@ fn kind(fd: &OwnedFd) -> io::Result<StreamKind> {
     })
 }
 
-/// The same pipe, opened once more; only Linux has a name for it.
+/// Opens the same pipe once more; only Linux has a name for it.
 #[cfg(target_os = "linux")]
 fn reopened(fd: &OwnedFd) -> Option<OwnedFd> {
     use std::os::fd::AsRawFd as _;

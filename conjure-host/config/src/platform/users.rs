@@ -1,4 +1,4 @@
-//! Who the host's user is, and whether a group is theirs alone.
+//! Identity of the host's user, and whether a group is theirs alone.
 //!
 //! Only the system's own files are read. A user or group that comes from elsewhere (a directory
 //! service) counts as shared, which is the safe side.

@@ -35,7 +35,7 @@ impl Serving {
         Self::of(Host::builder(), options, tokens).await
     }
 
-    /// The same of what a host has.
+    /// Serves what the host of this builder has.
     async fn of(host: HostBuilder, options: McpOptions, tokens: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let host = host.data_dir(dir.path()).build().await.unwrap();

@@ -15,10 +15,10 @@ use serde_json::{Map, Value, json};
 
 use super::address::ConversationAddress;
 use super::composer;
+use super::context::ConversationContext;
 use super::dialogs::{self, MessageDraft};
 use super::figures;
 use super::question;
-use super::talk::Talk;
 use crate::PageState;
 use crate::client::segment;
 use crate::failure::PageFailure;
@@ -39,7 +39,7 @@ struct MessageForm {
     attachments: Vec<String>,
     /// Files of the chat that are attached once more.
     files: Vec<String>,
-    /// Of the form that it was written in: see [`MessageForm::turn_id`].
+    /// Id of the form that the message was written in: see [`MessageForm::turn_id`].
     form: String,
     /// The page shows older entries, and follows nothing.
     is_elsewhere: bool,
@@ -87,8 +87,8 @@ impl MessageForm {
         Value::Object(body)
     }
 
-    /// The same for the same message out of the same form: one whose answer was lost, and that is sent
-    /// again, is said once. Another message out of it is another turn.
+    /// Id of the turn: equal for the same message out of the same form, so that a message whose answer
+    /// was lost, and that is sent again, is said once. Another message out of the form is another turn.
     fn turn_id(&self, body: &Map<String, Value>) -> Option<String> {
         let said = json!(body).to_string();
         let id = || format!("{}-{:016x}", self.form, fingerprint(&said));
@@ -103,8 +103,8 @@ pub(crate) async fn say(
     Form(sent): Form<Vec<(String, String)>>,
 ) -> Result<Response, PageFailure> {
     let said = MessageForm::read(sent);
-    let talk = Talk::find(&app, &session, None).await?;
-    let mut address = talk.address;
+    let conversation = ConversationContext::find(&app, &session, None).await?;
+    let mut address = conversation.address;
     // It goes to where the person read when they wrote it, whatever the session did meanwhile.
     let looked_at = match said.thread.is_empty() {
         true => None,
@@ -201,11 +201,11 @@ pub(crate) async fn stop(
     request: PageRequest,
     Form(stopped): Form<StopForm>,
 ) -> Result<Response, PageFailure> {
-    let talk = Talk::find(&app, &session, None).await?;
+    let conversation = ConversationContext::find(&app, &session, None).await?;
     app.manager
-        .cancel_turn(&talk.session.id, &stopped.turn)
+        .cancel_turn(&conversation.session.id, &stopped.turn)
         .await?;
-    done(&request, &talk.address)
+    done(&request, &conversation.address)
 }
 
 /// Nothing to put in place: the stream says what came of it.
@@ -272,17 +272,23 @@ pub(crate) async fn edit(
     Form(sent): Form<Vec<(String, String)>>,
 ) -> Result<Response, PageFailure> {
     let mut edited = MessageForm::read(sent);
-    let talk = Talk::find(&app, &session, Some(&thread)).await?;
-    let message = dialogs::message_at(&app, &talk.thread()?.id, seq).await?;
-    match say_in_fork(&app, &talk, seq, &message, &mut edited).await {
-        Ok(fork) => Ok(go_to(&request, &talk.address.with_thread(&fork))),
+    let conversation = ConversationContext::find(&app, &session, Some(&thread)).await?;
+    let message = dialogs::message_at(&app, &conversation.thread()?.id, seq).await?;
+    match say_in_fork(&app, &conversation, seq, &message, &mut edited).await {
+        Ok(fork) => Ok(go_to(&request, &conversation.address.with_thread(&fork))),
         Err(refused) => {
             let draft = MessageDraft {
                 text: &edited.text,
                 ticked: Some(&edited.files),
                 problem: Some(&refused.detail),
             };
-            Ok(dialogs::edit_form(&request, &talk, seq, &message, &draft))
+            Ok(dialogs::edit_form(
+                &request,
+                &conversation,
+                seq,
+                &message,
+                &draft,
+            ))
         }
     }
 }
@@ -290,7 +296,7 @@ pub(crate) async fn edit(
 /// Says a message otherwise in a fork before its turn. The fork.
 async fn say_in_fork(
     app: &PageState,
-    talk: &Talk,
+    conversation: &ConversationContext,
     seq: u64,
     message: &Message,
     edited: &mut MessageForm,
@@ -310,18 +316,22 @@ async fn say_in_fork(
     }
     // Before there is a fork: where a file is gone, nothing happens.
     for file in files {
-        let again = attach_again(app, talk, file).await?;
+        let again = attach_again(app, conversation, file).await?;
         edited.attachments.push(again);
     }
     let fork = ThreadId::fresh();
     let store = app.manager.store();
-    match dialogs::before_turn(app, &talk.thread()?.id, seq).await? {
-        Some(before) => store.fork(&talk.thread()?.id, before, &fork).await?,
+    match dialogs::before_turn(app, &conversation.thread()?.id, seq).await? {
+        Some(before) => {
+            store
+                .fork(&conversation.thread()?.id, before, &fork)
+                .await?
+        }
         // Nothing is before it.
         None => store.create_thread(&fork, "").await?,
     }
     // The session goes on there with the turn, and not without it.
-    if let Err(refused) = begin(app, &talk.address, &edited.body(Some(&fork))).await {
+    if let Err(refused) = begin(app, &conversation.address, &edited.body(Some(&fork))).await {
         // The next try has a fork of its own. Where it is not known whether it was begun, it stays.
         if is_refusal(refused.status)
             && let Err(error) = app.manager.remove_thread(&fork).await
@@ -349,14 +359,14 @@ fn is_refusal(status: StatusCode) -> bool {
 /// Hands a file of a chat over once more, for another chat's message.
 async fn attach_again(
     app: &PageState,
-    talk: &Talk,
+    conversation: &ConversationContext,
     file: &ArtifactRef,
 ) -> Result<String, PageFailure> {
-    let thread = &talk.thread()?.id;
+    let thread = &conversation.thread()?.id;
     let content = format!(
         "/api/v1/threads/{thread}/files/{}/content?session={}",
         segment(&file.id),
-        segment(&talk.session.id)
+        segment(&conversation.session.id)
     );
     let bytes = app.api.content(&content).await?;
     let kind = HeaderValue::from_str(&file.media_type)
@@ -381,13 +391,13 @@ pub(crate) async fn rename(
     let path = format!("/api/v1/threads/{}", segment(&thread));
     let body = json!({ "label": renamed.label });
     let _: Value = app.api.send(Method::PATCH, &path, &body).await?;
-    let talk = Talk::find(&app, &session, Some(&thread)).await?;
+    let conversation = ConversationContext::find(&app, &session, Some(&thread)).await?;
     if !request.pieces {
-        return Ok(go_to(&request, &here(&talk.address)));
+        return Ok(go_to(&request, &here(&conversation.address)));
     }
-    let tree = super::threads::tree(&app, &talk).await?;
+    let tree = super::threads::tree(&app, &conversation).await?;
     Ok(pieces(html! {
-        (piece(Swap::Outer, "label", &super::head::title(&talk)))
+        (piece(Swap::Outer, "label", &super::head::title(&conversation)))
         (piece(Swap::Outer, "threads", &tree.shown))
     }))
 }
@@ -397,10 +407,10 @@ pub(crate) async fn clear(
     Path((session, thread)): Path<(String, String)>,
     request: PageRequest,
 ) -> Result<Response, PageFailure> {
-    let talk = Talk::find(&app, &session, Some(&thread)).await?;
+    let conversation = ConversationContext::find(&app, &session, Some(&thread)).await?;
     let path = format!("/api/v1/threads/{}/entries", segment(&thread));
     let _: Value = app.api.bare(Method::DELETE, &path).await?;
-    Ok(go_to(&request, &here(&talk.address)))
+    Ok(go_to(&request, &here(&conversation.address)))
 }
 
 /// What is decided about a call.
@@ -417,7 +427,7 @@ pub(crate) async fn decide(
     request: PageRequest,
     Form(decided): Form<DecisionForm>,
 ) -> Result<Response, PageFailure> {
-    let talk = Talk::find(&app, &session, None).await?;
+    let conversation = ConversationContext::find(&app, &session, None).await?;
     if decided.decision != "deny" && !decided.reason.trim().is_empty() {
         let words = "a reason goes with a refusal only: nothing was decided; press “Deny”, or \
                      allow it without a reason";
@@ -430,11 +440,11 @@ pub(crate) async fn decide(
     };
     let path = format!(
         "/api/v1/sessions/{}/approvals/{}",
-        segment(&talk.session.id),
+        segment(&conversation.session.id),
         segment(&call)
     );
     let () = app.api.send(Method::POST, &path, &body).await?;
-    done(&request, &talk.address)
+    done(&request, &conversation.address)
 }
 
 pub(crate) async fn answer(
@@ -443,8 +453,8 @@ pub(crate) async fn answer(
     request: PageRequest,
     Form(sent): Form<Vec<(String, String)>>,
 ) -> Result<Response, PageFailure> {
-    let talk = Talk::find(&app, &session, None).await?;
-    let waiting = app.manager.questions(&talk.session.id).await?;
+    let conversation = ConversationContext::find(&app, &session, None).await?;
+    let waiting = app.manager.questions(&conversation.session.id).await?;
     let asked = waiting.into_iter().find(|one| one.asked.id == question);
     let asked = asked.ok_or_else(|| {
         PageFailure::not_found(
@@ -460,9 +470,9 @@ pub(crate) async fn answer(
         _ => QuestionReply::Cancel,
     };
     app.manager
-        .answer(&talk.session.id, &question, reply)
+        .answer(&conversation.session.id, &question, reply)
         .await?;
-    done(&request, &talk.address)
+    done(&request, &conversation.address)
 }
 
 /// Takes a follow-up out of the queue.
@@ -471,9 +481,11 @@ pub(crate) async fn unqueue(
     Path((session, turn)): Path<(String, String)>,
     request: PageRequest,
 ) -> Result<Response, PageFailure> {
-    let talk = Talk::find(&app, &session, None).await?;
-    app.manager.cancel_turn(&talk.session.id, &turn).await?;
-    done(&request, &talk.address)
+    let conversation = ConversationContext::find(&app, &session, None).await?;
+    app.manager
+        .cancel_turn(&conversation.session.id, &turn)
+        .await?;
+    done(&request, &conversation.address)
 }
 
 /// Says something else in its place.
@@ -483,7 +495,7 @@ pub(crate) async fn requeue(
     request: PageRequest,
     Form(edited): Form<EditForm>,
 ) -> Result<Response, PageFailure> {
-    let talk = Talk::find(&app, &session, None).await?;
+    let conversation = ConversationContext::find(&app, &session, None).await?;
     let path = format!("/api/v1/turns/{}", segment(&turn));
     let body = json!({ "text": edited.text });
     let said = app.api.send::<Value>(Method::PATCH, &path, &body).await;
@@ -491,7 +503,7 @@ pub(crate) async fn requeue(
         return Ok(match request.pieces && !request.in_sheet {
             // The stream says what waits now.
             true => pieces(close_dialog()),
-            false => go_to(&request, &here(&talk.address)),
+            false => go_to(&request, &here(&conversation.address)),
         });
     };
     let run = app.manager.run(&turn).await?;
@@ -500,7 +512,7 @@ pub(crate) async fn requeue(
         ticked: None,
         problem: Some(&problem.detail),
     };
-    Ok(dialogs::queued_form(&request, &talk, &run, &draft))
+    Ok(dialogs::queued_form(&request, &conversation, &run, &draft))
 }
 
 #[cfg(test)]

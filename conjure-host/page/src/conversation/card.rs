@@ -44,7 +44,7 @@ pub(crate) fn call(address: &ConversationAddress, call: &CallCard) -> Markup {
     }
 }
 
-/// How it is with a call, in a word.
+/// Badge with the state of a call, in a word or two.
 fn state(call: &CallCard) -> Markup {
     let (class, words) = match &call.state {
         CallProgress::Announced => ("", "Waits"),
@@ -202,7 +202,7 @@ pub(crate) fn files(address: &ConversationAddress, of: &str, files: &[ArtifactRe
     }
 }
 
-/// The same in a file that is shared: it has the pictures, and the names of the rest.
+/// The files of a call in a file that is shared: its pictures, and the names of the rest.
 fn shared_files(pictures: &SharedPictures, files: &[ArtifactRef]) -> Markup {
     html! {
         @if !files.is_empty() {

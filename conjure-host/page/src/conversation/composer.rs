@@ -5,7 +5,7 @@ use conjure_store::Run;
 use maud::{Markup, html};
 
 use super::address::element_id;
-use super::talk::{OpenRuns, Talk};
+use super::context::{ConversationContext, OpenRuns};
 use crate::client::segment;
 
 /// The most characters of a follow-up that are shown while it waits.
@@ -13,18 +13,22 @@ const SHOWN: usize = 300;
 
 /// All of it. `follows`: the page is told what comes of its forms. One that is not, since it shows
 /// older entries, is led to the newest by each of them.
-pub(crate) fn composer(talk: &Talk, runs: &OpenRuns, follows: bool) -> Markup {
-    let address = &talk.address;
+pub(crate) fn composer(
+    conversation: &ConversationContext,
+    runs: &OpenRuns,
+    follows: bool,
+) -> Markup {
+    let address = &conversation.address;
     let thread = address.thread.as_ref().map(ToString::to_string);
     let thread = thread.unwrap_or_default();
-    let is_new = talk
+    let is_new = conversation
         .thread
         .as_ref()
         .is_none_or(|thread| thread.last_turn == 0);
     html! {
         div.composer {
-            (queue(talk, runs, follows))
-            (state(talk, runs, false, follows))
+            (queue(conversation, runs, follows))
+            (state(conversation, runs, false, follows))
             form #composer method="post" action=(address.of_session("say")) data-swap="reset" {
                 input type="hidden" name="thread" value=(thread);
                 (form_id())
@@ -49,8 +53,13 @@ pub(crate) fn form_id() -> Markup {
 }
 
 /// Whether a turn runs, and what can be done about it. `waits`: it waits for the person.
-pub(crate) fn state(talk: &Talk, runs: &OpenRuns, waits: bool, follows: bool) -> Markup {
-    let address = &talk.address;
+pub(crate) fn state(
+    conversation: &ConversationContext,
+    runs: &OpenRuns,
+    waits: bool,
+    follows: bool,
+) -> Markup {
+    let address = &conversation.address;
     let swap = follows.then_some("");
     let here = address.thread.as_ref();
     html! {
@@ -69,10 +78,10 @@ pub(crate) fn state(talk: &Talk, runs: &OpenRuns, waits: bool, follows: bool) ->
                     }
                 }
                 None => {
-                    @if !talk.is_active() && here.is_some() {
+                    @if !conversation.is_active() && here.is_some() {
                         span.muted { "The session goes on in another chat. What you say here makes this one the active one." }
                     }
-                    @if talk.thread.as_ref().is_some_and(|thread| thread.last_turn > 0) {
+                    @if conversation.thread.as_ref().is_some_and(|thread| thread.last_turn > 0) {
                         form method="post" action=(address.of_session("say")) data-swap=[swap] {
                             input type="hidden" name="thread" value=(here.map(ToString::to_string).unwrap_or_default());
                             input type="hidden" name="go_on" value="on";
@@ -86,22 +95,22 @@ pub(crate) fn state(talk: &Talk, runs: &OpenRuns, waits: bool, follows: bool) ->
 }
 
 /// The follow-ups that wait.
-pub(crate) fn queue(talk: &Talk, runs: &OpenRuns, follows: bool) -> Markup {
+pub(crate) fn queue(conversation: &ConversationContext, runs: &OpenRuns, follows: bool) -> Markup {
     html! {
         ol.queue #queue aria-label="Follow-ups that wait" {
-            @for run in &runs.queued { (follow_up(talk, run, follows)) }
+            @for run in &runs.queued { (follow_up(conversation, run, follows)) }
         }
     }
 }
 
-fn follow_up(talk: &Talk, run: &Run, follows: bool) -> Markup {
+fn follow_up(conversation: &ConversationContext, run: &Run, follows: bool) -> Markup {
     let said = run.message.as_ref().map(conjure_core::chat::Message::text);
     let said = said.unwrap_or_else(|| "Go on".to_owned());
     let mut short: String = clean(&said).chars().take(SHOWN).collect();
     if short.len() < said.len() {
         short.push('…');
     }
-    let at = talk
+    let at = conversation
         .address
         .of_session(&format!("queue/{}", segment(&run.id)));
     let id = element_id("queued", &run.id);

@@ -10,7 +10,7 @@ use conjure_runtime::uploads::SOURCE;
 use conjure_store::{Run, ThreadId, Window};
 use maud::{Markup, html};
 
-use super::talk::Talk;
+use super::context::ConversationContext;
 use super::threads::label;
 use crate::PageState;
 use crate::failure::PageFailure;
@@ -24,10 +24,15 @@ const MOST_ATTACHING: u64 = 500;
 /// The most bytes of a file that are previewed.
 const PREVIEW: u64 = 256 * 1024;
 
-fn shown(request: &PageRequest, talk: &Talk, title: &str, body: &Markup) -> Response {
+fn shown(
+    request: &PageRequest,
+    conversation: &ConversationContext,
+    title: &str,
+    body: &Markup,
+) -> Response {
     show_dialog(
         request,
-        &PageFrame::new(Nav::Sessions, &talk.address.name),
+        &PageFrame::new(Nav::Sessions, &conversation.address.name),
         title,
         body,
     )
@@ -39,8 +44,8 @@ pub(crate) async fn clear(
     Path((session, thread)): Path<(String, String)>,
     request: PageRequest,
 ) -> Result<Response, PageFailure> {
-    let talk = Talk::find(&app, &session, Some(&thread)).await?;
-    let thread = talk.thread()?;
+    let conversation = ConversationContext::find(&app, &session, Some(&thread)).await?;
+    let thread = conversation.thread()?;
     let keeping = app.manager.store().forks_keeping(&thread.id).await?;
     let body = html! {
         p { "Everything in “" (label(thread)) "” is deleted for good. The chat itself stays, empty." }
@@ -48,14 +53,14 @@ pub(crate) async fn clear(
             p { "These forks go on showing what they share with it:" }
             ul { @for fork in &keeping { li { (label(fork)) } } }
         }
-        form method="post" action=(talk.address.of_thread("clear")) data-swap="close" {
+        form method="post" action=(conversation.address.of_thread("clear")) data-swap="close" {
             div.row {
                 button.danger #clear-yes { "Clear it" }
                 button.plain #clear-no type="button" data-close="" { "Keep it" }
             }
         }
     };
-    Ok(shown(&request, &talk, "Clear this chat?", &body))
+    Ok(shown(&request, &conversation, "Clear this chat?", &body))
 }
 
 /// What the form of a message holds that is said otherwise.
@@ -87,25 +92,25 @@ pub(crate) async fn edit(
     Path((session, thread, seq)): Path<(String, String, u64)>,
     request: PageRequest,
 ) -> Result<Response, PageFailure> {
-    let talk = Talk::find(&app, &session, Some(&thread)).await?;
-    let message = message_at(&app, &talk.thread()?.id, seq).await?;
+    let conversation = ConversationContext::find(&app, &session, Some(&thread)).await?;
+    let message = message_at(&app, &conversation.thread()?.id, seq).await?;
     let draft = MessageDraft {
         text: &message.text(),
         ticked: None,
         problem: None,
     };
-    Ok(edit_form(&request, &talk, seq, &message, &draft))
+    Ok(edit_form(&request, &conversation, seq, &message, &draft))
 }
 
 /// The form of a message that is said otherwise in a fork.
 pub(crate) fn edit_form(
     request: &PageRequest,
-    talk: &Talk,
+    conversation: &ConversationContext,
     seq: u64,
     message: &Message,
     draft: &MessageDraft<'_>,
 ) -> Response {
-    let at = talk.address.of_thread(&format!("edit/{seq}"));
+    let at = conversation.address.of_thread(&format!("edit/{seq}"));
     let files = files_of(message);
     // A form that is shown once more keeps what was typed into it, which is for this message alone.
     let id = format!("edit-text-{seq}");
@@ -144,20 +149,20 @@ pub(crate) async fn queued(
     Path((session, turn)): Path<(String, String)>,
     request: PageRequest,
 ) -> Result<Response, PageFailure> {
-    let talk = Talk::find(&app, &session, None).await?;
+    let conversation = ConversationContext::find(&app, &session, None).await?;
     let run = app.manager.run(&turn).await?;
     let draft = MessageDraft {
         text: &run.message.as_ref().map(Message::text).unwrap_or_default(),
         ticked: None,
         problem: None,
     };
-    Ok(queued_form(&request, &talk, &run, &draft))
+    Ok(queued_form(&request, &conversation, &run, &draft))
 }
 
 /// The form of a follow-up that waits.
 pub(crate) fn queued_form(
     request: &PageRequest,
-    talk: &Talk,
+    conversation: &ConversationContext,
     run: &Run,
     draft: &MessageDraft<'_>,
 ) -> Response {
@@ -174,7 +179,7 @@ pub(crate) fn queued_form(
     let field = Field::new(&id, "text", "Message").hint(&hint);
     let field = if files == 0 { field.required() } else { field };
     let field = field.textarea(6, draft.text);
-    let at = talk
+    let at = conversation
         .address
         .of_session(&format!("queue/{}", crate::client::segment(&run.id)));
     let body = html! {
@@ -193,8 +198,8 @@ pub(crate) async fn output(
     Path((session, thread, seq)): Path<(String, String, u64)>,
     request: PageRequest,
 ) -> Result<Response, PageFailure> {
-    let talk = Talk::find(&app, &session, Some(&thread)).await?;
-    let entry = entry(&app, &talk.thread()?.id, seq).await?;
+    let conversation = ConversationContext::find(&app, &session, Some(&thread)).await?;
+    let entry = entry(&app, &conversation.thread()?.id, seq).await?;
     let EntryBody::CallEnded { output, .. } = &entry.body else {
         return Err(PageFailure::not_found(format!("entry {seq} is no result")));
     };
@@ -205,7 +210,7 @@ pub(crate) async fn output(
             pre.wrap tabindex="0" { (clean(&text)) }
         }
     };
-    Ok(shown(&request, &talk, "Result", &body))
+    Ok(shown(&request, &conversation, "Result", &body))
 }
 
 /// The beginning of a file, as text.
@@ -214,11 +219,15 @@ pub(crate) async fn file(
     Path((session, thread, file)): Path<(String, String, String)>,
     request: PageRequest,
 ) -> Result<Response, PageFailure> {
-    let talk = Talk::find(&app, &session, Some(&thread)).await?;
-    let url = talk.address.file(&file);
+    let conversation = ConversationContext::find(&app, &session, Some(&thread)).await?;
+    let url = conversation.address.file(&file);
     let (bytes, is_cut) = app.api.beginning(&url, PREVIEW).await?;
     let text = String::from_utf8_lossy(&bytes);
-    let all = app.manager.store().artifacts(&talk.thread()?.id).await?;
+    let all = app
+        .manager
+        .store()
+        .artifacts(&conversation.thread()?.id)
+        .await?;
     let known = all.iter().rfind(|known| known.id == file);
     let name = known.map_or(file.as_str(), |known| &known.name);
     let body = html! {
@@ -229,7 +238,7 @@ pub(crate) async fn file(
             pre.wrap tabindex="0" { (clean(&text)) }
         }
     };
-    Ok(shown(&request, &talk, "Preview", &body))
+    Ok(shown(&request, &conversation, "Preview", &body))
 }
 
 /// The message at an entry of a thread.

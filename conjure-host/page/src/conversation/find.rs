@@ -6,7 +6,7 @@ use axum::response::Response;
 use conjure_store::ThreadId;
 use maud::{Markup, html};
 
-use super::talk::Talk;
+use super::context::ConversationContext;
 use super::threads::label;
 use crate::PageState;
 use crate::client::segment;
@@ -25,9 +25,9 @@ pub(crate) async fn find(
     Query(wanted): Query<SearchWords>,
     request: PageRequest,
 ) -> Result<Response, PageFailure> {
-    let talk = Talk::find(&app, &session, Some(&thread)).await?;
-    let thread = talk.thread()?;
-    let at = talk.address.with_thread(&thread.id);
+    let conversation = ConversationContext::find(&app, &session, Some(&thread)).await?;
+    let thread = conversation.thread()?;
+    let at = conversation.address.with_thread(&thread.id);
     let words = wanted.words();
     let found = search::found(&app, &words, &scope(&thread.id)).await?;
     let body = html! {

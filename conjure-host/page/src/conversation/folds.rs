@@ -11,8 +11,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::address::ConversationAddress;
+use super::context::ConversationContext;
 use super::model::{ConversationItem, ItemContent};
-use super::talk::Talk;
 use crate::PageState;
 use crate::client::{ApiClient, ApiProblem};
 use crate::failure::PageFailure;
@@ -28,7 +28,7 @@ const TITLE: &str = "Summarise older messages";
 /// A compaction of a thread.
 #[derive(Deserialize)]
 struct FoldInfo {
-    /// Its entry.
+    /// Number of the compaction's entry in the thread.
     seq: u64,
     state: String,
 }
@@ -135,8 +135,8 @@ pub(crate) async fn ask(
     Path((session, thread)): Path<(String, String)>,
     request: PageRequest,
 ) -> Result<Response, PageFailure> {
-    let talk = Talk::find(&app, &session, Some(&thread)).await?;
-    let body = form(&talk.address, None);
+    let conversation = ConversationContext::find(&app, &session, Some(&thread)).await?;
+    let body = form(&conversation.address, None);
     Ok(sheet(&request, Nav::Sessions, TITLE, &body))
 }
 
@@ -146,14 +146,14 @@ pub(crate) async fn summarise(
     Path((session, thread)): Path<(String, String)>,
     request: PageRequest,
 ) -> Result<Response, PageFailure> {
-    let talk = Talk::find(&app, &session, Some(&thread)).await?;
-    let thread = talk.thread()?.id.clone();
+    let conversation = ConversationContext::find(&app, &session, Some(&thread)).await?;
+    let thread = conversation.thread()?.id.clone();
     let path = format!("/api/v1/threads/{thread}/compact");
-    let by = json!({ "session": talk.session.id });
+    let by = json!({ "session": conversation.session.id });
     match app.api.send::<Value>(Method::POST, &path, &by).await {
-        Ok(_) => Ok(go_to(&request, &talk.address.with_thread(&thread))),
+        Ok(_) => Ok(go_to(&request, &conversation.address.with_thread(&thread))),
         Err(problem) => {
-            let body = form(&talk.address, Some(&problem.detail));
+            let body = form(&conversation.address, Some(&problem.detail));
             Ok(refused(&request, Nav::Sessions, TITLE, &body))
         }
     }
@@ -165,12 +165,12 @@ pub(crate) async fn take_back(
     Path((session, thread, fold)): Path<(String, String, u64)>,
     request: PageRequest,
 ) -> Result<Response, PageFailure> {
-    let talk = Talk::find(&app, &session, Some(&thread)).await?;
-    let thread = talk.thread()?.id.clone();
+    let conversation = ConversationContext::find(&app, &session, Some(&thread)).await?;
+    let thread = conversation.thread()?.id.clone();
     let path = format!("/api/v1/threads/{thread}/unfold");
     let body = json!({ "fold": fold });
     app.api.send::<Value>(Method::POST, &path, &body).await?;
-    Ok(go_to(&request, &talk.address.with_thread(&thread)))
+    Ok(go_to(&request, &conversation.address.with_thread(&thread)))
 }
 
 #[cfg(test)]

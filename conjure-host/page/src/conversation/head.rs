@@ -6,8 +6,8 @@ use conjure_core::foreign_text::clean;
 use conjure_store::{Run, RunsOf, StoreError};
 use maud::{Markup, html};
 
+use super::context::ConversationContext;
 use super::figures;
-use super::talk::Talk;
 use super::threads::label;
 use crate::PageState;
 
@@ -15,13 +15,13 @@ use crate::PageState;
 const ROLLING: u64 = 10;
 
 /// All of it but the strip.
-pub(crate) fn head(talk: &Talk) -> Markup {
-    let address = &talk.address;
+pub(crate) fn head(conversation: &ConversationContext) -> Markup {
+    let address = &conversation.address;
     html! {
         header.talk {
             div.title {
                 p.crumb { a href=(address.of_session("")) { (clean(&address.name)) } }
-                (title(talk))
+                (title(conversation))
             }
             div.row {
                 div.split {
@@ -54,8 +54,8 @@ pub(crate) fn head(talk: &Talk) -> Markup {
 }
 
 /// The thread's name, which is changed where it stands.
-pub(crate) fn title(talk: &Talk) -> Markup {
-    let Some(thread) = &talk.thread else {
+pub(crate) fn title(conversation: &ConversationContext) -> Markup {
+    let Some(thread) = &conversation.thread else {
         return html! { div.label #label { h1 { "No chat" } } };
     };
     html! {
@@ -64,7 +64,7 @@ pub(crate) fn title(talk: &Talk) -> Markup {
                 h1 #thread-label { (label(thread)) }
                 button.plain #rename type="button" data-toggle="label-shown rename-form" aria-label="Rename" title="Rename" { "✎" }
             }
-            form #rename-form hidden method="post" action=(talk.address.of_thread("rename"))
+            form #rename-form hidden method="post" action=(conversation.address.of_thread("rename"))
                 data-swap="" data-escape="label-shown rename-form" {
                 input #rename-label name="label" value=(thread.label) maxlength="200" required aria-label="Name of this chat" autocomplete="off";
             }
@@ -75,11 +75,11 @@ pub(crate) fn title(talk: &Talk) -> Markup {
 /// The strip. `running` is what the turn that runs took so far, which its run says at its end.
 pub(crate) async fn strip(
     app: &PageState,
-    talk: &Talk,
+    conversation: &ConversationContext,
     running: Option<Usage>,
 ) -> Result<Markup, StoreError> {
-    let session = &talk.session;
-    let runs = match &talk.address.thread {
+    let session = &conversation.session;
+    let runs = match &conversation.address.thread {
         Some(thread) => {
             let store = app.manager.store();
             // What waits has spent nothing, and is no turn yet.
@@ -90,7 +90,7 @@ pub(crate) async fn strip(
     let latest = runs.iter().rev().max_by_key(|run| run.started_at_ms);
     let latest = running.or_else(|| latest.map(|run| run.spent.usage));
     let (tokens, wall) = rolling(&runs);
-    let totals = talk.thread.as_ref().map(|thread| thread.totals);
+    let totals = conversation.thread.as_ref().map(|thread| thread.totals);
     let latency = totals.and_then(|totals| totals.latency_ms.checked_div(totals.replies));
     Ok(html! {
         dl.strip #strip tabindex="0" aria-label="Figures" {

@@ -19,12 +19,12 @@ use super::model::{CallCard, CallProgress};
 /// A turn that runs.
 #[derive(Debug)]
 pub(crate) struct LiveTurn {
-    /// Its id.
+    /// Id of the turn.
     turn: String,
     items: Vec<LiveItem>,
     /// The model that answers.
     model: String,
-    /// Which of the turn's replies comes; 0 before the first.
+    /// Number of the reply of the turn that comes, from 1; 0 before the first.
     reply: usize,
     /// The last entry up to which all ends of calls are taken: see [`LiveTurn::take_ends`].
     ends_upto: u64,

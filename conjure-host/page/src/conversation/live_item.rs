@@ -29,7 +29,7 @@ pub(super) struct LiveItem {
 pub(super) enum LiveContent {
     Text(LiveText),
     Thought {
-        /// Its element's.
+        /// Id of the thought's element.
         id: String,
         text: String,
         sent: usize,

@@ -20,7 +20,7 @@ const PARAGRAPH: (&str, &str) = ("<p>", "</p>\n");
 pub(super) struct LiveText {
     /// All of it at first, and from the first pieces on what is behind the blocks that were sent.
     text: String,
-    /// Who writes it.
+    /// Name of the model that writes the text; empty where it is not known.
     model: String,
     /// Bytes that are blocks which stay.
     finished: usize,
@@ -38,7 +38,7 @@ struct ShownParagraph {
 }
 
 impl ShownParagraph {
-    /// Of a block, where that is one paragraph.
+    /// Describes a block, where that is one paragraph.
     fn of(block: &str) -> Option<Self> {
         let (begin, end) = PARAGRAPH;
         let known = block.strip_suffix(end)?;

@@ -323,7 +323,7 @@ impl ItemBuilder {
     }
 }
 
-/// The same of a turn that nobody runs any more: what became of its calls nobody knows.
+/// Like [`items`], for a turn that nobody runs any more: what became of its calls nobody knows.
 pub(crate) fn abandoned(entries: &[Entry]) -> Vec<ConversationItem> {
     let mut items = items(entries);
     for item in &mut items {

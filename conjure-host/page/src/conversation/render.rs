@@ -25,7 +25,7 @@ pub(crate) fn items(address: &ConversationAddress, items: &[ConversationItem]) -
     html! { @for one in items { (item(address, one)) } }
 }
 
-/// The same in parts that are few enough to be put away while nobody sees them.
+/// Like [`items`], in parts that are small enough to be put away while nobody sees them.
 pub(crate) fn chunks(address: &ConversationAddress, all: &[ConversationItem]) -> Markup {
     html! {
         @for some in all.chunks(CHUNK) { div.chunk data-chunk="" { (items(address, some)) } }
@@ -134,7 +134,7 @@ fn thought(seq: u64, message: &ModelMessage) -> String {
     }
 }
 
-/// Who answered, where that is known.
+/// Name of the model that answered, or `Model` where that is not known.
 pub(crate) fn name_of(meta: &Meta) -> String {
     match meta.model.is_empty() {
         true => "Model".to_owned(),
@@ -153,7 +153,7 @@ fn figures_of(meta: &Meta) -> Markup {
     }
 }
 
-/// Who speaks, with a link to the entry.
+/// Header of an article: the speaker's name, with a link to the entry.
 fn who(name: &str, seq: u64, at_ms: i64) -> Markup {
     html! {
         header.who {

@@ -13,9 +13,9 @@ use conjure_runtime::replay::OtherModel;
 use maud::{Markup, html};
 use serde::Deserialize;
 
+use super::context::{ConversationContext, PAGE};
 use super::replay_rooms::{ReplayKey, ReplayRoomError};
 use super::replay_steps::{ReplayedChat, ReplayedStep, StepOutcome};
-use super::talk::{PAGE, Talk};
 use super::threads::label;
 use crate::PageState;
 use crate::client::{ApiProblem, segment};
@@ -44,7 +44,7 @@ pub(crate) struct ReplayQuery {
 }
 
 impl ReplayQuery {
-    /// Whom the chat is said to in place of whom it went to.
+    /// The model that the chat is said to in place of its own.
     fn other_model(&self) -> Result<Option<OtherModel>, ApiProblem> {
         match (self.provider.trim(), self.model.trim()) {
             ("", "") => Ok(None),
@@ -61,7 +61,7 @@ impl ReplayQuery {
         step.seq >= self.from && (self.only.is_none() || step.outcome.is_otherwise())
     }
 
-    /// The same from another entry on.
+    /// Query of the same replay from another entry on.
     fn going_on_at(&self, seq: u64) -> String {
         let only = if self.only.is_some() { "&only=on" } else { "" };
         format!(
@@ -78,15 +78,15 @@ pub(crate) async fn show(
     Query(asked): Query<ReplayQuery>,
     request: PageRequest,
 ) -> Result<Response, PageFailure> {
-    let talk = Talk::find(&app, &session, Some(&thread)).await?;
-    let thread = talk.thread()?;
+    let conversation = ConversationContext::find(&app, &session, Some(&thread)).await?;
+    let thread = conversation.thread()?;
     let providers: Vec<ProviderInfo> = items(&app.api, "/api/v1/providers").await?;
     let replayed = match asked.other_model() {
-        Ok(to) => replay(&app, &talk, to).await,
+        Ok(to) => replay(&app, &conversation, to).await,
         Err(problem) => Err(problem),
     };
     let title = format!("Replay of {}", label(thread));
-    let chat = talk.address.with_thread(&thread.id);
+    let chat = conversation.address.with_thread(&thread.id);
     let body = html! {
         header."row spread" {
             h1 { (title) }
@@ -97,7 +97,7 @@ pub(crate) async fn show(
             "Each step says what would be sent and where calls would go now. Where the calls went and what was "
             "written is compared with the record. The record has no bytes of requests, so these are shown and not compared."
         }
-        (form(&talk.address.of_thread("replay"), &asked, &providers, replayed.as_ref().err()))
+        (form(&conversation.address.of_thread("replay"), &asked, &providers, replayed.as_ref().err()))
         @if let Ok(replayed) = &replayed { (found(&chat, &asked, replayed)) }
     };
     Ok(layout(
@@ -110,7 +110,7 @@ pub(crate) async fn show(
 /// Replays a chat with the settings that its session has now, or takes what that found a moment ago.
 async fn replay(
     app: &PageState,
-    talk: &Talk,
+    conversation: &ConversationContext,
     to: Option<OtherModel>,
 ) -> Result<Arc<ReplayedChat>, ApiProblem> {
     let wrong = |error: &dyn std::fmt::Display| {
@@ -120,16 +120,16 @@ async fn replay(
         ))
     };
     let in_room = |error: ReplayRoomError| wrong(&error);
-    let Some(thread) = &talk.thread else {
+    let Some(thread) = &conversation.thread else {
         return Err(invalid("the session has no chat"));
     };
     let (host, rooms) = (app.manager.host().clone(), &app.replays);
     let held = app.held_tools.list().await;
     let key = ReplayKey {
-        session: talk.session.id.clone(),
+        session: conversation.session.id.clone(),
         thread: thread.id.clone(),
         last_seq: thread.last_seq,
-        settings: talk.session.updated_at_ms,
+        settings: conversation.session.updated_at_ms,
         generation: *host.registry().subscribe().borrow(),
         held: held.as_deref().map_or(0, held_mark),
         to: to.clone(),
@@ -137,7 +137,7 @@ async fn replay(
     if let Some(kept) = rooms.kept(&key) {
         return Ok(kept);
     }
-    let spec = app.manager.spec(&talk.session.id).await;
+    let spec = app.manager.spec(&conversation.session.id).await;
     let spec = spec.map_err(|error| wrong(&error))?;
     let (opener, thread) = (host.clone(), thread.id.clone());
     let opening = async move {

@@ -25,7 +25,7 @@ const MAX_VALUE_LETTERS: usize = 120;
 pub(super) enum StepOutcome {
     /// What was compared is as it was.
     Same,
-    /// It only sends something, which the record does not have.
+    /// The step only sends something, which the record does not have.
     NotCompared,
     Differs,
     /// The other model would not be sent it.
@@ -46,7 +46,7 @@ impl StepOutcome {
 /// A step that sends something or decides about calls, or that is otherwise now.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ReplayedStep {
-    /// Its entry.
+    /// Number of the step's entry.
     pub(super) seq: u64,
     pub(super) turn: u64,
     pub(super) outcome: StepOutcome,

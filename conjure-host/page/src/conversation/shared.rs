@@ -20,10 +20,10 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::Semaphore;
 
 use super::address::{ConversationAddress, SharedPictures};
+use super::context;
 use super::figures;
 use super::model;
 use super::render;
-use super::talk;
 use super::threads::label;
 use crate::assets;
 
@@ -53,7 +53,7 @@ pub async fn shared_html(store: &Store, thread: &ThreadId) -> Result<String, Sto
     // A chat is in memory as a whole while its file is made.
     let turn = AT_ONCE.acquire().await.map_err(|_| StoreError::Closed)?;
     let about = store.thread(thread).await?;
-    let entries = talk::behind(store, thread, 0).await?;
+    let entries = context::behind(store, thread, 0).await?;
     let pictures = pictures(store, thread).await?;
     let address = ConversationAddress {
         session: String::new(),
@@ -173,7 +173,7 @@ async fn bytes(
     }
 }
 
-/// The same of one in the working directory.
+/// The bytes of a file in the working directory; `None` where it is larger or cannot be read.
 fn on_disk(path: &std::path::Path, most: u64) -> Option<Vec<u8>> {
     let (file, size, _) = conjure_config::fs::open_same(path).ok()?;
     if size > most {

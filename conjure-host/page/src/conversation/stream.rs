@@ -24,9 +24,9 @@ use serde::Deserialize;
 use tokio::time::{Instant, sleep_until};
 
 use super::address::ConversationAddress;
+use super::context::{ConversationContext, behind};
 use super::live::LiveTurn;
 use super::model;
-use super::talk::{Talk, behind};
 use super::{composer, folds, head, render, threads};
 use crate::PageState;
 use crate::failure::PageFailure;
@@ -46,7 +46,7 @@ const OPENINGS: u64 = 8;
 /// How long a browser waits before it comes back.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// From where a browser follows a thread.
+/// Query of a browser that follows a thread: the point from which it does.
 #[derive(Deserialize)]
 pub(crate) struct FollowQuery {
     /// The last settled entry that the page has.
@@ -63,8 +63,8 @@ pub(crate) async fn follow(
     headers: HeaderMap,
     extensions: Extensions,
 ) -> Result<Response, PageFailure> {
-    let talk = Talk::find(&app, &session, Some(&thread)).await?;
-    let thread = talk.thread()?.id.clone();
+    let conversation = ConversationContext::find(&app, &session, Some(&thread)).await?;
+    let thread = conversation.thread()?.id.clone();
     let place = match (app.follow)(&extensions) {
         Ok(place) => place,
         Err(full) => return Ok(*full),
@@ -78,14 +78,14 @@ pub(crate) async fn follow(
         events: begin(&app, &thread, last.unwrap_or(seen.after)).await?,
         _attendant: app.manager.attend(Some(&thread)),
         _place: place,
-        cleared: seen.cleared.unwrap_or(talk.thread()?.cleared_upto),
+        cleared: seen.cleared.unwrap_or(conversation.thread()?.cleared_upto),
         seen: last.unwrap_or(seen.after),
         turn: None,
         sent: HashMap::new(),
         listed: BTreeSet::new(),
         due: DueUpdates::now(),
         app,
-        address: talk.address,
+        address: conversation.address,
         thread,
     };
     let begin = stream::iter([Ok::<_, Infallible>(Sent::default().retry(RETRY))]);
@@ -146,9 +146,9 @@ struct Follower {
 struct DueUpdates {
     /// Everything that is settled, and the turn as a whole.
     whole: bool,
-    /// How it is with the session.
+    /// The state of the session.
     state: bool,
-    /// Which sessions and threads there are.
+    /// The lists of sessions and threads.
     lists: bool,
     /// What the turn did.
     turn: bool,
@@ -187,7 +187,7 @@ enum PageUpdate {
         html: String,
         seen: u64,
     },
-    /// It is of something that is no more.
+    /// The page shows something that is no more.
     Gone,
 }
 
@@ -395,22 +395,23 @@ impl Follower {
         Ok(())
     }
 
-    /// How it is with the session: the strip, the queue, the state of the turn, names and threads.
-    /// Not where what the page shows is there no more.
+    /// Tells the state of the session: the strip, the queue, the state of the turn, names and threads.
+    /// `false`, and no piece, where what the page shows is there no more.
     async fn tell_state(&mut self, pieces: &mut Vec<Markup>) -> Result<bool, PageFailure> {
         let thread = self.thread.to_string();
-        let found = Talk::find(&self.app, &self.address.session, Some(&thread)).await;
-        let talk = match found {
-            Ok(talk) => talk,
+        let found =
+            ConversationContext::find(&self.app, &self.address.session, Some(&thread)).await;
+        let conversation = match found {
+            Ok(conversation) => conversation,
             Err(failure) if failure.status == axum::http::StatusCode::NOT_FOUND => {
                 return Ok(false);
             }
             Err(failure) => return Err(failure),
         };
-        if talk.thread()?.cleared_upto != self.cleared {
+        if conversation.thread()?.cleared_upto != self.cleared {
             return Ok(false);
         }
-        let runs = talk.open_runs(&self.app).await?;
+        let runs = conversation.open_runs(&self.app).await?;
         let waits = self.turn.as_ref().is_some_and(LiveTurn::waits);
         let runs_here = match runs
             .running
@@ -423,19 +424,22 @@ impl Follower {
         };
         let usage = self.turn.as_ref().and_then(|turn| turn.usage);
         let mut whole = vec![
-            ("strip", head::strip(&self.app, &talk, usage).await?),
-            ("turn-state", composer::state(&talk, &runs, waits, true)),
-            ("queue", composer::queue(&talk, &runs, true)),
-            ("label", head::title(&talk)),
+            ("strip", head::strip(&self.app, &conversation, usage).await?),
+            (
+                "turn-state",
+                composer::state(&conversation, &runs, waits, true),
+            ),
+            ("queue", composer::queue(&conversation, &runs, true)),
+            ("label", head::title(&conversation)),
         ];
         if std::mem::take(&mut self.due.lists) {
-            let sessions = threads::sessions(&self.app, &talk.address).await;
-            let tree = threads::tree(&self.app, &talk).await?;
+            let sessions = threads::sessions(&self.app, &conversation.address).await;
+            let tree = threads::tree(&self.app, &conversation).await?;
             self.listed = tree.listed;
             whole.push(("threads", tree.shown));
             whole.push(("other-sessions", sessions));
         }
-        self.address = talk.address;
+        self.address = conversation.address;
         for (target, what) in whole {
             pieces.extend(self.if_other(target, &what));
         }

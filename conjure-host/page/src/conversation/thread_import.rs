@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
 use super::address::ConversationAddress;
-use super::talk::Talk;
+use super::context::ConversationContext;
 use crate::PageState;
 use crate::client::{ApiClient, ApiProblem};
 use crate::failure::PageFailure;
@@ -51,8 +51,8 @@ async fn show(
     Path(session): Path<String>,
     request: PageRequest,
 ) -> Result<Response, PageFailure> {
-    let talk = Talk::find(&app, &session, None).await?;
-    let body = form(&talk.address, &Uuid::now_v7().to_string(), None);
+    let conversation = ConversationContext::find(&app, &session, None).await?;
+    let body = form(&conversation.address, &Uuid::now_v7().to_string(), None);
     Ok(sheet(&request, Nav::Sessions, TITLE, &body))
 }
 
@@ -116,7 +116,7 @@ async fn import(
     request: PageRequest,
     mut sent: Multipart,
 ) -> Result<Response, PageFailure> {
-    let talk = Talk::find(&app, &session, None).await?;
+    let conversation = ConversationContext::find(&app, &session, None).await?;
     let mut once = Uuid::now_v7().to_string();
     let imported = match app.sent_files.read(&mut sent, &limits).await {
         Ok(sent) => {
@@ -129,9 +129,16 @@ async fn import(
     };
     let wrong = match imported {
         Ok(thread) => {
-            let chosen = app.manager.choose_thread(&talk.session.id, &thread.id);
+            let chosen = app
+                .manager
+                .choose_thread(&conversation.session.id, &thread.id);
             match chosen.await {
-                Ok(_) => return Ok(go_to(&request, &talk.address.with_thread(&thread.id))),
+                Ok(_) => {
+                    return Ok(go_to(
+                        &request,
+                        &conversation.address.with_thread(&thread.id),
+                    ));
+                }
                 Err(error) => not_chosen(&thread, &error.to_string()),
             }
         }
@@ -140,7 +147,7 @@ async fn import(
     if request.pieces {
         return Ok(pieces(piece(Swap::Outer, REPORT, &report(Some(&wrong)))));
     }
-    let body = form(&talk.address, &once, Some(&wrong));
+    let body = form(&conversation.address, &once, Some(&wrong));
     Ok(refused(&request, Nav::Sessions, TITLE, &body))
 }
 

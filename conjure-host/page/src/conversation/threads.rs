@@ -8,7 +8,7 @@ use conjure_store::{RunsOf, Store, StoreError, Thread, ThreadId};
 use maud::{Markup, html};
 
 use super::address::{ConversationAddress, element_id};
-use super::talk::Talk;
+use super::context::ConversationContext;
 use crate::PageState;
 use crate::client::segment;
 
@@ -28,13 +28,16 @@ const SESSIONS: u64 = 12;
 /// The threads of a session, as its sidebar shows them.
 pub(crate) struct ThreadTree {
     pub(crate) shown: Markup,
-    /// Those that are in it.
+    /// Ids of the threads in the tree.
     pub(crate) listed: BTreeSet<ThreadId>,
 }
 
 /// The threads of the session, for the sidebar.
-pub(crate) async fn tree(app: &PageState, talk: &Talk) -> Result<ThreadTree, StoreError> {
-    let (threads, are_all) = of_session(app, talk).await?;
+pub(crate) async fn tree(
+    app: &PageState,
+    conversation: &ConversationContext,
+) -> Result<ThreadTree, StoreError> {
+    let (threads, are_all) = of_session(app, conversation).await?;
     let listed: BTreeSet<ThreadId> = threads.iter().map(|thread| thread.id.clone()).collect();
     let mut below: BTreeMap<Option<&ThreadId>, Vec<&Thread>> = BTreeMap::new();
     for thread in &threads {
@@ -44,7 +47,7 @@ pub(crate) async fn tree(app: &PageState, talk: &Talk) -> Result<ThreadTree, Sto
     let shown = html! {
         nav.threads #threads aria-label="Threads" {
             h2 { "Threads" }
-            (branch(talk, &below, None, 0))
+            (branch(conversation, &below, None, 0))
             @if !are_all {
                 p.hint { "Others are found by " a href="/search" { "searching" } "." }
             }
@@ -63,7 +66,7 @@ pub(crate) fn label(thread: &Thread) -> String {
 }
 
 fn branch(
-    talk: &Talk,
+    conversation: &ConversationContext,
     below: &BTreeMap<Option<&ThreadId>, Vec<&Thread>>,
     of: Option<&ThreadId>,
     depth: usize,
@@ -71,13 +74,17 @@ fn branch(
     let Some(threads) = below.get(&of) else {
         return html! {};
     };
-    let active = talk.session.thread.as_ref().map(|thread| &thread.id);
+    let active = conversation
+        .session
+        .thread
+        .as_ref()
+        .map(|thread| &thread.id);
     html! {
         ul.flat[depth >= INDENTED] {
             @for thread in threads {
-                @let is_here = talk.address.thread.as_ref() == Some(&thread.id);
+                @let is_here = conversation.address.thread.as_ref() == Some(&thread.id);
                 li {
-                    a id={ "thread-" (thread.id) } href=(talk.address.with_thread(&thread.id))
+                    a id={ "thread-" (thread.id) } href=(conversation.address.with_thread(&thread.id))
                         aria-current=[is_here.then_some("page")] {
                         @if thread.parent.is_some() {
                             span.fork title={ "Forked behind entry " (thread.fork_from_seq) } { "↳ " }
@@ -85,7 +92,7 @@ fn branch(
                         (label(thread))
                         @if active == Some(&thread.id) { " " span.badge { "active" } }
                     }
-                    (branch(talk, below, Some(&thread.id), depth + 1))
+                    (branch(conversation, below, Some(&thread.id), depth + 1))
                 }
             }
         }
@@ -95,15 +102,22 @@ fn branch(
 /// The threads that the session's turns were in, the active one, the one that is looked at, and what
 /// these were forked from and into; where there is room, those that were only named. The newest first.
 /// And whether that is all of them.
-async fn of_session(app: &PageState, talk: &Talk) -> Result<(Vec<Thread>, bool), StoreError> {
+async fn of_session(
+    app: &PageState,
+    conversation: &ConversationContext,
+) -> Result<(Vec<Thread>, bool), StoreError> {
     let store = app.manager.store();
     let runs = store
-        .runs(RunsOf::Session(&talk.session.id), None, RUNS)
+        .runs(RunsOf::Session(&conversation.session.id), None, RUNS)
         .await?;
-    let active = talk.session.thread.as_ref().map(|thread| thread.id.clone());
+    let active = conversation
+        .session
+        .thread
+        .as_ref()
+        .map(|thread| thread.id.clone());
     let mut waiting: Vec<ThreadId> = runs.into_iter().rev().map(|run| run.thread).collect();
     waiting.extend(active);
-    waiting.extend(talk.address.thread.clone());
+    waiting.extend(conversation.address.thread.clone());
     let mut known: BTreeMap<ThreadId, Thread> = BTreeMap::new();
     let mut are_all = true;
     while let Some(id) = waiting.pop() {

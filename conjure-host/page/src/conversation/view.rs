@@ -7,11 +7,11 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::composer;
+use super::context::{self, ConversationContext, EntryWindow};
 use super::folds;
 use super::head;
 use super::model::{self, ConversationItem};
 use super::render;
-use super::talk::{self, EntryWindow, Talk};
 use super::threads;
 use crate::PageState;
 use crate::failure::PageFailure;
@@ -20,14 +20,14 @@ use crate::request::PageRequest;
 use crate::respond::{Swap, piece, pieces};
 
 /// How many entries are shown behind one that is looked for.
-const AROUND: u64 = talk::PAGE / 2;
+const AROUND: u64 = context::PAGE / 2;
 
-/// Which entries a view shows.
+/// Query of a view: the entries that it shows.
 #[derive(Deserialize)]
-pub(crate) struct EntriesAround {
-    /// Those before this one.
+pub(crate) struct EntryPageQuery {
+    /// Number of an entry: those before it are shown.
     before: Option<u64>,
-    /// Those around this one.
+    /// Number of an entry: those around it are shown.
     at: Option<u64>,
 }
 
@@ -36,40 +36,49 @@ pub(crate) async fn session(
     Path(session): Path<String>,
     request: PageRequest,
 ) -> Result<Response, PageFailure> {
-    let talk = Talk::find(&app, &session, None).await?;
-    whole(&app, &request, &talk, None).await
+    let conversation = ConversationContext::find(&app, &session, None).await?;
+    whole(&app, &request, &conversation, None).await
 }
 
 pub(crate) async fn thread(
     State(app): State<PageState>,
     Path((session, thread)): Path<(String, String)>,
-    Query(which): Query<EntriesAround>,
+    Query(which): Query<EntryPageQuery>,
     request: PageRequest,
 ) -> Result<Response, PageFailure> {
-    let talk = Talk::find(&app, &session, Some(&thread)).await?;
+    let conversation = ConversationContext::find(&app, &session, Some(&thread)).await?;
     if request.pieces
         && let Some(before) = which.before
     {
-        let entries = talk::page(app.manager.store(), &talk.thread()?.id, Some(before)).await?;
-        let settled = items(&app, &talk, entries.settled()).await?;
-        let settled = render::chunks(&talk.address, &settled);
-        let earlier = html! { (older(&talk, &entries)) (settled) };
+        let entries = context::page(
+            app.manager.store(),
+            &conversation.thread()?.id,
+            Some(before),
+        )
+        .await?;
+        let settled = items(&app, &conversation, entries.settled()).await?;
+        let settled = render::chunks(&conversation.address, &settled);
+        let earlier = html! { (older(&conversation, &entries)) (settled) };
         return Ok(pieces(piece(Swap::Outer, "older", &earlier)));
     }
     let before = match (which.before, which.at) {
-        (None, Some(at)) => around(&app, &talk, at).await?,
+        (None, Some(at)) => page_around_entry(&app, &conversation, at).await?,
         (before, _) => before,
     };
-    whole(&app, &request, &talk, before).await
+    whole(&app, &request, &conversation, before).await
 }
 
 /// Where the page ends that shows an entry; nothing where that is the newest page, which goes on with
 /// what happens.
-async fn around(app: &PageState, talk: &Talk, at: u64) -> Result<Option<u64>, PageFailure> {
-    let thread = talk.thread()?;
+async fn page_around_entry(
+    app: &PageState,
+    conversation: &ConversationContext,
+    at: u64,
+) -> Result<Option<u64>, PageFailure> {
+    let thread = conversation.thread()?;
     let before = at.saturating_add(AROUND);
     let before = Some(before).filter(|before| *before <= thread.last_seq);
-    let page = talk::page(app.manager.store(), &thread.id, before).await?;
+    let page = context::page(app.manager.store(), &thread.id, before).await?;
     let is_shown = page.entries.iter().any(|entry| entry.seq == at);
     // A page begins with a turn where it can: of one that is long, and another behind it, it would
     // show the other.
@@ -85,42 +94,45 @@ async fn around(app: &PageState, talk: &Talk, at: u64) -> Result<Option<u64>, Pa
 async fn whole(
     app: &PageState,
     request: &PageRequest,
-    talk: &Talk,
+    conversation: &ConversationContext,
     before: Option<u64>,
 ) -> Result<Response, PageFailure> {
-    let address = &talk.address;
+    let address = &conversation.address;
     let entries = match &address.thread {
-        Some(thread) => talk::page(app.manager.store(), thread, before).await?,
+        Some(thread) => context::page(app.manager.store(), thread, before).await?,
         None => EntryWindow {
             entries: Vec::new(),
             has_earlier: false,
             open: 0,
         },
     };
-    let later = match (before, &talk.thread) {
-        (Some(before), Some(thread)) => talk::later(app.manager.store(), thread, before).await?,
+    let later = match (before, &conversation.thread) {
+        (Some(before), Some(thread)) => context::later(app.manager.store(), thread, before).await?,
         _ => None,
     };
-    let runs = talk.open_runs(app).await?;
-    let is_dead = !entries.unsettled().is_empty() && !talk.runs_here(app).await?;
+    let runs = conversation.open_runs(app).await?;
+    let is_dead = !entries.unsettled().is_empty() && !conversation.runs_here(app).await?;
     let live = match is_dead {
         true => model::abandoned(entries.unsettled()),
-        false => items(app, talk, entries.unsettled()).await?,
+        false => items(app, conversation, entries.unsettled()).await?,
     };
-    let settled = items(app, talk, entries.settled()).await?;
+    let settled = items(app, conversation, entries.settled()).await?;
     let is_newest = before.is_none();
     let follows = is_newest && address.thread.is_some();
-    let cleared = talk.thread.as_ref().map(|thread| thread.cleared_upto);
+    let cleared = conversation
+        .thread
+        .as_ref()
+        .map(|thread| thread.cleared_upto);
     let cleared = cleared.unwrap_or_default();
     let stream = follows.then(|| address.of_thread(&format!("live?cleared={cleared}")));
     let body = html! {
-        (head::head(talk))
-        (head::strip(app, talk, None).await?)
+        (head::head(conversation))
+        (head::strip(app, conversation, None).await?)
         div.conversation #conversation data-follow=[is_newest.then_some("")] data-stream=[stream] data-seen=(entries.seen()) {
             div #entries {
-                (older(talk, &entries))
+                (older(conversation, &entries))
                 (render::chunks(address, &settled))
-                @if entries.entries.is_empty() { (empty(talk)) }
+                @if entries.entries.is_empty() { (empty(conversation)) }
             }
             @if is_newest {
                 div #live {
@@ -129,11 +141,11 @@ async fn whole(
                     @if is_dead { (render::abandoned()) }
                 }
             } @else {
-                (newer(talk, later))
+                (newer(conversation, later))
             }
         }
         form #fork-form method="post" action=(address.of_thread("fork")) data-swap="" {}
-        (composer::composer(talk, &runs, is_newest))
+        (composer::composer(conversation, &runs, is_newest))
     };
     let mut view = PageFrame::new(Nav::Sessions, &address.name);
     view.class = "talk";
@@ -143,22 +155,22 @@ async fn whole(
         ("Enter", "Send"),
         ("Shift+Enter", "A new line"),
     ];
-    let tree = threads::tree(app, talk).await?;
+    let tree = threads::tree(app, conversation).await?;
     view.side = Some(html! { (threads::sessions(app, address).await) (tree.shown) });
     Ok(layout(request, &view, &body))
 }
 
-fn thread_of(talk: &Talk) -> String {
-    let thread = talk.address.thread.as_ref();
+fn thread_of(conversation: &ConversationContext) -> String {
+    let thread = conversation.address.thread.as_ref();
     thread.map(ToString::to_string).unwrap_or_default()
 }
 
-fn empty(talk: &Talk) -> Markup {
+fn empty(conversation: &ConversationContext) -> Markup {
     html! {
         div.empty #empty {
-            @if talk.thread.is_some() {
+            @if conversation.thread.is_some() {
                 p { "Nothing was said here yet." }
-                p.muted { "It works in " code { (talk.session.working_dir.display()) } "." }
+                p.muted { "It works in " code { (conversation.session.working_dir.display()) } "." }
             } @else {
                 p { "The session has no chat. Start a new one." }
             }
@@ -169,11 +181,11 @@ fn empty(talk: &Talk) -> Markup {
 /// What these entries show.
 async fn items(
     app: &PageState,
-    talk: &Talk,
+    conversation: &ConversationContext,
     entries: &[Entry],
 ) -> Result<Vec<ConversationItem>, PageFailure> {
     let mut items = model::items(entries);
-    if let Some(thread) = &talk.address.thread {
+    if let Some(thread) = &conversation.address.thread {
         folds::mark_standing(&app.api, thread, &mut items).await?;
     }
     Ok(items)
@@ -181,10 +193,10 @@ async fn items(
 
 /// What leads to the entries behind those that are shown: those before `later`, where these are not the
 /// newest.
-fn newer(talk: &Talk, later: Option<u64>) -> Markup {
-    let newest = talk
+fn newer(conversation: &ConversationContext, later: Option<u64>) -> Markup {
+    let newest = conversation
         .address
-        .of_session(&format!("threads/{}", thread_of(talk)));
+        .of_session(&format!("threads/{}", thread_of(conversation)));
     html! {
         p.row {
             @if let Some(later) = later { a #later href={ (newest) "?before=" (later) } { "Later entries" } }
@@ -194,11 +206,11 @@ fn newer(talk: &Talk, later: Option<u64>) -> Markup {
 }
 
 /// What leads to the entries before these.
-fn older(talk: &Talk, entries: &EntryWindow) -> Markup {
+fn older(conversation: &ConversationContext, entries: &EntryWindow) -> Markup {
     let first = entries.entries.first().filter(|_| entries.has_earlier);
     html! {
         @if let Some(first) = first {
-            @let url = talk.address.of_session(&format!("threads/{}?before={}", thread_of(talk), first.seq));
+            @let url = conversation.address.of_session(&format!("threads/{}?before={}", thread_of(conversation), first.seq));
             p #older data-fetch=(url) { a href=(url) { "Earlier entries" } }
         }
     }

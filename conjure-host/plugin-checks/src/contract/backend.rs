@@ -160,7 +160,7 @@ async fn catalog(session: &BenchSession<'_>) -> CheckResult<CatalogReply> {
     session.answer(op::BACKEND_CATALOG, &whom).await
 }
 
-/// That tools have names of their own, words, and schemas of objects.
+/// Checks that each tool has a name of its own, and a schema of an object.
 fn well_formed(tools: &[ToolDecl]) -> CheckResult {
     let mut names = BTreeSet::new();
     for tool in tools {

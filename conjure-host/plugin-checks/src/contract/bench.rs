@@ -229,7 +229,7 @@ fn session_name(tag: &str, session: &str) -> String {
 }
 
 impl BenchSession<'_> {
-    /// The instance that it is on.
+    /// The instance that the session is on.
     pub(super) fn instance(&self) -> &Arc<Instance> {
         &self.bench.instance
     }
@@ -256,7 +256,7 @@ impl BenchSession<'_> {
         self.asked(op, body, PATIENCE, &never, |_| {}).await.reply
     }
 
-    /// The same where it must be answered.
+    /// Like [`Self::ask`], for a request that must be answered.
     pub(super) async fn answer<T: DeserializeOwned>(
         &self,
         op: &str,
@@ -266,7 +266,7 @@ impl BenchSession<'_> {
         reply.map_err(|failure| Broken::new(format!("a reply to `{op}`"), failure.to_string()))
     }
 
-    /// The same where it must be refused, with words about it and not by a panic or an end.
+    /// Like [`Self::ask`], for a request that must be refused, with words and not by a panic or an end.
     pub(super) async fn refusal(
         &self,
         op: &str,

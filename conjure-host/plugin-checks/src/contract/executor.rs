@@ -342,7 +342,7 @@ async fn deadline(bench: &Bench, session: &BenchSession<'_>) -> CheckResult {
     all_ended(session).await
 }
 
-/// That a call which was told to stop did so in order, and not by a panic or the end of its process.
+/// Checks that a call which was told to stop did so in order: no panic, and no end of its process.
 fn in_order(bench: &Bench, before: &PluginHealth) -> CheckResult {
     let after = bench.plugin.health();
     let expected = "that the call ends in order";
@@ -354,7 +354,7 @@ fn in_order(bench: &Bench, before: &PluginHealth) -> CheckResult {
     })
 }
 
-/// That nothing writes ticks any more, and something did.
+/// Checks that nothing writes ticks any more, and that something did.
 async fn all_ended(session: &BenchSession<'_>) -> CheckResult {
     let output = bash(
         session,

@@ -60,7 +60,7 @@ pub struct Contract {
 /// Why there is nothing to check.
 #[derive(Debug)]
 pub enum ContractError {
-    /// A host would not load it.
+    /// A host would not load the plugin.
     Refused(PluginError),
     /// There is no place for what the checks write.
     Scratch(std::io::Error),
@@ -82,16 +82,16 @@ pub struct CheckOutcome {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "verdict")]
 pub enum Verdict {
-    /// It does.
+    /// The check holds.
     Passed,
-    /// It does not.
+    /// The check does not hold.
     Failed {
         /// What the contract says.
         expected: String,
         /// What was there instead.
         got: String,
     },
-    /// It says nothing about this plugin here.
+    /// The check says nothing about this plugin here.
     LeftOut {
         /// Why it does not concern this plugin.
         reason: String,
@@ -181,12 +181,12 @@ impl Contract {
         &self.plugin
     }
 
-    /// Where it runs.
+    /// Isolation of the plugin: in the host's process, or in one of its own.
     pub fn isolation(&self) -> Isolation {
         self.plugin.isolation()
     }
 
-    /// What is checked, in order.
+    /// Names of the checks, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.checks.iter().map(|check| check.name.as_str())
     }

@@ -19,7 +19,7 @@ use serde_json::Value;
 /// The services of one instance.
 pub(super) struct BenchServices {
     kept: Arc<Mutex<BenchState>>,
-    /// Those of a host that has no session.
+    /// Services of a host that has no session.
     outside: Arc<dyn HostServices>,
     /// What was asked of the outside and not had, such as a secret that nobody set.
     unmet: Arc<Mutex<Option<String>>>,

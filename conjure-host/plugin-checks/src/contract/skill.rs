@@ -39,7 +39,7 @@ pub(super) async fn run(check: &SkillCheck, bench: &Bench) -> CheckResult {
     Ok(())
 }
 
-/// That a tool answers these arguments with an error result or a fault.
+/// Checks that a tool answers these arguments with an error result or a fault.
 pub(super) async fn refuses(
     session: &BenchSession<'_>,
     tool: &ToolDecl,

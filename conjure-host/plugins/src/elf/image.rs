@@ -42,7 +42,7 @@ struct Load {
 /// Rights that an address must have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Right {
-    /// It is there.
+    /// Any right: the address is in the library's memory.
     Any,
     Write,
     Execute,

@@ -45,7 +45,7 @@ pub(super) const SECTION: &str = if cfg!(target_os = "macos") {
 pub(super) enum StructureError {
     /// Something else than a shared library.
     NotALibrary {
-        /// What it is, with an article.
+        /// Kind of the file, as a phrase for the sentence.
         found: String,
     },
     /// A range that is promised lies outside the file, or the structure contradicts itself.
@@ -57,7 +57,7 @@ pub(super) enum StructureError {
     Target {
         /// Machine, word size and byte order of the file.
         found: String,
-        /// Those of the host.
+        /// Machine, word size and byte order of the host.
         needed: String,
     },
 }

@@ -16,7 +16,7 @@ use super::symbols::Symbols;
 enum RelocationKind {
     /// The library's own address and a number.
     Relative,
-    /// The same, and what is there is called for the address.
+    /// Like [`Self::Relative`], but the code there is called for the address.
     Resolver,
     /// A symbol's address and a number.
     Symbol,

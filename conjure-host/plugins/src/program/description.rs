@@ -110,7 +110,7 @@ pub(crate) fn judge_size(path: &Path, size: u64) -> Result<(), PluginError> {
 }
 
 impl ProgramDescription {
-    /// The same in the words of a library's header.
+    /// Returns the description in the words of a library's header.
     pub(crate) fn header(&self) -> HeaderFields {
         HeaderFields {
             abi_major: self.protocol,

@@ -122,9 +122,9 @@ impl WorkerChild {
 /// Where the process of a worker is found.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum WorkerPid {
-    /// It is this one.
+    /// Number of the worker's process.
     Own(u32),
-    /// It is the oldest child of this one, as long as it lives.
+    /// Number of the supervisor, whose oldest child is the worker's process, as long as it lives.
     Below(u32),
 }
 
@@ -137,7 +137,7 @@ impl WorkerPid {
         }
     }
 
-    /// Its number, where the system says which it is.
+    /// Number of the worker's process, where the system says it.
     pub(super) fn process(self) -> Option<u32> {
         match self {
             Self::Own(process) => Some(process),

@@ -10,11 +10,11 @@ use crate::ProgramDescription;
 /// are looked at, then these.
 const PLACES: [&str; 3] = ["/usr/local/bin", "/usr/bin", "/bin"];
 
-/// That a program is not there.
+/// A program that is in none of the places.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct MissingProgram {
     pub(super) program: String,
-    /// Where it was looked for.
+    /// Directories that were searched.
     pub(super) places: String,
 }
 

@@ -2,7 +2,7 @@
 //! what is the host's or the system itself. The kernel keeps it to that ([`conjure_confinement`]) from
 //! before the library is opened, so for its constructors too.
 //!
-//! That a file exists, and its size and times, the kernel tells in any case.
+//! The kernel tells in any case that a file exists, and its size and times.
 
 use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
@@ -85,7 +85,7 @@ impl ChangeableDirs {
         Self(dirs.collect())
     }
 
-    /// Those that a path leads through.
+    /// The directories of these that a path leads through.
     fn above<'a>(&'a self, path: &'a Path) -> impl Iterator<Item = &'a (PathBuf, PathBuf)> {
         let parents: Vec<PathBuf> = path.ancestors().skip(1).map(real).collect();
         self.0.iter().filter(move |(dir, real_dir)| {
@@ -152,8 +152,8 @@ pub(super) fn refused_dirs<'a>(
 pub(super) enum DirRefusal {
     /// The host keeps its own there, or it is in what the host keeps.
     HostsOwn,
-    /// It is not any more what it was when its session began: a plugin that may change what is above it
-    /// can put a link to anything there.
+    /// The directory is not any more what it was when its session began: a plugin that may change
+    /// what is above it can put a link to anything there.
     Exchanged,
 }
 
@@ -238,7 +238,7 @@ impl<'a> NamedPath<'a> {
         ))
     }
 
-    /// Where it leads, if that may be granted.
+    /// Path that it leads to, if that may be granted.
     fn granted(&self, secrets: &[PathBuf]) -> Result<PathBuf, String> {
         let path = real(&self.path);
         let refused = |why: &str| {

@@ -92,8 +92,8 @@ impl TreeWatch {
     }
 }
 
-/// That the memory of a tree was counted exactly and was not too much. The kernel goes through every page
-/// for that, so it is not done each time; but it is not left out for long: a process that writes to what it
+/// An exact count of a tree's memory, which was not too much. The kernel goes through every page for
+/// that, so it is not done each time; but it is not left out for long: a process that writes to what it
 /// shared since a fork has a copy of its own then, which only an exact count sees.
 #[derive(Debug)]
 struct ExactCount {
@@ -103,8 +103,8 @@ struct ExactCount {
 }
 
 impl ExactCount {
-    /// Of a tree that had at most `most` bytes and room for so many more. What is new counts in both ways
-    /// of counting; what was shared and is copied does not, so the pause is short.
+    /// The count of a tree that had at most `most` bytes and `room` for more. What is new counts in both
+    /// ways of counting; what was shared and is copied does not, so the pause is short.
     fn new(most: u64, room: u64, took: Duration) -> Self {
         let pause = took
             .saturating_mul(PAUSE_FACTOR)

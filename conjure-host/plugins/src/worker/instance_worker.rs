@@ -48,9 +48,9 @@ pub(crate) struct WorkerGrants {
 /// the way to it by then.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct InstanceDirs {
-    /// Those that it reads and changes: the working directory, and where files are exchanged.
+    /// Directories that it reads and changes: the working directory, and where files are exchanged.
     pub work: Vec<PathBuf>,
-    /// Those that it reads: the skill folders that are given to it.
+    /// Directories that it reads: the skill folders that are given to it.
     pub folders: Vec<PathBuf>,
 }
 
@@ -64,7 +64,7 @@ impl InstanceDirs {
         }
     }
 
-    /// The same with the plugin's own directory, which the host has made.
+    /// Returns the directories with the plugin's own one, which the host has made.
     pub(crate) fn and_own(mut self, dir: &Path) -> Self {
         self.work.push(without_links(dir));
         self
@@ -99,7 +99,7 @@ pub(crate) struct PluginWorkers {
     file: WorkerFile,
     /// Workers that ended by themselves.
     ends: Arc<AtomicU64>,
-    /// Those that were started and may still run.
+    /// Processes that were started and may still run.
     started: Mutex<Vec<Weak<WorkerProcess>>>,
 }
 

@@ -35,11 +35,11 @@ struct WorkerInstance {
     create: Vec<u8>,
     /// The context that the instance is made with.
     context: Arc<CallRecord>,
-    /// Operations are started on the plugin's runtime.
+    /// Whether operations are started on the plugin's runtime.
     asynchronous: bool,
     /// How long making it may take.
     limit: Duration,
-    /// It was told to shut down.
+    /// Whether the instance was told to shut down.
     closed: AtomicBool,
     /// The sessions of an executor or a backend.
     openings: Openings,

@@ -1,4 +1,4 @@
-//! Which plugins run in a worker, what a worker is, and what it may use.
+//! Settings of workers: which plugins run in one, what a worker is, and what it may use.
 
 use std::ffi::OsString;
 use std::num::NonZero;
@@ -20,7 +20,7 @@ pub enum Isolation {
 }
 
 impl Isolation {
-    /// Its name in settings and in lists: `in-process` or `process`.
+    /// Name in settings and in lists: `in-process` or `process`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::InProcess => "in-process",
@@ -44,9 +44,9 @@ pub struct WorkerOptions {
     /// workers unless set otherwise. One that may not run in the host (it was built with
     /// `panic = "abort"`, or the process has opened as many as it can) always gets a worker.
     pub isolation: Isolation,
-    /// Which libraries run in the host all the same, where they can.
+    /// Libraries that run in the host all the same, where they can.
     pub trust: PluginTrust,
-    /// Whose packages run in the host too.
+    /// Signers whose packages run in the host too.
     pub signers: TrustedSigners,
     /// Whether each worker reaches only what the plugin's manifest names and its session has; it does
     /// unless set otherwise.

@@ -58,7 +58,7 @@ pub(super) struct WorkerProcess {
     pid: Option<WorkerPid>,
     /// How many calls run in it.
     calls: watch::Sender<usize>,
-    /// It gets no new work.
+    /// Whether the process gets no new work.
     retired: AtomicBool,
     end: watch::Receiver<Option<WorkerEnd>>,
     /// Cancelled when nobody needs it any more.
@@ -128,7 +128,7 @@ impl WorkerProcess {
             || self.client.ended().is_some()
     }
 
-    /// How it ended, if its streams did; the cause is waited for.
+    /// End of the process, if its streams ended; waits for the cause.
     pub(super) async fn ended(&self) -> Option<WorkerEnd> {
         let reason = self.client.ended()?;
         if let Some(what) = self.client.violation() {

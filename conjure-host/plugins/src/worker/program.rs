@@ -208,7 +208,7 @@ fn serve_streams(runtime: Runtime, root: WorkerRoot, streams: TakenStreams) -> R
     served
 }
 
-/// Its limits, and what it may reach.
+/// Sets the limits of the worker, and what it may reach.
 fn prepare(arguments: &WorkerArguments) -> Result<(), String> {
     end_with(arguments.parent)?;
     limit(arguments).map_err(|error| format!("its limits cannot be set: {error}"))?;

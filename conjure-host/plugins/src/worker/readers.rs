@@ -246,7 +246,7 @@ impl<P: PluginRoot> FrameReaders<P> {
 /// Requests that were taken off a stream and have no thread yet.
 struct TakenRequests<P> {
     last: Option<AcceptedRequest<P>>,
-    /// Those for which the system has none.
+    /// Requests that the system has no thread for, each with its error.
     refused: Vec<(io::Error, AcceptedRequest<P>)>,
 }
 
@@ -324,7 +324,7 @@ mod tests {
     /// Longer than anything here takes.
     const PATIENCE: Duration = Duration::from_secs(30);
 
-    /// Its manifest comes when the test lets it.
+    /// A root that gives its manifest when the test lets it.
     struct HeldRoot {
         begun: mpsc::SyncSender<()>,
         let_go: Mutex<mpsc::Receiver<()>>,
@@ -416,7 +416,7 @@ mod tests {
             write(&self.input, bytes);
         }
 
-        /// So many requests, in one write or each in its own, which then run at the same time.
+        /// Runs so many requests at the same time, sent in one write or each in its own.
         async fn run_together(&mut self, count: usize, at_once: bool) {
             let mut bytes = Vec::new();
             for _ in 0..count {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::end::WorkerEnd;
 
-/// So many ends without an answer between them cost no pause.
+/// Number of ends without an answer between them that cost no pause.
 const FREE: u32 = 5;
 /// The first pause; each further end doubles it.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -17,7 +17,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(super) struct Restarts {
     in_a_row: AtomicU32,
-    /// The same of all instances of the plugin.
+    /// Ends of the workers of all instances of the plugin.
     total: Arc<AtomicU64>,
     last: Mutex<Option<(Instant, WorkerEnd)>>,
 }

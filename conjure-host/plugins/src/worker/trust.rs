@@ -1,5 +1,5 @@
-//! Which libraries run inside the host where others have workers: those that their owner has listed,
-//! by the digest of their bytes, and those that come with the program.
+//! Libraries that run inside the host where others have workers: those that their owner has listed, by
+//! the digest of their bytes, and those that come with the program.
 
 use std::io;
 use std::path::{Path, PathBuf};

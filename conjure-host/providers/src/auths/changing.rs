@@ -13,11 +13,11 @@ use conjure_store::{SavedAuth, StoreError};
 
 /// A saved auth that is to be.
 pub struct NewAuth {
-    /// Its name: 3 to 50 of `A-Z a-z 0-9 _ -`.
+    /// Name of the auth: 3 to 50 of `A-Z a-z 0-9 _ -`.
     pub name: String,
-    /// Whom it is shown to.
+    /// Provider that the credential is shown to.
     pub provider: String,
-    /// Where that is, when not at its usual place. Never secret: it is stored and shown as it is.
+    /// Base URL of the provider, when not its usual one. Never secret: it is stored and shown as it is.
     pub base_url: Option<String>,
 }
 
@@ -226,8 +226,8 @@ impl Auths {
     }
 }
 
-/// Which there are, for somebody who named none of them. Secrets of MCP servers are no auths of a
-/// provider.
+/// List of the saved auths, for somebody who named none of them. Secrets of MCP servers are no auths of
+/// a provider.
 fn there(all: &[SavedAuth]) -> String {
     const SHOWN: usize = 20;
     let mut all: Vec<&SavedAuth> = all.iter().collect();

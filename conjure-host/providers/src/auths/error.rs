@@ -24,10 +24,10 @@ pub enum AuthError {
         /// What is wrong with its credential.
         source: Box<AuthError>,
     },
-    /// That is no name of a saved auth.
+    /// The text is no name of a saved auth.
     #[error(transparent)]
     BadName(#[from] BadAuthName),
-    /// There is one of that name already.
+    /// A saved auth of that name exists already.
     #[error(
         "there is a saved auth `{auth}` already: `conjure auth replace {auth}` saves another \
          credential in its place, such as one without a typing error, and `conjure auth delete \
@@ -60,15 +60,15 @@ pub enum AuthError {
         /// What rules it out.
         reason: String,
     },
-    /// There is no such auth.
+    /// No saved auth has the name.
     #[error("there is no saved auth `{name}`; {there}")]
     Unknown {
         /// What was asked for.
         name: String,
-        /// Which there are.
+        /// The saved auths that exist, in words.
         there: String,
     },
-    /// Several have the name.
+    /// Several saved auths have the name.
     #[error(
         "`{name}` is the name of several saved auths; name one in full: {}",
         joined(among)
@@ -76,7 +76,7 @@ pub enum AuthError {
     Ambiguous {
         /// What was asked for.
         name: String,
-        /// Which have it.
+        /// Full names of the auths that have it.
         among: Vec<AuthName>,
     },
     /// The auth is for another provider than the session's.
@@ -88,7 +88,7 @@ pub enum AuthError {
     OtherProvider {
         /// The name of the auth.
         auth: AuthName,
-        /// The session's.
+        /// The name of the session's provider.
         provider: String,
     },
     /// The auth is for another address than the session's.
@@ -99,9 +99,9 @@ pub enum AuthError {
     OtherAddress {
         /// The name of the auth.
         auth: AuthName,
-        /// Where the auth is for.
+        /// The address that the auth is for.
         of_auth: String,
-        /// Where the session asks.
+        /// The address that the session asks.
         of_session: String,
     },
     /// A credential is of another kind than the auth that it is for.
@@ -109,7 +109,7 @@ pub enum AuthError {
     OtherKind {
         /// The name of the auth.
         auth: AuthName,
-        /// The credential's.
+        /// The kind of the credential.
         kind: AuthKind,
     },
     /// An address that cannot be used.
@@ -127,7 +127,7 @@ pub enum AuthError {
         /// The name of the auth.
         auth: AuthName,
     },
-    /// Some credentials could not be sealed with the new key.
+    /// Credentials that could not be sealed with the new key.
     #[error(
         "the key is not replaced yet, since these cannot be read: {}. Bring back what is missing, \
          or remove them, then rotate again; the others are sealed with the new key, and both keys \
@@ -135,7 +135,7 @@ pub enum AuthError {
         said(problems)
     )]
     Rotation {
-        /// Which, and why.
+        /// The auths whose credentials cannot be read, each with the reason.
         problems: Vec<(AuthName, String)>,
     },
     /// Somebody else changes auths all the time.

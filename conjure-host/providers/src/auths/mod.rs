@@ -28,7 +28,7 @@ use tokio::sync::OnceCell;
 pub use changing::NewAuth;
 pub use conjure_config::{AuthName, AuthRef, BadAuthName, OpenAuth};
 pub use conjure_vault::{
-    AuthKind, Credential, KeyPlace, Keyring, NoKeyring, SystemKeyring, VaultError as KeyError,
+    AuthKind, Credential, KeyLocation, Keyring, NoKeyring, SystemKeyring, VaultError as KeyError,
 };
 pub use error::AuthError;
 pub use rotating::Rotated;
@@ -77,7 +77,7 @@ impl KeySources {
         }
     }
 
-    /// The same with what the environment says.
+    /// Like [`KeySources::new`], with the keys and the key file that the environment names.
     pub fn from_env(data_dir: impl Into<PathBuf>) -> Self {
         Self {
             key: env::var(env::KEY).map(Into::into),

@@ -4,7 +4,7 @@
 //! kept. The old one is forgotten only after a pass that found nothing left to do.
 
 use async_recursion::async_recursion as boxed;
-use conjure_vault::{KeyId, KeyPlace, VaultError};
+use conjure_vault::{KeyId, KeyLocation, VaultError};
 use serde::Serialize;
 
 use super::lock::lock;
@@ -109,10 +109,10 @@ impl Auths {
     }
 }
 
-fn shown(place: &KeyPlace) -> String {
+fn shown(place: &KeyLocation) -> String {
     match place {
-        KeyPlace::Variable(name) => (*name).to_owned(),
-        KeyPlace::File(path) => path.display().to_string(),
-        KeyPlace::Keyring(entry) => format!("the keyring, as {entry}"),
+        KeyLocation::Variable(name) => (*name).to_owned(),
+        KeyLocation::File(path) => path.display().to_string(),
+        KeyLocation::Keyring(entry) => format!("the keyring, as {entry}"),
     }
 }

@@ -9,7 +9,7 @@ use conjure_config::{AuthRef, OpenAuth};
 use conjure_store::SavedAuth;
 
 impl Auths {
-    /// The same session with the provider that its auth is for. No credential is read.
+    /// Returns the session with the provider that its auth is for. No credential is read.
     ///
     /// # Errors
     /// [`AuthError`]: no such auth, several of the name, or one for another provider or address.
@@ -28,7 +28,7 @@ impl Auths {
         Ok(spec)
     }
 
-    /// The same session with the credentials of all auths that it names.
+    /// Returns the session with the credentials of all auths that it names.
     ///
     /// # Errors
     /// As [`Auths::settle`], and when a credential cannot be read.
@@ -55,7 +55,7 @@ impl Auths {
         Ok(spec)
     }
 
-    /// One auth with its credential.
+    /// Returns one auth with its credential.
     ///
     /// # Errors
     /// [`AuthError::Sealed`] when it cannot be read.

@@ -8,21 +8,21 @@ use serde::Serialize;
 /// A file of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Artifact {
-    /// Its handle, such as `file-3`.
+    /// Handle of the file, such as `file-3`.
     pub id: String,
-    /// What a person would call it: one component, without anything that a path could hold.
+    /// Name for a person: one component, without anything that a path could hold.
     pub name: String,
-    /// Such as `text/csv`.
+    /// Media type, such as `text/csv`.
     pub media_type: String,
-    /// Bytes, when known.
+    /// Size in bytes, when known.
     pub size: Option<u64>,
     /// SHA-256 in lower-case hex, when its bytes are here.
     pub sha256: Option<String>,
     /// The backend instance that made it.
     pub source: String,
-    /// Where it is on this machine; nothing while it is elsewhere.
+    /// Path on this machine; `None` while the file is elsewhere.
     pub path: Option<PathBuf>,
-    /// What its backend calls it, when it is or was elsewhere.
+    /// Name that its backend gives it, when the file is or was elsewhere.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remote: Option<String>,
 }
@@ -30,13 +30,13 @@ pub struct Artifact {
 /// A file that an earlier session on the thread knew.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownFile {
-    /// Its handle and what it is.
+    /// Handle of the file, and what it is.
     pub reference: ArtifactRef,
     /// The backend instance that made it.
     pub source: String,
-    /// Where it was: absolute, or below one of the session's directories.
+    /// Path at which the file was: absolute, or below one of the session's directories.
     pub place: Option<PathBuf>,
-    /// What its backend calls it.
+    /// Name that its backend gives it.
     pub remote: Option<String>,
 }
 
@@ -78,7 +78,7 @@ pub enum FileError {
         /// What was asked for.
         file: String,
     },
-    /// It was on this machine and is not any more.
+    /// The file was on this machine and is not any more.
     #[error(
         "the file `{file}` is gone: it was `{}`, which is there no more, is another thing by now, such \
          as a link, or is outside the session's directories. Have it made again",
@@ -87,10 +87,10 @@ pub enum FileError {
     Gone {
         /// What was asked for.
         file: String,
-        /// Where it was.
+        /// Path at which the file was.
         path: PathBuf,
     },
-    /// It is with a backend that the session does not have, or that hands out no files.
+    /// The file is with a backend that the session does not have, or that hands out no files.
     #[error(
         "the file `{file}` is still with the backend `{backend}`, which this session does not have \
          or which hands out no files; a session whose configuration has this backend can fetch it"
@@ -101,10 +101,10 @@ pub enum FileError {
         /// The backend instance that has it.
         backend: String,
     },
-    /// It is elsewhere and did not come.
+    /// The file is elsewhere and could not be fetched.
     #[error("the file {file_id} could not be fetched: {reason}")]
     DownloadFailed {
-        /// Its handle.
+        /// Handle of the file.
         file_id: String,
         /// What the backend said.
         reason: String,

@@ -68,7 +68,7 @@ impl Copies {
 }
 
 impl IncomingCopy<'_> {
-    /// It is there, with this content.
+    /// Takes note that the copy is there, with content of this SHA-256.
     pub(crate) fn came(self, sha256: &str) {
         let came = (self.key.1.clone(), sha256.to_owned());
         let mut known = self.copies.lock();

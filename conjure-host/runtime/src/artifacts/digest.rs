@@ -23,13 +23,13 @@ pub(crate) fn digest_aside(path: &Path) -> std::io::Result<(String, u64)> {
     digest_while(path, &|_, _| Ok(()))
 }
 
-/// The same as long as the check has nothing against it.
+/// Like [`digest_aside`], as long as the check has nothing against it.
 pub(super) fn digest_while(path: &Path, check: ReadCheck<'_>) -> std::io::Result<(String, u64)> {
     let (file, size, _) = conjure_config::fs::open_same(path)?;
     digest_of(file, size, check)
 }
 
-/// The same of an open file, from where it is read on.
+/// Like [`digest_while`], for an open file, from where it is read on.
 pub(super) fn digest_of(
     file: impl Read,
     size: u64,

@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 use super::{Artifact, KnownFile, safe_name};
 
 impl Artifact {
-    /// Its place in a cache, where it comes from a backend.
+    /// Path of the file in a cache; `None` where it does not come from a backend.
     pub(super) fn fetched_to(&self, cache: &Path) -> Option<PathBuf> {
         let remote = self.remote.as_deref()?;
         Some(place(cache, [&self.id, &self.source, remote], &self.name))
@@ -17,7 +17,7 @@ impl Artifact {
 }
 
 impl KnownFile {
-    /// Its place in a cache, where it comes from a backend.
+    /// Path of the file in a cache; `None` where it does not come from a backend.
     pub(crate) fn fetched_to(&self, cache: &Path) -> Option<PathBuf> {
         let (handle, remote) = (&self.reference.id, self.remote.as_deref()?);
         let name = safe_name(&self.reference.name);

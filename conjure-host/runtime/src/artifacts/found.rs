@@ -11,7 +11,8 @@ use super::windows::{CallWindow, CallWindows, UNKNOWN_SOURCE, Wrote};
 use super::{Artifact, Artifacts, Fetch, FileError, HashBudget};
 use conjure_config::platform::copy_mark;
 
-/// Who writes where, as far as a host knows: what tells the files of its sessions apart.
+/// Calls that may write, and copies of the host's own, as far as a host knows: they tell the files of
+/// its sessions apart.
 #[derive(Debug, Default)]
 pub(crate) struct Writes {
     pub(super) windows: CallWindows,
@@ -31,11 +32,11 @@ impl Writes {
 /// The result of attributing a found file to a call.
 #[derive(Debug)]
 pub(crate) enum FileMatch {
-    /// That call made it.
+    /// The call made the file.
     Own(Artifact),
-    /// Another call did, or nobody can tell which; it is news for the session.
+    /// Another call made it, or nobody can tell which; it is news for the session.
     Beside(Artifact),
-    /// It is none of the session's, or known as it is.
+    /// The file is none of the session's, or known as it is.
     Nothing,
 }
 

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::digest::{LARGE, MAX_BYTES, unwanted};
 
-/// What is left of it.
+/// Bytes that may still be read.
 #[derive(Debug)]
 pub(crate) struct HashBudget {
     left: AtomicU64,
@@ -16,8 +16,8 @@ pub(crate) struct HashBudget {
 }
 
 impl HashBudget {
-    /// That of one result, until nobody waits for it any more. Small files of a call that was cancelled are
-    /// taken in all the same.
+    /// The budget of one result, until nobody waits for it any more. Small files of a call that was
+    /// cancelled are taken in all the same.
     pub(crate) fn until(over: CancellationToken) -> Self {
         Self {
             left: AtomicU64::new(MAX_BYTES),

@@ -15,11 +15,11 @@ use super::{Artifact, Artifacts, Fetch, FileError};
 /// A file of a session, open for reading.
 #[derive(Debug)]
 pub struct OpenArtifact {
-    /// Where it is, without links.
+    /// Path of the file, without links.
     pub path: PathBuf,
-    /// What was there.
+    /// The file that was at this path when it was opened.
     pub file: File,
-    /// Its bytes.
+    /// Size in bytes.
     pub size: u64,
 }
 
@@ -48,7 +48,7 @@ impl OpenArtifact {
         Ok((bytes.len() as u64 <= most).then_some(bytes))
     }
 
-    /// Its hash and its size, as [`digest_aside`](super::digest_aside) gives them.
+    /// Hash and size of the file, as [`digest_aside`](super::digest_aside) gives them.
     pub(crate) fn digest(&self) -> std::io::Result<(String, u64)> {
         let mut file = &self.file;
         file.rewind()?;

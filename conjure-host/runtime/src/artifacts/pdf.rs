@@ -63,7 +63,7 @@ fn says_encrypted(trailer: &[u8]) -> bool {
     false
 }
 
-/// Which of several places is meant.
+/// Choice among the places of a word that occurs several times.
 #[derive(Clone, Copy)]
 enum Side {
     First,

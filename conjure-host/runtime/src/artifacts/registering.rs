@@ -14,7 +14,7 @@ use super::{Artifact, Artifacts, FileError};
 /// How many large files of a plugin are read at the same time for a session.
 const AT_ONCE: usize = 2;
 
-/// Who reads large files for a session: each plugin waits for its own files alone.
+/// Turns of plugins to read large files for a session: each plugin waits for its own files alone.
 #[derive(Debug, Default)]
 pub(super) struct RegisteringTurns(Mutex<BTreeMap<String, Arc<Semaphore>>>);
 

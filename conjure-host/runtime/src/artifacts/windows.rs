@@ -1,17 +1,17 @@
-//! Which call wrote a file that was found beside it, rather than told of by who made it.
+//! Attribution to calls of files that were found beside them, rather than told of by who made them.
 //!
 //! A command does not say what it writes: its executor looks at the directory before and after, and
 //! finds what anybody changed meanwhile. The system tells no unprivileged program who changed a file
 //! (fanotify leaves the process out), so what counts is when it was changed: where only one call of
 //! those that run in the directory can have done it, it is that call's; else nobody can tell.
 
-mod elsewhere;
+mod foreign_calls;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use elsewhere::Elsewhere;
+use foreign_calls::ForeignCalls;
 
 /// What stands for the backend where nobody can tell which it was.
 pub const UNKNOWN_SOURCE: &str = "unknown";
@@ -26,7 +26,7 @@ const KEPT: usize = 256;
 pub(crate) struct Worker {
     /// The session.
     pub(crate) session: String,
-    /// Its working directory, its links resolved.
+    /// Working directory of the session, its links resolved.
     pub(crate) dir: Arc<Path>,
     /// Whether other processes may work there too.
     pub(crate) is_shared: bool,
@@ -37,7 +37,7 @@ pub(crate) struct Worker {
 #[derive(Debug, Default)]
 pub(crate) struct CallWindows {
     windows: Mutex<Windows>,
-    elsewhere: Option<Elsewhere>,
+    elsewhere: Option<ForeignCalls>,
 }
 
 #[derive(Debug, Default)]
@@ -91,7 +91,7 @@ pub(crate) struct CallWindow<'a> {
     from_elsewhere: OnceLock<Vec<CallInterval>>,
 }
 
-/// Who changed a file that a call found.
+/// Writer of a file that a call found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Wrote {
     /// The call that found it: no other one can have.
@@ -109,11 +109,11 @@ pub(crate) enum Wrote {
 }
 
 impl CallWindows {
-    /// The same, beside other processes that have this data directory.
+    /// Windows of a process beside others that have this data directory.
     pub(crate) fn beside(data_dir: &Path) -> Self {
         Self {
             windows: Mutex::default(),
-            elsewhere: Some(Elsewhere::new(data_dir.join("calls"))),
+            elsewhere: Some(ForeignCalls::new(data_dir.join("calls"))),
         }
     }
 
@@ -143,7 +143,7 @@ impl CallWindows {
         window
     }
 
-    /// The same for a call that is over before another process would have read of it.
+    /// Like [`Self::begin`], for a call that is over before another process would have read of it.
     pub(crate) fn begin_in_place(
         &self,
         worker: &Arc<Worker>,
@@ -205,7 +205,7 @@ impl Windows {
 }
 
 impl CallWindow<'_> {
-    /// Who changed a file that this call found. Asked when the call's work is over: what begins
+    /// Writer of a file that this call found. To be asked when the call's work is over: what begins
     /// elsewhere after that changed nothing that was found.
     pub(crate) fn of(&self, path: &Path) -> Wrote {
         // It is gone again, so nobody else will find it.

@@ -25,7 +25,7 @@ const MOST_FILES: usize = 10_000;
 pub(super) struct ActiveCall<'a> {
     pub(super) call: &'a FunctionCall,
     pub(super) route: &'a Route,
-    /// Its limit, waits for what it needs included.
+    /// Time limit of the call, waits for what it needs included.
     pub(super) timeout: Duration,
     pub(super) begun: Instant,
     /// Whether it was over its limit and answered when it was told to stop.
@@ -78,12 +78,12 @@ impl ActiveCall<'_> {
         }
     }
 
-    /// The same, when what it needs is not there.
+    /// Like [`Self::failed`], when what the call needs is not there.
     pub(super) fn not_ready(&self, reason: &str) -> FailedCall {
         self.failed(CallFailureKind::NotReady { reason })
     }
 
-    /// The same, when its plugin failed.
+    /// Like [`Self::failed`], when the call's plugin failed.
     pub(super) fn plugin_failed(&self, error: &conjure_plugins::PluginCallFailure) -> FailedCall {
         use CallFailureKind as Kind;
         use conjure_plugins::{AfterStop, PluginCallFailure as Error};
@@ -166,7 +166,7 @@ pub(super) struct CallAnswer {
     pub(super) structured: Option<Value>,
     pub(super) state: Option<Value>,
     pub(super) spent: Vec<Spent>,
-    /// How it ended, when it was told to stop and answered all the same.
+    /// End of the call, when it was told to stop and answered all the same.
     pub(super) stopped: Option<CallEnd>,
 }
 

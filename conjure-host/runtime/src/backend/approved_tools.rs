@@ -34,7 +34,7 @@ pub struct ApprovedTools {
 }
 
 impl ApprovedTools {
-    /// Those below a data directory.
+    /// The approvals that are kept below a data directory.
     #[must_use]
     pub fn below(data_dir: &Path) -> Self {
         Self {
@@ -64,9 +64,9 @@ impl ApprovedTools {
         found
     }
 
-    /// The same for the tools that a native skill has at run time only; those of its manifest are its
-    /// build's. Another build, which somebody put there, or other settings begin anew; with the same
-    /// ones a definition is the same in every session and directory, or it is held.
+    /// Like [`Self::review`], for the tools that a native skill has at run time only; those of its
+    /// manifest are its build's. Another build, which somebody put there, or other settings begin anew;
+    /// with the same ones a definition is the same in every session and directory, or it is held.
     pub(super) fn review_skill(
         &self,
         plugin: &LoadedPlugin,

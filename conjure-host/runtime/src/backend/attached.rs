@@ -39,7 +39,7 @@ pub(super) enum BackendKind {
     Missing {
         /// Why there is no plugin.
         reason: String,
-        /// Since when.
+        /// Time since when there is none.
         since: SystemTime,
     },
 }
@@ -80,19 +80,19 @@ impl Attached {
     }
 }
 
-/// How a backend of a session is.
+/// State of a backend of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct BackendStatus {
     /// The instance's name.
     pub name: String,
-    /// Its kind.
+    /// Kind of the backend.
     pub kind: String,
     /// The plugin and its version, when one plugin is behind it.
     pub plugin: Option<String>,
     /// Why it is unavailable, where it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
-    /// Since when it is so, in milliseconds since 1970.
+    /// Time since when it is unavailable, in milliseconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since_ms: Option<u64>,
     /// Whether it is being made ready.

@@ -101,7 +101,7 @@ impl Attaching {
         }
     }
 
-    /// The same for a session that runs, which does not wait for ever.
+    /// Like [`Self::attach`], for a session that runs, which does not wait for ever.
     pub(super) async fn attach_in_time(
         &self,
         spec: &BackendSpec,

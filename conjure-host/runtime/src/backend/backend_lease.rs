@@ -142,7 +142,7 @@ impl BackendLease {
         }
     }
 
-    /// It could not be opened. Where the plugin said so there is nothing to close.
+    /// Notes that the backend could not be opened. Where the plugin said so there is nothing to close.
     fn not_opened(&self, error: &PluginCallFailure) -> String {
         if matches!(error, PluginCallFailure::Fault { .. }) {
             self.is_over.store(true, Ordering::Relaxed);
@@ -201,8 +201,8 @@ impl BackendLease {
         self.instance().plugin()
     }
 
-    /// This lease is in the place of another one, whose state comes over with its first call if the
-    /// two can hand it over. Says what becomes of it.
+    /// Puts this lease in the place of another one, whose state comes over with the first call of
+    /// this one if the two can hand it over. Says what becomes of the state.
     pub(crate) fn replaces(&self, before: &Arc<Self>) -> StateHandover {
         let holder = before.serving_plugin();
         let is_well = holder.health().quarantined.is_none();

@@ -24,7 +24,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// A catalog that a backend was asked for.
 pub(crate) struct AskedCatalog {
     pub(crate) backend: String,
-    /// Which of the backend's transitions was asked.
+    /// Number of the backend's transition that was asked.
     transition_number: u64,
     /// The session's provider and model when it was asked.
     whom: CatalogRequest,

@@ -13,7 +13,7 @@ use super::known_tools::{HeldChanges, too_many};
 /// What a session holds of a backend.
 #[derive(Debug, Default)]
 pub(super) struct HeldOfBackend {
-    /// Why, by server.
+    /// Held tools and the reasons, by server.
     servers: HashMap<Option<String>, HeldOfServer>,
     /// The files that say so.
     pub(super) files: Vec<ReadFile>,
@@ -22,9 +22,9 @@ pub(super) struct HeldOfBackend {
 /// What a session holds of a server.
 #[derive(Debug)]
 pub(super) enum HeldOfServer {
-    /// These, each with what changed.
+    /// A part of the tools is held, each with what changed.
     Tools(HeldChanges),
-    /// All: what was approved cannot be read.
+    /// All tools are held: what was approved cannot be read.
     All,
 }
 
@@ -35,7 +35,7 @@ impl HeldOfBackend {
         self.reason_of(server, server.unwrap_or(backend), &tool.name)
     }
 
-    /// The same for a tool that a native skill has at run time.
+    /// Like [`Self::reason`], for a tool that a native skill has at run time.
     pub(super) fn skill_reason(&self, skill: &str, tool: &ToolDecl) -> Option<HeldReason> {
         self.reason_of(Some(skill), skill, &tool.name)
     }
@@ -66,7 +66,7 @@ impl HeldOfBackend {
         self.files.push(file);
     }
 
-    /// Whether nothing of what a server says about its use is for the model.
+    /// Whether a server is silenced: nothing of what it says about its use is for the model.
     pub(super) fn silences(&self, server: Option<&str>) -> bool {
         self.servers.contains_key(&server.map(str::to_owned))
     }

@@ -190,7 +190,7 @@ impl Instances {
     }
 }
 
-/// The same for the same permissions, in whichever order they are named.
+/// Key for granted permissions: the same for the same ones, in whichever order they are named.
 fn grant_key(granted: &Permissions) -> String {
     let mut granted = granted.clone();
     let Permissions {

@@ -35,7 +35,7 @@ pub struct HeldTool {
     pub backend: String,
     /// The server, where the backend has several.
     pub server: Option<String>,
-    /// Its own name; none for what the server says about its use, which is held as a tool is.
+    /// The tool's own name; `None` for what the server says about its use, which is held as a tool is.
     pub tool: Option<String>,
     /// What differs from what was approved, in words.
     pub changed: Vec<String>,
@@ -314,12 +314,12 @@ impl KnownTools {
 /// How something that is offered stands to what was approved.
 enum ApprovalState {
     Approved,
-    /// It is another one.
+    /// The definition is another one than was approved.
     Changed,
-    /// It is the same as one that is gone, whose name this is.
+    /// The definition is that of a tool that is gone, whose name this is.
     Renamed(String),
     New,
-    /// It says nothing.
+    /// The server says nothing about its use any more.
     Nothing,
 }
 
@@ -443,7 +443,7 @@ fn further_members(tool: &ToolDecl) -> String {
     }
 }
 
-/// The same schema with every list in order that is a set: servers make them in any.
+/// The schema with every list in order that is a set: servers make them in any order.
 fn in_order(schema: &Value) -> Value {
     match schema {
         Value::Object(members) => {

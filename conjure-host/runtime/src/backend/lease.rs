@@ -29,8 +29,8 @@ pub(crate) async fn ask<B: Serialize, R: DeserializeOwned>(
     ask_within(instance, request_context, op, body, limit).await
 }
 
-/// The same with a time limit of its own. When the time is up the plugin is stopped as for any call
-/// that hangs, so nobody gives up waiting before.
+/// Like [`ask`], with a time limit of its own. When the time is up the plugin is stopped as for any
+/// call that hangs, so nobody gives up waiting before.
 pub(crate) async fn ask_within<B: Serialize, R: DeserializeOwned>(
     instance: &Instance,
     request_context: &RequestContext,
@@ -334,9 +334,9 @@ impl SkillLease {
         *lock(&self.outcome) = Some(state_move(old, self.plugin.id(), fate));
     }
 
-    /// Who has the state that this one takes over. A version before that was never called has none
-    /// yet; where somebody may still call it, it is made first, and takes over what is before it: so
-    /// the state is at one place only.
+    /// Lease with the state that this one takes over. A version before that was never called has none
+    /// yet; where somebody may still call it, its instance is made first, and takes over what is before
+    /// it: so the state is at one place only.
     async fn holder_of_state(&self, request_context: &RequestContext) -> Option<Arc<Self>> {
         self.forget_unused();
         let before = lock(&self.before).clone()?;
@@ -363,7 +363,7 @@ impl SkillLease {
         }
     }
 
-    /// This lease when it has an instance, else the newest one before it that has.
+    /// Returns this lease when it has an instance, else the newest one before it that has.
     fn newest_made(self: Arc<Self>) -> Option<Arc<Self>> {
         let mut newest = Some(self);
         while let Some(lease) = newest {

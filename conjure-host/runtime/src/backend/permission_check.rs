@@ -13,15 +13,15 @@ pub(crate) struct PermissionCheck(Arc<CheckedPermissions>);
 
 #[derive(Debug)]
 struct CheckedPermissions {
-    /// What the manifest names.
+    /// Permissions that the manifest names.
     asked: Permissions,
-    /// Of that, what the session allows.
+    /// Permissions, of these, that the session allows.
     allowed: Permissions,
 }
 
 impl PermissionCheck {
-    /// Of a manifest that asks for these, in a session that grants it the others; all of them where it
-    /// says nothing.
+    /// Check for a manifest that asks for `asked`, in a session that grants it `granted`; all of `asked`
+    /// where the session says nothing.
     pub(crate) fn new(asked: &Permissions, granted: Option<&Permissions>) -> Self {
         let allowed = allowed_permissions(asked, granted);
         let asked = asked.clone();

@@ -24,7 +24,7 @@ const TYPES: [(&str, bool, &str); 15] = [
     ("f64", false, "a number"),
 ];
 
-/// The same without names of Rust types.
+/// The error without names of Rust types.
 pub(super) fn plain_words(error: &str) -> Cow<'_, str> {
     const EXPECTED: &str = "expected ";
     let Some(at) = error.find(EXPECTED).map(|at| at + EXPECTED.len()) else {

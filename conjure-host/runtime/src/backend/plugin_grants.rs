@@ -71,7 +71,7 @@ fn unknown(name: &str, loaded: &PluginSnapshot) -> String {
     )
 }
 
-/// The same as a manifest has it.
+/// Permissions of a specification, in the form that a manifest has.
 fn permissions_of(spec: PermissionsSpec) -> Permissions {
     let PermissionsSpec {
         secrets,

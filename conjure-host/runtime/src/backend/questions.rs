@@ -40,7 +40,7 @@ pub trait SessionClient: Send + Sync + 'static {
 /// What came of a question to the client: nothing when it cannot be asked such.
 pub type ClientAnswer = Option<Result<Value, Fault>>;
 
-/// Who asks.
+/// The plugin that asks, and for which call.
 #[derive(Debug, Clone)]
 pub struct AskedBy {
     /// The plugin's name.
@@ -105,7 +105,7 @@ pub(super) fn waits_for_somebody(op: &str) -> bool {
     op == ASK || QuestionKind::of(op).is_some()
 }
 
-/// Who answers the questions of one plugin.
+/// Client, person and model that answer the questions of one plugin.
 pub(super) struct Answerers {
     pub(super) by: AskedBy,
     /// Whether it may ask a model.

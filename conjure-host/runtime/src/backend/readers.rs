@@ -41,9 +41,9 @@ const SKILL_TOOLS: &str = "skill.tools";
 pub struct SourceReader<'a> {
     pub(crate) snapshot: &'a ToolSnapshot,
     pub(crate) request_context: &'a RequestContext,
-    /// Whom host operations of the source find.
+    /// Id of the call that host operations of the source belong to.
     pub(crate) call_id: Option<&'a Arc<str>>,
-    /// For reading a resource, filling in a prompt, completing.
+    /// Time limit for reading a resource, filling in a prompt, completing.
     pub(crate) timeout: Duration,
     pub(crate) cancel: &'a CancellationToken,
     pub(crate) live: &'a LiveOutput,
@@ -54,11 +54,11 @@ pub struct SourceReader<'a> {
 pub struct SourceLists {
     /// The source's name.
     pub source: String,
-    /// Its resources.
+    /// Resources of the source.
     pub resources: Vec<Resource>,
-    /// Its resource templates, in the form of their source.
+    /// Resource templates, in the form of their source.
     pub templates: Vec<Value>,
-    /// Its prompts.
+    /// Prompts of the source.
     pub prompts: Vec<Prompt>,
 }
 

@@ -15,9 +15,9 @@ use crate::artifacts::Artifact;
 pub struct CallReport {
     /// What the model reads.
     pub output: FunctionCallOutput,
-    /// How it ended.
+    /// The way in which the call ended.
     pub end: CallEnd,
-    /// From start to result.
+    /// Time from start to result.
     pub duration: Duration,
     /// Files that it made.
     pub files: Vec<Artifact>,

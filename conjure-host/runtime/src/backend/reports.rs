@@ -54,7 +54,7 @@ pub(crate) enum TaskReport {
         bytes: Vec<u8>,
     },
     Catalog {
-        /// Whose catalog it is: of a session that talked to this provider.
+        /// Provider that the session talked to when the catalog was asked for.
         provider: Option<String>,
         asked: AskedCatalog,
     },

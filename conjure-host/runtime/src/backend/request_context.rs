@@ -88,7 +88,7 @@ impl RequestContext {
         }
     }
 
-    /// The same with commands in a sandbox, if the specification says so.
+    /// Puts commands into a sandbox, if the specification says so.
     pub(crate) fn with_sandbox(self, spec: &SandboxSpec) -> Self {
         let texts = |paths: &[PathBuf]| {
             let texts = paths.iter().map(|path| path.display().to_string());
@@ -105,7 +105,7 @@ impl RequestContext {
         }
     }
 
-    /// The same with plugins that are granted less than they ask for.
+    /// Sets the grants of plugins that are granted less than they ask for.
     pub(crate) fn with_grants(self, grants: PluginGrants) -> Self {
         Self { grants, ..self }
     }
@@ -120,7 +120,7 @@ impl RequestContext {
         self.sandbox.as_ref()
     }
 
-    /// The same with a program on the other side.
+    /// Sets the program on the other side.
     pub(crate) fn with_client(self, client: Option<ServedClient>) -> Self {
         Self { client, ..self }
     }

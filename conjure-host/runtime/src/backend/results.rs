@@ -72,11 +72,11 @@ pub(crate) struct CallFiles<'a> {
     window: Option<CallWindow<'a>>,
     /// Whether the files that the call tells of while it runs were only found beside it.
     are_found: bool,
-    /// Those that were refused.
+    /// Number of files that were refused.
     refused: usize,
-    /// Those that the call made.
+    /// Files that the call made.
     made: Vec<Artifact>,
-    /// Those that were found meanwhile and that it cannot be said to have made.
+    /// Files that were found meanwhile and that the call cannot be said to have made.
     beside: Vec<Artifact>,
 }
 
@@ -90,7 +90,8 @@ pub(crate) struct Collected {
 }
 
 impl<'a> CallFiles<'a> {
-    /// None yet, of a call on this backend. Nobody waits for large ones any more once it is cancelled.
+    /// An empty collection for a call on this backend. Nobody waits for large files any more once the
+    /// call is cancelled.
     pub(crate) fn new(
         artifacts: &'a Artifacts,
         backend: &'a Arc<str>,
@@ -181,12 +182,12 @@ impl<'a> OutputCollector<'a> {
         self.files.window = Some(artifacts.begin(backend, are_found));
     }
 
-    /// Whether nothing was said.
+    /// Whether the call has said nothing.
     pub(crate) fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
 
-    /// What came.
+    /// Returns everything that was collected.
     pub(crate) fn collected(self) -> Collected {
         Collected {
             parts: self.parts,

@@ -55,7 +55,7 @@ pub trait Asker: Send + Sync + 'static {
     /// Puts a plugin's question to the person and waits for the answer.
     fn elicit(&self, plugin: String, question: Elicit) -> BoxFuture<'static, Elicited>;
 
-    /// The same where it is known which call asks.
+    /// Like [`Self::elicit`], where it is known which call asks.
     fn elicit_in(
         &self,
         plugin: String,

@@ -18,7 +18,7 @@ use conjure_config::skill_folders::LoadedFolder;
 /// by the versions that its table names.
 pub struct ToolSnapshot {
     table: Arc<RoutingTable>,
-    /// Who runs each of the table's routes, in their order.
+    /// Targets that run the table's routes, in the order of the routes.
     targets: Vec<Option<CallTarget>>,
     sources: Vec<CatalogSource>,
     skills_prompt: String,
@@ -99,7 +99,7 @@ impl ToolSnapshot {
         (named.id() != serving.id()).then(|| serving.id().to_string())
     }
 
-    /// Who offers resources, prompts and completions.
+    /// Sources of resources, prompts and completions.
     pub(crate) fn sources(&self) -> &[CatalogSource] {
         &self.sources
     }

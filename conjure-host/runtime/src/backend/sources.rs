@@ -1,4 +1,4 @@
-//! Who offers more in a session than the tools of a manifest: its backends, and native skills
+//! Sources that offer more in a session than the tools of a manifest: its backends, and native skills
 //! that say so in their manifest.
 
 use std::collections::HashMap;

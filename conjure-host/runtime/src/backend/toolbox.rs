@@ -39,7 +39,7 @@ const SHUTDOWN: Duration = Duration::from_secs(2);
 pub struct Toolbox {
     pub(super) instances: Arc<Instances>,
     pub(super) request_context: RequestContext,
-    /// Whom the session talks to.
+    /// Provider and model that the session talks to.
     pub(super) whom: CatalogRequest,
     services: SessionServices,
     naming: Naming,
@@ -51,7 +51,7 @@ pub struct Toolbox {
     open: Arc<OpenInstances>,
     /// The native skills that this session uses, by plugin.
     leases: HashMap<PluginId, Arc<SkillLease>>,
-    /// Those that it used and that are gone.
+    /// Native skills that this session used and that are gone.
     gone: GoneSkills,
     /// Tools that skills have beside those of their manifests.
     at_run_time: HashMap<PluginId, Vec<ToolDecl>>,

@@ -31,7 +31,7 @@ pub enum ToolboxError {
         backend: String,
         /// The name.
         skill: String,
-        /// Those that there are.
+        /// Names of the loaded skills, for the message.
         loaded: String,
     },
     /// No plugin has the kind that a backend asks for.
@@ -45,7 +45,7 @@ pub enum ToolboxError {
         backend: String,
         /// The kind.
         kind: String,
-        /// Those that there are.
+        /// Names of the loaded plugins, for the message.
         loaded: String,
     },
     /// The plugin could not be made ready.

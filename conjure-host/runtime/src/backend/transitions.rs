@@ -35,7 +35,7 @@ pub(crate) struct TransitionOutcome {
     backend: String,
     spec: BackendSpec,
     plugin: Arc<LoadedPlugin>,
-    /// Whom its catalog is for.
+    /// Provider and model that the catalog is for.
     whom: CatalogRequest,
     outcome: Result<BackendKind, ToolboxError>,
 }

@@ -30,12 +30,12 @@ pub(crate) struct BackendChanges {
 /// A change that a backend announced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum BackendChange {
-    /// Its catalog is another one now.
+    /// The catalog of a backend is another one now.
     Catalog {
         /// The backend instance.
         backend: String,
     },
-    /// A resource of it says something else now.
+    /// A resource of a backend says something else now.
     Resource {
         /// The resource's URI.
         uri: String,
@@ -66,7 +66,8 @@ impl BackendChanges {
         self.arrived.notify_one();
     }
 
-    /// The same without a loss: it waits for room. So a backend that tells of much is slowed down.
+    /// Like [`Self::push`], but waits for room and loses nothing. So a backend that tells of much is
+    /// slowed down.
     async fn push_in_turn(&self, change: BackendChange) {
         loop {
             let taken = self.taken.notified();

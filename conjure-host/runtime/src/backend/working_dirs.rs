@@ -23,7 +23,7 @@ pub(crate) struct WorkingDirs {
 }
 
 impl WorkingDirs {
-    /// Those of a table's tools. `host` is the session's directory on this machine.
+    /// Working directories of a table's tools. `host` is the session's directory on this machine.
     pub(crate) fn of(
         table: &RoutingTable,
         targets: &HashMap<Arc<str>, CallTarget>,

@@ -22,7 +22,7 @@ use super::running::{FinishedTurn, RunningTurnEvent};
 use super::runs::Turn;
 use super::saving::{active, turn_runs};
 use super::session_row::SessionRow;
-use super::spec::MadeOf;
+use super::spec::SettingsDigest;
 use super::terms::TurnTerms;
 use super::turn_queue::{QueuedTurn, TurnQueue};
 use super::turn_runner::{RunnerEvent, TurnRunner};
@@ -306,7 +306,7 @@ impl SavedSessionActor {
     fn measure(
         &mut self,
         thread: &ThreadId,
-        made: MadeOf,
+        made: SettingsDigest,
         done: Done<Result<SwitchReport, ManagerError>>,
     ) {
         if !self.runner.is_idle() {

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::approvals::Approval;
 use super::open::ActiveThread;
 use super::opening::OpenSessionThread;
-use super::spec::MadeOf;
+use super::spec::SettingsDigest;
 use crate::session::{OpenThread, Stamped, Subscription, end_thread};
 
 /// The open thread of an actor. What panics in it breaks it and nothing else.
@@ -18,27 +18,27 @@ pub(super) struct ActorThread {
     thread: Box<OpenThread>,
     pub(super) live: ActiveThread,
     /// What it was opened with, and took over since.
-    pub(super) made: MadeOf,
-    /// Its settings are others by now, which it cannot take over.
+    pub(super) made: SettingsDigest,
+    /// Whether the settings are others by now, which the thread cannot take over.
     pub(super) is_outdated: bool,
-    /// What is saved grants its plugins something else, which is nothing that it can take over.
+    /// Whether what is saved grants the plugins something else, which the thread cannot take over.
     pub(super) has_other_grants: bool,
     /// What it shows beyond pieces of texts, until that is over.
     shown: Option<Subscription>,
     is_at_rest: bool,
-    /// It panicked: nothing of it can be relied on.
+    /// Whether the thread panicked: nothing of it can be relied on.
     is_broken: bool,
 }
 
 /// What comes of an actor's thread that the actor has to do something about.
 pub(super) enum ActorThreadEvent {
-    /// It shows this.
+    /// The thread shows this event.
     Shown(Arc<Stamped>),
     /// A summary that a person wanted is there, or does not come: turns can begin.
     Compacted,
-    /// Its log failed; nothing more can be written.
+    /// The thread's log failed; nothing more can be written.
     LogFailed(StoreError),
-    /// It panicked.
+    /// The thread panicked.
     Panicked,
 }
 

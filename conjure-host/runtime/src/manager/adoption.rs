@@ -65,7 +65,8 @@ impl ManagerState {
         Ok(())
     }
 
-    /// The same for the session of a turn that somebody waits for here, as soon as it is known.
+    /// Like [`Self::adopt`], for the session of a turn that somebody waits for here, as soon as it is
+    /// known.
     pub(super) async fn adopt_awaited(self: &Arc<Self>, run: &Run) {
         let Some(session) = run.session_id.as_deref() else {
             return;

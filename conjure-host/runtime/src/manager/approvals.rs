@@ -40,7 +40,7 @@ impl From<PendingApproval> for Approval {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum DecisionScope {
-    /// This call.
+    /// Only the call that is decided about.
     #[default]
     Once,
     /// Every call of this tool in the session, from now on.

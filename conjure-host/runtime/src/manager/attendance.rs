@@ -24,7 +24,7 @@ const RENEW: Duration = Duration::from_secs(5);
 /// How many follow a thread in this process, or with `None` all threads.
 type Followers = BTreeMap<Option<ThreadId>, usize>;
 
-/// Who is there in this process.
+/// Followers in this process, by thread.
 #[derive(Debug, Clone)]
 pub(super) struct Attendance(watch::Sender<Followers>);
 

@@ -1,5 +1,5 @@
-//! How it is with the sessions, for lists that stay up to date. What happens in this process is told
-//! as it does; what others do, by those who look for it while anybody follows.
+//! State of the sessions, for lists that stay up to date. What happens in this process is told as it
+//! does; what others do, by those who look for it while anybody follows.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -15,18 +15,18 @@ use conjure_store::ThreadId;
 
 /// Changes that a slow follower may miss before it has to look again.
 const KEPT: usize = 1024;
-/// How long is waited for the store to say how it is with the sessions.
+/// Time to wait for the store to tell the state of the sessions.
 const READY: Duration = Duration::from_secs(1);
 
 /// A change of a session.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "change", rename_all = "snake_case")]
 pub enum SessionChange {
-    /// Its state is another one.
+    /// The state of the session is another one.
     State {
         /// The session.
         session: String,
-        /// How it is now.
+        /// State of the session now.
         state: SessionState,
         /// The turn that runs.
         turn: Option<String>,
@@ -35,12 +35,12 @@ pub enum SessionChange {
         /// How many follow-ups wait.
         queued: usize,
     },
-    /// It was made, or its settings, its thread or what waits in it are other ones.
+    /// The session was made, or its settings, its thread or what waits in it are other ones.
     Saved {
         /// The session.
         session: String,
     },
-    /// It was deleted.
+    /// The session was deleted.
     Deleted {
         /// The session.
         session: String,
@@ -50,11 +50,11 @@ pub enum SessionChange {
     Thread {
         /// The thread.
         thread: ThreadId,
-        /// Its newest label; empty where it has none.
+        /// Newest label of the thread; empty where it has none.
         label: String,
         /// The last entry that was deleted when it was cleared; 0 where it never was.
         cleared_upto: u64,
-        /// It is there no more.
+        /// Whether the thread is there no more.
         removed: bool,
     },
     /// Changes were missed: what is known of all sessions is to be read anew.
@@ -85,15 +85,15 @@ pub(super) struct ActorStatus {
 /// Sessions that this process saved, each with when it was, or deleted.
 pub(super) type OwnSaves = HashMap<String, Option<i64>>;
 
-/// How it is with each session.
+/// State of each session, and the followers who are told of changes.
 pub(super) struct States {
     known: Mutex<HashMap<String, ActorStatus>>,
     told: broadcast::Sender<SessionChange>,
-    /// Those that were told since the store was last looked at for followers.
+    /// Saves that were told since the store was last looked at for followers.
     own: Mutex<OwnSaves>,
     /// How many follow all sessions.
     followers: watch::Sender<usize>,
-    /// Whether it is known for them how it is with other processes' sessions.
+    /// Whether the state of other processes' sessions is known for them.
     is_looked: watch::Sender<bool>,
 }
 

@@ -12,20 +12,20 @@ pub enum ManagerError {
     /// What was named is not there.
     #[error("there is no {kind} `{id}`")]
     NotFound {
-        /// What it would be.
+        /// Kind of thing that was named.
         kind: &'static str,
-        /// How it was named.
+        /// Id or name that was given.
         id: String,
     },
     /// What was said cannot be.
     #[error("{message}")]
     Invalid {
-        /// Which member of what was said, where it is one.
+        /// Member of what was said that is wrong, where it is one.
         field: Option<&'static str>,
-        /// What, and what to do.
+        /// What is wrong, and what to do.
         message: String,
     },
-    /// It does not fit with how things are.
+    /// The request does not fit with how things are.
     #[error("{message}")]
     Conflict {
         /// What is in the way, and what to do.
@@ -34,17 +34,17 @@ pub enum ManagerError {
     /// Too much waits already.
     #[error("{queued} messages wait in this session already; wait for one of them, or cancel")]
     Full {
-        /// How many.
+        /// Number of messages that wait.
         queued: usize,
     },
     /// Another process has it, and did not answer.
     #[error("process {pid} runs this, and {why}{}", at(.address.as_deref()))]
     Elsewhere {
-        /// Its process id, on its own machine.
+        /// Id of that process, on its own machine.
         pid: i64,
-        /// Where it serves the API, if it does.
+        /// Address at which that process serves the API, if it does.
         address: Option<String>,
-        /// What it did not do.
+        /// What that process did not do.
         why: &'static str,
     },
     /// Another process that has it says no.

@@ -18,7 +18,7 @@ const LOOKED_AT: u64 = 50;
 
 /// A file that came.
 pub struct Fetched {
-    /// Where it is.
+    /// Path of the file on this machine.
     pub path: PathBuf,
     /// Whether it came just now, and no session that is open knows of it there.
     pub is_spare: bool,
@@ -41,7 +41,7 @@ pub enum FetchError {
     /// The backend was asked.
     #[error("the backend `{backend}` did not give it: {reason}")]
     Backend {
-        /// Its name.
+        /// Name of the backend.
         backend: String,
         /// What it said.
         reason: String,

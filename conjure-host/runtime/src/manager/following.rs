@@ -68,7 +68,7 @@ impl Manager {
         })
     }
 
-    /// Of which turn somebody who has seen so much was told the end, and has not read it in the log.
+    /// The turn whose end was told to somebody who has seen so much, and has not read it in the log.
     async fn told_end(
         &self,
         thread: &ThreadId,

@@ -21,7 +21,7 @@ const LAST: u64 = 999_999_999_999_999_999;
 /// A turn that ended without its log.
 #[derive(Debug, Clone)]
 pub(super) struct InterruptedTurn {
-    /// In which opening of its thread it ran.
+    /// Opening of its thread in which the turn ran.
     pub(super) epoch: u64,
     pub(super) turn_id: String,
     /// Why it ended.

@@ -43,12 +43,12 @@ impl ActiveThread {
         *lock(&self.run) = run;
     }
 
-    /// Its actor lives: it is at work for somebody, and drives the thread meanwhile.
+    /// Notes that the thread's actor lives: it is at work for somebody, and drives the thread meanwhile.
     pub(super) fn note_alive(&self) {
         *lock(&self.alive) = Some(Instant::now());
     }
 
-    /// Whether it gave one within this time.
+    /// Whether the actor was noted as alive within this time.
     pub(super) fn was_alive_within(&self, time: Duration) -> bool {
         lock(&self.alive).is_some_and(|alive| alive.elapsed() < time)
     }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::open::ActiveThread;
 use super::remote::RemoteRequest;
 use super::requests::ActorRequest;
-use super::spec::MadeOf;
+use super::spec::SettingsDigest;
 use super::{Manager, ManagerError, ManagerState, lock};
 use crate::session::{
     ApprovalMode, OpenThread, Saved, SessionError, SpentBefore, ThreadHandle, end_thread,
@@ -24,7 +24,7 @@ pub(super) const AGAIN: Duration = Duration::from_millis(100);
 pub(super) struct OpenSessionThread {
     thread: Option<(Box<OpenThread>, ThreadHandle)>,
     /// What it was opened with.
-    pub(super) made: MadeOf,
+    pub(super) made: SettingsDigest,
 }
 
 impl OpenSessionThread {
@@ -73,7 +73,7 @@ impl ManagerState {
         &self,
         row: &Row,
         spec: &SessionSpec,
-        made: MadeOf,
+        made: SettingsDigest,
         thread: &ThreadId,
     ) -> Result<OpenSessionThread, ManagerError> {
         let totals = self.store.session_totals(&row.id).await?;

@@ -6,7 +6,7 @@ use tokio::task::JoinHandle;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::opening::OpenSessionThread;
-use super::spec::MadeOf;
+use super::spec::SettingsDigest;
 use super::turn_queue::QueuedTurn;
 use super::{ManagerError, ManagerState};
 
@@ -14,7 +14,7 @@ use super::{ManagerError, ManagerState};
 pub(super) struct OpeningTurn {
     pub(super) turn: QueuedTurn,
     /// What was saved of the session since it began to open, which it may have missed.
-    pub(super) saved: Option<MadeOf>,
+    pub(super) saved: Option<SettingsDigest>,
     task: AbortOnDropHandle<Result<OpenSessionThread, ManagerError>>,
 }
 

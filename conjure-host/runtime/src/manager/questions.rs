@@ -87,7 +87,7 @@ impl Manager {
         })
     }
 
-    /// Those of the threads that a session has open.
+    /// Questions of the threads that a session has open.
     fn questions_of(&self, session: &str) -> Vec<Arc<Questions>> {
         let live = lock(&self.inner.live);
         let own = live.values().filter(|live| live.owner == session);

@@ -25,8 +25,8 @@ use conjure_store::{Owner, ProcessRequest, RequestReply, StoreError, ThreadId};
 #[serde(tag = "ask", rename_all = "snake_case")]
 pub(super) enum RemoteRequest {
     Say(RemoteTurn),
-    /// The same in a thread that is named. A version that does not know of that refuses it, and does not
-    /// say it in another thread.
+    /// Like `Say`, in a thread that is named. A version that does not know of that refuses it, and does
+    /// not say it in another thread.
     SayIn {
         thread: ThreadId,
         #[serde(flatten)]
@@ -110,7 +110,7 @@ pub(super) struct RemoteTurn {
 /// How long a process has to answer what it took, and how long where it asks a model for it.
 const ANSWER: Duration = Duration::from_secs(1);
 const MODEL: Duration = Duration::from_secs(300);
-/// The same where a thread is opened or closed for it, with its backends.
+/// Time to answer where a thread is opened or closed for it, with its backends.
 const OPENING: Duration = Duration::from_secs(15);
 
 impl RemoteRequest {
@@ -152,19 +152,19 @@ pub enum RemoteErrorKind {
     NotFound,
     /// What was said cannot be.
     Invalid,
-    /// It does not fit with how things are.
+    /// The request does not fit with how things are.
     Conflict,
     /// Somebody else changed it meanwhile.
     Changed,
     /// Too much waits already.
     Full,
-    /// Its version does not know what was asked, so it did nothing.
+    /// The other process's version does not know what was asked, so it did nothing.
     NotSupported,
-    /// That process is going down.
+    /// The other process is going down.
     Closing,
     /// A third process has the session by now.
     Moved,
-    /// Something of its own failed.
+    /// Something of the other process's own failed.
     Host,
 }
 
@@ -248,8 +248,8 @@ impl Manager {
         }
     }
 
-    /// The same for who has a thread open. Of one that does not answer, nothing: the store says then
-    /// who has the thread.
+    /// Like [`Self::at_owner_of_turn`], for the process that has a thread open. `None` where that does
+    /// not answer, too: the store says then who has the thread.
     pub(super) async fn at_writer<T: DeserializeOwned>(
         &self,
         thread: &ThreadId,

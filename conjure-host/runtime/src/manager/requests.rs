@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use super::approvals::{Approval, DecisionScope};
 use super::runs::Turn;
-use super::spec::MadeOf;
+use super::spec::SettingsDigest;
 use super::terms::TurnTerms;
 use super::{ManagerError, SessionPatch};
 use crate::session::{CompactionResult, ToolPreview, UnfoldError};
@@ -17,7 +17,7 @@ use conjure_store::{SavedSession as Row, ThreadId};
 /// An answer to give.
 pub(super) type Done<T> = oneshot::Sender<T>;
 
-/// Who asks for a turn.
+/// Origin of a turn: the process whose client asks for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TurnOrigin {
     /// A client of this process.
@@ -45,7 +45,7 @@ pub(super) enum ActorRequest {
     Say {
         turn_id: String,
         message: Option<Message>,
-        /// Where it is said, which the session goes on with; in its active thread without.
+        /// Thread of the turn, which the session goes on with; `None` for its active thread.
         thread: Option<ThreadId>,
         terms: Box<TurnTerms>,
         origin: TurnOrigin,
@@ -109,7 +109,7 @@ pub(super) enum ActorRequest {
     /// thread is not open with these settings.
     Measure {
         thread: ThreadId,
-        made: MadeOf,
+        made: SettingsDigest,
         done: Done<Result<SwitchReport, ManagerError>>,
     },
     /// A sign of life.

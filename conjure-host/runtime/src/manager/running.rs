@@ -16,7 +16,7 @@ use conjure_store::{RunUsage, ThreadId};
 pub(super) struct RunningTurn {
     pub(super) turn_id: String,
     pub(super) thread: ThreadId,
-    /// In which opening of the thread it runs.
+    /// Opening of the thread in which the turn runs.
     pub(super) epoch: u64,
     pub(super) answer: oneshot::Receiver<TurnResult>,
     pub(super) spent: RunUsage,
@@ -26,7 +26,7 @@ pub(super) struct RunningTurn {
     pub(super) goes_on: bool,
     /// What holds for it.
     pub(super) terms: Box<TurnTerms>,
-    /// Who asked for it.
+    /// Process whose client asked for the turn.
     origin: TurnOrigin,
     /// Tells of clients that come and leave, where whoever said it cannot be asked.
     presence: Option<Presence>,
@@ -111,7 +111,7 @@ pub(super) fn usd(cost: &Cost) -> Option<f64> {
 
 /// What comes of a turn that runs.
 pub(super) enum RunningTurnEvent {
-    /// It is over.
+    /// The turn is over.
     Over(TurnResult),
     /// Somebody came who can decide, or nobody is there any more.
     PresenceChanged(bool),

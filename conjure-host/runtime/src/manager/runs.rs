@@ -27,7 +27,7 @@ pub(super) struct NewTurn {
     pub(super) session: String,
     pub(super) turn_id: String,
     pub(super) message: Option<Message>,
-    /// Where it is said; in the session's active thread without.
+    /// Thread of the turn; `None` for the session's active thread.
     pub(super) thread: Option<ThreadId>,
     pub(super) terms: Box<TurnTerms>,
 }
@@ -52,7 +52,7 @@ impl NewTurn {
 /// A turn that was begun, or waits to be.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Turn {
-    /// Its id.
+    /// Id of the turn.
     pub id: String,
     /// The thread that it is in, whatever the session's active thread is later.
     pub thread: ThreadId,

@@ -224,8 +224,8 @@ impl Manager {
         }
     }
 
-    /// The same of a session that is open here; nothing where it is not, so that no backend is made
-    /// ready for it.
+    /// Like [`Self::tools`], for a session that is open here; `None` where it is not, so that no backend
+    /// is made ready for it.
     ///
     /// # Errors
     /// [`ManagerError::NotFound`].
@@ -353,7 +353,7 @@ impl ManagerState {
         Ok(runs.filter(|run| !run.state.is_over()).collect())
     }
 
-    /// How it is with a session: here, or in another process that runs it.
+    /// Status of a session: here, or in another process that runs it.
     async fn status(&self, session: &str) -> Result<ActorStatus, ManagerError> {
         let here = self.states.of(session);
         if here != ActorStatus::default() {

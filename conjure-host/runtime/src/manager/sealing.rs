@@ -37,7 +37,7 @@ impl Manager {
         }
     }
 
-    /// The same change without the secrets that were typed.
+    /// Returns a change without the secrets that were typed.
     pub(super) async fn sealed(
         &self,
         before: Row,

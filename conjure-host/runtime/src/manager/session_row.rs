@@ -5,7 +5,7 @@ use std::sync::Arc;
 use conjure_core::routing::{PolicyDecision, Rule};
 use serde_json::{Value, json};
 
-use super::spec::MadeOf;
+use super::spec::SettingsDigest;
 use super::view::SessionPatch;
 use super::{ManagerError, ManagerState};
 use conjure_config::SessionSpec;
@@ -25,8 +25,8 @@ pub(super) struct SessionRow {
 pub(super) struct SavedChange {
     pub(super) row: Row,
     /// What the session is opened with from now on.
-    pub(super) made: MadeOf,
-    /// That with its credentials, where the open session can take it over.
+    pub(super) made: SettingsDigest,
+    /// Specification with its credentials, where the open session can take it over.
     pub(super) ready: Option<SessionSpec>,
 }
 
@@ -42,7 +42,7 @@ impl SessionRow {
     ///
     /// # Errors
     /// The store's, and why it cannot be opened.
-    pub(super) async fn read(&self) -> Result<(Row, MadeOf), ManagerError> {
+    pub(super) async fn read(&self) -> Result<(Row, SettingsDigest), ManagerError> {
         let row = self.manager.store.session(&self.id).await?;
         let (_, made) = self.manager.made_of(&row).await?;
         Ok((row, made))
@@ -56,7 +56,7 @@ impl SessionRow {
     pub(super) async fn save(
         &self,
         patch: &SessionPatch,
-        open: Option<MadeOf>,
+        open: Option<SettingsDigest>,
     ) -> Result<SavedChange, ManagerError> {
         let mut tries = 0;
         let saved = loop {
@@ -74,12 +74,12 @@ impl SessionRow {
     async fn try_save(
         &self,
         patch: &SessionPatch,
-        open: Option<MadeOf>,
+        open: Option<SettingsDigest>,
     ) -> Result<SavedChange, ManagerError> {
         let mut row = self.manager.store.session(&self.id).await?;
         let auth = self.manager.patched(&mut row, patch).await?;
         let spec = self.manager.spec_with(&row, &auth)?;
-        let made = MadeOf::of(&spec, &auth);
+        let made = SettingsDigest::of(&spec, &auth);
         let ready = match open.is_some_and(|open| open.is_same_place(&made)) {
             true => Some(self.ready(spec).await?),
             false => None,

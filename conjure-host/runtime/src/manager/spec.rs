@@ -31,8 +31,8 @@ const EXECUTOR: &str = "local";
 
 /// What a saved session was opened with, as digests: it is only ever compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct MadeOf {
-    place: Digest,
+pub(super) struct SettingsDigest {
+    environment: Digest,
     plugins: Digest,
     policy: Digest,
     rest: Digest,
@@ -43,7 +43,7 @@ pub(super) struct MadeOf {
 
 type Digest = [u8; 32];
 
-impl MadeOf {
+impl SettingsDigest {
     pub(super) fn of(spec: &SessionSpec, auth: &SavedAuth) -> Self {
         let rest = SessionSpec {
             routing: Naming::default(),
@@ -54,7 +54,7 @@ impl MadeOf {
             ..spec.clone()
         };
         Self {
-            place: digest(&(&spec.routing, &spec.working_dir, &spec.sandbox)),
+            environment: digest(&(&spec.routing, &spec.working_dir, &spec.sandbox)),
             plugins: digest(&spec.plugins),
             policy: digest(&spec.policy),
             rest: digest(&rest),
@@ -65,7 +65,7 @@ impl MadeOf {
     /// Whether a running session can take these settings over, or has to be opened anew: its names,
     /// its directory, its sandbox and what its plugins are granted are made when it opens.
     pub(super) fn is_same_place(&self, other: &Self) -> bool {
-        self.place == other.place && self.has_same_grants(other)
+        self.environment == other.environment && self.has_same_grants(other)
     }
 
     /// Whether its plugins are granted the same.
@@ -87,14 +87,17 @@ fn digest(value: &impl Serialize) -> Digest {
 
 impl ManagerState {
     /// What a saved session is opened with now.
-    pub(super) async fn made_of(&self, row: &Row) -> Result<(SessionSpec, MadeOf), ManagerError> {
+    pub(super) async fn made_of(
+        &self,
+        row: &Row,
+    ) -> Result<(SessionSpec, SettingsDigest), ManagerError> {
         let auth = self.store.auth(&row.auth_id).await?;
         let spec = self.spec_with(row, &auth)?;
-        let made = MadeOf::of(&spec, &auth);
+        let made = SettingsDigest::of(&spec, &auth);
         Ok((spec, made))
     }
 
-    /// The same with its saved auth at hand.
+    /// Specification that a saved session is opened with now, its saved auth at hand.
     pub(super) fn spec_with(
         &self,
         row: &Row,
@@ -224,7 +227,7 @@ mod tests {
     #[test]
     fn what_is_made_when_a_session_opens_opens_it_anew() {
         let auth = SavedAuth::new("openai", "api_key", "work", Vec::new());
-        let made = |text: &str| MadeOf::of(&SessionSpec::from_toml(text).unwrap(), &auth);
+        let made = |text: &str| SettingsDigest::of(&SessionSpec::from_toml(text).unwrap(), &auth);
         let usual = made("");
         for (text, is_same) in [
             ("max_iterations = 3", true),

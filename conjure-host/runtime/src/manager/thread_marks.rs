@@ -32,7 +32,7 @@ impl MarkLooks {
         }
     }
 
-    /// Those that were gathered. Safe to drop and call again.
+    /// Waits for threads to look at, and returns those that were gathered. Safe to drop and call again.
     async fn gathered(&self) -> Vec<ThreadId> {
         while lock(&self.due).is_empty() {
             self.wanted.notified().await;

@@ -9,8 +9,7 @@ use tokio::sync::watch;
 use super::lock;
 use conjure_store::{ThreadId, ThreadMark};
 
-/// Who follows which thread. A change wakes those of its own thread, and costs the others
-/// nothing.
+/// Followers of each thread. A change wakes those of its own thread, and costs the others nothing.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ThreadWatches(Arc<Mutex<HashMap<ThreadId, Followed>>>);
 

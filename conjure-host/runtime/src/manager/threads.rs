@@ -1,4 +1,4 @@
-//! Which thread a session goes on with.
+//! Choice of the thread that a session goes on with.
 
 use async_recursion::async_recursion as boxed;
 

@@ -19,7 +19,7 @@ pub(super) struct QueuedTurn {
     /// What is said; where there is nothing the model goes on.
     pub(super) message: Option<Message>,
     pub(super) terms: Box<TurnTerms>,
-    /// Who asked for it.
+    /// Process whose client asked for the turn.
     pub(super) origin: TurnOrigin,
 }
 

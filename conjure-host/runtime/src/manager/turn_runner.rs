@@ -20,7 +20,7 @@ use super::opening_turn::OpeningTurn;
 use super::running::{FinishedTurn, RunningTurn, RunningTurnEvent, answer, next_turn_event};
 use super::runs::end_of;
 use super::session_row::SavedChange;
-use super::spec::MadeOf;
+use super::spec::SettingsDigest;
 use super::turn_queue::QueuedTurn;
 use super::view::SessionState;
 use super::{ManagerError, ManagerState};
@@ -119,17 +119,17 @@ impl TurnRunner {
         self.open.as_ref()
     }
 
-    /// The same, to do something with.
+    /// The thread that is open, to do something with.
     pub(super) fn open_mut(&mut self) -> Option<&mut ActorThread> {
         self.open.as_mut()
     }
 
-    /// The same, if it is this one.
+    /// The thread that is open, if it is this one.
     pub(super) fn open_on(&mut self, thread: &ThreadId) -> Option<&mut ActorThread> {
         self.open.as_mut().filter(|open| open.is_on(thread))
     }
 
-    /// How it is with the session.
+    /// Status of the session, with so many turns that wait.
     pub(super) fn status(&self, queued: usize) -> ActorStatus {
         let (running, opening) = (self.running.as_ref(), self.opening.as_ref());
         let state = match running {
@@ -205,7 +205,7 @@ impl TurnRunner {
     pub(super) async fn opened(
         &mut self,
         opened: Result<OpenSessionThread, ManagerError>,
-    ) -> Option<(QueuedTurn, Option<MadeOf>)> {
+    ) -> Option<(QueuedTurn, Option<SettingsDigest>)> {
         let OpeningTurn { turn, saved, .. } = self.opening.take()?;
         match opened {
             Ok(opened) => {
@@ -445,7 +445,7 @@ impl TurnRunner {
 
     /// The settings that are saved: where the open thread has others, it is opened anew for the
     /// next turn. One that opens may have read others, which shows when it is open.
-    pub(super) fn settings_are(&mut self, made: MadeOf) {
+    pub(super) fn settings_are(&mut self, made: SettingsDigest) {
         match (&mut self.open, &mut self.opening) {
             (Some(open), _) if open.made != made => {
                 open.is_outdated = true;
@@ -458,7 +458,7 @@ impl TurnRunner {
 
     /// What was saved while the thread was opened for a turn that has begun: it holds from the next
     /// turn on.
-    pub(super) async fn saved_meanwhile(&mut self, made: MadeOf) {
+    pub(super) async fn saved_meanwhile(&mut self, made: SettingsDigest) {
         self.settings_are(made);
         // The turn may have been ended elsewhere.
         self.close_other_grants().await;

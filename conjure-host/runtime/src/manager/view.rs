@@ -13,7 +13,7 @@ use conjure_store::ThreadId;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewSession {
-    /// Its name, which no other session has.
+    /// Name of the session, which no other session has.
     #[serde(default)]
     pub name: Option<String>,
     /// The saved auth: its id, or its name as [`AuthRef`](conjure_config::AuthRef) writes it.
@@ -22,13 +22,13 @@ pub struct NewSession {
     pub model: String,
     /// Where calls work; it must exist.
     pub working_dir: PathBuf,
-    /// Which thread it begins with.
+    /// Thread that the session begins with.
     #[serde(default)]
     pub thread: ThreadChoice,
-    /// Who the model is to be.
+    /// Persona of the model.
     #[serde(default)]
     pub persona: PersonaCopy,
-    /// What it remembers: `{name, version, memory_text}`, or any other object.
+    /// Memory of the model: `{name, version, memory_text}`, or any other object.
     #[serde(default)]
     pub memory: Map<String, Value>,
     /// Backends, names, policy, budgets and limits, in the shape of the session file.
@@ -65,15 +65,15 @@ impl NewSession {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PersonaCopy {
-    /// Its name.
+    /// Name of the persona.
     pub name: String,
-    /// Its version.
+    /// Version of the persona.
     pub version: String,
     /// What the model is told.
     pub persona_text: String,
 }
 
-/// Which thread a session goes on with.
+/// Choice of the thread that a session goes on with.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum ThreadChoice {
@@ -99,7 +99,7 @@ pub enum ThreadChoice {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SessionPatch {
-    /// Its name; the empty text takes it away.
+    /// Name of the session; the empty text takes it away.
     pub name: Option<String>,
     /// The saved auth, as in [`NewSession::auth`].
     pub auth: Option<String>,
@@ -107,9 +107,9 @@ pub struct SessionPatch {
     pub model: Option<String>,
     /// Where calls work.
     pub working_dir: Option<PathBuf>,
-    /// Who the model is to be.
+    /// Persona of the model.
     pub persona: Option<PersonaCopy>,
-    /// What it remembers.
+    /// Memory of the model.
     pub memory: Option<Map<String, Value>>,
     /// Backends, names, policy, budgets and limits, all of them.
     pub tools: Option<Map<String, Value>>,
@@ -125,18 +125,18 @@ pub struct SessionPatch {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChatRetention {
-    /// Its threads stay.
+    /// The threads of the session stay.
     Keep,
-    /// Its active thread is deleted for good.
+    /// The active thread of the session is deleted for good.
     Delete,
 }
 
-/// A saved session, and how it is with it.
+/// A saved session, and its state.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SessionView {
-    /// Its id.
+    /// Id of the session.
     pub id: String,
-    /// Its name.
+    /// Name of the session.
     pub name: Option<String>,
     /// The saved auth's id.
     pub auth_id: String,
@@ -146,9 +146,9 @@ pub struct SessionView {
     pub model: String,
     /// Where calls work.
     pub working_dir: PathBuf,
-    /// Who the model is to be.
+    /// Persona of the model.
     pub persona: PersonaCopy,
-    /// What it remembers.
+    /// Memory of the model.
     pub memory: Map<String, Value>,
     /// Backends, names, policy, budgets and limits.
     pub tools: Map<String, Value>,
@@ -170,7 +170,7 @@ pub struct SessionView {
     pub updated_at_ms: i64,
 }
 
-/// How it is with a session.
+/// State of a session: idle, running, or waiting for a person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionState {
@@ -186,9 +186,9 @@ pub enum SessionState {
 /// A session's thread, with what its replies came to.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ThreadView {
-    /// Its id.
+    /// Id of the thread.
     pub id: ThreadId,
-    /// Its newest label; empty where it has none.
+    /// Newest label of the thread; empty where it has none.
     pub label: String,
     /// The newest entry.
     pub last_seq: u64,

@@ -84,7 +84,7 @@ impl ManagerState {
         Ok(self.made_of(row).await?.0)
     }
 
-    /// The same with its saved auth at hand.
+    /// Like [`Self::made_in_place`], with the session's saved auth at hand.
     ///
     /// # Errors
     /// As for [`ManagerState::made_in_place`].
@@ -113,20 +113,20 @@ impl ManagerState {
         }
         match Box::pin(self.worked_in(row)).await? {
             // Nothing of it could have put a link in the place of its directory.
-            LastPlace::NeverRan => Ok(Some(real)),
-            LastPlace::In(before) if before == real => Ok(Some(real)),
-            LastPlace::In(_) | LastPlace::Unknown => Err(exchanged(row, &real)),
+            LastWorkingDir::NeverRan => Ok(Some(real)),
+            LastWorkingDir::In(before) if before == real => Ok(Some(real)),
+            LastWorkingDir::In(_) | LastWorkingDir::Unknown => Err(exchanged(row, &real)),
         }
     }
 
     /// Where the session worked last.
-    async fn worked_in(&self, row: &Row) -> Result<LastPlace, ManagerError> {
+    async fn worked_in(&self, row: &Row) -> Result<LastWorkingDir, ManagerError> {
         let runs = self.store.runs(RunsOf::Session(&row.id), None, NEWEST_RUNS);
         let mut runs = runs.await?;
         // The one that is about to begin has not.
         runs.retain(|run| run.started_at_ms.is_some());
         let Some(newest) = runs.first() else {
-            return Ok(LastPlace::NeverRan);
+            return Ok(LastWorkingDir::NeverRan);
         };
         let mut seen = BTreeSet::new();
         for run in runs.iter().filter(|run| seen.insert(&run.thread)) {
@@ -141,19 +141,19 @@ impl ManagerState {
                 .newest_settings(std::slice::from_ref(&run.thread));
             let told = told.await?;
             let place = told.get(&run.thread).and_then(recorded_working_dir);
-            return Ok(place.map_or(LastPlace::Unknown, LastPlace::In));
+            return Ok(place.map_or(LastWorkingDir::Unknown, LastWorkingDir::In));
         }
         tracing::debug!(run = newest.id, "where its session worked is not known");
-        Ok(LastPlace::Unknown)
+        Ok(LastWorkingDir::Unknown)
     }
 }
 
 /// Where a session worked last, without links.
-enum LastPlace {
-    /// It has not run.
+enum LastWorkingDir {
+    /// The session has not run.
     NeverRan,
     In(PathBuf),
-    /// It ran, and nothing tells any more where.
+    /// The session ran, and nothing tells any more where.
     Unknown,
 }
 

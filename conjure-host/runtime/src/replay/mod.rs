@@ -38,7 +38,7 @@ pub struct OtherModel {
 /// A thread that was recorded and replayed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReplayedThread {
-    /// Its recording.
+    /// Recording of the thread.
     pub cassette: Cassette,
     /// What the replay found.
     pub report: ReplayReport,
@@ -47,7 +47,7 @@ pub struct ReplayedThread {
 /// Why a thread is not replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// It cannot be read, or its tools cannot be made ready.
+    /// The thread cannot be read, or its tools cannot be made ready.
     #[error(transparent)]
     Session(#[from] SessionError),
     /// All of its requests together are more than may be in memory.

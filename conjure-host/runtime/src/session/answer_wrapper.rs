@@ -75,8 +75,8 @@ struct AnswerWrapper<'a> {
 
 /// A schema on its way into a wrapper.
 struct MovedSchema {
-    /// Where it is a definition of the wrapper, if it refers to itself: providers that take references
-    /// take those to definitions.
+    /// Reference to the schema as a definition of the wrapper, if it refers to itself: providers that
+    /// take references take those to definitions.
     place: String,
     /// Whether it refers to the whole of itself, or to a place that is not in its definitions.
     refers_to_itself: bool,

@@ -33,11 +33,11 @@ pub struct PendingApproval {
     pub call: FunctionCall,
     /// The rule that asks.
     pub reason: String,
-    /// After how many milliseconds it is denied; nothing where it waits for as long as it takes.
+    /// Milliseconds until the call is denied; `None` where it waits for as long as it takes.
     pub denied_in_ms: Option<u64>,
 }
 
-/// Who may decide about calls, and the calls that wait for that.
+/// Rules that decide about calls, and the calls that wait for a decision.
 pub(super) struct Approvals {
     /// The rules that hold now.
     policy: Policy,
@@ -55,7 +55,7 @@ pub(super) struct Approvals {
 
 /// A call that waits for approval, and how long it may.
 struct ApprovalRequest {
-    /// Its place in the order in which the model asked.
+    /// Place of the call in the order in which the model asked.
     number: u64,
     call: FunctionCall,
     reason: String,
@@ -161,7 +161,7 @@ impl Approvals {
         None
     }
 
-    /// This call waits no more: it is decided about, or its turn ends. Whether it did until now.
+    /// Ends the wait of a call: it is decided about, or its turn ends. Whether it waited until now.
     pub(super) fn take(&mut self, call_id: &str) -> bool {
         self.waiting.remove(call_id).is_some()
     }

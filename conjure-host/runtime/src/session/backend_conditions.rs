@@ -20,12 +20,12 @@ use crate::backend::{BackendStatus, ToolSnapshot, servers};
 /// How long a backend may take to say how its servers are. A call that takes longer hangs.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How a backend of a session is.
+/// State of a backend of a session, and of the servers behind it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BackendCondition {
-    /// Its name, kind and plugin, with the reason where it is unavailable.
+    /// Name, kind and plugin of the backend, with the reason where it is unavailable.
     pub status: BackendStatus,
-    /// How long it took to say how its servers are; nothing where it was not asked.
+    /// Time that it took to say how its servers are; `None` where it was not asked.
     pub answer_time: Option<Duration>,
     /// Why it did not say it.
     pub failed: Option<String>,
@@ -53,8 +53,8 @@ pub(super) fn known_conditions(
     conditions.collect()
 }
 
-/// The same with what they say now: those that have servers are asked, all at once. A worker that has
-/// ended is not started again for that.
+/// Like [`known_conditions`], with what they say now: backends that have servers are asked, all at once.
+/// A worker that has ended is not started again for that.
 pub(super) async fn asked_conditions(
     statuses: Vec<BackendStatus>,
     snapshot: &ToolSnapshot,
@@ -84,7 +84,7 @@ pub(super) async fn asked_conditions(
 enum WorkerLife {
     Runs,
     Ended,
-    /// Some workers of its plugin have ended, and it is not known whose.
+    /// A part of the plugin's workers has ended, and it is not known whose.
     Unknown,
 }
 
@@ -97,7 +97,7 @@ impl WorkerLife {
         Self::among(plugin.instances(), plugin.running_workers())
     }
 
-    /// Of a plugin with so many instances, each with a worker of its own, and so many workers.
+    /// Worker life in a plugin with so many instances, each with its own worker, and so many workers.
     fn among(instances: usize, workers: usize) -> Self {
         match workers {
             workers if workers >= instances => Self::Runs,

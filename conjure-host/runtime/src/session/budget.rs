@@ -28,11 +28,11 @@ pub(crate) struct SpentBefore {
 /// What an open thread costs, and what it and its session may use up.
 #[derive(Default)]
 pub(super) struct Budget {
-    /// Of the session, before this thread was opened.
+    /// Usage of the session, before this thread was opened.
     before: SpentBefore,
-    /// What the thread had used up when it was opened.
+    /// Usage of the thread when it was opened.
     thread_before: Option<SpentBefore>,
-    /// Of the thread.
+    /// Usage of the thread since it was opened.
     used: Used,
     /// What the thread costs.
     account: Account,
@@ -139,7 +139,7 @@ impl Budget {
         self.wall.as_ref().map(|wall| wall.at)
     }
 
-    /// It is, and is told so once.
+    /// Takes what the running turn is told when it is out of time: it is told so once.
     pub(super) fn out_of_time(&mut self) -> Option<TurnInput> {
         self.wall.take().map(TurnInput::from)
     }

@@ -41,8 +41,8 @@ const AGAIN: Duration = Duration::from_millis(100);
 /// A session without a model: its state lasts from call to call. [`ToolSession::call`] asks no policy:
 /// whoever makes the call has decided about it.
 ///
-/// Its tools follow the plugins and the backends: what is added to a running host is there for
-/// the next call. A call that runs keeps the table that it began with.
+/// Tools follow the plugins and the backends: what is added to a running host is there for the next
+/// call. A call that runs keeps the table that it began with.
 pub struct ToolSession {
     known: Arc<SharedTools>,
     dirs: Arc<SessionDirs>,

@@ -35,11 +35,11 @@ pub(super) struct SummaryEnd {
     pub(super) next: AfterSummary,
 }
 
-/// How it goes on.
+/// Next step after the request for a summary.
 pub(super) enum AfterSummary {
-    /// It is asked for once more.
+    /// The summary is asked for once more.
     Again(SummaryPlan),
-    /// This is what the turn machine is told.
+    /// The summary is over: the turn machine is told this.
     Over(Box<TurnInput>),
 }
 
@@ -66,7 +66,7 @@ impl SummaryPlan {
         }
     }
 
-    /// Its request is on its way.
+    /// Begins the compaction, whose request is on its way.
     pub(super) fn asked(self, request: ActiveRequest) -> Compaction {
         let plan = self;
         Compaction { request, plan }
@@ -167,7 +167,7 @@ fn folded(entries: &[Entry], upto: u64, summary: String, meta: Meta) -> TurnInpu
 /// reads now, about.
 pub(crate) type CompactionResult = Result<(u64, u64), CompactError>;
 
-/// The same of a compaction that is taken back.
+/// Like [`CompactionResult`], for a compaction that is taken back.
 pub(crate) type UnfoldResult = Result<(u64, u64), UnfoldError>;
 
 /// Why nothing is summarised that a person wants to be.
@@ -215,7 +215,7 @@ pub enum UnfoldError {
         /// The later one.
         by: u64,
     },
-    /// It was taken back before.
+    /// The compaction was taken back before.
     #[error("the compaction {fold} is unfolded already")]
     Already {
         /// What was asked for.

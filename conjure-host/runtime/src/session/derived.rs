@@ -18,7 +18,7 @@ use conjure_providers::{ModelBook, ModelFacts};
 /// The most tokens of one reply, where nothing else is said.
 const MAX_TOKENS: u32 = 8192;
 
-/// Whom the session talks to, as backends are told.
+/// Provider and model that the session talks to, as backends are told.
 pub(crate) fn whom(spec: &SessionSpec) -> CatalogRequest {
     CatalogRequest {
         provider: spec.provider.clone(),

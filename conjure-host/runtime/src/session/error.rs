@@ -61,7 +61,7 @@ pub enum ChatError {
     Limit {
         /// The name of the limit.
         limit: String,
-        /// Its value.
+        /// Value of the limit.
         value: u64,
     },
     /// The provider failed.

@@ -11,7 +11,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::session_dirs::remove_what_is_empty;
 
-/// Its name in the session's own directory.
+/// Name of the exchange directory in the session's own directory.
 const NAME: &str = "exchange";
 
 /// How often it is made again when it goes away while it is being made.

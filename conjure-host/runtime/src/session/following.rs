@@ -31,7 +31,7 @@ use conjure_plugins::PluginCallFailure;
 
 /// Updates of resources that may wait for a subscriber; one that is slower loses the oldest.
 pub(super) const UPDATES: usize = 256;
-/// The same for notices.
+/// Notices that may wait for a subscriber; one that is slower loses the oldest.
 pub(super) const NOTICES: usize = 64;
 /// Time for a backend to say what it offers.
 const LIMIT: Duration = Duration::from_secs(10);

@@ -22,15 +22,15 @@ use super::record_queue::RecordQueue;
 /// How long pieces gather. A piece is shown at most 10 ms after it came: this, and what the
 /// log's writer waits for others and needs to write.
 const WINDOW: Duration = Duration::from_millis(6);
-/// The same where there are very many replies.
+/// Length of a window where there are very many replies.
 const SHORT_WINDOW: Duration = Duration::from_millis(4);
 /// How often replies that come fast are read, unless somebody says otherwise. What they say waits for
 /// no window then, so it is shown within the same 10 ms.
 const FRAME: Duration = Duration::from_millis(5);
-/// So many replies in a window are worth that those of the next one are read together. What is no piece waits as
-/// long then, too: an end of a reply, a step of a new connection.
+/// Number of replies in a window that makes it worth reading those of the next one together. What is no
+/// piece waits as long then, too: an end of a reply, a step of a new connection.
 const MANY: usize = 4;
-/// So many make the next window short.
+/// Number of replies in a window that makes the next one short.
 const VERY_MANY: usize = 40;
 /// For how long a window says how many come in the next one.
 const RECENT: Duration = Duration::from_millis(20);

@@ -26,9 +26,9 @@ pub(crate) struct HostState(SyncBox<HostParts>);
 pub(crate) struct HostParts {
     pub(crate) instances: Arc<Instances>,
     pub(crate) log: Arc<dyn Log>,
-    /// In which pieces of replies gather.
+    /// Window in which pieces of replies gather.
     pub(crate) window: Arc<GatherWindow>,
-    /// Which calls run and may write.
+    /// Calls that run and may write.
     pub(crate) writes: Arc<Writes>,
     pub(crate) asker: Arc<dyn Asker>,
     pub(crate) providers: BTreeMap<String, Arc<dyn Provider>>,
@@ -116,7 +116,7 @@ impl HostState {
         }
     }
 
-    /// Whom a session's requests go to, and how that is spoken to. Needs no key.
+    /// Target of a session's requests, and the endpoint that it is spoken to at. Needs no key.
     pub(crate) fn recipient(
         &self,
         spec: &SessionSpec,

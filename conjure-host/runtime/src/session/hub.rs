@@ -22,7 +22,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// An event with its number.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stamped {
-    /// Its number in the thread.
+    /// Number of the event in the thread.
     pub id: EventId,
     /// What happened.
     pub event: Event,
@@ -57,7 +57,7 @@ enum NextEvent {
     Event(Arc<Stamped>),
     /// Nothing yet.
     None,
-    /// Its next event is in the log only, or would be.
+    /// The next event is in the log only, or would be.
     InLog,
 }
 

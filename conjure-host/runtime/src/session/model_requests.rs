@@ -17,7 +17,7 @@ use crate::backend::contributors::{Contributors, Observed};
 pub(super) struct ModelRequests {
     reply: Option<Box<ActiveRequest>>,
     summary: Option<Box<Compaction>>,
-    /// Who wants that summary, where no turn does.
+    /// Channel to whoever wants that summary, where no turn does.
     wanted: Option<oneshot::Sender<CompactionResult>>,
     /// Resolves when the backends have seen the newest reply.
     observed: Observed,

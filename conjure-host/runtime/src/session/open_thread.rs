@@ -1,7 +1,7 @@
 //! An open thread: its turn machine, its log and everything that a turn needs.
 //!
-//! It runs on no task of its own. Whoever has it drives it: waits for what happens next, and hands
-//! that back to it. So a session has one mailbox, whichever actor it belongs to.
+//! An open thread runs on no task of its own. Whoever has it drives it: waits for what happens next,
+//! and hands that back to it. So a session has one mailbox, whichever actor it belongs to.
 
 use std::sync::Arc;
 

@@ -55,7 +55,7 @@ impl OutgoingRequest<'_> {
         plan.asked(self.send(number, request, None))
     }
 
-    /// Whom the conversation is sent to, and over which wire: the name alone does not say it.
+    /// Recipient of the conversation, and the wire that it is sent over: the name alone does not say it.
     fn target(&self) -> RepairTarget {
         let (provider, now) = (self.settings.provider().as_ref(), self.now);
         let models = &self.resources.host.models;

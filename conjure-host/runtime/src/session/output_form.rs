@@ -27,7 +27,7 @@ const MOST_BYTES: usize = 64 * 1024;
 #[derive(Debug)]
 pub struct OutputForm {
     format: OutputFormat,
-    /// Of the answer, without a wrapper.
+    /// Checks the answer, without a wrapper.
     validator: Validator,
     /// Whether the answer is asked for in a wrapper.
     is_wrapped: bool,

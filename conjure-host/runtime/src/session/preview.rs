@@ -38,7 +38,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 pub struct ServerTool {
     /// The backend instance that brings it.
     pub backend: String,
-    /// Its definition, in the provider's form.
+    /// Definition of the tool, in the provider's form.
     pub definition: Value,
 }
 

@@ -58,9 +58,9 @@ struct OpenQuestion {
 pub enum QuestionReply {
     /// The form, filled in; nothing where a page was to be visited.
     Accept(Map<String, Value>),
-    /// They do not want to.
+    /// The person does not want to answer.
     Decline,
-    /// They looked away.
+    /// The person looked away.
     Cancel,
 }
 
@@ -74,7 +74,7 @@ pub(crate) enum AnswerRefusal {
 }
 
 impl Questions {
-    /// None yet; each will wait for so long.
+    /// An empty set of questions, each of which will wait for `patience`.
     pub(super) fn new(patience: Duration) -> Arc<Self> {
         Arc::new(Self {
             patience,
@@ -107,7 +107,7 @@ impl Questions {
         }
     }
 
-    /// Those that wait, the oldest first.
+    /// Questions that wait, the oldest first.
     pub(crate) fn pending(&self) -> Vec<PendingQuestion> {
         let now = Instant::now();
         let open = self.lock();

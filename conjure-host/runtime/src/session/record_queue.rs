@@ -51,11 +51,11 @@ struct QueueState {
     /// What was handed over and is not written yet, in order.
     on_the_way: VecDeque<Batch>,
     /// The newest batch that was handed over, and the newest that is written.
-    handed: u64,
+    sent: u64,
     written: u64,
     /// The newest batch that the session waits for, and the newest of which it was told.
     awaited: u64,
-    told: u64,
+    reported: u64,
     /// Why nothing more is written.
     failed: Option<StoreError>,
 }
@@ -86,10 +86,10 @@ impl RecordQueue {
                 durable: false,
                 gathers: false,
                 on_the_way: VecDeque::new(),
-                handed: 0,
+                sent: 0,
                 written: 0,
                 awaited: 0,
-                told: 0,
+                reported: 0,
                 failed: None,
             }),
             is_answered: AtomicBool::new(false),
@@ -171,9 +171,9 @@ impl RecordQueue {
             }
             self.advance(state, By::Session);
             if !can_wait {
-                (state.awaited, state.told) = (state.handed, state.written);
+                (state.awaited, state.reported) = (state.sent, state.written);
             }
-            state.handed
+            state.sent
         })
     }
 
@@ -192,7 +192,7 @@ impl RecordQueue {
             let is_new = self.with(|state| {
                 self.advance(state, By::Session);
                 let written = state.awaited.min(state.written);
-                let before = std::mem::replace(&mut state.told, written);
+                let before = std::mem::replace(&mut state.reported, written);
                 let failed = state.failed.clone();
                 failed.map_or(Ok(before < written), Err)
             });
@@ -288,7 +288,7 @@ impl RecordQueue {
     }
 }
 
-/// Who moves the queue on.
+/// The party that moves the queue on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum By {
     /// The session, while it is in the middle of nothing.
@@ -383,7 +383,7 @@ impl QueueState {
                 is_written: false,
                 events,
             });
-            self.handed += 1;
+            self.sent += 1;
             records = rest;
         }
     }

@@ -29,7 +29,7 @@ pub(crate) struct SessionDirs {
     pub(crate) request_context: RequestContext,
     pub(crate) services: SessionServices,
     pub(crate) exchange: Exchange,
-    /// Who answers plugins that ask the model.
+    /// Model that answers plugins that ask one.
     pub(crate) asked: CurrentModel,
 }
 

@@ -64,7 +64,7 @@ fn switch_report(
     Ok(switch::check(&conversation, &target, &endpoint, like))
 }
 
-/// The same for a thread that nobody has open: with the tools that a session of this specification
+/// Switch report for a thread that nobody has open, with the tools that a session of this specification
 /// would have. Writes nothing.
 pub(crate) async fn check(
     shared: Arc<HostState>,

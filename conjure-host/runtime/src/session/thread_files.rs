@@ -42,8 +42,8 @@ pub(crate) fn known_files(entries: &[Entry]) -> Vec<KnownFile> {
     files
 }
 
-/// The same as artifacts, each with its path if it is still there, or was fetched by a session on the
-/// thread.
+/// Files of a log as artifacts, each with its path if it is still there, or was fetched by a session on
+/// the thread.
 pub(crate) fn files(entries: &[Entry], data_dir: &Path, thread: &ThreadId) -> Vec<Artifact> {
     let cache = files_dir(data_dir, thread);
     let artifact = |file: KnownFile| Artifact {

@@ -49,7 +49,7 @@ impl ThreadHandle {
         }
     }
 
-    /// Which thread it is.
+    /// Id of the thread.
     pub(crate) fn thread(&self) -> &ThreadId {
         &self.thread
     }
@@ -83,7 +83,8 @@ impl ThreadHandle {
             .subscribe_from_now(Arc::clone(&self.log), self.thread.clone())
     }
 
-    /// The same for whoever does nothing about pieces of a text: they wake nobody.
+    /// Like [`Self::events_from_now`], for whoever does nothing about pieces of a text: they wake
+    /// nobody.
     pub(crate) fn events_beyond_pieces(&self) -> Subscription {
         self.hub
             .subscribe_beyond_pieces(Arc::clone(&self.log), self.thread.clone())

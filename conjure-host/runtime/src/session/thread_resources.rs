@@ -18,7 +18,7 @@ pub(super) struct ThreadResources {
     pub(super) host: Arc<HostState>,
     pub(super) request_context: RequestContext,
     pub(super) artifacts: Arc<Artifacts>,
-    /// Who answers plugins that ask the model.
+    /// Model that answers plugins that ask one.
     asked: CurrentModel,
     /// Ends with the thread.
     _exchange: Exchange,

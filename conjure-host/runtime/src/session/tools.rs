@@ -40,7 +40,7 @@ pub(super) struct Tools {
     renewal: Option<Renewal>,
     /// Backends that are made ready.
     transitions: FuturesUnordered<BoxFuture<'static, TransitionOutcome>>,
-    /// Those that the next request waits for, since the session's settings want them.
+    /// Transitions that the next request waits for, since the session's settings want them.
     awaited: BTreeSet<u64>,
 }
 
@@ -52,7 +52,7 @@ pub(crate) enum ToolChange {
     Approved,
     /// Backends said something.
     Backends,
-    /// These catalogs are for the model of now.
+    /// Catalogs for the model of now have come.
     Renewed(Vec<AskedCatalog>),
     /// A backend is ready to be what it is to be, or cannot be.
     TransitionOver(Box<TransitionOutcome>),
@@ -91,7 +91,7 @@ impl Tools {
         self.current.load_full()
     }
 
-    /// The same, for whoever looks at it from elsewhere.
+    /// Like [`Self::current`], for whoever looks at the tools from elsewhere.
     pub(super) fn shown(&self) -> &Arc<ArcSwap<ToolSnapshot>> {
         &self.current
     }
@@ -241,8 +241,8 @@ impl Tools {
         }
     }
 
-    /// Which plugins that calls of this thread needed are there in another version than they ran
-    /// in. What they held in memory ended with the session that had it.
+    /// Plugins that calls of this thread needed and that are there in another version than they ran in.
+    /// What they held in memory ended with the session that had it.
     pub(super) fn versions_since(&self, entries: &[Entry]) -> Option<TableChange> {
         let table = self.newest.table();
         let plugins: Vec<PluginChange> = log::plugin_versions(entries)

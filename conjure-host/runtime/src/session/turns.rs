@@ -18,16 +18,16 @@ use conjure_store::ThreadId;
 /// The result of a turn, for whoever waits for it.
 pub(crate) type TurnResult = Result<TurnSummary, ChatError>;
 
-/// Who waits for that.
+/// Channel to whoever waits for the result of a turn.
 pub(crate) type AnswerTo = oneshot::Sender<TurnResult>;
 
 /// The turns that were begun or wait to be.
 pub(super) struct Turns {
-    /// Who waits, by the turn's id.
+    /// Channels to those who wait, by the turn's id.
     waiting: HashMap<String, AnswerTo>,
     /// The newest turn.
     newest: Option<Arc<str>>,
-    /// Its span, while it runs.
+    /// Span of the newest turn, while it runs.
     span: Span,
     /// The form that answers must have from the next turn on.
     next_form: Option<Arc<OutputForm>>,
@@ -77,7 +77,7 @@ impl Turns {
         self.span = spans::turn(thread.as_str(), turn_id);
     }
 
-    /// It has come to its end.
+    /// Ends the span of the running turn.
     pub(super) fn end(&mut self, outcome: &TurnOutcome, usage: &Usage) {
         spans::turn_ended(&self.span, outcome, usage);
         self.span = Span::none();
@@ -93,13 +93,13 @@ impl Turns {
         &self.span
     }
 
-    /// Who waits for a turn that never begins.
+    /// Takes the channel to whoever waits for a turn that never begins.
     pub(super) fn dropped(&mut self, turn_id: &str) -> Option<(AnswerTo, TurnResult)> {
         let answer_to = self.waiting.remove(turn_id)?;
         Some((answer_to, Err(ChatError::Cancelled)))
     }
 
-    /// Who waits for a turn that is over, and what it came to.
+    /// Takes the channel to whoever waits for a turn that is over, and what the turn came to.
     pub(super) fn over(
         &mut self,
         turn_id: &str,

@@ -56,7 +56,7 @@ pub struct MaestroAuth {
     pub id: String,
     /// The provider, such as `openai`.
     pub provider: String,
-    /// Its name.
+    /// Name of the authentication there.
     pub name: String,
     /// What is sent.
     pub secret: MaestroSecret,
@@ -70,7 +70,7 @@ pub enum MaestroSecret {
     ApiKey(SecretString),
     /// A token of an OAuth login; nothing here renews it.
     Token(SecretString),
-    /// None that can be read, and why.
+    /// A credential that cannot be read, and why.
     Unreadable(&'static str),
 }
 

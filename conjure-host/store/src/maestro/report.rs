@@ -17,7 +17,7 @@ pub struct MaestroReport {
     pub given_auth: Vec<String>,
     /// New sessions that name no model.
     pub without_model: Vec<String>,
-    /// Of the new ones, those that name no absolute working directory, and got the one for such.
+    /// New sessions that name no absolute working directory, and were given the one chosen for such.
     pub without_working_dir: Vec<String>,
     /// Threads that are new here.
     pub threads: usize,

@@ -114,7 +114,7 @@ pub(super) struct MaestroSettings {
 }
 
 impl MaestroSettings {
-    /// What it is called: its name, or `session-` and the beginning of its id.
+    /// Label of the session: its name, or `session-` and the beginning of its id.
     pub(super) fn label(&self) -> String {
         let short = || format!("session-{}", self.id.chars().take(8).collect::<String>());
         self.name.clone().unwrap_or_else(short)

@@ -1,7 +1,7 @@
 //! The other database: a connection that may only read, and its rows as texts.
 //!
-//! Which tables and columns there are differs with the application's age, so it is asked; what is
-//! not there is empty.
+//! The tables and columns differ with the application's age, so the database is asked which it has;
+//! what is not there is empty.
 
 use std::collections::BTreeMap;
 use std::str::FromStr as _;

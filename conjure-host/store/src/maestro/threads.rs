@@ -34,7 +34,7 @@ const MAX_LABEL_CHARS: usize = 200;
 
 /// A thread of Maestro.
 pub(super) struct MaestroThread {
-    /// Its id there, or one made of its session's.
+    /// Id of the thread there, or one made of its session's.
     pub(super) id: ThreadId,
     /// The session that it was used in last.
     pub(super) session: Option<String>,

@@ -9,7 +9,7 @@ use crate::database::{Transaction, now_ms};
 use crate::row::number;
 use crate::saved::{free_name, fresh};
 use crate::sql::Value;
-use crate::writer::write_whole;
+use crate::writer::write_imported_thread;
 use crate::{Store, StoreError, ThreadId};
 
 use super::Maestro;
@@ -197,7 +197,7 @@ async fn thread(
         report.known_threads += 1;
         return Ok(());
     }
-    write_whole(tx, id, &planned.entries).await?;
+    write_imported_thread(tx, id, &planned.entries).await?;
     report.threads += 1;
     report.forks += usize::from(planned.fork.is_some());
     report.entries += planned.entries.len() as u64;

@@ -20,13 +20,13 @@ pub const MCP_SECRETS: &str = "mcp";
 /// A saved authentication. Unique by provider, kind and name.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SavedAuth {
-    /// Its id.
+    /// Id of the authentication.
     pub id: String,
     /// The provider.
     pub provider: String,
     /// Kind of the credential, such as `api_key`.
     pub kind: String,
-    /// Its name: 3 to 50 of `A-Z a-z 0-9 _ -`.
+    /// Name of the authentication: 3 to 50 of `A-Z a-z 0-9 _ -`.
     pub name: String,
     /// Base URL of a compatible server.
     pub base_url: Option<String>,
@@ -62,7 +62,7 @@ table_row!(SavedAuth: "saved auth", "saved_authentications", [
 ]);
 
 impl SavedAuth {
-    /// Its name in full.
+    /// Full name: provider, kind and name.
     pub fn full_name(&self) -> AuthName {
         AuthName {
             provider: self.provider.clone(),

@@ -9,9 +9,9 @@ use super::{JsonText, after_ms, fresh, now_ms, table_row};
 /// An MCP server. Unique by name.
 #[derive(Debug, Clone, PartialEq)]
 pub struct McpServer {
-    /// Its id.
+    /// Id of the server.
     pub id: String,
-    /// Its name.
+    /// Name of the server.
     pub name: String,
     /// Settings of the server, in the shape of the session file; a JSON object.
     pub settings: JsonText,

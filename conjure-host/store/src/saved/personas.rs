@@ -9,11 +9,11 @@ use super::{after_ms, fresh, now_ms, table_row};
 /// A persona. Unique by name and version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Persona {
-    /// Its id.
+    /// Id of the persona.
     pub id: String,
-    /// Its name.
+    /// Name of the persona.
     pub name: String,
-    /// Its version.
+    /// Version of the persona.
     pub version: String,
     /// Text that the model is given.
     pub persona_text: String,

@@ -10,9 +10,9 @@ use crate::{Store, StoreError};
 /// Position in a list of sessions in the order of their last use.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SessionCursor {
-    /// When the last one on the page before was used, in milliseconds since 1970.
+    /// When the last session on the page before was used, in milliseconds since 1970.
     pub used_at_ms: i64,
-    /// Its id.
+    /// Id of that session.
     pub id: String,
 }
 

@@ -13,9 +13,9 @@ use super::{
 /// A session. Its provider is not saved: it is its authentication's.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SavedSession {
-    /// Its id.
+    /// Id of the session.
     pub id: String,
-    /// Its name, which no other session has: 1 to 100 characters, none of them a control
+    /// Name of the session, which no other one has: 1 to 100 characters, none of them a control
     /// character.
     pub name: Option<String>,
     /// The saved authentication.

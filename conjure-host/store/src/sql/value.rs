@@ -55,7 +55,7 @@ fn encoding(error: sqlx::error::BoxDynError) -> SqlError {
 }
 
 impl Value {
-    /// Its bytes on the way to a server, the length before them included.
+    /// Bytes of the value on the way to a server, the length before them included.
     fn size(&self) -> usize {
         4 + match self {
             Self::Integer(_) | Self::Real(_) => 8,

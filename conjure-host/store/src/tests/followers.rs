@@ -1,4 +1,4 @@
-//! Who follows in which process, as the others see it.
+//! Followers of threads in one process, as the others see them.
 
 use std::collections::BTreeSet;
 

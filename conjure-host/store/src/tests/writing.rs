@@ -1,4 +1,4 @@
-//! Who writes a thread, and how what waits is written.
+//! Writers of a thread, and how what waits is written.
 
 use std::sync::atomic::Ordering;
 

@@ -27,8 +27,9 @@ const FORMAT_VERSION: u32 = 1;
 
 /// Written first, in this order, since others refer to them.
 const TABLES_WRITTEN_FIRST: [&str; 4] = ["saved_authentications", "threads", "sessions", "blobs"];
-/// Who writes and asks at the moment, and what the schema is: true of one database only. Recent events
-/// are written as rows of `events`, and the index of the search is made anew.
+/// Tables that are left out. Who writes and asks at the moment, and what the schema is, is true of
+/// one database only. Recent events are written as rows of `events`, and the index of the search is
+/// made anew.
 const SKIPPED_TABLES: [&str; 6] = [
     "writers",
     "idempotency_keys",

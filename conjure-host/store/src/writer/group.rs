@@ -55,7 +55,7 @@ struct ThreadUpdate {
     spent: ReplyUsage,
     cost: Option<String>,
     has_changed: bool,
-    /// Its newest row of events in the group.
+    /// Index of the thread's newest row among the group's rows of events.
     run: Option<usize>,
 }
 

@@ -1,4 +1,4 @@
-//! Who writes a thread: one writer, from opening it to closing it.
+//! Leases of threads: one writer writes a thread, from opening it to closing it.
 //!
 //! A thread names its writer, a writer has a row with a heartbeat, and every transaction touches
 //! that row. A thread of a writer that is dead or was silent for too long may be taken: its
@@ -39,7 +39,7 @@ pub(super) struct Position {
 }
 
 impl WriterTask {
-    /// Who has the thread, which is this writer, nobody, or one that is dead and was fenced off:
+    /// The owner of the thread, which is this writer, nobody, or one that is dead and was fenced off:
     /// what is done next is done on the condition that it is still so. Rows of writers are locked
     /// before those of threads, as groups do, so that no two wait for each other.
     ///
@@ -232,7 +232,7 @@ pub(crate) async fn is_gone(tx: &Transaction<'_>, id: &str) -> Result<bool, Stor
     Ok(still_writes(tx, id).await?.is_none())
 }
 
-/// Those of these writers that are gone. The rows of all of them are kept until the transaction ends,
+/// The writers among these that are gone. The rows of all are kept until the transaction ends,
 /// and locked in the order of their ids, as by whoever else keeps several: so no two transactions wait
 /// for each other.
 pub(crate) async fn gone_among(
@@ -248,8 +248,8 @@ pub(crate) async fn gone_among(
     Ok(gone)
 }
 
-/// The same of others, for a writer whose own row is kept beside theirs, in the same order. Nothing
-/// where that one was taken for dead.
+/// Like [`gone_among`], for a writer whose own row is kept beside the others', in the same order.
+/// `None` where that writer was taken for dead.
 pub(crate) async fn gone_beside(
     tx: &Transaction<'_>,
     own: &str,

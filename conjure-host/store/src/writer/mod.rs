@@ -1,17 +1,17 @@
 //! The one task that writes threads, on a thread of its own.
 //!
-//! It takes appends from a queue, puts all that waits into one transaction, and answers each. It
+//! The task takes appends from a queue, puts all that waits into one transaction, and answers each. It
 //! also opens and closes threads, since who may write a thread and what comes next in it are known
 //! here. It knows nothing of what entries mean.
 
 mod clear;
 mod encode;
 mod group;
+mod imported_thread;
 mod insert;
 mod lease;
 mod opening;
 mod settling;
-mod whole;
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -28,9 +28,9 @@ use crate::{Committed, Record, StoreError, ThreadId, ThreadLog};
 use insert::Statements;
 use lease::Lease;
 
+pub(crate) use imported_thread::write_imported_thread;
 pub(crate) use insert::EVENT_COLUMNS;
 pub(crate) use lease::{LEASE_EXPIRY, gone_among, gone_beside, is_dead, is_gone, lock_writer};
-pub(crate) use whole::write_whole;
 
 /// How much may wait to be written, in bytes.
 const QUEUE_BYTES: usize = 64 * 1024 * 1024;
@@ -82,7 +82,7 @@ struct Append {
     rows: encode::Rows,
     durable: bool,
     answer: oneshot::Sender<Result<(), StoreError>>,
-    /// Its place in the queue, until it is answered.
+    /// Place of the append in the queue, until it is answered.
     room: OwnedSemaphorePermit,
 }
 
@@ -320,7 +320,7 @@ impl Drop for LeaseGuard {
 /// The state of the writer's task.
 struct WriterTask {
     db: Arc<Database>,
-    /// Its id in the database; empty while it has no thread open.
+    /// Id of the writer in the database; empty while it has no thread open.
     id: String,
     /// Id of the writer, for those who ask for it.
     shared_id: Arc<RwLock<String>>,

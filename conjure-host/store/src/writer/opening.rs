@@ -1,7 +1,7 @@
 //! Opening threads: all that are asked for at once in one transaction, which goes to the disk once.
 //!
-//! That is for threads that nobody has. One whose owner is another writer is opened by itself:
-//! that writer has to be looked at, and fenced off if it is dead.
+//! Only threads that nobody has are opened together. One whose owner is another writer is opened by
+//! itself: that writer has to be looked at, and fenced off if it is dead.
 
 use std::collections::{HashMap, HashSet};
 

@@ -4,7 +4,7 @@ use super::{WRITE_TIMEOUT, WriterTask, with_timeout};
 use crate::recent_events;
 use crate::sql::DatabaseKind;
 
-/// So many recent rows of each open thread are worth moving: they come to one place in `events`.
+/// Recent rows of each open thread that are worth moving: they come to one place in `events`.
 const ROWS_PER_THREAD: usize = 16;
 /// Recent rows before they are moved, at least. Tests write few.
 const MIN_RECENT_ROWS: usize = if cfg!(test) { 8 } else { 1024 };

@@ -23,12 +23,12 @@ pub struct FormField {
     is_required: bool,
 }
 
-/// What a typed text is to a field.
+/// Meaning of a typed text for a field.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FieldAnswer {
     /// Nothing: the field is left out.
     Omitted,
-    /// Its value.
+    /// The value of the field.
     Given(Value),
     /// No answer, with the reason; the field is asked for again.
     Refused(String),
@@ -59,19 +59,19 @@ impl FormField {
         }
     }
 
-    /// Its name, as the form has it.
+    /// Name of the field, as the form has it.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its name and what it takes: `guests (a whole number, optional, [2])`.
+    /// Label of the field, its name and what it takes: `guests (a whole number, optional, [2])`.
     #[must_use]
     pub fn label(&self) -> String {
         format!("{} ({})", one_line(&self.name), self.rule())
     }
 
-    /// What it takes, whether it is needed, and its default in brackets.
+    /// Rule of the field: what it takes, whether it is needed, and its default in brackets.
     #[must_use]
     pub fn rule(&self) -> String {
         let needed = if self.is_required {
@@ -86,7 +86,7 @@ impl FormField {
         }
     }
 
-    /// Its title and its description; empty where it has none.
+    /// Title and description of the field; empty where it has none.
     #[must_use]
     pub fn about(&self) -> String {
         let text = |member: &str| {

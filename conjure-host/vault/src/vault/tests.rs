@@ -167,7 +167,7 @@ fn the_variable_comes_first_and_what_the_file_sealed_can_still_be_read() {
     let by_variable = vault.seal("a", &secret()).unwrap();
     assert!(matches!(
         vault.place(),
-        Some((KeyPlace::Variable("CONJURE_KEY"), _))
+        Some((KeyLocation::Variable("CONJURE_KEY"), _))
     ));
     let without = Vault::open(options(dir.path())).unwrap();
     assert!(matches!(
@@ -195,7 +195,7 @@ fn where_there_is_a_keyring_no_file_is_made() {
     };
     let vault = Vault::open(with_keyring(dir.path())).unwrap();
     let sealed = vault.seal("a", &secret()).unwrap();
-    assert!(matches!(vault.place(), Some((KeyPlace::Keyring(_), _))));
+    assert!(matches!(vault.place(), Some((KeyLocation::Keyring(_), _))));
     assert!(!dir.path().join("vault.key").exists());
     let again = Vault::open(with_keyring(dir.path())).unwrap();
     assert_eq!(text(again.unseal("a", &sealed).unwrap()), "sk-test");
@@ -237,7 +237,7 @@ fn a_keyring_that_does_not_answer_gives_way_to_the_file_and_is_said() {
     };
     let vault = Vault::open(locked()).unwrap();
     let sealed = vault.seal("a", &secret()).unwrap();
-    assert!(matches!(vault.place(), Some((KeyPlace::File(_), _))));
+    assert!(matches!(vault.place(), Some((KeyLocation::File(_), _))));
     assert_eq!(text(vault.unseal("a", &sealed).unwrap()), "sk-test");
     let elsewhere = tempfile::tempdir().unwrap();
     let sealed = Vault::open(options(elsewhere.path()))

@@ -179,12 +179,12 @@ fn speaks_by_one_exec(config: &Value) {
     assert_eq!(world.inspect("{{len .ExecIDs}}"), "1");
 }
 
-/// What the real engine does, at another address, with who wants to attach.
+/// Answer to whoever wants to attach; all else the real engine does, at another address.
 #[derive(Clone, Copy)]
 enum Attaching {
-    /// It lets nobody.
+    /// Nobody can attach.
     Refused,
-    /// It lets everybody, and carries nothing.
+    /// Everybody can attach, and nothing is carried.
     Silent,
 }
 

@@ -16,7 +16,7 @@ use tokio::net::{TcpListener, TcpStream};
 use super::exec;
 use super::pods::RunningPod;
 
-/// Whom the server knows.
+/// Token of the user whom the server knows.
 pub(super) const TOKEN: &str = "t0ken";
 /// How long one who is sent away is to wait, in seconds: longer than anybody does.
 const RETRY_AFTER: u32 = 3_600;

@@ -14,7 +14,7 @@ const MOUNTS: &str = "while [ \"$1\" != -- ]; do mount --bind \"$1\" \"$2\" || e
 /// A pod whose first process runs. It ends with all its processes when this is dropped.
 pub(super) struct RunningPod {
     first: Child,
-    /// Its first process, as this machine numbers it.
+    /// Number that the pod's first process has on this machine.
     pid: u32,
     env: Vec<(String, String)>,
     dirs: Vec<PathBuf>,

@@ -274,7 +274,7 @@ fn events(
 #[error("an event is too long")]
 struct TooLong;
 
-/// The same bytes, up to an event that is longer than `most`.
+/// Passes the bytes on, up to an event that is longer than `most`.
 fn limit_events<B: AsRef<[u8]> + Send + 'static>(
     bytes: impl Stream<Item = io::Result<B>> + Send + 'static,
     most: usize,

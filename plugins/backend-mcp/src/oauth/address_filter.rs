@@ -1,8 +1,8 @@
-//! Which addresses a request to an authorization server may go to.
+//! The addresses that a request to an authorization server may go to.
 //!
-//! Its metadata says where it is, and it may say anything: an address of this machine, or of the
-//! network that the machine is in. Only a server that is there itself may name another place there.
-//! rmcp's own requests keep to the same rule.
+//! The metadata of such a server says where it is, and may say anything: an address of this machine,
+//! or of the network that the machine is in. Only a server that is there itself may name another
+//! place there. rmcp's own requests keep to the same rule.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub(super) struct AddressFilter {
 }
 
 impl AddressFilter {
-    /// Of the server at this address.
+    /// The filter for the server at this address.
     pub(super) fn of(url: &Url) -> Self {
         let own = literal(url);
         let is_localhost = url.host_str().is_some_and(is_localhost);

@@ -41,7 +41,7 @@ impl Loopback {
         Ok(Self { listener, port })
     }
 
-    /// Its address.
+    /// The address that a login comes back to.
     pub(super) fn redirect_uri(&self) -> String {
         format!("http://127.0.0.1:{}{PATH}", self.port)
     }

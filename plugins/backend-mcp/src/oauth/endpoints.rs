@@ -1,6 +1,6 @@
 //! The endpoints of an authorization server: each is looked at before anything is sent to it.
 //!
-//! They are what the server's metadata says, which may be another thing each time.
+//! The server's metadata names them, and may name others each time.
 
 use rmcp::transport::auth::{AuthError, AuthorizationMetadata};
 use url::Url;

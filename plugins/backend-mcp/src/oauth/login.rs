@@ -1,7 +1,7 @@
 //! The login: the person's browser at the authorization server, and back with a code.
 //!
-//! Who the host is to an authorization server is what the person configured, else the document at
-//! an address that they configured, else what was registered before, else a new registration.
+//! The host's client id at an authorization server is what the person configured, else the document
+//! at an address that they configured, else what was registered before, else a new registration.
 
 use std::time::Duration;
 
@@ -204,7 +204,7 @@ impl Auth {
         Loopback::bind(0).await.map_err(failed)
     }
 
-    /// Who the host is at this authorization server.
+    /// The host's registration as a client at this authorization server.
     async fn client(
         &self,
         manager: &mut AuthorizationManager,

@@ -114,9 +114,9 @@ impl OAuthClient {
 pub(crate) enum LoggedOut {
     /// No login existed.
     Before,
-    /// It is forgotten, and given back where that is possible.
+    /// The login is forgotten, and given back where that is possible.
     Now,
-    /// It is forgotten here only, and why.
+    /// The login is forgotten here only; the reason why.
     Here(String),
 }
 

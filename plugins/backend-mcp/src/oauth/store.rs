@@ -46,7 +46,7 @@ pub(super) struct Grant {
 }
 
 impl StoredLogin {
-    /// Whose tokens are used, and what was given.
+    /// The issuer whose tokens are used, and what it gave.
     pub(super) fn current(&self) -> Option<(&str, &Grant)> {
         let (issuer, grant) = self.issuers.get_key_value(self.current.as_deref()?)?;
         Some((issuer, grant))
@@ -107,7 +107,7 @@ impl LoginStore {
         })
     }
 
-    /// Which file there is; nothing when there is none.
+    /// Identity of the file that is there; `None` when there is none.
     pub(super) fn stamp(&self) -> Option<LoginFileStamp> {
         let file = self.file.as_ref()?.metadata().ok()?;
         let (inode, size) = (file.ino(), file.size());

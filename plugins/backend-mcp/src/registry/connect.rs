@@ -2,9 +2,9 @@
 //!
 //! Nothing outside the registry can reach this.
 //!
-//! Which era a server speaks is asked with `server/discover`. A server of the era before may
-//! answer with an error, say nothing, or exit; the last two get a second start, with the
-//! handshake. The answer is kept for the configuration.
+//! `server/discover` asks which era a server speaks. A server of the era before may answer with an
+//! error, say nothing, or exit; the last two get a second start, with the handshake. The answer is
+//! kept for the configuration.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -56,7 +56,7 @@ pub(super) struct ConnectionParts<'a> {
     pub(super) known: Option<Era>,
 }
 
-/// Whom a connection is made to.
+/// The other end of a connection that is made.
 pub(super) enum Peer<'a> {
     Endpoint(&'a str),
     Program(Launch<'a>, ServerProgram),
@@ -106,7 +106,7 @@ pub(super) enum ConnectError {
     NeedsAuth(WantedCredentials),
     /// There is no program that could be started.
     NoProgram(String),
-    /// It will not work until somebody changes something.
+    /// A failure that lasts until somebody changes something.
     Permanent(String),
     /// A failure that may be over later.
     Transient(String),

@@ -26,7 +26,7 @@ pub(crate) enum EntryState {
     },
     /// The server wants credentials that it does not have.
     NeedsAuth(WantedCredentials),
-    /// It will not work until somebody changes something; tried again when it is wanted.
+    /// A failure that lasts until somebody changes something; tried again when it is wanted.
     Failed(String),
     /// There is no program that could be started; tried again when it is wanted.
     NoProgram(String),

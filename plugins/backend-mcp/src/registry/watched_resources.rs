@@ -1,8 +1,8 @@
 //! The resources of a server whose changes sessions want to hear of, and what the server said to
 //! that.
 //!
-//! Who wants a resource is a set and no count: a session that asks once more wants it no more than
-//! before. The connection of the moment asks the server for them; see `resource_subscription`.
+//! The sessions that want a resource are a set and no count: one that asks once more wants it no
+//! more than before. The connection of the moment asks the server for them; see `resource_subscription`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,7 +27,7 @@ pub(crate) struct WatchedResource {
 /// The resources by URI.
 pub(crate) type WatchedUris = BTreeMap<String, WatchedResource>;
 
-/// Which sessions want to hear of which resources.
+/// The sessions that want to hear of a resource, for each resource.
 #[derive(Debug, Default)]
 pub(crate) struct WatchedResources {
     watched: watch::Sender<WatchedUris>,
@@ -91,8 +91,8 @@ impl WatchedResources {
         self.uris()
     }
 
-    /// These could not be asked for; they are again after [`Self::retry`], or when somebody wants
-    /// one of them once more.
+    /// Delays resources that could not be asked for until [`Self::retry`], or until somebody wants one
+    /// of them once more.
     pub(crate) fn delay(&self, uris: &BTreeSet<String>) {
         // Nobody waits for that.
         self.watched.send_if_modified(|watched| {
@@ -148,17 +148,17 @@ impl WatchedResources {
         self.watched.borrow().keys().cloned().collect()
     }
 
-    /// Those that the server has not refused.
+    /// Resources that the server has not refused.
     pub(crate) fn not_refused(&self) -> BTreeSet<String> {
         self.uris_where(|resource| !matches!(resource.answer, Some(Err(_))))
     }
 
-    /// Those of which the server has said nothing yet.
+    /// Resources of which the server has said nothing yet.
     pub(crate) fn unanswered(&self) -> BTreeSet<String> {
         self.uris_where(|resource| resource.answer.is_none())
     }
 
-    /// Those that wait for their next time.
+    /// Resources that wait for their next time.
     pub(crate) fn delayed(&self) -> BTreeSet<String> {
         self.uris_where(|resource| resource.is_delayed)
     }

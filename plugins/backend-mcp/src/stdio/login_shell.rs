@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use super::supervisors::Supervisors;
 
-/// Who is asked when nobody says which shell is the person's.
+/// Shell that is asked when nobody says which one is the person's.
 const DEFAULT_SHELL: &str = "/bin/sh";
 /// Time limit for running a profile.
 const PROFILE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -59,8 +59,8 @@ pub(super) enum Silent {
 }
 
 impl LoginShell {
-    /// Its `PATH`, as it was said before or, when that is `stale` or nothing, as it says now in this
-    /// environment.
+    /// The shell's `PATH`, as it was said before or, when that is `stale` or nothing, as it says now in
+    /// this environment.
     pub(super) async fn path(
         &self,
         stale: bool,

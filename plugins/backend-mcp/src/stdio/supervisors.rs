@@ -39,9 +39,9 @@ pub(crate) struct ProcessExit(watch::Receiver<ExitProgress>);
 /// How far the end of a program has come.
 #[derive(Debug, Clone, Copy, Default)]
 struct ExitProgress {
-    /// Its process has ended, with this status if it is known.
+    /// Status with which the program's process has ended, if it is known; `None` while it runs.
     ended: Option<Option<ExitStatus>>,
-    /// Whether nothing that the server started is left.
+    /// Whether all processes that the server started are gone.
     gone: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Which era is spoken, and how that is found out.
+//! The era that is spoken, and how it is found out.
 
 use std::time::{Duration, Instant};
 

@@ -190,7 +190,7 @@ pub(super) fn server(traits: &[&str]) -> Value {
     })
 }
 
-/// The same with more settings.
+/// Adds settings to a server.
 pub(super) fn with(mut server: Value, more: Value) -> Value {
     for (name, value) in more.as_object().unwrap() {
         server[name] = value.clone();

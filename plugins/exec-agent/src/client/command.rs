@@ -19,8 +19,8 @@ use crate::output::{
 /// How long the agent may take beyond the command's own time to end it and to say so. The host waits
 /// for 3 s beyond it.
 pub(super) const END_MARGIN: Duration = Duration::from_millis(2_500);
-/// The same for a call that was cancelled, beyond the time that processes have to react. The host
-/// waits for 2 s in all.
+/// How long the agent may take for a call that was cancelled, beyond the time that processes have to
+/// react. The host waits for 2 s in all.
 pub(super) const CANCEL_MARGIN: Duration = Duration::from_millis(1_200);
 
 /// Reasons why the end of a command is not known.

@@ -1,4 +1,4 @@
-//! Which files of the working directory a command made or changed.
+//! Files of the working directory that a command made or changed.
 //!
 //! Compares two walks over the directory: inode, size and times of every regular file. A walk
 //! looks at [`MAX_ENTRIES`] entries, the upper levels first; it does not enter `.git` and

@@ -87,7 +87,7 @@ fn entries(dir: &OwnedFd) -> rustix::io::Result<Vec<DirectoryEntry>> {
     Ok(found)
 }
 
-/// Some file systems do not tell the kind of an entry with its name.
+/// Kind of an entry, which some file systems do not tell with its name.
 fn kind(dir: &OwnedFd, entry: &rustix::fs::DirEntry) -> FileType {
     match entry.file_type() {
         FileType::Unknown => rustix::fs::statat(

@@ -1,4 +1,4 @@
-//! Which paths a call may touch, and how one becomes a place inside a root.
+//! Paths that a call may touch, and how one becomes a place inside a root.
 //!
 //! A path is resolved first, links and all, and must end up inside a root. Opening then walks
 //! from the root through directory handles and follows no link, so that a path which changes in
@@ -68,9 +68,10 @@ impl CallRoots {
         Self::with(&dirs, root, working, skills, exchange)
     }
 
-    /// The same of a session, whose working and exchange directories the host names without links, as they
-    /// led when the session began. One where a link is by now is none, and none of them is resolved anew,
-    /// also where this is a new version of the plugin. Skills are where they led at first.
+    /// Roots of a session's call. The host names the working and the exchange directory without
+    /// links, as they led when the session began. One where a link is by now is none, and none of them
+    /// is resolved anew, also where this is a new version of the plugin. Skills are where they led at
+    /// first.
     ///
     /// # Errors
     /// When the working directory cannot be used.
@@ -112,7 +113,7 @@ impl CallRoots {
         })
     }
 
-    /// The same without these places, also where they are below one of the directories. A directory
+    /// Takes these places away, also where they are below one of the directories. A directory
     /// of the call's that is itself below a private one stays.
     #[must_use]
     pub fn without<'a>(mut self, private: impl IntoIterator<Item = &'a PathBuf>) -> Self {

@@ -10,7 +10,7 @@ use super::refusal::{RefusalReason, RelayRefusal};
 pub enum RelayFrame {
     /// From an executor, first: who comes.
     Hello {
-        /// Its [`RELAY_VERSION`](super::RELAY_VERSION).
+        /// The executor's [`RELAY_VERSION`](super::RELAY_VERSION).
         version: u32,
         /// Secret of the first client.
         token: String,

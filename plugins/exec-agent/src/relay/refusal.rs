@@ -15,7 +15,7 @@ pub struct RelayRefusal {
 /// The reason of a refusal, where there is a remedy for it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum RefusalReason {
-    /// None of the others, or from a relay that gives no reason.
+    /// A reason without a remedy, or a relay that gives no reason.
     #[default]
     Other,
     /// Commands cannot work in the directory that was named.

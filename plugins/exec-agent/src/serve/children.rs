@@ -44,7 +44,7 @@ pub(super) struct Children {
 #[derive(Default)]
 struct ChildTable {
     supervisors: HashSet<i32>,
-    /// Those that were let go, until they are collected. They have nothing that a command started.
+    /// Supervisors that were let go, until they are collected. They have nothing that a command started.
     ending: HashSet<i32>,
     /// Whether something may be here without a supervisor. Then it takes more to know that nothing is
     /// left of a command, and none waits beside one.
@@ -52,17 +52,17 @@ struct ChildTable {
     /// How many supervisors were ever started.
     count: u64,
     next: NextShell,
-    spare: Spare,
+    spare: SpareSupervisor,
 }
 
 /// The supervisor of the next shell, which is started while a command runs.
 #[derive(Default)]
-enum Spare {
+enum SpareSupervisor {
     #[default]
     None,
-    /// It is being started.
+    /// The supervisor is being started.
     Starts,
-    /// It waits; whatever else is here has a supervisor.
+    /// The supervisor waits; whatever else is here has one.
     Waits(Supervisor),
 }
 
@@ -73,14 +73,14 @@ enum NextShell {
     Unknown,
     /// What the last command had, and so the next one is likely to want.
     Wanted(Shell),
-    /// It is being started; there is no other process.
+    /// The shell is being started; there is no other process.
     Starts,
-    /// It waits; there is no other process.
+    /// The shell waits; there is no other process.
     Waits(Ready),
 }
 
 impl Children {
-    /// None yet. Says whether a spare supervisor may be there while commands run.
+    /// No children yet. `has_spares` allows a spare supervisor while commands run.
     pub(super) fn new(has_spares: bool) -> Self {
         Self {
             has_spares,
@@ -128,16 +128,16 @@ impl Children {
     pub(super) fn make_spare(&self) {
         let mut table = lock(&self.table);
         let is_wanted = matches!(table.next, NextShell::Wanted(_));
-        let has_one = !matches!(table.spare, Spare::None);
+        let has_one = !matches!(table.spare, SpareSupervisor::None);
         if !self.has_spares || !is_wanted || has_one || table.has_strays {
             return;
         }
-        table.spare = Spare::Starts;
+        table.spare = SpareSupervisor::Starts;
         table.count += 1;
         drop(table);
         let spare = spare_supervisor();
         let mut table = lock(&self.table);
-        table.spare = spare.map_or(Spare::None, Spare::Waits);
+        table.spare = spare.map_or(SpareSupervisor::None, SpareSupervisor::Waits);
         if table.has_strays {
             table.end_spare();
         }
@@ -245,7 +245,7 @@ impl ChildTable {
 
     /// Whether its supervisor is being started, while a command runs.
     fn starts_spare(&self) -> bool {
-        matches!(self.spare, Spare::Starts)
+        matches!(self.spare, SpareSupervisor::Starts)
     }
 
     /// Takes what has ended.
@@ -258,7 +258,7 @@ impl ChildTable {
     /// Records the end of a process, with its exit code where no signal ended it.
     fn note_end(&mut self, pid: i32, exit_code: Option<i32>) {
         if self.spare_pid() == Some(pid) {
-            self.spare = Spare::None;
+            self.spare = SpareSupervisor::None;
             return;
         }
         if self.ending.remove(&pid) {
@@ -278,9 +278,9 @@ impl ChildTable {
         self.end_spare();
     }
 
-    /// Whether nothing is left of what supervisors had that are over.
+    /// Whether everything is gone that supervisors had which are over.
     fn is_nothing_left(&mut self) -> bool {
-        if matches!(self.spare, Spare::Waits(_)) && self.ending.is_empty() {
+        if matches!(self.spare, SpareSupervisor::Waits(_)) && self.ending.is_empty() {
             return true;
         }
         let is_nothing_left = has_no_child();
@@ -303,7 +303,7 @@ impl ChildTable {
 
     fn spare_pid(&self) -> Option<i32> {
         match &self.spare {
-            Spare::Waits(spare) => Some(spare.pid()),
+            SpareSupervisor::Waits(spare) => Some(spare.pid()),
             _ => None,
         }
     }
@@ -311,7 +311,7 @@ impl ChildTable {
     /// Takes the spare supervisor, if there is one.
     fn take_spare(&mut self) -> Option<Supervisor> {
         match std::mem::take(&mut self.spare) {
-            Spare::Waits(spare) => Some(spare),
+            SpareSupervisor::Waits(spare) => Some(spare),
             other => {
                 self.spare = other;
                 None
@@ -392,12 +392,12 @@ mod tests {
         let spare = Supervisor::spawn(Command::new("cat")).unwrap();
         let pid = spare.pid();
         let mut table = ChildTable {
-            spare: Spare::Waits(spare),
+            spare: SpareSupervisor::Waits(spare),
             ..ChildTable::default()
         };
         assert!(table.is_nothing_left());
         table.suspect_strays();
-        assert!(matches!(table.spare, Spare::None) && table.ending.contains(&pid));
+        assert!(matches!(table.spare, SpareSupervisor::None) && table.ending.contains(&pid));
         assert!(!table.is_nothing_left(), "it is not collected yet");
     }
 }

@@ -104,7 +104,7 @@ struct ServedCommand<'a> {
     call: &'a Arc<AgentCall>,
     supervisor: Supervisor,
     pipes: OutputPipes,
-    /// Until when output is held back: left in its pipe at first, later read and not sent.
+    /// Time until which output is held back: left in its pipe at first, later read and not sent.
     held: Option<Instant>,
 }
 

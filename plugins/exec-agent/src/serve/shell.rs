@@ -36,8 +36,8 @@ const WAIT_SCRIPT: &str = "__conjure_all=; while IFS= read -r __conjure_line; do
 pub(super) struct Shell {
     path: String,
     env: Vec<(String, String)>,
-    /// Where it begins, unless that is where the agent is: sending it there takes a slower way to
-    /// start it.
+    /// Directory where the shell begins, unless that is where the agent is: sending it there takes a
+    /// slower way to start it.
     dir: Option<String>,
     confinement: Option<Confinement>,
 }

@@ -28,7 +28,7 @@ pub(super) struct Workers {
 }
 
 impl Workers {
-    /// None yet; each will have a stack of so many bytes.
+    /// A pool without threads yet; each will have a stack of so many bytes.
     pub(super) fn new(stack: usize) -> Self {
         Self {
             stack,

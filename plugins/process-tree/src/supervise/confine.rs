@@ -29,7 +29,7 @@ pub use super::mounts::users_probe;
 use super::mounts::{Hides, hide};
 use crate::{Confinement, Gaps, Sandbox};
 
-/// This process, in which what is to be hidden is hidden: what it starts is confined.
+/// Confines what this process starts. What is to be hidden is hidden from the process itself.
 pub(super) struct Confiner {
     hides: Hides,
     privileges: Privileges,
@@ -79,10 +79,10 @@ impl Confiner {
 pub(super) enum Privileges {
     /// Nothing special.
     None,
-    /// It may do as root does in a user namespace of its own, its commands may not.
+    /// The supervisor may do as root does in a user namespace of its own, its commands may not.
     Own,
-    /// It may do what is to be done to the whole system, and so may its commands if that is not
-    /// taken from them.
+    /// The supervisor may do what is to be done to the whole system, and so may its commands if that
+    /// is not taken from them.
     System,
 }
 

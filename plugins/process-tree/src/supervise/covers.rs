@@ -37,7 +37,7 @@ pub(super) struct Covers {
 }
 
 impl Covers {
-    /// Of places that are there, without links.
+    /// Covers for places that are there, without links.
     pub(super) fn new(
         hidden: impl IntoIterator<Item = PathBuf>,
         visible: impl IntoIterator<Item = PathBuf>,
@@ -169,7 +169,7 @@ fn cover_file(place: &Path) -> io::Result<()> {
     Ok(mount_remount(place, flags, c"")?)
 }
 
-/// Whether nothing is there, also because a directory above is none any more.
+/// Whether the place is gone, also because a directory above is none any more.
 fn is_gone(place: &Path) -> bool {
     use ErrorKind::{NotADirectory, NotFound};
     let found = fs::metadata(place);

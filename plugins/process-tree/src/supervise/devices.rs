@@ -20,7 +20,7 @@ use super::covers::{EMPTY, descriptor, handle};
 /// Where devices are.
 pub(super) const DEVICES: &str = "/dev";
 
-/// Those that every command has.
+/// Devices that every command has.
 const USUAL: [&str; 6] = [
     "/dev/full",
     "/dev/null",
@@ -81,7 +81,7 @@ pub(super) fn own_terminals() {
     }
 }
 
-/// The same with shared memory; whether it is its own: not where somebody works in it.
+/// Gives the command shared memory of its own. False where that cannot be or somebody works in it.
 pub(super) fn own_shared_memory(writable: &[PathBuf]) -> bool {
     // A link leads to where others have theirs.
     let is_there = fs::symlink_metadata(SHARED_MEMORY).is_ok_and(|found| found.is_dir());

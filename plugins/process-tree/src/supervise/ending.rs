@@ -93,7 +93,7 @@ enum SupervisionPhase {
     Asked(Instant),
     /// What was killed since then ends.
     Kills(Instant),
-    /// The same, and nobody waits for it any more.
+    /// What was killed ends, and nobody waits for it any more.
     Forgotten,
 }
 

@@ -1,11 +1,11 @@
 //! The supervisor of one program: a process between the program and whoever wanted it, that adopts
 //! everything which the program starts, and ends when the last of that is gone.
 //!
-//! It is a process of its own for each program, because adopting is a property of a whole process:
-//! so what a program left behind is found by descent alone, whatever it did to its session, its
-//! group, its environment or its parents, and what belongs to another one is never below it. Where
-//! nothing can be adopted it has the program's process group. It ends everything when it is told
-//! to, when the program has ended, and when whoever started it is gone, however that came about. It
+//! The supervisor is a process of its own for each program, because adopting is a property of a whole
+//! process: so what a program left behind is found by descent alone, whatever it did to its session,
+//! its group, its environment or its parents, and what belongs to another one is never below it. Where
+//! nothing can be adopted it has the program's process group. It ends everything when it is told to,
+//! when the program has ended, and when whoever started it is gone, however that came about. It
 //! carries no output: the program writes to the pipes itself.
 
 #[cfg_attr(not(target_os = "linux"), path = "unconfined.rs")]

@@ -37,7 +37,7 @@ pub(super) struct Hides {
     pub(super) modes: bool,
     /// Whether the memory, semaphores and queues that it shares by number are its own.
     pub(super) ipc: bool,
-    /// Where it may share memory by name, which is its own; nothing where there is no such place.
+    /// Place for shared memory by name, which is the process's own; `None` where there is no such place.
     pub(super) shared_memory: Option<&'static str>,
     /// What is to be covered again when it is replaced.
     pub(super) covers: Option<Covers>,
@@ -184,8 +184,8 @@ fn own_users() -> io::Result<()> {
     fs::write("/proc/self/gid_map", format!("{group} {group} 1"))
 }
 
-/// Those that are there as they are named. One that a link leads to was put there by somebody since: its
-/// name was without links before.
+/// Paths that are there as they are named. One that a link leads to was put there by somebody since:
+/// its name was without links before.
 fn unchanged(paths: &[PathBuf]) -> Vec<PathBuf> {
     let unchanged = paths
         .iter()

@@ -1,4 +1,4 @@
-//! Who gets in: nobody without a token, also on this machine, where other users are; a browser by a
+//! Access: nobody without a token, also on this machine, where other users are; a browser by a
 //! link that is good once.
 
 use std::io::{BufRead as _, BufReader, Write as _};

@@ -12,7 +12,7 @@ use crate::saved::files_without;
 use crate::server::{PATIENCE, Server};
 use crate::stage::{Stage, text};
 
-/// How it is with a login, once it is over.
+/// Waits until a login is over and returns it.
 fn over(server: &Server, login: &str) -> Value {
     let until = Instant::now() + PATIENCE;
     loop {

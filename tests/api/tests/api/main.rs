@@ -28,6 +28,8 @@ mod held_tools;
 #[cfg(test)]
 mod hostile;
 #[cfg(test)]
+mod idempotency;
+#[cfg(test)]
 mod logins;
 #[cfg(test)]
 mod long_replies;
@@ -35,8 +37,6 @@ mod long_replies;
 mod mcp;
 #[cfg(test)]
 mod mcp_imports;
-#[cfg(test)]
-mod once;
 #[cfg(test)]
 mod page;
 #[cfg(test)]

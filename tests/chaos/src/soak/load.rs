@@ -140,7 +140,7 @@ impl Load {
         })
     }
 
-    /// The same for all sessions, at the same time.
+    /// Does some work for every session, for all at the same time.
     fn on_all(&self, work: impl Fn(&str, &mut Random) -> Result<()> + Sync) -> Result<()> {
         let work = &work;
         thread::scope(|scope| {

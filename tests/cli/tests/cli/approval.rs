@@ -1,4 +1,4 @@
-//! Who decides about a call: a rule, a person at the terminal, or nobody.
+//! The decision about a call: by a rule, a person at the terminal, or nobody.
 
 use conjure_kit::{Model, Running};
 use conjure_mock_llm::Message;

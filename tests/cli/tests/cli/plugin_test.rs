@@ -43,7 +43,7 @@ pub(crate) fn failed(said: &Value) -> Vec<(String, String)> {
         .collect()
 }
 
-/// The same program where it finds the compiler of this machine, and what others have built.
+/// Lets a program find the compiler of this machine, and what others have built.
 pub(crate) fn with_rust(program: Cli) -> Cli {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let target = repo_root().join("target/plugin-new");

@@ -23,7 +23,7 @@ fn asked(tmux: &Tmux) -> String {
     asked_in(tmux, WAITS)
 }
 
-/// The same in a terminal in which the last line is cut behind this text.
+/// Like [`asked`], in a terminal in which the last line is cut behind this text.
 fn asked_in(tmux: &Tmux, waits: &str) -> String {
     let screen = tmux.wait_for(waits).unwrap();
     std::thread::sleep(Duration::from_millis(400));

@@ -24,13 +24,13 @@ struct ShownScreen {
 }
 
 impl ShownScreen {
-    /// What is there, once that is so.
+    /// The screen, once it is so.
     fn once(tmux: &Tmux, columns: u16, what: &str, is_so: impl Fn(&str) -> bool) -> Self {
         let text = tmux.wait_until(what, is_so).unwrap();
         Self::of(tmux, columns, text)
     }
 
-    /// The same as it is.
+    /// The screen as it is, checked to fit.
     fn of(tmux: &Tmux, columns: u16, text: String) -> Self {
         let screen = Self { columns, text };
         screen.assert_fits(tmux);
@@ -53,7 +53,7 @@ impl ShownScreen {
         }
     }
 
-    /// This stands on one line.
+    /// Asserts that this stands on one line.
     fn assert_has(&self, part: &str) {
         assert!(
             self.text.lines().any(|line| line.contains(part)),

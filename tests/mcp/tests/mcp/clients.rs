@@ -17,7 +17,7 @@ use crate::serving::Served;
 /// How long a client may take; it takes a second or two.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Who speaks.
+/// SDK of the client that speaks.
 #[derive(Clone, Copy)]
 enum Sdk {
     TypeScript1,

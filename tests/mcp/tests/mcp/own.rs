@@ -25,7 +25,7 @@ pub(crate) fn served(workspace: &Workspace) -> OverStdio {
     served_in(workspace, false)
 }
 
-/// The same for a client of the newer era, or of the older one.
+/// A client of the newer era, or of the older one, of the session in a directory, over stdio.
 pub(crate) fn served_in(workspace: &Workspace, modern: bool) -> OverStdio {
     let mut command = Command::new(conjure_bin().unwrap());
     command.arg("--plugin-dir").arg(workspace.plugins());

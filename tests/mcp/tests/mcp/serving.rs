@@ -123,7 +123,7 @@ impl Serving {
         Served::fixture().over_http()
     }
 
-    /// Its endpoint.
+    /// Endpoint of the server.
     pub(crate) fn url(&self) -> &str {
         &self.url
     }

@@ -16,7 +16,7 @@ pub struct StoredFile {
     pub id: String,
     /// As it was uploaded, or as a skill named it.
     pub name: String,
-    /// Its content; nothing once it is over.
+    /// Content of the file; `None` once the file is over.
     pub bytes: Option<Vec<u8>>,
     /// Whether it can be downloaded: what skills made can, what was uploaded cannot.
     pub downloadable: bool,

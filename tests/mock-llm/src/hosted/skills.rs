@@ -21,7 +21,7 @@ pub struct StoredSkill {
     pub title: Option<String>,
     /// `custom` or `anthropic`.
     pub source: String,
-    /// Its versions, the newest last.
+    /// Versions of the skill, the newest last.
     pub versions: Vec<StoredVersion>,
 }
 
@@ -34,7 +34,7 @@ pub struct StoredVersion {
     pub name: String,
     /// As its `SKILL.md` has it.
     pub description: String,
-    /// Its files, as they were uploaded: path and content.
+    /// Files of the version, as they were uploaded: path and content.
     pub files: Vec<(String, Vec<u8>)>,
 }
 
@@ -89,7 +89,7 @@ impl StoredVersion {
         }
     }
 
-    /// Its files as a ZIP archive.
+    /// Packs the files into a ZIP archive.
     fn packed(&self) -> Option<Vec<u8>> {
         let mut archive = zip::ZipWriter::new(io::Cursor::new(Vec::new()));
         for (path, bytes) in &self.files {

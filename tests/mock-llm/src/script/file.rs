@@ -1,6 +1,6 @@
 //! The JSON form of a script, as the binary reads it.
 //!
-//! Its fields are those of the types in Rust. An unknown field is an error.
+//! The fields are those of the types in Rust. An unknown field is an error.
 
 use serde::Deserialize;
 

@@ -101,7 +101,7 @@ fn status_word(status: u16) -> &'static str {
     }
 }
 
-/// This provider's word for one of Anthropic's error types.
+/// Gemini's word for one of Anthropic's error types.
 fn word(kind: &str) -> &str {
     match kind {
         "overloaded_error" => "UNAVAILABLE",

@@ -42,7 +42,7 @@ fn words(status: u16) -> (&'static str, Option<&'static str>) {
     }
 }
 
-/// This provider's word for one of Anthropic's error types.
+/// `OpenAI`'s word for one of Anthropic's error types.
 pub(super) fn word(kind: &str) -> &str {
     match kind {
         "overloaded_error" | "api_error" | "timeout_error" => "server_error",

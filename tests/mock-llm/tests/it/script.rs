@@ -1,4 +1,4 @@
-//! Which reply a request gets, in Rust and from JSON.
+//! The reply that a request gets, in Rust and from JSON.
 
 use conjure_mock_llm::{Matcher, Message, MockLlm, Reply, Script, Step};
 use serde_json::{Value, json};

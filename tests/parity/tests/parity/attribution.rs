@@ -1,4 +1,4 @@
-//! Whose a file is when several calls ran while it was made: exactly one source, the right one or
+//! The source of a file when several calls ran while it was made: exactly one, the right one or
 //! `unknown`, and in no result of a call that did not make it.
 
 use std::collections::BTreeMap;

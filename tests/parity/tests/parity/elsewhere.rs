@@ -10,7 +10,7 @@ use conjure_skill_sdk::protocol::{
 use conjure_skill_sdk::{Backend, BackendPlugin, Contributes, Cx, Error, Files, Result};
 use serde_json::{Value, json};
 
-/// Its name.
+/// Name of the backend.
 pub(crate) const ELSEWHERE: &str = "elsewhere";
 
 /// Something to link into a host.

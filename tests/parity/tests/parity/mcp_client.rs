@@ -26,7 +26,7 @@ use tokio::sync::mpsc;
 /// How long a test waits for what must come.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
 
-/// Which protocol a client speaks.
+/// Protocol that a client speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Era {
     Legacy,
@@ -129,7 +129,7 @@ impl Client {
         Self::over_stdio_as(workspace, era, args, true).await
     }
 
-    /// The same for a client that can or cannot be asked.
+    /// Like [`Self::over_stdio`], for a client that can or cannot be asked.
     pub(crate) async fn over_stdio_as(
         workspace: &Workspace,
         era: Era,
@@ -196,7 +196,7 @@ impl Client {
         tools.iter().map(|tool| tool.name.to_string()).collect()
     }
 
-    /// What it is told next.
+    /// The next message that the client is told outside any answer.
     pub(crate) async fn next(&mut self) -> Told {
         let told = tokio::time::timeout(SOON, self.told.recv()).await;
         told.expect("nothing was told").unwrap()

@@ -100,7 +100,7 @@ async fn measure(session: &Session, engine: Engine) -> Result<Vec<Figure>> {
     ])
 }
 
-/// The same programs started by nobody but this one: less than that no call can take.
+/// Runs the same programs, started by nobody but this one: less than that no call can take.
 fn alone(busybox: &str) -> Result<()> {
     let command = COMMAND.replace("/bin/", &format!("{busybox} "));
     let done = Command::new(busybox)
@@ -112,7 +112,7 @@ fn alone(busybox: &str) -> Result<()> {
     Ok(())
 }
 
-/// The same command without anything of ours.
+/// Runs the same command without anything of ours.
 fn exec(container: &str) -> Result<()> {
     let done = Command::new("docker")
         .args(["exec", container, "/bin/sh", "-c", COMMAND])

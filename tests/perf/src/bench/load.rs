@@ -52,7 +52,7 @@ pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
 
 struct Loads {
     whole: Samples,
-    /// Of it, up to publishing.
+    /// Times up to publishing, a part of the whole.
     add: Samples,
     bytes: usize,
     /// KiB of memory a load.

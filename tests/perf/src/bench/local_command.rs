@@ -138,7 +138,7 @@ impl Executor {
     }
 }
 
-/// The same command without anything around it.
+/// Runs the same command without anything around it.
 fn spawn(command: &str, dir: &Path) -> Result<()> {
     let passed = ["PATH", "HOME", "LANG", "TERM", "USER", "SHELL"];
     let environment = passed

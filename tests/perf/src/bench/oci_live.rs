@@ -75,7 +75,7 @@ pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
     ])
 }
 
-/// Who packs, signs and publishes.
+/// Author of a package, who packs, signs and publishes.
 struct PackageAuthor<'a> {
     host: &'a LiveHost,
     dir: TempDir,

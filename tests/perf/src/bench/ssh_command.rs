@@ -77,7 +77,7 @@ async fn measure(session: &Session, sshd: &Sshd) -> Result<Vec<Figure>> {
     Ok(vec![figure.at_most(TARGET).note(note)])
 }
 
-/// The same command without anything of ours.
+/// Runs the same command without anything of ours.
 fn login(sshd: &Sshd) -> Result<()> {
     let known = format!("UserKnownHostsFile={}", sshd.path("known_hosts").display());
     let done = Command::new("ssh")

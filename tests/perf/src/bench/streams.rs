@@ -18,7 +18,7 @@ use crate::stream_server::{StreamServer, ask, now_ns, sent_ns};
 
 /// Microseconds of processor time a delta may take.
 const DELTA: f64 = 6.0;
-/// The same where each delta comes alone.
+/// Microseconds of processor time a delta may take that comes alone.
 const DELTA_PACED: f64 = 40.0;
 /// Milliseconds that 99 of 100 events may be late at the most.
 const LAG: f64 = 50.0;
@@ -150,7 +150,7 @@ pub(super) fn run_lag(_: &Shipped) -> Result<Vec<Figure>> {
 /// What a client saw.
 struct Seen {
     lag: Samples,
-    /// Of those that came while all streams were in their middle.
+    /// Lag of the events that came while all streams were in their middle.
     steady_lag: Samples,
     returns: usize,
 }

@@ -114,7 +114,7 @@ pub(crate) fn bench(confined: bool) -> Bench {
     Bench::with(options(confined))
 }
 
-/// The same plugin for another host in the same place.
+/// The plugin as another host in the same place loads it.
 fn bench_of(root: &Path, confined: bool) -> Arc<LoadedPlugin> {
     let store = conjure_host::plugin::CopyStore::open(root.join("other-store")).unwrap();
     let loader = conjure_host::plugin::Loader::new(store, options(confined));

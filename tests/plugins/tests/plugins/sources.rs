@@ -69,7 +69,7 @@ pub(crate) fn constructing() -> PathBuf {
     Plugin::new("constructing", &with_constructor()).build()
 }
 
-/// The same, built with `panic = \"abort\"`.
+/// A plugin with a constructor, built with `panic = "abort"`.
 pub(crate) fn aborting() -> PathBuf {
     Plugin {
         profile: "debug = false\nstrip = true\nincremental = false\npanic = \"abort\"\n",

@@ -1,4 +1,4 @@
-//! Who may have written a plugin's file.
+//! The people who may have written a plugin's file.
 
 use std::fs::Permissions;
 use std::os::unix::fs::{PermissionsExt as _, chown};

@@ -61,7 +61,7 @@ fn a_recorded_conversation_goes_on_as_it_was_recorded() {
     assert!(compared > 0);
 }
 
-/// The same, read out of the recording by other means: line by line, block by block.
+/// Reads a reply out of the recording by other means: line by line, block by block.
 fn recorded(reply: &Reply) -> Said {
     let body = reply.body.clone().unwrap_or_default();
     let mut blocks: Vec<Value> = Vec::new();

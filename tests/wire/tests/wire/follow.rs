@@ -209,7 +209,7 @@ fn went_on(reader: &Reader, before: &Recorded, after: &Recorded) -> Option<Vec<V
     goes_on.then(|| rest.to_vec())
 }
 
-/// The same entries, built from the decoded reply.
+/// Builds the same entries from the decoded reply.
 fn built(reader: &Reader, before: &Recorded, rest: &[Value]) -> Vec<Value> {
     let reply = decode(before, &[before.exchange.reply().as_bytes()])
         .0

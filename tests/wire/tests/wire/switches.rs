@@ -68,7 +68,7 @@ struct Round {
     speaks: bool,
 }
 
-/// Who is asked, mostly with thoughts.
+/// A leg to ask, mostly with thoughts.
 fn any_ask() -> impl Strategy<Value = (usize, bool)> {
     (0..LEGS.len(), prop::bool::weighted(0.8))
 }

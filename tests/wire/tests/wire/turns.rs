@@ -10,7 +10,7 @@ use conjure_core::wire::{Endpoint, Wire};
 use conjure_mock_llm as mock;
 use serde_json::{Value, json};
 
-/// Who can be asked.
+/// Wires, providers and models that can be asked.
 const STOPS: [(Wire, mock::Wire, &str, &str); 5] = [
     (
         Wire::Anthropic,

@@ -174,7 +174,7 @@ impl PublishedCrate {
             .with_context(|| format!("cannot write `{}`", path.display()))
     }
 
-    /// That what breaks comes with a version that says so.
+    /// Checks that what breaks comes with a version that says so.
     fn may_be(&self, listed: &Self, changes: &Changes) -> Result<()> {
         if changes.breaking.is_empty() || may_break(&listed.version, &self.version) {
             return Ok(());

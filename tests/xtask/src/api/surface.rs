@@ -411,7 +411,7 @@ impl PublicSurface<'_> {
         Ok(())
     }
 
-    /// Whose an implementation is.
+    /// The type that an implementation is of, by its public name.
     fn public_name(&self, at: &[String], generics: &Generics, of: &Type) -> ImplOwner {
         let Type::Path(path) = of else {
             return ImplOwner::Foreign;

@@ -44,7 +44,7 @@ pub(crate) fn missing() -> Option<String> {
     is_there().err().map(|error| format!("{error:#}"))
 }
 
-/// That the commit is in the history that is here.
+/// Checks that the commit is in the history that is here.
 ///
 /// # Errors
 /// When it is not, as in a shallow clone, or git reads no history here, with what git says.

@@ -13,7 +13,7 @@ const IMAGE: &str = "conjure-workspace";
 /// What has the key for hosted skills.
 const KEY: &str = "ANTHROPIC_API_KEY";
 
-/// Who makes something to pass on of the report.
+/// The backend that makes something to pass on of the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Wish {
     /// A container where an engine runs, else a hosted skill where there is a key, else nobody

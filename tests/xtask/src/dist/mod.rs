@@ -38,11 +38,11 @@ const OLD_GLIBC: &str = "2.28";
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// What it is for, such as aarch64-unknown-linux-gnu [default: this machine]
+    /// The target to build for, such as aarch64-unknown-linux-gnu [default: this machine]
     #[arg(long, value_name = "TARGET")]
     target: Option<String>,
-    /// Make it run with glibc 2.28 and newer, not only with the one here and newer. Builds with
-    /// cargo-zigbuild, which needs zig (`pip install ziglang` brings it)
+    /// Make the programs run with glibc 2.28 and newer, not only with the one here and newer. Builds
+    /// with cargo-zigbuild, which needs zig (`pip install ziglang` brings it)
     #[arg(long)]
     old_glibc: bool,
     /// Make the archive only

@@ -58,7 +58,7 @@ pub(super) fn crates() -> Result<Vec<Crate>> {
     Ok(crates)
 }
 
-/// Of `name v1.2.3 (proc-macro)`; a macro runs while it is built and is not inside.
+/// Reads `name v1.2.3`. `None` for `(proc-macro)`: a macro runs during the build and is not inside.
 fn name_and_version(line: &str) -> Option<(&str, &str)> {
     let mut words = line.split_whitespace();
     let (name, version) = (words.next()?, words.next()?.strip_prefix('v')?);

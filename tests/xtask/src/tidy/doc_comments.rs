@@ -1,5 +1,5 @@
-//! Doc comments that name nothing, a question word or a pronoun in the place of the thing, and first
-//! pages of crates that do not say where to begin.
+//! Doc comments that name nothing, a question word or a pronoun in the place of the thing or at its
+//! beginning, and first pages of crates that do not say where to begin.
 
 use super::{
     Finding,
@@ -28,8 +28,48 @@ const EMPTY: [&str; 18] = [
     "how it is with it",
 ];
 
+/// Beginnings of a doc comment that stand for the thing and do not name it.
+const PRONOUNS: [&str; 26] = [
+    "It ",
+    "Its ",
+    "They ",
+    "Their ",
+    "Them ",
+    "Those ",
+    "The same ",
+    "The same,",
+    "The same.",
+    "How it is",
+    "How they are",
+    "Whom ",
+    "Whose ",
+    "Which ",
+    "Of ",
+    "In which ",
+    "To whom ",
+    "For whom ",
+    "Since when",
+    "Until when",
+    "Why not.",
+    "Why not,",
+    "Why not ",
+    "Where it ",
+    "What it is",
+    "And ",
+];
+
+/// Where texts stay as they are: they are part of what is frozen.
+const FROZEN: &str = "skill-sdk/src/protocol/";
+
+/// What begins like a pronoun and is the words for an argument of a tool, in examples.
+const EXAMPLE: &str = "Whom to greet";
+
 pub(crate) fn doc_comments_name_the_thing(tree: &Tree) -> Vec<Finding> {
-    tree.rust().flat_map(empty_comments).collect()
+    let empty = tree.rust().flat_map(empty_comments);
+    let of_ours = |file: &&File| !file.path.starts_with(FROZEN);
+    empty
+        .chain(tree.rust().filter(of_ours).flat_map(pronouns_first))
+        .collect()
 }
 
 /// How a first page says where to begin.
@@ -70,6 +110,28 @@ fn empty_comments(file: &File) -> Vec<Finding> {
         })
     };
     paragraphs(file).into_iter().filter_map(finding).collect()
+}
+
+/// Doc comments whose first sentence begins with a pronoun, a question word or an "of".
+fn pronouns_first(file: &File) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let (mut at, mut goes_on) = (0, false);
+    for line in file.text.split_inclusive('\n') {
+        let text = doc_text(line);
+        if let Some(text) = text.filter(|_| !goes_on)
+            && !text.starts_with(EXAMPLE)
+            && let Some(pronoun) = PRONOUNS.iter().find(|word| text.starts_with(**word))
+        {
+            let message = format!(
+                "begins with \"{}\"; begin with the thing itself: \"{text}\"",
+                pronoun.trim()
+            );
+            findings.push(Finding::new(file.place(at), message));
+        }
+        goes_on = text.is_some();
+        at += line.len();
+    }
+    findings
 }
 
 /// The paragraphs of a file's doc comments, each with where it begins. A heading is none.
@@ -123,6 +185,18 @@ mod tests {
     }
 
     #[test]
+    fn a_comment_that_begins_with_a_pronoun_is_found_and_later_sentences_are_not() {
+        let text = "//! The same for one.\n\n\
+                    struct A {\n    /// Whom it asks.\n    a: u8,\n    /// Items of a list.\n\
+                    \x20   /// Of them the newest stay.\n    b: u8,\n    /// Whom to greet\n    c: u8,\n}\n";
+        let paths = ["a.rs", "skill-sdk/src/protocol/a.rs"];
+        let tree = Tree::of(&paths.map(|path| (path, text)));
+        let findings = doc_comments_name_the_thing(&tree);
+        let places: Vec<&str> = findings.iter().map(|found| found.place.as_str()).collect();
+        assert_eq!(places, ["a.rs:1", "a.rs:4"]);
+    }
+
+    #[test]
     fn a_paragraph_of_one_question_word_or_pronoun_is_found_and_one_that_goes_on_is_not() {
         let text = "//! Where.\n\n\
                     struct A {\n    /// Why.\n    a: u8,\n    /// Why it failed.\n    b: u8,\n\
@@ -131,7 +205,7 @@ mod tests {
                     /// Reads one.\n///\n/// # Errors\n/// As there.\nfn d() {}\n\
                     /// How it is with it.\nfn e() {}\n";
         let tree = Tree::of(&[("a.rs", text), ("b.md", "/// Why.\n")]);
-        let findings = doc_comments_name_the_thing(&tree);
+        let findings: Vec<Finding> = tree.rust().flat_map(empty_comments).collect();
         let places: Vec<&str> = findings.iter().map(|found| found.place.as_str()).collect();
         assert_eq!(places, ["a.rs:1", "a.rs:4", "a.rs:17", "a.rs:19"]);
     }

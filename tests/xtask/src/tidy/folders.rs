@@ -43,7 +43,7 @@ type Edges = BTreeMap<String, BTreeMap<String, Vec<String>>>;
 struct Modules<'a> {
     /// The folder, as `conjure-core/src/wire/`.
     source: String,
-    /// Its module's path, as `crate::wire::`.
+    /// Path of the folder's module, as `crate::wire::`.
     path: String,
     root: Option<&'a File>,
     files: Vec<(&'a File, String)>,

@@ -4,6 +4,7 @@
 //! rule and what to do. `cargo xtask tidy` prints them, and a test of this crate fails on
 //! them. Rules are about text and manifests: none needs a build.
 
+mod call_path;
 mod code_rules;
 mod doc_comments;
 mod docs;
@@ -138,8 +139,13 @@ const RULES: &[Rule] = &[
     },
     Rule {
         name: "doc-comments-name-the-thing",
-        why: "A reader who sees \"Why.\" above a field knows as much as before.",
+        why: "A reader who sees \"Why.\" above a field knows as much as before, and has to look for what \"it\" is.",
         check: doc_comments::doc_comments_name_the_thing,
+    },
+    Rule {
+        name: "calls-go-the-listed-way",
+        why: "Whoever looks for why a call went wrong reads each function that it passes.",
+        check: call_path::calls_go_the_listed_way,
     },
     Rule {
         name: "first-pages-say-where",
@@ -231,6 +237,13 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         println!(
             "type names defined more than once, outside tests: {}",
             repeated.len()
+        );
+        let (functions, files) = call_path::length();
+        println!(
+            "functions from a decoded call to the plugin's object: {functions} in {files} files; at \
+             most {} in {}",
+            call_path::MOST_FUNCTIONS,
+            call_path::MOST_FILES
         );
         if args.names {
             for (name, files) in repeated {

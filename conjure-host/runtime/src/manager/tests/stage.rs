@@ -70,7 +70,7 @@ impl Stage {
         stage
     }
 
-    /// The same data under a new manager, as after a restart.
+    /// Opens the same data under a new manager, as after a restart.
     pub(super) async fn again(self, options: ManagerOptions) -> Self {
         self.manager.shutdown(Duration::ZERO).await;
         self.manager.store().close().await;

@@ -311,7 +311,7 @@ impl ServerEntry {
 /// How a connection ended.
 enum ConnectionEnd {
     Over(String),
-    /// It has served another login than there is now.
+    /// The connection has served another login than there is now.
     Anothers,
     /// The server lists nothing without other credentials.
     NeedsAuth(WantedCredentials),

@@ -40,7 +40,7 @@ pub(crate) struct ServerEntry {
     key: Mutex<Key>,
     pub(crate) server: Arc<Server>,
     working_dir: Option<PathBuf>,
-    /// Where it works and what it may change, once that could be said.
+    /// Place where the server works and what it may change, once that could be said.
     place: OnceLock<ServerPlace>,
     state: watch::Sender<EntryState>,
     listed: watch::Sender<ServerLists>,
@@ -115,7 +115,7 @@ impl ServerEntry {
         let _ = self.place();
     }
 
-    /// Where it works and what it may change.
+    /// Place where the server works and what it may change.
     ///
     /// # Errors
     /// Which path cannot be allowed.
@@ -384,7 +384,7 @@ impl ServerEntry {
         registry.hub.send(&self.users(), &event);
     }
 
-    /// It is being connected from here on; why the last try failed is still told.
+    /// Sets the state while the server is being connected; why the last try failed is still told.
     fn set_starting(&self, registry: &ConnectionRegistry) {
         let next = self.state.borrow().next_try();
         self.set(registry, next);

@@ -1,4 +1,4 @@
-//! Whose a connection is when somebody logs in or out.
+//! Connections when somebody logs in or out: whose login each one serves.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};

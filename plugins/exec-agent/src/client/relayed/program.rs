@@ -45,7 +45,7 @@ impl AgentProgram {
         format!("{agent_dir}/agent-{}", self.digest())
     }
 
-    /// The same with what is looked at there.
+    /// The program at a path over there, with the digest and the size to check.
     #[must_use]
     pub fn at<'p>(&'p self, path: &'p str) -> AgentPath<'p> {
         AgentPath {

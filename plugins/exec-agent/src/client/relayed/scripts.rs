@@ -1,6 +1,6 @@
 //! The scripts of a POSIX shell that copy an agent and go to its relay.
 //!
-//! None holds a single quote: whatever shell a user has over there reads it as one word.
+//! No script holds a single quote: whatever shell a user has over there reads it as one word.
 
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
@@ -82,7 +82,7 @@ fn on_agent(agent: &AgentPath<'_>, does: &str) -> String {
 /// The script that takes the agent in, and what its exit codes say: it comes under a name of its
 /// own, is tried, and has its name only then.
 ///
-/// Its standard input is read up to the agent's size: not every connection has an end of it.
+/// The standard input is read up to the agent's size: not every connection has an end of it.
 #[must_use]
 pub fn copy_script(agent_dir: &str, agent: &AgentPath<'_>) -> String {
     let AgentPath { path, size, .. } = agent;

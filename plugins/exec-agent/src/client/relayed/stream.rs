@@ -29,12 +29,12 @@ const MAX_UNANSWERED: u32 = 3;
 
 /// The state of a stream, which its writer, its reader and its session share.
 pub struct KeptStream {
-    /// Its number, which the relay knows it by.
+    /// Number that the relay knows the stream by.
     pub(super) number: u64,
     state: Mutex<StreamState>,
     /// Wakes whoever sends.
     news: Notify,
-    /// Since when the connection is lost, if it is.
+    /// Time since which the connection is lost, if it is.
     lost: watch::Sender<Option<Instant>>,
     /// The last question that the relay has answered.
     answered: watch::Sender<u64>,

@@ -1,4 +1,4 @@
-//! Who decides what runs: the person, the rules that they make, and modes.
+//! Decisions about what runs: by the person, the rules that they make, and modes.
 
 use agent_client_protocol::v1::schema::{
     ClientCapabilities, SessionUpdate, SetSessionConfigOptionRequest, SetSessionModeRequest,

@@ -26,7 +26,7 @@ pub(super) struct Block {
 /// How a block is checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Check {
-    /// Its commands run, one after the other, in the directory of its page.
+    /// The commands run, one after the other, in the directory of the block's page.
     Commands,
     /// The program reads it as a session file.
     Session,
@@ -40,23 +40,23 @@ pub(super) enum Check {
     Description,
     /// Python runs it, and it says its manifest.
     Python,
-    /// It is the file of a plugin that is a program, which a host runs.
+    /// A host runs it: the file of a plugin that is a program.
     Program,
-    /// It is JSON, and a script for the provider `scripted` answers.
+    /// A reader takes it as JSON, and a script for the provider `scripted` answers.
     Json,
-    /// It is compiled, and run where it has something to run, as an example of a crate.
+    /// Cargo compiles it as an example of a crate, and runs it where it has something to run.
     Example,
-    /// It is none of these, for this reason.
+    /// Nothing checks it, for this reason.
     NotRun(String),
 }
 
 impl Block {
-    /// Where it is, for messages.
+    /// Page and line of the block, for messages.
     pub(super) fn place(&self) -> String {
         format!("{}:{}", self.page, self.line)
     }
 
-    /// How it is checked.
+    /// Check for the block.
     ///
     /// # Errors
     /// When nothing says how: each block is run, checked, or has a reason not to be.

@@ -1,6 +1,6 @@
 //! The page of containers: the image is built from the reader's own Dockerfile, and a command runs in it.
 //!
-//! That Dockerfile begins with the image of the tests, so nothing is pulled.
+//! The reader's Dockerfile begins with the image of the tests, so nothing is pulled.
 
 use conjure_kit::Engine;
 use conjure_mock_llm::{Message, Script};

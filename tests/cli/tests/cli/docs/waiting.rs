@@ -157,7 +157,7 @@ fn assert_is_listed(output: &Output) {
     assert!(output.stdout.contains(NOTE_TOOL), "{}", output.snapshot());
 }
 
-/// Who looks on sees the turn from its beginning, until it is over.
+/// Asserts that a follower sees the turn from its beginning, until it is over.
 fn assert_is_followed(place: &Place, line: &str) {
     let turn = place.begin_at_terminal("conjure run --session site 'Tell me another one.'");
     place.model.reached_blocking(STORIES[1]).unwrap();

@@ -85,8 +85,8 @@ fn joined(messages: &[Value], findings: &mut Findings) -> Vec<Turn> {
     turns
 }
 
-/// Which role may hold a type of block, and the fields that such a block may have besides `type` and
-/// `cache_control`. No fields: they are the provider's own and are not looked at.
+/// Roles that may hold a type of block, and the fields that such a block may have besides `type` and
+/// `cache_control`. `None` as fields: they are the provider's own and are not looked at.
 fn shape(kind: &str) -> Option<(&'static [&'static str], Option<&'static [&'static str]>)> {
     const USER: &[&str] = &["user"];
     const ASSISTANT: &[&str] = &["assistant"];

@@ -16,8 +16,8 @@ use futures_util::future::BoxFuture;
 use super::{described, sdk};
 use crate::sessions::reply;
 
-/// Its tool has another description with each provider, and one more once `turned` lies in its
-/// directory.
+/// A backend whose tool has another description with each provider, and one more once `turned` lies
+/// in its directory.
 const SHARING: &str = r#"
 import os
 from conjure_plugin import Plugin, Result

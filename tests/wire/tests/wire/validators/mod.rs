@@ -1,7 +1,7 @@
 //! Strict readers of requests, one a wire, written from the providers' rules.
 //!
-//! They share no code with the wires. Each rule has a name; a reader gives back the names of the
-//! rules that a request breaks.
+//! The readers share no code with the wires. Each rule has a name; a reader gives back the names of
+//! the rules that a request breaks.
 
 mod anthropic;
 mod chat;

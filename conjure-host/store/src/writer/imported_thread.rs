@@ -17,7 +17,7 @@ use super::insert::Statements;
 const BATCH_ENTRIES: usize = 500;
 
 /// Writes the entries of a thread, which has none yet, and its sums.
-pub(crate) async fn write_whole(
+pub(crate) async fn write_imported_thread(
     tx: &Transaction<'_>,
     thread: &ThreadId,
     entries: &[Entry],

@@ -4,7 +4,7 @@ use crate::conversation::{PastCallEnd, PastItem};
 use crate::text::{Color, Line, Style};
 use crate::{markdown, transcript};
 
-/// It in lines of so many columns.
+/// Renders past items as lines of at most `columns` columns.
 pub(crate) fn lines(said: &[PastItem], columns: usize) -> Vec<Line> {
     let mut lines = Vec::new();
     let mut is_call = false;

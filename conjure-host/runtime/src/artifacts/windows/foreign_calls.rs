@@ -21,7 +21,7 @@ const LARGE: u64 = 64 * 1024;
 
 /// The files of all processes.
 #[derive(Debug)]
-pub(super) struct Elsewhere {
+pub(super) struct ForeignCalls {
     dir: PathBuf,
     /// Made at the first call.
     own: Mutex<Option<OwnCallFile>>,
@@ -35,7 +35,7 @@ struct OwnCallFile {
     name: String,
     calls: File,
     bytes: u64,
-    /// Its bytes from which on it is looked at again.
+    /// Size in bytes above which the file is looked at again.
     most: u64,
     /// Tells that the process lives.
     _lock: File,
@@ -49,7 +49,7 @@ struct ForeignCall {
     span: CallInterval,
 }
 
-impl Elsewhere {
+impl ForeignCalls {
     pub(super) fn new(dir: PathBuf) -> Self {
         Self {
             dir,
@@ -64,7 +64,7 @@ impl Elsewhere {
         self.append(&begun(number, time, dir));
     }
 
-    /// It is over.
+    /// A call of this process is over.
     pub(super) fn end(&self, number: u64, time: SystemTime) {
         self.append(&ended(number, time));
     }
@@ -171,7 +171,7 @@ impl Elsewhere {
     }
 }
 
-impl Drop for Elsewhere {
+impl Drop for ForeignCalls {
     /// Leaves nothing behind where nobody else can ask.
     fn drop(&mut self) {
         let is_asked = self.others().iter().any(|(path, _)| lives(path));
@@ -190,7 +190,7 @@ impl OwnCallFile {
     /// Nothing where it cannot be made.
     fn make(dir: &Path) -> Option<Self> {
         conjure_config::fs::create_private_dir(dir).ok()?;
-        Elsewhere::sweep(dir);
+        ForeignCalls::sweep(dir);
         let name = uuid::Uuid::now_v7().to_string();
         let lock = conjure_config::fs::create_new(dir.join(format!("{name}.lock"))).ok()?;
         lock.try_lock().ok()?;
@@ -313,14 +313,14 @@ mod tests {
         let start = SystemTime::now();
         std::fs::write(dir.path().join("gone.calls"), begun(0, start, work)).unwrap();
         std::fs::write(dir.path().join("gone.lock"), "").unwrap();
-        let one = Elsewhere::new(dir.path().into());
+        let one = ForeignCalls::new(dir.path().into());
         let beside = one.beside(work, start);
         assert_eq!(beside.len(), 1, "it may have run until now");
         let later = start + Duration::from_secs(60);
         one.begin(0, later, work);
         assert_eq!(one.beside(work, later), []);
         assert_eq!(one.beside(work, start).len(), 1, "it ran before");
-        let another = Elsewhere::new(dir.path().into());
+        let another = ForeignCalls::new(dir.path().into());
         let ran = another.beside(work, later);
         assert_eq!(ran.len(), 1, "only the call that runs: {ran:?}");
     }
@@ -333,7 +333,7 @@ mod tests {
         let cut = format!("{}end 0", begun(0, start, work));
         std::fs::write(dir.path().join("gone.calls"), cut).unwrap();
         std::fs::write(dir.path().join("gone.lock"), "").unwrap();
-        let one = Elsewhere::new(dir.path().into());
+        let one = ForeignCalls::new(dir.path().into());
         assert_eq!(one.beside(work, start).len(), 1);
         let later = start + Duration::from_secs(60);
         one.begin(0, later, work);
@@ -344,8 +344,8 @@ mod tests {
     fn a_file_stays_small_and_knows_what_runs() {
         let dir = tempfile::tempdir().unwrap();
         let (one, other) = (
-            Elsewhere::new(dir.path().into()),
-            Elsewhere::new(dir.path().into()),
+            ForeignCalls::new(dir.path().into()),
+            ForeignCalls::new(dir.path().into()),
         );
         let start = SystemTime::now();
         one.begin(0, start, Path::new("/dir"));

@@ -40,7 +40,7 @@ pub(super) fn clean_meta(meta: &mut Map<String, Value>) {
     meta.retain(|key, _| !key.starts_with(RESERVED));
 }
 
-/// The same for an entry with a `_meta`: a tool, a resource, a prompt.
+/// Like [`clean_meta`], for an entry with a `_meta`: a tool, a resource, a prompt.
 pub(super) fn clean_entry(entry: &mut Map<String, Value>) {
     if let Some(Value::Object(meta)) = entry.get_mut("_meta") {
         clean_meta(meta);

@@ -16,13 +16,13 @@ pub(crate) const PAGE: u64 = 60;
 const MOST: u64 = 240;
 
 /// A session, and the thread that is looked at.
-pub(crate) struct Talk {
+pub(crate) struct ConversationContext {
     pub(crate) session: SessionView,
     pub(crate) thread: Option<Thread>,
     pub(crate) address: ConversationAddress,
 }
 
-impl Talk {
+impl ConversationContext {
     /// By the session's name or id, and the thread, or the session's active one.
     pub(crate) async fn find(
         app: &PageState,
@@ -94,12 +94,12 @@ pub(crate) struct EntryWindow {
 }
 
 impl EntryWindow {
-    /// Those that are settled: nothing comes to their turns any more.
+    /// Entries that are settled: nothing comes to their turns any more.
     pub(crate) fn settled(&self) -> &[Entry] {
         self.entries.get(..self.open).unwrap_or_default()
     }
 
-    /// Those of the turn that is not over.
+    /// Entries of the turn that is not over.
     pub(crate) fn unsettled(&self) -> &[Entry] {
         self.entries.get(self.open..).unwrap_or_default()
     }

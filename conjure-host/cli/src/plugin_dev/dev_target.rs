@@ -13,7 +13,7 @@ use crate::args::Global;
 use crate::error::CliError;
 
 /// Where a plugin goes.
-pub(super) enum Place {
+pub(super) enum DevTarget {
     /// A host of its own, whose sessions call every tool once.
     Scratch(Box<ScratchHost>),
     /// The plugins of a data directory, which hosts that run watch.
@@ -33,7 +33,7 @@ struct LoadedBuild {
     name: String,
 }
 
-impl Place {
+impl DevTarget {
     /// A host that writes into this directory.
     pub(super) async fn scratch(workers: WorkerOptions, dir: &Path) -> Result<Self, CliError> {
         let host = Host::builder().data_dir(dir.join("data")).workers(workers);
