@@ -7,6 +7,7 @@ mod catalog;
 mod clash;
 mod command_pattern;
 mod command_tools;
+mod denying_weakness;
 mod excluded_tools;
 mod name;
 mod naming;

@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::command_pattern::CommandPattern;
 use super::paths;
 use super::policy::PolicyCall;
-use super::shell::readings;
+use super::shell::{WidePattern, readings};
 
 /// What a rule of the policy is about. `*` stands for any text, also none.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -131,7 +131,7 @@ impl Pattern {
 
     /// Whether a denying or asking rule with this pattern covers a call, in the widest reading: any
     /// text anywhere in the arguments fits, as it is written, as a path that is resolved, or as what
-    /// a shell would run of it; or all arguments as JSON do.
+    /// a shell would run of it, there also with other options; or all arguments as JSON do.
     #[must_use]
     pub fn touches(&self, call: &PolicyCall<'_>) -> bool {
         if !self.is_about(call) {
@@ -143,8 +143,9 @@ impl Pattern {
         any_text(call.arguments, &|text| {
             glob(pattern, text) || (paths::is_path(text) && glob(pattern, &paths::resolved(text)))
         }) || command(call).is_some_and(|command| {
-            let readings = readings(command);
-            readings.iter().any(|reading| glob(pattern, reading))
+            let (readings, wide) = (readings(command), WidePattern::read(pattern));
+            readings.texts.iter().any(|reading| glob(pattern, reading))
+                || readings.commands.iter().any(|words| wide.fits(words))
         }) || glob(pattern, &call.arguments.to_string())
     }
 
@@ -164,7 +165,10 @@ impl Pattern {
     /// Whether it may be about tools that run commands in a shell.
     pub(super) fn may_be_about_commands(&self) -> bool {
         match &self.subject {
-            Subject::Name(name) => name.ends_with("bash_tool") || name.contains('*'),
+            Subject::Name(name) => match name.rsplit_once('*') {
+                None => name.ends_with("bash_tool"),
+                Some((_, end)) => "bash_tool".ends_with(end) || end.ends_with("bash_tool"),
+            },
             Subject::Backend(_) => true,
         }
     }

@@ -1,4 +1,4 @@
-//! Rules of a policy that allow less than they seem to, told when the policy is read.
+//! Rules of a policy that allow or deny less than they seem to, told when the policy is read.
 //!
 //! Each warning says what the rule does not cover and why, and names a rule that keeps what it says,
 //! where there is one. Changes no decision.
@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::Pattern;
 use super::command_pattern::{CommandPattern, Weakness};
+use super::denying_weakness::denying_weakness;
 use super::policy::{Policy, PolicyDecision, Rule};
 
 /// A rule that a person should look at again.
@@ -45,9 +46,25 @@ impl Policy {
 fn warning(rule: &Rule) -> Option<PolicyWarning> {
     let pattern = &rule.pattern;
     let arguments = pattern.arguments()?;
-    if rule.decision != PolicyDecision::Allow || !pattern.may_be_about_commands() {
+    if !pattern.may_be_about_commands() {
         return None;
     }
+    let (problem, better) = match rule.decision {
+        PolicyDecision::Allow => allowing_weakness(arguments)?,
+        PolicyDecision::Ask | PolicyDecision::Deny => {
+            let (weakness, better) = denying_weakness(arguments)?;
+            (weakness.to_string(), Some(better))
+        }
+    };
+    Some(PolicyWarning {
+        rule: rule.clone(),
+        problem,
+        better: better.map(|better| pattern.with_arguments(&better)),
+    })
+}
+
+/// What an allowing pattern does not allow, and a better one.
+fn allowing_weakness(arguments: &str) -> Option<(String, Option<String>)> {
     let (problem, better) = match CommandPattern::read(arguments).weakness()? {
         Weakness::Unreadable(doubt) => (
             format!("allows no command but one that is written like that: {doubt}"),
@@ -67,9 +84,5 @@ fn warning(rule: &Rule) -> Option<PolicyWarning> {
             Some(program.better),
         ),
     };
-    Some(PolicyWarning {
-        rule: rule.clone(),
-        problem,
-        better: better.map(|better| pattern.with_arguments(better)),
-    })
+    Some((problem, better.map(str::to_owned)))
 }

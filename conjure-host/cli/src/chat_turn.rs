@@ -160,8 +160,8 @@ impl SavedTurn {
             let feed = ThreadFeed::from_turn(sessions, &turn.thread).await?;
             saved.following = Following::Yes(Box::new(feed));
         }
-        let (manager, id) = (sessions.manager().clone(), turn.id.clone());
-        let over = tokio::spawn(async move { Ok(manager.wait(&id).await?) });
+        let (sessions, id) = (sessions.clone(), turn.id.clone());
+        let over = tokio::spawn(async move { sessions.wait(&id).await });
         Ok(Self {
             turn,
             over,

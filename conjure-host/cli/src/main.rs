@@ -7,6 +7,7 @@
 
 mod acp;
 mod acp_commands;
+mod announced_server;
 mod answer_end;
 mod args;
 mod attachments;

@@ -21,8 +21,8 @@ pub(crate) struct PluginArgs {
     #[arg(long, value_name = "DIR", help_heading = "Plugins")]
     plugin_dir: Vec<PathBuf>,
     /// Where plugins run that are not trusted (`plugin trust`): `process` for a process of its own
-    /// each, which ends alone when the plugin crashes and reaches what its manifest names, or
-    /// `in-process` [default: $CONJURE_ISOLATION, else `process`]
+    /// each, which ends alone when the plugin crashes and reaches the working directory and what its
+    /// manifest names, or `in-process` [default: $CONJURE_ISOLATION, else `process`]
     #[arg(long, value_name = "WHERE", value_parser = isolation, help_heading = "Plugins")]
     isolation: Option<Isolation>,
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use conjure_plugin_checks::{FindingLevel, Judgement, Licence, tools_of};
+use conjure_plugin_checks::{FindingLevel, Judgement, Licence, ToldTools, tools_of};
 use conjure_plugins::{LoadedPlugin, PluginFile};
 use conjure_runtime::describe::loaded_json;
 use conjure_runtime::required_settings;
@@ -30,10 +30,7 @@ pub(crate) async fn check(global: &Global, path: &Path) -> Result<Exit, CliError
         Ok(plugin) => plugin,
         Err(reason) => return Ok(refused(global, path, &reason)),
     };
-    let (tools, untold) = match Box::pin(tools_of(&plugin)).await {
-        Ok(tools) => (tools, None),
-        Err(reason) => (Vec::new(), Some(reason)),
-    };
+    let ToldTools { tools, untold } = Box::pin(tools_of(&plugin)).await;
     let judgement = Judgement::of(&file, &tools);
     let holds = !judgement.refuses();
     if global.json {
@@ -86,6 +83,10 @@ fn print(
     let refusals = judgement.findings.iter();
     let refusals = refusals.filter(|finding| finding.level == FindingLevel::Refusal);
     let tools = match (kind.as_str(), untold, refusals.count()) {
+        ("skill", Some(reason), _) => format!(
+            "{tools} of its manifest; those at run time not looked at: {}",
+            output::clean(reason)
+        ),
         (_, Some(reason), _) => format!("not looked at: {}", output::clean(reason)),
         ("executor", None, _) => "those of every executor".to_owned(),
         (_, None, 0) => format!("{tools}, which every wire takes"),

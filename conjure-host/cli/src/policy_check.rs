@@ -1,6 +1,5 @@
 //! `conjure policy check`: what could ask a person, told before a run.
 
-use conjure_config::SessionSpec;
 use conjure_core::routing::{PolicyDecision, Rule, ToolPolicy};
 use conjure_runtime::describe::server_tools_json;
 use conjure_runtime::session::ServerTool;
@@ -12,8 +11,8 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::mcp_servers::unavailable::{UnavailableServer, hinted, tell, unavailable};
 use super::output::{self, Table, aside, clean, clean_line, line};
+use super::routes::preview;
 use super::run::SAVED;
-use super::sessions::SavedSessions;
 
 /// Says what could ask.
 #[derive(clap::Args)]
@@ -36,14 +35,7 @@ pub(crate) async fn run(global: &Global, args: PolicyCheckArgs) -> Result<Exit, 
         [name, arguments] => Some((name.clone(), object(arguments)?)),
         _ => None,
     };
-    let (tool_preview, spec) = match &args.saved {
-        Some(session) => Box::pin(of_saved(global, session, args.session)).await?,
-        None => {
-            let host = args.session.plugins.named_host(global)?.build().await?;
-            let spec = args.session.spec(&host, global).await?;
-            (Box::pin(host.tool_preview(spec.clone())).await?, spec)
-        }
-    };
+    let (tool_preview, spec) = preview(global, args.saved.as_deref(), args.session).await?;
     let unavailable = unavailable(tool_preview.server_states(), &spec);
     if let Some((name, arguments)) = call {
         let Some(verdict) = tool_preview.of_call(&name, &arguments) else {
@@ -81,25 +73,6 @@ pub(crate) async fn run(global: &Global, args: PolicyCheckArgs) -> Result<Exit, 
         tell(&unavailable);
     }
     Ok(ended(asks))
-}
-
-/// The preview of a saved session's next turn, under the rules of the options beside its own, and what
-/// the session is opened with.
-async fn of_saved(
-    global: &Global,
-    session: &str,
-    options: SessionArgs,
-) -> Result<(ToolPreview, SessionSpec), CliError> {
-    let sessions = SavedSessions::with_plugins(global, &options.plugins).await?;
-    let policy = options.policy();
-    let manager = sessions.manager();
-    let looking = async {
-        let tool_preview = manager.tool_preview(session, &policy).await?;
-        Ok((tool_preview, manager.spec(session).await?))
-    };
-    let looked = Box::pin(looking).await;
-    sessions.close().await;
-    looked
 }
 
 /// Why nothing is said of a call.

@@ -1,5 +1,6 @@
 //! `conjure routes`: the routing table of a session.
 
+use conjure_config::SessionSpec;
 use conjure_core::routing::{ExcludedTools, Route};
 use conjure_runtime::describe::{mode, tool_preview_json};
 use conjure_runtime::session::ToolPreview;
@@ -10,20 +11,23 @@ use super::error::CliError;
 use super::exit::Exit;
 use super::mcp_servers::unavailable::{UnavailableServer, tell, unavailable};
 use super::output::{self, Table, clean_line};
+use super::run::SAVED;
+use super::sessions::SavedSessions;
 
 /// Shows which tools the model would see, and who runs each: public name, backend, skill, plugin
 /// and version, mode, and what its definition costs in tokens. For the provider and model that the
 /// session names, since what a backend offers may depend on them. Asks no model.
 #[derive(clap::Args)]
 pub(crate) struct RoutesArgs {
+    /// A saved session (`conjure session list`), by its name or its id
+    #[arg(long = "session", value_name = "NAME", conflicts_with_all = SAVED)]
+    saved: Option<String>,
     #[command(flatten)]
     session: SessionArgs,
 }
 
 pub(crate) async fn run(global: &Global, args: RoutesArgs) -> Result<Exit, CliError> {
-    let host = args.session.plugins.named_host(global)?.build().await?;
-    let spec = args.session.spec(&host, global).await?;
-    let tool_preview = Box::pin(host.tool_preview(spec.clone())).await?;
+    let (tool_preview, spec) = preview(global, args.saved.as_deref(), args.session).await?;
     let unavailable = unavailable(tool_preview.server_states(), &spec);
     if global.json {
         let mut shown = tool_preview_json(&tool_preview);
@@ -45,6 +49,40 @@ pub(crate) async fn run(global: &Global, args: RoutesArgs) -> Result<Exit, CliEr
         }
     }
     Ok(Exit::Fine)
+}
+
+/// The tools of the next request in a session, a saved one or the one that the options describe, and
+/// what the session is opened with.
+pub(crate) async fn preview(
+    global: &Global,
+    saved: Option<&str>,
+    options: SessionArgs,
+) -> Result<(ToolPreview, SessionSpec), CliError> {
+    if let Some(session) = saved {
+        return Box::pin(of_saved(global, session, options)).await;
+    }
+    let host = options.plugins.named_host(global)?.build().await?;
+    let spec = options.spec(&host, global).await?;
+    Ok((Box::pin(host.tool_preview(spec.clone())).await?, spec))
+}
+
+/// The preview of a saved session's next turn, under the rules of the options beside its own, and what
+/// the session is opened with.
+async fn of_saved(
+    global: &Global,
+    session: &str,
+    options: SessionArgs,
+) -> Result<(ToolPreview, SessionSpec), CliError> {
+    let sessions = SavedSessions::with_plugins(global, &options.plugins).await?;
+    let policy = options.policy();
+    let manager = sessions.manager();
+    let looking = async {
+        let tool_preview = manager.tool_preview(session, &policy).await?;
+        Ok((tool_preview, manager.spec(session).await?))
+    };
+    let looked = Box::pin(looking).await;
+    sessions.close().await;
+    looked
 }
 
 /// Prints the tools of a request for people.

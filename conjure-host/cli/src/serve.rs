@@ -92,6 +92,7 @@ async fn link(global: &Global) -> Result<Exit, CliError> {
         return Err(CliError::usage("no server runs for this data directory")
             .hint("`conjure serve` starts one and prints a link"));
     };
+    server.probe().await?;
     let link = server.browser_link().await;
     let link = link.map_err(CliError::host_from)?;
     if global.json {

@@ -10,13 +10,14 @@ use conjure_runtime::manager::TurnTerms;
 use conjure_skill_sdk::protocol::Elicit;
 use conjure_store::{Run, ThreadId};
 
+use super::announced_server::EventFeed;
 use super::attachments::AttachedMessage;
 use super::error::CliError;
 use super::open_prompts::{OpenPrompts, settles};
 use super::output::{self, BOLD, DIM, RESET, YELLOW, aside, clean};
 use super::person::{Terminal, ask};
 use super::session_waiting::{how_to_answer, how_to_decide, remaining};
-use super::sessions::{AnswerResult, EventFeed, SavedSessions, StartedTurn};
+use super::sessions::{AnswerResult, SavedSessions, StartedTurn};
 use super::signals::{Signal, Signals};
 use super::transcript::{CallForApproval, Transcript};
 use super::{chat_rules, drawn_turn, overwritten};

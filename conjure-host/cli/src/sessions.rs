@@ -1,21 +1,23 @@
 //! The saved sessions, for verbs that look at them or run them. What is only read comes from the
-//! store. Where a server runs for the data directory, what runs is asked of it.
+//! store. Where a server runs for the data directory and answers, what runs is asked of it.
 
+use std::collections::BTreeMap;
+use std::future::pending;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use conjure_client::{RemoteServer, ServerError, ServerEvents};
+use conjure_client::{EndedTurn, RemoteServer, ServerError};
 use conjure_core::chat::EventId;
 use conjure_core::turn::{ApprovalDecision, When};
 use conjure_runtime::manager::{
-    Approval, Attendant, ChatRetention, DecisionScope, EventStream, Manager, ManagerError,
-    ManagerOptions, PendingQuestion, QuestionReply, SessionPatch, SessionView, TurnRequest,
-    TurnTerms,
+    Approval, ChatRetention, DecisionScope, Manager, ManagerError, ManagerOptions, PendingQuestion,
+    QuestionReply, SessionPatch, SessionView, TurnRequest, TurnTerms,
 };
-use conjure_runtime::session::Stamped;
 use conjure_runtime::{Host, HostBuilder};
 use conjure_skill_sdk::protocol::Elicited;
-use conjure_store::{Run, Store, ThreadId};
+use conjure_store::{Run, RunState, Store, ThreadId};
 
+use super::announced_server::{AnnouncedServer, EventFeed, ServerFeed};
 use super::args::Global;
 use super::attachments::AttachedMessage;
 use super::error::CliError;
@@ -24,6 +26,8 @@ use super::plugin_args::PluginArgs;
 
 /// How long what runs may take to come to its end when the program does.
 const ENDING: Duration = Duration::from_secs(5);
+/// How long to wait before a server is asked again that could not be reached.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// How a command line keeps sessions: one that only looks runs nothing that was said elsewhere, and one
 /// that says something runs what waits in its session.
@@ -34,10 +38,13 @@ fn options() -> ManagerOptions {
     }
 }
 
-/// The saved sessions of a data directory.
+/// The saved sessions of a data directory. Cloning it is cheap.
+#[derive(Clone)]
 pub(crate) struct SavedSessions {
     manager: Manager,
-    server: Option<RemoteServer>,
+    announced: Option<AnnouncedServer>,
+    /// The turns that a server began from here and that are waited for, each with its session.
+    said: Arc<Mutex<BTreeMap<String, String>>>,
 }
 
 /// A turn that was started, or waits in the queue.
@@ -53,29 +60,6 @@ pub(crate) enum AnswerResult {
     Late,
     /// The answer does not fit the form; the question still waits.
     Unfit(CliError),
-}
-
-/// The events of a thread, read here or from a server.
-pub(crate) enum EventFeed {
-    Here {
-        events: Box<EventStream>,
-        /// The person who follows: turns of other processes wait for them.
-        _person: Option<Attendant>,
-    },
-    There(Box<ServerEvents>),
-}
-
-impl EventFeed {
-    /// The next event; nothing when none comes any more.
-    pub(crate) async fn next(&mut self) -> Result<Option<Stamped>, CliError> {
-        match self {
-            Self::Here { events, .. } => {
-                let event = events.next().await?;
-                Ok(event.map(|event| Stamped::clone(&event)))
-            }
-            Self::There(events) => Ok(Some(events.next().await?)),
-        }
-    }
 }
 
 impl SavedSessions {
@@ -123,7 +107,8 @@ impl SavedSessions {
     pub(crate) fn over(manager: Manager) -> Self {
         Self {
             manager,
-            server: None,
+            announced: None,
+            said: Arc::default(),
         }
     }
 
@@ -133,7 +118,7 @@ impl SavedSessions {
         builder: HostBuilder,
         options: ManagerOptions,
     ) -> Result<Self, CliError> {
-        let server = RemoteServer::find(&global.data_dir());
+        let announced = AnnouncedServer::find(&global.data_dir());
         let host = builder
             .auths(global.auths_over(&store))
             .log(store.clone())
@@ -141,7 +126,23 @@ impl SavedSessions {
             .build()
             .await?;
         let manager = Manager::start(host, store, options).await?;
-        Ok(Self { manager, server })
+        Ok(Self {
+            manager,
+            announced,
+            said: Arc::default(),
+        })
+    }
+
+    /// The server, where one runs and answers.
+    async fn server(&self) -> Option<&RemoteServer> {
+        match &self.announced {
+            Some(announced) => announced.answering().await,
+            None => None,
+        }
+    }
+
+    fn said(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// For what is read, and what is saved where nothing runs.
@@ -161,11 +162,12 @@ impl SavedSessions {
         said: &AttachedMessage,
         terms: &TurnTerms,
     ) -> Result<StartedTurn, CliError> {
-        match &self.server {
+        match self.server().await {
             Some(server) => {
                 let turn = server
                     .say(session, said.text(), &said.attachments(), terms)
                     .await?;
+                self.said().insert(turn.id.clone(), session.to_owned());
                 Ok(StartedTurn {
                     id: turn.id,
                     thread: turn.thread,
@@ -187,31 +189,69 @@ impl SavedSessions {
     }
 
     /// Waits until a turn is over: in the database, or at the server, which knows that first where
-    /// the database takes nothing for a while.
+    /// the database takes nothing for a while. What was said from here, and waits when the server is
+    /// gone, goes on here.
     pub(crate) async fn wait(&self, turn: &str) -> Result<Run, CliError> {
-        let Some(server) = &self.server else {
+        let Some(announced) = &self.announced else {
             return Ok(self.manager.wait(turn).await?);
         };
-        tokio::select! {
+        let run = tokio::select! {
             biased;
-            run = self.manager.wait(turn) => Ok(run?),
-            Ok(ended) = server.ended_turn(turn) => {
+            run = self.manager.wait(turn) => run?,
+            ended = self.ended_there(announced.server(), turn) => {
                 let run = self.manager.run(turn).await?;
-                Ok(match run.state.is_over() {
+                match run.state.is_over() {
                     true => run,
                     false => Run {
                         state: ended.state,
                         error: ended.error,
                         ..run
                     },
-                })
+                }
             }
+        };
+        self.said().remove(turn);
+        Ok(run)
+    }
+
+    /// The end of a turn, as the server has it; none where that does not say. Where the server is gone,
+    /// the turn is taken over.
+    async fn ended_there(&self, server: &RemoteServer, turn: &str) -> EndedTurn {
+        loop {
+            match server.ended_turn(turn).await {
+                Ok(ended) => return ended,
+                Err(ServerError::Unreachable { .. }) => {}
+                Err(_) => return pending().await,
+            }
+            match self.take_over(turn).await {
+                Ok(()) => return pending().await,
+                Err(error) => tracing::debug!(turn, "it is not taken over yet: {error}"),
+            }
+            tokio::time::sleep(RETRY_DELAY).await;
         }
+    }
+
+    /// Has a turn that was said from here, and waits, begin here where the server that had it is gone.
+    async fn take_over(&self, turn: &str) -> Result<(), CliError> {
+        let session = self.said().get(turn).cloned();
+        let Some(session) = session else {
+            return Ok(());
+        };
+        if self.manager.run(turn).await?.state != RunState::Queued {
+            return Ok(());
+        }
+        // An id that is known begins nothing anew, and makes the turn one of this process.
+        let request = TurnRequest {
+            turn_id: Some(turn.to_owned()),
+            ..TurnRequest::default()
+        };
+        self.manager.begin(&session, request).await?;
+        Ok(())
     }
 
     /// Ends the turn that runs, and with `drop_queued` those that wait.
     pub(crate) async fn cancel(&self, session: &str, drop_queued: bool) -> Result<(), CliError> {
-        match &self.server {
+        match self.server().await {
             Some(server) => Ok(server.cancel(session, drop_queued).await?),
             None => Ok(self.manager.cancel(session, drop_queued).await?),
         }
@@ -219,7 +259,7 @@ impl SavedSessions {
 
     /// Ends one turn.
     pub(crate) async fn cancel_turn(&self, session: &str, turn_id: &str) -> Result<(), CliError> {
-        match &self.server {
+        match self.server().await {
             Some(server) => Ok(server.cancel_turn(session, turn_id).await?),
             None => Ok(self.manager.cancel_turn(session, turn_id).await?),
         }
@@ -227,7 +267,7 @@ impl SavedSessions {
 
     /// The calls that wait for a decision.
     pub(crate) async fn approvals(&self, session: &str) -> Result<Vec<Approval>, CliError> {
-        Ok(match &self.server {
+        Ok(match self.server().await {
             Some(server) => server.approvals(session).await?,
             None => self.manager.approvals(session).await?,
         })
@@ -235,7 +275,7 @@ impl SavedSessions {
 
     /// The questions that wait for an answer.
     pub(crate) async fn questions(&self, session: &str) -> Result<Vec<PendingQuestion>, CliError> {
-        Ok(match &self.server {
+        Ok(match self.server().await {
             Some(server) => server.questions(session).await?,
             None => self.manager.questions(session).await?,
         })
@@ -250,7 +290,7 @@ impl SavedSessions {
         decision: ApprovalDecision,
         scope: DecisionScope,
     ) -> Result<bool, CliError> {
-        match &self.server {
+        match self.server().await {
             Some(server) => match server.decide(session, call, &decision, &scope).await {
                 Ok(()) => Ok(true),
                 Err(ServerError::Refused { status: 404, .. }) => Ok(false),
@@ -271,7 +311,7 @@ impl SavedSessions {
         question: &str,
         answer: &Elicited,
     ) -> Result<AnswerResult, CliError> {
-        let Some(server) = &self.server else {
+        let Some(server) = self.server().await else {
             let reply = match answer.action.as_str() {
                 "accept" => QuestionReply::Accept(answer.content.clone().into_iter().collect()),
                 "decline" => QuestionReply::Decline,
@@ -300,7 +340,7 @@ impl SavedSessions {
         patch: SessionPatch,
         when: When,
     ) -> Result<SessionView, CliError> {
-        let Some(server) = &self.server else {
+        let Some(server) = self.server().await else {
             return Ok(self.manager.update(session, patch, when).await?);
         };
         let id = self.manager.get(session).await?.id;
@@ -309,7 +349,7 @@ impl SavedSessions {
     }
 
     pub(crate) async fn delete(&self, session: &str, chat: ChatRetention) -> Result<(), CliError> {
-        match &self.server {
+        match self.server().await {
             Some(server) => Ok(server.delete(session, chat).await?),
             None => Ok(self.manager.delete(session, chat).await?),
         }
@@ -317,7 +357,7 @@ impl SavedSessions {
 
     /// Deletes what a thread shows. Another process that has it open is asked to leave it.
     pub(crate) async fn clear_thread(&self, thread: &ThreadId) -> Result<(), CliError> {
-        if let Some(server) = &self.server {
+        if let Some(server) = self.server().await {
             return Ok(server.clear_thread(thread).await?);
         }
         self.manager.clear_thread(thread).await?;
@@ -333,25 +373,37 @@ impl SavedSessions {
         after: Option<EventId>,
         attended: bool,
     ) -> Result<EventFeed, CliError> {
-        Ok(match &self.server {
-            Some(server) => EventFeed::There(Box::new(server.events(thread, after, attended))),
-            None => {
-                let events = Box::new(self.manager.events(thread, after).await?);
-                EventFeed::Here {
-                    events,
-                    _person: attended.then(|| self.manager.attend(Some(thread))),
-                }
-            }
+        if let Some(server) = self.server().await {
+            return Ok(self.events_there(server, thread, after, attended));
+        }
+        Ok(EventFeed::Here {
+            events: Box::new(self.manager.events(thread, after).await?),
+            _person: attended.then(|| self.manager.attend(Some(thread))),
         })
+    }
+
+    /// A thread's events behind `after`, from the server.
+    fn events_there(
+        &self,
+        server: &RemoteServer,
+        thread: &ThreadId,
+        after: Option<EventId>,
+        attended: bool,
+    ) -> EventFeed {
+        EventFeed::There(Box::new(ServerFeed {
+            events: server.events(thread, after, attended),
+            manager: self.manager.clone(),
+            attended,
+        }))
     }
 
     /// Follows a thread's events, for a person who is there, from the beginning of the turn that runs, or
     /// from now on where none does. A server tells again what happened since the thread was opened, also
     /// in turns that are over by now.
     pub(crate) async fn events_of_turn(&self, thread: &ThreadId) -> Result<EventFeed, CliError> {
-        if self.server.is_some() {
+        if let Some(server) = self.server().await {
             let known = self.manager.store().thread(thread).await?;
-            return self.events(thread, known.end_of_past(), true).await;
+            return Ok(self.events_there(server, thread, known.end_of_past(), true));
         }
         Ok(EventFeed::Here {
             events: Box::new(self.manager.events_of_turn(thread).await?),

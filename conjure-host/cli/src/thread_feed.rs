@@ -7,9 +7,10 @@ use conjure_core::chat::Event;
 use conjure_store::ThreadId;
 use tokio::time::Instant;
 
+use super::announced_server::EventFeed;
 use super::error::CliError;
 use super::session_following::before;
-use super::sessions::{EventFeed, SavedSessions};
+use super::sessions::SavedSessions;
 
 /// How often it is looked where the session has gone.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);

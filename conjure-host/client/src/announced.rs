@@ -38,7 +38,7 @@ impl Announced {
             return Ok(None);
         };
         let place = data_dir.join(ADDRESS_FILE);
-        let text = json!({ "url": url(address) }).to_string();
+        let text = json!({ "url": url(address), "pid": std::process::id() }).to_string();
         conjure_config::fs::write_atomic(&place, text.as_bytes())?;
         Ok(Some(Self { place, _lock: lock }))
     }
@@ -75,7 +75,11 @@ impl RemoteServer {
         let said: Value = serde_json::from_str(&text).ok()?;
         let token = read_user_token(&user_token_file(data_dir));
         let token = token.map_err(|error| Arc::from(error.to_string()));
-        Self::new(said.get("url")?.as_str()?.to_owned(), token)
+        let pid = said.get("pid").and_then(Value::as_u64);
+        Some(Self {
+            pid: pid.and_then(|pid| u32::try_from(pid).ok()),
+            ..Self::new(said.get("url")?.as_str()?.to_owned(), token)?
+        })
     }
 }
 
@@ -134,6 +138,30 @@ mod tests {
         let _announced = taken.expect("it is announced");
         let found = RemoteServer::find(dir.path()).unwrap();
         assert_eq!(found.url(), "http://127.0.0.1:7421");
+    }
+
+    #[tokio::test]
+    async fn a_server_that_gives_no_sign_of_life_is_named_with_its_process() {
+        let dir = tempfile::tempdir().unwrap();
+        conjure_http_server::user_token(dir.path()).unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let _announced = Announced::new(dir.path(), address).unwrap().unwrap();
+        let server = RemoteServer::find(dir.path()).unwrap();
+        let silent = server.probe().await.unwrap_err();
+        assert_eq!(
+            silent.to_string(),
+            format!(
+                "the server at http://{address} (process {}) does not answer",
+                std::process::id()
+            )
+        );
+        drop(listener);
+        let gone = server.probe().await;
+        assert!(
+            matches!(gone, Err(ServerError::Unreachable { .. })),
+            "{gone:?}"
+        );
     }
 
     #[tokio::test]

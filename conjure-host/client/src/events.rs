@@ -73,6 +73,16 @@ impl ServerEvents {
         }
     }
 
+    /// The thread that is followed.
+    pub fn thread(&self) -> &ThreadId {
+        &self.thread
+    }
+
+    /// Number of the last event that was seen; nothing at a thread's beginning.
+    pub fn seen(&self) -> Option<EventId> {
+        self.seen
+    }
+
     /// The next event, as soon as there is one. Safe to drop and call again.
     ///
     /// # Errors

@@ -32,6 +32,8 @@ pub use turn_ends::EndedTurn;
 
 /// How long a request may take; turns run on without their client.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+/// How long a server may take to say that it is there.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a server may take to be reached.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -39,6 +41,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 #[derive(Clone)]
 pub struct RemoteServer {
     url: String,
+    /// Id of the server's process, where it is known.
+    pid: Option<u32>,
     /// What lets this user in, or why that is not to be had.
     token: Result<SecretString, Arc<str>>,
     http: reqwest::Client,
@@ -54,6 +58,14 @@ pub enum ServerError {
         url: String,
         /// Error of the network.
         reason: String,
+    },
+    /// The server is there, and does not answer.
+    #[error("the server at {url}{} does not answer", process(*pid))]
+    Silent {
+        /// URL of the server.
+        url: String,
+        /// Id of its process, where it is known.
+        pid: Option<u32>,
     },
     /// The server is there, and is not asked: what would let this user in is not to be had.
     #[error(
@@ -110,7 +122,30 @@ impl RemoteServer {
             .no_proxy()
             .build()
             .ok()?;
-        Some(Self { url, token, http })
+        Some(Self {
+            url,
+            pid: None,
+            token,
+            http,
+        })
+    }
+
+    /// Asks the server for a sign of life, for a second at most.
+    ///
+    /// # Errors
+    /// [`ServerError::Silent`] when it gives none, as where its process is stopped, and
+    /// [`ServerError::Unreachable`] when it is gone.
+    #[boxed]
+    pub async fn probe(&self) -> Result<(), ServerError> {
+        let request = self.http.get(format!("{}/healthz", self.url));
+        match request.timeout(PROBE_TIMEOUT).send().await {
+            Ok(_) => Ok(()),
+            Err(error) if error.is_timeout() => Err(ServerError::Silent {
+                url: self.url.clone(),
+                pid: self.pid,
+            }),
+            Err(error) => Err(self.unreachable(&error)),
+        }
     }
 
     /// URL of the server.
@@ -289,6 +324,11 @@ impl RemoteServer {
             reason: source.unwrap_or_else(|| error.to_string()),
         }
     }
+}
+
+/// The process of a server, behind its URL.
+fn process(pid: Option<u32>) -> String {
+    pid.map_or_else(String::new, |pid| format!(" (process {pid})"))
 }
 
 fn refusal_error(status: u16, body: &[u8]) -> ServerError {

@@ -26,7 +26,7 @@ pub mod skill_folders;
 mod sync_box;
 
 pub use auth_name::{AuthName, AuthRef, BadAuthName, OpenAuth, is_auth_name, is_provider_name};
-pub use plugin_spec::{PermissionsSpec, PluginSpec};
+pub use plugin_spec::{PermissionsSpec, PluginSpec, WorkingDirAccess};
 pub use sandbox::{SandboxMode, SandboxSpec};
 pub use session_file::{
     BackendSpec, BudgetSpec, CompactAt, HttpSpec, LimitSpec, PolicySpec, ProviderSpec, SessionSpec,

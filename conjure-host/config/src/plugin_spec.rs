@@ -12,6 +12,22 @@ pub struct PluginSpec {
     /// nothing else. All of that without it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub permissions: Option<PermissionsSpec>,
+    /// What the plugin may do with files of the session's working directory; [`WorkingDirAccess::Write`]
+    /// without it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub working_dir: Option<WorkingDirAccess>,
+}
+
+/// What a plugin may do with files of a session's working directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WorkingDirAccess {
+    /// The files are out of its reach.
+    None,
+    /// The plugin reads them.
+    Read,
+    /// The plugin reads and changes them.
+    Write,
 }
 
 /// Permissions of a plugin in a session, in the words of a manifest. An empty table grants nothing.
@@ -67,6 +83,16 @@ mod tests {
         };
         let text = "[plugins.notes.permissions]\nread = [\"~/notes\"]\nnetwork = true";
         assert_eq!(read(text), Ok(Some(some)));
+    }
+
+    #[test]
+    fn the_working_directory_is_granted_by_a_word() {
+        let text = "[plugins.notes]\nworking_dir = \"read\"";
+        let spec = SessionSpec::from_toml(text).unwrap();
+        let granted = spec.plugins["notes"].working_dir;
+        assert_eq!(granted, Some(WorkingDirAccess::Read));
+        let said = read("[plugins.notes]\nworking_dir = true").unwrap_err();
+        assert!(said.contains("working_dir"), "{said}");
     }
 
     #[test]

@@ -329,8 +329,9 @@ impl ServerHandler for McpHandler {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
+        let session = self.session(&context).await?;
         let (calls, listed) = self.lists(&context, ListOf::Resources).await?;
-        let resources = lists::resources(&listed, calls.artifacts());
+        let resources = lists::resources(&listed, &session.hidden, calls.artifacts());
         let (resources, next) = lists::page(resources, cursor(request.as_ref()))?;
         let mut result = ListResourcesResult::with_all_items(resources);
         result.next_cursor = next;

@@ -12,6 +12,7 @@ mod clients;
 mod completion;
 mod files;
 mod handler;
+mod hidden_resources;
 mod http;
 mod instructions;
 mod lists;

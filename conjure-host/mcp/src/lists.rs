@@ -1,6 +1,7 @@
 //! Resources, templates and prompts of a session's sources, as an MCP client sees them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use conjure_core::routing::ToolName;
@@ -11,6 +12,7 @@ use serde_json::{Map, Value};
 
 use tokio_util::sync::CancellationToken;
 
+use super::hidden_resources::{HiddenBy, HiddenResources};
 use super::session::ClientSession;
 use super::{files, passthrough};
 use conjure_runtime::artifacts::Artifacts;
@@ -23,16 +25,45 @@ const PAGE_SIZE: usize = 1000;
 /// The most files of a session that are listed.
 const MAX_FILES: usize = 1000;
 
-/// All resources, those of the sources first; of two with one URI the first.
-pub(super) fn resources(lists: &[SourceLists], artifacts: &Artifacts) -> Vec<Value> {
-    let mut seen = BTreeSet::new();
-    let listed = lists.iter().flat_map(|source| &source.resources);
-    let listed = listed.filter(|resource| seen.insert(resource.uri.clone()));
-    let mut resources: Vec<Value> = listed.map(resource).collect();
+/// All resources, those of the sources first; of two with one URI the first. What another one hides
+/// is told in the log.
+pub(super) fn resources(
+    lists: &[SourceLists],
+    hidden: &HiddenResources,
+    artifacts: &Artifacts,
+) -> Vec<Value> {
+    let mut first: HashMap<&str, (&str, &str)> = HashMap::new();
+    let mut behind: BTreeMap<HiddenBy<'_>, Vec<&str>> = BTreeMap::new();
+    let mut resources = Vec::new();
+    for source in lists {
+        for listed in &source.resources {
+            let uri = listed.uri.as_str();
+            let owner = (source.source.as_str(), server(listed, &source.source));
+            match first.entry(uri) {
+                Entry::Vacant(free) => {
+                    free.insert(owner);
+                    resources.push(resource(listed));
+                }
+                Entry::Occupied(taken) => {
+                    let (of, by) = (owner.1, taken.get().1);
+                    if owner != *taken.get() {
+                        behind.entry(HiddenBy { of, by }).or_default().push(uri);
+                    }
+                }
+            }
+        }
+    }
+    hidden.tell(&behind);
     let files = artifacts.list();
     let newest = files.len().saturating_sub(MAX_FILES);
     resources.extend(files.iter().skip(newest).map(files::resource));
     resources
+}
+
+/// The server that a source says a resource is of, else the source.
+fn server<'a>(resource: &'a Resource, source: &'a str) -> &'a str {
+    let server = resource.meta.as_ref().and_then(|meta| meta.get("server"));
+    server.and_then(Value::as_str).unwrap_or(source)
 }
 
 /// All templates, and the one for files.

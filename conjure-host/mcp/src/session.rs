@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::asking::{ClientQuestionKinds, SessionQuestions};
+use super::hidden_resources::HiddenResources;
 use super::notes::{Wants, listener};
 use super::options::McpOptions;
 use super::session_slots::SessionSlot;
@@ -60,6 +61,8 @@ pub(super) struct ClientSession {
     /// Locks of telling sources of a resource, by URI.
     resources: KeyedLocks,
     tools: Mutex<Option<Arc<ServedTools>>>,
+    /// What the list of resources does not show.
+    pub(super) hidden: HiddenResources,
     /// Level of messages that a client of the old era asked for.
     level: Mutex<Option<usize>>,
     subscriptions: Arc<Subscriptions>,
@@ -117,6 +120,7 @@ impl ClientSession {
             lanes: Mutex::default(),
             resources: Mutex::default(),
             tools: Mutex::default(),
+            hidden: HiddenResources::default(),
             level: Mutex::default(),
             subscriptions: Arc::default(),
             used: Mutex::new(Instant::now()),

@@ -9,6 +9,7 @@ mod contract;
 mod judgement;
 
 pub use contract::{
-    CheckOutcome, Contract, ContractError, ContractOptions, Verdict, hands_over, tools_of,
+    CheckOutcome, Contract, ContractError, ContractOptions, ToldTools, Verdict, hands_over,
+    tools_of,
 };
 pub use judgement::{Finding, FindingLevel, Judgement, Licence};

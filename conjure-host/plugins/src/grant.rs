@@ -78,6 +78,22 @@ impl LoadedPlugin {
         self.check_kept(&allowed)
     }
 
+    /// Whether a session can withhold its working directory, or changes there.
+    ///
+    /// # Errors
+    /// [`GrantError`] says that nothing would keep the plugin from it.
+    pub fn check_working_dir(&self) -> Result<(), GrantError> {
+        let plugin = self.id().to_string();
+        let what = "the working directory to read and change".to_owned();
+        if !self.is_confined() {
+            return Err(GrantError::NotKept { plugin, what });
+        }
+        match EnforcedConfinement::of_kernel().files {
+            true => Ok(()),
+            false => Err(GrantError::NotEnforced { plugin, what }),
+        }
+    }
+
     /// Whether something keeps an instance to these permissions. The host itself answers for secrets,
     /// requests and questions; for the rest the kernel does, as far as it can, where the plugin is confined.
     pub(super) fn check_kept(&self, allowed: &Permissions) -> Result<(), GrantError> {

@@ -186,6 +186,7 @@ impl Loader {
             program: program.clone().map(Box::new),
             pin,
             place: place.reason,
+            is_packaged: origin.is_some(),
             stamp: candidate.stamp(),
         };
         let factory = match place.worker {
@@ -247,6 +248,7 @@ impl Loader {
             program: file.program.map(Box::new),
             pin: file.pin,
             place: place.reason,
+            is_packaged: origin.is_some(),
             stamp: file.stamp,
         };
         Ok(LoadedPlugin::new(

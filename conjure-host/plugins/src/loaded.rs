@@ -58,6 +58,8 @@ pub enum PluginSource {
         pin: Pin,
         /// Why it runs where it does.
         place: IsolationReason,
+        /// Whether it came in a package.
+        is_packaged: bool,
         /// How to recognise that the file changed.
         stamp: FileStamp,
     },
@@ -250,6 +252,17 @@ impl LoadedPlugin {
             PluginSource::File { place, .. } => *place,
             PluginSource::Linked => IsolationReason::Linked,
         }
+    }
+
+    /// Whether it came in a package: another build of it is an upgrade that somebody else made.
+    pub fn is_packaged(&self) -> bool {
+        matches!(
+            &self.source,
+            PluginSource::File {
+                is_packaged: true,
+                ..
+            }
+        )
     }
 
     /// Makes an instance and waits for its first answer.

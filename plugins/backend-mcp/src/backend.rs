@@ -18,10 +18,13 @@ use tokio::time::Instant;
 use crate::cache::Cache;
 use crate::calls::{Call, arguments};
 use crate::config::McpSettings;
+use crate::directory;
 use crate::failure::Failure;
 use crate::hub::WatchHub;
+use crate::listing::Quarantined;
 use crate::oauth::LoggedOut;
 use crate::registry::{ConnectionRegistry, ServerEntry};
+use crate::resources::listings;
 use crate::result;
 use crate::rounds::Rounds;
 use crate::server::Server;
@@ -259,9 +262,19 @@ impl Backend for Mcp {
         }
         let mut catalog = CatalogReply::default();
         let mut states = Vec::new();
+        let listings = listings(&entries);
+        let lists = listings.iter();
+        let lists: Vec<_> = lists
+            .map(|(entry, listing)| (entry.server.name.as_str(), listing.clone()))
+            .collect();
+        let hidden = directory::hidden_resources(&lists);
         for entry in &entries {
             let name = &entry.server.name;
-            states.push(json!(entry.status()));
+            let mut status = entry.status();
+            if let Some(hidden) = hidden.get(name.as_str()) {
+                status.quarantined.extend(Quarantined::hidden(hidden));
+            }
+            states.push(json!(status));
             let Some(listing) = entry.lists().listing else {
                 continue;
             };

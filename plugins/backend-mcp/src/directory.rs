@@ -1,8 +1,8 @@
 //! The server of a session that a resource or a prompt belongs to.
 //!
-//! A URI belongs to the server that lists it, else to the one whose result named it, else to the
-//! one with the template that says most about it. A prompt that several servers have gets its
-//! server's name before its own.
+//! A URI belongs to the server whose result named it, else to the one that lists it, else to the one
+//! with the template that says most about it. A prompt that several servers have gets its server's
+//! name before its own.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -18,36 +18,65 @@ use crate::listing::Listing;
 /// listed nothing yet.
 pub(crate) type Lists<'a> = &'a [(&'a str, Option<Arc<Listing>>)];
 
-/// The server that a URI belongs to.
+/// The server that a URI belongs to, and why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum UriOwner<'a> {
-    /// To the server that lists it, or has a template for it.
-    Known(&'a str),
-    /// To the only server that may have it.
-    Only(&'a str),
-    /// To none of those that have listed something.
-    Unknown,
+pub(crate) struct UriOwner<'a> {
+    pub(crate) server: &'a str,
+    pub(crate) claim: Claim,
 }
 
-/// The server that a resource is of. `linked` is the one whose result named it.
+/// Why a URI is taken for a server's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// The server lists the URI, or has a template for it.
+    Known,
+    /// A result of the server named the URI, which it neither lists nor has a template for.
+    Linked,
+    /// No other server may have it.
+    Only,
+}
+
+/// The server that a resource is of, if any may have it. `linked` is the one whose result named it.
 ///
 /// # Errors
-/// When the templates of several servers fit alike.
+/// When several servers list it, or the templates of several servers fit alike.
 pub(crate) fn resource<'a>(
     lists: Lists<'a>,
     uri: &str,
     linked: Option<&str>,
-) -> Result<UriOwner<'a>> {
-    let lists_it = |listing: &Listing| listing.resources.iter().any(|known| known.uri == uri);
-    let mut found = lists.iter();
-    let found = found.find(|(_, listing)| listing.as_deref().is_some_and(lists_it));
-    let found = found.or_else(|| lists.iter().find(|(server, _)| Some(*server) == linked));
-    if let Some((server, _)) = found {
-        return Ok(UriOwner::Known(server));
+) -> Result<Option<UriOwner<'a>>> {
+    let owner = |server, claim| Ok(Some(UriOwner { server, claim }));
+    if let Some((server, listing)) = lists.iter().find(|(name, _)| Some(*name) == linked) {
+        let is_known = listing
+            .as_deref()
+            .is_some_and(|listing| lists_uri(listing, uri) || template_of(listing, uri).is_some());
+        let claim = match is_known {
+            true => Claim::Known,
+            false => Claim::Linked,
+        };
+        return owner(*server, claim);
+    }
+    let having = lists.iter().filter(|(_, listing)| {
+        let listing = listing.as_deref();
+        listing.is_some_and(|listing| lists_uri(listing, uri))
+    });
+    let having: Vec<&str> = having.map(|(server, _)| *server).collect();
+    match having.as_slice() {
+        [] => {}
+        [server] => return owner(*server, Claim::Known),
+        several => {
+            return Err(Error::invalid(format!(
+                "`{uri}` is listed by {} MCP servers, so it is not known which of them is meant: \
+                 {}. Call a tool of one of them that links to it and read it after that, read it \
+                 in a session with one of them, or set `resources = false` for the others",
+                several.len(),
+                several.join(", ")
+            )));
+        }
     }
     match by_template(lists, uri).as_slice() {
         [] => Ok(sole_owner(lists)),
-        [(server, _)] => Ok(UriOwner::Known(server)),
+        [(server, _)] => owner(*server, Claim::Known),
         several => {
             let named = several
                 .iter()
@@ -63,15 +92,25 @@ pub(crate) fn resource<'a>(
     }
 }
 
+fn lists_uri(listing: &Listing, uri: &str) -> bool {
+    listing.resources.iter().any(|known| known.uri == uri)
+}
+
+/// The template of a server that says most about a URI.
+fn template_of<'a>(listing: &'a Listing, uri: &str) -> Option<(Rank, &'a str)> {
+    let templates = listing.templates.iter();
+    let texts = templates.filter_map(|template| template.get("uriTemplate")?.as_str());
+    let fitting = texts.filter_map(|text| Some((uri_template::fits(text, uri)?, text)));
+    fitting.max_by_key(|(rank, _)| *rank)
+}
+
 /// The servers whose templates say most about a URI, each with its template.
 fn by_template<'a>(lists: Lists<'a>, uri: &str) -> Vec<(&'a str, &'a str)> {
     let mut best: Option<Rank> = None;
     let mut found: Vec<(&str, &str)> = Vec::new();
     for (server, listing) in lists {
-        let templates = listing.iter().flat_map(|listing| &listing.templates);
-        let texts = templates.filter_map(|template| template.get("uriTemplate")?.as_str());
-        let fitting = texts.filter_map(|text| Some((uri_template::fits(text, uri)?, text)));
-        let Some((rank, text)) = fitting.max_by_key(|(rank, _)| *rank) else {
+        let listing = listing.as_deref();
+        let Some((rank, text)) = listing.and_then(|listing| template_of(listing, uri)) else {
             continue;
         };
         if best.is_none_or(|best| rank > best) {
@@ -86,7 +125,7 @@ fn by_template<'a>(lists: Lists<'a>, uri: &str) -> Vec<(&'a str, &'a str)> {
 }
 
 /// A server may have what it does not list. Where it is the only one with resources it is asked.
-fn sole_owner<'a>(lists: Lists<'a>) -> UriOwner<'a> {
+fn sole_owner<'a>(lists: Lists<'a>) -> Option<UriOwner<'a>> {
     let has_any = |listing: &Option<Arc<Listing>>| {
         listing
             .as_deref()
@@ -94,9 +133,29 @@ fn sole_owner<'a>(lists: Lists<'a>) -> UriOwner<'a> {
     };
     let mut able = lists.iter().filter(|(_, listing)| has_any(listing));
     match (able.next(), able.next()) {
-        (Some((server, _)), None) => UriOwner::Only(server),
-        _ => UriOwner::Unknown,
+        (Some((server, _)), None) => Some(UriOwner {
+            server,
+            claim: Claim::Only,
+        }),
+        _ => None,
     }
+}
+
+/// Resources by the server that has them whose URIs a server before it lists too: a program that is
+/// shown one of each URI sees none of them. Each with the first server that lists it.
+pub(crate) fn hidden_resources<'a>(lists: Lists<'a>) -> HashMap<&'a str, Vec<(&'a str, &'a str)>> {
+    let mut first: HashMap<&str, &str> = HashMap::new();
+    let mut hidden: HashMap<&str, Vec<(&str, &str)>> = HashMap::new();
+    for (server, listing) in lists {
+        for resource in listing.iter().flat_map(|listing| &listing.resources) {
+            let uri = resource.uri.as_str();
+            let by = *first.entry(uri).or_insert(server);
+            if by != *server {
+                hidden.entry(server).or_default().push((uri, by));
+            }
+        }
+    }
+    hidden
 }
 
 /// The first server with a URI template of exactly this text. What it completes is as good as what
@@ -184,30 +243,58 @@ mod tests {
     }
 
     #[test]
-    fn a_resource_is_of_whoever_lists_it_then_of_who_named_it_then_of_the_template() {
+    fn a_resource_is_of_who_named_it_then_of_whoever_lists_it_then_of_the_template() {
         let lists = [
             ("any", listing(&[], &["{+uri}"], &[])),
             ("a", listing(&["x://listed"], &["x://{id}"], &[])),
             ("b", listing(&[], &["x://b/{id}", "y://{id}"], &[])),
             ("late", None),
         ];
-        let owner = |uri, linked| resource(&lists, uri, linked).unwrap();
-        assert_eq!(owner("x://listed", Some("b")), UriOwner::Known("a"));
-        assert_eq!(owner("x://b/1", Some("a")), UriOwner::Known("a"));
-        assert_eq!(owner("x://b/1", None), UriOwner::Known("b"));
-        assert_eq!(owner("x://7", Some("gone")), UriOwner::Known("a"));
-        assert_eq!(owner("z://7", None), UriOwner::Known("any"));
+        let owner = |lists, uri, linked| {
+            let owner = resource(lists, uri, linked).unwrap();
+            owner.map(|owner| (owner.server, owner.claim))
+        };
+        let all = |uri, linked| owner(&lists, uri, linked);
+        assert_eq!(all("x://listed", None), Some(("a", Claim::Known)));
+        assert_eq!(all("x://listed", Some("any")), Some(("any", Claim::Known)));
+        assert_eq!(all("x://listed", Some("b")), Some(("b", Claim::Linked)));
         assert_eq!(
-            resource(&lists[1..], "z://7", None).unwrap(),
-            UriOwner::Unknown
+            all("x://listed", Some("late")),
+            Some(("late", Claim::Linked))
         );
+        assert_eq!(all("x://b/1", Some("a")), Some(("a", Claim::Linked)));
+        assert_eq!(all("x://b/1", None), Some(("b", Claim::Known)));
+        assert_eq!(all("x://7", Some("gone")), Some(("a", Claim::Known)));
+        assert_eq!(all("z://7", None), Some(("any", Claim::Known)));
+        assert_eq!(owner(&lists[1..], "z://7", None), None);
         assert_eq!(
-            resource(&lists[3..], "z://7", None).unwrap(),
-            UriOwner::Only("late")
+            owner(&lists[3..], "z://7", None),
+            Some(("late", Claim::Only))
         );
         let none = ("tools", listing(&[], &[], &[]));
         let two = [none, lists[1].clone()];
-        assert_eq!(resource(&two, "z://7", None).unwrap(), UriOwner::Only("a"));
+        assert_eq!(owner(&two, "z://7", None), Some(("a", Claim::Only)));
+    }
+
+    #[test]
+    fn what_several_servers_list_is_hidden_by_the_first_and_of_none_without_a_link() {
+        let lists = [
+            ("a", listing(&["x://1", "x://2"], &[], &[])),
+            ("late", None),
+            ("b", listing(&["x://2", "x://3"], &["x://{id}"], &[])),
+            ("c", listing(&["x://3", "x://2"], &[], &[])),
+        ];
+        let told = resource(&lists, "x://2", None).unwrap_err();
+        let told = told.message();
+        assert!(told.contains("3 MCP servers"), "{told}");
+        assert!(told.contains(": a, b, c."), "{told}");
+        let linked = resource(&lists, "x://2", Some("c")).unwrap();
+        assert_eq!(linked.map(|owner| owner.server), Some("c"));
+        let expected = [
+            ("b", vec![("x://2", "a")]),
+            ("c", vec![("x://3", "b"), ("x://2", "a")]),
+        ];
+        assert_eq!(hidden_resources(&lists), HashMap::from(expected));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! An item that cannot be used costs only itself.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use conjure_skill_sdk::protocol::{Effects, Prompt, Resource, ToolDecl, ToolMode};
 use rmcp::model::{
@@ -16,6 +16,7 @@ use crate::config::{RequestLimits, ServerConfig};
 use crate::connection::{Connection, Era};
 use crate::headers;
 use crate::pages::Pages;
+use crate::secrets::beginning;
 use crate::server::Server;
 use crate::trouble::Trouble;
 
@@ -27,6 +28,9 @@ const MAX_NAME_BYTES: usize = 1_024;
 const MAX_DESCRIPTION_BYTES: usize = 16 * 1024;
 /// The most bytes of a server's instructions; every request to the model has them.
 const MAX_INSTRUCTIONS_BYTES: usize = 4 * 1024;
+/// How many hidden resources are named, and the most bytes of each.
+const MAX_SHOWN_URIS: usize = 3;
+const MAX_SHOWN: usize = 200;
 /// Key of `_meta` under which a tool states its mode.
 const MODE_KEY: &str = "dev.conjure/mode";
 
@@ -69,6 +73,33 @@ pub(crate) struct Remembered {
 pub(crate) struct Quarantined {
     pub(crate) name: String,
     pub(crate) why: String,
+}
+
+impl Quarantined {
+    /// Resources of a server that are not seen, since another server lists their URIs too: by the
+    /// first one that does. They are few lines whatever their number is.
+    pub(crate) fn hidden(resources: &[(&str, &str)]) -> Vec<Self> {
+        let mut by_server: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for (uri, first) in resources {
+            by_server.entry(first).or_default().push(uri);
+        }
+        let told = by_server.into_iter().map(|(first, uris)| {
+            let shown = uris.iter().take(MAX_SHOWN_URIS);
+            let shown = shown.map(|uri| format!("`{}`", beginning((*uri).to_owned(), MAX_SHOWN)));
+            let shown = shown.collect::<Vec<_>>().join(", ");
+            let name = match uris.len() {
+                few if few <= MAX_SHOWN_URIS => format!("{shown} of its resources"),
+                all => format!("{shown} and more of its resources, {all} in all,"),
+            };
+            let why = format!(
+                "the MCP server `{first}` lists the same URI, and a list of resources has only \
+                 that server's. Without a link of one of the two it is read from neither; set \
+                 `resources = false` for one of them"
+            );
+            Self { name, why }
+        });
+        told.collect()
+    }
 }
 
 impl Listing {

@@ -43,7 +43,8 @@ impl Mentions {
         self.servers.get(uri).map(String::as_str)
     }
 
-    fn add(&mut self, server: &str, uri: &str) {
+    /// Notes the server of a URI in the place of the one before.
+    pub(crate) fn add(&mut self, server: &str, uri: &str) {
         let before = self.servers.insert(uri.to_owned(), server.to_owned());
         if before.is_some() {
             return;

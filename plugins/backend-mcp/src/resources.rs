@@ -16,7 +16,8 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::backend::Mcp;
-use crate::directory::{self, UriOwner};
+use crate::connection::Connection;
+use crate::directory::{self, Claim};
 use crate::failure::Failure;
 use crate::listing::Listing;
 use crate::registry::ServerEntry;
@@ -28,6 +29,9 @@ use crate::trouble::Trouble;
 /// JSON-RPC codes by which a server says that it has no such resource: of the older era, and of
 /// the newer one.
 const NOT_FOUND_CODES: [i32; 2] = [-32002, -32602];
+/// Further codes of a server that has no resources: the method is not served, and what the first
+/// Python SDK says whatever went wrong.
+const NO_RESOURCES_CODES: [i32; 2] = [-32601, 0];
 /// How long a wish to hear of a resource waits for its server. The host waits for 10 s.
 const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(8);
 
@@ -44,33 +48,49 @@ impl Mcp {
         self.ask(cx, entry, request).await
     }
 
-    /// The entry of the server that has a resource, and whether that is known and not only likely.
-    async fn entry_of(&self, session: &McpSession, uri: &str) -> Result<(Arc<ServerEntry>, bool)> {
+    /// The entry of the server that has a resource, and why it is taken for that. `linked` is the
+    /// server whose result named the resource.
+    async fn entry_of(
+        &self,
+        session: &McpSession,
+        uri: &str,
+        linked: Option<&str>,
+    ) -> Result<Option<(Arc<ServerEntry>, Claim)>> {
         let entries = self.entries(session).await;
-        let linked = session.mentioned(uri);
         let owner = |entries: &[Arc<ServerEntry>]| {
             let listings = listings(entries);
             let lists = listings
                 .iter()
                 .map(|(entry, listing)| (entry.server.name.as_str(), listing.clone()))
                 .collect::<Vec<_>>();
-            let owner = directory::resource(&lists, uri, linked.as_deref())?;
-            let at = |server: &str| lists.iter().position(|(name, _)| *name == server);
-            Ok::<_, Error>(match owner {
-                UriOwner::Known(server) => (at(server), true),
-                UriOwner::Only(server) => (at(server), false),
-                UriOwner::Unknown => (None, false),
-            })
+            let owner = directory::resource(&lists, uri, linked)?;
+            Ok::<_, Error>(owner.and_then(|owner| {
+                let mut names = lists.iter().map(|(name, _)| *name);
+                let at = names.position(|name| name == owner.server)?;
+                Some((Arc::clone(entries.get(at)?), owner.claim))
+            }))
         };
         let mut found = owner(&entries)?;
-        if !found.1 {
+        if matches!(found, None | Some((_, Claim::Only))) {
             // It may be one's that has not listed what it has yet.
             self.until_all_listed(&entries).await;
             found = owner(&entries)?;
         }
-        let entry = found.0.and_then(|at| entries.get(at));
-        let entry = entry.ok_or_else(|| not_listed(uri))?;
-        Ok((Arc::clone(entry), found.1))
+        Ok(found)
+    }
+
+    /// The entry of another server that has a resource which this one only named.
+    ///
+    /// # Errors
+    /// When it is not known which of several others has it.
+    async fn another_of(
+        &self,
+        session: &McpSession,
+        uri: &str,
+        linked: &ServerEntry,
+    ) -> Result<Option<(Arc<ServerEntry>, Claim)>> {
+        let other = self.entry_of(session, uri, None).await?;
+        Ok(other.filter(|(entry, _)| entry.server.name != linked.server.name))
     }
 
     /// Waits for the lists of servers that have not said yet what they have.
@@ -110,15 +130,28 @@ impl Resources for Mcp {
     async fn read(&self, cx: Cx, request: ResourceRead) -> Result<ToolResult> {
         let session = self.session(&cx)?;
         let uri = &request.uri;
-        let (entry, is_known) = self.entry_of(&session, uri).await?;
+        let linked = session.mentioned(uri);
+        let found = self.entry_of(&session, uri, linked.as_deref()).await?;
+        let (mut entry, mut claim) = found.ok_or_else(|| not_listed(uri))?;
+        let mut answer = self.read_from(&cx, &entry, uri).await;
+        if claim == Claim::Linked
+            && answer.as_ref().is_err_and(says_it_has_none)
+            && let Some(other) = self.another_of(&session, uri, &entry).await?
+        {
+            (entry, claim) = other;
+            answer = self.read_from(&cx, &entry, uri).await;
+            if answer.is_ok() {
+                session.note_mention(&entry.server.name, uri);
+            }
+        }
         let server = &entry.server.name;
-        match self.read_from(&cx, &entry, uri).await {
+        match answer {
             Ok(read) => Ok(result::contents(server, read, Receiver::of(&cx))),
             Err(Trouble::Failed(failure @ Failure::Refused { code, .. })) => {
                 // Another backend may have it. Whoever serves a program asks it, and hands this on
                 // where none has.
                 let to_model = !Receiver::of(&cx).verbatim;
-                if to_model && !is_known && NOT_FOUND_CODES.contains(&code) {
+                if to_model && claim == Claim::Only && NOT_FOUND_CODES.contains(&code) {
                     return Err(Error::not_found(failure.to_string()));
                 }
                 Ok(failure.into_result())
@@ -185,10 +218,19 @@ impl Subscriptions for Mcp {
         let until = Instant::now() + SUBSCRIBE_TIMEOUT;
         let session = self.session(&cx)?;
         let uri = request.uri.as_str();
-        let (entry, is_known) = self.entry_of(&session, uri).await?;
+        let linked = session.mentioned(uri);
+        let found = self.entry_of(&session, uri, linked.as_deref()).await?;
+        let (mut entry, mut claim) = found.ok_or_else(|| not_listed(uri))?;
+        let mut connection = ready(&entry, until).await?;
+        if claim == Claim::Linked
+            && connection.info.capabilities.resources.is_none()
+            && let Some(other) = self.another_of(&session, uri, &entry).await?
+        {
+            (entry, claim) = other;
+            connection = ready(&entry, until).await?;
+        }
         let name = &entry.server.name;
-        let connection = entry.ready(0, until).await;
-        let connection = connection.map_err(|not_there| Error::new(not_there.why))?;
+        let is_known = claim != Claim::Only;
         if !tells_of_resources(&connection) {
             return Err(match is_known {
                 true => Error::invalid(format!(
@@ -265,6 +307,19 @@ impl Drop for PendingSubscription<'_> {
             self.current().take_back(&self.wish);
         }
     }
+}
+
+async fn ready(entry: &ServerEntry, until: Instant) -> Result<Arc<Connection>> {
+    let connection = entry.ready(0, until).await;
+    connection.map_err(|not_there| Error::new(not_there.why))
+}
+
+/// Whether a server refused since it has no such resource.
+fn says_it_has_none(trouble: &Trouble) -> bool {
+    let Trouble::Failed(Failure::Refused { code, .. }) = trouble else {
+        return false;
+    };
+    NOT_FOUND_CODES.contains(code) || NO_RESOURCES_CODES.contains(code)
 }
 
 fn not_listed(uri: &str) -> Error {

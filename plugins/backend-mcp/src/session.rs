@@ -323,7 +323,12 @@ impl McpSession {
         lock(&self.mentions).note(server, result);
     }
 
-    /// The server whose result named a resource.
+    /// Notes that a resource which a result named is this server's.
+    pub(crate) fn note_mention(&self, server: &str, uri: &str) {
+        lock(&self.mentions).add(server, uri);
+    }
+
+    /// The server whose result named a resource, or whose that one turned out to be.
     pub(crate) fn mentioned(&self, uri: &str) -> Option<String> {
         lock(&self.mentions).server(uri).map(str::to_owned)
     }

@@ -90,14 +90,28 @@ const TO_WORKERS: &[i64] = &[
     SYS_FCHMODAT2,
     libc::SYS_fchownat,
     libc::SYS_fchown,
+];
+
+/// Attributes of files, which Landlock does not know of: refused to every worker and to what it starts,
+/// as a file system without attributes refuses them. `ls` and `cp` go on then.
+const ATTRIBUTES_OF_FILES: &[i64] = &[
     libc::SYS_setxattr,
     libc::SYS_lsetxattr,
     libc::SYS_fsetxattr,
+    SYS_SETXATTRAT,
+    libc::SYS_getxattr,
+    libc::SYS_lgetxattr,
+    libc::SYS_fgetxattr,
+    SYS_GETXATTRAT,
+    libc::SYS_listxattr,
+    libc::SYS_llistxattr,
+    libc::SYS_flistxattr,
+    SYS_LISTXATTRAT,
     libc::SYS_removexattr,
     libc::SYS_lremovexattr,
     libc::SYS_fremovexattr,
-    SYS_SETXATTRAT,
     SYS_REMOVEXATTRAT,
+    SYS_FILE_GETATTR,
     SYS_FILE_SETATTR,
 ];
 
@@ -175,6 +189,10 @@ const COMMANDS: &[i64] = &[
     libc::SYS_vfork,
 ];
 
+/// Notices of what others do with files, which Landlock does not know of: refused to those that start no
+/// programs, as a kernel without such notices refuses them. Programs that build or follow files watch them.
+const WATCHES: &[i64] = &[libc::SYS_inotify_add_watch, libc::SYS_fanotify_mark];
+
 /// Signals to a process, the first argument; for those that start no programs to themselves only.
 const SIGNALS: &[i64] = &[
     libc::SYS_kill,
@@ -223,12 +241,16 @@ const X32_IOCTL: i64 = X32 | 514;
 /// Not in the C library's list yet.
 const SYS_FCHMODAT2: i64 = 452;
 const SYS_SETXATTRAT: i64 = 463;
+const SYS_GETXATTRAT: i64 = 464;
+const SYS_LISTXATTRAT: i64 = 465;
 const SYS_REMOVEXATTRAT: i64 = 466;
+const SYS_FILE_GETATTR: i64 = 468;
 const SYS_FILE_SETATTR: i64 = 469;
 
 /// The errors that refused calls have.
 const EPERM: u32 = libc::EPERM.unsigned_abs();
 const ENOSYS: u32 = libc::ENOSYS.unsigned_abs();
+const ENOTSUP: u32 = libc::ENOTSUP.unsigned_abs();
 
 /// Flags of `clone` that make namespaces.
 const NAMESPACES: [i32; 7] = [
@@ -286,11 +308,16 @@ pub(crate) fn restrict_worker(confinement: &WorkerConfinement) -> Result<(), sec
     apply(rules, SeccompAction::Errno(EPERM))?;
     // Their flags are in memory, where a filter cannot look: whoever asks takes `clone` and `openat`
     // instead.
-    let unreadable = Rules::from([
+    let mut missing = Rules::from([
         (libc::SYS_clone3, Vec::new()),
         (libc::SYS_openat2, Vec::new()),
     ]);
-    apply(unreadable, SeccompAction::Errno(ENOSYS))?;
+    if !confinement.commands {
+        missing.extend(WATCHES.iter().map(|call| (*call, Vec::new())));
+    }
+    apply(missing, SeccompAction::Errno(ENOSYS))?;
+    let unsupported = ATTRIBUTES_OF_FILES.iter().map(|call| (*call, Vec::new()));
+    apply(unsupported.collect(), SeccompAction::Errno(ENOTSUP))?;
     // Copying and unpacking a file sets its mode and its times; that they stay as they are does no harm.
     // Both can be done where a file is only open for reading. That a thread runs where it did harms as
     // little.

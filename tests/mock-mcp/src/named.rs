@@ -3,9 +3,17 @@
 
 use serde_json::{Value, json};
 
-/// Resources that `NAME` lists: `mock://NAME/listed`.
-pub(crate) fn resources(name: &str) -> Value {
-    json!([{ "uri": format!("mock://{name}/listed"), "name": "listed" }])
+/// What the tool `content` of every server links to. Each has contents of its own for it.
+pub(crate) const LINKED: &str = "mock://a";
+
+/// Resources that `NAME` lists: `mock://NAME/listed`, and with `lists_linked` what it links to.
+pub(crate) fn resources(name: &str, lists_linked: bool) -> Value {
+    let own = json!({ "uri": format!("mock://{name}/listed"), "name": "listed" });
+    let linked = json!({ "uri": LINKED, "name": format!("a of {name}") });
+    match lists_linked {
+        true => json!([own, linked]),
+        false => json!([own]),
+    }
 }
 
 /// Templates of `NAME`: `mock://NAME/{id}`, and one that every server has.
@@ -20,12 +28,11 @@ pub(crate) fn templates(name: &str) -> Value {
 /// template for, `mock://any/of-NAME` is only that one's.
 pub(crate) fn read(name: &str, uri: &str) -> Option<Value> {
     let own = format!("mock://{name}/");
-    // What its tool `content` links to is nowhere listed.
     let anybodys = uri.strip_prefix("mock://any/").is_some_and(|id| {
         let owner = id.strip_prefix("of-");
         owner.is_none_or(|owner| owner == name)
     });
-    let is_known = uri.starts_with(&own) || anybodys || uri == "mock://a";
+    let is_known = uri.starts_with(&own) || anybodys || uri == LINKED;
     is_known.then(|| json!([{ "uri": uri, "text": format!("{name} has {uri}"), "vendor": 1 }]))
 }
 

@@ -25,6 +25,8 @@ use crate::{files, named, tools};
 /// - `watched`: it tells of its resources, of each as soon as it is asked to, but refuses
 ///   `mock://refused`, and says nothing to `mock://unanswered/…` in the older era; `quiet`: it takes
 ///   the wish and tells of none;
+/// - `lists-linked`, `lacks-linked`, `tools-only`: with a name it lists what its tool `content` links
+///   to, has no such resource, or has no resources at all;
 /// - `stderr-flood`: it writes a megabyte to standard error before it answers a call;
 /// - `ignore-eof`, `ignore-term`: how it ends;
 /// - `no-start`: it writes a reason and exits; `once`: every start but the first does so;
@@ -220,6 +222,9 @@ impl Server {
                 tokio::spawn(async move { tools::call(&server, &peer, &id, &params).await });
             }
             "subscriptions/listen" => server.listen(peer, &id, &params),
+            _ if server.has("tools-only") && method.starts_with("resources/") => {
+                server.unknown(peer, &id);
+            }
             _ if server.answers_by_name(peer, &id, &method, &params) => {}
             "resources/list" => {
                 let resource = json!({ "uri": "mock://a", "name": "a", "mimeType": "text/plain" });
@@ -274,9 +279,14 @@ impl Server {
             return false;
         };
         let asked = |field: &str| params[field].as_str().unwrap_or_default();
+        let lacks = |uri: &str| self.has("lacks-linked") && uri == named::LINKED;
         let (field, found) = match method {
-            "resources/list" => ("resources", Some(named::resources(name))),
+            "resources/list" => {
+                let listed = named::resources(name, self.has("lists-linked"));
+                ("resources", Some(listed))
+            }
             "resources/templates/list" => ("resourceTemplates", Some(named::templates(name))),
+            "resources/read" if lacks(asked("uri")) => ("contents", None),
             "resources/read" => ("contents", named::read(name, asked("uri"))),
             "prompts/list" => ("prompts", Some(named::prompts(name))),
             "prompts/get" => ("messages", named::prompt(name, asked("name"))),
@@ -368,6 +378,11 @@ impl Server {
             "prompts": {},
             "logging": {},
         });
+        if self.has("tools-only") {
+            capabilities
+                .as_object_mut()
+                .map(|known| known.remove("resources"));
+        }
         if self.has("watched") {
             capabilities["resources"] = json!({ "subscribe": true });
         }

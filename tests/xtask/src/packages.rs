@@ -46,7 +46,7 @@ fn wrong(metadata: &Value) -> Vec<String> {
             continue;
         }
         published.push(name);
-        for field in ["description", "license"] {
+        for field in ["description", "license", "readme"] {
             if text(package, field).is_empty() {
                 wrong.push(format!("{name} is published and has no `{field}`"));
             }
@@ -89,7 +89,8 @@ mod tests {
 
     fn package(name: &str, more: &Value) -> Value {
         let mut package = json!({
-            "name": name, "description": "A crate", "license": "MIT", "publish": null,
+            "name": name, "description": "A crate", "license": "MIT", "readme": "README.md",
+            "publish": null,
             "dependencies": [{ "name": "serde", "req": "^1", "kind": null }],
         });
         for (key, value) in more.as_object().unwrap() {
@@ -111,6 +112,10 @@ mod tests {
         assert_eq!(
             wrong(&sdk(json!({ "license": null }))),
             ["conjure-skill-sdk is published and has no `license`"]
+        );
+        assert_eq!(
+            wrong(&sdk(json!({ "readme": null }))),
+            ["conjure-skill-sdk is published and has no `readme`"]
         );
         let path = json!({ "dependencies": [
             { "name": "conjure-abi", "path": "/a", "req": "*", "kind": null },

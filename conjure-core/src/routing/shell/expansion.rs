@@ -9,6 +9,7 @@
 use std::cell::OnceCell;
 
 use super::super::paths;
+use super::wide_pattern::{CommandWords, WidePattern};
 use super::word::{ShellWord, WordPiece};
 use super::{ShellScript, SimpleCommand, base_name};
 
@@ -17,7 +18,7 @@ const MOST_MOVED: usize = 32;
 
 /// A part of a set of texts.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Atom {
+pub(super) enum Atom {
     Char(char),
     /// Any text, also none.
     Any,
@@ -25,14 +26,31 @@ enum Atom {
     Name,
 }
 
-type Atoms = Vec<Atom>;
+pub(super) type Atoms = Vec<Atom>;
+
+impl Atom {
+    /// The character, if the atom is one.
+    pub(super) fn as_char(self) -> Option<char> {
+        match self {
+            Self::Char(c) => Some(c),
+            Self::Any | Self::Name => None,
+        }
+    }
+}
+
+/// The texts that a command may become, and its words.
+#[derive(Debug, Default)]
+struct AtomReadings {
+    texts: Vec<Atoms>,
+    commands: Vec<CommandWords>,
+}
 
 /// What the commands of a script may become, for the rules that deny to look at.
 #[derive(Debug)]
 pub(in super::super) struct Expansions<'a> {
     script: &'a ShellScript,
-    here: OnceCell<Vec<Atoms>>,
-    moved: OnceCell<Vec<Atoms>>,
+    here: OnceCell<AtomReadings>,
+    moved: OnceCell<AtomReadings>,
 }
 
 impl<'a> Expansions<'a> {
@@ -45,36 +63,42 @@ impl<'a> Expansions<'a> {
     }
 
     /// Whether a command of the script may become, by expansion or in the directory that it goes
-    /// to, a text that fits `pattern`, where `*` stands for any run of characters.
+    /// to, one that `pattern` is for: a text that fits it, where `*` stands for any run of characters,
+    /// or words that its widest reading is for.
     pub(in super::super) fn may_fit(&self, pattern: &str) -> bool {
         let characters: Vec<char> = pattern.chars().collect();
+        let wide = WidePattern::read(pattern);
         let mut states = MatchStates::default();
-        let mut fits = |reading: &Atoms| states.meet(&characters, reading);
+        let mut fits = |readings: &AtomReadings| {
+            let mut texts = readings.texts.iter();
+            texts.any(|text| states.meet(&characters, text))
+                || readings.commands.iter().any(|words| wide.fits(words))
+        };
         // Only a rule about paths can be for a name in another directory.
-        self.here().iter().any(&mut fits)
-            || (pattern.contains('/') && self.moved().iter().any(fits))
+        fits(self.here()) || (pattern.contains('/') && fits(self.moved()))
     }
 
-    fn here(&self) -> &[Atoms] {
+    fn here(&self) -> &AtomReadings {
         self.here.get_or_init(|| {
+            let mut found = AtomReadings::default();
             let commands = self.script.commands.iter();
-            let expanded = commands.filter(|command| is_expanded(command));
-            expanded
-                .flat_map(|command| readings(command, None))
-                .collect()
+            for command in commands.filter(|command| is_expanded(command)) {
+                readings(command, None, &mut found);
+            }
+            found
         })
     }
 
-    fn moved(&self) -> &[Atoms] {
+    fn moved(&self) -> &AtomReadings {
         self.moved.get_or_init(|| {
-            if !self.script.moves() {
-                return Vec::new();
+            let mut found = AtomReadings::default();
+            if self.script.moves() {
+                let directory = self.script.directory();
+                for command in &self.script.commands {
+                    readings(command, Some(&directory), &mut found);
+                }
             }
-            let directory = self.script.directory();
-            let commands = self.script.commands.iter();
-            commands
-                .flat_map(|command| readings(command, Some(&directory)))
-                .collect()
+            found
         })
     }
 }
@@ -110,8 +134,7 @@ fn has_home(text: &str) -> bool {
 
 /// The texts of a command, as those of [`super::readings`]: with its program's bare name, with its
 /// files, with paths resolved; in another directory, if one is given.
-fn readings(command: &SimpleCommand, directory: Option<&Atoms>) -> Vec<Atoms> {
-    let mut readings = Vec::new();
+fn readings(command: &SimpleCommand, directory: Option<&Atoms>, readings: &mut AtomReadings) {
     let words: Vec<Atoms> = command.words.iter().map(atoms).collect();
     let targets: Vec<Atoms> = command
         .redirects
@@ -122,30 +145,38 @@ fn readings(command: &SimpleCommand, directory: Option<&Atoms>) -> Vec<Atoms> {
         for set in &command.assignments {
             let mut reading = chars(&format!("{}=", set.name));
             reading.extend(atoms(&set.value));
-            readings.push(reading);
+            readings.texts.push(reading);
         }
-        push(command, &words, &targets, &mut readings);
-        return readings;
+        push(command, &words, &targets, readings);
+        return;
     };
     let inside = |word: &Atoms| inside(word, directory);
     let targets: Vec<Atoms> = targets.iter().map(inside).collect();
     let all: Vec<Atoms> = words.iter().take(1).cloned().collect::<Vec<_>>();
     let all = all.into_iter().chain(words.iter().skip(1).map(inside));
-    push(command, &all.collect::<Vec<_>>(), &targets, &mut readings);
+    push(command, &all.collect::<Vec<_>>(), &targets, readings);
     for at in 1..words.len().min(MOST_MOVED) {
         let mut one = words.clone();
         if let Some(word) = one.get_mut(at) {
             *word = inside(word);
         }
-        push(command, &one, &targets, &mut readings);
+        push(command, &one, &targets, readings);
     }
     if let Some((program, rest)) = words.split_first()
         && program.contains(&Atom::Char('/'))
     {
         let program = resolved(&inside(program));
-        readings.push(joined(program, rest));
+        let words = [vec![program.clone()], rest.to_vec()].concat();
+        readings.commands.push(of_words(words));
+        readings.texts.push(joined(program, rest));
     }
-    readings
+}
+
+fn of_words(words: Vec<Atoms>) -> CommandWords {
+    CommandWords {
+        words,
+        runs_others: false,
+    }
 }
 
 /// A word as a path in a directory, or as an option or assignment (`if=name`, `--file=name`) whose
@@ -163,7 +194,9 @@ fn inside(word: &Atoms, directory: &Atoms) -> Atoms {
     [option, directory, &[Atom::Char('/')], path].concat()
 }
 
-fn push(command: &SimpleCommand, words: &[Atoms], targets: &[Atoms], out: &mut Vec<Atoms>) {
+fn push(command: &SimpleCommand, words: &[Atoms], targets: &[Atoms], readings: &mut AtomReadings) {
+    readings.commands.push(of_words(words.to_vec()));
+    let out = &mut readings.texts;
     for target in targets {
         out.extend([target.clone(), resolved(target)]);
     }
@@ -171,7 +204,7 @@ fn push(command: &SimpleCommand, words: &[Atoms], targets: &[Atoms], out: &mut V
     for first in [program, base_name(program)] {
         let rest = words.get(1..).unwrap_or_default();
         let written = joined(chars(first), rest);
-        let resolved_rest: Vec<Atoms> = rest.iter().map(resolved).collect();
+        let resolved_rest: Vec<Atoms> = rest.iter().map(|word| resolved(word)).collect();
         let mut with_files = written.clone();
         for (redirect, target) in command.redirects.iter().zip(targets) {
             with_files.extend(chars(&format!(" {} ", redirect.operator)));
@@ -198,7 +231,7 @@ fn joined(program: Atoms, words: &[Atoms]) -> Atoms {
     text
 }
 
-fn chars(text: &str) -> Atoms {
+pub(super) fn chars(text: &str) -> Atoms {
     text.chars().map(Atom::Char).collect()
 }
 
@@ -238,7 +271,7 @@ fn atoms(word: &ShellWord) -> Atoms {
 
 /// A path resolved by its text, as [`paths::resolved`] does it. A part that may be anything stays,
 /// because `..` behind it does not lead to what stands before it.
-fn resolved(path: &Atoms) -> Atoms {
+pub(super) fn resolved(path: &[Atom]) -> Atoms {
     let is_absolute = path.first() == Some(&Atom::Char('/'));
     let mut parts: Vec<&[Atom]> = Vec::new();
     let up = [Atom::Char('.'), Atom::Char('.')];
@@ -265,14 +298,14 @@ fn resolved(path: &Atoms) -> Atoms {
 ///
 /// `at[i]`: whether what was read so far may have fitted the first `i` characters of the pattern.
 #[derive(Debug, Default)]
-struct MatchStates {
+pub(super) struct MatchStates {
     at: Vec<bool>,
     next: Vec<bool>,
 }
 
 impl MatchStates {
     /// Whether a text of the set fits the pattern.
-    fn meet(&mut self, pattern: &[char], set: &[Atom]) -> bool {
+    pub(super) fn meet(&mut self, pattern: &[char], set: &[Atom]) -> bool {
         let Self { at, next } = self;
         at.clear();
         at.resize(pattern.len() + 1, false);

@@ -6,11 +6,13 @@
 
 mod expansion;
 mod lexical;
+mod manager_list;
 mod program_list;
 mod programs;
 mod readings;
 mod strict_list;
 mod walk;
+mod wide_pattern;
 mod word;
 mod wrapper_list;
 
@@ -23,6 +25,7 @@ pub(super) use expansion::Expansions;
 use programs::base_name;
 pub(super) use programs::{KnownProgram, program};
 pub(super) use readings::readings;
+pub(super) use wide_pattern::{WidePattern, has_common_name, has_one_dash, is_option};
 pub(super) use word::{ShellWord, WordPiece};
 
 /// The longest command that is read, in bytes.

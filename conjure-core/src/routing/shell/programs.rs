@@ -4,6 +4,7 @@
 //! `git -c alias.x='!reboot' x`. The list is of what a development machine usually has; a program
 //! that is not in it is taken for one that does only its own work.
 
+use super::manager_list::MANAGERS;
 use super::program_list::PROGRAMS;
 use super::strict_list::STRICT;
 use super::word::ShellWord;
@@ -58,7 +59,8 @@ pub(in super::super) fn program(name: &str) -> Option<&'static KnownProgram> {
 }
 
 fn all() -> impl Iterator<Item = &'static KnownProgram> {
-    WRAPPERS.iter().chain(PROGRAMS).chain(STRICT)
+    let by_option = PROGRAMS.iter().chain(MANAGERS);
+    WRAPPERS.iter().chain(by_option).chain(STRICT)
 }
 
 /// The last part of a program's path.
@@ -196,6 +198,17 @@ mod tests {
             "zig",
             "exiftool",
             "magick",
+            "cross-env",
+            "cross-env-shell",
+            "mise",
+            "concurrently",
+            "eatmydata",
+            "nsjail",
+            "op",
+            "distrobox",
+            "rr",
+            "rails",
+            "redis-cli",
         ] {
             assert!(program(name).is_some(), "{name}");
         }
@@ -266,6 +279,8 @@ mod tests {
             ("git", "--prefix=/etc/"),
             ("nm", "--plugin=./evil.so"),
             ("sdiff", "--diff-program=x"),
+            ("kubectl", "--exec-command=./evil"),
+            ("cargo", "--logfile=/etc/x"),
         ] {
             assert!(hazard(name, word), "{name} {word}");
         }
@@ -301,6 +316,26 @@ mod tests {
             ("magick", "-resize"),
         ] {
             assert!(!hazard(name, word), "{name} {word}");
+        }
+    }
+
+    #[test]
+    fn subcommands_that_run_others_are_found() {
+        for (name, first) in [
+            ("mise", "exec"),
+            ("mise", "x"),
+            ("op", "run"),
+            ("distrobox", "enter"),
+            ("rails", "runner"),
+            ("kubectl", "config"),
+            ("redis-cli", "config"),
+            ("redis-cli", "CONFIG"),
+        ] {
+            let first = [ShellWord::of_text(first)];
+            assert!(program(name).unwrap().runs_by_subcommand(&first), "{name}");
+        }
+        for name in ["ansible", "rr", "cross-env", "concurrently"] {
+            assert!(program(name).unwrap().is_wrapper(), "{name}");
         }
     }
 

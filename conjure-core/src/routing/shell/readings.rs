@@ -5,6 +5,8 @@
 //! little lets something through.
 
 use super::super::paths;
+use super::expansion::chars;
+use super::wide_pattern::CommandWords;
 use super::word::ShellWord;
 use super::{ShellScript, SimpleCommand, base_name, program};
 
@@ -13,20 +15,29 @@ const MOST_LAYERS: usize = 4;
 /// How many texts are made of one command.
 const MOST_READINGS: usize = 4_096;
 
-/// The texts of a command line.
-pub(in super::super) fn readings(text: &str) -> Vec<String> {
-    let mut readings = Vec::new();
+/// What a command line may run.
+#[derive(Debug, Default)]
+pub(in super::super) struct Readings {
+    pub(in super::super) texts: Vec<String>,
+    /// The simple commands, in words.
+    pub(in super::super) commands: Vec<CommandWords>,
+}
+
+/// What a command line may run, as texts and as words.
+pub(in super::super) fn readings(text: &str) -> Readings {
+    let mut readings = Readings::default();
     script(text, MOST_LAYERS, &mut readings);
     readings
 }
 
-fn script(text: &str, layers: usize, out: &mut Vec<String>) {
+fn script(text: &str, layers: usize, out: &mut Readings) {
     for command in &ShellScript::read(text).commands {
         simple(command, layers, out);
     }
 }
 
-fn simple(command: &SimpleCommand, layers: usize, out: &mut Vec<String>) {
+fn simple(command: &SimpleCommand, layers: usize, readings: &mut Readings) {
+    let out = &mut readings.texts;
     let words: Vec<&str> = command.words.iter().map(ShellWord::shown).collect();
     let mut files = String::new();
     for redirect in &command.redirects {
@@ -45,6 +56,13 @@ fn simple(command: &SimpleCommand, layers: usize, out: &mut Vec<String>) {
     let is_known = command
         .program()
         .is_some_and(|name| program(name).is_none());
+    if readings.commands.len() < MOST_READINGS {
+        let words = words.iter().map(|word| chars(word));
+        readings.commands.push(CommandWords {
+            words: words.collect(),
+            runs_others: !is_known,
+        });
+    }
     if is_known {
         return;
     }
@@ -60,11 +78,11 @@ fn simple(command: &SimpleCommand, layers: usize, out: &mut Vec<String>) {
         .skip(1)
         .filter(|word| word.contains([' ', ';', '&', '|', '\n']))
     {
-        script(word, layers, out);
+        script(word, layers, readings);
     }
     // `eval` puts its words together.
     if words.len() > 2 {
-        script(&words.get(1..).unwrap_or_default().join(" "), 0, out);
+        script(&words.get(1..).unwrap_or_default().join(" "), 0, readings);
     }
 }
 

@@ -500,7 +500,7 @@ const BECOME_DENIED: &[(&str, &[&str])] = &[
     ),
 ];
 
-fn whole_tool(deny: &str) -> Policy {
+pub(super) fn whole_tool(deny: &str) -> Policy {
     let rule = |pattern: &str, decision| Rule {
         pattern: pattern.parse().unwrap(),
         decision,
@@ -548,7 +548,7 @@ proptest::proptest! {
     /// However a part of a denied command is hidden, what expands to it is not allowed.
     #[test]
     fn nothing_that_expands_to_what_is_denied_is_allowed(
-        row in 0_usize..6,
+        row in 0_usize..10,
         from in 0_usize..24,
         length in 1_usize..8,
         how in 0_u8..6,
@@ -561,6 +561,10 @@ proptest::proptest! {
             ("*token*", "grep x -- my.token a.b"),
             ("cp * /data/*", "cp a.txt /data/b.txt"),
             ("rm -rf *", "rm -rf build"),
+            ("rm -rf *", "rm build -f -r"),
+            ("git push *", "git --no-pager push"),
+            ("kubectl delete pod *", "kubectl -n prod delete --now pod web"),
+            ("docker rm --force *", "docker --debug rm web -f"),
         ][row];
         let policy = whole_tool(deny);
         proptest::prop_assert_eq!(decision(&policy, command), PolicyDecision::Deny);

@@ -2,6 +2,7 @@
 
 mod attacks;
 mod build;
+mod denied;
 mod many_options;
 mod run_time;
 mod versions;

@@ -3,8 +3,8 @@
 
 use super::{HostAction, Machine, TurnPhase, TurnProgress};
 use crate::chat::{Event, Meta};
-use crate::log::{Entry, EntryBody, NoticeReason};
-use crate::request::{Room, next_input_tokens};
+use crate::log::{EntryBody, NoticeReason};
+use crate::request::Room;
 use crate::turn::{CompactionTrigger, ModelFailure};
 
 impl Machine {
@@ -17,29 +17,26 @@ impl Machine {
             CompactionTrigger::At(most) => {
                 self.next_input >= most
                     && !failed
-                    && !self.is_unfolded
+                    && !self.summaries.is_unfolded
                     && !self.is_summary_put_off(most)
             }
             CompactionTrigger::Never | CompactionTrigger::Refused => false,
         }
     }
 
-    /// Whether a summary failed of a conversation that has grown by less than a summary since: another
-    /// one would most likely fail too, and be paid as that was.
     fn is_summary_put_off(&self, most: u64) -> bool {
         let room = Room {
             window: None,
             compact_at: Some(most),
         };
-        let grown = u64::from(room.summary_tokens());
-        let failed_at = self.summary_failed_at;
-        failed_at.is_some_and(|failed| self.next_input < failed.saturating_add(grown))
+        let summary = u64::from(room.summary_tokens());
+        self.summaries.puts_off(self.next_input, summary)
     }
 
     /// Puts off no summary, for a replay: what a thread tells of a summary wins over what would be
     /// done today.
     pub(crate) fn put_off_nothing(&mut self) {
-        self.summary_failed_at = None;
+        self.summaries.forget();
     }
 
     pub(super) fn compact(&mut self, refused: bool) {
@@ -74,8 +71,7 @@ impl Machine {
         if !asks && self.turn.is_some() {
             return;
         }
-        self.is_unfolded = false;
-        self.summary_failed_at = None;
+        self.summaries.summarised();
         self.paid(&meta);
         self.write(EntryBody::Compacted {
             upto,
@@ -97,7 +93,7 @@ impl Machine {
         if let Some(turn) = &mut self.turn {
             turn.compaction_failed = true;
         }
-        self.summary_failed_at = Some(self.next_input);
+        self.summaries.failed(self.next_input);
         self.notice(NoticeReason::NotSummarised { error });
         self.ask_in_budget();
     }
@@ -127,23 +123,4 @@ impl Machine {
             })
         )
     }
-}
-
-/// Tokens of input that there were, about, when the newest summary failed; nothing where a later one
-/// did not, or other settings may let the next one come.
-pub(super) fn summary_failed_at(entries: &[Entry]) -> Option<u64> {
-    let newest = entries.iter().rposition(|entry| {
-        matches!(
-            &entry.body,
-            EntryBody::Compacted { .. }
-                | EntryBody::SettingsChanged { .. }
-                | EntryBody::Notice {
-                    reason: Some(NoticeReason::NotSummarised { .. }),
-                    ..
-                }
-        )
-    })?;
-    let (before, since) = entries.split_at_checked(newest)?;
-    let has_failed = matches!(since.first()?.body, EntryBody::Notice { .. });
-    has_failed.then(|| next_input_tokens(before))
 }

@@ -7,6 +7,7 @@ mod answers;
 mod calls;
 mod compaction;
 mod replies;
+mod summary_history;
 
 pub(crate) use answers::UNFIT_ANSWER;
 
@@ -20,10 +21,10 @@ use super::step::CallStep;
 use crate::chat::{CallAnnounced, ErrorEvent, Event, FunctionCall, Message, Usage};
 use crate::context::{CallFailure, CallFailureKind};
 use crate::log::{
-    self, CallEnd, Entry, EntryBody, NoticeReason, TableChange, TurnOutcome, is_unfolded,
-    limit_words,
+    self, CallEnd, Entry, EntryBody, NoticeReason, TableChange, TurnOutcome, limit_words,
 };
 use crate::request::{counted, entry_tokens, next_input_tokens};
+use summary_history::SummaryHistory;
 
 /// The turn loop of one thread.
 #[derive(Debug)]
@@ -40,10 +41,7 @@ pub struct Machine {
     requests: u64,
     /// Tokens of input that the next request will have, about.
     next_input: u64,
-    /// A person took the newest compaction back: nothing but them and a refusal makes another.
-    is_unfolded: bool,
-    /// Tokens of input that there were, about, when the newest summary failed.
-    summary_failed_at: Option<u64>,
+    summaries: SummaryHistory,
     call_ids: HashSet<String>,
     /// Replies that the backends have not seen yet.
     unobserved: u32,
@@ -95,8 +93,7 @@ impl Machine {
             queue: VecDeque::new(),
             requests: 0,
             next_input: next_input_tokens(entries),
-            is_unfolded: is_unfolded(entries),
-            summary_failed_at: compaction::summary_failed_at(entries),
+            summaries: SummaryHistory::of(entries),
             call_ids: log::call_ids(entries).map(str::to_owned).collect(),
             unobserved: 0,
             turn: None,
@@ -201,7 +198,7 @@ impl Machine {
             TurnInput::Unfold { fold, tokens } => {
                 self.write(EntryBody::Unfolded { fold });
                 self.next_input = tokens;
-                self.is_unfolded = true;
+                self.summaries.unfolded();
                 let text = unfolded_words(tokens);
                 self.tell(Event::Notice { text });
             }
@@ -384,7 +381,7 @@ impl Machine {
 
     fn use_settings(&mut self, settings: TurnSettings, entry: EntryBody) {
         // Another model may manage the summary that failed.
-        self.summary_failed_at = None;
+        self.summaries.forget();
         self.settings = settings.clone();
         self.out.push(HostAction::UseSettings(Box::new(settings)));
         self.write(entry);

@@ -206,7 +206,48 @@ fn the_log_is_compacted_before_a_request_that_would_be_too_long() {
     assert_eq!(bench.input(compacted), []);
     // Again when the log has grown again, also in another turn.
     bench.reply(2, vec![], "end_turn");
-    assert_eq!(bench.user("next"), [HostAction::Compact { refused: false }]);
+    let more = "word ".repeat(600);
+    assert_eq!(bench.user(&more), [HostAction::Compact { refused: false }]);
+}
+
+#[test]
+fn a_summary_that_left_much_is_followed_by_another_only_when_half_of_that_came_in_addition() {
+    let mut bench = Bench::asked_with(TurnSettings {
+        compaction: CompactionTrigger::At(100),
+        ..settings()
+    });
+    bench.reply(1, vec![call("1", "a")], "tool_use");
+    assert_eq!(bench.done("1"), [HostAction::Compact { refused: false }]);
+    bench.input(TurnInput::Compacted {
+        upto: 3,
+        summary: "so far".to_owned(),
+        meta: meta(),
+        tokens: 40,
+    });
+    // Its tools and its memory are no part of what a summary takes away: each reply counts them.
+    bench.reply(2, vec![], "end_turn");
+    let next = bench.machine.next_input();
+    assert!(next >= 100, "{next}");
+    let reopened = Machine::new(bench.machine.settings().clone(), 1, &bench.log);
+    assert_eq!(bench.user("next"), [request(3, 1)]);
+    bench.reply(3, vec![], "end_turn");
+    let mut again = Bench {
+        machine: reopened,
+        log: bench.log.clone(),
+        told: Vec::new(),
+        turn: bench.turn,
+    };
+    assert_eq!(again.user("next"), [request(1, 1)]);
+    let compact = [HostAction::Compact { refused: false }];
+    assert_eq!(bench.user(&"word ".repeat(60)), compact);
+    // With other settings it may leave less.
+    again.reply(1, vec![], "end_turn");
+    again.input(TurnInput::Settings {
+        settings: Box::new(bench.machine.settings().clone()),
+        entry: note("other model"),
+        when: When::Now,
+    });
+    assert_eq!(again.user("later"), compact);
 }
 
 #[test]

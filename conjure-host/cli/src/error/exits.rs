@@ -1,5 +1,6 @@
 //! With which code each error of the crates below ends the program.
 
+use std::fmt::Display;
 use std::path::Path;
 
 use conjure_client::ServerError;
@@ -195,7 +196,15 @@ impl From<ManagerError> for CliError {
             ManagerError::NotFound { kind, .. } => listed_by(kind),
             _ => None,
         };
-        Self::from_source(exit, error).hints_too(listed)
+        let pid = match &error {
+            ManagerError::Elsewhere { pid, .. } => Some(*pid),
+            _ => None,
+        };
+        let told = Self::from_source(exit, error).hints_too(listed);
+        match pid {
+            Some(pid) => told.hint(how_to_end(pid, " on its machine")),
+            None => told,
+        }
     }
 }
 
@@ -206,8 +215,21 @@ impl From<ServerError> for CliError {
             ServerError::Refused { status, .. } if *status < 500 => Exit::Usage,
             _ => Exit::Host,
         };
-        Self::from_source(exit, error)
+        let pid = match &error {
+            ServerError::Silent { pid, .. } => *pid,
+            _ => None,
+        };
+        let told = Self::from_source(exit, error);
+        match pid {
+            Some(pid) => told.hint(how_to_end(pid, "")),
+            None => told,
+        }
     }
+}
+
+/// How a process is ended that hangs, which may be on another machine.
+fn how_to_end(pid: impl Display, place: &str) -> String {
+    format!("where it hangs, `kill -9 {pid}`{place} ends it; then do this again")
 }
 
 impl From<StatusError> for CliError {

@@ -394,10 +394,12 @@ async fn warnings(
     loaded: &Arc<LoadedPlugin>,
     trial: &PluginTrial,
 ) -> Vec<String> {
-    let mut warnings = match Box::pin(tools_of(loaded)).await {
-        Ok(tools) => notable(&Judgement::of(file, &tools)),
-        Err(reason) => vec![format!("its tools could not be listed: {reason}")],
-    };
+    let told = Box::pin(tools_of(loaded)).await;
+    let untold = told.untold.iter();
+    let mut warnings: Vec<String> = untold
+        .map(|reason| format!("its tools could not be listed: {reason}"))
+        .collect();
+    warnings.extend(notable(&Judgement::of(file, &told.tools)));
     if let PluginTrial::NeedsConfig { settings } = trial {
         warnings.push(format!(
             "config: it makes no instance without {}",

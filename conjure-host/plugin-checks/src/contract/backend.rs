@@ -161,7 +161,7 @@ async fn catalog(session: &BenchSession<'_>) -> CheckResult<CatalogReply> {
 }
 
 /// Checks that each tool has a name of its own, and a schema of an object.
-fn well_formed(tools: &[ToolDecl]) -> CheckResult {
+pub(super) fn well_formed(tools: &[ToolDecl]) -> CheckResult {
     let mut names = BTreeSet::new();
     for tool in tools {
         let name = &tool.name;

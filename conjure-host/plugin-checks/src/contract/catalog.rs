@@ -7,42 +7,62 @@ use conjure_plugins::LoadedPlugin;
 use conjure_skill_sdk::protocol::{CatalogReply, CatalogRequest, Empty, Open, ToolDecl, op};
 use serde_json::{Value, json};
 
-use super::bench::{Bench, Broken, CheckResult};
+use super::bench::{Bench, BenchSession, Broken, CheckResult};
+use super::skill::{RUN_TIME_TOOLS, run_time_tools};
 
-/// The tools of a plugin: those of a skill's manifest, those of a backend's catalog. An executor has
-/// none of its own.
-///
-/// # Errors
-/// Why a backend does not tell them, such as that it wants a configuration.
-#[boxed]
-pub async fn tools_of(plugin: &Arc<LoadedPlugin>) -> Result<Vec<ToolDecl>, String> {
-    let manifest = plugin.manifest();
-    match manifest.kind.as_str() {
-        "skill" => Ok(manifest.tools.clone()),
-        "backend" => Box::pin(catalog(plugin))
-            .await
-            .map_err(|broken| match broken {
-                Broken::Deviates { got, .. } => got,
-                Broken::LeftOut { reason } => reason,
-            }),
-        _ => Ok(Vec::new()),
-    }
+/// The tools of a plugin, as far as it told them.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ToldTools {
+    /// Tools of a skill's manifest and those that its instance has at run time, tools of a backend's
+    /// catalog. An executor has none of its own.
+    pub tools: Vec<ToolDecl>,
+    /// Why the instance did not tell its tools, such as that it wants a configuration.
+    pub untold: Option<String>,
 }
 
-async fn catalog(plugin: &Arc<LoadedPlugin>) -> CheckResult<Vec<ToolDecl>> {
+/// Asks a plugin for its tools: a backend for its catalog, and a skill whose manifest says that it has
+/// tools at run time for these.
+#[boxed]
+pub async fn tools_of(plugin: &Arc<LoadedPlugin>) -> ToldTools {
+    let manifest = plugin.manifest();
+    let (mut tools, asked) = match manifest.kind.as_str() {
+        "skill" if manifest.has(RUN_TIME_TOOLS) => {
+            (manifest.tools.clone(), Box::pin(asked(plugin)).await)
+        }
+        "skill" => (manifest.tools.clone(), Ok(Vec::new())),
+        "backend" => (Vec::new(), Box::pin(asked(plugin)).await),
+        _ => (Vec::new(), Ok(Vec::new())),
+    };
+    let untold = match asked {
+        Ok(more) => {
+            tools.extend(more);
+            None
+        }
+        Err(Broken::Deviates { got, .. }) => Some(got),
+        Err(Broken::LeftOut { reason }) => Some(reason),
+    };
+    ToldTools { tools, untold }
+}
+
+/// Asks an instance of its own.
+async fn asked(plugin: &Arc<LoadedPlugin>) -> CheckResult<Vec<ToolDecl>> {
     let no_room = |error: std::io::Error| Broken::new("room", error.to_string());
     let scratch = tempfile::tempdir().map_err(no_room)?;
     let config: Value = json!({});
     let bench = Bench::set_up(plugin, &config, scratch.path()).await?;
     let session = bench.session(false);
-    let told = async {
-        let Empty {} = session.answer(op::BACKEND_OPEN, &Open::default()).await?;
-        let whom = CatalogRequest::default();
-        let catalog: CatalogReply = session.answer(op::BACKEND_CATALOG, &whom).await?;
-        let Empty {} = session.answer(op::BACKEND_CLOSE, &Empty {}).await?;
-        Ok(catalog.tools)
+    let told = match plugin.manifest().kind.as_str() {
+        "skill" => run_time_tools(&session).await,
+        _ => catalog(&session).await,
     };
-    let told = told.await;
     bench.take_down().await;
     told
+}
+
+async fn catalog(session: &BenchSession<'_>) -> CheckResult<Vec<ToolDecl>> {
+    let Empty {} = session.answer(op::BACKEND_OPEN, &Open::default()).await?;
+    let whom = CatalogRequest::default();
+    let catalog: CatalogReply = session.answer(op::BACKEND_CATALOG, &whom).await?;
+    let Empty {} = session.answer(op::BACKEND_CLOSE, &Empty {}).await?;
+    Ok(catalog.tools)
 }

@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use bench::{Bench, Broken, CheckResult};
-pub use catalog::tools_of;
+pub use catalog::{ToldTools, tools_of};
 pub use common::hands_over;
 use examples::ExampleSession;
 

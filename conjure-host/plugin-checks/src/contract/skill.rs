@@ -1,42 +1,97 @@
-//! What a skill does: its tools refuse arguments that their schema does not allow.
+//! What a skill does: its tools refuse arguments that their schema does not allow, and those that it has
+//! at run time only are listed.
 
-use conjure_skill_sdk::protocol::{Manifest, ToolDecl, ToolResult};
+use conjure_skill_sdk::protocol::{Empty, Manifest, SkillTools, ToolDecl, ToolResult, op};
 use serde_json::{Value, json};
 
+use super::backend::well_formed;
 use super::bench::{Bench, BenchSession, Broken, CheckResult, refused, short};
 use super::{CheckKind, ContractCheck};
+
+/// What a manifest says where the instance has tools that are known at run time only.
+pub(super) const RUN_TIME_TOOLS: &str = "skill.tools/1";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum SkillCheck {
     /// The tool at this place of the manifest.
     Arguments(usize),
+    /// The list of the tools at run time.
+    RunTimeTools,
+    /// All tools of that list.
+    RunTimeArguments,
 }
 
 pub(super) fn checks(manifest: &Manifest) -> Vec<ContractCheck> {
     let tools = manifest.tools.iter().enumerate();
     let strict = tools.filter(|(_, tool)| !misfits(&tool.input_schema).is_empty());
+    let strict = strict.map(|(place, tool)| {
+        let name = format!(
+            "`{}` refuses arguments that do not fit its schema",
+            tool.name
+        );
+        (name, SkillCheck::Arguments(place))
+    });
+    let at_run_time = [
+        (
+            "its tools at run time can be listed",
+            SkillCheck::RunTimeTools,
+        ),
+        (
+            "its tools at run time refuse arguments that do not fit their schemas",
+            SkillCheck::RunTimeArguments,
+        ),
+    ];
+    let at_run_time = at_run_time.map(|(name, check)| (name.to_owned(), check));
+    let at_run_time = at_run_time
+        .into_iter()
+        .filter(|_| manifest.has(RUN_TIME_TOOLS));
     strict
-        .map(|(place, tool)| {
-            let name = format!(
-                "`{}` refuses arguments that do not fit its schema",
-                tool.name
-            );
-            ContractCheck::new(name, CheckKind::Skill(SkillCheck::Arguments(place)))
-        })
+        .chain(at_run_time)
+        .map(|(name, check)| ContractCheck::new(name, CheckKind::Skill(check)))
         .collect()
 }
 
 pub(super) async fn run(check: &SkillCheck, bench: &Bench) -> CheckResult {
-    let SkillCheck::Arguments(place) = check;
     let manifest = bench.plugin.manifest();
-    let Some(tool) = manifest.tools.get(*place) else {
-        return Ok(());
-    };
     let session = bench.session(false);
-    for arguments in misfits(&tool.input_schema) {
-        refuses(&session, tool, &tool.op, &arguments, &arguments).await?;
+    match check {
+        SkillCheck::Arguments(place) => match manifest.tools.get(*place) {
+            Some(tool) => refuses_misfits(&session, tool).await.map(drop),
+            None => Ok(()),
+        },
+        SkillCheck::RunTimeTools => {
+            let mut tools = manifest.tools.clone();
+            tools.extend(run_time_tools(&session).await?);
+            well_formed(&tools)
+        }
+        SkillCheck::RunTimeArguments => {
+            let mut seen = false;
+            for tool in run_time_tools(&session).await? {
+                seen |= refuses_misfits(&session, &tool).await?;
+            }
+            match seen {
+                true => Ok(()),
+                false => Err(Broken::left_out(
+                    "no tool that it has at run time requires an argument",
+                )),
+            }
+        }
     }
-    Ok(())
+}
+
+/// The tools that an instance of a skill lists beside those of its manifest.
+pub(super) async fn run_time_tools(session: &BenchSession<'_>) -> CheckResult<Vec<ToolDecl>> {
+    let listed: SkillTools = session.answer(op::SKILL_TOOLS, &Empty {}).await?;
+    Ok(listed.tools)
+}
+
+/// Checks that a tool refuses what its schema does not allow; whether there is such a thing.
+async fn refuses_misfits(session: &BenchSession<'_>, tool: &ToolDecl) -> CheckResult<bool> {
+    let misfits = misfits(&tool.input_schema);
+    for arguments in &misfits {
+        refuses(session, tool, &tool.op, arguments, arguments).await?;
+    }
+    Ok(!misfits.is_empty())
 }
 
 /// Checks that a tool answers these arguments with an error result or a fault.

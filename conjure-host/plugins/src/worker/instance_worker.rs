@@ -50,7 +50,8 @@ pub(crate) struct WorkerGrants {
 pub struct InstanceDirs {
     /// Directories that it reads and changes: the working directory, and where files are exchanged.
     pub work: Vec<PathBuf>,
-    /// Directories that it reads: the skill folders that are given to it.
+    /// Directories that it reads: the skill folders that are given to it, and the working directory where
+    /// the session grants it that and no more.
     pub folders: Vec<PathBuf>,
 }
 
@@ -62,6 +63,13 @@ impl InstanceDirs {
             work: dirs.iter().map(|dir| without_links(dir)).collect(),
             folders: Vec::new(),
         }
+    }
+
+    /// Returns the directories with one more that is only read.
+    #[must_use]
+    pub fn and_to_read(mut self, dir: &Path) -> Self {
+        self.folders.push(without_links(dir));
+        self
     }
 
     /// Returns the directories with the plugin's own one, which the host has made.

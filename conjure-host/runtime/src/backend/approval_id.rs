@@ -12,7 +12,9 @@ use super::contributors::is_contributor;
 const IDENTITY: [&str; 4] = ["command", "args", "cwd", "url"];
 
 /// The id of a server: the plugin, the name, and the settings that say which one it is. Of a backend
-/// without servers the build counts too: whoever put that there has seen its tools.
+/// without servers the build counts too, where somebody put that there: it is theirs, and they know its
+/// tools. Another build that came in a package is held against the one before, as a server is: of a
+/// backend the package does not say what its tools are.
 ///
 /// A backend with a share in requests offers other tools with another provider, so each that it was asked
 /// for has an id. The version stands for the build of one that is linked into the host.
@@ -28,7 +30,8 @@ pub(super) fn of_server(
         Some(own) => IDENTITY.iter().map(|name| own.get(name)).collect(),
         None => vec![config],
     };
-    let build = own.is_none().then_some(plugin.id().sha256.as_ref());
+    let has_own_build = own.is_none() && !plugin.is_packaged();
+    let build = has_own_build.then_some(plugin.id().sha256.as_ref());
     let mut id = Map::from_iter([
         ("plugin".to_owned(), json!(plugin.manifest().name)),
         (
@@ -39,7 +42,7 @@ pub(super) fn of_server(
         ("settings".to_owned(), json!(settings)),
     ]);
     if is_contributor(plugin) {
-        let version = plugin.id().version.to_string();
+        let version = (!plugin.is_packaged()).then(|| plugin.id().version.to_string());
         id.insert("provider".to_owned(), json!(whom.provider));
         id.insert("version".to_owned(), json!(version));
     }
@@ -47,13 +50,16 @@ pub(super) fn of_server(
 }
 
 /// The id of a native skill, with its build and its settings. One that is linked into the host has the
-/// build of its version.
+/// build of its version. One that came in a package has neither, as a backend has not: a new build does not
+/// make new definitions of its tools approved ones.
 pub(super) fn of_skill(plugin: &LoadedPlugin, config: &Value) -> String {
     let id = plugin.id();
+    let is_own = !plugin.is_packaged();
+    let build = id.sha256.filter(|_| is_own);
     digest(json!({
         "skill": id.name.to_string(),
-        "version": id.version.to_string(),
-        "build": id.sha256.map(|hash| hash.to_string()),
+        "version": is_own.then(|| id.version.to_string()),
+        "build": build.map(|hash| hash.to_string()),
         "settings": config,
     }))
 }

@@ -3,8 +3,8 @@
 //! Whoever adds a server, a backend or a skill approves what it offers then. A definition that is
 //! another one later may have been made to mislead the model, so its tool is held: it has no route,
 //! and the model reads nothing of the new definition, until a person approves that. What was approved
-//! is kept in the data directory, one file a server, or a build of a skill or backend with its settings,
-//! for all sessions and programs that share it.
+//! is kept in the data directory, one file a server, or a skill or backend with its settings and, where it
+//! came in no package, its build, for all sessions and programs that share it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -65,8 +65,9 @@ impl ApprovedTools {
     }
 
     /// Like [`Self::review`], for the tools that a native skill has at run time only; those of its
-    /// manifest are its build's. Another build, which somebody put there, or other settings begin anew;
-    /// with the same ones a definition is the same in every session and directory, or it is held.
+    /// manifest are its build's. Another build that somebody put there, or other settings begin anew;
+    /// another one out of a package does not. With the same ones a definition is the same in every session
+    /// and directory, or it is held.
     pub(super) fn review_skill(
         &self,
         plugin: &LoadedPlugin,

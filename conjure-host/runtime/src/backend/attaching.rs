@@ -157,7 +157,8 @@ impl Attaching {
     /// What the session grants a backend, with the skill folders that are given to it.
     fn grant(&self, plugin: &LoadedPlugin, folders: &[Arc<LoadedFolder>]) -> InstanceGrant {
         let mut grant = self.request_context.grant(plugin.manifest());
-        grant.dirs.folders = folders.iter().map(|folder| folder.dir.clone()).collect();
+        let folders = folders.iter().map(|folder| folder.dir.clone());
+        grant.dirs.folders.extend(folders);
         grant
     }
 

@@ -5,28 +5,46 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use conjure_config::{PermissionsSpec, PluginSpec, SpecError};
-use conjure_plugins::{PluginSnapshot, allowed_permissions};
+use conjure_config::{PermissionsSpec, PluginSpec, SpecError, WorkingDirAccess};
+use conjure_plugins::{GrantError, LoadedPlugin, PluginSnapshot, allowed_permissions};
 use conjure_skill_sdk::protocol::{Manifest, Permissions};
 
 use super::toolbox_error::names;
 
-/// The plugins that a session grants less than their manifests ask for, by their names.
+/// The plugins that a session grants less than their manifests ask for, or less than all of its working
+/// directory, by their names.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct PluginGrants(Arc<BTreeMap<String, Permissions>>);
+pub(crate) struct PluginGrants(Arc<BTreeMap<String, PluginGrant>>);
+
+/// What a session says of one plugin.
+#[derive(Debug)]
+struct PluginGrant {
+    permissions: Option<Permissions>,
+    working_dir: Option<WorkingDirAccess>,
+}
 
 impl PluginGrants {
     pub(crate) fn of(plugins: &BTreeMap<String, PluginSpec>) -> Self {
         let granted = plugins.iter().filter_map(|(name, plugin)| {
-            let permissions = plugin.permissions.clone()?;
-            Some((name.clone(), permissions_of(permissions)))
+            let grant = PluginGrant {
+                permissions: plugin.permissions.clone().map(permissions_of),
+                working_dir: plugin.working_dir,
+            };
+            let says_something = grant.permissions.is_some() || grant.working_dir.is_some();
+            says_something.then(|| (name.clone(), grant))
         });
         Self(Arc::new(granted.collect()))
     }
 
     /// What a plugin of this name is granted, where that is said.
     pub(crate) fn granted(&self, plugin: &str) -> Option<&Permissions> {
-        self.0.get(plugin)
+        self.0.get(plugin)?.permissions.as_ref()
+    }
+
+    /// What a plugin of this name may do with files of the working directory.
+    pub(crate) fn working_dir(&self, plugin: &str) -> WorkingDirAccess {
+        let said = self.0.get(plugin).and_then(|grant| grant.working_dir);
+        said.unwrap_or(WorkingDirAccess::Write)
     }
 
     /// What a plugin may do.
@@ -40,9 +58,22 @@ impl PluginGrants {
     /// # Errors
     /// [`SpecError::Invalid`] names the plugin and the permission.
     pub(crate) fn check(&self, loaded: &PluginSnapshot) -> Result<(), SpecError> {
-        for (name, granted) in &*self.0 {
-            if let Some(problem) = problem(name, granted, loaded) {
-                let message = format!("`plugins.{name}.permissions`: {problem}");
+        for (name, grant) in &*self.0 {
+            let permissions = grant.permissions.as_ref();
+            let permissions = permissions.and_then(|granted| {
+                let problem = problem(name, loaded, |plugin| plugin.check_grant(granted))?;
+                Some(("permissions", problem))
+            });
+            let narrows = grant
+                .working_dir
+                .is_some_and(|it| it != WorkingDirAccess::Write);
+            let working_dir = || {
+                let problem = problem(name, loaded, LoadedPlugin::check_working_dir)?;
+                Some(("working_dir", problem))
+            };
+            let working_dir = narrows.then(working_dir).flatten();
+            if let Some((member, problem)) = permissions.or(working_dir) {
+                let message = format!("`plugins.{name}.{member}`: {problem}");
                 return Err(SpecError::Invalid { message });
             }
         }
@@ -51,10 +82,14 @@ impl PluginGrants {
 }
 
 /// Why a plugin cannot be granted this; what is said of its newest version, where no version can.
-fn problem(name: &str, granted: &Permissions, loaded: &PluginSnapshot) -> Option<String> {
+fn problem(
+    name: &str,
+    loaded: &PluginSnapshot,
+    check: impl Fn(&LoadedPlugin) -> Result<(), GrantError>,
+) -> Option<String> {
     let mut newest = None;
     for plugin in loaded.versions(name) {
-        match plugin.check_grant(granted) {
+        match check(plugin) {
             // A session may call an older one.
             Ok(()) => return None,
             Err(error) => newest = newest.or_else(|| Some(error.to_string())),
@@ -122,5 +157,6 @@ mod tests {
             assert_eq!(grants.allowed(&asked), asked.permissions);
         }
         assert_eq!(grants.allowed(&manifest("c")), Permissions::default());
+        assert_eq!(grants.working_dir("c"), WorkingDirAccess::Write);
     }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use conjure_config::SandboxSpec;
+use conjure_config::{SandboxSpec, WorkingDirAccess};
 use conjure_skill_sdk::protocol::{Manifest, Permissions, Sandbox, ServedClient};
 use serde::Serialize;
 
@@ -24,6 +24,8 @@ pub struct RequestContext {
     all_dirs: InstanceDirs,
     /// The latter alone.
     exchange_only: InstanceDirs,
+    /// The latter, and the working directory to read.
+    reading: InstanceDirs,
     /// What alone commands may change, where that is limited.
     sandbox: Option<Arc<Sandbox>>,
     /// What plugins are granted of what they ask for.
@@ -80,6 +82,7 @@ impl RequestContext {
             beginning: beginning(session, &working_dir, &exchange_dir),
             all_dirs: InstanceDirs::of_work(&[&working_dir, &exchange_dir]),
             exchange_only: InstanceDirs::of_work(&[&exchange_dir]),
+            reading: InstanceDirs::of_work(&[&exchange_dir]).and_to_read(&working_dir),
             working_dir,
             exchange_dir,
             sandbox: None,
@@ -181,8 +184,8 @@ impl RequestContext {
         }
     }
 
-    /// The session's directories for the worker of a plugin, without skill folders. A backend that may use
-    /// neither files nor programs has no use for the working directory.
+    /// The session's directories for the worker of a plugin, without skill folders, as far as the session
+    /// grants them. A backend that may use neither files nor programs has no use for the working directory.
     fn dirs(&self, manifest: &Manifest) -> InstanceDirs {
         let Permissions {
             read,
@@ -191,9 +194,13 @@ impl RequestContext {
             ..
         } = &self.grants.allowed(manifest);
         let works_here = *commands || !(read.is_empty() && write.is_empty());
-        match manifest.kind == "backend" && !works_here {
-            true => self.exchange_only.clone(),
-            false => self.all_dirs.clone(),
+        if manifest.kind == "backend" && !works_here {
+            return self.exchange_only.clone();
+        }
+        match self.grants.working_dir(&manifest.name) {
+            WorkingDirAccess::None => self.exchange_only.clone(),
+            WorkingDirAccess::Read => self.reading.clone(),
+            WorkingDirAccess::Write => self.all_dirs.clone(),
         }
     }
 

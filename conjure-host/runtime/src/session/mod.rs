@@ -91,6 +91,7 @@ pub use compaction::{CompactError, UnfoldError};
 pub use conjure_config::{
     BackendSpec, BudgetSpec, CompactAt, HttpSpec, LimitSpec, PermissionsSpec, PluginSpec,
     PolicySpec, ProviderSpec, SandboxMode, SandboxSpec, SessionSpec, SpecError, TimeoutSpec,
+    WorkingDirAccess,
 };
 pub use error::{ChatError, SessionError};
 pub use handle::Session;

@@ -12,6 +12,7 @@ mod listening;
 mod messages;
 mod modes;
 mod oauth;
+mod one_uri;
 mod peers;
 mod sandboxed;
 mod served;

@@ -96,6 +96,8 @@ mod session;
 #[cfg(test)]
 mod session_answer;
 #[cfg(test)]
+mod session_server;
+#[cfg(test)]
 mod session_waiting;
 #[cfg(test)]
 mod shared_dir;

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::plugin_test::built_with;
+use crate::plugin_test::{built_with, failed, outcomes, tested};
 use crate::stage::{conjure, json, workspace};
 
 /// The findings, as `level about: message`.
@@ -68,6 +68,46 @@ fn a_tool_that_a_wire_does_not_take_is_refused_and_names_that_leak_are_warned_of
     ] {
         assert!(output.stdout.contains(part), "{part}: {output:?}");
     }
+}
+
+#[test]
+fn tools_that_a_skill_has_at_run_time_only_are_looked_at_too() {
+    let workspace = workspace(&[]);
+    let library = built_with(
+        &workspace,
+        "skill",
+        "later-skill",
+        &[(
+            "        // `conjure plugin test` runs these.\n",
+            "        .run_time_tools(\n\
+             |_cx| Ok(vec![conjure_skill_sdk::protocol::ToolDecl::new(\"walk\", \"Walks\",\n\
+             json!({ \"type\": \"object\", \"required\": [\"to\"], \"properties\": {\n\
+             \"to\": { \"type\": \"string\" }, \"next\": { \"$ref\": \"#\" } } }))]),\n\
+             |_cx, name, _any| format!(\"{name} is done\"))\n",
+        )],
+    );
+    let check = format!("plugin check {} --json", library.display());
+    let output = conjure(&workspace, &check).run().unwrap();
+    assert_eq!(output.code, Some(1), "{output:?}");
+    let said = json(&output);
+    let tools = said["tools"].as_array().unwrap();
+    assert!(tools.iter().any(|tool| tool == "walk"), "{said:#}");
+    let findings = findings(&said);
+    let refused = findings.iter().any(|it| {
+        it.starts_with("refusal schema: gemini: ") && it.contains("`later-skill_walk` is left out")
+    });
+    assert!(refused, "{findings:?}");
+    // The contract of a skill has them as well: this one takes whatever it is given.
+    let more = "--isolation process --only time";
+    let (output, said) = tested(&workspace, library.to_str().unwrap(), more);
+    assert_eq!(output.code, Some(1), "{said:#}");
+    let listed = "passed its tools at run time can be listed".to_owned();
+    assert!(outcomes(&said, 0).contains(&listed), "{said:#}");
+    let [(check, got)] = &failed(&said)[..] else {
+        panic!("{said:#}");
+    };
+    assert!(check.contains("at run time refuse arguments"), "{check}");
+    assert!(got.contains("walk is done"), "{got}");
 }
 
 #[test]

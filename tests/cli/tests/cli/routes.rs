@@ -1,9 +1,10 @@
 //! `conjure routes`: the routing table.
 
-use conjure_kit::MockMcp;
+use conjure_kit::{MockMcp, Model};
 use insta::assert_snapshot;
 
 use crate::mcp::{place, program, script};
+use crate::session::{done, stage};
 use crate::stage::{CACHE, LOCAL, conjure, json, workspace};
 
 #[test]
@@ -244,4 +245,29 @@ fn programs_get_everything_as_json() {
     }
     --- stderr
     "#);
+}
+
+#[test]
+fn the_table_of_a_saved_session_is_that_of_its_next_request() {
+    let model = Model::start().unwrap();
+    let workspace = stage(&model);
+    let tools = "[[backend]]\nkind = \"local\"\nname = \"shell\"\n";
+    workspace.write("tools.toml", tools).unwrap();
+    done(
+        &workspace,
+        "session create work --auth claude --model claude-sonnet-4-5 --tools tools.toml",
+    );
+    let shown = done(&workspace, "routes --session work");
+    assert!(shown.stdout.contains("shell_bash_tool"), "{shown:?}");
+    let printed = json(&done(&workspace, "routes --session work --json"));
+    assert_eq!(printed["routes"][0]["backend"], "shell");
+    assert_eq!(printed["unavailable"], serde_json::json!([]));
+    // What it is made of is its own.
+    let both = conjure(&workspace, "routes --session work --model another");
+    let both = both.run().unwrap();
+    assert_eq!(both.code, Some(2), "{both:?}");
+    let unknown = conjure(&workspace, "routes --session nobodys");
+    let unknown = unknown.run().unwrap();
+    assert_eq!(unknown.code, Some(2), "{unknown:?}");
+    assert!(unknown.stderr.contains("nobodys"), "{unknown:?}");
 }

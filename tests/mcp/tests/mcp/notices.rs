@@ -15,7 +15,7 @@ const CACHE: &str = "conjure-skill-cache-manager";
 const CLASH: &str = "2 tools would have the public name `s_newcomer`";
 
 /// A client over stdio that asked for every message.
-fn client(workspace: &Workspace) -> Running {
+pub(crate) fn client(workspace: &Workspace) -> Running {
     let serve = ["mcp", "serve", "--stdio", "--config", "session.toml"];
     let mut client = cli(serve).workspace(workspace).start().unwrap();
     let about = json!({ "name": "t", "version": "1" });
@@ -35,15 +35,20 @@ fn client(workspace: &Workspace) -> Running {
 }
 
 /// The answer to a request.
-fn ask(client: &mut Running, id: u64, method: &str, params: &Value) -> Value {
+pub(crate) fn ask(client: &mut Running, id: u64, method: &str, params: &Value) -> Value {
     let request = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
     client.send_line(&request.to_string()).unwrap();
     let is_it = |line: &Value| line["id"] == id && line["method"].is_null();
-    let said = client.wait_for_stdout(&format!("\"id\":{id},")).unwrap();
-    let mut lines = said
-        .lines()
-        .filter_map(|line| serde_json::from_str(line).ok());
-    lines.find(is_it).unwrap_or_else(|| panic!("{said}"))
+    let answer = |said: &str| {
+        let mut lines = said
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok());
+        lines.find(is_it)
+    };
+    // A long line comes in pieces.
+    let is_there = |said: &str| answer(said).is_some();
+    let said = client.wait_until_stdout(&format!("the answer to {method}"), is_there);
+    answer(&said.unwrap()).unwrap()
 }
 
 fn call(client: &mut Running, id: u64, tool: &str, arguments: &Value) -> Value {

@@ -3,9 +3,10 @@
 
 use std::fs;
 
-use conjure_kit::{MockMcp, Workspace};
+use conjure_kit::{MockMcp, Workspace, cli};
 use serde_json::{Value, json};
 
+use crate::notices::{ask, client};
 use crate::own::{served, served_in};
 use crate::wire::{OverStdio, Wire as _};
 
@@ -43,6 +44,50 @@ fn of_two_backends_with_one_template_the_one_that_has_the_resource_is_read() {
     let nobodys = json!({ "uri": "mock://any/of-c" });
     let refused = gateway.ask("resources/read", &nobodys);
     assert!(refused["error"]["message"].is_string(), "{refused}");
+}
+
+#[test]
+fn of_two_servers_that_list_one_uri_neither_is_read_for_the_other() {
+    let workspace = Workspace::new().unwrap();
+    workspace.add_plugin("conjure-backend-mcp").unwrap();
+    let program = MockMcp::program().unwrap();
+    let servers = ["db-a", "db-b"].map(|name| {
+        format!(
+            "[backend.config.servers.{name}]\ncommand = {program:?}\nera = \"legacy\"\n\
+             args = [\"--name\", \"{name}\", \"lists-linked\"]\n"
+        )
+    });
+    let session = format!("[[backend]]\nkind = \"mcp\"\n{}", servers.concat());
+    workspace.write("session.toml", session).unwrap();
+    let mut client = client(&workspace);
+    let listed = ask(&mut client, 10, "resources/list", &json!({}));
+    let listed = listed["result"]["resources"].as_array().unwrap().iter();
+    let names = listed.filter(|resource| resource["uri"] == "mock://a");
+    let names: Vec<&Value> = names.map(|resource| &resource["name"]).collect();
+    assert_eq!(names, ["a of db-a"]);
+    let hidden = "resources of `db-b` are not listed, since `db-a` lists the same URIs: `mock://a`";
+    client.wait_for_stderr(hidden).unwrap();
+    let uri = json!({ "uri": "mock://a" });
+    let refused = ask(&mut client, 11, "resources/read", &uri);
+    let told = refused["error"]["message"].as_str().unwrap();
+    assert!(told.contains(": db-a, db-b."), "{told}");
+    for (id, name) in [(20, "db-b"), (30, "db-a")] {
+        let call = json!({ "name": format!("{name}_content"), "arguments": {} });
+        let called = ask(&mut client, id, "tools/call", &call);
+        assert_eq!(
+            called["result"]["content"][3]["uri"], "mock://a",
+            "{called}"
+        );
+        let read = ask(&mut client, id + 1, "resources/read", &uri);
+        let text = format!("{name} has mock://a");
+        assert_eq!(read["result"]["contents"][0]["text"], text, "{read}");
+    }
+    for verb in ["list", "check"] {
+        let told = cli(["mcp", verb, "--config", "session.toml"]);
+        let told = told.workspace(&workspace).run().unwrap().snapshot();
+        assert!(told.contains("`mock://a` of its resources"), "{told}");
+        assert!(told.contains("`db-a` lists the same URI"), "{told}");
+    }
 }
 
 #[test]

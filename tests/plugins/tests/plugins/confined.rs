@@ -2,7 +2,9 @@
 //! is a row; those at files, processes and sockets succeed in a worker that is not confined, so that
 //! none passes for another reason.
 
+use std::fs::Permissions;
 use std::net::{TcpListener, UdpSocket};
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -14,6 +16,13 @@ use conjure_host::plugin::{
 };
 use conjure_kit::conjure_bin;
 use conjure_plugin_tests::{Bench, Plugin};
+use rustix::fs::{XattrFlags, setxattr};
+
+use crate::attempts::{
+    AT_FILES, AT_PROCESSES, AT_SOCKETS, CALLS, CALLS_THAT_SEEM_TO_BE_MISSING, KEPT,
+    NEW_IN_THE_SYSTEM, PLACES, PROGRAMS, SYSTEM_DIRS, SYSTEM_FILES, calls_with_arguments,
+    socket_calls,
+};
 
 const PROBER: &str = include_str!("prober/lib.rs");
 
@@ -53,14 +62,17 @@ impl Scene {
         }
     }
 
-    /// A directory outside the session with what attempts need, afresh.
-    fn outside(&self, name: &str) -> PathBuf {
+    /// A place outside the session with what attempts need, afresh.
+    pub(crate) fn outside(&self, (name, mode): (&str, u32)) -> PathBuf {
         let dir = self.root.path().join(name);
         if dir.exists() {
             std::fs::remove_dir_all(&dir).unwrap();
         }
         std::fs::create_dir_all(dir.join("empty")).unwrap();
         std::fs::write(dir.join("file"), "as it was").unwrap();
+        for (path, mode) in [(&dir, mode), (&dir.join("file"), mode & 0o666)] {
+            std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        }
         dir
     }
 
@@ -83,6 +95,12 @@ impl Scene {
             "`{attempt}` shows nothing: it fails unconfined too"
         );
     }
+}
+
+/// Whether the file system of a file has attributes of users: not every one of temporary files has. The
+/// file has the attribute `user.x` then.
+pub(crate) fn takes_attributes(file: &Path) -> bool {
+    setxattr(file, "user.x", b"x", XattrFlags::empty()).is_ok()
 }
 
 /// The prober.
@@ -132,47 +150,15 @@ pub(crate) async fn instance(plugin: &Arc<LoadedPlugin>, work: &Path) -> Arc<Ins
         .unwrap()
 }
 
-/// Attempts at a file `{f}` and a directory `{d}` that are not the session's; `{w}` is its directory.
-const AT_FILES: [&str; 25] = [
-    "read {f}",
-    "list {d}",
-    "write {f}",
-    "write {d}/new",
-    "append {f}",
-    "truncate {f}",
-    "remove {f}",
-    "make-dir {d}/new",
-    "remove-dir {d}/empty",
-    "rename {f} {w}/taken",
-    "rename {f} {d}/moved",
-    "hard-link {f} {w}/linked",
-    "hard-link {f} {d}/linked",
-    "link-read {f} {w}/link",
-    "link-write {f} {w}/link",
-    "make-link {d}/link",
-    "chmod {f}",
-    "xattr {f}",
-    "chown {f}",
-    "pipe {d}/pipe",
-    "copy {f} {w}/copy",
-    "read {w}/../{n}/file",
-    "write {w}/../{n}/file",
-    "read /proc/self/root{f}",
-    "read /proc/self/cwd/../../../../../../../../../..{f}",
-];
-
 #[tokio::test(flavor = "multi_thread")]
 async fn files_that_are_not_the_sessions_are_out_of_reach() {
     let scene = Scene::new().await;
     let is_root = rustix::process::getuid().is_root();
-    // A neighbour's session, a person's keys, and a directory that everybody may write to.
-    for name in ["another-session", "home/.ssh", "everybody"] {
+    for place in PLACES {
         for attempt in AT_FILES {
             if attempt.starts_with("chown") && !is_root {
                 continue;
             }
-            // Not every file system of temporary files has attributes.
-            let has_attributes = !attempt.starts_with("xattr");
             let fill = |dir: &Path| {
                 for left in std::fs::read_dir(&scene.work).unwrap().flatten() {
                     std::fs::remove_file(left.path()).unwrap();
@@ -181,18 +167,16 @@ async fn files_that_are_not_the_sessions_are_out_of_reach() {
                     .replace("{f}", dir.join("file").to_str().unwrap())
                     .replace("{d}", dir.to_str().unwrap())
                     .replace("{w}", scene.work.to_str().unwrap())
-                    .replace("{n}", name)
+                    .replace("{n}", place.0)
             };
-            let dir = scene.outside(name);
+            let dir = scene.outside(place);
             scene.refused(&fill(&dir)).await;
             let file = std::fs::read_to_string(dir.join("file")).unwrap();
             assert_eq!(file, "as it was", "{attempt}");
             let names = std::fs::read_dir(&dir).unwrap().count();
             assert_eq!(names, 2, "{attempt}");
             assert!(std::fs::metadata(scene.work.join("copy")).map_or(0, |m| m.len()) == 0);
-            if has_attributes {
-                scene.works(&fill(&scene.outside(name))).await;
-            }
+            scene.works(&fill(&scene.outside(place))).await;
         }
     }
 }
@@ -205,24 +189,13 @@ async fn what_the_host_keeps_is_out_of_reach() {
         std::fs::write(data.join(name), "a secret").unwrap();
     }
     let store = scene.bench.loader.store().dir().display().to_string();
-    let data = data.display();
-    let mut rows = vec![format!("list {data}"), format!("list {store}")];
-    for name in ["vault.key", "conjure.db", "conjure.db-wal", "token"] {
-        rows.push(format!("read {data}/{name}"));
-        rows.push(format!("append {data}/{name}"));
-    }
-    // Its own library, which the host opens again, and another plugin's.
-    let sha256 = scene.plugin.id().sha256.unwrap();
-    rows.push(format!("append {store}/{sha256}.so"));
-    rows.push(format!("write {store}/other.so"));
-    rows.push(format!(
-        "append {}",
-        scene.bench.dir.join("libprober.so").display()
-    ));
-    rows.push(format!(
-        "write {}",
-        scene.bench.dir.join("libnew.so").display()
-    ));
+    let sha256 = scene.plugin.id().sha256.unwrap().to_string();
+    let rows = KEPT.map(|row| {
+        row.replace("{data}", data.to_str().unwrap())
+            .replace("{store}", &store)
+            .replace("{own}", &sha256)
+            .replace("{build}", scene.bench.dir.to_str().unwrap())
+    });
     for row in rows {
         scene.refused(&row).await;
         scene.works(&row).await;
@@ -232,46 +205,22 @@ async fn what_the_host_keeps_is_out_of_reach() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_systems_settings_and_devices_are_out_of_reach() {
     let scene = Scene::new().await;
-    let mut rows: Vec<String> = [
-        "/etc/shadow",
-        "/etc/sudoers",
-        "/etc/ssh",
-        "/root",
-        "/home",
-        "/var/log",
-        "/var/lib",
-        "/run",
-        "/tmp",
-        "/dev",
-        "/proc",
-        "/sys",
-        "/sys/class",
-        "/boot",
-        "/",
-    ]
-    .iter()
-    .filter(|path| std::fs::metadata(path).is_ok_and(|metadata| metadata.is_dir()))
-    .map(|path| format!("list {path}"))
-    .collect();
-    for path in [
-        "/etc/shadow",
-        "/proc/1/environ",
-        "/proc/1/maps",
-        "/proc/kallsyms",
-    ] {
-        if std::fs::read(path).is_ok() {
-            rows.push(format!("read {path}"));
-        }
-    }
-    for row in rows {
+    let dirs = SYSTEM_DIRS
+        .iter()
+        .filter(|path| std::fs::read_dir(path).is_ok())
+        .map(|path| format!("list {path}"));
+    let files = SYSTEM_FILES
+        .iter()
+        .filter(|path| std::fs::read(path).is_ok())
+        .map(|path| format!("read {path}"));
+    for row in dirs.chain(files) {
         scene.refused(&row).await;
         scene.works(&row).await;
     }
-    for path in [
-        "/etc", "/usr", "/usr/lib", "/dev/shm", "/tmp", "/var/tmp", "/run",
-    ] {
-        scene.refused(&format!("write {path}/conjure-prober")).await;
-        assert!(!Path::new(path).join("conjure-prober").exists());
+    for row in NEW_IN_THE_SYSTEM {
+        scene.refused(row).await;
+        let path = row.trim_start_matches("write ");
+        assert!(!Path::new(path).exists(), "{row}");
     }
     let device = scene.work.join("disk").display().to_string();
     scene.refused(&format!("device {device}")).await;
@@ -300,29 +249,19 @@ async fn other_processes_are_out_of_reach() {
     let scene = Scene::new().await;
     let bystander = Bystander::new();
     for process in [bystander.0.id(), std::process::id()] {
-        for row in ["kill", "priority"] {
-            scene.refused(&format!("{row} {process}")).await;
-            // The priority of the test itself stays.
-            if process == bystander.0.id() {
-                scene.works(&format!("{row} {process}")).await;
-            }
-        }
-        for file in ["environ", "cmdline", "maps", "status", "mem"] {
-            let row = format!("read /proc/{process}/{file}");
+        for row in AT_PROCESSES {
+            let row = row.replace("{p}", &process.to_string());
             scene.refused(&row).await;
-            if file != "mem" {
+            // The priority of the test itself stays; memory is nothing to read from its beginning.
+            let harms = process == std::process::id() && row.starts_with("priority");
+            if !harms && !row.ends_with("/mem") {
                 scene.works(&row).await;
             }
         }
-        for list in ["fd", "task", "root", "cwd"] {
-            let row = format!("list /proc/{process}/{list}");
-            scene.refused(&row).await;
-            scene.works(&row).await;
-        }
     }
-    for program in ["/bin/true", "/usr/bin/env", "/bin/sh"] {
-        scene.refused(&format!("run {program}")).await;
-        scene.works(&format!("run {program}")).await;
+    for row in PROGRAMS {
+        scene.refused(row).await;
+        scene.works(row).await;
     }
     scene.refused("fork").await;
     scene.works("fork").await;
@@ -341,111 +280,38 @@ async fn the_network_and_the_sockets_of_this_machine_are_out_of_reach() {
     let _engine = UnixListener::bind(&path).unwrap();
     let datagrams = scene.root.path().join("log.sock");
     let _log = UnixDatagram::bind(&datagrams).unwrap();
-    let rows = [
-        format!("tcp {}", tcp.local_addr().unwrap()),
-        format!("udp {}", udp.local_addr().unwrap()),
-        "listen 127.0.0.1:0".to_owned(),
-        "listen 0.0.0.0:0".to_owned(),
-        format!("unix {}", path.display()),
-        format!("unix-datagram {}", datagrams.display()),
-        format!("socket-file {}/own.sock", scene.work.display()),
-    ];
+    let rows = AT_SOCKETS.map(|row| {
+        row.replace("{tcp}", &tcp.local_addr().unwrap().to_string())
+            .replace("{udp}", &udp.local_addr().unwrap().to_string())
+            .replace("{unix}", path.to_str().unwrap())
+            .replace("{log}", datagrams.to_str().unwrap())
+            .replace("{w}", scene.work.to_str().unwrap())
+    });
     for row in rows {
         scene.refused(&row).await;
         scene.works(&row).await;
     }
-    // Families: unix, inet, netlink, packet, vsock, and the kernel's cryptography.
-    for family in [1, 2, 10, 16, 17, 40, 38] {
-        for kind in [1, 2, 3] {
-            let row = format!("call {} {family} {kind} 0", libc::SYS_socket);
-            scene.refused(&row).await;
-        }
+    for row in socket_calls() {
+        scene.refused(&row).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_kernels_other_doors_are_shut() {
     let scene = Scene::new().await;
-    for call in [
-        libc::SYS_ptrace,
-        libc::SYS_process_vm_readv,
-        libc::SYS_process_vm_writev,
-        libc::SYS_process_madvise,
-        libc::SYS_pidfd_getfd,
-        libc::SYS_kcmp,
-        libc::SYS_sched_setscheduler,
-        libc::SYS_ioprio_set,
-        libc::SYS_sched_setparam,
-        libc::SYS_pidfd_send_signal,
-        libc::SYS_shmget,
-        libc::SYS_shmat,
-        libc::SYS_msgget,
-        libc::SYS_semget,
-        libc::SYS_mq_open,
-        libc::SYS_memfd_create,
-        463,
-        466,
-        469,
-        libc::SYS_unshare,
-        libc::SYS_setns,
-        libc::SYS_mount,
-        libc::SYS_umount2,
-        libc::SYS_pivot_root,
-        libc::SYS_chroot,
-        libc::SYS_move_mount,
-        libc::SYS_open_tree,
-        libc::SYS_fsopen,
-        libc::SYS_fsmount,
-        libc::SYS_bpf,
-        libc::SYS_perf_event_open,
-        libc::SYS_userfaultfd,
-        libc::SYS_io_uring_setup,
-        libc::SYS_io_uring_enter,
-        libc::SYS_keyctl,
-        libc::SYS_add_key,
-        libc::SYS_request_key,
-        libc::SYS_init_module,
-        libc::SYS_finit_module,
-        libc::SYS_delete_module,
-        libc::SYS_kexec_load,
-        libc::SYS_reboot,
-        libc::SYS_swapon,
-        libc::SYS_acct,
-        libc::SYS_settimeofday,
-        libc::SYS_clock_settime,
-        libc::SYS_sethostname,
-        libc::SYS_setdomainname,
-        libc::SYS_quotactl,
-        libc::SYS_syslog,
-        libc::SYS_personality,
-        libc::SYS_fanotify_init,
-        libc::SYS_open_by_handle_at,
-        libc::SYS_name_to_handle_at,
-        libc::SYS_fchmodat,
-        libc::SYS_fchownat,
-        libc::SYS_setxattr,
-        libc::SYS_execve,
-        libc::SYS_execveat,
-    ] {
+    let calls = CALLS.iter().map(|call| (*call, 1));
+    for (call, error) in calls.chain(CALLS_THAT_SEEM_TO_BE_MISSING) {
         // Without arguments none of them does anything, confined or not.
         let outcome = scene.outcome(&format!("call {call}")).await;
-        assert_eq!(outcome, "error 1", "system call {call}");
+        assert_eq!(outcome, format!("error {error}"), "system call {call}");
         if cfg!(target_arch = "x86_64") {
             // The same by the interface with 32-bit pointers.
             let outcome = scene.outcome(&format!("call {}", call | 0x4000_0000)).await;
-            assert_eq!(outcome, "error 1", "system call {call}, x32");
+            assert_eq!(outcome, format!("error {error}"), "system call {call}, x32");
         }
     }
-    // A namespace of its own, with the flags of `clone` for users, mounts, processes and network.
-    for flag in [0x1000_0000, 0x2_0000, 0x2000_0000, 0x4000_0000] {
-        scene
-            .refused(&format!("call {} {flag}", libc::SYS_clone))
-            .await;
-    }
-    // A pair of sockets that could send to any other, and to outlive the host.
-    for kind in [2, 3, 2 | 0x800, 2 | 0x8_0000] {
-        let pair = format!("call {} 1 {kind} 0 0", libc::SYS_socketpair);
-        assert_eq!(scene.outcome(&pair).await, "error 1", "{pair}");
+    for row in calls_with_arguments() {
+        assert_eq!(scene.outcome(&row).await, "error 1", "{row}");
     }
     scene
         .refused(&format!("call {} 1 0", libc::SYS_prctl))

@@ -9,6 +9,7 @@ use conjure_host::Host;
 use conjure_host::plugin::{InstanceDirs, InstanceGrant, Isolation, NoServices, WorkerOptions};
 use conjure_host::session::{
     BackendSpec, PermissionsSpec, PluginSpec, SessionError, SessionSpec, ToolSession,
+    WorkingDirAccess,
 };
 use conjure_kit::conjure_bin;
 use conjure_plugin_tests::{Bench, Plugin};
@@ -123,7 +124,14 @@ async fn host(dir: &Path, isolation: Isolation) -> Host {
 /// A session that grants the plugin of this name these permissions.
 fn spec(plugin: &str, permissions: Option<PermissionsSpec>) -> SessionSpec {
     SessionSpec {
-        plugins: [(plugin.to_owned(), PluginSpec { permissions })].into(),
+        plugins: [(
+            plugin.to_owned(),
+            PluginSpec {
+                permissions,
+                ..PluginSpec::default()
+            },
+        )]
+        .into(),
         ..SessionSpec::hybrid([BackendSpec::all_native()])
     }
 }
@@ -220,4 +228,71 @@ async fn what_cannot_be_granted_or_kept_is_said_before_the_session_opens() {
     };
     let session = in_process.calls(spec("prober", Some(all))).await.unwrap();
     assert_eq!(outcome(&session, "run /bin/true").await, "done");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_may_keep_its_working_directory_from_a_plugin() {
+    let dir = tempfile::tempdir().unwrap();
+    let work = dir.path().join("work");
+    std::fs::create_dir(&work).unwrap();
+    let kept = work.join("kept");
+    std::fs::write(&kept, "a").unwrap();
+    let (read, write) = (
+        format!("read {}", kept.display()),
+        format!("write {}", work.join("made").display()),
+    );
+    let library = Plugin::new("prober", PROBER).build();
+    let host = async |isolation| {
+        let mut workers = WorkerOptions::new(conjure_bin().unwrap(), &["plugin-host"]);
+        workers.isolation = isolation;
+        let host = Host::builder()
+            .data_dir(dir.path().join("data"))
+            .workers(workers)
+            .plugin_file(library.clone());
+        host.build().await.unwrap()
+    };
+    let spec = |working_dir| SessionSpec {
+        working_dir: Some(work.clone()),
+        plugins: [(
+            "prober".to_owned(),
+            PluginSpec {
+                working_dir,
+                ..PluginSpec::default()
+            },
+        )]
+        .into(),
+        ..SessionSpec::hybrid([BackendSpec::all_native()])
+    };
+    let confined = host(Isolation::Process).await;
+    let (none, reads) = (Some(WorkingDirAccess::None), Some(WorkingDirAccess::Read));
+    // All of them at the same time: none has what another has.
+    let mut sessions = Vec::new();
+    for (granted, works) in [
+        (None, [true, true]),
+        (none, [false, false]),
+        (reads, [true, false]),
+    ] {
+        let session = confined.calls(spec(granted)).await.unwrap();
+        sessions.push((session, granted, works));
+    }
+    for (session, granted, works) in &sessions {
+        for (attempt, works) in [&read, &write].into_iter().zip(works) {
+            let outcome = outcome(session, attempt).await;
+            let is_right = match works {
+                true => outcome == "done",
+                false => is_refused(&outcome),
+            };
+            assert!(is_right, "{granted:?}: `{attempt}`: {outcome}");
+        }
+    }
+    let inside = host(Isolation::InProcess).await;
+    let refused = inside.calls(spec(none)).await.unwrap_err().to_string();
+    assert!(
+        refused.contains("`plugins.prober.working_dir`"),
+        "{refused}"
+    );
+    assert!(
+        refused.contains("nothing would keep it from that"),
+        "{refused}"
+    );
 }

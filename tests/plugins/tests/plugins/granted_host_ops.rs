@@ -98,7 +98,13 @@ impl Backend for AskingBackend {
 fn spec(permissions: Option<&PermissionsSpec>) -> SessionSpec {
     let plugins = PLUGINS.iter().map(|(plugin, _)| {
         let permissions = permissions.cloned();
-        ((*plugin).to_owned(), PluginSpec { permissions })
+        (
+            (*plugin).to_owned(),
+            PluginSpec {
+                permissions,
+                ..PluginSpec::default()
+            },
+        )
     });
     let none = [] as [&str; 0];
     SessionSpec {

@@ -10,8 +10,10 @@
 
 mod abi;
 mod altered;
+mod attempts;
 mod calls;
 mod confined;
+mod confined_metadata;
 mod confined_root;
 mod contributing;
 mod executables;

@@ -5,7 +5,7 @@ use std::ffi::CString;
 use std::fs;
 use std::io::{self, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::raw::{c_char, c_int, c_long, c_ulong};
 use std::os::unix::fs::symlink;
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
@@ -32,6 +32,12 @@ extern "C" {
         size: usize,
         flags: c_int,
     ) -> c_int;
+    fn getxattr(path: *const c_char, name: *const c_char, value: *mut u8, size: usize) -> isize;
+    fn lgetxattr(path: *const c_char, name: *const c_char, value: *mut u8, size: usize) -> isize;
+    fn listxattr(path: *const c_char, names: *mut u8, size: usize) -> isize;
+    fn llistxattr(path: *const c_char, names: *mut u8, size: usize) -> isize;
+    fn inotify_init() -> c_int;
+    fn inotify_add_watch(watches: c_int, path: *const c_char, changes: u32) -> c_int;
     fn _exit(code: c_int) -> !;
 }
 
@@ -86,9 +92,37 @@ fn attempt(words: &[&str]) -> io::Result<()> {
             let path = text(path)?;
             checked(unsafe { chown(path.as_ptr(), 1, 1) }.into())
         }
-        ["xattr", path] => {
+        ["set-attribute", path] => {
             let (path, name) = (text(path)?, text("user.x")?);
             checked(unsafe { setxattr(path.as_ptr(), name.as_ptr(), b"x".as_ptr(), 1, 0) }.into())
+        }
+        // How long the value and the names are, which the kernel says where there is no room for them.
+        [verb @ ("get-attribute" | "get-attribute-of-link"), path] => {
+            let (path, name) = (text(path)?, text("user.x")?);
+            let get = match verb {
+                "get-attribute" => getxattr,
+                _ => lgetxattr,
+            };
+            let room = std::ptr::null_mut();
+            checked(unsafe { get(path.as_ptr(), name.as_ptr(), room, 0) } as c_long)
+        }
+        [verb @ ("list-attributes" | "list-attributes-of-link"), path] => {
+            let path = text(path)?;
+            let list = match verb {
+                "list-attributes" => listxattr,
+                _ => llistxattr,
+            };
+            checked(unsafe { list(path.as_ptr(), std::ptr::null_mut(), 0) } as c_long)
+        }
+        ["watch", path] => {
+            const ALL_CHANGES: u32 = 0xfff;
+            let path = text(path)?;
+            let watches = unsafe { inotify_init() };
+            checked(watches.into())?;
+            let watches = unsafe { OwnedFd::from_raw_fd(watches) };
+            let added =
+                unsafe { inotify_add_watch(watches.as_raw_fd(), path.as_ptr(), ALL_CHANGES) };
+            checked(added.into())
         }
         ["pipe", path] => {
             let path = text(path)?;

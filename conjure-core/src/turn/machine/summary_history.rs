@@ -1,0 +1,118 @@
+//! What became of earlier summaries of a thread, by which the machine knows whether another one is worth
+//! its price.
+
+use crate::chat::Usage;
+use crate::log::{Entry, EntryBody, NoticeReason, is_unfolded};
+use crate::request::next_input_tokens;
+
+/// The newest summary of a thread, or the newest attempt at one.
+#[derive(Debug, Default)]
+pub(super) struct SummaryHistory {
+    /// A person took the newest summary back: nothing but them and a refusal makes another.
+    pub(super) is_unfolded: bool,
+    /// Tokens of input that there were, about, when the newest summary failed.
+    failed_at: Option<u64>,
+    /// Tokens of input that the newest summary left, as the provider counted them for the first reply
+    /// behind it.
+    left: Option<u64>,
+    /// The next reply is the first one behind a summary.
+    awaits_reply: bool,
+}
+
+impl SummaryHistory {
+    pub(super) fn of(entries: &[Entry]) -> Self {
+        let mut history = Self {
+            is_unfolded: is_unfolded(entries),
+            ..Self::default()
+        };
+        let is_reset = |entry: &Entry| {
+            matches!(
+                &entry.body,
+                EntryBody::Unfolded { .. } | EntryBody::SettingsChanged { .. }
+            )
+        };
+        let is_summary = |entry: &Entry| matches!(&entry.body, EntryBody::Compacted { .. });
+        let reset = entries.iter().rposition(is_reset).map_or(0, |at| at + 1);
+        let summary = entries.iter().skip(reset).rposition(is_summary);
+        let since = summary.map_or(reset, |at| reset + at + 1);
+        if summary.is_some() {
+            let mut replies = entries
+                .iter()
+                .skip(since)
+                .filter_map(|entry| match &entry.body {
+                    EntryBody::Message { message } => message.meta.as_ref(),
+                    _ => None,
+                });
+            history.left = replies.next().and_then(|meta| tokens(&meta.usage));
+            history.awaits_reply = history.left.is_none();
+        }
+        let has_failed = |entry: &Entry| {
+            matches!(
+                &entry.body,
+                EntryBody::Notice {
+                    reason: Some(NoticeReason::NotSummarised { .. }),
+                    ..
+                }
+            )
+        };
+        let failed = entries.iter().skip(since).rposition(has_failed);
+        let before = failed.and_then(|at| entries.get(..since + at));
+        history.failed_at = before.map(next_input_tokens);
+        history
+    }
+
+    /// Whether a summary of so much input is put off.
+    ///
+    /// After one that failed the conversation has to grow by the size of a summary: another one would most
+    /// likely fail too, and be paid as that was. After one that left much, since what the session says
+    /// before the conversation is long, it has to grow by half of what was left: a summary costs as much as
+    /// all of the input, whatever it takes away of it.
+    pub(super) fn puts_off(&self, input: u64, summary: u64) -> bool {
+        let least = [
+            self.failed_at.map(|failed| failed.saturating_add(summary)),
+            self.left.map(|left| left.saturating_add(left / 2)),
+        ];
+        least.into_iter().flatten().any(|least| input < least)
+    }
+
+    pub(super) fn failed(&mut self, input: u64) {
+        self.failed_at = Some(input);
+    }
+
+    pub(super) fn summarised(&mut self) {
+        *self = Self {
+            awaits_reply: true,
+            ..Self::default()
+        };
+    }
+
+    pub(super) fn unfolded(&mut self) {
+        *self = Self {
+            is_unfolded: true,
+            ..Self::default()
+        };
+    }
+
+    pub(super) fn replied(&mut self, usage: &Usage) {
+        if self.awaits_reply
+            && let Some(left) = tokens(usage)
+        {
+            self.left = Some(left);
+            self.awaits_reply = false;
+        }
+    }
+
+    /// Puts off nothing any more: other settings may manage what failed or left much, and for a replay
+    /// what a thread tells of a summary wins over what would be done today.
+    pub(super) fn forget(&mut self) {
+        *self = Self {
+            is_unfolded: self.is_unfolded,
+            ..Self::default()
+        };
+    }
+}
+
+/// Tokens of the input, where the provider counted them.
+fn tokens(usage: &Usage) -> Option<u64> {
+    Some(usage.prompt_tokens()).filter(|tokens| *tokens > 0)
+}

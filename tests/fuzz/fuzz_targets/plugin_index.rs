@@ -1,0 +1,7 @@
+//! An index of packages.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| conjure_fuzz::host::plugin_index(input));
