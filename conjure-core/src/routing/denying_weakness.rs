@@ -5,10 +5,17 @@
 
 use super::shell::{
     ShellScript, ShellWord, has_common_name, has_one_dash, is_option, program as known_program,
+    takes_value,
 };
 
 /// How often a better pattern is made better still.
 const MOST_STEPS: usize = 4;
+
+/// Programs that run their input, so that denying them is denying a pipeline to them.
+const RUN_INPUT: &[&str] = &[
+    "sh", "bash", "dash", "zsh", "ksh", "fish", "xargs", "parallel", "python", "python3", "perl",
+    "ruby", "node", "php",
+];
 
 /// Why a pattern denies less than it seems to.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -38,19 +45,19 @@ pub(super) enum DenyingWeakness {
     PathPlace(String),
 }
 
-/// The first weakness of a pattern, and a pattern that has none.
-pub(super) fn denying_weakness(text: &str) -> Option<(DenyingWeakness, String)> {
+/// The first weakness of a pattern, and a pattern that has none, where one is known.
+pub(super) fn denying_weakness(text: &str) -> Option<(DenyingWeakness, Option<String>)> {
     let (first, mut better) = next(text)?;
     for _ in 1..MOST_STEPS {
-        match next(&better) {
-            Some((_, still_better)) => better = still_better,
-            None => break,
-        }
+        let Some((_, Some(still_better))) = better.as_deref().and_then(next) else {
+            break;
+        };
+        better = Some(still_better);
     }
     Some((first, better))
 }
 
-fn next(text: &str) -> Option<(DenyingWeakness, String)> {
+fn next(text: &str) -> Option<(DenyingWeakness, Option<String>)> {
     let script = ShellScript::read(text);
     if script.doubt.is_some() {
         // Compared as a text: it may be the arguments of another tool.
@@ -60,27 +67,31 @@ fn next(text: &str) -> Option<(DenyingWeakness, String)> {
     let words: Vec<&str> = last.words.iter().map(ShellWord::shown).collect();
     let (program, arguments) = words.split_first()?;
     if script.commands.len() > 1 {
-        let better = match program.trim_matches('*').is_empty() {
-            true => return None,
-            false if arguments.is_empty() => format!("{} *", program.trim_end_matches('*')),
+        if program.trim_matches('*').is_empty() {
+            return None;
+        }
+        let runs_input = script.shape.ends_with("|c") && RUN_INPUT.contains(program);
+        let better = match arguments.is_empty() {
+            true => format!("{program} *"),
             false => words.join(" "),
         };
-        return Some((DenyingWeakness::SeveralParts, better));
+        return Some((DenyingWeakness::SeveralParts, runs_input.then_some(better)));
     }
     if let Some(set) = last.assignments.first() {
         let better = format!("{}=*", set.name);
-        return Some((DenyingWeakness::SeveralParts, better));
+        return Some((DenyingWeakness::SeveralParts, Some(better)));
     }
     if !last.redirects.is_empty() {
         return None;
     }
-    program_weakness(program, arguments)
+    let (weakness, better) = program_weakness(program, arguments)
         .or_else(|| {
             let better = format!("{} *", text.trim());
             (!text.contains('*')).then_some((DenyingWeakness::NoStar, better))
         })
         .or_else(|| option_weakness(&words))
-        .or_else(|| place_weakness(program, &words))
+        .or_else(|| place_weakness(program, &words))?;
+    Some((weakness, Some(better)))
 }
 
 /// A program with its directory, or a path alone.
@@ -91,6 +102,9 @@ fn program_weakness(program: &str, arguments: &[&str]) -> Option<(DenyingWeaknes
     }
     let is_of_programs = ["bin", "sbin"].contains(&directory.rsplit('/').next()?);
     if arguments.is_empty() && !is_of_programs {
+        if !program.contains(|c: char| c.is_ascii_alphanumeric()) {
+            return None;
+        }
         let path = program.trim_start_matches("./").trim_end_matches('*');
         return Some((DenyingWeakness::PathAlone, format!("*{path}*")));
     }
@@ -99,27 +113,45 @@ fn program_weakness(program: &str, arguments: &[&str]) -> Option<(DenyingWeaknes
     has_name.then_some((DenyingWeakness::Directory, better))
 }
 
-/// An option that programs commonly have another name for, which is not known.
+/// An option that programs commonly have another name for, which is not known. None where the pattern
+/// would name a program alone without it.
 fn option_weakness(words: &[&str]) -> Option<(DenyingWeakness, String)> {
-    let first = words.first()?;
-    if has_one_dash(first) {
+    let program = words.first()?;
+    if has_one_dash(program) {
         return None;
     }
-    let core = |word: &&str| {
+    let core = |word: &str| {
         let core = word.trim_matches('*');
         core.split('=').next().unwrap_or(core).to_owned()
     };
-    let unknown = |word: &&str| is_option(&core(word)) && !has_common_name(&core(word));
+    let unknown = |word: &&str| {
+        let is_written = !word.starts_with('*') && is_option(&core(word));
+        is_written && !has_common_name(words, &core(word))
+    };
     let at = words.iter().position(unknown)?;
-    let mut before = words.get(..at)?;
-    while let Some((last, rest)) = before.split_last()
-        && last.trim_matches('*').is_empty()
-    {
-        before = rest;
+    let word = words.get(at)?;
+    let option = core(word);
+    let next = words
+        .get(at + 1)
+        .filter(|_| word.trim_matches('*') == option);
+    let is_literal = |word: &&&str| !word.contains('*') && !is_option(word);
+    let dropped = match next.filter(is_literal) {
+        Some(_) if takes_value(program, &option) => 2,
+        // The word behind may be its value, or not.
+        Some(_) => return None,
+        None => 1,
+    };
+    let before = words.get(..at)?.iter();
+    let after = words.get(at + dropped..).unwrap_or_default();
+    let mut kept: Vec<&str> = before.chain(after).copied().collect();
+    if !kept.last()?.ends_with('*') {
+        kept.push("*");
     }
-    let option = core(words.get(at)?);
-    let better = format!("{} *", before.join(" "));
-    (!before.is_empty()).then_some((DenyingWeakness::OptionName(option), better))
+    let is_star = |word: &str| word.trim_matches('*').is_empty();
+    kept.dedup_by(|a, b| is_star(a) && is_star(b));
+    let names = |word: &&&str| !is_star(word) && !is_option(word);
+    let names_more = kept.iter().filter(names).count() > 1;
+    (at > 0 && names_more).then(|| (DenyingWeakness::OptionName(option), kept.join(" ")))
 }
 
 /// A path that must be the first argument, or the one behind a subcommand.
@@ -163,16 +195,36 @@ mod tests {
             ("/etc/*", "*/etc/*"),
             ("/etc/shadow", "*/etc/shadow*"),
             ("curl * | sh", "sh *"),
-            ("cd / && rm -rf *", "rm -rf *"),
+            ("curl * | xargs rm *", "xargs rm *"),
+            ("kubectl -n prod delete *", "kubectl delete *"),
+            ("git commit --no-verify -m *", "git commit *"),
+            ("ls -l", "ls -l *"),
             ("PATH=* make *", "PATH=*"),
             ("git commit --no-verify*", "git commit *"),
             ("git push * -n *", "git push *"),
             ("cat /etc/*", "cat */etc/*"),
             ("cat /etc/shadow", "cat */etc/shadow *"),
         ] {
-            let told = denying_weakness(pattern).map(|(_, better)| better);
+            let told = denying_weakness(pattern).and_then(|(_, better)| better);
             assert_eq!(told.as_deref(), Some(better), "{pattern}");
             assert_eq!(denying_weakness(better), None, "{better}");
+        }
+    }
+
+    #[test]
+    fn no_other_command_is_suggested() {
+        for pattern in [
+            "git add * && git push *",
+            "cd / && rm -rf *",
+            "cd / && sh *",
+            "git log * | wc *",
+        ] {
+            let told = denying_weakness(pattern);
+            assert_eq!(
+                told,
+                Some((DenyingWeakness::SeveralParts, None)),
+                "{pattern}"
+            );
         }
     }
 
@@ -195,6 +247,14 @@ mod tests {
             "bash /tmp/*",
             "echo * > /etc/*",
             "*|*",
+            "./*",
+            "/*",
+            "~/*",
+            "git -c *",
+            "python3 -c *",
+            "ls -l *",
+            "docker run --rm ubuntu *",
+            "git * --force*",
             "*--no-verify*",
             "{\"n\":1*",
         ] {

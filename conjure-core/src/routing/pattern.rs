@@ -15,6 +15,9 @@ use super::paths;
 use super::policy::PolicyCall;
 use super::shell::{WidePattern, readings};
 
+/// What backends are commonly named that run commands.
+const EXECUTORS: &[&str] = &["local", "docker", "ssh", "kubernetes"];
+
 /// What a rule of the policy is about. `*` stands for any text, also none.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -134,6 +137,18 @@ impl Pattern {
     /// a shell would run of it, there also with other options; or all arguments as JSON do.
     #[must_use]
     pub fn touches(&self, call: &PolicyCall<'_>) -> bool {
+        self.covers(call, true)
+    }
+
+    /// Whether the pattern covers a call as [`Self::touches`] says, with every command compared as a
+    /// text alone: no options are passed over, and a star is the text that stands there. For what only
+    /// sorts calls and keeps nothing from running.
+    #[must_use]
+    pub fn touches_text(&self, call: &PolicyCall<'_>) -> bool {
+        self.covers(call, false)
+    }
+
+    fn covers(&self, call: &PolicyCall<'_>, in_words: bool) -> bool {
         if !self.is_about(call) {
             return false;
         }
@@ -143,9 +158,11 @@ impl Pattern {
         any_text(call.arguments, &|text| {
             glob(pattern, text) || (paths::is_path(text) && glob(pattern, &paths::resolved(text)))
         }) || command(call).is_some_and(|command| {
-            let (readings, wide) = (readings(command), WidePattern::read(pattern));
+            let readings = readings(command);
+            let wide = in_words.then(|| WidePattern::read(pattern));
+            let fits = |words| wide.as_ref().is_some_and(|wide| wide.fits(words));
             readings.texts.iter().any(|reading| glob(pattern, reading))
-                || readings.commands.iter().any(|words| wide.fits(words))
+                || readings.commands.iter().any(fits)
         }) || glob(pattern, &call.arguments.to_string())
     }
 
@@ -170,6 +187,18 @@ impl Pattern {
                 Some((_, end)) => "bash_tool".ends_with(end) || end.ends_with("bash_tool"),
             },
             Subject::Backend(_) => true,
+        }
+    }
+
+    /// Whether its arguments are taken for a command when it denies or asks: those of a backend are,
+    /// where its name is that of an executor, or begins like one.
+    pub(super) fn denies_commands(&self) -> bool {
+        match &self.subject {
+            Subject::Name(_) => self.may_be_about_commands(),
+            Subject::Backend(name) => {
+                let mut executors = EXECUTORS.iter();
+                name.contains('*') || executors.any(|executor| name.starts_with(executor))
+            }
         }
     }
 

@@ -52,8 +52,11 @@ fn warning(rule: &Rule) -> Option<PolicyWarning> {
     let (problem, better) = match rule.decision {
         PolicyDecision::Allow => allowing_weakness(arguments)?,
         PolicyDecision::Ask | PolicyDecision::Deny => {
+            if !pattern.denies_commands() {
+                return None;
+            }
             let (weakness, better) = denying_weakness(arguments)?;
-            (weakness.to_string(), Some(better))
+            (weakness.to_string(), better)
         }
     };
     Some(PolicyWarning {

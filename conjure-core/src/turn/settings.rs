@@ -17,6 +17,10 @@ pub struct TurnSettings {
     pub budget: TurnBudget,
     /// When the log is compacted.
     pub compaction: CompactionTrigger,
+    /// Tokens of input at which a summary is due whatever earlier ones left, where the model's window is
+    /// known: more would leave no room for the reply.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub full_at: Option<u64>,
     /// Revision of the host's settings that these follow from; the machine only hands it back.
     #[serde(skip)]
     pub revision: u64,
@@ -32,6 +36,7 @@ impl TurnSettings {
             max_pauses: 10,
             budget: TurnBudget::default(),
             compaction: CompactionTrigger::default(),
+            full_at: None,
             revision: 0,
         }
     }

@@ -33,7 +33,7 @@ pub use turn_ends::EndedTurn;
 /// How long a request may take; turns run on without their client.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a server may take to say that it is there.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long a server may take to be reached.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 

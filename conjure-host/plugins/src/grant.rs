@@ -18,6 +18,9 @@ pub struct InstanceGrant {
     pub dirs: InstanceDirs,
     /// Part of what its manifest asks for that the instance is allowed; `None` allows all of it.
     pub permissions: Option<Permissions>,
+    /// Whether the session withholds its working directory, or changes there: `dirs` does not have it then,
+    /// and an instance that nothing would keep from it is not made.
+    pub withholds_working_dir: bool,
 }
 
 /// Why a session cannot grant a plugin what it says.

@@ -96,7 +96,7 @@ impl Instance {
         let mut granted = self
             .dirs
             .iter()
-            .flat_map(|dirs| dirs.folders.iter().chain(&dirs.work));
+            .flat_map(|dirs| dirs.folders.iter().chain(&dirs.work).chain(&dirs.read));
         self.dirs.is_none() || granted.any(|granted| folder.starts_with(granted))
     }
 

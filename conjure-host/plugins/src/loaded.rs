@@ -296,6 +296,7 @@ impl LoadedPlugin {
         let grant = InstanceGrant {
             dirs: dirs.clone(),
             permissions: None,
+            withholds_working_dir: false,
         };
         self.create_granted(create, services, &grant).await
     }
@@ -331,7 +332,11 @@ impl LoadedPlugin {
     ) -> Result<Arc<Instance>, PluginError> {
         let asked = &self.manifest.permissions;
         let allowed = allowed_permissions(asked, grant.permissions.as_ref());
-        if let Err(error) = self.check_kept(&allowed) {
+        let kept = match grant.withholds_working_dir {
+            true => self.check_working_dir(),
+            false => Ok(()),
+        };
+        if let Err(error) = kept.and_then(|()| self.check_kept(&allowed)) {
             return Err(PluginError::Create {
                 plugin: self.id.to_string(),
                 reason: sentence(&error.to_string()).into_owned(),

@@ -36,7 +36,8 @@ pub(crate) enum Claim {
     Only,
 }
 
-/// The server that a resource is of, if any may have it. `linked` is the one whose result named it.
+/// The server that a resource is of, if any may have it. `linked` is the one whose result named it: that
+/// tells servers apart that list it, and is enough where none does.
 ///
 /// # Errors
 /// When several servers list it, or the templates of several servers fit alike.
@@ -46,25 +47,23 @@ pub(crate) fn resource<'a>(
     linked: Option<&str>,
 ) -> Result<Option<UriOwner<'a>>> {
     let owner = |server, claim| Ok(Some(UriOwner { server, claim }));
-    if let Some((server, listing)) = lists.iter().find(|(name, _)| Some(*name) == linked) {
-        let is_known = listing
-            .as_deref()
-            .is_some_and(|listing| lists_uri(listing, uri) || template_of(listing, uri).is_some());
-        let claim = match is_known {
-            true => Claim::Known,
-            false => Claim::Linked,
-        };
-        return owner(*server, claim);
+    let linked = lists.iter().find(|(name, _)| Some(*name) == linked);
+    if let Some((server, Some(listing))) = linked
+        && (lists_uri(listing, uri) || template_of(listing, uri).is_some())
+    {
+        return owner(*server, Claim::Known);
     }
     let having = lists.iter().filter(|(_, listing)| {
         let listing = listing.as_deref();
         listing.is_some_and(|listing| lists_uri(listing, uri))
     });
     let having: Vec<&str> = having.map(|(server, _)| *server).collect();
-    match having.as_slice() {
-        [] => {}
-        [server] => return owner(*server, Claim::Known),
-        several => {
+    match (having.as_slice(), linked) {
+        // A link alone is no claim to what another server lists.
+        ([], Some((server, _))) => return owner(*server, Claim::Linked),
+        ([], None) => {}
+        ([server], _) => return owner(*server, Claim::Known),
+        (several, _) => {
             return Err(Error::invalid(format!(
                 "`{uri}` is listed by {} MCP servers, so it is not known which of them is meant: \
                  {}. Call a tool of one of them that links to it and read it after that, read it \
@@ -257,11 +256,9 @@ mod tests {
         let all = |uri, linked| owner(&lists, uri, linked);
         assert_eq!(all("x://listed", None), Some(("a", Claim::Known)));
         assert_eq!(all("x://listed", Some("any")), Some(("any", Claim::Known)));
-        assert_eq!(all("x://listed", Some("b")), Some(("b", Claim::Linked)));
-        assert_eq!(
-            all("x://listed", Some("late")),
-            Some(("late", Claim::Linked))
-        );
+        for linked in ["b", "late"] {
+            assert_eq!(all("x://listed", Some(linked)), Some(("a", Claim::Known)));
+        }
         assert_eq!(all("x://b/1", Some("a")), Some(("a", Claim::Linked)));
         assert_eq!(all("x://b/1", None), Some(("b", Claim::Known)));
         assert_eq!(all("x://7", Some("gone")), Some(("a", Claim::Known)));

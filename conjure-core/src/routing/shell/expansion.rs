@@ -15,6 +15,8 @@ use super::{ShellScript, SimpleCommand, base_name};
 
 /// How many words of a command are looked at one by one as paths in another directory.
 const MOST_MOVED: usize = 32;
+/// The longest directory that is put before paths: a longer one may be any.
+const MOST_DIRECTORY: usize = 256;
 
 /// A part of a set of texts.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -111,7 +113,13 @@ impl ShellScript {
             return vec![Atom::Any];
         };
         match first.words.as_slice() {
-            [_, target] if !target.shown().starts_with('-') => atoms(target),
+            [_, target] if !target.shown().starts_with('-') => {
+                let directory = atoms(target);
+                match directory.len() <= MOST_DIRECTORY {
+                    true => directory,
+                    false => vec![Atom::Any],
+                }
+            }
             _ => vec![Atom::Any],
         }
     }
@@ -175,7 +183,7 @@ fn readings(command: &SimpleCommand, directory: Option<&Atoms>, readings: &mut A
 fn of_words(words: Vec<Atoms>) -> CommandWords {
     CommandWords {
         words,
-        runs_others: false,
+        places: vec![0],
     }
 }
 
@@ -397,6 +405,13 @@ mod tests {
         ] {
             assert!(may_become(command, pattern), "{command}");
         }
+    }
+
+    #[test]
+    fn a_long_directory_may_be_any() {
+        let long = |length: usize| format!("cd /{}; cat shadow", "a".repeat(length));
+        assert!(!may_become(&long(200), "*/etc/shadow*"));
+        assert!(may_become(&long(300), "*/etc/shadow*"));
     }
 
     #[test]

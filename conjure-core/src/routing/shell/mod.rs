@@ -7,9 +7,11 @@
 mod expansion;
 mod lexical;
 mod manager_list;
+mod option_names;
 mod program_list;
 mod programs;
 mod readings;
+mod run_places;
 mod strict_list;
 mod walk;
 mod wide_pattern;
@@ -22,10 +24,11 @@ use shuck_parser::{ShellDialect, ShellProfile};
 use crate::foreign_text::is_unseen;
 
 pub(super) use expansion::Expansions;
+pub(super) use option_names::{has_common_name, has_one_dash, is_option, takes_value};
 use programs::base_name;
 pub(super) use programs::{KnownProgram, program};
 pub(super) use readings::readings;
-pub(super) use wide_pattern::{WidePattern, has_common_name, has_one_dash, is_option};
+pub(super) use wide_pattern::WidePattern;
 pub(super) use word::{ShellWord, WordPiece};
 
 /// The longest command that is read, in bytes.

@@ -6,9 +6,10 @@
 
 use super::super::paths;
 use super::expansion::chars;
+use super::run_places::run_places;
 use super::wide_pattern::CommandWords;
 use super::word::ShellWord;
-use super::{ShellScript, SimpleCommand, base_name, program};
+use super::{KnownProgram, ShellScript, SimpleCommand, base_name, program};
 
 /// How deep code stands in arguments.
 const MOST_LAYERS: usize = 4;
@@ -26,17 +27,18 @@ pub(in super::super) struct Readings {
 /// What a command line may run, as texts and as words.
 pub(in super::super) fn readings(text: &str) -> Readings {
     let mut readings = Readings::default();
-    script(text, MOST_LAYERS, &mut readings);
+    script(text, MOST_LAYERS, true, &mut readings);
     readings
 }
 
-fn script(text: &str, layers: usize, out: &mut Readings) {
+/// Reads a script; `is_run`: whether it is one for certain, and not perhaps a message or a name.
+fn script(text: &str, layers: usize, is_run: bool, out: &mut Readings) {
     for command in &ShellScript::read(text).commands {
-        simple(command, layers, out);
+        simple(command, layers, is_run, out);
     }
 }
 
-fn simple(command: &SimpleCommand, layers: usize, readings: &mut Readings) {
+fn simple(command: &SimpleCommand, layers: usize, is_run: bool, readings: &mut Readings) {
     let out = &mut readings.texts;
     let words: Vec<&str> = command.words.iter().map(ShellWord::shown).collect();
     let mut files = String::new();
@@ -56,11 +58,11 @@ fn simple(command: &SimpleCommand, layers: usize, readings: &mut Readings) {
     let is_known = command
         .program()
         .is_some_and(|name| program(name).is_none());
-    if readings.commands.len() < MOST_READINGS {
-        let words = words.iter().map(|word| chars(word));
+    if is_run && readings.commands.len() < MOST_READINGS {
+        let atoms = words.iter().map(|word| chars(word));
         readings.commands.push(CommandWords {
-            words: words.collect(),
-            runs_others: !is_known,
+            words: atoms.collect(),
+            places: run_places(&words),
         });
     }
     if is_known {
@@ -73,16 +75,21 @@ fn simple(command: &SimpleCommand, layers: usize, readings: &mut Readings) {
     let Some(layers) = layers.checked_sub(1) else {
         return;
     };
+    // A message of `git commit` is no code.
+    let runs_code = command
+        .program()
+        .is_none_or(|name| program(name).is_some_and(KnownProgram::is_wrapper));
     for word in words
         .iter()
         .skip(1)
         .filter(|word| word.contains([' ', ';', '&', '|', '\n']))
     {
-        script(word, layers, readings);
+        script(word, layers, is_run && runs_code, readings);
     }
     // `eval` puts its words together.
     if words.len() > 2 {
-        script(&words.get(1..).unwrap_or_default().join(" "), 0, readings);
+        let code = words.get(1..).unwrap_or_default().join(" ");
+        script(&code, 0, false, readings);
     }
 }
 

@@ -1,86 +1,40 @@
 //! Patterns of rules that deny or ask, in their widest reading: which commands each is for, word by
 //! word, beside those that it fits as a text.
 //!
-//! A star that is a word may stand for no word where it is the first one, the last one or before an
-//! option. Options of a command that the pattern does not name are passed over, with the word behind
-//! each, which may be its value. Options of the pattern are wanted anywhere behind what stands before
-//! them, in any order and bundle of letters, and under the common long or short name. A reading too
-//! many denies more; none allows anything.
+//! Only for patterns whose first word names a program, and only where a command runs it. A star that
+//! is a word may stand for no word where it is the last one or before an option. Options of a command
+//! that the pattern does not name are passed over. Options of the pattern are wanted anywhere behind
+//! what stands before them, in any order and bundle of letters, and under the name that the program
+//! has beside; before the first word that is no option where what stands behind it is another
+//! program's or a subcommand's. Allows nothing.
 
-use super::ShellScript;
 use super::expansion::{Atom, Atoms, MatchStates, resolved};
+use super::option_names::{
+    OptionNaming, has_one_dash, is_cut_short, is_option, letters, takes_value,
+};
+use super::{ShellScript, base_name, program as known_program};
 
-/// The longest bundle of letters in a pattern: what is longer is one option with one dash.
-const MOST_LETTERS: usize = 4;
-
-/// Letters of options and what programs commonly call these at length.
-const LONG_NAMES: &[(char, &str)] = &[
-    ('r', "recursive"),
-    ('R', "recursive"),
-    ('f', "force"),
-    ('d', "delete"),
-    ('g', "global"),
-    ('a', "all"),
-    ('A', "all"),
-    ('y', "yes"),
-    ('i', "in-place"),
-    ('o', "output"),
-];
-
-/// Long options that programs commonly have no letter for.
-const NO_LETTER: &[&str] = &[
-    "hard",
-    "mirror",
-    "prune",
-    "amend",
-    "force-with-lease",
-    "privileged",
-    "no-preserve-root",
-];
-
-/// Programs whose options of several letters have one dash.
-const ONE_DASH: &[&str] = &[
-    "find",
-    "gfind",
-    "go",
-    "gcc",
-    "g++",
-    "cc",
-    "c++",
-    "clang",
-    "clang++",
-    "ld",
-    "java",
-    "javac",
-    "mvn",
-    "terraform",
-    "openssl",
-    "ffmpeg",
-    "ffprobe",
-    "magick",
-    "convert",
-    "mogrify",
-    "identify",
-    "pdflatex",
-    "xelatex",
-    "lualatex",
-    "latexmk",
-    "exiftool",
-    "xterm",
+/// Programs whose options before a subcommand are others than those behind it.
+const OWN_OPTIONS_FIRST: &[&str] = &[
+    "git", "docker", "podman", "nerdctl", "cargo", "tmux", "ip", "hg", "go",
 ];
 
 /// A pattern for commands.
 #[derive(Debug)]
 pub(in super::super) struct WidePattern {
+    /// Empty where the pattern names no program.
     items: Vec<PatternItem>,
+    /// The program by whose options those of a command are judged.
+    program: String,
+    naming: OptionNaming,
 }
 
 /// The words of a command as it is or as a shell may expand it.
 #[derive(Debug)]
 pub(in super::super) struct CommandWords {
     pub(super) words: Vec<Atoms>,
-    /// Whether each word may be the beginning of a command that this one runs.
-    pub(super) runs_others: bool,
+    /// The words at which programs begin that are run.
+    pub(super) places: Vec<usize>,
 }
 
 #[derive(Debug)]
@@ -92,7 +46,11 @@ enum PatternItem {
     /// One word or more.
     OneOrMore,
     /// Options somewhere behind.
-    Options(Vec<WantedOption>),
+    Options {
+        wanted: Vec<WantedOption>,
+        /// Whether they count before the first word only that is no option.
+        is_first: bool,
+    },
 }
 
 #[derive(Debug)]
@@ -110,48 +68,88 @@ enum WantedOption {
 impl WidePattern {
     pub(in super::super) fn read(text: &str) -> Self {
         let words = pattern_words(text);
-        let one_dash = words.first().is_some_and(|word| has_one_dash(word));
-        let mut items = Vec::new();
-        for (at, word) in words.iter().enumerate() {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let program = words.first().and_then(|first| named_program(first));
+        let naming = OptionNaming::of(&words);
+        let Some(program) = program else {
+            return Self {
+                items: Vec::new(),
+                program: String::new(),
+                naming,
+            };
+        };
+        let one_dash = has_one_dash(program);
+        let mut own_first = has_own_options_first(program);
+        let mut items = vec![PatternItem::Word(program.chars().collect())];
+        if words.first().is_some_and(|first| first.ends_with('*')) {
+            items.push(PatternItem::Any);
+        }
+        for (at, word) in words.iter().enumerate().skip(1) {
             let core = word.trim_matches('*');
             if core.is_empty() {
                 let next = words.get(at + 1).map(|next| next.trim_matches('*'));
                 let is_before_word = next.is_some_and(|next| !next.is_empty() && !is_option(next));
-                items.push(match at > 0 && is_before_word {
+                items.push(match is_before_word {
                     true => PatternItem::OneOrMore,
                     false => PatternItem::Any,
                 });
                 continue;
             }
-            let is_open_before = word.starts_with('*');
-            if is_open_before {
-                items.push(PatternItem::Any);
-            }
-            items.push(match is_option(core) && (at > 0 || is_open_before) {
-                true => {
-                    PatternItem::Options(wanted_options(word.trim_start_matches('*'), one_dash))
+            items.push(match is_option(core) && !word.starts_with('*') {
+                true => PatternItem::Options {
+                    wanted: wanted_options(word, one_dash),
+                    is_first: own_first,
+                },
+                false => {
+                    own_first = false;
+                    PatternItem::Word(word.chars().collect())
                 }
-                false => PatternItem::Word(word.chars().collect()),
             });
             if word.ends_with('*') {
                 items.push(PatternItem::Any);
             }
         }
-        Self { items }
+        let program = match words.get(1) {
+            Some(&"compose") => "docker-compose",
+            _ => program,
+        };
+        Self {
+            items,
+            program: program.to_owned(),
+            naming,
+        }
     }
 
     /// Whether the pattern is for a command.
     pub(in super::super) fn fits(&self, command: &CommandWords) -> bool {
-        let words = command.words.as_slice();
-        if self.items.is_empty() || words.is_empty() {
+        let mut places = command.places.iter();
+        places.any(|place| {
+            let words = command.words.get(*place..).unwrap_or_default();
+            self.fits_words(words)
+        })
+    }
+
+    fn fits_words(&self, words: &[Atoms]) -> bool {
+        let mut states = MatchStates::default();
+        let Some((PatternItem::Word(program), Some(first))) =
+            self.items.first().map(|item| (item, words.first()))
+        else {
+            return false;
+        };
+        if !word_fits(program, first, true, &mut states) {
             return false;
         }
-        let mut states = MatchStates::default();
         let mut after = self.ends(words);
         for (index, item) in self.items.iter().enumerate().rev() {
             let mut here = vec![false; words.len() + 1];
             let until = match item {
-                PatternItem::Options(wanted) => last_place(wanted, words, &mut states),
+                PatternItem::Options { wanted, is_first } => {
+                    let words = match is_first {
+                        true => words.get(..self.own_options_end(words)).unwrap_or(words),
+                        false => words,
+                    };
+                    self.last_place(wanted, words, &mut states)
+                }
                 PatternItem::Word(_) | PatternItem::Any | PatternItem::OneOrMore => None,
             };
             for at in (0..=words.len()).rev() {
@@ -160,13 +158,16 @@ impl WidePattern {
                 let fits = match (item, word) {
                     (PatternItem::Any, _) => is_at(&after, at) || is_at(&here, at + 1),
                     (PatternItem::OneOrMore, _) => is_at(&after, at + 1) || is_at(&here, at + 1),
-                    (PatternItem::Options(_), _) => {
+                    (PatternItem::Options { .. }, _) => {
                         is_at(&after, at) && until.is_some_and(|until| at <= until)
                     }
                     (PatternItem::Word(_), None) => false,
                     (PatternItem::Word(glob), Some(word)) => {
                         let goes_on = is_at(&after, at + 1) || (is_open(word) && is_at(&after, at));
-                        let passed = || is_at(&here, at + 1) || is_at(&here, at + 2);
+                        let passed = || {
+                            let (is_value, is_none) = self.value_behind(word, words.get(at + 1));
+                            (is_none && is_at(&here, at + 1)) || (is_value && is_at(&here, at + 2))
+                        };
                         (goes_on && word_fits(glob, word, index == 0, &mut states))
                             || (index > 0 && may_be_option(word) && passed())
                     }
@@ -177,17 +178,57 @@ impl WidePattern {
             }
             after = here;
         }
-        match command.runs_others {
-            true => after.contains(&true),
-            false => after.first().copied().unwrap_or_default(),
+        after.first().copied().unwrap_or_default()
+    }
+
+    /// Where the options end that stand directly behind the program.
+    fn own_options_end(&self, words: &[Atoms]) -> usize {
+        let mut at = 1;
+        while let Some(word) = words.get(at)
+            && may_be_option(word)
+        {
+            at += 1 + usize::from(takes_value(&self.program, &text(word)));
         }
+        at.min(words.len())
+    }
+
+    /// Whether the word behind an option may be its value, and whether it may be none.
+    fn value_behind(&self, option: &Atoms, next: Option<&Atoms>) -> (bool, bool) {
+        let is_digit = |atom: &Atom| matches!(atom, Atom::Char(c) if c.is_ascii_digit());
+        if is_open(option) || next.is_some_and(|next| next.iter().all(is_digit)) {
+            return (true, true);
+        }
+        let takes_value = takes_value(&self.program, &text(option));
+        (takes_value, !takes_value)
+    }
+
+    /// The last place of a command before which all the options still stand; none where one is not
+    /// there.
+    fn last_place(
+        &self,
+        wanted: &[WantedOption],
+        words: &[Atoms],
+        states: &mut MatchStates,
+    ) -> Option<usize> {
+        let mut last = |option: &WantedOption| {
+            let mut places = words.iter().enumerate().rev();
+            let found = places.find(|(at, word)| {
+                *at > 0 && option.is_in(word, words.get(at + 1), &self.naming, states)
+            });
+            found.map(|(at, _)| at)
+        };
+        let mut until = usize::MAX;
+        for option in wanted {
+            until = until.min(last(option)?);
+        }
+        Some(until)
     }
 
     /// Where a command may end for the pattern: at its end, before words that may come to nothing, and
     /// before options if the pattern names some.
     fn ends(&self, words: &[Atoms]) -> Vec<bool> {
         let mut items = self.items.iter();
-        let has_options = items.any(|item| matches!(item, PatternItem::Options(_)));
+        let has_options = items.any(|item| matches!(item, PatternItem::Options { .. }));
         let mut ends = vec![false; words.len() + 1];
         let mut is_end = true;
         for at in (0..=words.len()).rev() {
@@ -202,50 +243,37 @@ impl WidePattern {
     }
 }
 
-/// The words of a pattern. A star in a word may be where a further option begins.
+/// The words of a pattern of one simple command, or of one that is no command; none of others.
 fn pattern_words(text: &str) -> Vec<String> {
     let script = ShellScript::read(text);
-    let words: Vec<String> = match script.commands.as_slice() {
-        [command]
-            if script.doubt.is_none()
-                && command.assignments.is_empty()
-                && command.redirects.is_empty() =>
-        {
+    if script.doubt.is_some() {
+        return text.split_whitespace().map(str::to_owned).collect();
+    }
+    match script.commands.as_slice() {
+        [command] if command.assignments.is_empty() && command.redirects.is_empty() => {
             let words = command.words.iter();
             words.map(|word| word.shown().to_owned()).collect()
         }
-        _ => text.split_whitespace().map(str::to_owned).collect(),
-    };
-    let split = |word: String| -> Vec<String> {
-        match word.split_once("*-") {
-            Some((before, after)) if !before.is_empty() => {
-                vec![format!("{before}*"), format!("*-{after}")]
-            }
-            _ => vec![word],
-        }
-    };
-    words.into_iter().flat_map(split).collect()
-}
-
-/// Whether a word of a pattern, without the stars around it, is an option.
-pub(in super::super) fn is_option(core: &str) -> bool {
-    core.starts_with('-') && core.chars().any(|c| c.is_ascii_alphanumeric())
-}
-
-/// Whether the options of several letters of this program have one dash.
-pub(in super::super) fn has_one_dash(program: &str) -> bool {
-    ONE_DASH.contains(&super::base_name(program).trim_matches('*'))
-}
-
-/// Whether an option is also found under its other common name, or commonly has none.
-pub(in super::super) fn has_common_name(core: &str) -> bool {
-    match core.strip_prefix("--") {
-        Some(name) => NO_LETTER.contains(&name) || LONG_NAMES.iter().any(|(_, long)| *long == name),
-        None => letters(core).is_some_and(|letters| {
-            let mut letters = letters.iter();
-            letters.all(|letter| LONG_NAMES.iter().any(|(known, _)| known == letter))
-        }),
+        _ => Vec::new(),
     }
+}
+
+/// The program that the first word of a pattern names: a name with a star before or behind it at
+/// most, or a path without one.
+fn named_program(first: &str) -> Option<&str> {
+    let core = first.trim_matches('*');
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "._+-/".contains(c);
+    let names = core.chars().all(is_name)
+        && core.chars().any(|c| c.is_ascii_alphanumeric())
+        && !core.starts_with('-');
+    (names && (core == first || !core.contains('/'))).then_some(core)
+}
+
+/// Whether what stands behind the first word that is no option may have options of its own.
+fn has_own_options_first(program: &str) -> bool {
+    let name = base_name(program);
+    OWN_OPTIONS_FIRST.contains(&name)
+        || known_program(name).is_some_and(|it| it.is_wrapper() || it.is_interpreter())
 }
 
 fn wanted_options(word: &str, one_dash: bool) -> Vec<WantedOption> {
@@ -267,53 +295,30 @@ fn wanted_options(word: &str, one_dash: bool) -> Vec<WantedOption> {
     }]
 }
 
-/// The letters of a bundle of short options, such as `-rf`.
-fn letters(core: &str) -> Option<Vec<char>> {
-    let letters: Vec<char> = core.strip_prefix('-')?.chars().collect();
-    let mut distinct = letters.clone();
-    distinct.sort_unstable();
-    distinct.dedup();
-    let is_bundle = (1..=MOST_LETTERS).contains(&letters.len())
-        && letters.iter().all(char::is_ascii_alphanumeric)
-        && distinct.len() == letters.len();
-    is_bundle.then_some(letters)
-}
-
-/// The last place of a command before which all the options still stand; none where one is not
-/// there.
-fn last_place(wanted: &[WantedOption], words: &[Atoms], states: &mut MatchStates) -> Option<usize> {
-    let mut last = |option: &WantedOption| {
-        let mut places = words.iter().enumerate().rev();
-        let found = places.find(|(at, word)| option.is_in(word, words.get(at + 1), states));
-        found.map(|(at, _)| at)
-    };
-    let mut until = usize::MAX;
-    for option in wanted {
-        until = until.min(last(option)?);
-    }
-    Some(until)
-}
-
 impl WantedOption {
     /// Whether a word of a command has the option, or may become it.
-    fn is_in(&self, word: &Atoms, next: Option<&Atoms>, states: &mut MatchStates) -> bool {
+    fn is_in(
+        &self,
+        word: &Atoms,
+        next: Option<&Atoms>,
+        naming: &OptionNaming,
+        states: &mut MatchStates,
+    ) -> bool {
         if !may_be_option(word) {
             return false;
         }
         if is_open(word) {
             return true;
         }
-        let text: String = word.iter().copied().filter_map(Atom::as_char).collect();
+        let text = text(word);
         let given = text.split('=').next().unwrap_or(&text);
         match self {
             Self::Letter(wanted) => match given.strip_prefix("--") {
-                Some(given) => !given.is_empty() && has_long_name(*wanted, given),
+                Some(given) => naming.has_name_like(*wanted, given),
                 None => {
-                    let letters = given
-                        .chars()
-                        .skip(1)
-                        .take_while(char::is_ascii_alphanumeric);
-                    letters.into_iter().any(|letter| is_same(*wanted, letter))
+                    let letters = naming.given_letters(given);
+                    let mut letters = letters.into_iter();
+                    letters.any(|letter| naming.is_same(*wanted, letter))
                 }
             },
             Self::Whole { glob, name, value } => {
@@ -327,11 +332,10 @@ impl WantedOption {
                     return false;
                 };
                 match given.strip_prefix("--") {
-                    // Cut short.
-                    Some(given) => !given.is_empty() && name.starts_with(given),
+                    Some(given) => is_cut_short(name, given),
                     None => {
-                        let mut letters = given.chars().skip(1);
-                        letters.any(|letter| LONG_NAMES.contains(&(letter, name)))
+                        let letters = naming.given_letters(given);
+                        letters.iter().any(|letter| naming.has_name(*letter, name))
                     }
                 }
             }
@@ -339,15 +343,9 @@ impl WantedOption {
     }
 }
 
-/// Whether two letters stand for the same: programs take either `-r` or `-R`, or both.
-fn is_same(wanted: char, given: char) -> bool {
-    wanted == given || matches!((wanted, given), ('r', 'R') | ('R', 'r'))
-}
-
-/// Whether a long option, whole or cut short, is this letter's.
-fn has_long_name(letter: char, given: &str) -> bool {
-    let mut names = LONG_NAMES.iter();
-    names.any(|(known, name)| *known == letter && name.starts_with(given))
+/// The characters of a word that are known.
+fn text(word: &Atoms) -> String {
+    word.iter().copied().filter_map(Atom::as_char).collect()
 }
 
 fn word_fits(glob: &[char], word: &Atoms, is_program: bool, states: &mut MatchStates) -> bool {
@@ -396,7 +394,6 @@ mod tests {
             ("git push *", "git -C sub push"),
             ("kubectl delete pod *", "kubectl -n prod delete --now pod x"),
             ("kubectl delete *", "kubectl --namespace=prod delete pod x"),
-            ("* push *", "git push"),
             ("git push * --force", "git push --force"),
             (
                 "git push --force*",
@@ -404,6 +401,9 @@ mod tests {
             ),
             ("git push --force *", "git push origin -f"),
             ("git push --no-verify *", "git push origin --no-ver"),
+            ("git -c *", "git -C sub -c a=b log"),
+            ("python3 -c *", "python3 -I -c 1"),
+            ("head /etc/*", "head -n 5 /etc/passwd"),
             ("rm -rf *", "rm -r -f x"),
             ("rm -rf *", "rm -fr x"),
             ("rm -rf *", "rm -Rfv x"),
@@ -411,7 +411,6 @@ mod tests {
             ("rm -rf *", "rm --recursive --fo x"),
             ("rm --recursive *", "rm -r x"),
             ("*rm -rf*", "/bin/rm -f -r x"),
-            ("*rm*-rf*", "rm -fr x"),
             ("rm -rf /", "rm -fr /"),
             ("rm -rf /", "rm -fr /tmp/.."),
             ("rm -rf", "rm -f -r"),
@@ -444,6 +443,13 @@ mod tests {
             ("git push -f *", "git push --dry-run"),
             ("kubectl delete *", "kubectl get pod delete"),
             ("docker rm *", "docker ps --filter rm"),
+            ("git push --force-with-lease *", "git push --force"),
+            ("git push *", "git --no-pager log push"),
+            ("npm publish*", "npm --silent run publish"),
+            ("git -c *", "git commit -c HEAD"),
+            ("git -C *", "git grep -C 3 x"),
+            ("mysql -e *", "mysql -uadmin -psecret"),
+            ("* push *", "git push"),
         ] {
             assert!(!fits(pattern, command), "{pattern}: {command}");
         }

@@ -1,6 +1,8 @@
 //! Commands that do what a rule denies or asks about, written with other options, or without
 //! arguments; and rules that still let something through, which are told.
 
+use serde_json::json;
+
 use super::super::*;
 use super::attacks::{decision, policy, whole_tool};
 
@@ -36,6 +38,24 @@ const DENIED: &[(&str, &[&str])] = &[
     ),
     ("docker rm *", &["docker --debug rm x"]),
     ("npm publish*", &["npm --silent publish"]),
+    ("npm publish *", &["npm --silent publish"]),
+    ("rm *", &["rm", "sudo -n rm", "ls | xargs -n 1 rm"]),
+    ("*rm *", &["rm", "/bin/rm", "sudo rm", "env A=b rm"]),
+    ("*sudo *", &["sudo", "/usr/bin/sudo", "sudo ls"]),
+    ("docker *", &["docker", "sudo docker", "sh -c docker"]),
+    (
+        "python3 -c *",
+        &["python3 -c 1", "python3 -I -c 1", "python3 -Ic 1"],
+    ),
+    ("git -c *", &["git -c a=b log", "git -C sub -c a=b log"]),
+    (
+        "kubectl delete * --force*",
+        &["kubectl delete pod x --force"],
+    ),
+    ("docker run *", &["docker --context x run img"]),
+    ("docker rm web*", &["docker rm -f web"]),
+    ("docker compose down *", &["docker compose -f x.yaml down"]),
+    ("pnpm add *", &["pnpm -w add x"]),
     (
         "rm -rf *",
         &[
@@ -57,14 +77,154 @@ const DENIED: &[(&str, &[&str])] = &[
 
 /// Each row: what is denied, and commands that do something else.
 const NOT_DENIED: &[(&str, &[&str])] = &[
-    ("reboot *", &["ls reboot", "rebooter"]),
+    (
+        "reboot *",
+        &[
+            "ls reboot",
+            "rebooter",
+            "git log --grep reboot",
+            "man reboot",
+            "sudo apt install reboot",
+        ],
+    ),
     (
         "git push *",
-        &["git log", "git log push", "git pushx", "git status --short"],
+        &[
+            "git log",
+            "git log push",
+            "git pushx",
+            "git status --short",
+            "git --no-pager log push",
+            "git commit -am 'git push'",
+            "man git push",
+        ],
     ),
-    ("kubectl delete *", &["kubectl -n prod get pod delete"]),
+    (
+        "kubectl delete *",
+        &[
+            "kubectl -n prod get pod delete",
+            "kubectl -n delete get pod",
+        ],
+    ),
     ("rm -rf *", &["rm -r x", "rm -f x", "rm x", "ls -rf"]),
+    ("rm -f *", &["git rm -rf x", "rm -r x"]),
     ("git push * --force*", &["git push", "git push --dry-run"]),
+    (
+        "*--force*",
+        &[
+            "tail -f log",
+            "curl -fsSL url",
+            "git push -f",
+            "kubectl apply -f x.yaml",
+            "tar -cf x.tar y",
+            "grep -f names x",
+        ],
+    ),
+    ("*--all*", &["ls -la", "git commit -a", "docker ps -a"]),
+    (
+        "*--delete*",
+        &["cut -d, x", "docker run -d img", "git branch -d x"],
+    ),
+    (
+        "kubectl apply --force*",
+        &["kubectl apply -f x.yaml", "kubectl apply --filename x.yaml"],
+    ),
+    ("kubectl * --force*", &["kubectl apply -f x.yaml"]),
+    ("oc apply --force*", &["oc apply -f x.yaml"]),
+    ("helm upgrade * --force*", &["helm upgrade -f x.yaml a b"]),
+    (
+        "docker * --force*",
+        &[
+            "docker compose -f x.yaml up",
+            "docker build -f Dockerfile .",
+        ],
+    ),
+    (
+        "docker compose * --force*",
+        &["docker compose -f x.yaml up"],
+    ),
+    ("tail --force*", &["tail -f log"]),
+    ("curl --force*", &["curl -fsSL url"]),
+    ("curl * --all*", &["curl -a x"]),
+    ("journalctl --force*", &["journalctl -f"]),
+    ("git * --all*", &["git tag -a v1"]),
+    (
+        "git * --force*",
+        &["git grep -f names", "git config -f x a"],
+    ),
+    (
+        "git push --force-with-lease*",
+        &["git push --force", "git push -f"],
+    ),
+    (
+        "*rm *",
+        &[
+            "ls src/platform",
+            "cd terraform",
+            "cargo test confirm",
+            "man rm",
+            "which rm",
+        ],
+    ),
+    (
+        "*sudo *",
+        &[
+            "which sudo",
+            "command -v sudo",
+            "man sudo",
+            "ls /usr/bin/sudo",
+        ],
+    ),
+    (
+        "docker *",
+        &[
+            "make docker",
+            "git clone docker",
+            "cargo install docker",
+            "npm run docker",
+            "bash run.sh docker",
+            "sudo apt install docker",
+            "time make docker",
+            "timeout 60 make docker",
+            "command -v docker",
+            "find . -name docker",
+            "ssh docker",
+        ],
+    ),
+    ("npm *", &["git add npm", "man npm", "cargo run npm"]),
+    ("sudo *", &["git grep sudo", "apt show sudo"]),
+    (
+        "*-dev*",
+        &["docker run -d -e A=b -v /x:/y img", "ls -d e v"],
+    ),
+    (
+        "*-prod*",
+        &["docker run -p 1:2 -d img", "tar -p -r -o -d x"],
+    ),
+    ("*-db*", &["cut -d, -b 1 x", "docker run -d -b x img"]),
+    ("*-rf*", &["ls -r -f", "rm -r x -f", "cp -fr x y"]),
+    ("docker *-dev*", &["docker run -d -e A=b -v /x:/y img"]),
+    (
+        "python3 -c *",
+        &[
+            "python3 manage.py test -c",
+            "python3 -m pytest -c x",
+            "python3 x.py -c",
+        ],
+    ),
+    ("node -e *", &["node app.js -e x"]),
+    ("bash -c *", &["bash run.sh -c x"]),
+    ("sh -c *", &["sh run.sh -c"]),
+    ("perl -e *", &["perl x.pl -e"]),
+    ("ruby -e *", &["ruby x.rb -e"]),
+    ("git -c *", &["git commit -c HEAD", "git log -c"]),
+    ("git -C *", &["git grep -C 3 x"]),
+    ("sudo -u *", &["sudo ls -u"]),
+    (" *", &["ls", "git status", "rm x"]),
+    ("* *", &["ls", "make", "npm"]),
+    ("* push *", &["git push"]),
+    ("mysql -e *", &["mysql -uadmin -psecret"]),
+    ("npm publish*", &["npm --silent run publish"]),
 ];
 
 #[test]
@@ -78,7 +238,7 @@ fn a_command_is_denied_with_other_options_too() {
     for (deny, commands) in NOT_DENIED {
         for command in *commands {
             let decided = decision(&whole_tool(deny), command);
-            assert_eq!(decided, PolicyDecision::Allow, "`{deny}` and {command:?}");
+            assert_ne!(decided, PolicyDecision::Deny, "`{deny}` and {command:?}");
         }
     }
 }
@@ -224,7 +384,37 @@ fn rules_that_deny_less_than_they_seem_to_are_told_with_better_ones() {
         .collect();
     assert_eq!(policy.rules.len(), 7);
     assert_eq!(policy.warnings(), []);
-    // What is about paths alone is no rule for commands.
-    policy.rules[0].pattern = "*_create_file(/etc/*)".parse().unwrap();
-    assert_eq!(policy.warnings(), []);
+    // What is about paths alone, and a backend that runs no commands, have no rules for commands.
+    for pattern in ["*_create_file(/etc/*)", "backend:github(issues)"] {
+        policy.rules[0].pattern = pattern.parse().unwrap();
+        assert_eq!(policy.warnings(), [], "{pattern}");
+    }
+}
+
+#[test]
+fn a_call_is_sorted_by_its_text_alone() {
+    let touches = |pattern: &str, command: &str| {
+        let pattern: Pattern = format!("bash_tool({pattern})").parse().unwrap();
+        let arguments = json!({ "command": command });
+        let call = PolicyCall {
+            name: "bash_tool",
+            backend: "local",
+            effects: EffectLevel::Destructive,
+            arguments: &arguments,
+        };
+        (pattern.touches(&call), pattern.touches_text(&call))
+    };
+    for (pattern, command, expected) in [
+        ("docker *", "docker ps", (true, true)),
+        ("docker *", "sudo docker ps", (true, true)),
+        ("docker *", "docker", (true, false)),
+        ("docker *", "make docker", (false, false)),
+        ("git push *", "git --no-pager push x", (true, false)),
+    ] {
+        assert_eq!(
+            touches(pattern, command),
+            expected,
+            "`{pattern}` and {command:?}"
+        );
+    }
 }

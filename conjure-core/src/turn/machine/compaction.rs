@@ -30,7 +30,8 @@ impl Machine {
             compact_at: Some(most),
         };
         let summary = u64::from(room.summary_tokens());
-        self.summaries.puts_off(self.next_input, summary)
+        let full_at = self.settings.full_at;
+        self.summaries.puts_off(self.next_input, summary, full_at)
     }
 
     /// Puts off no summary, for a replay: what a thread tells of a summary wins over what would be

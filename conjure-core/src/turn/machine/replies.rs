@@ -71,7 +71,9 @@ impl Machine {
         let calls: Vec<FunctionCall> = message.calls().cloned().collect();
         if let Some(turn) = &mut self.turn {
             turn.usage += usage;
-            self.summaries.replied(&usage);
+            if !message.content.is_empty() {
+                self.summaries.replied(&usage, self.next_input);
+            }
             // Also of a reply that has nothing else to say.
             self.next_input = self.next_input.max(usage.prompt_tokens());
             turn.stop_reason = message

@@ -12,10 +12,10 @@ pub(super) struct SummaryHistory {
     pub(super) is_unfolded: bool,
     /// Tokens of input that there were, about, when the newest summary failed.
     failed_at: Option<u64>,
-    /// Tokens of input that the newest summary left, as the provider counted them for the first reply
-    /// behind it.
-    left: Option<u64>,
-    /// The next reply is the first one behind a summary.
+    /// Tokens of input that no summary takes away, such as tools, memory and instructions: what the provider
+    /// counted for the first reply behind the newest summary, without what the conversation had then.
+    fixed: Option<u64>,
+    /// The next reply that is counted is the first one behind a summary.
     awaits_reply: bool,
 }
 
@@ -36,15 +36,19 @@ impl SummaryHistory {
         let summary = entries.iter().skip(reset).rposition(is_summary);
         let since = summary.map_or(reset, |at| reset + at + 1);
         if summary.is_some() {
-            let mut replies = entries
-                .iter()
-                .skip(since)
-                .filter_map(|entry| match &entry.body {
-                    EntryBody::Message { message } => message.meta.as_ref(),
-                    _ => None,
-                });
-            history.left = replies.next().and_then(|meta| tokens(&meta.usage));
-            history.awaits_reply = history.left.is_none();
+            let replies = (since..).zip(entries.iter().skip(since));
+            let mut counted = replies.filter_map(|(at, entry)| match &entry.body {
+                EntryBody::Message { message } => {
+                    Some((at, tokens(&message.meta.as_ref()?.usage)?))
+                }
+                _ => None,
+            });
+            let first = counted.next();
+            history.fixed = first.and_then(|(at, input)| {
+                let conversation = next_input_tokens(entries.get(..at)?);
+                Some(input.saturating_sub(conversation))
+            });
+            history.awaits_reply = first.is_none();
         }
         let has_failed = |entry: &Entry| {
             matches!(
@@ -64,13 +68,14 @@ impl SummaryHistory {
     /// Whether a summary of so much input is put off.
     ///
     /// After one that failed the conversation has to grow by the size of a summary: another one would most
-    /// likely fail too, and be paid as that was. After one that left much, since what the session says
-    /// before the conversation is long, it has to grow by half of what was left: a summary costs as much as
-    /// all of the input, whatever it takes away of it.
-    pub(super) fn puts_off(&self, input: u64, summary: u64) -> bool {
+    /// likely fail too, and be paid as that was. Where most of the input is what no summary takes away, the
+    /// conversation has to come to half of that, or to the end of the model's window (`full_at`): a summary
+    /// costs as much as all of the input.
+    pub(super) fn puts_off(&self, input: u64, summary: u64, full_at: Option<u64>) -> bool {
+        let worth = self.fixed.map(|fixed| fixed.saturating_add(fixed / 2));
         let least = [
             self.failed_at.map(|failed| failed.saturating_add(summary)),
-            self.left.map(|left| left.saturating_add(left / 2)),
+            worth.map(|worth| full_at.map_or(worth, |full| worth.min(full))),
         ];
         least.into_iter().flatten().any(|least| input < least)
     }
@@ -93,16 +98,17 @@ impl SummaryHistory {
         };
     }
 
-    pub(super) fn replied(&mut self, usage: &Usage) {
+    /// A reply came, for which this was counted, and as much estimated of the conversation alone.
+    pub(super) fn replied(&mut self, usage: &Usage, conversation: u64) {
         if self.awaits_reply
-            && let Some(left) = tokens(usage)
+            && let Some(input) = tokens(usage)
         {
-            self.left = Some(left);
+            self.fixed = Some(input.saturating_sub(conversation));
             self.awaits_reply = false;
         }
     }
 
-    /// Puts off nothing any more: other settings may manage what failed or left much, and for a replay
+    /// Puts off nothing any more: other settings may manage what failed, or have less beside the conversation, and for a replay
     /// what a thread tells of a summary wins over what would be done today.
     pub(super) fn forget(&mut self) {
         *self = Self {

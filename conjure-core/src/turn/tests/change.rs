@@ -206,48 +206,63 @@ fn the_log_is_compacted_before_a_request_that_would_be_too_long() {
     assert_eq!(bench.input(compacted), []);
     // Again when the log has grown again, also in another turn.
     bench.reply(2, vec![], "end_turn");
-    let more = "word ".repeat(600);
-    assert_eq!(bench.user(&more), [HostAction::Compact { refused: false }]);
+    assert_eq!(bench.user("next"), [HostAction::Compact { refused: false }]);
 }
 
-#[test]
-fn a_summary_that_left_much_is_followed_by_another_only_when_half_of_that_came_in_addition() {
+/// A reply to a request of a thousand tokens.
+fn long_reply(bench: &mut Bench, request: u64, parts: Vec<Part>, stop: &str) {
+    let mut response = response(parts, stop);
+    response.usage.input = 1_000;
+    bench.input(TurnInput::ModelDone {
+        request,
+        response,
+        meta: meta(),
+    });
+}
+
+/// A thread with a summary, of which a reply says that most of its input is no part of the conversation.
+fn mostly_fixed(full_at: Option<u64>) -> Bench {
     let mut bench = Bench::asked_with(TurnSettings {
-        compaction: CompactionTrigger::At(100),
+        compaction: CompactionTrigger::At(900),
+        full_at,
         ..settings()
     });
-    bench.reply(1, vec![call("1", "a")], "tool_use");
+    long_reply(&mut bench, 1, vec![call("1", "a")], "tool_use");
     assert_eq!(bench.done("1"), [HostAction::Compact { refused: false }]);
     bench.input(TurnInput::Compacted {
         upto: 3,
         summary: "so far".to_owned(),
         meta: meta(),
-        tokens: 40,
+        tokens: 25,
     });
-    // Its tools and its memory are no part of what a summary takes away: each reply counts them.
-    bench.reply(2, vec![], "end_turn");
-    let next = bench.machine.next_input();
-    assert!(next >= 100, "{next}");
-    let reopened = Machine::new(bench.machine.settings().clone(), 1, &bench.log);
-    assert_eq!(bench.user("next"), [request(3, 1)]);
-    bench.reply(3, vec![], "end_turn");
+    long_reply(&mut bench, 2, vec![Part::text("x")], "end_turn");
+    bench
+}
+
+#[test]
+fn a_summary_is_worth_its_price_only_where_it_can_take_something_away() {
+    let mut bench = mostly_fixed(None);
     let mut again = Bench {
-        machine: reopened,
+        machine: Machine::new(bench.machine.settings().clone(), 1, &bench.log),
         log: bench.log.clone(),
         told: Vec::new(),
         turn: bench.turn,
     };
+    assert_eq!(bench.user("next"), [request(3, 1)]);
     assert_eq!(again.user("next"), [request(1, 1)]);
+    long_reply(&mut bench, 3, vec![Part::text("x")], "end_turn");
+    long_reply(&mut again, 1, vec![Part::text("x")], "end_turn");
     let compact = [HostAction::Compact { refused: false }];
-    assert_eq!(bench.user(&"word ".repeat(60)), compact);
-    // With other settings it may leave less.
-    again.reply(1, vec![], "end_turn");
+    assert_eq!(bench.user(&"word ".repeat(600)), compact);
+    // With other settings there may be less beside the conversation.
     again.input(TurnInput::Settings {
         settings: Box::new(bench.machine.settings().clone()),
         entry: note("other model"),
         when: When::Now,
     });
     assert_eq!(again.user("later"), compact);
+    // A window that is full does not wait.
+    assert_eq!(mostly_fixed(Some(1_000)).user("next"), compact);
 }
 
 #[test]

@@ -197,7 +197,11 @@ impl From<ManagerError> for CliError {
             _ => None,
         };
         let pid = match &error {
-            ManagerError::Elsewhere { pid, .. } => Some(*pid),
+            ManagerError::Elsewhere {
+                pid,
+                is_silent: true,
+                ..
+            } => Some(*pid),
             _ => None,
         };
         let told = Self::from_source(exit, error).hints_too(listed);

@@ -61,6 +61,9 @@ pub(super) fn granted(
     let mut write_granted = granted_of(&write)?;
     write_granted.extend(work().cloned());
     let mut read_granted = granted_of(&read)?;
+    let only_read = dirs.read.iter().filter(|dir| !own.hold(dir));
+    let only_read = only_read.filter(|dir| DirRefusal::of(dir, secrets).is_none());
+    read_granted.extend(only_read.cloned());
     // They were without links when the session got them. Where others write above them, one may have come.
     let folders = dirs.folders.iter().filter(|folder| !own.hold(folder));
     read_granted.extend(folders.filter(|folder| is_still_plain(folder)).cloned());
@@ -136,12 +139,12 @@ fn is_still_plain(folder: &Path) -> bool {
     is_plain
 }
 
-/// The directories to work in that cannot be granted, and why.
+/// The directories of the session that cannot be granted, and why.
 pub(super) fn refused_dirs<'a>(
     dirs: &'a InstanceDirs,
     secrets: &[PathBuf],
 ) -> impl Iterator<Item = (&'a Path, DirRefusal)> {
-    dirs.work.iter().filter_map(move |dir| {
+    dirs.work.iter().chain(&dirs.read).filter_map(move |dir| {
         let refusal = DirRefusal::of(dir, secrets)?;
         Some((dir.as_path(), refusal))
     })
@@ -466,6 +469,11 @@ mod tests {
             let granted = granted(&grants, None, &secrets).unwrap();
             (granted.write, withheld)
         };
+        let only_read = |work: &Path| {
+            let dirs = InstanceDirs::default().and_to_read(work);
+            let grants = grants(&Permissions::default(), &dirs);
+            super::granted(&grants, None, &secrets).unwrap().read
+        };
         let of_sessions = [
             "sessions/one/work/deep",
             "sessions/two/exchange",
@@ -478,6 +486,7 @@ mod tests {
         {
             std::fs::create_dir_all(work).unwrap();
             assert_eq!(granted(work), (vec![work.clone(), own.clone()], vec![]));
+            assert_eq!(only_read(work), [work.clone()]);
         }
         let inside = [
             "store",
@@ -495,6 +504,7 @@ mod tests {
             std::fs::create_dir_all(work).unwrap();
             let withheld = vec![(work.clone(), DirRefusal::HostsOwn)];
             assert_eq!(granted(work), (vec![own.clone()], withheld));
+            assert_eq!(only_read(work), [] as [PathBuf; 0]);
             let said = DirRefusal::HostsOwn.sentence(work, &data);
             assert!(said.contains(data.to_str().unwrap()), "{said}");
         }

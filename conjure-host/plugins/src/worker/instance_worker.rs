@@ -50,8 +50,9 @@ pub(crate) struct WorkerGrants {
 pub struct InstanceDirs {
     /// Directories that it reads and changes: the working directory, and where files are exchanged.
     pub work: Vec<PathBuf>,
-    /// Directories that it reads: the skill folders that are given to it, and the working directory where
-    /// the session grants it that and no more.
+    /// Directories of the session that it reads and does not change.
+    pub read: Vec<PathBuf>,
+    /// Directories that it reads: the skill folders that are given to it.
     pub folders: Vec<PathBuf>,
 }
 
@@ -61,14 +62,15 @@ impl InstanceDirs {
     pub fn of_work(dirs: &[&Path]) -> Self {
         Self {
             work: dirs.iter().map(|dir| without_links(dir)).collect(),
+            read: Vec::new(),
             folders: Vec::new(),
         }
     }
 
-    /// Returns the directories with one more that is only read.
+    /// Returns the directories with one more of the session's, which is only read.
     #[must_use]
     pub fn and_to_read(mut self, dir: &Path) -> Self {
-        self.folders.push(without_links(dir));
+        self.read.push(without_links(dir));
         self
     }
 

@@ -23,45 +23,73 @@ pub(super) fn of_server(
     plugin: &LoadedPlugin,
     whom: &CatalogRequest,
     server: Option<&str>,
-) -> String {
+) -> ApprovalId {
     let config = spec.config.as_ref();
     let own = config.and_then(|config| config.get("servers")?.get(server?));
     let settings = match own {
         Some(own) => IDENTITY.iter().map(|name| own.get(name)).collect(),
         None => vec![config],
     };
-    let has_own_build = own.is_none() && !plugin.is_packaged();
-    let build = has_own_build.then_some(plugin.id().sha256.as_ref());
-    let mut id = Map::from_iter([
-        ("plugin".to_owned(), json!(plugin.manifest().name)),
-        (
-            "build".to_owned(),
-            json!(build.flatten().map(ToString::to_string)),
-        ),
-        ("server".to_owned(), json!(server)),
-        ("settings".to_owned(), json!(settings)),
-    ]);
-    if is_contributor(plugin) {
-        let version = (!plugin.is_packaged()).then(|| plugin.id().version.to_string());
-        id.insert("provider".to_owned(), json!(whom.provider));
-        id.insert("version".to_owned(), json!(version));
-    }
-    digest(Value::Object(id))
+    let id = |build: Option<String>, version: Option<String>| {
+        let mut id = Map::from_iter([
+            ("plugin".to_owned(), json!(plugin.manifest().name)),
+            ("build".to_owned(), json!(build)),
+            ("server".to_owned(), json!(server)),
+            ("settings".to_owned(), json!(settings)),
+        ]);
+        if is_contributor(plugin) {
+            id.insert("provider".to_owned(), json!(whom.provider));
+            id.insert("version".to_owned(), json!(version));
+        }
+        digest(Value::Object(id))
+    };
+    let build = plugin.id().sha256.filter(|_| own.is_none());
+    ApprovalId::of(plugin, build.map(|hash| hash.to_string()), &id)
 }
 
 /// The id of a native skill, with its build and its settings. One that is linked into the host has the
 /// build of its version. One that came in a package has neither, as a backend has not: a new build does not
 /// make new definitions of its tools approved ones.
-pub(super) fn of_skill(plugin: &LoadedPlugin, config: &Value) -> String {
-    let id = plugin.id();
-    let is_own = !plugin.is_packaged();
-    let build = id.sha256.filter(|_| is_own);
-    digest(json!({
-        "skill": id.name.to_string(),
-        "version": is_own.then(|| id.version.to_string()),
-        "build": build.map(|hash| hash.to_string()),
-        "settings": config,
-    }))
+pub(super) fn of_skill(plugin: &LoadedPlugin, config: &Value) -> ApprovalId {
+    let id = |build: Option<String>, version: Option<String>| {
+        digest(json!({
+            "skill": plugin.id().name.to_string(),
+            "version": version,
+            "build": build,
+            "settings": config,
+        }))
+    };
+    let build = plugin.id().sha256.map(|hash| hash.to_string());
+    ApprovalId::of(plugin, build, &id)
+}
+
+/// Under which id approvals are kept.
+pub(super) struct ApprovalId {
+    pub(super) id: String,
+    /// Id of the build alone, of a plugin that came in a package: earlier versions of the program kept what
+    /// was approved under it.
+    pub(super) of_build: Option<String>,
+}
+
+impl ApprovalId {
+    /// Makes the id, with build and version where the plugin came in no package.
+    fn of(
+        plugin: &LoadedPlugin,
+        build: Option<String>,
+        id: &dyn Fn(Option<String>, Option<String>) -> String,
+    ) -> Self {
+        let of_build = id(build, Some(plugin.id().version.to_string()));
+        match plugin.is_packaged() {
+            false => Self {
+                id: of_build,
+                of_build: None,
+            },
+            true => Self {
+                id: id(None, None),
+                of_build: Some(of_build),
+            },
+        }
+    }
 }
 
 fn digest(mut id: Value) -> String {
@@ -127,7 +155,7 @@ mod tests {
                 provider: provider.map(str::to_owned),
                 model: model.map(str::to_owned),
             };
-            of_server(&spec, plugin, &whom, None)
+            of_server(&spec, plugin, &whom, None).id
         };
         let (one, other, model) = (Some("one"), Some("other"), Some("m"));
         // What is in files that were written before.

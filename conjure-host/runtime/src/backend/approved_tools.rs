@@ -15,7 +15,7 @@ use conjure_plugins::LoadedPlugin;
 use conjure_skill_sdk::protocol::{CatalogReply, ToolDecl};
 use serde_json::Value;
 
-use super::approval_id;
+use super::approval_id::{self, ApprovalId};
 use super::backend_catalog::BackendCatalog;
 use super::held_of_backend::{HeldOfBackend, HeldOfServer};
 use super::known_tools::{HeldChanges, HeldTool, KnownTools, ServerOffer};
@@ -95,11 +95,12 @@ impl ApprovedTools {
         &self,
         found: &mut HeldOfBackend,
         (kind, server): (&str, Option<&str>),
-        id: &str,
+        id: &ApprovalId,
         offered: &ServerOffer<'_>,
         is_new: bool,
     ) {
-        let file = self.file(id);
+        let file = self.file(&id.id);
+        self.bring_over(id, &file);
         let then = fs::changed_at(&file);
         let first = || KnownTools::first(kind, server, offered);
         let held = match self.reviewed(&file, first, offered, is_new) {
@@ -111,6 +112,23 @@ impl ApprovedTools {
             }
         };
         found.hold(server, held, (file, then));
+    }
+
+    /// Gives what was approved of a single build its place among all builds of the package.
+    fn bring_over(&self, id: &ApprovalId, file: &Path) {
+        let Some(of_build) = &id.of_build else { return };
+        let of_build = self.file(of_build);
+        let is_needed = || !file.exists() && of_build.exists();
+        if !is_needed() {
+            return;
+        }
+        let moved = fs::lock(self.dir.join("lock")).and_then(|_lock| match is_needed() {
+            true => fs::rename(&of_build, file),
+            false => Ok(()),
+        });
+        if let Err(error) = moved {
+            tracing::warn!("what was approved of an earlier build is not known: {error}");
+        }
     }
 
     fn reviewed(

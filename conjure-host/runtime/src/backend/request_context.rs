@@ -181,6 +181,8 @@ impl RequestContext {
         InstanceGrant {
             dirs: self.dirs(manifest),
             permissions: self.grants.granted(&manifest.name).cloned(),
+            withholds_working_dir: self.grants.working_dir(&manifest.name)
+                != WorkingDirAccess::Write,
         }
     }
 

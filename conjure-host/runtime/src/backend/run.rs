@@ -107,16 +107,14 @@ impl Runner<'_> {
 
     /// The time that the session sets for such calls, in milliseconds.
     fn set_for(&self, call: &FunctionCall, route: &Route) -> Option<u64> {
-        if self.timeouts.is_empty() {
-            return None;
-        }
         let call = PolicyCall {
             name: &call.name,
             backend: &route.backend,
             effects: route.definition.effects,
             arguments: &call.arguments,
         };
-        let set = self.timeouts.iter().find(|set| set.tools.touches(&call));
+        let mut sets = self.timeouts.iter();
+        let set = sets.find(|set| set.tools.touches_text(&call));
         set.map(|set| set.ms)
     }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use conjure_abi::{Fault, code};
+use conjure_config::WorkingDirAccess;
 use conjure_config::error_chain::with_causes;
 use conjure_skill_sdk::protocol::{
     Elicit, Elicited, Empty, FileRef, HttpRequest, HttpResponse, INLINE_LIMIT, KvKey, KvKeys,
@@ -19,10 +20,11 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::permission_check::PermissionCheck;
+use super::plugin_grants::PluginGrants;
 pub(crate) use super::plugin_http::LazyHttp;
 use super::questions::{ASK, Answerers, AskedBy, SessionClient, waits_for_somebody};
 use super::sampling::CurrentModel;
-use crate::artifacts::Artifacts;
+use crate::artifacts::{Artifacts, OpenArtifact};
 use conjure_plugins::{CallMeta, HostServices, PluginId};
 use conjure_providers::auths::{Auths, MCP_SECRET};
 
@@ -189,10 +191,25 @@ pub(crate) struct SessionServices {
     pub(crate) artifacts: Arc<Artifacts>,
     pub(crate) working_dir: PathBuf,
     pub(crate) exchange_dir: PathBuf,
+    pub(crate) grants: PluginGrants,
     pub(crate) asker: Arc<dyn Asker>,
     pub(crate) asked: CurrentModel,
     /// The program on the other side, which answers before the host does.
     pub(crate) client: Option<Arc<dyn SessionClient>>,
+}
+
+impl SessionServices {
+    /// Opens a file that a plugin names, where that is in a directory of the session that the plugin may
+    /// read.
+    fn open_for(&self, plugin: &str, path: &Path) -> Option<OpenArtifact> {
+        let opened = self.artifacts.open_inside(path).ok()?;
+        let is_withheld = self.grants.working_dir(plugin) == WorkingDirAccess::None;
+        let is_exchanged = || {
+            let exchange = self.exchange_dir.canonicalize();
+            exchange.is_ok_and(|exchange| opened.path.starts_with(exchange))
+        };
+        (!is_withheld || is_exchanged()).then_some(opened)
+    }
 }
 
 impl HostServices for Services {
@@ -404,11 +421,12 @@ impl Answering {
             let session = self.session.as_ref();
             let opened = session
                 .zip(path)
-                .and_then(|(session, path)| session.artifacts.open_inside(path).ok());
+                .and_then(|(session, path)| session.open_for(&self.plugin, path));
             let Some(opened) = opened else {
                 return Err(Fault::new(
                     code::DENIED,
-                    "the body's file is outside the session's directories",
+                    "the body's file is outside the session's directories, or in its working directory, \
+                     which the session withholds from this plugin",
                 ));
             };
             let read = tokio::task::spawn_blocking(move || opened.bytes(HTTP_BYTES as u64));

@@ -46,6 +46,8 @@ pub enum ManagerError {
         address: Option<String>,
         /// What that process did not do.
         why: &'static str,
+        /// Whether it took no request: it may hang.
+        is_silent: bool,
     },
     /// Another process that has it says no.
     #[error("{}", .0.message)]

@@ -283,6 +283,7 @@ impl Manager {
             pid: owner.pid,
             address: owner.address.clone(),
             why,
+            is_silent: false,
         };
         let odd = |error: serde_json::Error| {
             tracing::warn!(
@@ -310,7 +311,12 @@ impl Manager {
                     Err(error) => Err(ManagerError::Remote(error)),
                 }
             }
-            RequestReply::NotTaken => Err(elsewhere("it does not answer, so nothing was done")),
+            RequestReply::NotTaken => Err(ManagerError::Elsewhere {
+                pid: owner.pid,
+                address: owner.address.clone(),
+                why: "it does not answer, so nothing was done",
+                is_silent: true,
+            }),
             RequestReply::NoAnswer => Err(elsewhere("it has not said yet what came of it")),
         }
     }

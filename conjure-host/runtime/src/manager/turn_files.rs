@@ -66,6 +66,7 @@ impl Manager {
                 pid: owner.pid,
                 address: owner.address,
                 why: "it does not have the files that are attached; hand them over there",
+                is_silent: false,
             },
             _ => error,
         }

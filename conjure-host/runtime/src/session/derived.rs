@@ -39,6 +39,7 @@ pub(crate) fn turn_settings(spec: &SessionSpec, models: &ModelBook) -> turn::Tur
         tokens: spec.budget.tokens,
         calls: spec.budget.calls,
     };
+    settings.full_at = window_room(spec, models).compact_at;
     settings.compaction = match (spec.compact_at, room(spec, models).compact_at) {
         (Some(CompactAt::Never), _) => turn::CompactionTrigger::Never,
         (_, Some(tokens)) => turn::CompactionTrigger::At(tokens),
@@ -49,10 +50,7 @@ pub(crate) fn turn_settings(spec: &SessionSpec, models: &ModelBook) -> turn::Tur
 
 /// The room that the session's model has, and where a compaction is due.
 pub(crate) fn room(spec: &SessionSpec, models: &ModelBook) -> Room {
-    let window = facts(spec, models).context;
-    let room = window.map_or_else(Room::default, |window| {
-        Room::of(window, max_tokens(spec, models))
-    });
+    let room = window_room(spec, models);
     match spec.compact_at {
         Some(CompactAt::Tokens(tokens)) => Room {
             compact_at: Some(tokens),
@@ -60,6 +58,14 @@ pub(crate) fn room(spec: &SessionSpec, models: &ModelBook) -> Room {
         },
         _ => room,
     }
+}
+
+/// The room in the model's window, where that is known, whatever the session says.
+fn window_room(spec: &SessionSpec, models: &ModelBook) -> Room {
+    let window = facts(spec, models).context;
+    window.map_or_else(Room::default, |window| {
+        Room::of(window, max_tokens(spec, models))
+    })
 }
 
 /// Whether a compaction can ever be due where the session says that it is.

@@ -107,10 +107,12 @@ impl SessionDirs {
             })
         })));
         let declared = client.as_ref().map(|client| client.declares());
+        let grants = PluginGrants::of(&spec.plugins);
         let services = SessionServices {
             artifacts: Arc::clone(&artifacts),
             working_dir: working_dir.clone(),
             exchange_dir: exchange_dir.clone(),
+            grants: grants.clone(),
             asker: Arc::clone(&shared.asker),
             asked: Arc::clone(&asked),
             client,
@@ -124,7 +126,7 @@ impl SessionDirs {
             request_context: RequestContext::new(&session, working_dir, exchange_dir)
                 .with_client(declared)
                 .with_sandbox(&spec.sandbox)
-                .with_grants(PluginGrants::of(&spec.plugins)),
+                .with_grants(grants),
             services,
             asked,
             exchange: Exchange {

@@ -46,12 +46,19 @@ fn what_several_servers_list_is_refused_with_their_names() {
 
 #[test]
 fn a_link_leads_to_the_server_that_gave_it_though_another_lists_its_uri() {
-    for of_b in [&["lists-linked"][..], &[]] {
-        let stage = Stage::new(two(&["lists-linked"], of_b));
+    let stage = Stage::new(two(&["lists-linked"], &["lists-linked"]));
+    link(&stage, "b");
+    assert_eq!(read(&stage).text(), "b has mock://a");
+    link(&stage, "a");
+    assert_eq!(read(&stage).text(), "a has mock://a");
+    // A link alone is no claim to what another server lists, and is one to what nobody does.
+    for (of_a, expected) in [
+        (&["lists-linked"][..], "a has mock://a"),
+        (&[], "b has mock://a"),
+    ] {
+        let stage = Stage::new(two(of_a, &[]));
         link(&stage, "b");
-        assert_eq!(read(&stage).text(), "b has mock://a", "{of_b:?}");
-        link(&stage, "a");
-        assert_eq!(read(&stage).text(), "a has mock://a", "{of_b:?}");
+        assert_eq!(read(&stage).text(), expected, "{of_a:?}");
     }
 }
 

@@ -217,6 +217,7 @@ fn what_the_host_does_not_find_is_looked_for_in_the_path_of_a_login() {
       ready     process [N], after [DURATION]
       protocol  2025-11-25, legacy
       tools     21
+      left out  `mock://a` of its resources: the MCP server `named` lists the same URI, and a list of resources has only that server's. Without a link of one of the two it is read from neither; set `resources = false` for one of them
     set  failed
       why       there is no program `my-server`; it was looked for in PATH=[PATH]
       do        install it, or write its whole path as `command`, or set `env.PATH` of the server

@@ -71,12 +71,13 @@ fn a_server_that_hangs_is_named_by_the_verbs_that_need_it() {
     let url = url(&workspace);
     let pid = server.pid().unwrap().as_raw_nonzero();
     let running = held(&model, &workspace);
-    stop(&server, &workspace);
     for args in [
         "session cancel work",
         "session waiting work",
         "session set work --model another --now",
     ] {
+        // Each time anew: one that is silent for longer is taken for one that is gone.
+        stop(&server, &workspace);
         let named = beside(&workspace, args).run().unwrap();
         assert_eq!(named.code, Some(5), "{args}: {named:?}");
         for part in [
@@ -87,7 +88,10 @@ fn a_server_that_hangs_is_named_by_the_verbs_that_need_it() {
         ] {
             assert!(named.stderr.contains(part.as_str()), "{part}: {named:?}");
         }
+        server.signal(Signal::CONT);
+        done(&workspace, "session show work");
     }
+    stop(&server, &workspace);
     let link = beside(&workspace, "serve --link").run().unwrap();
     assert_eq!(link.code, Some(5), "{link:?}");
     for part in [&url, "does not answer", &format!("`kill -9 {pid}`")] {

@@ -58,6 +58,7 @@ async fn a_worker_reaches_of_its_manifest_what_its_session_grants() {
         let grant = InstanceGrant {
             dirs: InstanceDirs::of_work(&[work.path()]),
             permissions,
+            withholds_working_dir: false,
         };
         plugin
             .create_granted(&Bench::create(), Arc::new(NoServices), &grant)

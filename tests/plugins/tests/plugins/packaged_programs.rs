@@ -185,6 +185,7 @@ fn a_tool_of_a_backend_that_an_upgrade_changes_is_held_until_it_is_approved() {
     team.does(["rollback", "talker", "--yes"]);
     assert_eq!(offered(&team), (both, vec![]));
     team.does(["install", &second.display().to_string(), "--yes"]);
+    assert_eq!(offered(&team).1, ["talker_talk"]);
     let approved = cli(["mcp", "approve", "--all", "--yes"])
         .workspace(&team.workspace)
         .run()
