@@ -325,7 +325,7 @@ async fn say_in_fork(
         Some(before) => {
             store
                 .fork(&conversation.thread()?.id, before, &fork)
-                .await?
+                .await?;
         }
         // Nothing is before it.
         None => store.create_thread(&fork, "").await?,
