@@ -289,6 +289,28 @@ mod tests {
         ToolDecl::new(name, description, json!({ "type": "object" }))
     }
 
+    #[test]
+    fn what_was_approved_of_a_build_is_known_of_its_package_and_takes_no_others_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let approved = ApprovedTools::below(dir.path());
+        let id = |of_build: Option<&str>| ApprovalId {
+            id: "all".to_owned(),
+            of_build: of_build.map(str::to_owned),
+        };
+        let all = approved.file("all");
+        let look = |build: &str| {
+            fs::create_private_dir(&approved.dir).unwrap();
+            fs::write(approved.file(build), build.as_bytes()).unwrap();
+            approved.bring_over(&id(Some(build)), &all);
+            fs::read(&all).unwrap()
+        };
+        approved.bring_over(&id(None), &all);
+        assert!(!all.exists());
+        assert_eq!(look("first"), b"first");
+        assert!(!approved.file("first").exists());
+        assert_eq!(look("second"), b"first");
+    }
+
     /// One look of a session at what a server offers: the names that are held.
     fn looked(approved: &ApprovedTools, tools: &[ToolDecl], is_new: bool) -> Vec<String> {
         said(approved, tools, "", is_new)

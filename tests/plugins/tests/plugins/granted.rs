@@ -18,8 +18,40 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::confined::bench;
+use crate::granted_host_ops::{answer, said};
 
 const PROBER: &str = include_str!("prober/lib.rs");
+
+/// A skill that has the host send a file of its session, and says what came of it.
+const SENDER: &str = r#"
+use conjure_skill_sdk::protocol::{Execute, FileRef, HttpRequest, Permissions};
+use conjure_skill_sdk::{Skill, export_skill};
+
+fn skill() -> Skill {
+    let http = vec!["127.0.0.1".to_owned()];
+    let asks = Permissions { http, ..Permissions::default() };
+    Skill::new("sender", "Sends files").permissions(asks).execute("URL work | URL exchange", |cx, c: Execute| {
+        let (url, place) = c.command.split_once(' ').unwrap();
+        let path = match place {
+            "work" => cx.working_dir().unwrap().join("kept"),
+            _ => {
+                let path = cx.exchange_dir().unwrap().join("made");
+                std::fs::write(&path, "b").unwrap();
+                path
+            }
+        };
+        let request = HttpRequest {
+            method: "POST".to_owned(),
+            url: url.to_owned(),
+            body_file: Some(FileRef::at(path.display().to_string())),
+            ..HttpRequest::default()
+        };
+        cx.http(&request).map(|reply| reply.status.to_string())
+    })
+}
+
+export_skill!(skill);
+"#;
 
 /// A directory that the manifest names and no worker has otherwise.
 const NAMED_DIR: &str = "/var/log";
@@ -296,4 +328,61 @@ async fn a_session_may_keep_its_working_directory_from_a_plugin() {
         refused.contains("nothing would keep it from that"),
         "{refused}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_host_hands_a_plugin_nothing_of_a_directory_that_is_kept_from_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let work = dir.path().join("work");
+    std::fs::create_dir(&work).unwrap();
+    std::fs::write(work.join("kept"), "a").unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let workers = WorkerOptions::new(conjure_bin().unwrap(), &["plugin-host"]);
+    let host = Host::builder()
+        .data_dir(dir.path().join("data"))
+        .workers(workers)
+        .plugin_file(Plugin::new("sender", SENDER).build());
+    let host = host.build().await.unwrap();
+    let (none, reads) = (Some(WorkingDirAccess::None), Some(WorkingDirAccess::Read));
+    // Three requests arrive: the one that is refused is never sent.
+    let server = std::thread::spawn(move || answer(&listener, 3));
+    for (working_dir, works) in [(none, false), (reads, true)] {
+        let spec = SessionSpec {
+            working_dir: Some(work.clone()),
+            plugins: [(
+                "sender".to_owned(),
+                PluginSpec {
+                    working_dir,
+                    ..PluginSpec::default()
+                },
+            )]
+            .into(),
+            ..SessionSpec::hybrid([BackendSpec::all_native()])
+        };
+        let session = host.calls(spec).await.unwrap();
+        let exchanged = said(&session, "sender_execute", &format!("{url} exchange")).await;
+        assert_eq!(exchanged, "200", "{working_dir:?}");
+        let kept = said(&session, "sender_execute", &format!("{url} work")).await;
+        match works {
+            true => assert_eq!(kept, "200"),
+            false => assert!(kept.contains("withholds from this plugin"), "{kept}"),
+        }
+        session.close().await;
+    }
+    server.join().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_instance_is_made_that_nothing_keeps_from_the_directory() {
+    let bench = Bench::new();
+    let plugin = bench.load(&Plugin::new("prober", PROBER).build());
+    let grant = InstanceGrant {
+        withholds_working_dir: true,
+        ..InstanceGrant::default()
+    };
+    let create = Bench::create();
+    let made = plugin.create_granted(&create, Arc::new(NoServices), &grant);
+    let refused = made.await.err().unwrap().to_string();
+    assert!(refused.contains("the working directory"), "{refused}");
 }

@@ -1,7 +1,7 @@
 //! What the host does for a plugin by its manifest it does as far as the session grants it, wherever the
 //! plugin runs.
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
 
 use conjure_core::chat::{FunctionCall, OutputPart};
@@ -116,7 +116,7 @@ fn spec(permissions: Option<&PermissionsSpec>) -> SessionSpec {
     }
 }
 
-async fn said(session: &ToolSession, tool: &str, command: &str) -> String {
+pub(crate) async fn said(session: &ToolSession, tool: &str, command: &str) -> String {
     let call = FunctionCall {
         call_id: "call-1".to_owned(),
         name: tool.to_owned(),
@@ -133,12 +133,22 @@ async fn said(session: &ToolSession, tool: &str, command: &str) -> String {
 }
 
 /// Answers so many requests.
-fn answer(listener: &TcpListener, requests: usize) {
+pub(crate) fn answer(listener: &TcpListener, requests: usize) {
     for stream in listener.incoming().take(requests) {
         let mut stream = stream.unwrap();
-        let lines = BufReader::new(stream.try_clone().unwrap()).lines();
-        let head = lines.map_while(std::result::Result::ok);
-        head.take_while(|line| !line.is_empty()).for_each(drop);
+        let mut request = BufReader::new(stream.try_clone().unwrap());
+        let mut body = 0;
+        loop {
+            let mut line = String::new();
+            request.read_line(&mut line).unwrap();
+            if line.trim().is_empty() {
+                break;
+            }
+            if let Some(length) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                body = length.trim().parse().unwrap();
+            }
+        }
+        request.read_exact(&mut vec![0; body]).unwrap();
         let reply = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
         stream.write_all(reply.as_bytes()).unwrap();
     }
