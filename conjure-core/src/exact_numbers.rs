@@ -7,19 +7,19 @@
 /// The first whole number of a JSON text that would be another one as a value; nothing where all can
 /// be kept.
 #[must_use]
-pub fn unkept_number(json: &str) -> Option<&str> {
+pub fn inexact_number(json: &str) -> Option<&str> {
     let is_begin = |c: char| c == '"' || c == '-' || c.is_ascii_digit();
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '+' | '.');
     let mut rest = json;
     loop {
         let found = rest.get(rest.find(is_begin)?..)?;
         if let Some(text) = found.strip_prefix('"') {
-            rest = behind_text(text);
+            rest = after_string(text);
             continue;
         }
         let end = found.find(|c| !is_part(c)).unwrap_or(found.len());
         let (number, behind) = found.split_at(end);
-        if is_whole(number) && !is_kept(number) {
+        if is_integer(number) && !is_exact(number) {
             return Some(number);
         }
         rest = behind;
@@ -27,7 +27,7 @@ pub fn unkept_number(json: &str) -> Option<&str> {
 }
 
 /// What follows a text whose first quote is left out.
-fn behind_text(text: &str) -> &str {
+fn after_string(text: &str) -> &str {
     let mut is_escaped = false;
     let end = text.find(|c: char| {
         let is_end = c == '"' && !is_escaped;
@@ -37,13 +37,13 @@ fn behind_text(text: &str) -> &str {
     end.and_then(|end| text.get(end + 1..)).unwrap_or_default()
 }
 
-fn is_whole(number: &str) -> bool {
+fn is_integer(number: &str) -> bool {
     let digits = number.strip_prefix('-').unwrap_or(number);
     digits.chars().all(|c| c.is_ascii_digit())
 }
 
 /// Whether a value says the same number, maybe in another way: `1e30` has thirty noughts.
-fn is_kept(number: &str) -> bool {
+fn is_exact(number: &str) -> bool {
     if number.parse::<i64>().is_ok() || number.parse::<u64>().is_ok() {
         return true;
     }
@@ -70,7 +70,7 @@ mod tests {
             ),
             ("18446744073709551617", "18446744073709551617"),
         ] {
-            assert_eq!(unkept_number(json), Some(number), "{json}");
+            assert_eq!(inexact_number(json), Some(number), "{json}");
             let value: serde_json::Value = serde_json::from_str(json).unwrap();
             assert!(!value.to_string().contains(number), "{value}");
         }
@@ -87,7 +87,7 @@ mod tests {
             r#"{"part": 0.12345678901234567890123, "power": 123456789012345678901e2}"#,
             r#"{"open": "\"#,
         ] {
-            assert_eq!(unkept_number(json), None, "{json}");
+            assert_eq!(inexact_number(json), None, "{json}");
         }
     }
 }

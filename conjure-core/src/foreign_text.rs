@@ -12,7 +12,7 @@ use std::borrow::Cow;
 /// where they belong to a script or to an emoji.
 #[must_use]
 pub fn clean(text: &str) -> Cow<'_, str> {
-    if !text.chars().any(is_unseen) {
+    if !text.chars().any(is_invisible) {
         return Cow::Borrowed(text);
     }
     let mut cleaned = String::with_capacity(text.len());
@@ -20,9 +20,9 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     for c in text.chars() {
         let stays = match c {
             '\u{200c}' | '\u{200d}' | '\u{fe0e}' | '\u{fe0f}' => {
-                before.is_some_and(|before: char| !before.is_ascii() && !is_unseen(before))
+                before.is_some_and(|before: char| !before.is_ascii() && !is_invisible(before))
             }
-            c => !is_unseen(c),
+            c => !is_invisible(c),
         };
         if stays {
             cleaned.push(c);
@@ -54,7 +54,7 @@ pub fn escape_line(text: &str) -> Cow<'_, str> {
     }
     let mut escaped = String::with_capacity(text.len() + 8);
     for c in text.chars() {
-        if c.is_control() || is_unseen(c) {
+        if c.is_control() || is_invisible(c) {
             escaped.extend(c.escape_default());
         } else {
             escaped.push(c);
@@ -80,7 +80,7 @@ const STYLES: [&str; 10] = [
 /// A whole text as it is printed: cleaned but for the program's own styles.
 #[must_use]
 pub fn for_terminal(text: &str) -> Cow<'_, str> {
-    if !text.chars().any(is_unseen) {
+    if !text.chars().any(is_invisible) {
         return Cow::Borrowed(text);
     }
     let mut cleaned = String::with_capacity(text.len());
@@ -103,13 +103,13 @@ pub fn for_terminal(text: &str) -> Cow<'_, str> {
 #[must_use]
 pub fn in_json(json: &str) -> Cow<'_, str> {
     // Outside of strings JSON has none of these.
-    if !json.chars().any(is_unseen) {
+    if !json.chars().any(is_invisible) {
         return Cow::Borrowed(json);
     }
     let mut escaped = String::with_capacity(json.len());
     for c in json.chars() {
         // A line of a file that came from elsewhere may end with both.
-        if !is_unseen(c) || c == '\r' {
+        if !is_invisible(c) || c == '\r' {
             escaped.push(c);
             continue;
         }
@@ -121,7 +121,7 @@ pub fn in_json(json: &str) -> Cow<'_, str> {
 }
 
 /// A character that steers a terminal or that nobody sees; line ends and tabs are none.
-pub(crate) fn is_unseen(c: char) -> bool {
+pub(crate) fn is_invisible(c: char) -> bool {
     (c.is_control() && c != '\n' && c != '\t')
         || matches!(c,
             // Direction of writing.
@@ -195,7 +195,7 @@ mod tests {
         let value = serde_json::json!({ "a\u{200b}": "\u{9b}2J\u{e0041}\u{1b}é\n" });
         let text = serde_json::to_string_pretty(&value).unwrap();
         let shown = in_json(&text);
-        assert!(!shown.chars().any(is_unseen), "{shown:?}");
+        assert!(!shown.chars().any(is_invisible), "{shown:?}");
         assert!(
             shown.contains("\\u200b") && shown.contains("\\udb40\\udc41"),
             "{shown}"

@@ -3,7 +3,7 @@
 //! Repairs and encodes the conversation as a request would be, and compares. Changes nothing: the
 //! log keeps what one provider cannot take for the one that can.
 
-mod words;
+mod description;
 
 use std::collections::HashSet;
 
@@ -15,7 +15,7 @@ use crate::request::ModelRequest;
 use crate::request::request_tokens;
 use crate::wire::{Endpoint, OmittedTool, model_family};
 
-pub use words::words;
+pub use description::describe;
 
 /// What would be sent otherwise to a target than the conversation has it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -153,9 +153,9 @@ pub fn check(
         .filter(|(_, message)| !message.meta.as_ref().is_some_and(|meta| meta.superseded))
         .collect();
     let sendable = repair(messages.to_vec(), target);
-    let ids = renamed(&shown, sendable.messages(), target, endpoint);
-    let mut parts = recast(&shown, target);
-    settled(&shown, sendable.messages(), &mut parts);
+    let ids = renamed_ids(&shown, sendable.messages(), target, endpoint);
+    let mut parts = part_changes(&shown, target);
+    add_context_changes(&shown, sendable.messages(), &mut parts);
     let request = ModelRequest {
         provider: target.provider.clone(),
         model: target.model.clone(),
@@ -163,7 +163,7 @@ pub fn check(
         ..like
     };
     let encoded = target.wire.encode(&request, endpoint);
-    let (results_added, results_dropped) = results(&shown);
+    let (results_added, results_dropped) = unmatched_ids(&shown);
     SwitchReport {
         parts,
         ids,
@@ -173,12 +173,12 @@ pub fn check(
         tools_quarantined: encoded.quarantined,
         notes: encoded.notes,
         tokens: request_tokens(target.wire, &encoded.body),
-        cache: cache(&shown, target),
+        cache: cache_fate(&shown, target),
     }
 }
 
 /// What the repair does to each part for itself.
-fn recast(shown: &[(usize, &Message)], target: &RepairTarget) -> Vec<PartChange> {
+fn part_changes(shown: &[(usize, &Message)], target: &RepairTarget) -> Vec<PartChange> {
     let family = model_family(&target.model);
     let mut changes = Vec::new();
     for (at, message) in shown {
@@ -203,9 +203,13 @@ fn recast(shown: &[(usize, &Message)], target: &RepairTarget) -> Vec<PartChange>
 
 /// What the repair does to thoughts and items because of what stands around them: those that are
 /// not in what is sent, and are not told of yet.
-fn settled(shown: &[(usize, &Message)], sent: &[Message], changes: &mut Vec<PartChange>) {
-    let told: HashSet<(usize, usize)> = changes.iter().map(|c| (c.message, c.part)).collect();
-    let mut left: Vec<&Part> = sent.iter().flat_map(|message| &message.content).collect();
+fn add_context_changes(
+    shown: &[(usize, &Message)],
+    sent: &[Message],
+    changes: &mut Vec<PartChange>,
+) {
+    let reported: HashSet<(usize, usize)> = changes.iter().map(|c| (c.message, c.part)).collect();
+    let mut remaining: Vec<&Part> = sent.iter().flat_map(|message| &message.content).collect();
     for (at, message) in shown {
         for (part_at, part) in message.content.iter().enumerate() {
             let fate = match part.content {
@@ -213,12 +217,12 @@ fn settled(shown: &[(usize, &Message)], sent: &[Message], changes: &mut Vec<Part
                 Content::ServerItem { .. } => Fate::Recast,
                 _ => continue,
             };
-            if told.contains(&(*at, part_at)) {
+            if reported.contains(&(*at, part_at)) {
                 continue;
             }
-            match left.iter().position(|other| *other == part) {
+            match remaining.iter().position(|other| *other == part) {
                 Some(found) => {
-                    left.swap_remove(found);
+                    remaining.swap_remove(found);
                 }
                 None => changes.push(PartChange {
                     message: *at,
@@ -245,7 +249,7 @@ fn kind(part: &Part) -> PartKind {
 }
 
 /// The calls of a conversation and of what is sent are the same, in the same order.
-fn renamed(
+fn renamed_ids(
     shown: &[(usize, &Message)],
     sent: &[Message],
     target: &RepairTarget,
@@ -262,7 +266,7 @@ fn renamed(
 }
 
 /// Calls without a result, and results without a call.
-fn results(shown: &[(usize, &Message)]) -> (Vec<String>, Vec<String>) {
+fn unmatched_ids(shown: &[(usize, &Message)]) -> (Vec<String>, Vec<String>) {
     let mut open: Vec<&str> = Vec::new();
     let mut orphans = Vec::new();
     for (_, message) in shown {
@@ -310,7 +314,7 @@ fn unsupported(shown: &[(usize, &Message)], target: &RepairTarget) -> Vec<Modali
     .collect()
 }
 
-fn cache(shown: &[(usize, &Message)], target: &RepairTarget) -> CacheFate {
+fn cache_fate(shown: &[(usize, &Message)], target: &RepairTarget) -> CacheFate {
     let last = shown.iter().rev().find_map(|(_, message)| {
         let meta = message.meta.as_ref();
         meta.filter(|_| message.role == Role::Assistant)

@@ -10,10 +10,10 @@ use regex_lite::RegexBuilder;
 
 /// The most bytes of a template and of a URI that are compared, and of the expression that a
 /// template becomes.
-const MOST: usize = 4 * 1024;
-const COMPILED: usize = 1024 * 1024;
+const MAX_BYTES: usize = 4 * 1024;
+const MAX_COMPILED_BYTES: usize = 1024 * 1024;
 /// A longer prefix of a value (`{var:64}`) counts as the whole value.
-const LONGEST_PREFIX: usize = 64;
+const MAX_PREFIX_CHARS: usize = 64;
 
 /// A character of a value that is expanded simply. Stricter than what servers take would be
 /// without `!`, `:` and their like: RFC 6570 encodes them, and many who write URIs do not.
@@ -37,12 +37,12 @@ pub struct Rank {
 pub fn fits(template: &str, uri: &str) -> Option<Rank> {
     // Most of those that do not fit begin otherwise, and are not looked at any further.
     let literal = template.split('{').next().unwrap_or_default();
-    if template.len().max(uri.len()) > MOST || !uri.starts_with(literal) {
+    if template.len().max(uri.len()) > MAX_BYTES || !uri.starts_with(literal) {
         return None;
     }
     let (pattern, rank) = expression(template)?;
     let pattern = RegexBuilder::new(&pattern)
-        .size_limit(COMPILED)
+        .size_limit(MAX_COMPILED_BYTES)
         .build()
         .ok()?;
     pattern.is_match(uri).then_some(rank)
@@ -116,7 +116,7 @@ impl<'a> Variable<'a> {
     fn value(&self, class: &str) -> String {
         match self.prefix {
             // A character may be encoded, as up to four bytes.
-            Some(most) if most <= LONGEST_PREFIX => {
+            Some(most) if most <= MAX_PREFIX_CHARS => {
                 format!("(?:(?:%[0-9A-Fa-f]{{2}}){{1,4}}|{class}){{0,{most}}}")
             }
             _ => format!("{class}*"),
@@ -242,7 +242,7 @@ mod tests {
         ] {
             assert!(fits(template, "a://x").is_none(), "{template}");
         }
-        let endless = format!("a://{}", "{+x}".repeat(MOST));
+        let endless = format!("a://{}", "{+x}".repeat(MAX_BYTES));
         assert!(fits(&endless, "a://x").is_none());
     }
 

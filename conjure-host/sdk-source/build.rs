@@ -38,7 +38,7 @@ fn main() -> Result<()> {
         for part in PARTS {
             collect(&dir.join(part), &Path::new(krate).join(part), &mut files)?;
         }
-        let mut alone = standing_alone(manifest(&dir.join("Cargo.toml"))?, &workspace)?;
+        let mut alone = standalone_manifest(manifest(&dir.join("Cargo.toml"))?, &workspace)?;
         let examples = examples(&files, krate);
         if !examples.is_empty() {
             alone.insert("example".to_owned(), Value::Array(examples));
@@ -90,7 +90,7 @@ fn collect(from: &Path, name: &Path, files: &mut BTreeMap<PathBuf, Vec<u8>>) -> 
 }
 
 /// A manifest that needs no workspace, and has nothing that only the repository's tests need.
-fn standing_alone(mut manifest: Table, workspace: &Table) -> Result<Table> {
+fn standalone_manifest(mut manifest: Table, workspace: &Table) -> Result<Table> {
     for part in ["dev-dependencies", "lints"] {
         manifest.remove(part);
     }

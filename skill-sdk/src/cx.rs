@@ -160,17 +160,17 @@ impl Cx {
     /// As [`Cx::stdout`].
     pub async fn emit_async(&self, kind: EmitKind, bytes: &[u8]) -> Result<()> {
         match kind {
-            EmitKind::Event => self.piece(kind, bytes).await,
+            EmitKind::Event => self.emit_piece(kind, bytes).await,
             EmitKind::Stdout | EmitKind::Stderr => {
                 for piece in bytes.chunks(INLINE_LIMIT) {
-                    self.piece(kind, piece).await?;
+                    self.emit_piece(kind, piece).await?;
                 }
                 Ok(())
             }
         }
     }
 
-    async fn piece(&self, kind: EmitKind, bytes: &[u8]) -> Result<()> {
+    async fn emit_piece(&self, kind: EmitKind, bytes: &[u8]) -> Result<()> {
         loop {
             match self.try_emit(kind, bytes) {
                 EmitStatus::Ok => return Ok(()),

@@ -56,7 +56,7 @@ impl<D> Drop for GuardedPlugin<D> {
 impl<D: Dispatch> Plugin for GuardedPlugin<D> {
     fn call(&self, op: RSlice<'_, u8>, json: RSlice<'_, u8>, cx: CallContext) -> Reply {
         let Ok(name) = std::str::from_utf8(op.as_slice()) else {
-            return bad_name();
+            return invalid_name();
         };
         match guard(|| self.instance()?.call(name, json.as_slice(), cx)) {
             Ok(bytes) => RResult::ROk(bytes.into()),
@@ -66,7 +66,7 @@ impl<D: Dispatch> Plugin for GuardedPlugin<D> {
 
     fn start(&self, op: RSlice<'_, u8>, json: RSlice<'_, u8>, cx: CallContext) -> FfiFuture<Reply> {
         let Ok(name) = std::str::from_utf8(op.as_slice()) else {
-            return std::future::ready(bad_name()).into_ffi();
+            return std::future::ready(invalid_name()).into_ffi();
         };
         match guard(|| Ok(self.instance()?.start(name, json.as_slice(), cx))) {
             Ok(future) => future,
@@ -75,7 +75,7 @@ impl<D: Dispatch> Plugin for GuardedPlugin<D> {
     }
 }
 
-fn bad_name() -> Reply {
+fn invalid_name() -> Reply {
     RResult::RErr(Fault::new(
         code::INVALID,
         "the operation's name is not UTF-8",

@@ -9,7 +9,7 @@ use crate::cx::Cx;
 use crate::dispatch::{Dispatch, GuardedPlugin};
 use crate::envelope::Envelope;
 use crate::error::{Error, Result, to_fault};
-use crate::guard::{Library, guard, note_places};
+use crate::guard::{Library, guard, install_panic_hook};
 use crate::protocol::{Create, Manifest};
 use crate::setup::Setup;
 use crate::skill::Skill;
@@ -60,7 +60,7 @@ pub(crate) fn object(dispatch: impl Dispatch) -> PluginObject {
 /// What `Root::manifest` returns. A builder that panics or contradicts itself gives
 /// `{"error": "…"}`, which no host takes for a manifest.
 pub fn manifest<E: Exported>(make: fn() -> E, name: &str, version: &str) -> RVec<u8> {
-    note_places(Library::Plugin);
+    install_panic_hook(Library::Plugin);
     let manifest = guard(|| make().plugin_manifest(name, version))
         .and_then(|manifest| Ok(serde_json::to_vec(&manifest)?));
     let bytes = manifest.unwrap_or_else(|error| {
@@ -77,7 +77,7 @@ pub fn create<E: Exported>(
     config: RSlice<'_, u8>,
     cx: CallContext,
 ) -> RResult<PluginObject, Fault> {
-    note_places(Library::Plugin);
+    install_panic_hook(Library::Plugin);
     match guard(|| instance(make(), config.as_slice(), cx)) {
         Ok(plugin) => RResult::ROk(plugin),
         Err(error) => RResult::RErr(to_fault(error)),
@@ -89,7 +89,7 @@ pub fn create<E: Exported>(
 /// # Errors
 /// As [`Exported::plugin_manifest`], and [`code::PANIC`].
 pub fn manifest_linked<E: Exported>(make: impl FnOnce() -> E, version: &str) -> Result<Manifest> {
-    note_places(Library::Program);
+    install_panic_hook(Library::Program);
     guard(|| {
         let exported = make();
         exported.plugin_manifest(&exported.plugin_name(), version)
@@ -105,7 +105,7 @@ pub fn create_linked<E: Exported>(
     config: &[u8],
     cx: CallContext,
 ) -> Result<PluginObject> {
-    note_places(Library::Program);
+    install_panic_hook(Library::Program);
     guard(|| instance(make(), config, cx))
 }
 

@@ -21,7 +21,7 @@ use conjure_abi::code;
 use crate::error::{Error, Result};
 
 thread_local! {
-    static PLACE: RefCell<String> = const { RefCell::new(String::new()) };
+    static PANIC_LOCATION: RefCell<String> = const { RefCell::new(String::new()) };
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -44,7 +44,7 @@ pub(crate) enum Library {
 }
 
 /// Installs the hook that remembers where a panic happened. Once a standard library.
-pub(crate) fn note_places(library: Library) {
+pub(crate) fn install_panic_hook(library: Library) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let previous = match library {
@@ -62,7 +62,7 @@ pub(crate) fn note_places(library: Library) {
                     if let Some(location) = info.location() {
                         let _ = write!(place, " at {}:{}", location.file(), location.line());
                     }
-                    let _ = PLACE.try_with(|slot| slot.replace(place));
+                    let _ = PANIC_LOCATION.try_with(|slot| slot.replace(place));
                 }
             }
         }));
@@ -89,7 +89,7 @@ fn message(payload: &(dyn Any + Send)) -> String {
 /// The error for a panic. Call it on the thread that panicked.
 fn panic_error(payload: Box<dyn Any + Send>) -> Error {
     let message = message(&*payload);
-    let place = PLACE
+    let place = PANIC_LOCATION
         .try_with(|slot| std::mem::take(&mut *slot.borrow_mut()))
         .unwrap_or_default();
     // The payload can be a type of the author's whose destructor panics too.
@@ -119,12 +119,12 @@ impl Drop for GuardScope {
 
 /// A future of author code; a panic in it, or in its destructor, becomes an error.
 #[cfg(feature = "async")]
-pub(crate) struct Caught<T> {
+pub(crate) struct CatchPanic<T> {
     future: Option<Pin<Box<dyn Future<Output = Result<T>> + Send>>>,
 }
 
 #[cfg(feature = "async")]
-impl<T> Caught<T> {
+impl<T> CatchPanic<T> {
     pub(crate) fn new(future: Pin<Box<dyn Future<Output = Result<T>> + Send>>) -> Self {
         Self {
             future: Some(future),
@@ -140,7 +140,7 @@ impl<T> Caught<T> {
 }
 
 #[cfg(feature = "async")]
-impl<T> Future for Caught<T> {
+impl<T> Future for CatchPanic<T> {
     type Output = Result<T>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -159,7 +159,7 @@ impl<T> Future for Caught<T> {
 }
 
 #[cfg(feature = "async")]
-impl<T> Drop for Caught<T> {
+impl<T> Drop for CatchPanic<T> {
     fn drop(&mut self) {
         let _ = self.end();
     }

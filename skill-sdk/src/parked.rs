@@ -16,21 +16,21 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use crate::error::{Error, Result};
-use crate::guard::Caught;
+use crate::guard::CatchPanic;
 
 /// Result of an operation.
 type OperationResult = Result<Vec<u8>>;
 
 /// The operations of one instance that wait.
-pub(crate) struct Parked {
+pub(crate) struct ParkedOperations {
     runtime: Handle,
-    waiting: Mutex<HashMap<u64, ParkedOperation>>,
+    operations: Mutex<HashMap<u64, ParkedOperation>>,
     next: AtomicU64,
 }
 
 /// An operation, and where its result goes.
 struct ParkedOperation {
-    operation: Caught<Vec<u8>>,
+    operation: CatchPanic<Vec<u8>>,
     reply: oneshot::Sender<OperationResult>,
 }
 
@@ -57,38 +57,38 @@ impl ParkedOperation {
 /// An operation that was begun.
 pub(crate) enum OperationStart {
     Done(OperationResult),
-    Waits(ParkedReply),
+    Pending(ParkedReply),
 }
 
 /// The result of an operation that waits. Dropping it cancels the operation, on the runtime.
 pub(crate) struct ParkedReply {
     result: oneshot::Receiver<OperationResult>,
-    place: Arc<ParkedWaker>,
+    waker: Arc<ParkedWaker>,
 }
 
 /// State of an operation while it is no task.
 struct ParkedWaker {
     number: u64,
-    woken: AtomicBool,
-    parked: Arc<Parked>,
+    is_woken: AtomicBool,
+    parked: Arc<ParkedOperations>,
 }
 
-impl Parked {
+impl ParkedOperations {
     pub(crate) fn new(runtime: &Handle) -> Arc<Self> {
         Arc::new(Self {
             runtime: runtime.clone(),
-            waiting: Mutex::default(),
+            operations: Mutex::default(),
             next: AtomicU64::new(0),
         })
     }
 
     /// Polls an operation once, here.
-    pub(crate) fn begin(self: &Arc<Self>, mut operation: Caught<Vec<u8>>) -> OperationStart {
+    pub(crate) fn begin(self: &Arc<Self>, mut operation: CatchPanic<Vec<u8>>) -> OperationStart {
         let place = Arc::new(ParkedWaker {
             number: self.next.fetch_add(1, Ordering::Relaxed),
             // A runtime of the same library may be about to wake it and then be left with that, so
             // there it waits for nothing. One of another library knows nothing of it.
-            woken: AtomicBool::new(Handle::try_current().is_ok()),
+            is_woken: AtomicBool::new(Handle::try_current().is_ok()),
             parked: Arc::clone(self),
         });
         let polled = {
@@ -103,27 +103,32 @@ impl Parked {
         let waiting = ParkedOperation { operation, reply };
         self.lock().insert(place.number, waiting);
         // It may have been woken before it could be found.
-        if place.woken.load(Ordering::SeqCst) {
-            place.go_on();
+        if place.is_woken.load(Ordering::SeqCst) {
+            place.spawn_rest();
         }
-        OperationStart::Waits(ParkedReply { result, place })
+        OperationStart::Pending(ParkedReply {
+            result,
+            waker: place,
+        })
     }
 
     /// All that wait, for whoever ends them. Those who wait for their results hear of it here.
-    pub(crate) fn take(&self) -> Vec<Caught<Vec<u8>>> {
+    pub(crate) fn take(&self) -> Vec<CatchPanic<Vec<u8>>> {
         let waiting = std::mem::take(&mut *self.lock());
         let waiting = waiting.into_values();
         waiting.map(|waiting| waiting.operation).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, ParkedOperation>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.operations
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl ParkedWaker {
     /// Makes the operation a task, unless it is one.
-    fn go_on(&self) {
+    fn spawn_rest(&self) {
         // Under the lock, so that whoever ends the runtime finds it here or the runtime has it.
         let mut waiting = self.parked.lock();
         if let Some(waiting) = waiting.remove(&self.number) {
@@ -138,8 +143,8 @@ impl Wake for ParkedWaker {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.woken.store(true, Ordering::SeqCst);
-        self.go_on();
+        self.is_woken.store(true, Ordering::SeqCst);
+        self.spawn_rest();
     }
 }
 
@@ -157,7 +162,7 @@ impl Drop for ParkedReply {
     fn drop(&mut self) {
         self.result.close();
         // One that waits has to see that nobody waits for it.
-        self.place.go_on();
+        self.waker.spawn_rest();
     }
 }
 
@@ -182,13 +187,13 @@ mod tests {
         for _ in 0..2_000 {
             let mut runtime = tokio::runtime::Builder::new_multi_thread();
             let runtime = runtime.worker_threads(1).build().unwrap();
-            let parked = Parked::new(runtime.handle());
+            let parked = ParkedOperations::new(runtime.handle());
             let (tell, told) = channel();
-            let operation = Caught::new(Box::pin(async move {
+            let operation = CatchPanic::new(Box::pin(async move {
                 let _here = Tells(tell);
                 std::future::pending().await
             }));
-            let OperationStart::Waits(reply) = parked.begin(operation) else {
+            let OperationStart::Pending(reply) = parked.begin(operation) else {
                 panic!("it is done");
             };
             let both = Arc::new(Barrier::new(2));

@@ -11,8 +11,8 @@ use tokio::task::JoinHandle;
 
 use crate::dispatch::Dispatch;
 use crate::error::{Error, Result, to_fault};
-use crate::guard::{Caught, guard};
-use crate::parked::{OperationStart, Parked};
+use crate::guard::{CatchPanic, guard};
+use crate::parked::{OperationStart, ParkedOperations};
 use crate::protocol::op as names;
 
 /// How the runtime of an instance is made, and where its calls begin.
@@ -74,7 +74,7 @@ pub(crate) struct OnRuntime<A: AsyncDispatch> {
     inner: Option<Arc<A>>,
     runtime: Option<tokio::runtime::Runtime>,
     /// The calls that began in place, where they do.
-    parked: Option<Arc<Parked>>,
+    parked: Option<Arc<ParkedOperations>>,
 }
 
 impl<A: AsyncDispatch> OnRuntime<A> {
@@ -98,7 +98,7 @@ impl<A: AsyncDispatch> OnRuntime<A> {
                 inner: Some(Arc::new(inner)),
                 parked: options
                     .starts_in_place
-                    .then(|| Parked::new(runtime.handle())),
+                    .then(|| ParkedOperations::new(runtime.handle())),
                 runtime: Some(runtime),
             }),
             Err(error) => {
@@ -109,14 +109,14 @@ impl<A: AsyncDispatch> OnRuntime<A> {
         }
     }
 
-    fn answer(&self, op: &str, json: &[u8], cx: CallContext) -> Result<Caught<Vec<u8>>> {
-        let inner = self.inner.as_ref().ok_or_else(gone)?;
-        Ok(Caught::new(Arc::clone(inner).answer(op, json, cx)))
+    fn answer(&self, op: &str, json: &[u8], cx: CallContext) -> Result<CatchPanic<Vec<u8>>> {
+        let inner = self.inner.as_ref().ok_or_else(instance_gone)?;
+        Ok(CatchPanic::new(Arc::clone(inner).answer(op, json, cx)))
     }
 
     fn spawn(&self, op: &str, json: &[u8], cx: CallContext) -> Result<PluginTask> {
         let answer = self.answer(op, json, cx)?;
-        let runtime = self.runtime.as_ref().ok_or_else(gone)?;
+        let runtime = self.runtime.as_ref().ok_or_else(instance_gone)?;
         Ok(PluginTask(runtime.spawn(answer)))
     }
 }
@@ -139,14 +139,14 @@ impl<A: AsyncDispatch> Dispatch for OnRuntime<A> {
             .into_ffi();
         };
         match self.answer(op, json, cx).map(|answer| parked.begin(answer)) {
-            Ok(OperationStart::Waits(rest)) => async move { reply(rest.await) }.into_ffi(),
+            Ok(OperationStart::Pending(rest)) => async move { reply(rest.await) }.into_ffi(),
             Ok(OperationStart::Done(done)) => ready(reply(done)).into_ffi(),
             Err(error) => ready(reply(Err(error))).into_ffi(),
         }
     }
 }
 
-fn gone() -> Error {
+fn instance_gone() -> Error {
     Error::with_code(code::GONE, "the instance is over")
 }
 

@@ -7,8 +7,8 @@ mod contents;
 mod lists;
 mod options;
 mod run_time;
+mod text_arguments;
 mod uri_template;
-mod words;
 
 use conjure_abi::CallContext;
 use serde::de::DeserializeOwned;

@@ -7,7 +7,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::log::{NotRun, limit_words};
+use crate::log::{NotRun, describe_limit};
 use crate::sentence::sentence;
 
 /// The most characters of a tool's name that are repeated: a model may write any.
@@ -33,7 +33,7 @@ pub enum CallFailureKind<'a> {
         /// Why there is none.
         reason: &'a str,
         /// Sentence about the tools that there are instead.
-        instead: &'a str,
+        alternatives: &'a str,
     },
     /// Not run: the arguments are no JSON object, or do not fit the tool's schema.
     BadArguments {
@@ -85,7 +85,7 @@ pub enum CallFailureKind<'a> {
     /// Not run: the host ended before it was begun.
     HostEndedBefore,
     /// The call may have run: the host ended, and its result was never seen.
-    HostEndedWhile,
+    HostEndedDuring,
     /// The call ran too long and was ended.
     TimedOut {
         /// Time limit of the call, in milliseconds.
@@ -111,7 +111,7 @@ pub enum CallFailureKind<'a> {
     /// The call was cancelled while it ran.
     Cancelled,
     /// The code behind the tool broke: a fault, a panic, a lost connection.
-    Broke {
+    Crashed {
         /// The plugin or server, and what it says.
         reason: &'a str,
     },
@@ -121,17 +121,17 @@ pub enum CallFailureKind<'a> {
         reason: &'a str,
     },
     /// The host itself broke.
-    HostBroke,
+    HostFailed,
     /// The tool ran and says that it failed: its own words, which come first.
     ToolError {
         /// What the tool says; may be empty.
-        said: &'a str,
+        message: &'a str,
     },
     /// What runs the tool failed, which need not have to do with the arguments: its own words come
     /// first.
     BackendFailed {
         /// What the backend says; may be empty.
-        said: &'a str,
+        message: &'a str,
         /// Whether these words are known to say what to do, so that the host adds nothing of its own.
         has_remedy: bool,
     },
@@ -190,7 +190,7 @@ impl fmt::Display for CallFailure<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         use CallFailureKind as Kind;
         match self.kind {
-            Kind::ToolError { said } | Kind::BackendFailed { said, .. } => {
+            Kind::ToolError { message: said } | Kind::BackendFailed { message: said, .. } => {
                 let said = said.trim_end();
                 if !said.is_empty() {
                     writeln!(out, "{said}")?;
@@ -208,15 +208,15 @@ impl fmt::Display for CallFailure<'_> {
                 write!(
                     out,
                     "was not run: the session's policy does not allow it ({}).",
-                    bare(reason)
+                    without_full_stop(reason)
                 )
             }
             Kind::NobodyToAsk { reason } => write!(
                 out,
                 "was not run: a person would have to allow it ({}), and nobody is there to be asked.",
-                bare(reason)
+                without_full_stop(reason)
             ),
-            Kind::PersonRefused { reason } if bare(reason).is_empty() => {
+            Kind::PersonRefused { reason } if without_full_stop(reason).is_empty() => {
                 not_run(out, "the person did not allow it")
             }
             Kind::PersonRefused { reason } => write!(
@@ -232,13 +232,13 @@ impl fmt::Display for CallFailure<'_> {
             Kind::OverLimit { limit, value } => write!(
                 out,
                 "was not run: the limit {} is reached.",
-                limit_words(limit, value)
+                describe_limit(limit, value)
             ),
             Kind::NotReady { reason } | Kind::Busy { reason } => not_run(out, reason),
             Kind::HostEndedBefore => out.write_str(
                 "has no result. The host ended before this call was begun, as far as its log tells.",
             ),
-            Kind::HostEndedWhile => out.write_str(
+            Kind::HostEndedDuring => out.write_str(
                 "has no result. The host ended while this call ran. Whether it took effect is not \
                  known; it was not repeated.",
             ),
@@ -263,11 +263,11 @@ impl fmt::Display for CallFailure<'_> {
                 seconds(limit_ms)
             ),
             Kind::Cancelled => out.write_str("was cancelled."),
-            Kind::Broke { reason } => write!(out, "failed: {}", Sentence(reason)),
+            Kind::Crashed { reason } => write!(out, "failed: {}", Sentence(reason)),
             Kind::BadReply { reason } => {
                 write!(out, "gave a reply that cannot be read: {}", Sentence(reason))
             }
-            Kind::HostBroke => {
+            Kind::HostFailed => {
                 out.write_str("failed: the host broke while it ran the call; this is a bug of it.")
             }
             Kind::ToolError { .. } | Kind::BackendFailed { .. } | Kind::CommandFailed => Ok(()),
@@ -278,11 +278,11 @@ impl fmt::Display for CallFailure<'_> {
 
 impl CallFailure<'_> {
     /// The line that stands behind what a tool or a command said itself.
-    pub fn note(&self, has_said: bool) -> String {
+    pub fn note(&self, has_output: bool) -> String {
         use CallFailureKind as Kind;
         let reason = match self.kind {
             Kind::ToolError { .. } | Kind::BackendFailed { .. } | Kind::CommandFailed
-                if has_said =>
+                if has_output =>
             {
                 "failed with what stands above."
             }
@@ -292,7 +292,7 @@ impl CallFailure<'_> {
             _ => return format!("[{self}]"),
         };
         let remedy = match self.kind {
-            Kind::BackendFailed { .. } if !has_said => {
+            Kind::BackendFailed { .. } if !has_output => {
                 "Do it in another way, or tell the person.".to_owned()
             }
             Kind::BackendFailed {
@@ -324,7 +324,7 @@ impl CallFailure<'_> {
             None => "its tools".to_owned(),
         };
         match self.kind {
-            Kind::NoSuchTool { instead, .. } => instead.to_owned(),
+            Kind::NoSuchTool { alternatives: instead, .. } => instead.to_owned(),
             Kind::BadArguments { .. } => {
                 "Call it again with arguments that fit its schema.".to_owned()
             }
@@ -353,7 +353,7 @@ impl CallFailure<'_> {
             Kind::NotReady { .. } => "Correct what is missing if you can; otherwise go on without \
                                       this tool and say so."
                 .to_owned(),
-            Kind::HostEndedWhile => "Check before you call it again.".to_owned(),
+            Kind::HostEndedDuring => "Check before you call it again.".to_owned(),
             Kind::TimedOut { .. } => format!(
                 "Do less at a time; the person can give {tools} more time with `[[timeout]]` in the \
                  session file."
@@ -362,12 +362,12 @@ impl CallFailure<'_> {
             Kind::WorkerKilled { .. } | Kind::Abandoned { .. } | Kind::Cancelled => {
                 "Whether it took effect is not known; check before you call it again.".to_owned()
             }
-            Kind::Broke { .. } | Kind::BadReply { .. } => {
+            Kind::Crashed { .. } | Kind::BadReply { .. } => {
                 "Whether it took effect is not known. Try another way; if that fails too, tell the \
                  person."
                     .to_owned()
             }
-            Kind::HostBroke => {
+            Kind::HostFailed => {
                 "Whether it took effect is not known; check before you call it again, and tell the \
                  person."
                     .to_owned()
@@ -391,7 +391,7 @@ fn not_run(out: &mut fmt::Formatter<'_>, reason: &str) -> fmt::Result {
 }
 
 /// A reason without what ends a sentence.
-fn bare(reason: &str) -> &str {
+fn without_full_stop(reason: &str) -> &str {
     reason.trim().trim_end_matches('.')
 }
 
@@ -400,7 +400,7 @@ struct Sentence<'a>(&'a str);
 
 impl fmt::Display for Sentence<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if bare(self.0).is_empty() {
+        if without_full_stop(self.0).is_empty() {
             return out.write_str("it gave no reason.");
         }
         out.write_str(&sentence(self.0))
@@ -445,7 +445,7 @@ mod tests {
             reason: "there is no file file-9",
         },
         CallFailureKind::HostEndedBefore,
-        CallFailureKind::HostEndedWhile,
+        CallFailureKind::HostEndedDuring,
         CallFailureKind::TimedOut {
             limit_ms: 3000,
             plugin: None,
@@ -455,20 +455,20 @@ mod tests {
             plugin: Some("skill 1.0.0"),
         },
         CallFailureKind::Cancelled,
-        CallFailureKind::Broke {
+        CallFailureKind::Crashed {
             reason: "skill 1.0.0: reload it to try again.",
         },
         CallFailureKind::BadReply {
             reason: "it is not UTF-8",
         },
-        CallFailureKind::HostBroke,
+        CallFailureKind::HostFailed,
         CallFailureKind::ToolError {
-            said: "The skill refused the task.",
+            message: "The skill refused the task.",
         },
         CallFailureKind::CommandFailed,
         CallFailureKind::NoSuchTool {
             reason: "no backend of this session has it",
-            instead: "Did you mean `analyzer_view`?",
+            alternatives: "Did you mean `analyzer_view`?",
         },
         CallFailureKind::CancelledBefore,
         CallFailureKind::Busy {
@@ -483,11 +483,11 @@ mod tests {
             plugin: "skill 1.0.0",
         },
         CallFailureKind::BackendFailed {
-            said: "There is no image `x`.",
+            message: "There is no image `x`.",
             has_remedy: false,
         },
         CallFailureKind::BackendFailed {
-            said: "The server has ended. Make the page again.",
+            message: "The server has ended. Make the page again.",
             has_remedy: true,
         },
     ];
@@ -518,7 +518,10 @@ mod tests {
         let failed = |said, has_remedy| {
             told(
                 Some("pages"),
-                CallFailureKind::BackendFailed { said, has_remedy },
+                CallFailureKind::BackendFailed {
+                    message: said,
+                    has_remedy,
+                },
             )
         };
         let said = "The server has ended. Make the page again.";
@@ -551,11 +554,11 @@ mod tests {
     #[test]
     fn a_reason_ends_in_one_full_stop_and_a_long_name_is_cut() {
         for reason in ["no disk", "no disk.", "no disk..", " no disk. "] {
-            let text = told(Some("b"), CallFailureKind::Broke { reason });
+            let text = told(Some("b"), CallFailureKind::Crashed { reason });
             assert!(text.contains("failed: no disk. Whether"), "{text}");
         }
         for reason in ["no disk...", "no disk…"] {
-            let text = told(Some("b"), CallFailureKind::Broke { reason });
+            let text = told(Some("b"), CallFailureKind::Crashed { reason });
             assert!(
                 text.contains(&format!("failed: {reason} Whether")),
                 "{text}"

@@ -17,7 +17,7 @@ pub(super) enum WordRole {
 }
 
 /// The command with the words replaced that `replace` gives a path for, quoted as they were.
-pub(super) fn replaced_words(
+pub(super) fn replace_words(
     command: &str,
     replace: impl FnMut(&str, WordRole) -> Option<String>,
 ) -> String {
@@ -83,20 +83,20 @@ impl<F: FnMut(&str, WordRole) -> Option<String>> WordReplacer<F> {
         if self.word.is_empty() {
             return;
         }
-        let place = match (self.data, self.target, self.after_cd) {
+        let role = match (self.data, self.target, self.after_cd) {
             (true, ..) => WordRole::Data,
             (_, true, _) => WordRole::Target,
             (.., true) => WordRole::AfterCd,
             _ => WordRole::Word,
         };
-        match ((self.replace)(&self.word, place), quote) {
+        match ((self.replace)(&self.word, role), quote) {
             (None, _) => self.out.push_str(&self.word),
             (Some(path), None) => self.out.push_str(&quoted_word(&path)),
             (Some(path), Some('"')) => self.out.push_str(&escaped_in_double_quotes(&path)),
             // A single quote cannot be written inside single quotes: leave them for a moment.
             (Some(path), Some(_)) => self.out.push_str(&path.replace('\'', r"'\''")),
         }
-        if place == WordRole::Word && matches!(self.word.as_str(), "cd" | "pushd") {
+        if role == WordRole::Word && matches!(self.word.as_str(), "cd" | "pushd") {
             self.after_cd = true;
         }
         self.target = false;

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::command_words::{WordRole, replaced_words};
+use super::command_words::{WordRole, replace_words};
 
 /// Paths of files, by handle.
 pub type FilePaths = BTreeMap<String, String>;
@@ -17,7 +17,7 @@ pub type FilePaths = BTreeMap<String, String>;
 #[must_use]
 pub fn handles_of_command(command: &str, is_handle: impl Fn(&str) -> bool) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
-    replaced_words(command, |word, place| {
+    replace_words(command, |word, place| {
         if is_read(place) && is_handle(word) {
             found.insert(word.to_owned());
         }
@@ -29,7 +29,7 @@ pub fn handles_of_command(command: &str, is_handle: impl Fn(&str) -> bool) -> BT
 /// The command with handles replaced by the paths of their files, quoted as the command needs it.
 #[must_use]
 pub fn with_command_paths(command: &str, paths: &FilePaths) -> String {
-    replaced_words(command, |word, place| {
+    replace_words(command, |word, place| {
         is_read(place).then(|| paths.get(word).cloned()).flatten()
     })
 }
@@ -66,15 +66,15 @@ pub fn with_argument_paths(arguments: &Value, paths: &FilePaths) -> Value {
     }
 }
 
-fn is_read(place: WordRole) -> bool {
-    matches!(place, WordRole::Word | WordRole::AfterCd)
+fn is_read(role: WordRole) -> bool {
+    matches!(role, WordRole::Word | WordRole::AfterCd)
 }
 
-fn visit(value: &Value, see: &mut impl FnMut(&str)) {
+fn visit(value: &Value, visitor: &mut impl FnMut(&str)) {
     match value {
-        Value::String(text) => see(text),
-        Value::Array(items) => items.iter().for_each(|item| visit(item, see)),
-        Value::Object(fields) => fields.values().for_each(|value| visit(value, see)),
+        Value::String(text) => visitor(text),
+        Value::Array(items) => items.iter().for_each(|item| visit(item, visitor)),
+        Value::Object(fields) => fields.values().for_each(|value| visit(value, visitor)),
         _ => {}
     }
 }

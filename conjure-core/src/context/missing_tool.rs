@@ -4,17 +4,17 @@ use super::call_failure::{CallFailure, CallFailureKind, CallRefusal};
 use crate::routing::{Route, RoutingError, RoutingTable};
 
 /// How many tools a message names.
-const NAMED: usize = 10;
+const MAX_LISTED: usize = 10;
 /// How alike two names must be for the one to be offered for the other, from 0 to 1.
-const ALIKE: f64 = 0.6;
+const MIN_SIMILARITY: f64 = 0.6;
 /// The most characters of an unknown name that are compared.
 const NAME_CHARS: usize = 80;
 
 /// What the model is told of a call whose tool is not there. `was_removed`: the session once had it.
 #[must_use]
 pub fn no_such_tool(table: &RoutingTable, name: &str, was_removed: bool) -> CallRefusal {
-    if let Some(kept_out) = table.kept_out(name) {
-        let reason = match &kept_out.error {
+    if let Some(quarantined) = table.find_quarantined(name) {
+        let reason = match &quarantined.error {
             RoutingError::Held(held) => format!(
                 "it cannot be used: {}, and only the user can let it be offered again",
                 held.reason
@@ -23,7 +23,7 @@ pub fn no_such_tool(table: &RoutingTable, name: &str, was_removed: bool) -> Call
         };
         let failure = CallFailure {
             tool: name,
-            backend: Some(kept_out.source.backend.as_str()),
+            backend: Some(quarantined.source.backend.as_str()),
             kind: CallFailureKind::NotReady { reason: &reason },
         };
         return failure.into();
@@ -37,22 +37,22 @@ pub fn no_such_tool(table: &RoutingTable, name: &str, was_removed: bool) -> Call
         backend: None,
         kind: CallFailureKind::NoSuchTool {
             reason,
-            instead: &instead(table, name),
+            alternatives: &describe_alternatives(table, name),
         },
     };
     failure.into()
 }
 
 /// Sentence about the tools that there are instead.
-fn instead(table: &RoutingTable, name: &str) -> String {
+fn describe_alternatives(table: &RoutingTable, name: &str) -> String {
     let all = table.routes();
-    match near(table, name).as_slice() {
+    match similar_routes(table, name).as_slice() {
         [] if all.is_empty() => {
             "This session has no tools; go on without them and say so.".to_owned()
         }
         [] => {
-            let named: Vec<String> = all.iter().take(NAMED).map(quoted).collect();
-            let more = match all.len().saturating_sub(NAMED) {
+            let named: Vec<String> = all.iter().take(MAX_LISTED).map(quoted).collect();
+            let more = match all.len().saturating_sub(MAX_LISTED) {
                 0 => String::new(),
                 more => format!(" and {more} more"),
             };
@@ -66,12 +66,12 @@ fn instead(table: &RoutingTable, name: &str) -> String {
 }
 
 /// Up to three tools whose names are like this one, the most alike first.
-fn near<'t>(table: &'t RoutingTable, name: &str) -> Vec<&'t Route> {
-    let wanted = plain(name);
+fn similar_routes<'t>(table: &'t RoutingTable, name: &str) -> Vec<&'t Route> {
+    let wanted = normalised_name(name);
     let routes = table.routes().iter();
     let mut scored: Vec<(f64, &Route)> = routes
         .filter_map(|route| {
-            let known = plain(route.name.as_str());
+            let known = normalised_name(route.name.as_str());
             let score = if known == wanted {
                 1.0
             } else if wanted.len() >= 3
@@ -84,7 +84,7 @@ fn near<'t>(table: &'t RoutingTable, name: &str) -> Vec<&'t Route> {
             } else {
                 strsim::normalized_damerau_levenshtein(&known, &wanted)
             };
-            (score >= ALIKE).then_some((score, route))
+            (score >= MIN_SIMILARITY).then_some((score, route))
         })
         .collect();
     // Stable, so equals keep the table's order.
@@ -102,7 +102,7 @@ fn quoted(route: &Route) -> String {
 }
 
 /// A name without what models get wrong about names.
-fn plain(name: &str) -> String {
+fn normalised_name(name: &str) -> String {
     name.chars()
         .take(NAME_CHARS)
         .map(|c| match c {

@@ -25,13 +25,13 @@ pub fn file(artifact: &ArtifactRef) -> String {
 
 /// Stands for an image or a file that this model cannot look at.
 #[must_use]
-pub fn unseen(artifact: &ArtifactRef) -> String {
+pub fn unviewable_file(artifact: &ArtifactRef) -> String {
     format!("{} [this model cannot look at it]", file(artifact))
 }
 
 /// Stands for a file that a person attached and of which a request carries only this.
 #[must_use]
-pub fn named_only(artifact: &ArtifactRef) -> String {
+pub fn name_only_file(artifact: &ArtifactRef) -> String {
     format!(
         "{} [what is in it is not shown here; tools can open it]",
         file(artifact)
@@ -40,7 +40,7 @@ pub fn named_only(artifact: &ArtifactRef) -> String {
 
 /// Stands for a file that was attached and is not there any more.
 #[must_use]
-pub fn gone(artifact: &ArtifactRef) -> String {
+pub fn missing_file(artifact: &ArtifactRef) -> String {
     format!(
         "{} [it was attached, and its bytes are not here]",
         file(artifact)
@@ -72,7 +72,7 @@ pub const CALL_FAILED: &str = "[The call failed.]";
 
 /// A failed call's result where the wire has no field that says so.
 #[must_use]
-pub fn failed(text: &str) -> String {
+pub fn failed_call(text: &str) -> String {
     format!("{CALL_FAILED}\n{text}")
 }
 
@@ -85,7 +85,7 @@ pub fn answer_form(schema: &Value) -> String {
 /// Asks again for an answer that did not have its form.
 #[must_use]
 pub fn answer_does_not_fit(wrong: &str) -> String {
-    from_host(&format!(
+    host_note(&format!(
         "Your answer does not fit the JSON Schema that was asked for: {wrong}. Answer again, with one \
          JSON value that fits it and nothing else."
     ))
@@ -95,11 +95,11 @@ pub fn answer_does_not_fit(wrong: &str) -> String {
 pub const BEGINNING_MISSING: &str = "[The conversation before this is not shown.]";
 
 /// Lets a model go on whose own words came last.
-pub const GO_ON: &str = "Continue.";
+pub const CONTINUE: &str = "Continue.";
 
 /// What the host says inside a conversation.
 #[must_use]
-pub fn from_host(text: &str) -> String {
+pub fn host_note(text: &str) -> String {
     format!("[note of the host] {text}")
 }
 
@@ -111,13 +111,13 @@ pub fn summary(text: &str) -> String {
 
 /// Says where tools work that work elsewhere than the others.
 #[must_use]
-pub fn works_elsewhere(tools: &[&str], dir: &str) -> String {
+pub fn other_working_dir(tools: &[&str], dir: &str) -> String {
     format!("For {} the working directory is {dir}.\n", tools.join(", "))
 }
 
 /// Says what the commands of a session may do in their sandbox. `places` are where they write.
 #[must_use]
-pub fn sandboxed(places: &[String], network: bool) -> String {
+pub fn sandbox_limits(places: &[String], network: bool) -> String {
     let (last, before) = places
         .split_last()
         .map_or(("", &[][..]), |(last, before)| (last.as_str(), before));
@@ -131,7 +131,7 @@ pub fn sandboxed(places: &[String], network: bool) -> String {
 
 /// Says so of these tools.
 #[must_use]
-pub fn works_in_sandbox(tools: &[&str], sandboxed: &str) -> String {
+pub fn sandboxed_tools(tools: &[&str], sandboxed: &str) -> String {
     format!(
         "Commands of {} run in a sandbox: {sandboxed}. What it refuses stays refused, in whatever way it is \
          tried; ask the person to allow it.\n",
@@ -141,7 +141,7 @@ pub fn works_in_sandbox(tools: &[&str], sandboxed: &str) -> String {
 
 /// Says that an executor keeps its commands to no sandbox, though the session has one.
 #[must_use]
-pub fn keeps_to_no_sandbox(executor: &str) -> String {
+pub fn sandbox_unsupported(executor: &str) -> String {
     format!(
         "{executor}: its commands are not in the sandbox of this session, since the executor does not announce \
          `executor.sandbox/1`; what confines them is the executor's own. Use one that does, such as `local`"
@@ -151,7 +151,7 @@ pub fn keeps_to_no_sandbox(executor: &str) -> String {
 /// Stands behind the output of a command that something was refused to, where that may have been its
 /// sandbox.
 #[must_use]
-pub fn maybe_sandbox(sandboxed: &str) -> String {
+pub fn sandbox_hint(sandboxed: &str) -> String {
     format!(
         "[This session's commands run in a sandbox: {sandboxed}. If that is what refused it, another way \
          will not work either. The person can allow more with `sandbox` in the session's settings (`write` \
@@ -162,8 +162,8 @@ pub fn maybe_sandbox(sandboxed: &str) -> String {
 
 /// Whether the output of a command says that something was refused to it, as a sandbox does.
 #[must_use]
-pub fn says_refused(output: &str) -> bool {
-    const WORDS: [&str; 15] = [
+pub fn is_permission_error(output: &str) -> bool {
+    const PHRASES: [&str; 15] = [
         "permission denied",
         "operation not permitted",
         "read-only file system",
@@ -181,12 +181,12 @@ pub fn says_refused(output: &str) -> bool {
         "erofs",
     ];
     let output = output.to_ascii_lowercase();
-    WORDS.iter().any(|words| output.contains(words))
+    PHRASES.iter().any(|words| output.contains(words))
 }
 
 /// Stands for the middle of a text that was shortened.
 #[must_use]
-pub fn left_out(characters: usize) -> String {
+pub fn omitted_characters(characters: usize) -> String {
     let verb = if characters == 1 { "is" } else { "are" };
     let characters = count(characters as u64, "character");
     format!("\n[… {characters} {verb} left out …]\n")
@@ -234,8 +234,8 @@ mod tests {
             file(&artifact),
             "[file: a.txt, text/plain, 2 bytes, id file-1]"
         );
-        assert_eq!(left_out(1), "\n[… 1 character is left out …]\n");
-        assert_eq!(left_out(2), "\n[… 2 characters are left out …]\n");
+        assert_eq!(omitted_characters(1), "\n[… 1 character is left out …]\n");
+        assert_eq!(omitted_characters(2), "\n[… 2 characters are left out …]\n");
     }
 
     #[test]
@@ -249,14 +249,14 @@ mod tests {
             "failed to lookup address information: Temporary failure",
             "dial tcp: lookup example.com: no such host",
         ] {
-            assert!(says_refused(said), "{said}");
+            assert!(is_permission_error(said), "{said}");
         }
         for said in [
             "",
             "cat: nowhere: No such file or directory",
             "tests failed",
         ] {
-            assert!(!says_refused(said), "{said}");
+            assert!(!is_permission_error(said), "{said}");
         }
     }
 }

@@ -21,7 +21,7 @@ pub fn plugin_note(entry: &EntryBody) -> Option<String> {
         } => fate(moved)?,
         _ => return None,
     };
-    Some(notes::from_host(&note))
+    Some(notes::host_note(&note))
 }
 
 fn versions(changes: &[PluginChange]) -> Option<String> {

@@ -32,7 +32,7 @@ pub struct CommandEnd<'a> {
 
 impl CommandEnd<'_> {
     /// Whether the model should take it as a failure.
-    pub fn failed(&self) -> bool {
+    pub fn has_failed(&self) -> bool {
         self.exit_code != Some(0) || self.timed_out_after_ms.is_some()
     }
 
@@ -43,7 +43,7 @@ impl CommandEnd<'_> {
                 limit_ms,
                 plugin: None,
             }),
-            None => self.failed().then_some(CallFailureKind::CommandFailed),
+            None => self.has_failed().then_some(CallFailureKind::CommandFailed),
         }
     }
 
@@ -56,19 +56,19 @@ impl CommandEnd<'_> {
             (Some(_), _, _) => text.truncate(text.trim_end_matches('\n').len()),
             (None, Some(0), _) => {}
             (None, Some(code), _) => {
-                new_line(&mut text);
+                end_line(&mut text);
                 let _ = write!(text, "[exit code {code}]");
             }
             (None, None, Some(signal)) => {
-                new_line(&mut text);
+                end_line(&mut text);
                 let _ = write!(text, "[ended by signal {signal}]");
             }
             (None, None, None) => {
-                new_line(&mut text);
+                end_line(&mut text);
                 text.push_str("[ended without an exit code]");
             }
         }
-        if text.is_empty() && !self.failed() {
+        if text.is_empty() && !self.has_failed() {
             text.push_str("(no output)");
         }
         text
@@ -78,12 +78,12 @@ impl CommandEnd<'_> {
     fn output(&self) -> String {
         let mut text = self.stdout.to_owned();
         if !self.stderr.is_empty() {
-            new_line(&mut text);
+            end_line(&mut text);
             text.push_str("[stderr]\n");
             text.push_str(self.stderr);
         }
         if self.dropped_bytes > 0 {
-            new_line(&mut text);
+            end_line(&mut text);
             let _ = write!(
                 text,
                 "[{} bytes of output before this are left out",
@@ -91,7 +91,7 @@ impl CommandEnd<'_> {
             );
             match self.full_output {
                 Some(file) => {
-                    let _ = write!(text, "; all of it is in {}]", file_words(file));
+                    let _ = write!(text, "; all of it is in {}]", describe_file(file));
                 }
                 None => text.push(']'),
             }
@@ -108,17 +108,17 @@ pub fn file_line_start(id: &str) -> String {
 /// One line about a file that a call made: handle, name, type, size, and where it is when the
 /// tools of the session can open it there. A place that is written with escapes is none that they
 /// can, but its handle is.
-pub fn file_line(file: &ArtifactRef, place: Option<&str>) -> String {
-    match place.map(escape_line) {
-        Some(Cow::Borrowed(place)) => format!("[file] {} at {place}", file_words(file)),
+pub fn file_line(file: &ArtifactRef, path: Option<&str>) -> String {
+    match path.map(escape_line) {
+        Some(Cow::Borrowed(place)) => format!("[file] {} at {place}", describe_file(file)),
         Some(Cow::Owned(escaped)) => format!(
             "[file] {} at {escaped} (with escapes); write {} where a path is wanted",
-            file_words(file),
+            describe_file(file),
             file.id
         ),
         None => format!(
             "[file] {}, elsewhere; write {} where a path is wanted",
-            file_words(file),
+            describe_file(file),
             file.id
         ),
     }
@@ -134,7 +134,7 @@ pub fn cut(text: &str, most: usize, file: Option<&ArtifactRef>) -> Option<String
     let head = floor_boundary(text, most * 3 / 4);
     let tail = ceil_boundary(text, text.len() - most / 4);
     let dropped = tail - head;
-    let place = file.map(|file| format!("; all of it is in {}", file_words(file)));
+    let place = file.map(|file| format!("; all of it is in {}", describe_file(file)));
     Some(format!(
         "{}\n[{} left out here{}]\n{}",
         text.get(..head).unwrap_or_default(),
@@ -145,7 +145,7 @@ pub fn cut(text: &str, most: usize, file: Option<&ArtifactRef>) -> Option<String
 }
 
 /// What a file is called and what it is: ``file-2 `output.txt` (text/plain, 9 bytes)``.
-pub fn file_words(file: &ArtifactRef) -> String {
+pub fn describe_file(file: &ArtifactRef) -> String {
     match file.size {
         Some(size) => format!(
             "{} `{}` ({}, {})",
@@ -158,7 +158,7 @@ pub fn file_words(file: &ArtifactRef) -> String {
     }
 }
 
-fn new_line(text: &mut String) {
+fn end_line(text: &mut String) {
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
     }
@@ -199,7 +199,7 @@ mod tests {
             exit_code: Some(2),
             ..CommandEnd::default()
         };
-        assert!(end.failed());
+        assert!(end.has_failed());
         assert_eq!(end.text(), "line\n[stderr]\nno such file\n[exit code 2]");
     }
 
@@ -236,7 +236,7 @@ mod tests {
             exit_code: Some(0),
             ..CommandEnd::default()
         };
-        assert!(!end.failed());
+        assert!(!end.has_failed());
         assert_eq!(end.text(), "(no output)");
     }
 

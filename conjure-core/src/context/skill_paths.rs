@@ -5,7 +5,7 @@
 //! the session's working directory. A word of a command that is exactly the path of a file or
 //! directory of the skill is made absolute. Nothing else of the command is touched.
 
-use super::command_words::{WordRole, replaced_words};
+use super::command_words::{WordRole, replace_words};
 
 /// The command with the skill's own relative paths made absolute.
 ///
@@ -18,7 +18,7 @@ pub fn absolute_skill_paths(
     dir: &str,
     shadowed: impl Fn(&str) -> bool,
 ) -> String {
-    replaced_words(command, |word, place| {
+    replace_words(command, |word, place| {
         let path = word.strip_prefix("./").unwrap_or(word);
         let path = path.trim_end_matches('/');
         (place == WordRole::Word && is_of_skill(path, resources) && !shadowed(path))

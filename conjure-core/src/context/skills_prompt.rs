@@ -16,7 +16,7 @@ pub struct SkillEntry<'a> {
     /// What it does and when to use it; beyond 1,024 characters the rest is cut here.
     pub description: &'a str,
     /// Path of its `SKILL.md` as the reading tool sees it (inside a container: the container's).
-    pub place: &'a str,
+    pub path: &'a str,
     /// Public names of the tools that read its files.
     pub read_with: &'a [ToolName],
     /// Public names of the tools that run its commands.
@@ -35,7 +35,7 @@ pub fn skills_prompt(skills: &[SkillEntry<'_>]) -> String {
         prompt.push_str("  <skill>\n");
         element(&mut prompt, "name", skill.name);
         element(&mut prompt, "description", &shortened(skill.description));
-        element(&mut prompt, "location", skill.place);
+        element(&mut prompt, "location", skill.path);
         names(&mut prompt, "read_with", skill.read_with);
         names(&mut prompt, "run_with", skill.run_with);
         prompt.push_str("  </skill>\n");
@@ -111,14 +111,14 @@ mod tests {
             SkillEntry {
                 name: "log-analyzer",
                 description: "Totals & rates; use for <log> \"files\".",
-                place: "/skills/log-analyzer/SKILL.md",
+                path: "/skills/log-analyzer/SKILL.md",
                 read_with: &read,
                 run_with: &run,
             },
             SkillEntry {
                 name: "notes",
                 description: "</description><skill>\u{1b}[2J",
-                place: "/skills/a&b/SKILL.md",
+                path: "/skills/a&b/SKILL.md",
                 read_with: &read,
                 run_with: &[],
             },
@@ -150,7 +150,7 @@ mod tests {
         let prompt = skills_prompt(&[SkillEntry {
             name: "n",
             description: &long,
-            place: "/p",
+            path: "/p",
             read_with: &[],
             run_with: &[],
         }]);

@@ -10,7 +10,7 @@ use crate::log::{Entry, EntryBody, Spending};
 const CACHE_LIFE_MS: i64 = 300_000;
 
 /// Fewer tokens than this are no cache miss: providers cache in blocks.
-const LEAST_MISS: u64 = 512;
+const MIN_MISS_TOKENS: u64 = 512;
 
 /// What a thread costs.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -53,9 +53,9 @@ impl ThreadCost {
 #[derive(Debug, Clone, Default)]
 pub struct Account {
     cost: ThreadCost,
-    before: Option<PreviousReply>,
+    previous: Option<PreviousReply>,
     /// What changed since the newest reply.
-    changed: Option<MissReason>,
+    change: Option<MissReason>,
 }
 
 /// The newest reply, as the next request's cache sees it.
@@ -86,17 +86,17 @@ impl Account {
     /// Takes the next entry in.
     pub fn add(&mut self, entry: &Entry, price: &dyn Fn(&str, &str) -> Option<Price>) {
         match &entry.body {
-            EntryBody::TableChanged(_) => self.note(MissReason::ToolsChanged),
-            EntryBody::SettingsChanged { .. } => self.note(MissReason::SettingsChanged),
-            EntryBody::Unfolded { .. } => self.note(MissReason::ViewChanged),
+            EntryBody::TableChanged(_) => self.record_change(MissReason::ToolsChanged),
+            EntryBody::SettingsChanged { .. } => self.record_change(MissReason::SettingsChanged),
+            EntryBody::Unfolded { .. } => self.record_change(MissReason::ViewChanged),
             _ => {}
         }
         if let Some(meta) = entry.body.meta() {
             let price = price(&meta.provider, &meta.model).unwrap_or_default();
-            self.reply(entry, meta, &price);
+            self.add_reply(entry, meta, &price);
         }
         if matches!(entry.body, EntryBody::Compacted { .. }) {
-            self.note(MissReason::ViewChanged);
+            self.record_change(MissReason::ViewChanged);
         }
     }
 
@@ -115,11 +115,11 @@ impl Account {
             .find(|cost| cost.turn == turn)
     }
 
-    fn note(&mut self, reason: MissReason) {
-        self.changed.get_or_insert(reason);
+    fn record_change(&mut self, reason: MissReason) {
+        self.change.get_or_insert(reason);
     }
 
-    fn reply(&mut self, entry: &Entry, meta: &Meta, price: &Price) {
+    fn add_reply(&mut self, entry: &Entry, meta: &Meta, price: &Price) {
         let (beside, cause) = match &entry.body {
             EntryBody::Spent {
                 on: Spending::Sample { .. },
@@ -143,7 +143,7 @@ impl Account {
         let asked_ms = entry.at_ms - i64::try_from(meta.latency_ms).unwrap_or(0);
         let mut causes = Vec::new();
         // What is asked beside the conversation says nothing of where that is cached.
-        if !beside && let Some(miss) = self.miss(meta, asked_ms, price) {
+        if !beside && let Some(miss) = self.cache_miss(meta, asked_ms, price) {
             causes.push(miss);
         }
         let whole = |cause| CauseCost {
@@ -176,30 +176,30 @@ impl Account {
             sum.add(&cost, meta.retries, &causes);
         }
         if !beside && meta.usage.prompt_tokens() > 0 {
-            self.before = Some(PreviousReply {
+            self.previous = Some(PreviousReply {
                 provider: meta.provider.clone(),
                 model: meta.model.clone(),
                 cached: meta.usage.cache_read + meta.usage.cache_write,
                 at_ms: entry.at_ms,
             });
-            self.changed = None;
+            self.change = None;
         }
     }
 
     /// What was in the cache after the reply before, and was not read out of it by this one.
-    fn miss(&self, meta: &Meta, asked_ms: i64, price: &Price) -> Option<CauseCost> {
-        let before = self.before.as_ref()?;
+    fn cache_miss(&self, meta: &Meta, requested_ms: i64, price: &Price) -> Option<CauseCost> {
+        let before = self.previous.as_ref()?;
         let usage = &meta.usage;
         let missed = before.cached.min(usage.prompt_tokens());
         let tokens = missed.saturating_sub(usage.cache_read);
-        if tokens < LEAST_MISS {
+        if tokens < MIN_MISS_TOKENS {
             return None;
         }
         let reason = if (&before.provider, &before.model) != (&meta.provider, &meta.model) {
             MissReason::Switched
-        } else if let Some(changed) = self.changed {
+        } else if let Some(changed) = self.change {
             changed
-        } else if asked_ms - before.at_ms > CACHE_LIFE_MS {
+        } else if requested_ms - before.at_ms > CACHE_LIFE_MS {
             MissReason::Expired
         } else {
             MissReason::NotFound
@@ -240,12 +240,12 @@ impl TurnCost {
                 None => self.causes.push(more.clone()),
             }
         }
-        self.causes.sort_by_key(|known| known.cause.place());
+        self.causes.sort_by_key(|known| known.cause.sort_key());
     }
 }
 
 impl Cause {
-    fn place(&self) -> (u8, u8) {
+    fn sort_key(&self) -> (u8, u8) {
         match self {
             Self::CacheMiss { reason } => (0, *reason as u8),
             Self::Retry => (1, 0),

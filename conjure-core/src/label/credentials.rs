@@ -29,7 +29,7 @@ const PREFIXES: [&str; 24] = [
 ];
 
 /// The shortest text that is taken for a token because of its letters alone.
-const SHORTEST: usize = 12;
+const MIN_TOKEN_CHARS: usize = 12;
 
 /// What the next word is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,8 +114,8 @@ fn is_token(part: &str) -> bool {
         let lower = count(char::is_ascii_lowercase);
         let is_hex =
             piece.len() >= 16 && piece.chars().all(|c| c.is_ascii_hexdigit()) && digits > 0;
-        let mixed = piece.len() >= SHORTEST && digits >= 2 && upper + lower >= 2;
-        let scrambled = piece.len() >= 20 && changes(piece) * 3 >= piece.len();
+        let mixed = piece.len() >= MIN_TOKEN_CHARS && digits >= 2 && upper + lower >= 2;
+        let scrambled = piece.len() >= 20 && case_changes(piece) * 3 >= piece.len();
         is_hex || mixed || scrambled || (piece.len() >= 16 && digits == piece.len())
     })
 }
@@ -126,7 +126,7 @@ fn lower_parts(part: &str) -> impl Iterator<Item = &str> {
 }
 
 /// How often the case changes.
-fn changes(piece: &str) -> usize {
+fn case_changes(piece: &str) -> usize {
     let cases = piece.chars().map(|c| c.is_ascii_uppercase());
     let next = cases.clone().skip(1);
     cases.zip(next).filter(|(one, two)| one != two).count()

@@ -19,13 +19,13 @@ use crate::log::{Entry, EntryBody, fold};
 use words::{all_words, words};
 
 /// The fewest words of a name.
-const FEWEST: usize = 3;
+const MIN_WORDS: usize = 3;
 /// The name where nothing that was said may stand in one.
-const NAMELESS: &str = "Chat";
+const DEFAULT_NAME: &str = "Chat";
 /// The most words of a name, before a number.
-const MOST: usize = 6;
+const MAX_WORDS: usize = 6;
 /// The most characters of a name, its number included.
-pub const MOST_CHARS: usize = 60;
+pub const MAX_CHARS: usize = 60;
 
 /// A name for the thread, from the first user message that says enough, else from the summary that
 /// stands for its beginning, else from the first reply; else of whatever words the person or the
@@ -49,23 +49,23 @@ pub fn label(entries: &[Entry], taken: &BTreeSet<String>) -> Option<String> {
         .iter()
         .find_map(|text| name_of(text))
         .or_else(|| texts.iter().find_map(|text| short_name_of(text)))
-        .or_else(|| is_begun.then(|| NAMELESS.to_owned()))
-        .map(|name| free(name, taken))
+        .or_else(|| is_begun.then(|| DEFAULT_NAME.to_owned()))
+        .map(|name| available_name(name, taken))
 }
 
 /// A name made of the few words that one text has; nothing when it has none.
 fn short_name_of(text: &str) -> Option<String> {
     let name = joined(words(text));
     let name = name.or_else(|| joined(all_words(text)));
-    name.map(|(name, _)| cut(&name, MOST_CHARS))
+    name.map(|(name, _)| cut(&name, MAX_CHARS))
 }
 
 /// A name made of one text; nothing when the text says too little.
 #[must_use]
 pub fn name_of(text: &str) -> Option<String> {
     let (name, count) = joined(words(text))?;
-    let enough = count >= FEWEST || is_unspaced(&name);
-    enough.then(|| cut(&name, MOST_CHARS))
+    let enough = count >= MIN_WORDS || is_unspaced(&name);
+    enough.then(|| cut(&name, MAX_CHARS))
 }
 
 /// As many of these words as a name has room for, and how many they are; nothing where there are
@@ -73,9 +73,9 @@ pub fn name_of(text: &str) -> Option<String> {
 fn joined(words: impl Iterator<Item = String>) -> Option<(String, usize)> {
     let mut name = String::new();
     let mut count = 0;
-    for word in words.take(MOST) {
+    for word in words.take(MAX_WORDS) {
         let length = name.chars().count() + 1 + word.chars().count();
-        if count > 0 && length > MOST_CHARS {
+        if count > 0 && length > MAX_CHARS {
             break;
         }
         if count > 0 {
@@ -107,7 +107,7 @@ fn is_unspaced(name: &str) -> bool {
 }
 
 /// The name, or the name with the first number that is free.
-fn free(name: String, taken: &BTreeSet<String>) -> String {
+fn available_name(name: String, taken: &BTreeSet<String>) -> String {
     if !taken.contains(&name) {
         return name;
     }
@@ -121,7 +121,7 @@ fn free(name: String, taken: &BTreeSet<String>) -> String {
 #[must_use]
 pub fn numbered(name: &str, number: usize) -> String {
     let number = format!(" {number}");
-    let room = MOST_CHARS.saturating_sub(number.len());
+    let room = MAX_CHARS.saturating_sub(number.len());
     format!("{}{number}", cut(name, room))
 }
 

@@ -213,14 +213,14 @@ proptest! {
         let mut names = BTreeSet::new();
         for _ in 0..=taken {
             let Some(name) = label(&log, &names) else { return Ok(()) };
-            prop_assert!(name.chars().count() <= MOST_CHARS, "{name}");
+            prop_assert!(name.chars().count() <= MAX_CHARS, "{name}");
             prop_assert_eq!(name.trim(), &name);
             prop_assert!(!name.contains("://") && !name.contains(['/', '\\', '`', '\n', '=']));
             prop_assert!(!name.chars().any(char::is_control));
             let words: Vec<&str> = name.split(' ').collect();
-            prop_assert!(words.len() <= MOST + 1);
+            prop_assert!(words.len() <= MAX_WORDS + 1);
             // Only a text that says too little has a shorter one.
-            let is_enough = words.len() >= FEWEST || is_unspaced(&name);
+            let is_enough = words.len() >= MIN_WORDS || is_unspaced(&name);
             prop_assert!(is_enough || name_of(&text).is_none(), "{name}");
             for word in words {
                 let first = word.chars().next().unwrap();

@@ -4,20 +4,20 @@ use super::credentials::{Expected, expected_after, is_linking, looks_secret};
 use super::stop_words::is_stop_word;
 
 /// The most characters of one word; what is longer is no word.
-const LONGEST: usize = 40;
+const MAX_WORD_CHARS: usize = 40;
 
 /// The words of a text that may stand in a name, in their order, each with its first letter made a
 /// capital.
 pub(super) fn words(text: &str) -> impl Iterator<Item = String> {
-    kept(text, |word| !is_stop_word(word))
+    filter_words(text, |word| !is_stop_word(word))
 }
 
 /// Like [`words`], with the words that say little, for a text that has no others.
 pub(super) fn all_words(text: &str) -> impl Iterator<Item = String> {
-    kept(text, |_| true)
+    filter_words(text, |_| true)
 }
 
-fn kept(text: &str, is_meant: fn(&str) -> bool) -> impl Iterator<Item = String> {
+fn filter_words(text: &str, is_meant: fn(&str) -> bool) -> impl Iterator<Item = String> {
     let text = without_code(text);
     let mut kept: Vec<String> = Vec::new();
     let mut expected = Expected::Nothing;
@@ -34,7 +34,10 @@ fn kept(text: &str, is_meant: fn(&str) -> bool) -> impl Iterator<Item = String> 
             _ => expected_after(raw),
         };
         if !hidden {
-            kept.extend(raw.split(is_between).filter_map(|raw| word(raw, is_meant)));
+            kept.extend(
+                raw.split(is_separator)
+                    .filter_map(|raw| word(raw, is_meant)),
+            );
         }
     }
     kept.dedup_by(|later, first| later.eq_ignore_ascii_case(first));
@@ -42,7 +45,7 @@ fn kept(text: &str, is_meant: fn(&str) -> bool) -> impl Iterator<Item = String> 
 }
 
 /// What neither words nor paths nor assignments have in them.
-fn is_between(c: char) -> bool {
+fn is_separator(c: char) -> bool {
     let inside = "'\u{2019}_-.+#&@%/\\:=\"~?";
     !(c.is_alphanumeric() || inside.contains(c))
 }
@@ -65,7 +68,7 @@ fn word(raw: &str, is_meant: fn(&str) -> bool) -> Option<String> {
         .next()
         .unwrap_or(raw);
     let base = trimmed(base);
-    if base.is_empty() || base.chars().count() > LONGEST || looks_secret(base) {
+    if base.is_empty() || base.chars().count() > MAX_WORD_CHARS || looks_secret(base) {
         return None;
     }
     if !base.chars().any(char::is_alphanumeric) || !is_meant(&base.to_lowercase()) {

@@ -81,6 +81,9 @@ pub enum EntryBody {
         /// name.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         remote: Option<String>,
+        /// The backend instance that hands it out by that name; absent where that is its source.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        holder: Option<String>,
     },
     /// The routing table is another one from the next request on.
     TableChanged(TableChange),

@@ -8,12 +8,12 @@ use crate::chat::{Message, Meta, Role};
 
 /// A log cut in two by the fold that stands.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Folded<'a> {
+pub struct FoldedLog<'a> {
     /// What stands for the entries before.
     pub summary: Option<&'a str>,
     /// What the person asked, when the cut went through the turn that answers it: a model goes on
     /// with it word for word.
-    pub asked: Option<&'a Message>,
+    pub user_message: Option<&'a Message>,
     /// The entries that are shown as they are.
     pub shown: &'a [Entry],
 }
@@ -24,7 +24,7 @@ pub struct Fold<'a> {
     /// Number of the compaction's entry; names the compaction.
     pub seq: u64,
     /// The first entry that the compaction leaves as it is.
-    pub upto: u64,
+    pub visible_from: u64,
     /// The summary that stands in place of the entries before.
     pub summary: &'a str,
     /// How the summary was made, and what it cost.
@@ -41,7 +41,7 @@ pub enum FoldState {
     /// A later one stands for what it stood for.
     Inside {
         /// The later one's entry.
-        by: u64,
+        outer: u64,
     },
     /// A person took it back.
     Unfolded,
@@ -64,14 +64,14 @@ pub fn folds(entries: &[Entry]) -> Vec<Fold<'_>> {
                 let state = match by {
                     _ if undone.contains(&entry.seq) => FoldState::Unfolded,
                     None => FoldState::Standing,
-                    Some(by) => FoldState::Inside { by },
+                    Some(by) => FoldState::Inside { outer: by },
                 };
                 if state == FoldState::Standing {
                     by = Some(entry.seq);
                 }
                 folds.push(Fold {
                     seq: entry.seq,
-                    upto: *upto,
+                    visible_from: *upto,
                     summary,
                     meta: meta.as_ref(),
                     state,
@@ -98,29 +98,36 @@ pub fn is_unfolded(entries: &[Entry]) -> bool {
 /// Cuts a log by the fold that stands. A person unfolds by reading the entries themselves, or for
 /// the model by [`EntryBody::Unfolded`].
 #[must_use]
-pub fn fold(entries: &[Entry]) -> Folded<'_> {
-    let whole = Folded {
+pub fn fold(entries: &[Entry]) -> FoldedLog<'_> {
+    let whole = FoldedLog {
         summary: None,
-        asked: None,
+        user_message: None,
         shown: entries,
     };
     let standing = folds(entries)
         .into_iter()
         .rfind(|fold| fold.state == FoldState::Standing);
-    let Some(Fold { upto, summary, .. }) = standing else {
+    let Some(Fold {
+        visible_from: upto,
+        summary,
+        ..
+    }) = standing
+    else {
         return whole;
     };
     let start = entries.partition_point(|entry| entry.seq < upto);
     let (hidden, shown) = entries.split_at_checked(start).unwrap_or((entries, &[]));
-    Folded {
+    FoldedLog {
         summary: Some(summary),
-        asked: shown.first().and_then(|first| asked(hidden, first.turn)),
+        user_message: shown
+            .first()
+            .and_then(|first| find_user_message(hidden, first.turn)),
         shown,
     }
 }
 
 /// The newest view change: replies from before it tell nothing about how long a request is now.
-pub(crate) fn view_changed_at(entries: &[Entry]) -> u64 {
+pub(crate) fn last_view_change(entries: &[Entry]) -> u64 {
     let changed = entries.iter().rev().find(|entry| {
         matches!(
             entry.body,
@@ -131,7 +138,7 @@ pub(crate) fn view_changed_at(entries: &[Entry]) -> u64 {
 }
 
 /// What the person said in a turn whose beginning is hidden.
-fn asked(hidden: &[Entry], turn: u64) -> Option<&Message> {
+fn find_user_message(hidden: &[Entry], turn: u64) -> Option<&Message> {
     let of_turn = hidden.iter().rev().take_while(|entry| entry.turn == turn);
     of_turn
         .filter_map(|entry| match &entry.body {

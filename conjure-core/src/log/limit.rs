@@ -3,7 +3,7 @@
 /// A limit that was reached, such as `` `budget.usd` = 0.05 ``, as a session file has it. The log
 /// counts whole numbers: money in millionths of a dollar.
 #[must_use]
-pub fn limit_words(limit: &str, value: u64) -> String {
+pub fn describe_limit(limit: &str, value: u64) -> String {
     let (of, rest) = ["thread_", "session_", "turn_"]
         .into_iter()
         .find_map(|of| Some((of, limit.strip_prefix(of)?)))
@@ -43,7 +43,7 @@ mod tests {
             ("tokens", 9, "`budget.tokens` = 9"),
             ("max_iterations", 25, "`max_iterations` = 25"),
         ] {
-            assert_eq!(limit_words(limit, value), said);
+            assert_eq!(describe_limit(limit, value), said);
         }
     }
 }

@@ -164,7 +164,7 @@ fn a_compaction_that_is_taken_back_leaves_the_one_before_it() {
     };
     assert_eq!(
         states(&entries),
-        [FoldState::Inside { by: 5 }, FoldState::Standing]
+        [FoldState::Inside { outer: 5 }, FoldState::Standing]
     );
     assert_eq!(fold(&entries).summary, Some("second"));
     let unfolded = |entries: &mut Vec<Entry>, fold: u64| {

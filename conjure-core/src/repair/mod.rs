@@ -71,7 +71,7 @@ impl RepairTarget {
 
     /// Sets another wire than that of the provider's name.
     #[must_use]
-    pub fn over(self, wire: Wire) -> Self {
+    pub fn with_wire(self, wire: Wire) -> Self {
         Self { wire, ..self }
     }
 }
@@ -90,8 +90,8 @@ pub fn repair(messages: Vec<Message>, target: &RepairTarget) -> Sendable {
     // Each round takes something away, so this ends; what is taken away can make neighbours of
     // two messages, and a pair of server items incomplete.
     loop {
-        let changed = server_items::settle(&mut messages, target);
-        if !thoughts::settle(&mut messages, target) && !changed {
+        let changed = server_items::recast_unpaired(&mut messages, target);
+        if !thoughts::drop_misplaced(&mut messages, target) && !changed {
             break;
         }
         messages = merged(messages);
@@ -107,7 +107,7 @@ pub fn repair(messages: Vec<Message>, target: &RepairTarget) -> Sendable {
         .is_some_and(|last| last.role == Role::Assistant && !is_paused(last, target));
     if ends_open {
         // No provider is asked to go on inside a model's own words: the newer ones refuse.
-        messages.push(Message::user(notes::GO_ON));
+        messages.push(Message::user(notes::CONTINUE));
     }
     Sendable(messages)
 }

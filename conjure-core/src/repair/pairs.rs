@@ -96,32 +96,32 @@ impl PairedMessage {
 
 /// The ids of a conversation: those that are given out, and those that something had before.
 struct ConversationIds {
-    given: HashSet<String>,
-    known: HashSet<String>,
+    assigned: HashSet<String>,
+    original: HashSet<String>,
 }
 
 impl ConversationIds {
     fn of(messages: &[Message]) -> Self {
         let calls = messages.iter().flat_map(Message::calls);
         Self {
-            given: HashSet::new(),
-            known: calls.map(|call| call.call_id.clone()).collect(),
+            assigned: HashSet::new(),
+            original: calls.map(|call| call.call_id.clone()).collect(),
         }
     }
 
     /// The id itself the first time, then others that nothing has.
     fn unique(&mut self, id: &str) -> String {
         let mut unique = id.to_owned();
-        if id.is_empty() || self.given.contains(id) {
+        if id.is_empty() || self.assigned.contains(id) {
             let stem = if id.is_empty() { "call" } else { id };
             let mut count = 2u64;
             unique = format!("{stem}_{count}");
-            while self.known.contains(&unique) || self.given.contains(&unique) {
+            while self.original.contains(&unique) || self.assigned.contains(&unique) {
                 count += 1;
                 unique = format!("{stem}_{count}");
             }
         }
-        self.given.insert(unique.clone());
+        self.assigned.insert(unique.clone());
         unique
     }
 }

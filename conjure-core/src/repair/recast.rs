@@ -20,7 +20,7 @@ pub(super) fn recast(message: Message, target: &RepairTarget, family: &str) -> M
         .filter_map(|part| {
             let part = recast_part(part, role, target, family)?;
             match part.content {
-                Content::Text { text } if from_host => Some(Part::text(notes::from_host(&text))),
+                Content::Text { text } if from_host => Some(Part::text(notes::host_note(&text))),
                 _ => Some(part),
             }
         })
@@ -54,11 +54,11 @@ pub(crate) fn recast_part(
             Content::FunctionCallOutput(recast_output(output, target))
         }
         Content::Image { artifact } if !target.images => {
-            return Some(Part::text(notes::unseen(&artifact)));
+            return Some(Part::text(notes::unviewable_file(&artifact)));
         }
         // Every wire tells a text as text.
         Content::File { artifact } if !target.files && !artifact.is_text() => {
-            return Some(Part::text(notes::unseen(&artifact)));
+            return Some(Part::text(notes::unviewable_file(&artifact)));
         }
         Content::ServerItem { provider, item } => {
             let fits = by_model || (role == Role::User && !belongs_to_tool(&item));
@@ -93,10 +93,10 @@ fn recast_output(output: FunctionCallOutput, target: &RepairTarget) -> FunctionC
     let parts = output.output.into_iter().filter_map(|part| match part {
         OutputPart::Text { text } if text.trim().is_empty() => None,
         OutputPart::Image { artifact } if !target.images => Some(OutputPart::Text {
-            text: notes::unseen(&artifact),
+            text: notes::unviewable_file(&artifact),
         }),
         OutputPart::File { artifact } if !target.files => Some(OutputPart::Text {
-            text: notes::unseen(&artifact),
+            text: notes::unviewable_file(&artifact),
         }),
         other => Some(other),
     });

@@ -14,12 +14,12 @@ use crate::context::notes;
 use crate::wire_name::Wire;
 
 /// Recasts the items that have no partner. True when there were any.
-pub(super) fn settle(messages: &mut [Message], target: &RepairTarget) -> bool {
-    let alone = match target.wire {
+pub(super) fn recast_unpaired(messages: &mut [Message], target: &RepairTarget) -> bool {
+    let unpaired = match target.wire {
         Wire::OpenaiResponses => unanswered(messages),
-        Wire::Anthropic | Wire::OpenaiChat | Wire::Gemini => alone(messages, target),
+        Wire::Anthropic | Wire::OpenaiChat | Wire::Gemini => unpaired_items(messages, target),
     };
-    for (message, part) in &alone {
+    for (message, part) in &unpaired {
         let part = messages
             .get_mut(*message)
             .and_then(|message| message.content.get_mut(*part));
@@ -29,7 +29,7 @@ pub(super) fn settle(messages: &mut [Message], target: &RepairTarget) -> bool {
             *part = Part::text(notes::server_item(provider, item));
         }
     }
-    !alone.is_empty()
+    !unpaired.is_empty()
 }
 
 /// OpenAI's calls that the host was to run and did not, and outputs of calls that are not there.
@@ -64,7 +64,7 @@ fn unanswered(messages: &[Message]) -> Vec<(usize, usize)> {
 }
 
 /// The items without a partner, by message and part.
-fn alone(messages: &[Message], target: &RepairTarget) -> Vec<(usize, usize)> {
+fn unpaired_items(messages: &[Message], target: &RepairTarget) -> Vec<(usize, usize)> {
     let still_owed = match messages.last() {
         Some(last) if last.role == Role::Tool => true,
         Some(last) if last.role == Role::Assistant => is_paused(last, target),

@@ -10,7 +10,7 @@ use crate::chat::{Content, Message, Part, Role};
 use crate::wire_name::Wire;
 
 /// Leaves out the thoughts that cannot stand where they are. True when there were any.
-pub(super) fn settle(messages: &mut [Message], target: &RepairTarget) -> bool {
+pub(super) fn drop_misplaced(messages: &mut [Message], target: &RepairTarget) -> bool {
     let last = messages.len().saturating_sub(1);
     let mut changed = false;
     for (at, message) in messages.iter_mut().enumerate() {

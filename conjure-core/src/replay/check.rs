@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use super::cassette::{Cassette, CassetteStep, ModelExchange};
 use super::diff::{ValueDifference, diff};
-use super::drive::{Fact, Stuck, drive};
-use super::exchange::{compiled, exchange, parsed};
+use super::drive::{Fact, ReplayMismatch, drive};
+use super::exchange::{compile_request, exchange, parse_body};
 use super::old_sentences::with_reasons;
-use super::record::{call_of, judged};
+use super::record::{call_of, judged_calls};
 use super::rules;
 use super::setup::Recipient;
 use crate::chat::{FunctionCall, Message};
@@ -19,9 +19,9 @@ use crate::request::ModelRequest;
 use crate::wire::Wire;
 
 /// The most changes that a divergence names.
-const NAMED: usize = 8;
+const MAX_CHANGES: usize = 8;
 /// The most problems that a report names, apart from the first of each request.
-const PROBLEMS: usize = 20;
+const MAX_PROBLEMS: usize = 20;
 
 /// What a replay found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -142,7 +142,7 @@ impl OtherWireReport {
         self.problems_in_all += problems.len();
         for problem in problems {
             let unsendable = UnsendableRequest { step, problem };
-            if self.problems.len() < PROBLEMS {
+            if self.problems.len() < MAX_PROBLEMS {
                 self.problems.push(unsendable);
             } else if self.problems_of(step).next().is_none() {
                 self.further_problems.push(unsendable);
@@ -191,67 +191,68 @@ pub fn replay(cassette: &Cassette, to: Option<&Recipient>) -> ReplayReport {
         _ => None,
     });
     let calls = messages.flat_map(Message::calls);
-    let mut compare = Compare {
+    let mut compare = ReplayComparison {
         cassette,
         script: &script,
-        next: 0,
-        to,
+        next_step: 0,
+        recipient: to,
         calls: calls.map(|call| (call.call_id.as_str(), call)).collect(),
         report: &mut report,
     };
     drive(&cassette.setup, &script, &tables, &mut |fact| {
-        compare.fact(fact)
+        compare.accept(fact)
     });
     let all = cassette.steps.len();
-    compare.missed(all);
+    compare.check_missed_steps(all);
     report
 }
 
-struct Compare<'a, 'r> {
+struct ReplayComparison<'a, 'r> {
     cassette: &'a Cassette,
     script: &'a [Entry],
     /// The first step of which it is not known yet whether something is missing.
-    next: usize,
-    to: Option<&'a Recipient>,
+    next_step: usize,
+    recipient: Option<&'a Recipient>,
     calls: HashMap<&'a str, &'a FunctionCall>,
     report: &'r mut ReplayReport,
 }
 
-impl Compare<'_, '_> {
+impl ReplayComparison<'_, '_> {
     /// Takes a fact; false when the replay is over.
-    fn fact(&mut self, fact: Fact<'_>) -> bool {
-        let (Fact::Asked { at, .. } | Fact::Judged { at, .. } | Fact::Stuck { at, .. }) = fact;
-        if !self.missed(at) {
+    fn accept(&mut self, fact: Fact<'_>) -> bool {
+        let (Fact::Requested { at, .. } | Fact::Judged { at, .. } | Fact::Mismatch { at, .. }) =
+            fact;
+        if !self.check_missed_steps(at) {
             return false;
         }
         let Some(step) = self.cassette.steps.get(at) else {
             return false;
         };
         let found = match fact {
-            Fact::Asked { request, .. } => {
+            Fact::Requested { request, .. } => {
                 self.report.requests += 1;
-                self.next = at + 1;
+                self.next_step = at + 1;
                 let meta = step.body.meta();
-                let (provider, model) = request.frame.whom(meta);
+                let (provider, model) = request.settings.provider_and_model(meta);
                 let whom = self.cassette.setup.recipient(&provider, &model);
-                match self.to {
+                match self.recipient {
                     Some(to) => {
-                        let made = compiled(&request, self.script, to);
-                        self.sent_elsewhere(step.seq, &made, to);
+                        let made = compile_request(&request, self.script, to);
+                        self.check_for_recipient(step.seq, &made, to);
                         None
                     }
                     None => {
                         let now = exchange(&request, self.script, &whom);
-                        asked(step.exchange.as_ref(), &now)
+                        compare_requests(step.exchange.as_ref(), &now)
                     }
                 }
             }
             Fact::Judged { verdicts, .. } => {
-                let now = judged(verdicts);
+                let now = judged_calls(verdicts);
                 let text = "the routing table and the rules say something else of its calls";
-                changed(DivergenceKind::Verdict, text, &step.judged, &now)
+                compare_values(DivergenceKind::Verdict, text, &step.judged, &now)
             }
-            Fact::Stuck { stuck, .. } => match &step.unreplayed {
+            Fact::Mismatch { stuck, .. } => match &step.unreplayed {
                 Some(reason) => {
                     self.report.unreplayed.push(Unreplayed {
                         step: step.seq,
@@ -260,26 +261,26 @@ impl Compare<'_, '_> {
                     });
                     None
                 }
-                None => Some(diverges(step, stuck)),
+                None => Some(entry_divergence(step, stuck)),
             },
         };
-        self.found(step.seq, step.turn, found)
+        self.report_divergence(step.seq, step.turn, found)
     }
 
     /// Looks whether the steps before this one have what the replay did not make, and results of
     /// other calls.
-    fn missed(&mut self, until: usize) -> bool {
+    fn check_missed_steps(&mut self, until: usize) -> bool {
         if self.report.divergence.is_some() {
             return false;
         }
-        while self.next < until {
-            let at = self.next;
-            self.next += 1;
+        while self.next_step < until {
+            let at = self.next_step;
+            self.next_step += 1;
             let Some(step) = self.cassette.steps.get(at) else {
                 return false;
             };
             let found = match &step.exchange {
-                Some(exchange) if self.to.is_none() => Some(UnplacedDivergence::new(
+                Some(exchange) if self.recipient.is_none() => Some(UnplacedDivergence::new(
                     DivergenceKind::Request,
                     "the recording has a request here, and none is made now",
                     vec![ValueDifference {
@@ -290,7 +291,7 @@ impl Compare<'_, '_> {
                 )),
                 _ => self.other_call(step),
             };
-            if !self.found(step.seq, step.turn, found) {
+            if !self.report_divergence(step.seq, step.turn, found) {
                 return false;
             }
         }
@@ -305,20 +306,25 @@ impl Compare<'_, '_> {
         let calls = self.calls.get(output.call_id.as_str());
         let now = calls.map(|call| call_of(call));
         let text = "the result is of another call than the one that was recorded";
-        changed(DivergenceKind::Call, text, &step.call, &now)
+        compare_values(DivergenceKind::Call, text, &step.call, &now)
     }
 
-    fn found(&mut self, step: u64, turn: u64, found: Option<UnplacedDivergence>) -> bool {
+    fn report_divergence(
+        &mut self,
+        step: u64,
+        turn: u64,
+        found: Option<UnplacedDivergence>,
+    ) -> bool {
         let Some(mut found) = found else {
             return true;
         };
-        let more = found.changes.len().saturating_sub(NAMED);
-        let why = self.why(&found);
-        found.changes.truncate(NAMED);
+        let more = found.changes.len().saturating_sub(MAX_CHANGES);
+        let why = self.possible_causes(&found);
+        found.changes.truncate(MAX_CHANGES);
         self.report.divergence = Some(Divergence {
             step,
             turn,
-            what: found.what,
+            what: found.kind,
             text: found.text,
             changes: found.changes,
             more,
@@ -327,10 +333,10 @@ impl Compare<'_, '_> {
         false
     }
 
-    fn sent_elsewhere(&mut self, step: u64, request: &ModelRequest, to: &Recipient) {
+    fn check_for_recipient(&mut self, step: u64, request: &ModelRequest, to: &Recipient) {
         let endpoint = to.endpoint.clone().with_model(&to.model);
         let encoded = to.wire.encode(request, &endpoint);
-        let problems = rules::problems(request, to, &parsed(&encoded.body));
+        let problems = rules::problems(request, to, &parse_body(&encoded.body));
         let Some(elsewhere) = &mut self.report.elsewhere else {
             return;
         };
@@ -344,7 +350,7 @@ impl Compare<'_, '_> {
         }
     }
 
-    fn why(&self, found: &UnplacedDivergence) -> Vec<String> {
+    fn possible_causes(&self, found: &UnplacedDivergence) -> Vec<String> {
         let mut why = Vec::new();
         let report = &self.report;
         if report.recorded_by != report.replayed_by {
@@ -358,7 +364,7 @@ impl Compare<'_, '_> {
                 |change: &ValueDifference| words.iter().any(|word| change.path.starts_with(word));
             found.changes.iter().any(named)
         };
-        match found.what {
+        match found.kind {
             DivergenceKind::Request => {
                 if in_path(&["tools"]) {
                     why.push("a tool's definition, or which tools there are".to_owned());
@@ -397,7 +403,7 @@ impl Compare<'_, '_> {
 
 /// A divergence without its place.
 struct UnplacedDivergence {
-    what: DivergenceKind,
+    kind: DivergenceKind,
     text: String,
     changes: Vec<ValueDifference>,
 }
@@ -405,14 +411,17 @@ struct UnplacedDivergence {
 impl UnplacedDivergence {
     fn new(what: DivergenceKind, text: &str, changes: Vec<ValueDifference>) -> Self {
         Self {
-            what,
+            kind: what,
             text: text.to_owned(),
             changes,
         }
     }
 }
 
-fn asked(recorded: Option<&ModelExchange>, now: &ModelExchange) -> Option<UnplacedDivergence> {
+fn compare_requests(
+    recorded: Option<&ModelExchange>,
+    now: &ModelExchange,
+) -> Option<UnplacedDivergence> {
     let Some(recorded) = recorded else {
         let text = "a request is made now, and the recording has none here";
         let change = ValueDifference {
@@ -451,15 +460,15 @@ fn asked(recorded: Option<&ModelExchange>, now: &ModelExchange) -> Option<Unplac
     };
     let text = "the request goes elsewhere or is told otherwise";
     let (one, two) = (without_body(recorded), without_body(now));
-    changed(DivergenceKind::Request, text, &one, &two).or_else(|| {
+    compare_values(DivergenceKind::Request, text, &one, &two).or_else(|| {
         let text = "the request was expected to have another size";
-        changed(DivergenceKind::Tokens, text, &recorded.tokens, &now.tokens)
+        compare_values(DivergenceKind::Tokens, text, &recorded.tokens, &now.tokens)
     })
 }
 
-fn diverges(step: &CassetteStep, stuck: Stuck) -> UnplacedDivergence {
+fn entry_divergence(step: &CassetteStep, stuck: ReplayMismatch) -> UnplacedDivergence {
     let recorded = serde_json::to_value(&step.body).unwrap_or_default();
-    let changes = match stuck.made {
+    let changes = match stuck.actual_entry {
         Some(made) => diff(&recorded, &serde_json::to_value(made).unwrap_or_default()),
         None => vec![ValueDifference {
             path: "entry".to_owned(),
@@ -470,7 +479,7 @@ fn diverges(step: &CassetteStep, stuck: Stuck) -> UnplacedDivergence {
     UnplacedDivergence::new(DivergenceKind::Entry, &stuck.reason, changes)
 }
 
-fn changed<T: Serialize + PartialEq>(
+fn compare_values<T: Serialize + PartialEq>(
     what: DivergenceKind,
     text: &str,
     recorded: &T,
@@ -514,7 +523,7 @@ mod tests {
         for step in 1..=100 {
             report.add_problems(step, vec!["first".to_owned(), "second".to_owned()]);
         }
-        assert_eq!(report.problems.len(), PROBLEMS);
+        assert_eq!(report.problems.len(), MAX_PROBLEMS);
         assert_eq!(report.problems_in_all, 200);
         for step in 1..=100 {
             assert!(report.problems_of(step).next().is_some(), "step {step}");

@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// The most characters of a text that a change shows.
-const SHOWN: usize = 120;
+const MAX_SHOWN_CHARS: usize = 120;
 /// Characters in front of the first that differs.
-const BEFORE: usize = 20;
+const LEADING_CHARS: usize = 20;
 
 /// One place at which two values differ.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -55,7 +55,7 @@ fn compare(
         }
         (Some(Value::String(one)), Some(Value::String(two))) => {
             let same = one.chars().zip(two.chars()).take_while(|(a, b)| a == b);
-            let from = same.count().saturating_sub(BEFORE);
+            let from = same.count().saturating_sub(LEADING_CHARS);
             out.push(ValueDifference {
                 path,
                 recorded: Some(window(one, from).into()),
@@ -75,7 +75,7 @@ fn shortened(value: &Value) -> Value {
         Value::String(text) => window(text, 0).into(),
         Value::Object(_) | Value::Array(_) => {
             let text = value.to_string();
-            if text.chars().count() > SHOWN {
+            if text.chars().count() > MAX_SHOWN_CHARS {
                 window(&text, 0).into()
             } else {
                 value.clone()
@@ -88,7 +88,7 @@ fn shortened(value: &Value) -> Value {
 /// A piece of a text, with marks where more of it is.
 fn window(text: &str, from: usize) -> String {
     let mut rest = text.chars().skip(from);
-    let shown: String = rest.by_ref().take(SHOWN).collect();
+    let shown: String = rest.by_ref().take(MAX_SHOWN_CHARS).collect();
     let before = if from > 0 { "…" } else { "" };
     let after = if rest.next().is_some() { "…" } else { "" };
     format!("{before}{shown}{after}")
@@ -134,7 +134,7 @@ mod tests {
         let changes = diff(&text("one"), &text("two"));
         let shown = changes[0].recorded.as_ref().unwrap().as_str().unwrap();
         assert!(shown.starts_with("…é") && shown.contains("one") && shown.ends_with("z…"));
-        assert!(shown.chars().count() <= SHOWN + 2);
+        assert!(shown.chars().count() <= MAX_SHOWN_CHARS + 2);
     }
 
     #[test]

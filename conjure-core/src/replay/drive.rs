@@ -8,7 +8,8 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::lookahead::{
-    closing, is_outside, is_same_refusal, is_same_unfit, may_be_outside, reply,
+    interrupted_turn_end, is_host_entry, is_same_refusal, is_same_unfit, logged_reply,
+    may_be_host_entry,
 };
 use super::setup::{EffectiveSettings, ReplaySetup};
 use crate::chat::FunctionCall;
@@ -20,7 +21,7 @@ use crate::turn::{CallVerdict, HostAction, Judge, Machine, TableJudge, TurnInput
 /// Something that was found; `at` is the place of the entry that it belongs to.
 pub(super) enum Fact<'a> {
     /// A model request was made, and this entry ended it.
-    Asked {
+    Requested {
         at: usize,
         request: DrivenRequest<'a>,
     },
@@ -30,43 +31,43 @@ pub(super) enum Fact<'a> {
         verdicts: Vec<(String, CallVerdict)>,
     },
     /// The entry is not what the machine does now.
-    Stuck { at: usize, stuck: Stuck },
+    Mismatch { at: usize, stuck: ReplayMismatch },
 }
 
 /// A model request, as far as the machine makes it.
 pub(super) struct DrivenRequest<'a> {
     /// Number of the entries behind which the request was made.
-    pub(super) behind: usize,
+    pub(super) entry_count: usize,
     /// Tokens of input that were expected.
     pub(super) tokens: u64,
     pub(super) table: &'a RoutingTable,
-    pub(super) frame: &'a EffectiveSettings<'a>,
+    pub(super) settings: &'a EffectiveSettings<'a>,
     /// The summary that the request asks for; none where it asks for a reply.
-    pub(super) summary: Option<Summary>,
+    pub(super) summary: Option<SummaryRequest>,
 }
 
 /// The summary that a request asks for.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Summary {
+pub(super) struct SummaryRequest {
     /// The first entry that it leaves as it is.
-    pub(super) upto: u64,
+    pub(super) visible_from: u64,
     /// Whether the provider refused the conversation as too long.
-    pub(super) refused: bool,
+    pub(super) was_refused: bool,
 }
 
 /// Why the machine cannot go on along the log.
 #[derive(Debug)]
-pub(super) struct Stuck {
+pub(super) struct ReplayMismatch {
     pub(super) reason: String,
     /// The entry that the machine writes in place of the logged one.
-    pub(super) made: Option<Box<EntryBody>>,
+    pub(super) actual_entry: Option<Box<EntryBody>>,
 }
 
-impl Stuck {
+impl ReplayMismatch {
     pub(super) fn new(reason: impl Into<String>) -> Self {
         Self {
             reason: reason.into(),
-            made: None,
+            actual_entry: None,
         }
     }
 }
@@ -75,7 +76,7 @@ impl Stuck {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PendingModelRequest {
     pub(super) number: u64,
-    behind: usize,
+    entry_count: usize,
     tokens: u64,
     /// Whether it asks for a summary, and then whether the conversation was refused.
     refused: Option<bool>,
@@ -89,7 +90,7 @@ pub(super) struct OpenWork {
     /// Calls of the step that have not begun.
     pub(super) calls: Vec<String>,
     pub(super) running: Vec<String>,
-    pub(super) asked: Vec<String>,
+    pub(super) awaiting_approval: Vec<String>,
     /// Whether the turn was ended from outside.
     pub(super) is_ending: bool,
 }
@@ -107,8 +108,8 @@ pub(super) struct Drive<'a, 'l> {
     table: usize,
     removed: BTreeSet<String>,
     /// The change of tools that the machine knows of already.
-    pub(super) change_given: Option<usize>,
-    pub(super) frame: EffectiveSettings<'a>,
+    pub(super) delivered_change: Option<usize>,
+    pub(super) effective_settings: EffectiveSettings<'a>,
     pub(super) machine: Machine,
     pub(super) verdicts: HashMap<String, CallVerdict>,
     /// Whether the newest reply had not the form that it had to have.
@@ -116,11 +117,11 @@ pub(super) struct Drive<'a, 'l> {
     /// Whether the machine is given a reply that says nothing and is in no entry: older versions
     /// wrote none.
     pub(super) is_unlogged: bool,
-    pub(super) waiting: OpenWork,
+    pub(super) pending: OpenWork,
     /// Replies that backends have not looked at: they did when the log goes on that waits for it.
     pub(super) unobserved: u32,
     /// The place of the newest entry that a request was told for.
-    told: Option<usize>,
+    last_reported: Option<usize>,
 }
 
 /// Goes along a whole log, until a listener says no to a fact.
@@ -132,7 +133,7 @@ pub(super) fn drive(
 ) {
     let frame = EffectiveSettings::new(setup);
     let mut drive = Drive {
-        machine: Machine::new(frame.settings(&setup.settings), 1, &[]),
+        machine: Machine::new(frame.turn_settings(&setup.settings), 1, &[]),
         setup,
         script,
         tables,
@@ -141,21 +142,21 @@ pub(super) fn drive(
         at: 0,
         table: 0,
         removed: BTreeSet::new(),
-        change_given: None,
-        frame,
+        delivered_change: None,
+        effective_settings: frame,
         verdicts: HashMap::new(),
         is_unfit: false,
         is_unlogged: false,
-        waiting: OpenWork::default(),
+        pending: OpenWork::default(),
         unobserved: 0,
-        told: None,
+        last_reported: None,
     };
     while drive.at < script.len() && !drive.stopped {
         let before = drive.at;
         let stuck = match drive.feed_next() {
             Err(stuck) => Some(stuck),
             Ok(()) if drive.at == before => {
-                Some(Stuck::new("the turn machine writes nothing here"))
+                Some(ReplayMismatch::new("the turn machine writes nothing here"))
             }
             Ok(()) => None,
         };
@@ -163,7 +164,7 @@ pub(super) fn drive(
             && !drive.stopped
         {
             let at = drive.at;
-            drive.tell(Fact::Stuck { at, stuck });
+            drive.report(Fact::Mismatch { at, stuck });
             drive.resume();
         }
     }
@@ -198,25 +199,25 @@ impl Judge for LoggedJudge<'_> {
         self.table.route(tool).map(|route| &*route.backend)
     }
 
-    fn unfit(&self, _answer: &str) -> Option<String> {
+    fn check_answer(&self, _answer: &str) -> Option<String> {
         self.is_unfit.then(String::new)
     }
 }
 
 impl<'a> Drive<'a, '_> {
     /// The entries from the next one on.
-    pub(super) fn rest(&self) -> &'a [Entry] {
+    pub(super) fn remaining(&self) -> &'a [Entry] {
         self.script.get(self.at..).unwrap_or_default()
     }
 
     /// Gives the machine an input, and holds what it does against the log.
-    pub(super) fn input(&mut self, input: TurnInput) -> Result<(), Stuck> {
+    pub(super) fn feed(&mut self, input: TurnInput) -> Result<(), ReplayMismatch> {
         let judge = LoggedJudge {
             verdicts: &self.verdicts,
             is_unfit: self.is_unfit,
             table: self.table(),
         };
-        self.waiting.is_ending |= matches!(
+        self.pending.is_ending |= matches!(
             input,
             TurnInput::Cancel { .. } | TurnInput::Exhausted { .. }
         );
@@ -227,36 +228,40 @@ impl<'a> Drive<'a, '_> {
         Ok(())
     }
 
-    fn perform(&mut self, action: HostAction) -> Result<(), Stuck> {
-        let waiting = &mut self.waiting;
+    fn perform(&mut self, action: HostAction) -> Result<(), ReplayMismatch> {
+        let waiting = &mut self.pending;
         match action {
             HostAction::Write(body) => return self.write(body),
             HostAction::Request { request, .. } => {
                 waiting.request = Some(PendingModelRequest {
                     number: request,
-                    behind: self.at,
+                    entry_count: self.at,
                     tokens: self.machine.next_input(),
                     refused: None,
                 });
             }
-            HostAction::Compact { refused } => {
+            HostAction::Compact {
+                after_refusal: refused,
+            } => {
                 waiting.summary = Some(PendingModelRequest {
                     number: 0,
-                    behind: self.at,
+                    entry_count: self.at,
                     tokens: self.machine.next_input(),
                     refused: Some(refused),
                 });
             }
             HostAction::StopCompaction => waiting.summary = None,
-            HostAction::AskPerson { call, .. } => waiting.asked.push(call.call_id),
-            HostAction::Unask { call_id } => waiting.asked.retain(|id| *id != call_id),
+            HostAction::AskPerson { call, .. } => waiting.awaiting_approval.push(call.call_id),
+            HostAction::WithdrawApproval { call_id } => {
+                waiting.awaiting_approval.retain(|id| *id != call_id)
+            }
             HostAction::Observe { .. } => self.unobserved += 1,
             HostAction::TurnOver { .. } => *waiting = OpenWork::default(),
             // A call begins where its entry does; the rest is for a host that runs things.
             HostAction::RunCall { .. }
             | HostAction::StopModel { .. }
             | HostAction::StopCall { .. }
-            | HostAction::Tell(_)
+            | HostAction::Publish(_)
             | HostAction::UseTable { .. }
             | HostAction::UseSettings(_)
             | HostAction::Dropped { .. } => {}
@@ -265,9 +270,9 @@ impl<'a> Drive<'a, '_> {
     }
 
     /// Holds what the machine writes against the next entry that is its own.
-    fn write(&mut self, body: EntryBody) -> Result<(), Stuck> {
+    fn write(&mut self, body: EntryBody) -> Result<(), ReplayMismatch> {
         if matches!(body, EntryBody::TurnEnded { .. })
-            && let Some(end) = closing(self.script, self.at)
+            && let Some(end) = interrupted_turn_end(self.script, self.at)
         {
             // The host ended before it could write that.
             self.at = end + 1;
@@ -280,29 +285,29 @@ impl<'a> Drive<'a, '_> {
         while let Some(entry) = self.script.get(self.at) {
             let is_same_unfit = self.is_unfit && is_same_unfit(&entry.body, &body);
             if entry.body == body || is_same_refusal(&entry.body, &body) || is_same_unfit {
-                self.written(&body);
+                self.accept_written(&body);
                 return Ok(());
             }
-            if !self.is_passed_over(&entry.body, &body) {
+            if !self.is_skippable(&entry.body, &body) {
                 break;
             }
-            self.pass();
+            self.skip_entry();
         }
-        Err(Stuck {
+        Err(ReplayMismatch {
             reason: "the turn machine writes something else".to_owned(),
-            made: Some(Box::new(body)),
+            actual_entry: Some(Box::new(body)),
         })
     }
 
     /// Whether the host wrote an entry in between, while this is what the machine writes.
-    fn is_passed_over(&self, entry: &EntryBody, written: &EntryBody) -> bool {
-        if is_outside(entry) {
+    fn is_skippable(&self, entry: &EntryBody, written: &EntryBody) -> bool {
+        if is_host_entry(entry) {
             return true;
         }
-        let mut behind = self.rest().iter().skip(1).map(|entry| &entry.body);
+        let mut behind = self.remaining().iter().skip(1).map(|entry| &entry.body);
         match (entry, written) {
             (EntryBody::Notice { .. }, EntryBody::Notice { .. }) => behind
-                .find(|body| *body == written || !may_be_outside(body))
+                .find(|body| *body == written || !may_be_host_entry(body))
                 .is_some_and(|body| body == written),
             (EntryBody::Notice { .. }, _) => true,
             _ => false,
@@ -310,39 +315,39 @@ impl<'a> Drive<'a, '_> {
     }
 
     /// Takes an entry as it is: the host wrote it.
-    pub(super) fn pass(&mut self) {
+    pub(super) fn skip_entry(&mut self) {
         self.at += 1;
     }
 
-    fn written(&mut self, body: &EntryBody) {
+    fn accept_written(&mut self, body: &EntryBody) {
         self.at += 1;
-        self.take(body);
-        let waiting = &mut self.waiting;
+        self.apply(body);
+        let waiting = &mut self.pending;
         match body {
             EntryBody::CallStarted { call_id, .. } => {
                 waiting.calls.retain(|id| id != call_id);
-                waiting.asked.retain(|id| id != call_id);
+                waiting.awaiting_approval.retain(|id| id != call_id);
                 waiting.running.push(call_id.clone());
             }
             EntryBody::CallEnded { output, .. } => {
                 let id = &output.call_id;
                 waiting.calls.retain(|waits| waits != id);
-                waiting.asked.retain(|asked| asked != id);
+                waiting.awaiting_approval.retain(|asked| asked != id);
                 waiting.running.retain(|running| running != id);
             }
             body => {
-                if let Some(answer) = reply(body) {
+                if let Some(answer) = logged_reply(body) {
                     waiting.calls = answer.calls().map(|call| call.call_id.clone()).collect();
                     waiting.running.clear();
-                    waiting.asked.clear();
+                    waiting.awaiting_approval.clear();
                 }
             }
         }
     }
 
     /// Takes in what an entry changes for what comes behind it.
-    fn take(&mut self, body: &EntryBody) {
-        self.frame.take(body);
+    fn apply(&mut self, body: &EntryBody) {
+        self.effective_settings.apply(body);
         if let EntryBody::TableChanged(change) = body {
             self.table += 1;
             self.removed.extend(change.removed.iter().cloned());
@@ -374,49 +379,49 @@ impl<'a> Drive<'a, '_> {
             .collect();
         if !verdicts.is_empty() {
             let at = self.at;
-            self.tell(Fact::Judged { at, verdicts });
+            self.report(Fact::Judged { at, verdicts });
         }
         own
     }
 
     /// Tells of a request that the next entry ends.
-    pub(super) fn tell_asked(&mut self, asked: PendingModelRequest, upto: Option<u64>) {
-        if self.told == Some(self.at) {
+    pub(super) fn report_request(&mut self, asked: PendingModelRequest, upto: Option<u64>) {
+        if self.last_reported == Some(self.at) {
             return;
         }
-        self.told = Some(self.at);
+        self.last_reported = Some(self.at);
         let summary = asked.refused.and_then(|refused| {
-            Some(Summary {
-                upto: upto?,
-                refused,
+            Some(SummaryRequest {
+                visible_from: upto?,
+                was_refused: refused,
             })
         });
         if asked.refused.is_some() && summary.is_none() {
             return;
         }
         let request = DrivenRequest {
-            behind: asked.behind,
+            entry_count: asked.entry_count,
             tokens: asked.tokens,
             table: self.table(),
-            frame: &self.frame,
+            settings: &self.effective_settings,
             summary,
         };
         let at = self.at;
-        self.stopped |= !(self.listener)(Fact::Asked { at, request });
+        self.stopped |= !(self.listener)(Fact::Requested { at, request });
     }
 
-    fn tell(&mut self, fact: Fact<'_>) {
+    fn report(&mut self, fact: Fact<'_>) {
         self.stopped |= !(self.listener)(fact);
     }
 
     /// A machine as a host makes it that opens the thread here.
     pub(super) fn reopen(&mut self) {
         let before = self.script.get(..self.at).unwrap_or_default();
-        let settings = self.frame.settings(&self.setup.settings);
+        let settings = self.effective_settings.turn_settings(&self.setup.settings);
         self.machine = Machine::new(settings, self.table().version(), before);
-        self.waiting = OpenWork::default();
+        self.pending = OpenWork::default();
         self.unobserved = 0;
-        self.change_given = None;
+        self.delivered_change = None;
     }
 
     /// Goes on with the next turn; requests of the rest of this one are told as the log has them.
@@ -427,19 +432,19 @@ impl<'a> Drive<'a, '_> {
             && (is_first || !matches!(entry.body, EntryBody::TurnStarted { .. }))
         {
             is_first = false;
-            if let Some(answer) = reply(&entry.body)
+            if let Some(answer) = logged_reply(&entry.body)
                 && answer.meta.is_some()
             {
                 let asked = PendingModelRequest {
                     number: 0,
-                    behind: self.at,
+                    entry_count: self.at,
                     tokens: 0,
                     refused: None,
                 };
-                self.tell_asked(asked, None);
+                self.report_request(asked, None);
                 self.judge(answer.calls());
             }
-            self.take(&entry.body);
+            self.apply(&entry.body);
             self.at += 1;
         }
         self.reopen();

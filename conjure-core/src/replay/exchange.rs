@@ -10,21 +10,27 @@ use crate::request::ModelRequest;
 use crate::request::summary_request;
 
 /// The request that leaves behind these entries.
-pub(super) fn compiled(
+pub(super) fn compile_request(
     request: &DrivenRequest<'_>,
     script: &[Entry],
-    whom: &Recipient,
+    recipient: &Recipient,
 ) -> ModelRequest {
-    let entries = script.get(..request.behind).unwrap_or(script);
-    let like = request.frame.request(entries, request.table, whom);
+    let entries = script.get(..request.entry_count).unwrap_or(script);
+    let like = request.settings.request(entries, request.table, recipient);
     let Some(summary) = request.summary else {
         return like;
     };
-    let mut room = whom.room();
-    if summary.refused {
+    let mut room = recipient.room();
+    if summary.was_refused {
         room.window = Some(room.window.unwrap_or(request.tokens).min(request.tokens));
     }
-    summary_request(entries, summary.upto, &whom.target(), &room, like)
+    summary_request(
+        entries,
+        summary.visible_from,
+        &recipient.target(),
+        &room,
+        like,
+    )
 }
 
 /// Compiles and encodes the request that leaves behind these entries.
@@ -33,7 +39,7 @@ pub(super) fn exchange(
     script: &[Entry],
     whom: &Recipient,
 ) -> ModelExchange {
-    let compiled = compiled(request, script, whom);
+    let compiled = compile_request(request, script, whom);
     let endpoint = whom.endpoint.clone().with_model(&whom.model);
     let encoded = whom.wire.encode(&compiled, &endpoint);
     ModelExchange {
@@ -48,14 +54,14 @@ pub(super) fn exchange(
         resource: whom.wire.resource(&compiled),
         content_type: "application/json".to_owned(),
         tokens: request.tokens,
-        body: parsed(&encoded.body),
+        body: parse_body(&encoded.body),
         notes: encoded.notes,
         left_out: encoded.quarantined,
     }
 }
 
 /// A body as JSON; as a text where it is none.
-pub(super) fn parsed(body: &[u8]) -> Value {
+pub(super) fn parse_body(body: &[u8]) -> Value {
     let text = || String::from_utf8_lossy(body).into_owned().into();
     serde_json::from_slice(body).unwrap_or_else(|_| text())
 }

@@ -14,7 +14,7 @@ use crate::log::{
 use crate::turn::{CallVerdict, CompactionTrigger, TurnSettings, UNFIT_ANSWER, recover};
 
 /// Whether the host writes such an entry, and not the turn machine.
-pub(super) fn is_outside(body: &EntryBody) -> bool {
+pub(super) fn is_host_entry(body: &EntryBody) -> bool {
     match body {
         EntryBody::File { .. } | EntryBody::BackendState { .. } => true,
         EntryBody::Message { message } => message.role == Role::System,
@@ -23,8 +23,8 @@ pub(super) fn is_outside(body: &EntryBody) -> bool {
 }
 
 /// Whether the host may write such an entry: those of [`is_outside`], and notices, which both write.
-pub(super) fn may_be_outside(body: &EntryBody) -> bool {
-    is_outside(body) || matches!(body, EntryBody::Notice { .. })
+pub(super) fn may_be_host_entry(body: &EntryBody) -> bool {
+    is_host_entry(body) || matches!(body, EntryBody::Notice { .. })
 }
 
 /// A reply of a model, as its entry tells it.
@@ -43,7 +43,7 @@ impl<'a> LoggedReply<'a> {
 }
 
 /// A reply of a model.
-pub(super) fn reply(body: &EntryBody) -> Option<LoggedReply<'_>> {
+pub(super) fn logged_reply(body: &EntryBody) -> Option<LoggedReply<'_>> {
     match body {
         EntryBody::Message { message } if message.role == Role::Assistant => Some(LoggedReply {
             parts: &message.content,
@@ -76,7 +76,7 @@ pub(super) fn turn_end(rest: &[Entry]) -> Option<(usize, &TurnOutcome)> {
 /// The change of tools that is written together with the first of these entries.
 pub(super) fn table_change(rest: &[Entry]) -> Option<(usize, &TableChange)> {
     // Settings for which a reply is begun again are written with it, others by themselves.
-    let first = rest.first().and_then(|entry| reply(&entry.body));
+    let first = rest.first().and_then(|entry| logged_reply(&entry.body));
     let first = first.and_then(|reply| reply.meta);
     let mut settings = first.is_some_and(|meta| meta.superseded);
     for (at, entry) in rest.iter().enumerate() {
@@ -87,7 +87,7 @@ pub(super) fn table_change(rest: &[Entry]) -> Option<(usize, &TableChange)> {
             EntryBody::SettingsChanged { .. } if at > 0 && !std::mem::take(&mut settings) => {
                 return None;
             }
-            body if at > 0 && reply(body).is_some() => return None,
+            body if at > 0 && logged_reply(body).is_some() => return None,
             _ => {}
         }
     }
@@ -96,7 +96,7 @@ pub(super) fn table_change(rest: &[Entry]) -> Option<(usize, &TableChange)> {
 
 /// Whether a summary is made before the request that follows the first of these entries.
 fn is_summarised_next(rest: &[Entry]) -> bool {
-    let first = rest.first().and_then(|entry| reply(&entry.body));
+    let first = rest.first().and_then(|entry| logged_reply(&entry.body));
     let first = first.and_then(|reply| reply.meta);
     let mut settings = first.is_some_and(|meta| meta.superseded);
     for entry in rest.iter().skip(1) {
@@ -117,7 +117,7 @@ fn is_summarised_next(rest: &[Entry]) -> bool {
             EntryBody::TurnEnded { .. } => return false,
             // A request was made before it, which it began again.
             EntryBody::SettingsChanged { .. } if !std::mem::take(&mut settings) => return false,
-            body if reply(body).is_some() => return false,
+            body if logged_reply(body).is_some() => return false,
             _ => {}
         }
     }
@@ -126,11 +126,11 @@ fn is_summarised_next(rest: &[Entry]) -> bool {
 
 /// The limits of a turn that begins with these entries: those that the thread tells, and those
 /// that are set where they do not contradict it.
-pub(super) fn limits(rest: &[Entry], set: &TurnSettings) -> TurnSettings {
+pub(super) fn effective_limits(rest: &[Entry], set: &TurnSettings) -> TurnSettings {
     let end = turn_end(rest).map_or(rest.len(), |(at, _)| at + 1);
     let turn = rest.get(..end).unwrap_or(rest);
     let mut limits = set.clone();
-    let replies = turn.iter().filter_map(|entry| reply(&entry.body));
+    let replies = turn.iter().filter_map(|entry| logged_reply(&entry.body));
     let (mut with_calls, mut without, mut calls) = (0u32, 0u32, 0u32);
     for reply in replies {
         let count = u32::try_from(reply.calls().count()).unwrap_or(u32::MAX);
@@ -180,16 +180,16 @@ pub(super) fn after_reply<'a>(rest: &'a [Entry], answer: LoggedReply<'_>) -> Opt
     let of_reply = |id: &str| answer.calls().any(|call| call.call_id == id);
     let end = turn_end(rest).and_then(|(end, _)| rest.get(end));
     // Settings may change while backends still look at the reply that ended the turn.
-    let ended_itself = !is_ended(end.map(|entry| &entry.body));
+    let ended_itself = !is_ended_externally(end.map(|entry| &entry.body));
     let meanwhile = |body: &EntryBody| match body {
         EntryBody::SettingsChanged { .. } => ended_itself,
-        EntryBody::Spent { .. } => reply(body).is_none(),
+        EntryBody::Spent { .. } => logged_reply(body).is_none(),
         EntryBody::Unfolded { .. } => true,
         _ => false,
     };
     let behind = rest.iter().skip(1).map(|entry| &entry.body);
     behind
-        .filter(|body| !may_be_outside(body) && !meanwhile(body))
+        .filter(|body| !may_be_host_entry(body) && !meanwhile(body))
         .find(|body| match body {
             EntryBody::CallEnded { output, end, .. } => {
                 *end != CallEnd::Refused || !of_reply(&output.call_id)
@@ -202,7 +202,7 @@ pub(super) fn after_reply<'a>(rest: &'a [Entry], answer: LoggedReply<'_>) -> Opt
 pub(super) fn all_refused(
     rest: &[Entry],
     answer: LoggedReply<'_>,
-    is_meant: impl Fn(&NotRun) -> bool,
+    is_reason: impl Fn(&NotRun) -> bool,
 ) -> bool {
     answer.calls().all(|call| {
         rest.iter().any(|entry| match &entry.body {
@@ -211,7 +211,7 @@ pub(super) fn all_refused(
                 end: CallEnd::Refused,
                 reason: Some(reason),
                 ..
-            } => output.call_id == call.call_id && is_meant(reason),
+            } => output.call_id == call.call_id && is_reason(reason),
             _ => false,
         })
     })
@@ -219,7 +219,7 @@ pub(super) fn all_refused(
 
 /// Whether the calls of a step that goes on with these entries were ended from outside, with
 /// nothing after them but the end of the turn.
-pub(super) fn is_cut_here(rest: &[Entry]) -> bool {
+pub(super) fn is_step_cancelled(rest: &[Entry]) -> bool {
     let Some((end, TurnOutcome::Cancelled | TurnOutcome::Limit { .. })) = turn_end(rest) else {
         return false;
     };
@@ -243,7 +243,7 @@ pub(super) fn is_cut_here(rest: &[Entry]) -> bool {
             reason,
             Some(NoticeReason::TooLong { .. } | NoticeReason::NotSummarised { .. })
         ),
-        body => reply(body).is_some(),
+        body => logged_reply(body).is_some(),
     })
 }
 
@@ -259,7 +259,7 @@ pub(super) fn verdicts(
     // What is written at once: refusals in the order of the calls, then the calls that begin.
     let (mut refused, mut begun): (Vec<usize>, Vec<usize>) = (Vec::new(), Vec::new());
     let behind = rest.iter().skip(1).map(|entry| &entry.body);
-    for body in behind.filter(|body| !may_be_outside(body)) {
+    for body in behind.filter(|body| !may_be_host_entry(body)) {
         match body {
             EntryBody::CallEnded {
                 output,
@@ -392,14 +392,14 @@ fn refusal(body: &EntryBody) -> Option<(&str, CallEnd, Option<&NotRun>)> {
 
 /// The end of the turn that is under way at a place, where the host ended there and what is left
 /// is what was written when the thread was opened again.
-pub(super) fn closing(script: &[Entry], at: usize) -> Option<usize> {
+pub(super) fn interrupted_turn_end(script: &[Entry], at: usize) -> Option<usize> {
     let rest = script.get(at..)?;
     let (end, TurnOutcome::Interrupted) = turn_end(rest)? else {
         return None;
     };
     let closing = rest.get(..=end)?;
     let cut = |entry: &Entry| {
-        let partial = reply(&entry.body).and_then(|reply| reply.meta);
+        let partial = logged_reply(&entry.body).and_then(|reply| reply.meta);
         partial.is_some_and(|meta| meta.partial)
     };
     let shown = usize::from(closing.first().is_some_and(cut));
@@ -422,12 +422,16 @@ pub(super) fn closing(script: &[Entry], at: usize) -> Option<usize> {
 }
 
 /// Entries of the rest of a turn that were written before its host ended; all where it did not.
-pub(super) fn until_closing<'a>(script: &[Entry], at: usize, rest: &'a [Entry]) -> &'a [Entry] {
+pub(super) fn before_interruption<'a>(
+    script: &[Entry],
+    at: usize,
+    rest: &'a [Entry],
+) -> &'a [Entry] {
     let is_interrupted = matches!(turn_end(rest), Some((_, TurnOutcome::Interrupted)));
     if !is_interrupted {
         return rest;
     }
-    let closes = |behind: &usize| closing(script, at + behind).is_some();
+    let closes = |behind: &usize| interrupted_turn_end(script, at + behind).is_some();
     match (1..rest.len()).find(closes) {
         Some(behind) => rest.get(..behind).unwrap_or(rest),
         None => rest,
@@ -435,7 +439,7 @@ pub(super) fn until_closing<'a>(script: &[Entry], at: usize, rest: &'a [Entry]) 
 }
 
 /// When the log summarises, as a setting.
-pub(super) fn compaction(rest: &[Entry]) -> CompactionTrigger {
+pub(super) fn compaction_trigger(rest: &[Entry]) -> CompactionTrigger {
     match rest.first().map(|entry| &entry.body) {
         Some(EntryBody::TurnEnded {
             outcome: TurnOutcome::Failed { kind, .. },
@@ -447,11 +451,11 @@ pub(super) fn compaction(rest: &[Entry]) -> CompactionTrigger {
 }
 
 /// Whether the turn is ended next, and not by the machine.
-pub(super) fn is_ended(next: Option<&EntryBody>) -> bool {
+pub(super) fn is_ended_externally(next: Option<&EntryBody>) -> bool {
     match next {
         Some(EntryBody::TurnEnded { outcome, .. }) => match outcome {
             TurnOutcome::Cancelled => true,
-            TurnOutcome::Limit { limit, .. } => !by_machine(limit),
+            TurnOutcome::Limit { limit, .. } => !is_machine_limit(limit),
             _ => false,
         },
         _ => false,
@@ -480,12 +484,12 @@ pub(super) fn ends_the_turn(rest: &[Entry], answer: LoggedReply<'_>) -> bool {
 }
 
 /// Whether a limit that ends a turn behind a reply without calls is the machine's own.
-pub(super) fn by_machine(limit: &str) -> bool {
+pub(super) fn is_machine_limit(limit: &str) -> bool {
     matches!(limit, "max_pauses" | "tokens")
 }
 
 /// Why a reply stopped, as far as it shows in what was done with it.
-pub(super) fn reason(
+pub(super) fn stop_reason_of(
     rest: &[Entry],
     answer: LoggedReply<'_>,
     next: Option<&EntryBody>,
@@ -509,7 +513,7 @@ pub(super) fn reason(
         _ if cut_short => StopReason::MaxTokens,
         _ if is_unfit(next) => StopReason::EndTurn,
         Some(EntryBody::TurnEnded { outcome, .. }) => match outcome {
-            TurnOutcome::Limit { limit, .. } if by_machine(limit) => StopReason::Pause,
+            TurnOutcome::Limit { limit, .. } if is_machine_limit(limit) => StopReason::Pause,
             TurnOutcome::Interrupted | TurnOutcome::Failed { .. } => StopReason::Pause,
             _ => StopReason::EndTurn,
         },
@@ -523,12 +527,12 @@ pub(super) fn reason(
 pub(super) fn is_unfit(next: Option<&EntryBody>) -> bool {
     match next {
         Some(EntryBody::Message { message }) => message.role == Role::User,
-        Some(EntryBody::TurnEnded { outcome, .. }) => never_fits(outcome),
+        Some(EntryBody::TurnEnded { outcome, .. }) => is_unfit_failure(outcome),
         _ => false,
     }
 }
 
-fn never_fits(outcome: &TurnOutcome) -> bool {
+fn is_unfit_failure(outcome: &TurnOutcome) -> bool {
     matches!(outcome, TurnOutcome::Failed { kind, .. } if kind == UNFIT_ANSWER)
 }
 
@@ -553,8 +557,8 @@ pub(super) fn is_same_unfit(logged: &EntryBody, made: &EntryBody) -> bool {
                 stop_reason: stop,
             },
         ) => {
-            never_fits(outcome)
-                && never_fits(made)
+            is_unfit_failure(outcome)
+                && is_unfit_failure(made)
                 && (turn_id, usage, stop_reason) == (id, used, stop)
         }
         _ => false,
@@ -562,12 +566,12 @@ pub(super) fn is_same_unfit(logged: &EntryBody, made: &EntryBody) -> bool {
 }
 
 /// Whether a turn of a thread shows that its answers had to have a form.
-pub(super) fn has_form(entries: &[Entry]) -> bool {
+pub(super) fn has_answer_form(entries: &[Entry]) -> bool {
     let mut has_answered = false;
     entries.iter().any(|entry| {
         match &entry.body {
             EntryBody::TurnStarted { .. } => has_answered = false,
-            body if reply(body).is_some() => has_answered = true,
+            body if logged_reply(body).is_some() => has_answered = true,
             _ => {}
         }
         has_answered && is_unfit(Some(&entry.body))

@@ -11,6 +11,7 @@ mod drive;
 mod exchange;
 mod lookahead;
 mod machine_inputs;
+mod model_outcomes;
 mod old_sentences;
 mod record;
 mod rules;

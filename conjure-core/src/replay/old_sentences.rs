@@ -21,16 +21,16 @@ fn add_reason(body: &mut EntryBody) {
             reason: reason @ None,
             duration_ms: 0,
             ..
-        } => *reason = not_run(&output.joined_text()),
+        } => *reason = not_run_reason(&output.joined_text()),
         EntryBody::Notice {
             text,
             reason: reason @ None,
-        } => *reason = noticed(text),
+        } => *reason = notice_reason(text),
         _ => {}
     }
 }
 
-fn not_run(text: &str) -> Option<NotRun> {
+fn not_run_reason(text: &str) -> Option<NotRun> {
     let plain = [
         ("turn was ended before this call was run", NotRun::TurnEnded),
         ("reply was cut short", NotRun::ReplyCutShort),
@@ -49,7 +49,7 @@ fn not_run(text: &str) -> Option<NotRun> {
     })
 }
 
-fn noticed(text: &str) -> Option<NoticeReason> {
+fn notice_reason(text: &str) -> Option<NoticeReason> {
     let behind = |words: &str| text.strip_prefix(words).map(str::to_owned);
     if let Some(error) =
         behind("The conversation is too long for the model, so its older part is summarised. ")
@@ -164,7 +164,7 @@ mod tests {
             ("many waiting message(s) dropped.", None),
             ("A plugin came.", None),
         ] {
-            assert_eq!(noticed(text), reason, "{text}");
+            assert_eq!(notice_reason(text), reason, "{text}");
         }
     }
 }

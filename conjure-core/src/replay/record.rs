@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 use super::cassette::{CallOf, Cassette, CassetteStep, Judged, VERSION};
 use super::drive::{Fact, drive};
 use super::exchange::exchange;
-use super::lookahead::has_form;
+use super::lookahead::has_answer_form;
 use super::old_sentences::with_reasons;
 use super::setup::ReplaySetup;
 use crate::chat::{Content, FunctionCall, OutputPart};
@@ -30,9 +30,9 @@ pub fn record(
     let mut unreplayed = 0;
     drive(&setup, entries, &tables, &mut |fact| {
         match fact {
-            Fact::Asked { at, request } => {
+            Fact::Requested { at, request } => {
                 let meta = entries.get(at).and_then(|entry| entry.body.meta());
-                let (provider, model) = request.frame.whom(meta);
+                let (provider, model) = request.settings.provider_and_model(meta);
                 let whom = setup.recipient(&provider, &model);
                 if let Some(step) = steps.get_mut(at) {
                     step.exchange = Some(exchange(&request, entries, &whom));
@@ -40,10 +40,10 @@ pub fn record(
             }
             Fact::Judged { at, verdicts } => {
                 if let Some(step) = steps.get_mut(at) {
-                    step.judged = judged(verdicts);
+                    step.judged = judged_calls(verdicts);
                 }
             }
-            Fact::Stuck { at, stuck } => {
+            Fact::Mismatch { at, stuck } => {
                 unreplayed += 1;
                 if let Some(step) = steps.get_mut(at) {
                     step.unreplayed = Some(stuck.reason);
@@ -78,7 +78,7 @@ pub fn record(
     }
 }
 
-pub(super) fn judged(
+pub(super) fn judged_calls(
     verdicts: impl IntoIterator<Item = (String, crate::turn::CallVerdict)>,
 ) -> Vec<Judged> {
     let of_call = |(call_id, verdict)| Judged { call_id, verdict };
@@ -104,11 +104,12 @@ fn steps(entries: &[Entry], hashes: &HashMap<String, String>) -> Vec<CassetteSte
             artifact,
             place,
             remote,
+            holder,
             ..
         } = &mut body
         {
             // Where a file was concerns the machine that it was on.
-            (*place, *remote) = (None, None);
+            (*place, *remote, *holder) = (None, None, None);
             sha256 = hashes.get(&artifact.id).cloned();
         }
         if let EntryBody::BackendState { state, .. } = &mut body {
@@ -164,7 +165,7 @@ fn notes(entries: &[Entry], setup: &ReplaySetup) -> Vec<String> {
         ));
     }
     let unknown: BTreeSet<String> = setup
-        .asked(entries)
+        .requested_models(entries)
         .into_iter()
         .filter(|(provider, model)| {
             let known =
@@ -180,7 +181,7 @@ fn notes(entries: &[Entry], setup: &ReplaySetup) -> Vec<String> {
             names.join(", ")
         ));
     }
-    if has_form(entries) {
+    if has_answer_form(entries) {
         notes.push(
             "Answers had to fit a schema. No entry has it, so requests are without it.".to_owned(),
         );

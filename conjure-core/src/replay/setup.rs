@@ -158,17 +158,17 @@ impl ReplaySetup {
     /// Every provider and model that a thread's requests went to, and whom the next one would go to.
     /// Settings may name nobody; nothing is known about that.
     #[must_use]
-    pub fn asked(&self, entries: &[Entry]) -> BTreeSet<(String, String)> {
-        let mut frame = EffectiveSettings::new(self);
+    pub fn requested_models(&self, entries: &[Entry]) -> BTreeSet<(String, String)> {
+        let mut settings = EffectiveSettings::new(self);
         let mut asked = BTreeSet::new();
         for entry in entries {
-            frame.take(&entry.body);
+            settings.apply(&entry.body);
             if let Some(meta) = entry.body.meta() {
-                asked.insert(frame.whom(Some(meta)));
+                asked.insert(settings.provider_and_model(Some(meta)));
             }
         }
         asked.retain(|(provider, _)| !provider.is_empty());
-        let next = frame.whom(None);
+        let next = settings.provider_and_model(None);
         if !next.0.is_empty() && !next.1.is_empty() {
             asked.insert(next);
         }
@@ -227,7 +227,7 @@ impl ReplaySetup {
 pub(super) struct EffectiveSettings<'a> {
     setup: &'a ReplaySetup,
     /// Whether the thread itself has told its settings.
-    told: bool,
+    is_from_thread: bool,
     provider: String,
     model: String,
     persona: Option<String>,
@@ -239,7 +239,7 @@ impl<'a> EffectiveSettings<'a> {
     pub(super) fn new(setup: &'a ReplaySetup) -> Self {
         Self {
             setup,
-            told: false,
+            is_from_thread: false,
             provider: setup.settings.provider.clone(),
             model: setup.settings.model.clone(),
             persona: setup.persona.clone(),
@@ -249,7 +249,7 @@ impl<'a> EffectiveSettings<'a> {
     }
 
     /// Takes the next entry in.
-    pub(super) fn take(&mut self, body: &EntryBody) {
+    pub(super) fn apply(&mut self, body: &EntryBody) {
         let EntryBody::SettingsChanged { settings, .. } = body else {
             return;
         };
@@ -262,7 +262,7 @@ impl<'a> EffectiveSettings<'a> {
         let (Some(provider), Some(model)) = (text("provider"), text("model")) else {
             return;
         };
-        self.told = true;
+        self.is_from_thread = true;
         self.provider = provider;
         self.model = model;
         self.persona = text("persona");
@@ -272,13 +272,15 @@ impl<'a> EffectiveSettings<'a> {
     }
 
     /// Provider and model that were asked for the reply that came about like this.
-    pub(super) fn whom(&self, reply: Option<&Meta>) -> (String, String) {
+    pub(super) fn provider_and_model(&self, reply: Option<&Meta>) -> (String, String) {
         let own = (self.provider.clone(), self.model.clone());
         let Some(meta) = reply.filter(|meta| !meta.provider.is_empty()) else {
             return own;
         };
         let is_alias = !self.model.is_empty() && meta.model.starts_with(&self.model);
-        if meta.provider == self.provider && (self.told || is_alias || meta.model.is_empty()) {
+        if meta.provider == self.provider
+            && (self.is_from_thread || is_alias || meta.model.is_empty())
+        {
             own
         } else {
             (meta.provider.clone(), meta.model.clone())
@@ -286,7 +288,7 @@ impl<'a> EffectiveSettings<'a> {
     }
 
     /// The settings of turns.
-    pub(super) fn settings(&self, like: &TurnSettings) -> TurnSettings {
+    pub(super) fn turn_settings(&self, like: &TurnSettings) -> TurnSettings {
         TurnSettings {
             provider: self.provider.clone(),
             model: self.model.clone(),
@@ -299,17 +301,17 @@ impl<'a> EffectiveSettings<'a> {
         &self,
         entries: &[Entry],
         table: &RoutingTable,
-        whom: &Recipient,
+        recipient: &Recipient,
     ) -> ModelRequest {
         let settings = CompileSettings {
             persona: self.persona.clone(),
             memory: self.memory.clone(),
-            max_tokens: whom.max_tokens,
+            max_tokens: recipient.max_tokens,
             thinking_tokens: self.setup.thinking_tokens,
             working_dir: self.working_dir.clone(),
             skills_prompt: self.setup.skills_prompt.clone(),
             instructions: self.setup.instructions.clone(),
-            ..CompileSettings::new(whom.target())
+            ..CompileSettings::new(recipient.target())
         };
         compile(entries, table, &settings)
     }

@@ -353,7 +353,7 @@ fn settings_that_name_nobody_are_no_recipient() {
     let (entries, _) = talked();
     for (provider, model) in [("", ""), ("anthropic", "")] {
         let setup = ReplaySetup::new(TurnSettings::new(provider, model));
-        let asked: Vec<(String, String)> = setup.asked(&entries).into_iter().collect();
+        let asked: Vec<(String, String)> = setup.requested_models(&entries).into_iter().collect();
         assert_eq!(asked, [("anthropic".to_owned(), "claude-x".to_owned())]);
     }
 }
@@ -537,6 +537,7 @@ fn where_files_are_and_what_opens_a_backend_is_left_out() {
             call_id: Some("c1".to_owned()),
             place: Some("/home/ada/notes.txt".to_owned()),
             remote: Some("remote-notes".to_owned()),
+            holder: Some("attic".to_owned()),
         },
         EntryBody::BackendState {
             backend: "desk".to_owned(),

@@ -3,10 +3,10 @@
 use super::message_tokens;
 use crate::chat::Message;
 use crate::context::{notes, plugin_note};
-use crate::log::{Entry, Folded, fold, noted_messages};
+use crate::log::{Entry, FoldedLog, fold, noted_messages};
 
 /// The most tokens of a question that is repeated behind the summary; a longer one is only in it.
-const ASKED_TOKENS: u64 = 4_096;
+const MAX_REPEATED_TOKENS: u64 = 4_096;
 
 /// The conversation as the model reads it, before it is made fit for a provider.
 #[must_use]
@@ -15,25 +15,25 @@ pub fn conversation(entries: &[Entry]) -> Vec<Message> {
 }
 
 /// The part of the conversation in front of the entry with the number `upto`.
-pub(super) fn conversation_before(entries: &[Entry], upto: u64) -> Vec<Message> {
+pub(super) fn conversation_before(entries: &[Entry], before_seq: u64) -> Vec<Message> {
     let folded = fold(entries);
     let summary = folded
         .summary
         .map(|text| Message::user(notes::summary(text)));
-    let asked = repeated(&folded).cloned();
-    let end = folded.shown.partition_point(|entry| entry.seq < upto);
-    let mut told: Vec<Message> = summary.into_iter().chain(asked).collect();
+    let asked = repeated_message(&folded).cloned();
+    let end = folded.shown.partition_point(|entry| entry.seq < before_seq);
+    let mut messages: Vec<Message> = summary.into_iter().chain(asked).collect();
     let shown = folded.shown.get(..end).unwrap_or_default();
-    told.extend(noted_messages(shown, plugin_note));
-    told
+    messages.extend(noted_messages(shown, plugin_note));
+    messages
 }
 
 /// What the person asked in the running turn, where it is folded and short enough to stand behind
 /// the summary as it is.
-pub(super) fn repeated<'a>(folded: &Folded<'a>) -> Option<&'a Message> {
+pub(super) fn repeated_message<'a>(folded: &FoldedLog<'a>) -> Option<&'a Message> {
     folded
-        .asked
-        .filter(|asked| message_tokens(asked) <= ASKED_TOKENS)
+        .user_message
+        .filter(|asked| message_tokens(asked) <= MAX_REPEATED_TOKENS)
 }
 
 #[cfg(test)]

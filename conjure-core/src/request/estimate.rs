@@ -9,14 +9,14 @@ use serde_json::Value;
 use crate::wire_name::Wire;
 
 /// Tokens that an image or a page of a file counts for; providers take 250 to 1,600.
-const MEDIA: f64 = 1_000.0;
+const MEDIA_TOKENS: f64 = 1_000.0;
 
 /// Tokens of framing that each item of a conversation costs.
-const ITEM: f64 = 4.0;
+const ITEM_TOKENS: f64 = 4.0;
 
 /// Fields that carry what is encrypted or signed. Providers count what it stands for, and about
 /// six characters of it are one token.
-const OPAQUE: [&str; 5] = [
+const OPAQUE_FIELDS: [&str; 5] = [
     "signature",
     "thoughtSignature",
     "thought_signature",
@@ -27,12 +27,12 @@ const OPAQUE: [&str; 5] = [
 /// Tokens of a text.
 #[must_use]
 pub fn text_tokens(wire: Wire, text: &str) -> u64 {
-    whole(of_text(text) * factor(wire))
+    round_up(of_text(text) * factor(wire))
 }
 
 /// Tokens of JSON that a model reads as it is, or of what a provider keeps beside a part.
 pub(super) fn value_tokens(value: &Value) -> u64 {
-    whole(of_value(value))
+    round_up(of_value(value))
 }
 
 /// Tokens of a request's body, as a wire encoded it: instructions, tools and conversation. What is
@@ -48,7 +48,7 @@ pub fn request_tokens(wire: Wire, body: &[u8]) -> u64 {
         Ok(body) => of_body(wire, &body),
         Err(_) => of_text(&String::from_utf8_lossy(body)),
     };
-    whole(tokens * factor(wire))
+    round_up(tokens * factor(wire))
 }
 
 /// How many tokens a family of models makes of what is one token of OpenAI's.
@@ -92,8 +92,8 @@ fn of_body(wire: Wire, body: &Value) -> f64 {
 
 fn of_items(value: &Value) -> f64 {
     match value {
-        Value::Array(items) => items.iter().map(|item| ITEM + of_value(item)).sum(),
-        other => ITEM + of_value(other),
+        Value::Array(items) => items.iter().map(|item| ITEM_TOKENS + of_value(item)).sum(),
+        other => ITEM_TOKENS + of_value(other),
     }
 }
 
@@ -118,11 +118,11 @@ fn of_field(name: &str, value: &Value) -> f64 {
             | "mimeType" | "media_type" | "cache_control" | "detail",
             _,
         ) => 0.0,
-        (name, Value::String(text)) if OPAQUE.contains(&name) => text.len() as f64 / 6.0,
+        (name, Value::String(text)) if OPAQUE_FIELDS.contains(&name) => text.len() as f64 / 6.0,
         ("data" | "file_data" | "url" | "image_url", Value::String(text))
             if text.len() > 256 || text.starts_with("data:") =>
         {
-            MEDIA
+            MEDIA_TOKENS
         }
         // Arguments and results are written out for the model, names and all.
         ("input" | "args" | "response", Value::Object(_)) => of_schema(value),
@@ -145,10 +145,10 @@ fn of_schema(value: &Value) -> f64 {
 /// Tokens of a text, by the classes of its characters: what stands in a row makes tokens together.
 fn of_text(text: &str) -> f64 {
     let mut tokens = 0.0;
-    let mut class = Class::Space;
+    let mut class = CharacterClass::Space;
     let mut run = 0.0;
     for character in text.chars() {
-        let next = Class::of(character);
+        let next = CharacterClass::of(character);
         if next != class {
             tokens += class.tokens(run);
             class = next;
@@ -160,7 +160,7 @@ fn of_text(text: &str) -> f64 {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Class {
+enum CharacterClass {
     Space,
     Word,
     Digit,
@@ -171,7 +171,7 @@ enum Class {
     Wide,
 }
 
-impl Class {
+impl CharacterClass {
     fn of(character: char) -> Self {
         match character {
             ' ' | '\n' | '\t' | '\r' => Self::Space,
@@ -199,7 +199,7 @@ impl Class {
 }
 
 /// Rounded up; sizes of texts are far below what a number can hold.
-fn whole(tokens: f64) -> u64 {
+fn round_up(tokens: f64) -> u64 {
     // The format of a whole float is that of the integer; of nothing at all the sum is -0.
     let tokens = tokens.ceil() + 0.0;
     format!("{tokens:.0}").parse().unwrap_or(u64::MAX)

@@ -12,7 +12,7 @@ const LIMITS: [usize; 7] = [32_000, 16_000, 8_000, 4_000, 2_000, 1_000, 500];
 
 /// Shortens what is longest until the whole has at most so many tokens; then leaves out what is
 /// oldest. The newest message stays.
-pub(super) fn into(messages: &mut Vec<Message>, most: u64) {
+pub(super) fn shrink_to(messages: &mut Vec<Message>, most: u64) {
     for limit in LIMITS {
         if tokens(messages) <= most {
             return;
@@ -98,7 +98,7 @@ fn cut(text: &mut String, most: usize) -> bool {
             .map_or(text.len(), |(at, _)| at)
     };
     let (head, rest) = (at(most - tail), at(length - tail));
-    let note = notes::left_out(length - most);
+    let note = notes::omitted_characters(length - most);
     *text = [
         text.get(..head).unwrap_or_default(),
         &note,
@@ -119,7 +119,7 @@ mod tests {
     fn what_fits_is_not_touched() {
         let before = vec![Message::user("word ".repeat(1_000))];
         let mut after = before.clone();
-        into(&mut after, 2_000);
+        shrink_to(&mut after, 2_000);
         assert_eq!(after, before);
     }
 
@@ -140,7 +140,7 @@ mod tests {
             ),
             Message::user("So?"),
         ];
-        into(&mut messages, 20_000);
+        shrink_to(&mut messages, 20_000);
         assert_eq!(messages[0].text(), "Look at it.");
         let Content::FunctionCallOutput(output) = &messages[1].content[0].content else {
             panic!("{messages:?}");
@@ -171,7 +171,7 @@ mod tests {
         };
         let (long, short) = (call("word ".repeat(9_000)), call("word".to_owned()));
         let mut messages = vec![Message::new(Role::Assistant, vec![long, short.clone()])];
-        into(&mut messages, 2_000);
+        shrink_to(&mut messages, 2_000);
         assert_eq!(messages[0].content[1], short);
         let Part {
             content: Content::FunctionCall(call),
@@ -189,11 +189,11 @@ mod tests {
         let mut messages: Vec<Message> = (0..1_000)
             .map(|n| Message::user(format!("message {n}")))
             .collect();
-        into(&mut messages, 1_000);
+        shrink_to(&mut messages, 1_000);
         assert!(tokens(&messages) <= 1_000 + 20);
         assert_eq!(messages[0].text(), notes::BEGINNING_MISSING);
         assert_eq!(messages.last().unwrap().text(), "message 999");
-        into(&mut messages, 0);
+        shrink_to(&mut messages, 0);
         assert_eq!(messages.len(), 2);
     }
 }

@@ -7,11 +7,11 @@ use super::ModelRequest;
 use crate::chat::{ArtifactRef, Content, OutputPart, Part, Role};
 
 /// The most bytes of an image or a PDF: in base64 they are 5 MB, the most that all providers take.
-pub const MOST_MEDIA: u64 = 3_750_000;
+pub const MAX_MEDIA_BYTES: u64 = 3_750_000;
 /// The most bytes of a text. A longer one is named, and read with tools.
-pub const MOST_TEXT: u64 = 256 * 1024;
+pub const MAX_TEXT_BYTES: u64 = 256 * 1024;
 /// The most bytes of all files of a request. Of more the oldest are named only.
-pub const MOST_TOTAL: u64 = 15_000_000;
+pub const MAX_TOTAL_BYTES: u64 = 15_000_000;
 
 /// The files of a request that are to be shown to the model, each once, the newest first.
 #[must_use]
@@ -21,13 +21,13 @@ pub fn media(request: &ModelRequest) -> Vec<&ArtifactRef> {
     let parts = shown_to_it.flat_map(|message| message.content.iter().rev());
     let mut known = BTreeSet::new();
     parts
-        .flat_map(shown)
+        .flat_map(shown_files)
         .filter(|artifact| known.insert(artifact.id.as_str()))
         .collect()
 }
 
 /// What a part shows.
-fn shown(part: &Part) -> Vec<&ArtifactRef> {
+fn shown_files(part: &Part) -> Vec<&ArtifactRef> {
     match &part.content {
         Content::Image { artifact } if artifact.is_image() => vec![artifact],
         Content::File { artifact }
@@ -50,11 +50,11 @@ fn shown(part: &Part) -> Vec<&ArtifactRef> {
 impl ArtifactRef {
     /// The most bytes with which a request carries it.
     #[must_use]
-    pub fn most_bytes(&self) -> u64 {
+    pub fn max_bytes(&self) -> u64 {
         if self.is_text() {
-            MOST_TEXT
+            MAX_TEXT_BYTES
         } else {
-            MOST_MEDIA
+            MAX_MEDIA_BYTES
         }
     }
 }

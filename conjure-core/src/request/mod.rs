@@ -19,11 +19,11 @@ mod summary;
 pub use compile::{CompileSettings, compile};
 pub use conversation::conversation;
 pub use estimate::{request_tokens, text_tokens};
-pub use media::{MOST_MEDIA, MOST_TEXT, MOST_TOTAL, media};
+pub use media::{MAX_MEDIA_BYTES, MAX_TEXT_BYTES, MAX_TOTAL_BYTES, media};
 pub use model_request::{
     Attachment, ModelRequest, OutputFormat, ProviderFragments, ToolChoice, ToolDefinition,
 };
 pub use room::{Room, cut_point};
-pub(crate) use size::counted;
+pub(crate) use size::counted_tokens;
 pub use size::{entry_tokens, message_tokens, next_input_tokens, tool_tokens, view_tokens};
 pub use summary::summary_request;

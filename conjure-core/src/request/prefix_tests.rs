@@ -96,7 +96,7 @@ fn settings(wire: Wire) -> CompileSettings {
         persona: Some("You look at files.".to_owned()),
         working_dir: Some("/work".to_owned()),
         notes: vec!["The local environment is Linux.".to_owned()],
-        ..CompileSettings::new(RepairTarget::new("p", "m").over(wire))
+        ..CompileSettings::new(RepairTarget::new("p", "m").with_wire(wire))
     }
 }
 
@@ -147,7 +147,7 @@ fn what_was_said_stays_the_same_bytes_when_more_is_said() {
     let entries = thread();
     let table = table(1, false, "Looks.");
     for wire in Wire::ALL {
-        let said = |end: usize| said(wire, &entries[..end], &table);
+        let said = |end: usize| sent_messages(wire, &entries[..end], &table);
         for end in (1..entries.len()).filter(|end| end % 4 != 2 && end % 4 != 0) {
             let (before, now) = (said(end), said(end + 1));
             assert_eq!(now[..before.len()], before, "{wire}, {end} entries");
@@ -156,7 +156,7 @@ fn what_was_said_stays_the_same_bytes_when_more_is_said() {
 }
 
 /// What a request of these entries has of what was said, on a wire.
-fn said(wire: Wire, entries: &[Entry], table: &RoutingTable) -> Vec<Value> {
+fn sent_messages(wire: Wire, entries: &[Entry], table: &RoutingTable) -> Vec<Value> {
     let request = compile(entries, table, &settings(wire));
     let body = wire.encode(&request, &Endpoint::new("p")).body;
     let mut body: Value = serde_json::from_slice(&body).unwrap();
@@ -205,7 +205,7 @@ fn a_note_of_another_version_changes_nothing_that_was_sent_and_stays_on_every_wi
     let table = table(1, false, "Looks.");
     for wire in Wire::ALL {
         // A question with what is known by then, results, the next question.
-        let requests = [6, 9, 11].map(|end| said(wire, &entries[..end], &table));
+        let requests = [6, 9, 11].map(|end| sent_messages(wire, &entries[..end], &table));
         for (before, now) in requests.iter().zip(&requests[1..]) {
             assert_eq!(now[..before.len()], *before, "{wire}");
         }
@@ -216,7 +216,7 @@ fn a_note_of_another_version_changes_nothing_that_was_sent_and_stays_on_every_wi
         ] {
             assert_eq!(last.matches(words).count(), 1, "{wire}: {last}");
         }
-        let unchanged = said(wire, &entries[..4], &table);
+        let unchanged = sent_messages(wire, &entries[..4], &table);
         assert_eq!(
             requests[0][..unchanged.len() - 1],
             unchanged[..unchanged.len() - 1],

@@ -6,15 +6,15 @@ use crate::log::{Entry, EntryBody, fold};
 use super::size::entry_tokens;
 
 /// The most tokens of a summary.
-const SUMMARY_TOKENS: u64 = 4_096;
+const MAX_SUMMARY_TOKENS: u64 = 4_096;
 /// The fewest that a summary gets.
-const LEAST_SUMMARY: u64 = 256;
+const MIN_SUMMARY_TOKENS: u64 = 256;
 /// The most tokens of the newest entries that stay as they are, whatever the window.
-const KEPT_TOKENS: u64 = 20_000;
+const MAX_RECENT_TOKENS: u64 = 20_000;
 /// Stands for the size of a conversation where no limit is known.
-const USUAL: u64 = 128_000;
+const DEFAULT_WINDOW: u64 = 128_000;
 /// Room for what asks for the summary, and for messages that only it has.
-const ASKING: u64 = 512;
+const SUMMARY_REQUEST_TOKENS: u64 = 512;
 
 /// The room that a model has, in tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -37,7 +37,7 @@ impl Room {
             window: Some(window),
             compact_at: None,
         };
-        let summary = u64::from(room.summary_tokens()) + ASKING;
+        let summary = u64::from(room.summary_tokens()) + SUMMARY_REQUEST_TOKENS;
         let kept = u64::from(max_tokens).max(summary) + window / 10;
         Self {
             compact_at: Some(window.saturating_sub(kept).max(window / 2)),
@@ -48,14 +48,14 @@ impl Room {
     /// The least that `compact_at` may be: below it there is nothing to put a summary in place of,
     /// since the newest entries stay as they are and the summary takes room too.
     #[must_use]
-    pub fn least_compact_at(&self) -> u64 {
-        self.kept() + u64::from(self.summary_tokens())
+    pub fn min_compact_at(&self) -> u64 {
+        self.recent_tokens() + u64::from(self.summary_tokens())
     }
 
     /// The most tokens of a summary: an eighth of the room, and at most 4,096.
     #[must_use]
     pub fn summary_tokens(&self) -> u32 {
-        let tokens = (self.basis() / 8).clamp(LEAST_SUMMARY, SUMMARY_TOKENS);
+        let tokens = (self.basis() / 8).clamp(MIN_SUMMARY_TOKENS, MAX_SUMMARY_TOKENS);
         u32::try_from(tokens).unwrap_or(u32::MAX)
     }
 
@@ -64,17 +64,17 @@ impl Room {
     pub(super) fn summary_input(&self) -> Option<u64> {
         let window = self.window?;
         // An estimate may be a third too low.
-        let free = window.saturating_sub(u64::from(self.summary_tokens()) + ASKING);
+        let free = window.saturating_sub(u64::from(self.summary_tokens()) + SUMMARY_REQUEST_TOKENS);
         Some(free / 4 * 3)
     }
 
     /// Tokens of the newest entries that stay as they are.
-    fn kept(&self) -> u64 {
-        (self.basis() / 8).min(KEPT_TOKENS)
+    fn recent_tokens(&self) -> u64 {
+        (self.basis() / 8).min(MAX_RECENT_TOKENS)
     }
 
     fn basis(&self) -> u64 {
-        self.window.or(self.compact_at).unwrap_or(USUAL)
+        self.window.or(self.compact_at).unwrap_or(DEFAULT_WINDOW)
     }
 }
 
@@ -97,7 +97,7 @@ pub fn cut_point(entries: &[Entry], room: &Room) -> Option<u64> {
         if !matches!(message.role, Role::User | Role::Assistant) || continues(shown, at) {
             continue;
         }
-        if cut.is_some() && kept > room.kept() {
+        if cut.is_some() && kept > room.recent_tokens() {
             break;
         }
         cut = Some(at);
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn what_a_compaction_needs_is_known_before() {
-        let least = |window, compact_at| Room { window, compact_at }.least_compact_at();
+        let least = |window, compact_at| Room { window, compact_at }.min_compact_at();
         assert_eq!(least(Some(200_000), Some(10_000)), 20_000 + 4_096);
         assert_eq!(least(None, Some(2_500)), 312 + 312);
         assert_eq!(least(None, Some(100)), 12 + 256);

@@ -2,23 +2,23 @@
 //! conversation is to be summarised, and where it may be cut.
 
 use super::ToolDefinition;
-use super::conversation::repeated;
+use super::conversation::repeated_message;
 use super::estimate::value_tokens;
-use super::media::MOST_TEXT;
+use super::media::MAX_TEXT_BYTES;
 use super::text_tokens;
 use crate::chat::{Content, FunctionCallOutput, Message, OutputPart, Part, Usage};
 use crate::context::{notes, plugin_note};
-use crate::log::{Entry, EntryBody, fold, view_changed_at};
+use crate::log::{Entry, EntryBody, fold, last_view_change};
 use crate::wire_name::Wire;
 
 /// Tokens that an image or a file counts for; providers take 250 to 1,600.
-const MEDIA: u64 = 1_000;
+const MEDIA_TOKENS: u64 = 1_000;
 
 /// Bytes of a text that make a token, about.
-const TEXT_BYTES: u64 = 4;
+const BYTES_PER_TOKEN: u64 = 4;
 
 /// Tokens of framing that each part costs.
-const PART: u64 = 4;
+const PART_TOKENS: u64 = 4;
 
 /// Tokens that a message is about, sidecars included.
 #[must_use]
@@ -30,10 +30,10 @@ pub fn message_tokens(message: &Message) -> u64 {
 #[must_use]
 pub fn entry_tokens(body: &EntryBody) -> u64 {
     match body {
-        EntryBody::Message { message } if superseded(message) => 0,
+        EntryBody::Message { message } if is_superseded(message) => 0,
         EntryBody::Message { message } => message_tokens(message),
         EntryBody::CallEnded { output, .. } => output_tokens(output),
-        other => plugin_note(other).map_or(0, |note| tokens(&note) + PART),
+        other => plugin_note(other).map_or(0, |note| tokens(&note) + PART_TOKENS),
     }
 }
 
@@ -41,7 +41,10 @@ pub fn entry_tokens(body: &EntryBody) -> u64 {
 #[must_use]
 pub fn tool_tokens(tools: &[ToolDefinition]) -> u64 {
     let of_tool = |tool: &ToolDefinition| {
-        PART + tokens(&tool.name) + tokens(&tool.description) + value_tokens(&tool.input_schema)
+        PART_TOKENS
+            + tokens(&tool.name)
+            + tokens(&tool.description)
+            + value_tokens(&tool.input_schema)
     };
     tools.iter().map(of_tool).sum()
 }
@@ -53,10 +56,10 @@ pub fn tool_tokens(tools: &[ToolDefinition]) -> u64 {
 /// instructions and tools.
 #[must_use]
 pub fn next_input_tokens(entries: &[Entry]) -> u64 {
-    let since = view_changed_at(entries);
+    let since = last_view_change(entries);
     let mut after = 0;
     for entry in entries.iter().rev().take_while(|entry| entry.seq > since) {
-        if let Some(counted) = counted(&entry.body) {
+        if let Some(counted) = counted_tokens(&entry.body) {
             return counted + after;
         }
         after += entry_tokens(&entry.body);
@@ -69,31 +72,31 @@ pub fn next_input_tokens(entries: &[Entry]) -> u64 {
 pub fn view_tokens(entries: &[Entry]) -> u64 {
     let folded = fold(entries);
     let summary = folded.summary.map_or(0, summary_tokens);
-    let asked = repeated(&folded).map_or(0, message_tokens);
+    let asked = repeated_message(&folded).map_or(0, message_tokens);
     let shown = folded.shown.iter().map(|entry| entry_tokens(&entry.body));
     summary + asked + shown.sum::<u64>()
 }
 
 /// What a reply says about the next request: its own input, and the reply itself.
-pub(crate) fn counted(body: &EntryBody) -> Option<u64> {
+pub(crate) fn counted_tokens(body: &EntryBody) -> Option<u64> {
     let EntryBody::Message { message } = body else {
         return None;
     };
     let usage: Usage = message.meta.as_ref()?.usage;
     let input = usage.prompt_tokens();
     // A reply that broke off may not have told what it cost.
-    (input > 0).then(|| match superseded(message) {
+    (input > 0).then(|| match is_superseded(message) {
         true => input,
         false => input + usage.output.max(message_tokens(message)),
     })
 }
 
-fn superseded(message: &Message) -> bool {
+fn is_superseded(message: &Message) -> bool {
     message.meta.as_ref().is_some_and(|meta| meta.superseded)
 }
 
 fn summary_tokens(summary: &str) -> u64 {
-    tokens(&notes::summary(summary)) + PART
+    tokens(&notes::summary(summary)) + PART_TOKENS
 }
 
 fn part_tokens(part: &Part) -> u64 {
@@ -108,21 +111,21 @@ fn part_tokens(part: &Part) -> u64 {
         }
         Content::FunctionCallOutput(output) => return output_tokens(output),
         Content::File { artifact } if artifact.is_text() => {
-            artifact.size.unwrap_or(MEDIA).min(MOST_TEXT) / TEXT_BYTES
+            artifact.size.unwrap_or(MEDIA_TOKENS).min(MAX_TEXT_BYTES) / BYTES_PER_TOKEN
         }
-        Content::Image { .. } | Content::File { .. } => MEDIA,
+        Content::Image { .. } | Content::File { .. } => MEDIA_TOKENS,
         Content::ServerItem { item, .. } => value_tokens(item),
     };
     let signed = part.sidecar.as_ref();
-    PART + said + signed.map_or(0, |sidecar| value_tokens(&sidecar.data))
+    PART_TOKENS + said + signed.map_or(0, |sidecar| value_tokens(&sidecar.data))
 }
 
 fn output_tokens(output: &FunctionCallOutput) -> u64 {
     let of_part = |part: &OutputPart| match part {
         OutputPart::Text { text } => tokens(text),
-        OutputPart::Image { .. } | OutputPart::File { .. } => MEDIA,
+        OutputPart::Image { .. } | OutputPart::File { .. } => MEDIA_TOKENS,
     };
-    PART + output.output.iter().map(of_part).sum::<u64>()
+    PART_TOKENS + output.output.iter().map(of_part).sum::<u64>()
 }
 
 fn tokens(text: &str) -> u64 {

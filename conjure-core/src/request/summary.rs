@@ -31,7 +31,7 @@ pub fn summary_request(
         let mut later = told.split_off(earlier);
         let kept: u64 = told.iter().map(message_tokens).sum();
         let front = front_tokens(&like) + kept;
-        fit::into(&mut later, most.saturating_sub(front));
+        fit::shrink_to(&mut later, most.saturating_sub(front));
         told.append(&mut later);
     }
     told.push(Message::user(ASK_FOR_SUMMARY));

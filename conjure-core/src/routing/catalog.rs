@@ -265,7 +265,7 @@ impl ToolSource {
 
 impl ToolSource {
     /// Where the tool comes from, without which tool it is.
-    pub(super) fn place(&self) -> String {
+    pub(super) fn describe_origin(&self) -> String {
         let mut place = match &self.skill {
             Some(skill) => format!("`{skill}`"),
             None => "a tool".to_owned(),
@@ -274,12 +274,12 @@ impl ToolSource {
             place.push_str(&format!(" {version}"));
         }
         place.push_str(&format!(" on backend `{}`", self.backend));
-        place.push_str(&self.behind());
+        place.push_str(&self.origin_suffix());
         place
     }
 
     /// The folder or the plugin behind it, in parentheses.
-    fn behind(&self) -> String {
+    fn origin_suffix(&self) -> String {
         let origin = &self.origin;
         let parts = match &self.folder {
             // The plugin only runs what stands in the folder.
@@ -307,7 +307,12 @@ impl fmt::Display for ToolSource {
         if let Some(version) = &self.version {
             write!(out, " {version}")?;
         }
-        write!(out, " on backend `{}`{}", self.backend, self.behind())
+        write!(
+            out,
+            " on backend `{}`{}",
+            self.backend,
+            self.origin_suffix()
+        )
     }
 }
 

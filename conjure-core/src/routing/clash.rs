@@ -64,25 +64,25 @@ pub struct Clash {
     pub name: ToolName,
     /// Tools that would have the name; at least two. At run time the one that keeps it comes first.
     pub sources: Vec<ToolSource>,
-    pub(super) taken: TakenNames,
+    pub(super) existing: ExistingNames,
 }
 
 /// Names of skills and tools that there are, none of which is suggested for another. They change
 /// nothing about a clash, so all of them are equal.
 #[derive(Debug, Clone, Default)]
-pub(super) struct TakenNames(pub(super) Arc<BTreeSet<String>>);
+pub(super) struct ExistingNames(pub(super) Arc<BTreeSet<String>>);
 
-impl PartialEq for TakenNames {
+impl PartialEq for ExistingNames {
     fn eq(&self, _: &Self) -> bool {
         true
     }
 }
 
-impl Eq for TakenNames {}
+impl Eq for ExistingNames {}
 
 impl fmt::Display for Clash {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        Quarrel { clashes: &[self] }.fmt(out)
+        ClashGroup { clashes: &[self] }.fmt(out)
     }
 }
 
@@ -90,7 +90,7 @@ impl Clash {
     /// What a person can do about it.
     #[must_use]
     pub fn remedy(&self) -> String {
-        Quarrel { clashes: &[self] }.remedy()
+        ClashGroup { clashes: &[self] }.remedy()
     }
 
     /// Whether the other one is between the same skills, about another of their tools.
@@ -105,12 +105,12 @@ impl Clash {
 }
 
 /// Every clash between the same parties: what is told in one paragraph.
-struct Quarrel<'a> {
+struct ClashGroup<'a> {
     /// At least one.
     clashes: &'a [&'a Clash],
 }
 
-impl fmt::Display for Quarrel<'_> {
+impl fmt::Display for ClashGroup<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some((first, others)) = self.clashes.split_first() else {
             return Ok(());
@@ -137,7 +137,11 @@ impl fmt::Display for Quarrel<'_> {
                 "{count} tools would have the public name {names}: {sources}."
             )?;
         } else {
-            let places: Vec<String> = first.sources.iter().map(ToolSource::place).collect();
+            let places: Vec<String> = first
+                .sources
+                .iter()
+                .map(ToolSource::describe_origin)
+                .collect();
             let places = places.join(" and ");
             write!(
                 out,
@@ -148,11 +152,11 @@ impl fmt::Display for Quarrel<'_> {
     }
 }
 
-impl Quarrel<'_> {
+impl ClashGroup<'_> {
     fn names(&self) -> Vec<String> {
-        let named = self.clashes.iter().take(TOLD);
+        let named = self.clashes.iter().take(MAX_LISTED);
         let mut names: Vec<String> = named.map(|clash| format!("`{}`", clash.name)).collect();
-        if let Some(more @ 1..) = self.clashes.len().checked_sub(TOLD) {
+        if let Some(more @ 1..) = self.clashes.len().checked_sub(MAX_LISTED) {
             names.push(format!("and {more} more"));
         }
         names
@@ -186,10 +190,10 @@ impl Quarrel<'_> {
 
     /// A name of which nothing is known yet: the wish with a suffix, or with numbers behind that.
     fn free_name(&self, wish: &str, suffix: &str, but: &[String]) -> Option<String> {
-        let taken = self.clashes.first().map(|clash| &clash.taken.0);
+        let taken = self.clashes.first().map(|clash| &clash.existing.0);
         let is_free =
             |name: &String| !but.contains(name) && !taken.is_some_and(|taken| taken.contains(name));
-        let numbered = (2..).take(TRIES).map(|number| match suffix {
+        let numbered = (2..).take(MAX_ATTEMPTS).map(|number| match suffix {
             "" => suffixed_name(wish, &number.to_string()),
             suffix => suffixed_name(wish, &format!("{number}-{suffix}")),
         });
@@ -212,7 +216,7 @@ impl Quarrel<'_> {
             other.backend == first.backend && other.skill == first.skill && other.tool == first.tool
         };
         if others.iter().all(is_first) {
-            return self.twice_remedy();
+            return self.duplicate_remedy();
         }
         let aliases: Vec<String> = (0..others.len())
             .filter_map(|other| self.alias(first, others, other))
@@ -242,7 +246,7 @@ impl Quarrel<'_> {
         remedy
     }
 
-    fn twice_remedy(&self) -> String {
+    fn duplicate_remedy(&self) -> String {
         let names: Vec<String> = self
             .clashes
             .iter()
@@ -269,10 +273,10 @@ impl Quarrel<'_> {
         let is_alone = !is_party(first) && !rest.any(|(_, it)| is_party(it));
         let is_elsewhere = source.skill.is_some() && is_same_skill(first);
         let another = |separator: &str| {
-            let taken = self.clashes.first().map(|clash| &clash.taken.0);
+            let taken = self.clashes.first().map(|clash| &clash.existing.0);
             let names = (other + 1..)
                 .step_by(others.len().max(1))
-                .take(TRIES)
+                .take(MAX_ATTEMPTS)
                 .map(|number| match number {
                     1 => format!("another{separator}name"),
                     more => format!("another{separator}name{separator}{more}"),
@@ -318,13 +322,13 @@ impl Quarrel<'_> {
             true => format!(", such as {}", names.join(" and ")),
             false => String::new(),
         };
-        folder_words(others, &names)
+        describe_folder_remedy(others, &names)
     }
 }
 
 /// What helps where folders of one name are on one backend: names for all but the first, or without
 /// these.
-fn folder_words(others: &[&str], names: &str) -> String {
+fn describe_folder_remedy(others: &[&str], names: &str) -> String {
     match others {
         [other] => format!(
             "Give one of them another name{names}, as the `name` in its SKILL.md and as the name \
@@ -355,9 +359,9 @@ fn alias_text(alias: &Alias) -> String {
 }
 
 /// At most this many names are tried before none is suggested.
-const TRIES: usize = 1000;
+const MAX_ATTEMPTS: usize = 1000;
 /// At most this many paragraphs are told, and this many names in one.
-const TOLD: usize = 8;
+const MAX_LISTED: usize = 8;
 
 fn listed(clashes: &[Clash]) -> String {
     let mut quarrels: Vec<Vec<&Clash>> = Vec::new();
@@ -371,11 +375,11 @@ fn listed(clashes: &[Clash]) -> String {
             None => quarrels.push(vec![clash]),
         }
     }
-    let told = quarrels.iter().take(TOLD);
+    let told = quarrels.iter().take(MAX_LISTED);
     let mut lines: Vec<String> = told
-        .map(|clashes| Quarrel { clashes }.to_string())
+        .map(|clashes| ClashGroup { clashes }.to_string())
         .collect();
-    let more: usize = quarrels.iter().skip(TOLD).map(Vec::len).sum();
+    let more: usize = quarrels.iter().skip(MAX_LISTED).map(Vec::len).sum();
     if more > 0 {
         lines.push(format!("And {more} more names clash."));
     }

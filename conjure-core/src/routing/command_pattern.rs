@@ -52,7 +52,7 @@ impl CommandPattern {
     /// commands is for whole scripts only.
     pub(super) fn allows(&self, command: &SimpleCommand, script: &ShellScript) -> bool {
         match self.script.commands.as_slice() {
-            [pattern] if self.is_simple() => fits(pattern, command, script.moves()),
+            [pattern] if self.is_simple() => fits(pattern, command, script.changes_directory()),
             _ => false,
         }
     }
@@ -69,7 +69,7 @@ impl CommandPattern {
             && !self.is_simple()
             && patterns.len() == commands.len()
             && self.script.shape == script.shape;
-        let moves = script.moves();
+        let moves = script.changes_directory();
         same_form
             && patterns
                 .iter()
@@ -227,7 +227,7 @@ fn word_fits(pattern: &ShellWord, word: &ShellWord, moves: bool) -> bool {
         return false;
     }
     let resolved = paths::resolved(text);
-    if paths::leaves(&resolved) && !paths::leaves(&resolved_pattern) {
+    if paths::escapes_start(&resolved) && !paths::escapes_start(&resolved_pattern) {
         return false;
     }
     if !has_star {

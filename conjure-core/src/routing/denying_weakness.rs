@@ -9,7 +9,7 @@ use super::shell::{
 };
 
 /// How often a better pattern is made better still.
-const MOST_STEPS: usize = 4;
+const MAX_STEPS: usize = 4;
 
 /// Programs that run their input, so that denying them is denying a pipeline to them.
 const RUN_INPUT: &[&str] = &[
@@ -42,14 +42,14 @@ pub(super) enum DenyingWeakness {
     OptionName(String),
     /// The pattern names a path in a certain place.
     #[error("is not for `{0}` behind another argument")]
-    PathPlace(String),
+    PathPosition(String),
 }
 
 /// The first weakness of a pattern, and a pattern that has none, where one is known.
 pub(super) fn denying_weakness(text: &str) -> Option<(DenyingWeakness, Option<String>)> {
-    let (first, mut better) = next(text)?;
-    for _ in 1..MOST_STEPS {
-        let Some((_, Some(still_better))) = better.as_deref().and_then(next) else {
+    let (first, mut better) = find_weakness(text)?;
+    for _ in 1..MAX_STEPS {
+        let Some((_, Some(still_better))) = better.as_deref().and_then(find_weakness) else {
             break;
         };
         better = Some(still_better);
@@ -57,14 +57,14 @@ pub(super) fn denying_weakness(text: &str) -> Option<(DenyingWeakness, Option<St
     Some((first, better))
 }
 
-fn next(text: &str) -> Option<(DenyingWeakness, Option<String>)> {
+fn find_weakness(text: &str) -> Option<(DenyingWeakness, Option<String>)> {
     let script = ShellScript::read(text);
     if script.doubt.is_some() {
         // Compared as a text: it may be the arguments of another tool.
         return None;
     }
     let last = script.commands.last()?;
-    let words: Vec<&str> = last.words.iter().map(ShellWord::shown).collect();
+    let words: Vec<&str> = last.words.iter().map(ShellWord::display_text).collect();
     let (program, arguments) = words.split_first()?;
     if script.commands.len() > 1 {
         if program.trim_matches('*').is_empty() {
@@ -90,7 +90,7 @@ fn next(text: &str) -> Option<(DenyingWeakness, Option<String>)> {
             (!text.contains('*')).then_some((DenyingWeakness::NoStar, better))
         })
         .or_else(|| option_weakness(&words))
-        .or_else(|| place_weakness(program, &words))?;
+        .or_else(|| path_weakness(program, &words))?;
     Some((weakness, Some(better)))
 }
 
@@ -155,7 +155,7 @@ fn option_weakness(words: &[&str]) -> Option<(DenyingWeakness, String)> {
 }
 
 /// A path that must be the first argument, or the one behind a subcommand.
-fn place_weakness(program: &str, words: &[&str]) -> Option<(DenyingWeakness, String)> {
+fn path_weakness(program: &str, words: &[&str]) -> Option<(DenyingWeakness, String)> {
     if known_program(program).is_some_and(|known| known.is_wrapper() || known.is_interpreter()) {
         return None;
     }
@@ -178,7 +178,7 @@ fn place_weakness(program: &str, words: &[&str]) -> Option<(DenyingWeakness, Str
     };
     let better: Vec<String> = words.iter().enumerate().map(starred).collect();
     let path = path.trim_end_matches('*').to_owned();
-    Some((DenyingWeakness::PathPlace(path), better.join(" ")))
+    Some((DenyingWeakness::PathPosition(path), better.join(" ")))
 }
 
 #[cfg(test)]

@@ -35,12 +35,12 @@ impl<'a> ExcludedTools<'a> {
 
 impl Display for ExcludedTools<'_> {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.write_str(&excluded_words(&self.names, self.error))
+        out.write_str(&describe_excluded(&self.names, self.error))
     }
 }
 
 /// What a person is told of tools with these names that are kept out for this reason.
-pub(crate) fn excluded_words<N: Display>(names: &[N], error: &dyn Display) -> String {
+pub(crate) fn describe_excluded<N: Display>(names: &[N], error: &dyn Display) -> String {
     let (tools, are) = match names {
         [_] => ("tool", "is"),
         _ => ("tools", "are"),

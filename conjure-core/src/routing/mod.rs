@@ -13,6 +13,7 @@ mod name;
 mod naming;
 mod paths;
 mod pattern;
+mod pattern_arguments;
 mod policy;
 mod resolve;
 mod shell;
@@ -28,7 +29,7 @@ pub use catalog::{
 pub use clash::{Clash, RoutingError};
 pub use command_tools::{CommandTool, SkillCallback, command_tools};
 pub use excluded_tools::ExcludedTools;
-pub(crate) use excluded_tools::excluded_words;
+pub(crate) use excluded_tools::describe_excluded;
 pub use name::{MAX_TOOL_NAME, ToolName, ToolNameError};
 pub use naming::{Alias, Naming};
 pub use pattern::{Pattern, PatternError};

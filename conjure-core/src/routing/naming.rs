@@ -80,7 +80,7 @@ impl Naming {
         let mut best: Option<(usize, &Alias)> = None;
         for (index, alias) in self.aliases.iter().enumerate() {
             let fits = alias.fits(backend, prefix_is_backend, tool);
-            if fits && best.is_none_or(|(_, known)| alias.weight() > known.weight()) {
+            if fits && best.is_none_or(|(_, known)| alias.specificity() > known.specificity()) {
                 best = Some((index, alias));
             }
         }
@@ -129,7 +129,7 @@ impl Alias {
                 .is_none_or(|wanted| wanted == tool.tool)
     }
 
-    fn weight(&self) -> (bool, bool, bool) {
+    fn specificity(&self) -> (bool, bool, bool) {
         (
             self.tool.is_some(),
             self.skill.is_some(),
@@ -142,7 +142,7 @@ impl Alias {
 pub(super) struct NamedTool {
     pub(super) name: ToolName,
     /// A name without prefix ([`Prefix::None`]), to be given up for the prefixed one.
-    pub(super) is_plain: bool,
+    pub(super) is_unprefixed: bool,
     /// The alias that was used.
     pub(super) alias: Option<usize>,
 }
@@ -167,7 +167,7 @@ pub(super) fn public_name(
         };
         return Ok(NamedTool {
             name,
-            is_plain: false,
+            is_unprefixed: false,
             alias: Some(index),
         });
     }
@@ -177,7 +177,7 @@ pub(super) fn public_name(
             Prefix::Backend => joined(backend, &tool.tool),
             Prefix::None => ToolName::derive(&tool.tool),
         },
-        is_plain: prefix == Prefix::None,
+        is_unprefixed: prefix == Prefix::None,
         alias: None,
     })
 }

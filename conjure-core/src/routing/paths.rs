@@ -30,13 +30,13 @@ pub(super) fn resolved(path: &str) -> String {
 
 /// Whether a path goes above where it begins; a backslash is a separator too, for systems on which
 /// it is one.
-pub(super) fn leaves(resolved: &str) -> bool {
+pub(super) fn escapes_start(resolved: &str) -> bool {
     resolved.split(['/', '\\']).any(|part| part == "..")
 }
 
 /// Whether a word looks like a path, or has one behind a `=`.
 pub(super) fn is_path(word: &str) -> bool {
-    word.contains('/') || leaves(word)
+    word.contains('/') || escapes_start(word)
 }
 
 #[cfg(test)]
@@ -70,10 +70,10 @@ mod tests {
     #[test]
     fn a_path_that_leaves_is_seen() {
         for path in ["..", "../a", "a\\..\\b"] {
-            assert!(leaves(path), "{path}");
+            assert!(escapes_start(path), "{path}");
         }
         for path in ["a", "a/b..c", "..a", "/"] {
-            assert!(!leaves(path), "{path}");
+            assert!(!escapes_start(path), "{path}");
         }
     }
 }

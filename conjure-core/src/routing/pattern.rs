@@ -12,8 +12,9 @@ use serde_json::Value;
 
 use super::command_pattern::CommandPattern;
 use super::paths;
+use super::pattern_arguments::PatternArguments;
 use super::policy::PolicyCall;
-use super::shell::{WidePattern, readings};
+use super::shell::{Expansions, readings};
 
 /// What backends are commonly named that run commands.
 const EXECUTORS: &[&str] = &["local", "docker", "ssh", "kubernetes"];
@@ -24,7 +25,7 @@ const EXECUTORS: &[&str] = &["local", "docker", "ssh", "kubernetes"];
 pub struct Pattern {
     subject: Subject,
     /// The text between parentheses.
-    arguments: Option<String>,
+    arguments: Option<PatternArguments>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -57,7 +58,7 @@ impl FromStr for Pattern {
         let (subject, arguments) = match trimmed.split_once('(') {
             None => (trimmed, None),
             Some((subject, rest)) => match rest.strip_suffix(')') {
-                Some(arguments) => (subject.trim_end(), Some(arguments.to_owned())),
+                Some(arguments) => (subject.trim_end(), Some(PatternArguments::new(arguments))),
                 None => return Err(error("the parenthesis is not closed at the end")),
             },
         };
@@ -100,7 +101,7 @@ impl fmt::Display for Pattern {
             Subject::Backend(name) => write!(out, "backend:{name}")?,
         }
         match &self.arguments {
-            Some(arguments) => write!(out, "({arguments})"),
+            Some(arguments) => write!(out, "({})", arguments.text()),
             None => Ok(()),
         }
     }
@@ -114,22 +115,28 @@ impl Pattern {
         if !self.is_about(call) {
             return false;
         }
-        let Some(pattern) = self.arguments.as_deref() else {
+        let Some(pattern) = self.arguments() else {
             return true;
         };
-        match main_text(call.arguments) {
+        match main_argument(call.arguments) {
             // Word for word as it is written; else see [`Self::for_commands`].
-            Main::Command(text) => !pattern.contains('*') && pattern.trim() == text.trim(),
-            Main::Path(text) => allows_path(pattern, text),
-            Main::Other(text) => glob(pattern, text),
-            Main::Json => glob(pattern, &call.arguments.to_string()),
+            MainArgument::Command(text) => !pattern.contains('*') && pattern.trim() == text.trim(),
+            MainArgument::Path(text) => allows_path(pattern, text),
+            MainArgument::Other(text) => glob(pattern, text),
+            MainArgument::Json => glob(pattern, &call.arguments.to_string()),
         }
     }
 
     /// What it allows of the commands of a tool; none without arguments, or about other tools.
-    pub(super) fn for_commands(&self, call: &PolicyCall<'_>) -> Option<CommandPattern> {
-        let pattern = self.arguments.as_deref()?;
-        self.is_about(call).then(|| CommandPattern::read(pattern))
+    pub(super) fn for_commands(&self, call: &PolicyCall<'_>) -> Option<&CommandPattern> {
+        let arguments = self.arguments.as_ref()?;
+        self.is_about(call).then(|| arguments.narrow())
+    }
+
+    /// Whether a shell may expand a script to what a denying rule with these arguments is for.
+    pub(super) fn may_fit(&self, expansions: &Expansions<'_>) -> bool {
+        let arguments = self.arguments.as_ref();
+        arguments.is_some_and(|it| expansions.may_fit(it.text(), it.wide()))
     }
 
     /// Whether a denying or asking rule with this pattern covers a call, in the widest reading: any
@@ -148,19 +155,19 @@ impl Pattern {
         self.covers(call, false)
     }
 
-    fn covers(&self, call: &PolicyCall<'_>, in_words: bool) -> bool {
+    fn covers(&self, call: &PolicyCall<'_>, as_command: bool) -> bool {
         if !self.is_about(call) {
             return false;
         }
-        let Some(pattern) = self.arguments.as_deref() else {
+        let Some(arguments) = &self.arguments else {
             return true;
         };
+        let pattern = arguments.text();
         any_text(call.arguments, &|text| {
             glob(pattern, text) || (paths::is_path(text) && glob(pattern, &paths::resolved(text)))
         }) || command(call).is_some_and(|command| {
             let readings = readings(command);
-            let wide = in_words.then(|| WidePattern::read(pattern));
-            let fits = |words| wide.as_ref().is_some_and(|wide| wide.fits(words));
+            let fits = |words| as_command && arguments.wide().fits(words);
             readings.texts.iter().any(|reading| glob(pattern, reading))
                 || readings.commands.iter().any(fits)
         }) || glob(pattern, &call.arguments.to_string())
@@ -168,13 +175,13 @@ impl Pattern {
 
     /// The text between the parentheses.
     pub(super) fn arguments(&self) -> Option<&str> {
-        self.arguments.as_deref()
+        self.arguments.as_ref().map(PatternArguments::text)
     }
 
     /// Returns the pattern with the same subject and these arguments.
     pub(super) fn with_arguments(&self, arguments: &str) -> Self {
         Self {
-            arguments: Some(arguments.to_owned()),
+            arguments: Some(PatternArguments::new(arguments)),
             ..self.clone()
         }
     }
@@ -217,8 +224,8 @@ impl Pattern {
 
     /// Whether a rule that asks or denies covers all calls of the tools that it is about.
     pub(super) fn takes_any_arguments(&self) -> bool {
-        let only_stars = |text: &String| !text.is_empty() && text.chars().all(|c| c == '*');
-        self.arguments.as_ref().is_none_or(only_stars)
+        let only_stars = |text: &str| !text.is_empty() && text.chars().all(|c| c == '*');
+        self.arguments().is_none_or(only_stars)
     }
 
     fn is_about(&self, call: &PolicyCall<'_>) -> bool {
@@ -226,35 +233,37 @@ impl Pattern {
     }
 }
 
-enum Main<'a> {
+enum MainArgument<'a> {
     Command(&'a str),
     Path(&'a str),
     Other(&'a str),
     Json,
 }
 
-fn main_text(arguments: &Value) -> Main<'_> {
+fn main_argument(arguments: &Value) -> MainArgument<'_> {
     let Some(fields) = arguments.as_object() else {
-        return Main::Json;
+        return MainArgument::Json;
     };
     if let Some(command) = fields.get("command") {
-        return command.as_str().map_or(Main::Json, Main::Command);
+        return command
+            .as_str()
+            .map_or(MainArgument::Json, MainArgument::Command);
     }
     if let Some(path) = fields.get("path") {
-        return path.as_str().map_or(Main::Json, Main::Path);
+        return path.as_str().map_or(MainArgument::Json, MainArgument::Path);
     }
     let mut values = fields.values();
     match (values.next(), values.next()) {
-        (Some(Value::String(text)), None) => Main::Other(text),
-        _ => Main::Json,
+        (Some(Value::String(text)), None) => MainArgument::Other(text),
+        _ => MainArgument::Json,
     }
 }
 
 /// The command of a call, for tools that have one.
 pub(super) fn command<'a>(call: &PolicyCall<'a>) -> Option<&'a str> {
-    match main_text(call.arguments) {
-        Main::Command(text) => Some(text),
-        Main::Path(_) | Main::Other(_) | Main::Json => None,
+    match main_argument(call.arguments) {
+        MainArgument::Command(text) => Some(text),
+        MainArgument::Path(_) | MainArgument::Other(_) | MainArgument::Json => None,
     }
 }
 
@@ -263,7 +272,7 @@ fn allows_path(pattern: &str, path: &str) -> bool {
     let (resolved_pattern, resolved) = (paths::resolved(pattern), paths::resolved(path));
     let only_stars = !pattern.is_empty() && pattern.chars().all(|c| c == '*');
     only_stars
-        || ((!paths::leaves(&resolved) || paths::leaves(&resolved_pattern))
+        || ((!paths::escapes_start(&resolved) || paths::escapes_start(&resolved_pattern))
             && glob(&resolved_pattern, &resolved))
 }
 

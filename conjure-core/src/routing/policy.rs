@@ -118,7 +118,7 @@ impl Policy {
             return verdict(PolicyDecision::Deny, Some(rule), None);
         }
         let script = command(call).map(ShellScript::read);
-        let doubt = script.as_ref().and_then(ShellScript::whole_doubt);
+        let doubt = script.as_ref().and_then(ShellScript::first_doubt);
         let mut denying = self.rules.iter().filter(|rule| {
             rule.decision == PolicyDecision::Deny
                 && rule.pattern.has_arguments()
@@ -128,15 +128,12 @@ impl Policy {
             (_, Some(_)) => denying.next(),
             (Some(script), None) => {
                 let expansions = Expansions::new(script);
-                denying.find(|rule| {
-                    let pattern = rule.pattern.arguments();
-                    pattern.is_some_and(|pattern| expansions.may_fit(pattern))
-                })
+                denying.find(|rule| rule.pattern.may_fit(&expansions))
             }
             (None, None) => None,
         };
         let doubt = doubt.or(may_be_denied.map(|_| Doubt::ComputedArguments));
-        let allowing = self.allowing(call, script.as_ref());
+        let allowing = self.allowing_rule(call, script.as_ref());
         if let Some(rule) = allowing {
             return match may_be_denied {
                 Some(rule) => verdict(PolicyDecision::Ask, Some(rule), doubt),
@@ -146,22 +143,22 @@ impl Policy {
         if let Some(rule) = touching(PolicyDecision::Ask) {
             return verdict(PolicyDecision::Ask, Some(rule), None);
         }
-        match (self.default.of(call.effects), may_be_denied) {
+        match (self.default.for_effects(call.effects), may_be_denied) {
             (PolicyDecision::Allow, Some(rule)) => verdict(PolicyDecision::Ask, Some(rule), doubt),
             (decision @ PolicyDecision::Ask, _) => {
                 let allows = |rule: &Rule| {
                     rule.decision == PolicyDecision::Allow
                         && rule.pattern.concerns(call.name, call.backend)
                 };
-                let told = doubt.filter(|_| self.rules.iter().any(allows));
-                verdict(decision, None, told)
+                let shown_doubt = doubt.filter(|_| self.rules.iter().any(allows));
+                verdict(decision, None, shown_doubt)
             }
             (decision, _) => verdict(decision, None, None),
         }
     }
 
     /// The rule by which a call is allowed, of several the first.
-    fn allowing(&self, call: &PolicyCall<'_>, script: Option<&ShellScript>) -> Option<&Rule> {
+    fn allowing_rule(&self, call: &PolicyCall<'_>, script: Option<&ShellScript>) -> Option<&Rule> {
         let rules = || {
             let allows = |rule: &&Rule| rule.decision == PolicyDecision::Allow;
             self.rules.iter().filter(allows)
@@ -171,7 +168,7 @@ impl Policy {
         }
         let script =
             script.filter(|script| script.doubt.is_none() && !script.commands.is_empty())?;
-        let patterns: Vec<(&Rule, CommandPattern)> = rules()
+        let patterns: Vec<(&Rule, &CommandPattern)> = rules()
             .filter_map(|rule| Some((rule, rule.pattern.for_commands(call)?)))
             .collect();
         if let Some((rule, _)) = patterns
@@ -182,7 +179,7 @@ impl Policy {
         }
         let mut first = None;
         for command in &script.commands {
-            let allows = |(_, pattern): &&(&Rule, CommandPattern)| pattern.allows(command, script);
+            let allows = |(_, pattern): &&(&Rule, &CommandPattern)| pattern.allows(command, script);
             let (rule, _) = match patterns.iter().find(allows) {
                 Some(found) => found,
                 // A variable of a loop or of the script, which runs nothing.
@@ -196,7 +193,7 @@ impl Policy {
 }
 
 impl Defaults {
-    pub(super) fn of(self, effects: EffectLevel) -> PolicyDecision {
+    pub(super) fn for_effects(self, effects: EffectLevel) -> PolicyDecision {
         match effects {
             EffectLevel::Read => self.read,
             EffectLevel::Write => self.write,

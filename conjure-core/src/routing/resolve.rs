@@ -7,10 +7,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use super::clash::TakenNames;
+use super::clash::ExistingNames;
 use super::naming::{prefixed, public_name};
 use super::table::{QuarantinedTool, Route, RoutingTable, ShadowReason, Shadowed};
-use super::versions::{Pick, Picks};
+use super::versions::{VersionChoice, VersionChoices};
 use super::{
     Alias, Catalog, CatalogTool, Clash, HeldReason, Naming, RoutingError, ToolName, ToolSource,
 };
@@ -40,9 +40,9 @@ pub(super) fn resolve(
         clashes: Vec::new(),
         used_aliases: vec![false; naming.aliases.len()],
     };
-    let picks = Picks::of(catalogs, naming);
+    let picks = VersionChoices::of(catalogs, naming);
     resolver.collect(catalogs, &picks);
-    resolver.give_up_plain_names();
+    resolver.prefix_contested_names();
     resolver
         .candidates
         .retain(|candidate| naming.offers(candidate.name.as_str()));
@@ -55,7 +55,7 @@ pub(super) fn resolve(
         shadowed: resolver.shadowed,
         quarantined: resolver.quarantined,
         clashes: resolver.clashes,
-        missing_version: picks.missing(naming),
+        missing_version: picks.missing_version(naming),
     }
 }
 
@@ -64,7 +64,7 @@ struct RouteCandidate<'a> {
     catalog: &'a Catalog,
     tool: &'a Arc<CatalogTool>,
     name: ToolName,
-    is_plain: bool,
+    is_unprefixed: bool,
 }
 
 impl RouteCandidate<'_> {
@@ -85,7 +85,7 @@ struct Resolver<'a> {
 
 impl<'a> Resolver<'a> {
     /// Names every tool of the routed versions, in the order of the table.
-    fn collect(&mut self, catalogs: &'a [Catalog], picks: &Picks<'_>) {
+    fn collect(&mut self, catalogs: &'a [Catalog], picks: &VersionChoices<'_>) {
         for (index, catalog) in catalogs.iter().enumerate() {
             let earlier = catalogs.iter().take(index);
             let is_duplicate = earlier
@@ -122,13 +122,13 @@ impl<'a> Resolver<'a> {
                             catalog,
                             tool,
                             name: named.name,
-                            is_plain: named.is_plain,
+                            is_unprefixed: named.is_unprefixed,
                         };
                         if let Some(reason) = &tool.held {
                             self.hold(candidate, reason);
                             continue;
                         }
-                        match self.version_shadow(picks.of_tool(index, tool), tool) {
+                        match self.version_shadow(picks.for_tool(index, tool), tool) {
                             None => self.candidates.push(candidate),
                             Some(reason) => self.shadowed.push(Shadowed {
                                 source: candidate.source(),
@@ -158,17 +158,17 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    fn version_shadow(&self, pick: Pick<'_>, tool: &CatalogTool) -> Option<ShadowReason> {
+    fn version_shadow(&self, pick: VersionChoice<'_>, tool: &CatalogTool) -> Option<ShadowReason> {
         match pick {
-            Pick::Any => None,
-            Pick::Version(version) if version == tool.skill_version.as_ref() => None,
-            Pick::Version(version) => Some(ShadowReason::OtherVersion {
+            VersionChoice::Any => None,
+            VersionChoice::Version(version) if version == tool.skill_version.as_ref() => None,
+            VersionChoice::Version(version) => Some(ShadowReason::OtherVersion {
                 routed: version.cloned(),
             }),
-            Pick::Nothing => {
+            VersionChoice::Nothing => {
                 let skill = tool.skill.as_deref().unwrap_or_default();
                 Some(ShadowReason::OutOfRange {
-                    wanted: self
+                    requested: self
                         .naming
                         .versions
                         .get(skill)
@@ -181,8 +181,12 @@ impl<'a> Resolver<'a> {
 
     /// `prefix = "none"`: a plain name that something else has as well becomes a prefixed one,
     /// unless it is the one that the running table has and no other backend is preferred for it.
-    fn give_up_plain_names(&mut self) {
-        if !self.candidates.iter().any(|candidate| candidate.is_plain) {
+    fn prefix_contested_names(&mut self) {
+        if !self
+            .candidates
+            .iter()
+            .any(|candidate| candidate.is_unprefixed)
+        {
             return;
         }
         let mut count: HashMap<ToolName, usize> = HashMap::with_capacity(self.candidates.len());
@@ -192,7 +196,7 @@ impl<'a> Resolver<'a> {
         for index in 0..self.candidates.len() {
             let is_contested = self.candidates.get(index).is_some_and(|candidate| {
                 let same = count.get(&candidate.name);
-                candidate.is_plain && same.is_some_and(|count| *count > 1)
+                candidate.is_unprefixed && same.is_some_and(|count| *count > 1)
             });
             if !is_contested || (self.is_incumbent(index) && !self.is_outranked(index)) {
                 continue;
@@ -213,7 +217,7 @@ impl<'a> Resolver<'a> {
             let mut others = self.candidates.iter();
             *wanted == own
                 || others.any(|other| {
-                    !other.is_plain
+                    !other.is_unprefixed
                         && other.name == candidate.name
                         && other.catalog.backend == **wanted
                 })
@@ -236,8 +240,8 @@ impl<'a> Resolver<'a> {
         let mut lost: Vec<(usize, usize)> = Vec::new();
         let groups = groups(&self.candidates);
         let taken = match groups.as_slice() {
-            [] => TakenNames::default(),
-            _ => self.taken_names(),
+            [] => ExistingNames::default(),
+            _ => self.existing_names(),
         };
         for (name, group) in groups {
             let group = self.preferred(&name, group, &mut dropped);
@@ -262,7 +266,7 @@ impl<'a> Resolver<'a> {
             self.clashes.push(Clash {
                 name,
                 sources,
-                taken: taken.clone(),
+                existing: taken.clone(),
             });
         }
         for (index, clash) in lost {
@@ -272,7 +276,7 @@ impl<'a> Resolver<'a> {
     }
 
     /// Names of skills and tools that there are, or that aliases give.
-    fn taken_names(&self) -> TakenNames {
+    fn existing_names(&self) -> ExistingNames {
         let skills = self.candidates.iter();
         let skills = skills.filter_map(|candidate| candidate.tool.skill.as_deref());
         let tools = self
@@ -281,7 +285,7 @@ impl<'a> Resolver<'a> {
             .map(|candidate| candidate.name.as_str());
         let aliases = self.naming.aliases.iter().map(|alias| alias.name.as_str());
         let names = skills.chain(tools).chain(aliases).map(str::to_owned);
-        TakenNames(Arc::new(names.collect()))
+        ExistingNames(Arc::new(names.collect()))
     }
 
     /// Shadows what `prefer` decides against; returns who is left.

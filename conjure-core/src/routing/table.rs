@@ -61,7 +61,7 @@ pub enum ShadowReason {
     /// No version of the skill on this backend fits the range that the session asks for.
     OutOfRange {
         /// The range.
-        wanted: String,
+        requested: String,
     },
     /// The session prefers another backend.
     Preferred {
@@ -79,7 +79,7 @@ impl fmt::Display for ShadowReason {
             Self::OtherVersion { routed: None } => {
                 f.write_str("another version of the skill is routed")
             }
-            Self::OutOfRange { wanted } => {
+            Self::OutOfRange { requested: wanted } => {
                 write!(
                     f,
                     "the session asks for {wanted}, which this version does not fit"
@@ -244,7 +244,7 @@ impl RoutingTable {
 
     /// The tool that was kept out and would have this name.
     #[must_use]
-    pub fn kept_out(&self, name: &str) -> Option<&QuarantinedTool> {
+    pub fn find_quarantined(&self, name: &str) -> Option<&QuarantinedTool> {
         let mut kept_out = self.quarantined.iter();
         kept_out.find(|one| one.name.as_str() == name)
     }

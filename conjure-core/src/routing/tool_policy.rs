@@ -90,7 +90,7 @@ impl Policy {
             Some(PolicyDecision::Ask) => decision != PolicyDecision::Ask,
             None => true,
         };
-        let decision = rule.map_or_else(|| self.default.of(effects), |rule| rule.decision);
+        let decision = rule.map_or_else(|| self.default.for_effects(effects), |rule| rule.decision);
         let asks_anyway =
             |rule: &Rule| rule.decision == decision && decision == PolicyDecision::Ask;
         let mut depends_on: Vec<Rule> = about

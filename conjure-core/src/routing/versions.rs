@@ -11,7 +11,7 @@ use super::{Catalog, CatalogTool, Naming, RoutingError};
 
 /// What is routed of one skill on one backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Pick<'a> {
+pub(super) enum VersionChoice<'a> {
     /// There is nothing to choose.
     Any,
     /// Only this version is routed.
@@ -21,18 +21,18 @@ pub(super) enum Pick<'a> {
 }
 
 /// The choice for every skill, by backend (index) and name.
-pub(super) struct Picks<'a> {
-    backends: Vec<HashMap<&'a str, Pick<'a>>>,
+pub(super) struct VersionChoices<'a> {
+    backends: Vec<HashMap<&'a str, VersionChoice<'a>>>,
     /// Every version of the skills that have a range, with its backend.
-    ranged: BTreeMap<&'a str, Vec<(&'a str, Option<&'a Version>)>>,
+    ranged_versions: BTreeMap<&'a str, Vec<(&'a str, Option<&'a Version>)>>,
 }
 
-impl<'a> Picks<'a> {
+impl<'a> VersionChoices<'a> {
     pub(super) fn of(catalogs: &'a [Catalog], naming: &Naming) -> Self {
         let mut ranged: BTreeMap<&str, Vec<(&str, Option<&Version>)>> = BTreeMap::new();
         let mut backends = Vec::with_capacity(catalogs.len());
         for catalog in catalogs {
-            let mut picks: HashMap<&str, Pick<'_>> = HashMap::new();
+            let mut picks: HashMap<&str, VersionChoice<'_>> = HashMap::new();
             for tool in &catalog.tools {
                 let Some(skill) = tool.skill.as_deref() else {
                     continue;
@@ -45,29 +45,32 @@ impl<'a> Picks<'a> {
                         known.push((&catalog.backend, version));
                     }
                 }
-                let pick = picks.entry(skill).or_insert(Pick::Nothing);
-                *pick = better(*pick, version, range);
+                let pick = picks.entry(skill).or_insert(VersionChoice::Nothing);
+                *pick = better_choice(*pick, version, range);
             }
             backends.push(picks);
         }
-        Self { backends, ranged }
+        Self {
+            backends,
+            ranged_versions: ranged,
+        }
     }
 
     /// What is routed of a tool's skill on the backend with that index.
-    pub(super) fn of_tool(&self, backend: usize, tool: &CatalogTool) -> Pick<'a> {
+    pub(super) fn for_tool(&self, backend: usize, tool: &CatalogTool) -> VersionChoice<'a> {
         let Some(skill) = tool.skill.as_deref() else {
-            return Pick::Any;
+            return VersionChoice::Any;
         };
         let picks = self.backends.get(backend);
         picks
             .and_then(|picks| picks.get(skill))
             .copied()
-            .unwrap_or(Pick::Any)
+            .unwrap_or(VersionChoice::Any)
     }
 
     /// The first skill that is there, but nowhere in a wanted version.
-    pub(super) fn missing(&self, naming: &Naming) -> Option<RoutingError> {
-        self.ranged.iter().find_map(|(skill, versions)| {
+    pub(super) fn missing_version(&self, naming: &Naming) -> Option<RoutingError> {
+        self.ranged_versions.iter().find_map(|(skill, versions)| {
             let range = naming.versions.get(*skill)?;
             let fits = versions
                 .iter()
@@ -87,17 +90,17 @@ impl<'a> Picks<'a> {
     }
 }
 
-fn better<'a>(
-    pick: Pick<'a>,
+fn better_choice<'a>(
+    pick: VersionChoice<'a>,
     version: Option<&'a Version>,
     range: Option<&VersionReq>,
-) -> Pick<'a> {
+) -> VersionChoice<'a> {
     if !fits(range, version) {
         return pick;
     }
     match pick {
-        Pick::Version(known) if rank(known, range) >= rank(version, range) => pick,
-        _ => Pick::Version(version),
+        VersionChoice::Version(known) if rank(known, range) >= rank(version, range) => pick,
+        _ => VersionChoice::Version(version),
     }
 }
 

@@ -84,7 +84,7 @@ fn allowing_weakness(arguments: &str) -> Option<(String, Option<String>)> {
             "allows no call with its star: this program can run any other one by its arguments, so \
              such calls are still asked about"
                 .to_owned(),
-            Some(program.better),
+            Some(program.safer_pattern),
         ),
     };
     Some((problem, better.map(str::to_owned)))

@@ -5,7 +5,7 @@
 
 /// Front matter with some values quoted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Quoted {
+pub(super) struct QuotedFrontMatter {
     /// The changed text; it has as many lines as the original.
     pub(super) yaml: String,
     /// The changed fields and the index of each one's line, counted from 0.
@@ -13,7 +13,7 @@ pub(super) struct Quoted {
 }
 
 /// Quotes every plain value with a colon in it; `None` when there is none.
-pub(super) fn quote_colons(source: &str) -> Option<Quoted> {
+pub(super) fn quote_colons(source: &str) -> Option<QuotedFrontMatter> {
     let lines: Vec<&str> = source.lines().collect();
     let mut yaml = String::with_capacity(source.len() + 16);
     let mut fields = Vec::new();
@@ -48,7 +48,7 @@ pub(super) fn quote_colons(source: &str) -> Option<Quoted> {
         }
         index += 1 + continued;
     }
-    (!fields.is_empty()).then_some(Quoted { yaml, fields })
+    (!fields.is_empty()).then_some(QuotedFrontMatter { yaml, fields })
 }
 
 struct ScalarField<'a> {
@@ -134,7 +134,7 @@ metadata:
         let quoted = quote_colons(source).unwrap();
         assert_eq!(
             quoted,
-            Quoted {
+            QuotedFrontMatter {
                 yaml: "\
 name: logs
 description: 'Use when: it''s needed: often'

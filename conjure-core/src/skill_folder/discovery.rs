@@ -114,7 +114,7 @@ pub struct FoundSkill {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ShadowedSkill {
     /// The one that is not used.
-    pub found: FoundSkill,
+    pub skill: FoundSkill,
     /// The warning to show.
     pub warning: Diagnostic,
 }
@@ -154,7 +154,7 @@ pub fn shadow(found: Vec<FoundSkill>) -> (Vec<FoundSkill>, Vec<ShadowedSkill>) {
                     help: "Rename one of the two, or remove it.".into(),
                 };
                 hidden.push(ShadowedSkill {
-                    found: one,
+                    skill: one,
                     warning,
                 });
             }

@@ -208,9 +208,10 @@ fn metadata_text(fields: &[(Yaml, Yaml)]) -> Vec<(String, String)> {
     pairs
         .iter()
         .filter_map(|(key, value)| match value {
-            Yaml::Scalar { value, written } if !value.is_null() => {
-                Some((key.key(), written.clone()))
-            }
+            Yaml::Scalar {
+                value,
+                source_text: written,
+            } if !value.is_null() => Some((key.key(), written.clone())),
             _ => None,
         })
         .collect()

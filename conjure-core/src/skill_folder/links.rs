@@ -11,7 +11,7 @@ pub(super) fn check_links(document: &Document, resources: &[&str]) -> Vec<Diagno
     let mut missing = Vec::new();
     let mut outside = Vec::new();
     for target in targets(&document.body) {
-        match inside(&target) {
+        match normalised_path(&target) {
             None => outside.push(target),
             Some(path) if !exists(&path, resources) => missing.push(target),
             Some(_) => {}
@@ -52,7 +52,9 @@ pub(super) fn check_resources(resources: &[&str]) -> Vec<Diagnostic> {
     let bad: Vec<&str> = resources
         .iter()
         .copied()
-        .filter(|path| path.contains('\\') || inside(path).is_none_or(|path| path.is_empty()))
+        .filter(|path| {
+            path.contains('\\') || normalised_path(path).is_none_or(|path| path.is_empty())
+        })
         .collect();
     if bad.is_empty() {
         return Vec::new();
@@ -103,7 +105,7 @@ fn targets(body: &str) -> Vec<String> {
 }
 
 /// The path without `.` and `..`, or `None` when it leaves the directory.
-fn inside(path: &str) -> Option<String> {
+fn normalised_path(path: &str) -> Option<String> {
     if path.starts_with('/') {
         return None;
     }

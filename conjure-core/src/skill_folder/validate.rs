@@ -79,7 +79,7 @@ pub fn validate_upload(folder: &SkillFolder) -> Vec<Diagnostic> {
 pub(super) fn check(dir_name: &str, document: &Document) -> Vec<Diagnostic> {
     let mut check = Validation {
         document,
-        found: Vec::new(),
+        diagnostics: Vec::new(),
     };
     check.name(dir_name);
     check.description();
@@ -89,12 +89,12 @@ pub(super) fn check(dir_name: &str, document: &Document) -> Vec<Diagnostic> {
     check.allowed_tools();
     check.unknown_fields();
     check.body();
-    check.found
+    check.diagnostics
 }
 
 struct Validation<'a> {
     document: &'a Document,
-    found: Vec<Diagnostic>,
+    diagnostics: Vec<Diagnostic>,
 }
 
 impl<'a> Validation<'a> {
@@ -104,7 +104,7 @@ impl<'a> Validation<'a> {
             SkillRule::BodyLines | SkillRule::BodyTokens => Severity::Warning,
             _ => Severity::Error,
         };
-        self.found.push(Diagnostic {
+        self.diagnostics.push(Diagnostic {
             rule,
             severity,
             line: self.document.line_of(field),

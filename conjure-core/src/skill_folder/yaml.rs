@@ -11,13 +11,13 @@ use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Tag};
 use serde_json::{Map, Number, Value};
 
 /// The most bytes of front matter. Real ones have one or two thousand.
-pub(super) const MOST_BYTES: usize = 64 * 1024;
+pub(super) const MAX_BYTES: usize = 64 * 1024;
 /// How deep lists and maps may stand inside each other.
-const MOST_DEPTH: usize = 32;
+const MAX_DEPTH: usize = 32;
 /// How many values there may be, those that aliases repeat among them.
-const MOST_VALUES: usize = 10_000;
+const MAX_VALUES: usize = 10_000;
 /// How many bytes of text aliases may repeat.
-const MOST_REPEATED: usize = 256 * 1024;
+const MAX_REPEATED_BYTES: usize = 256 * 1024;
 
 /// A value.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,7 +25,7 @@ pub(super) enum Yaml {
     Scalar {
         value: Value,
         /// The scalar as it was written, without quotes.
-        written: String,
+        source_text: String,
     },
     List(Vec<Yaml>),
     Map(Vec<(Yaml, Yaml)>),
@@ -66,17 +66,17 @@ impl YamlError {
 
 /// Reads a text of one document; null where it has none.
 pub(super) fn read(source: &str) -> Result<Yaml, YamlError> {
-    if source.len() > MOST_BYTES {
+    if source.len() > MAX_BYTES {
         return Err(YamlError::TooMuch {
             what: "it has too many bytes",
-            most: MOST_BYTES,
+            most: MAX_BYTES,
             line: 1,
         });
     }
     let options = granit_parser::options! {
         emit_comments: false,
-        flow_nesting_limit: MOST_DEPTH,
-        block_nesting_limit: MOST_DEPTH,
+        flow_nesting_limit: MAX_DEPTH,
+        block_nesting_limit: MAX_DEPTH,
     };
     let mut reader = YamlReader::default();
     for event in Parser::new_from_str_with_options(source, options) {
@@ -92,7 +92,7 @@ fn syntax(error: &ScanError) -> YamlError {
     if *error.kind() == ErrorKind::RecursionLimitExceeded {
         return YamlError::TooMuch {
             what: "it is too deeply nested",
-            most: MOST_DEPTH,
+            most: MAX_DEPTH,
             line,
         };
     }
@@ -125,7 +125,7 @@ struct Size {
 struct OpenCollection {
     anchor: usize,
     /// What had come when it began.
-    before: Size,
+    size_before: Size,
     kind: CollectionKind,
 }
 
@@ -147,7 +147,14 @@ impl YamlReader {
                 self.count(text.len())?;
                 let value = scalar(&text, style, tag.as_deref());
                 let written = text.into_owned();
-                self.put(Yaml::Scalar { value, written }, anchor, before)
+                self.put(
+                    Yaml::Scalar {
+                        value,
+                        source_text: written,
+                    },
+                    anchor,
+                    before,
+                )
             }
             Event::SequenceStart(_, anchor, _) => {
                 self.begin(anchor, CollectionKind::List(Vec::new()))
@@ -168,7 +175,7 @@ impl YamlReader {
                     CollectionKind::List(items) => Yaml::List(items),
                     CollectionKind::Map { pairs, .. } => Yaml::Map(pairs),
                 };
-                self.put(value, open.anchor, open.before)
+                self.put(value, open.anchor, open.size_before)
             }
             Event::Alias(anchor) => {
                 let line = self.line;
@@ -178,8 +185,10 @@ impl YamlReader {
                 };
                 let before = self.size;
                 self.repeated += size.bytes;
-                if self.repeated > MOST_REPEATED {
-                    return Err(self.too_much("its aliases repeat too many bytes", MOST_REPEATED));
+                if self.repeated > MAX_REPEATED_BYTES {
+                    return Err(
+                        self.too_much("its aliases repeat too many bytes", MAX_REPEATED_BYTES)
+                    );
                 }
                 self.size.values += size.values;
                 self.size.bytes += size.bytes;
@@ -195,14 +204,14 @@ impl YamlReader {
     }
 
     fn begin(&mut self, anchor: usize, kind: CollectionKind) -> Result<(), YamlError> {
-        if self.open.len() >= MOST_DEPTH {
-            return Err(self.too_much("it is too deeply nested", MOST_DEPTH));
+        if self.open.len() >= MAX_DEPTH {
+            return Err(self.too_much("it is too deeply nested", MAX_DEPTH));
         }
         let before = self.size;
         self.count(0)?;
         self.open.push(OpenCollection {
             anchor,
-            before,
+            size_before: before,
             kind,
         });
         Ok(())
@@ -215,8 +224,8 @@ impl YamlReader {
     }
 
     fn within_values(&self) -> Result<(), YamlError> {
-        if self.size.values > MOST_VALUES {
-            return Err(self.too_much("it has too many values", MOST_VALUES));
+        if self.size.values > MAX_VALUES {
+            return Err(self.too_much("it has too many values", MAX_VALUES));
         }
         Ok(())
     }
@@ -238,8 +247,8 @@ impl YamlReader {
             };
             // Kept beside its place: as much work as repeating it.
             self.repeated += size.bytes;
-            if self.repeated > MOST_REPEATED {
-                return Err(self.too_much("its aliases repeat too many bytes", MOST_REPEATED));
+            if self.repeated > MAX_REPEATED_BYTES {
+                return Err(self.too_much("its aliases repeat too many bytes", MAX_REPEATED_BYTES));
             }
             self.anchors.insert(anchor, (value.clone(), size));
         }
@@ -266,7 +275,7 @@ impl Yaml {
     fn null() -> Self {
         Self::Scalar {
             value: Value::Null,
-            written: String::new(),
+            source_text: String::new(),
         }
     }
 
@@ -400,7 +409,7 @@ mod tests {
         };
         let expected = Yaml::Scalar {
             value: json!(1.1),
-            written: "1.10".to_owned(),
+            source_text: "1.10".to_owned(),
         };
         assert_eq!(pairs[0].1, expected);
     }
@@ -455,7 +464,7 @@ mod tests {
                 &source[..20]
             );
         }
-        let fine = "[".repeat(MOST_DEPTH) + &"]".repeat(MOST_DEPTH);
+        let fine = "[".repeat(MAX_DEPTH) + &"]".repeat(MAX_DEPTH);
         assert!(read(&fine).is_ok());
     }
 
@@ -481,10 +490,7 @@ mod tests {
 
     #[test]
     fn size_and_number_are_bounded() {
-        assert_eq!(
-            refused(&"x".repeat(MOST_BYTES + 1)),
-            "it has too many bytes"
-        );
+        assert_eq!(refused(&"x".repeat(MAX_BYTES + 1)), "it has too many bytes");
         let keys: String = (0..6_000).map(|n| format!("k{n}:\n")).collect();
         assert_eq!(refused(&keys), "it has too many values");
         assert_eq!(

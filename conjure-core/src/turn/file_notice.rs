@@ -4,17 +4,17 @@ use crate::log::{LossReason, LostFile, UnshownFile, UnshownReason};
 use crate::numerals::thousands;
 
 /// The most names of files in a notice.
-const MOST_NAMES: usize = 20;
+const MAX_NAMES: usize = 20;
 
 /// What is told of files that are lost, a line each; nothing where only a later version knows why one is.
-pub(super) fn lost_words(files: &[LostFile]) -> Option<String> {
-    let lines: Option<Vec<String>> = files.iter().map(lost_line).collect();
+pub(super) fn describe_lost_files(files: &[LostFile]) -> Option<String> {
+    let lines: Option<Vec<String>> = files.iter().map(describe_lost_file).collect();
     lines
         .filter(|lines| !lines.is_empty())
         .map(|lines| lines.join("\n"))
 }
 
-fn lost_line(LostFile { name, reason }: &LostFile) -> Option<String> {
+fn describe_lost_file(LostFile { name, reason }: &LostFile) -> Option<String> {
     let why = match reason {
         LossReason::NoBytes => "this host does not have its bytes",
         LossReason::OtherTurn => "it is attached to another turn",
@@ -28,7 +28,7 @@ fn lost_line(LostFile { name, reason }: &LostFile) -> Option<String> {
 
 /// What is told of all files that a model is not shown; those with the same reason together. Nothing where
 /// only a later version knows why one is not.
-pub(super) fn unshown_words(files: &[UnshownFile]) -> Option<String> {
+pub(super) fn describe_unshown_files(files: &[UnshownFile]) -> Option<String> {
     let mut groups: Vec<(&UnshownReason, Vec<&str>)> = Vec::new();
     for UnshownFile { name, reason } in files {
         match groups.iter_mut().find(|(known, _)| *known == reason) {
@@ -39,8 +39,8 @@ pub(super) fn unshown_words(files: &[UnshownFile]) -> Option<String> {
     let clauses: Option<Vec<String>> = groups
         .iter()
         .map(|(reason, names)| {
-            let why = why_unshown(reason, names.len() == 1)?;
-            Some(format!("of {}: {why}", listed(names)))
+            let why = describe_unshown_reason(reason, names.len() == 1)?;
+            Some(format!("of {}: {why}", list_names(names)))
         })
         .collect();
     let (what, them) = match files.len() {
@@ -55,7 +55,7 @@ pub(super) fn unshown_words(files: &[UnshownFile]) -> Option<String> {
 }
 
 /// The reason, with what to do about it, of one file or of several.
-fn why_unshown(reason: &UnshownReason, is_one: bool) -> Option<String> {
+fn describe_unshown_reason(reason: &UnshownReason, is_one: bool) -> Option<String> {
     let (are, have, their) = match is_one {
         true => ("it is", "it has", "its"),
         false => ("they are", "they have", "their"),
@@ -115,13 +115,13 @@ fn megabytes(bytes: u64) -> String {
 }
 
 /// Names of files in a sentence.
-fn listed(names: &[&str]) -> String {
+fn list_names(names: &[&str]) -> String {
     let quoted: Vec<String> = names
         .iter()
-        .take(MOST_NAMES)
+        .take(MAX_NAMES)
         .map(|name| format!("`{name}`"))
         .collect();
-    let more = names.len().saturating_sub(MOST_NAMES);
+    let more = names.len().saturating_sub(MAX_NAMES);
     match (more, quoted.as_slice()) {
         (1.., _) => format!("{} and {more} more", quoted.join(", ")),
         (0, [before @ .., last]) if !before.is_empty() => {

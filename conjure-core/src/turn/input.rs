@@ -20,7 +20,7 @@ pub enum TurnInput {
     },
     /// The model is to go on from where the thread ends, with nothing new said. While a turn runs
     /// it waits for its end.
-    GoOn {
+    Continue {
         /// The id of the turn that it begins.
         turn_id: String,
     },
@@ -81,14 +81,14 @@ pub enum TurnInput {
         /// What the log says about the change.
         entry: Box<EntryBody>,
         /// Time from which the new settings hold.
-        when: When,
+        when: EffectiveFrom,
     },
     /// There is a new routing table. The running step keeps its own.
     Table(TableChange),
     /// The log was compacted, as [`HostAction::Compact`] asked.
     Compacted {
         /// The first entry that is shown as it is.
-        upto: u64,
+        visible_from: u64,
         /// What stands for those before.
         summary: String,
         /// How the summary was made, and what it cost.
@@ -111,7 +111,7 @@ pub enum TurnInput {
     /// A model was asked for something that is no part of the conversation.
     Spent {
         /// Purpose of the request.
-        on: Spending,
+        purpose: Spending,
         /// How the answer came about, and what it cost.
         meta: Meta,
     },
@@ -126,7 +126,7 @@ pub enum TurnInput {
 
 /// Time from which new settings hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum When {
+pub enum EffectiveFrom {
     /// At once: a reply that is streaming is stopped, and its request made again.
     Now,
     /// From the next turn on.
@@ -160,7 +160,7 @@ pub enum HostAction {
     /// Append to the log.
     Write(EntryBody),
     /// Show to subscribers.
-    Tell(Event),
+    Publish(Event),
     /// From here on requests and calls use the newest routing table.
     UseTable {
         /// Version of the routing table.
@@ -212,7 +212,7 @@ pub enum HostAction {
         reason: String,
     },
     /// Nobody has to decide about this call any more.
-    Unask {
+    WithdrawApproval {
         /// The id of the call.
         call_id: String,
     },
@@ -220,7 +220,7 @@ pub enum HostAction {
     Compact {
         /// Whether the provider refused the conversation as too long; then it is longer than the
         /// model's window, whatever is known of that.
-        refused: bool,
+        after_refusal: bool,
     },
     /// Give up summarising.
     StopCompaction,

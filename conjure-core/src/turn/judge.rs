@@ -24,7 +24,7 @@ pub trait Judge {
 
     /// What is wrong with an answer that the turn would end with, where it has to have a form;
     /// nothing where it may end with it.
-    fn unfit(&self, _answer: &str) -> Option<String> {
+    fn check_answer(&self, _answer: &str) -> Option<String> {
         None
     }
 }

@@ -13,11 +13,11 @@ mod settings;
 mod step;
 mod table_judge;
 
-pub use input::{ApprovalDecision, HostAction, ModelFailure, TurnInput, When};
+pub use input::{ApprovalDecision, EffectiveFrom, HostAction, ModelFailure, TurnInput};
 pub use judge::{CallVerdict, Judge};
 pub use machine::Machine;
 pub(crate) use machine::UNFIT_ANSWER;
-pub use notice::{notice_text, notice_words, state_words};
+pub use notice::{describe_notice, describe_state_move, notice_text};
 pub use recover::recover;
 pub use settings::{CompactionTrigger, TurnBudget, TurnSettings};
 pub use table_judge::TableJudge;

@@ -2,27 +2,27 @@
 //!
 //! The log keeps the reason as data; its words are made here and nowhere else.
 
-use super::file_notice::{lost_words, unshown_words};
+use super::file_notice::{describe_lost_files, describe_unshown_files};
 use crate::log::{NoticeReason, StateFate, StateMove};
-use crate::routing::excluded_words;
+use crate::routing::describe_excluded;
 
 /// A notice of a log, as it is shown: in the words of its reason. Where it has none, or one that only a
 /// later version knows, in the words that were written with it.
 #[must_use]
 pub fn notice_text(text: &str, reason: Option<&NoticeReason>) -> String {
     reason
-        .and_then(known_words)
+        .and_then(describe_known)
         .unwrap_or_else(|| text.to_owned())
 }
 
 /// A notice in words, which are written with its reason for programs that do not know that one; empty
 /// where only a later version knows it.
 #[must_use]
-pub fn notice_words(reason: &NoticeReason) -> String {
-    known_words(reason).unwrap_or_default()
+pub fn describe_notice(reason: &NoticeReason) -> String {
+    describe_known(reason).unwrap_or_default()
 }
 
-fn known_words(reason: &NoticeReason) -> Option<String> {
+fn describe_known(reason: &NoticeReason) -> Option<String> {
     Some(match reason {
         NoticeReason::TooLong { error } => format!(
             "The conversation is too long for the model, so its older part is summarised. {error}"
@@ -35,8 +35,8 @@ fn known_words(reason: &NoticeReason) -> Option<String> {
              about {tokens} tokens of it. Nothing is deleted."
         ),
         NoticeReason::Dropped { messages } => format!("{messages} waiting message(s) dropped."),
-        NoticeReason::StateMoved(moved) => return fate_words(moved),
-        NoticeReason::ToolsExcluded { names, error } => excluded_words(names, error),
+        NoticeReason::StateMoved(moved) => return describe_fate(moved),
+        NoticeReason::ToolsExcluded { names, error } => describe_excluded(names, error),
         // It names the backend.
         NoticeReason::NotLoaded { error, .. } => error.clone(),
         NoticeReason::NotReady { backend, error } => {
@@ -54,15 +54,15 @@ fn known_words(reason: &NoticeReason) -> Option<String> {
         NoticeReason::BackendRenewed { backend } => {
             format!("The backend `{backend}` is set up anew.")
         }
-        NoticeReason::FilesLost { files } => return lost_words(files),
-        NoticeReason::FilesUnshown { files } => return unshown_words(files),
+        NoticeReason::FilesLost { files } => return describe_lost_files(files),
+        NoticeReason::FilesUnshown { files } => return describe_unshown_files(files),
         NoticeReason::Other => return None,
     })
 }
 
 /// What whoever follows a session is told when a summary is taken back. The log has that as an entry of its
 /// own.
-pub(super) fn unfolded_words(tokens: u64) -> String {
+pub(super) fn describe_unfold(tokens: u64) -> String {
     format!(
         "The summary is taken back: the model now reads about {tokens} tokens of the conversation."
     )
@@ -70,11 +70,11 @@ pub(super) fn unfolded_words(tokens: u64) -> String {
 
 /// What a person is told of what has become of a plugin's state; empty where only a later version knows.
 #[must_use]
-pub fn state_words(moved: &StateMove) -> String {
-    fate_words(moved).unwrap_or_default()
+pub fn describe_state_move(moved: &StateMove) -> String {
+    describe_fate(moved).unwrap_or_default()
 }
 
-fn fate_words(moved: &StateMove) -> Option<String> {
+fn describe_fate(moved: &StateMove) -> Option<String> {
     let StateMove {
         plugin,
         from,
@@ -222,7 +222,7 @@ mod tests {
                  files; attach fewer or smaller ones at once. Tools open it",
             ),
         ] {
-            assert_eq!(notice_words(&reason), words);
+            assert_eq!(describe_notice(&reason), words);
             assert_eq!(shown(Some(&reason)), words);
         }
     }

@@ -19,7 +19,7 @@ pub fn recover(entries: &[Entry]) -> Vec<EntryBody> {
     let mut routes = KnownRoutes::default();
     let mut ended = HashSet::new();
     for entry in entries {
-        routes.take(&entry.body);
+        routes.observe(&entry.body);
         match &entry.body {
             EntryBody::TurnStarted { turn_id } => open_turn = Some(turn_id.clone()),
             EntryBody::TurnEnded { .. } => open_turn = None,
@@ -43,7 +43,7 @@ pub fn recover(entries: &[Entry]) -> Vec<EntryBody> {
         .map(|call| {
             let began = started.get(call.call_id.as_str()).copied();
             let (kind, end) = match began {
-                Some(_) => (CallFailureKind::HostEndedWhile, CallEnd::Indeterminate),
+                Some(_) => (CallFailureKind::HostEndedDuring, CallEnd::Indeterminate),
                 None => (CallFailureKind::HostEndedBefore, CallEnd::Refused),
             };
             let failure = CallFailure {
@@ -82,7 +82,7 @@ struct KnownRoutes<'a> {
 }
 
 impl<'a> KnownRoutes<'a> {
-    fn take(&mut self, body: &'a EntryBody) {
+    fn observe(&mut self, body: &'a EntryBody) {
         match body {
             EntryBody::Message { message } => {
                 let calls = message.calls();

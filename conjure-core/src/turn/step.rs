@@ -23,7 +23,7 @@ struct StepCall {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CallStatus {
     /// Waits for a person.
-    Asked,
+    AwaitingApproval,
     /// Waits for its lane.
     Ready,
     Running,
@@ -31,7 +31,7 @@ enum CallStatus {
 }
 
 /// A call that can begin.
-pub(super) struct Startable {
+pub(super) struct StartableCall {
     pub(super) call: FunctionCall,
     pub(super) route: Option<RouteRef>,
     pub(super) backend: String,
@@ -57,7 +57,7 @@ impl CallStep {
                 plugin,
                 lane,
                 ..
-            } => (backend, plugin, lane, CallStatus::Asked),
+            } => (backend, plugin, lane, CallStatus::AwaitingApproval),
             CallVerdict::Refuse { .. } => (String::new(), None, None, CallStatus::Ended),
         };
         self.calls.push(StepCall {
@@ -71,7 +71,7 @@ impl CallStep {
     }
 
     /// The calls that can begin now; they count as running from here on.
-    pub(super) fn start(&mut self) -> Vec<Startable> {
+    pub(super) fn start(&mut self) -> Vec<StartableCall> {
         let mut busy: Vec<String> = Vec::new();
         let mut startable = Vec::new();
         for pending in &mut self.calls {
@@ -84,7 +84,7 @@ impl CallStep {
                 .is_none_or(|lane| !busy.contains(lane));
             if pending.status == CallStatus::Ready && free {
                 pending.status = CallStatus::Running;
-                startable.push(Startable {
+                startable.push(StartableCall {
                     call: pending.call.clone(),
                     route: pending.route,
                     backend: pending.backend.clone(),
@@ -98,17 +98,17 @@ impl CallStep {
 
     /// A person let the call run. False when it did not wait for that.
     pub(super) fn allow(&mut self, call_id: &str) -> bool {
-        self.turn(call_id, &[CallStatus::Asked], CallStatus::Ready)
+        self.transition(call_id, &[CallStatus::AwaitingApproval], CallStatus::Ready)
     }
 
     /// A person did not let the call run. False when it did not wait for that.
     pub(super) fn deny(&mut self, call_id: &str) -> bool {
-        self.turn(call_id, &[CallStatus::Asked], CallStatus::Ended)
+        self.transition(call_id, &[CallStatus::AwaitingApproval], CallStatus::Ended)
     }
 
     /// A running call has its result. False when it was not running: a second result is none.
     pub(super) fn end(&mut self, call_id: &str) -> bool {
-        self.turn(call_id, &[CallStatus::Running], CallStatus::Ended)
+        self.transition(call_id, &[CallStatus::Running], CallStatus::Ended)
     }
 
     /// Ends all calls that have not begun, and names them; `true` for those that a person was
@@ -116,10 +116,13 @@ impl CallStep {
     pub(super) fn drop_waiting(&mut self) -> Vec<(String, bool)> {
         let mut dropped = Vec::new();
         for pending in &mut self.calls {
-            if matches!(pending.status, CallStatus::Asked | CallStatus::Ready) {
+            if matches!(
+                pending.status,
+                CallStatus::AwaitingApproval | CallStatus::Ready
+            ) {
                 dropped.push((
                     pending.call.call_id.clone(),
-                    pending.status == CallStatus::Asked,
+                    pending.status == CallStatus::AwaitingApproval,
                 ));
                 pending.status = CallStatus::Ended;
             }
@@ -136,7 +139,7 @@ impl CallStep {
     }
 
     /// A call's name and backend instance.
-    pub(super) fn about(&self, call_id: &str) -> Option<(&str, &str)> {
+    pub(super) fn name_and_backend(&self, call_id: &str) -> Option<(&str, &str)> {
         let pending = self.calls.iter().find(|p| p.call.call_id == call_id)?;
         Some((&pending.call.name, &pending.backend))
     }
@@ -146,7 +149,7 @@ impl CallStep {
         self.calls.iter().all(|p| p.status == CallStatus::Ended)
     }
 
-    fn turn(&mut self, call_id: &str, from: &[CallStatus], to: CallStatus) -> bool {
+    fn transition(&mut self, call_id: &str, from: &[CallStatus], to: CallStatus) -> bool {
         let found = self
             .calls
             .iter_mut()

@@ -94,14 +94,14 @@ impl TableJudge<'_> {
                 lane,
                 reason: verdict.to_string(),
             },
-            PolicyDecision::Ask => refused(
+            PolicyDecision::Ask => refuse(
                 call,
                 &backend,
                 CallFailureKind::NobodyToAsk {
                     reason: &verdict.to_string(),
                 },
             ),
-            PolicyDecision::Deny => refused(
+            PolicyDecision::Deny => refuse(
                 call,
                 &backend,
                 CallFailureKind::Denied {
@@ -112,7 +112,7 @@ impl TableJudge<'_> {
     }
 }
 
-fn refused(call: &FunctionCall, backend: &str, kind: CallFailureKind<'_>) -> CallVerdict {
+fn refuse(call: &FunctionCall, backend: &str, kind: CallFailureKind<'_>) -> CallVerdict {
     let failure = CallFailure {
         tool: &call.name,
         backend: Some(backend),

@@ -12,12 +12,12 @@ use crate::request::ProviderFragments;
 
 /// Parts to put behind a message's own, by the message's index.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Added<'a>(BTreeMap<usize, Vec<&'a Value>>);
+pub(super) struct AddedParts<'a>(BTreeMap<usize, Vec<&'a Value>>);
 
-impl<'a> Added<'a> {
+impl<'a> AddedParts<'a> {
     /// Finds the place of each part. `holds` says whether a message of results may hold anything
     /// else; what it may not hold waits for the next message that may.
-    pub(super) fn to(
+    pub(super) fn for_messages(
         messages: &'a [Message],
         contribution: &'a ProviderFragments,
         holds: impl Fn(usize) -> bool,
@@ -31,27 +31,27 @@ impl<'a> Added<'a> {
                 .iter()
                 .filter(|(call, _)| !shown.contains(call.as_str()));
             let first = messages.iter().position(is_user);
-            added.put(first, hidden.flat_map(|(_, parts)| parts));
+            added.insert(first, hidden.flat_map(|(_, parts)| parts));
             let mut waiting: Vec<&Value> = Vec::new();
             for (at, message) in messages.iter().enumerate() {
                 let parts = results(message).filter_map(|call| content.get(call));
                 waiting.extend(parts.flatten());
                 if is_user(message) || (message.role == Role::Tool && holds(at)) {
-                    added.put(Some(at), waiting.drain(..));
+                    added.insert(Some(at), waiting.drain(..));
                 }
             }
         }
         let newest = messages.iter().rposition(is_user);
-        added.put(newest, &contribution.user_content);
+        added.insert(newest, &contribution.user_content);
         added
     }
 
     /// What stands behind the parts of this message.
-    pub(super) fn behind(&self, message: usize) -> impl Iterator<Item = Value> {
+    pub(super) fn after_message(&self, message: usize) -> impl Iterator<Item = Value> {
         self.0.get(&message).into_iter().flatten().copied().cloned()
     }
 
-    fn put(&mut self, at: Option<usize>, parts: impl IntoIterator<Item = &'a Value>) {
+    fn insert(&mut self, at: Option<usize>, parts: impl IntoIterator<Item = &'a Value>) {
         let mut parts = parts.into_iter().peekable();
         if let Some(at) = at
             && parts.peek().is_some()
@@ -104,9 +104,9 @@ mod tests {
 
     fn places(messages: &[Message], holds: bool) -> Vec<Vec<Value>> {
         let contribution = contribution();
-        let added = Added::to(messages, &contribution, |_| holds);
+        let added = AddedParts::for_messages(messages, &contribution, |_| holds);
         (0..messages.len())
-            .map(|at| added.behind(at).collect())
+            .map(|at| added.after_message(at).collect())
             .collect()
     }
 

@@ -2,23 +2,23 @@
 
 use serde_json::{Map, Value};
 
-use crate::exact_numbers::unkept_number;
+use crate::exact_numbers::inexact_number;
 
 /// The arguments, and their text where they are not a JSON object, may be cut off, or have a number
 /// that would be another one here.
 ///
 /// `whole`: whether all of the text has come. Nothing at all, and `null`, are an empty object:
 /// calls without arguments come like that.
-pub(super) fn parsed(text: &str, whole: bool) -> (Value, Option<String>) {
+pub(super) fn parsed(text: &str, is_complete: bool) -> (Value, Option<String>) {
     let empty = || Value::Object(Map::new());
-    if !whole {
+    if !is_complete {
         return (empty(), Some(text.to_owned()));
     }
     if matches!(text.trim(), "" | "null") {
         return (empty(), None);
     }
     match serde_json::from_str(text) {
-        Ok(arguments @ Value::Object(_)) if unkept_number(text).is_none() => (arguments, None),
+        Ok(arguments @ Value::Object(_)) if inexact_number(text).is_none() => (arguments, None),
         _ => (empty(), Some(text.to_owned())),
     }
 }

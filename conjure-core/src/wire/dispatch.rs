@@ -39,8 +39,8 @@ impl Wire {
     #[must_use]
     pub fn call_id<'a>(self, endpoint: &Endpoint, id: &'a str) -> Cow<'a, str> {
         match self {
-            Self::Anthropic => legal_id(id, anthropic::MOST_ID),
-            Self::OpenaiResponses => legal_id(id, openai_responses::MOST_ID),
+            Self::Anthropic => legal_id(id, anthropic::MAX_ID_LENGTH),
+            Self::OpenaiResponses => legal_id(id, openai_responses::MAX_ID_LENGTH),
             Self::OpenaiChat => openai_chat::call_id(&endpoint.dialect, id),
             Self::Gemini => Cow::Borrowed(id),
         }

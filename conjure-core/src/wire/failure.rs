@@ -13,7 +13,7 @@ use crate::sentence::sentence;
 /// An HTTP status that is no reply, as a wire read it.
 pub(super) struct StatusFailure<'a> {
     /// Provider that refused, as a person calls it.
-    pub(super) who: &'a str,
+    pub(super) provider: &'a str,
     /// Where the request went, and for which model.
     pub(super) endpoint: &'a Endpoint,
     /// The HTTP status.
@@ -23,7 +23,7 @@ pub(super) struct StatusFailure<'a> {
     /// The provider's sentence, or the start of a body that is not its own; may be empty.
     pub(super) text: &'a str,
     /// Whether `text` comes out of the provider's own error form.
-    pub(super) own_form: bool,
+    pub(super) is_api_error: bool,
     /// A word for programs.
     pub(super) kind: &'static str,
     /// The provider's id of the request.
@@ -34,7 +34,11 @@ pub(super) struct StatusFailure<'a> {
 
 impl StatusFailure<'_> {
     pub(super) fn error(&self) -> WireError {
-        let Self { who, status, .. } = self;
+        let Self {
+            provider: who,
+            status,
+            ..
+        } = self;
         // Whatever word a provider has for it: what was asked for is not there.
         let kind = if *status == 404 {
             "not_found"
@@ -46,7 +50,7 @@ impl StatusFailure<'_> {
         } else {
             format!("HTTP status {status}, {}", self.word)
         };
-        let told = match (self.own_form, self.text.trim()) {
+        let told = match (self.is_api_error, self.text.trim()) {
             (_, "") => "It gave no reason.".to_owned(),
             (true, text) => sentence(text).into_owned(),
             (false, text) => format!("What it sent is not this API's error: {}", sentence(text)),
@@ -61,7 +65,7 @@ impl StatusFailure<'_> {
         let retryable = match header(self.headers, "x-should-retry") {
             Some("true") => true,
             Some("false") => false,
-            _ => passes(kind, self.status),
+            _ => is_transient(kind, self.status),
         };
         let advice = RequestTarget::from(self.endpoint).advice(kind);
         WireError::new(
@@ -94,14 +98,14 @@ impl RequestTarget<'_> {
     /// What to do about an error of this kind.
     fn advice(self, kind: &str) -> Cow<'static, str> {
         match kind {
-            "not_found" => Cow::Owned(self.where_to_look()),
+            "not_found" => Cow::Owned(self.not_found_advice()),
             kind => Cow::Borrowed(advice(kind)),
         }
     }
 
     /// What to do when nothing is there: the model and the address that were used, which are what
     /// is wrong.
-    fn where_to_look(self) -> String {
+    fn not_found_advice(self) -> String {
         let address = match self.base_url {
             Some(url) => format!("the base URL `{url}`"),
             None => "the base URL".to_owned(),
@@ -122,17 +126,17 @@ pub(super) fn in_stream(
     who: &str,
     target: RequestTarget<'_>,
     kind: &'static str,
-    told: &str,
+    message: &str,
     shown: bool,
 ) -> WireError {
     WireError::new(
         kind,
         format!(
             "{who} broke its reply off with an error: {} {}",
-            sentence(told),
+            sentence(message),
             target.advice(kind)
         ),
-        !shown && passes(kind, 0),
+        !shown && is_transient(kind, 0),
     )
 }
 
@@ -197,7 +201,7 @@ pub(super) fn kind_of_status(status: u16) -> &'static str {
 }
 
 /// Whether the failure passes by itself; a status of 0 stands for inside a stream.
-fn passes(kind: &str, status: u16) -> bool {
+fn is_transient(kind: &str, status: u16) -> bool {
     match kind {
         "overloaded" | "rate_limited" => true,
         // 501 and 505 say that it will never work.
@@ -234,7 +238,7 @@ pub(super) fn header<'a>(headers: &'a [(String, String)], name: &str) -> Option<
 }
 
 /// A body for people: the title of an HTML page, or the first line or so of a text.
-pub(super) fn shown(body: &[u8]) -> String {
+pub(super) fn describe_body(body: &[u8]) -> String {
     // A title stands near the beginning, and nobody reads more than a line.
     let text = String::from_utf8_lossy(body.get(..64 * 1024).unwrap_or(body));
     let lower = text.to_ascii_lowercase();

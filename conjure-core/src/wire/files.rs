@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::chat::media_type::{is_image, is_pdf, is_text};
 use crate::chat::{ArtifactRef, OutputPart};
 use crate::context::file_line_start;
-use crate::context::notes::{file as note, named_only};
+use crate::context::notes::{file as note, name_only_file};
 use crate::request::Attachment;
 
 /// What can be shown of an artifact.
@@ -23,7 +23,7 @@ pub(super) enum FileView<'a> {
     /// Text, out of the file's bytes.
     Text(String),
     /// Words about it: its bytes are not here.
-    Words(String),
+    Note(String),
 }
 
 /// Looks at artifacts, and writes down what is told as text.
@@ -34,9 +34,9 @@ pub(super) struct FileEncoder<'a> {
 
 impl<'a> FileEncoder<'a> {
     /// What can be shown of an artifact.
-    pub(super) fn look(&self, artifact: &ArtifactRef) -> FileView<'a> {
+    pub(super) fn view(&self, artifact: &ArtifactRef) -> FileView<'a> {
         let Some(attachment) = self.attachments.get(&artifact.id) else {
-            return FileView::Words(note(artifact));
+            return FileView::Note(note(artifact));
         };
         match attachment.media_type.as_str() {
             media_type if is_image(media_type) => FileView::Image(attachment),
@@ -55,7 +55,7 @@ impl<'a> FileEncoder<'a> {
     /// What a person's message shows of a file: its name and handle, by which tools open it, and
     /// behind that what `shown` makes of it. Where that is nothing, the model is told so: it would take the
     /// name for all that there is.
-    pub(super) fn attached(
+    pub(super) fn attached_file(
         &mut self,
         artifact: &ArtifactRef,
         text: impl FnOnce(&str) -> Value,
@@ -65,14 +65,14 @@ impl<'a> FileEncoder<'a> {
         // Where it is told as text, that begins with its name.
         let words = note(artifact);
         match shown.get("text").and_then(Value::as_str) {
-            Some(told) if told == words => vec![text(&named_only(artifact))],
+            Some(told) if told == words => vec![text(&name_only_file(artifact))],
             Some(told) if told.starts_with(&words) => vec![shown],
             _ => vec![text(&words), shown],
         }
     }
 
     /// Words about an artifact that cannot be shown, with a note on why.
-    pub(super) fn told(&mut self, artifact: &ArtifactRef, what: &str) -> String {
+    pub(super) fn note_unshown(&mut self, artifact: &ArtifactRef, what: &str) -> String {
         self.notes
             .push(format!("{what} is told as text: {}", artifact.name));
         note(artifact)

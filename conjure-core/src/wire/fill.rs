@@ -41,7 +41,7 @@ pub(super) fn fill_bytes<'de>(
 }
 
 /// Reads a field that holds an object, or a list of them, into its place.
-pub(super) fn into<'de, A: MapAccess<'de>>(
+pub(super) fn fill_field<'de, A: MapAccess<'de>>(
     place: &mut impl Fill<'de>,
     map: &mut A,
 ) -> Result<(), A::Error> {
@@ -215,11 +215,11 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::wire::scan::{Count, Loose, SmallList};
+    use crate::wire::scan::{Count, LooseString, SmallList};
 
     #[derive(Default)]
     struct Outer<'a> {
-        name: Loose<'a>,
+        name: LooseString<'a>,
         inner: Option<Inner>,
         list: SmallList<Inner>,
     }
@@ -231,8 +231,8 @@ mod tests {
         fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
             match name {
                 "name" => set(&mut self.name, map),
-                "inner" => into(&mut self.inner, map),
-                "list" => into(&mut self.list, map),
+                "inner" => fill_field(&mut self.inner, map),
+                "list" => fill_field(&mut self.list, map),
                 "rows" => skip_rows(map),
                 _ => skip(map),
             }

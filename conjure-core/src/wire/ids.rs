@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use sha2::{Digest, Sha256};
 
 /// The longest name of a tool that every provider takes.
-const MOST_NAME: usize = 64;
+const MAX_NAME_CHARS: usize = 64;
 
 /// The id with at most `most` characters (at least 16): the same where it is legal, else its legal
 /// characters and a hash of the whole, so that two ids never become one.
@@ -19,12 +19,12 @@ pub(super) fn legal_id(id: &str, most: usize) -> Cow<'_, str> {
 
 /// A tool's name in a call of the past. Public names are legal; what a model made up may not be.
 pub(super) fn legal_name(name: &str) -> Cow<'_, str> {
-    legal(name, "tool", MOST_NAME)
+    legal(name, "tool", MAX_NAME_CHARS)
 }
 
 /// Whether a tool can be offered under this name everywhere.
 pub(super) fn is_legal_name(name: &str) -> bool {
-    name.len() <= MOST_NAME
+    name.len() <= MAX_NAME_CHARS
         && name.chars().all(is_legal)
         && name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
 }

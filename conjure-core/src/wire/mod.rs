@@ -13,7 +13,6 @@ use crate::chat::{Response, StreamEvent};
 mod added;
 pub mod anthropic;
 mod arguments;
-mod beginning;
 mod dialect;
 mod dispatch;
 mod endpoint;
@@ -35,6 +34,7 @@ mod test_kit;
 #[cfg(test)]
 mod tests;
 mod tools;
+mod truncated_json;
 
 pub use crate::model_family::model_family;
 pub use crate::wire_name::{UnknownWire, Wire};

@@ -16,7 +16,7 @@ use super::fill::{Fill, FillSeed};
 
 /// A field that should be a string.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(super) enum Loose<'a> {
+pub(super) enum LooseString<'a> {
     /// Missing, or `null`.
     #[default]
     Absent,
@@ -26,7 +26,7 @@ pub(super) enum Loose<'a> {
     Other(Box<Value>),
 }
 
-impl Loose<'_> {
+impl LooseString<'_> {
     /// The string, if it is one.
     pub(super) fn as_str(&self) -> Option<&str> {
         match self {
@@ -49,7 +49,7 @@ impl Loose<'_> {
     }
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Loose<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for LooseString<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = <&'de RawValue>::deserialize(deserializer)?.get();
         if raw == "null" {
@@ -119,8 +119,8 @@ fn unicode(escape: &str) -> Option<(char, usize)> {
     char::from_u32(pair).map(|character| (character, 12))
 }
 
-fn other<'a>(value: Value) -> Loose<'a> {
-    Loose::Other(Box::new(value))
+fn other<'a>(value: Value) -> LooseString<'a> {
+    LooseString::Other(Box::new(value))
 }
 
 /// A list whose first item needs no allocation. `null` is an empty list.
@@ -272,14 +272,14 @@ mod tests {
     #[test]
     fn a_plain_string_borrows_and_anything_else_is_kept() {
         assert!(matches!(
-            read::<Loose<'_>>(r#""a""#),
-            Loose::Text(Cow::Borrowed("a"))
+            read::<LooseString<'_>>(r#""a""#),
+            LooseString::Text(Cow::Borrowed("a"))
         ));
-        assert_eq!(read::<Loose<'_>>(r#""\n""#).as_str(), Some("\n"));
-        assert_eq!(read::<Loose<'_>>("null"), Loose::Absent);
+        assert_eq!(read::<LooseString<'_>>(r#""\n""#).as_str(), Some("\n"));
+        assert_eq!(read::<LooseString<'_>>("null"), LooseString::Absent);
         for other in ["1", "-1", "1.5", "true", "[1]", r#"{"a":1}"#] {
             let value = serde_json::from_str(other).unwrap();
-            assert_eq!(read::<Loose<'_>>(other), super::other(value));
+            assert_eq!(read::<LooseString<'_>>(other), super::other(value));
         }
     }
 
@@ -299,7 +299,7 @@ mod tests {
             r#""ü\u00fcé""#,
         ] {
             let parser = serde_json::from_str::<String>(text).ok();
-            let own = serde_json::from_str::<Loose<'_>>(text).ok();
+            let own = serde_json::from_str::<LooseString<'_>>(text).ok();
             assert_eq!(own.map(|own| own.str().to_owned()), parser, "{text}");
         }
     }

@@ -79,7 +79,7 @@ impl SseDecoder {
     /// [`SseError::TooLarge`], now and at every later push: where the next event begins is not
     /// known any more.
     pub fn push(&mut self, bytes: &[u8], out: &mut Vec<SseEvent>) -> Result<(), SseError> {
-        self.each_numbered(bytes, |name, data, id| {
+        self.for_each_with_id(bytes, |name, data, id| {
             out.push(SseEvent {
                 name: name.to_owned(),
                 data: data.to_owned(),
@@ -92,11 +92,15 @@ impl SseDecoder {
     ///
     /// # Errors
     /// Those of [`push`](Self::push).
-    pub fn each(&mut self, bytes: &[u8], mut take: impl FnMut(&str, &str)) -> Result<(), SseError> {
-        self.each_numbered(bytes, |name, data, _| take(name, data))
+    pub fn for_each(
+        &mut self,
+        bytes: &[u8],
+        mut take: impl FnMut(&str, &str),
+    ) -> Result<(), SseError> {
+        self.for_each_with_id(bytes, |name, data, _| take(name, data))
     }
 
-    fn each_numbered(
+    fn for_each_with_id(
         &mut self,
         bytes: &[u8],
         mut take: impl FnMut(&str, &str, &str),
@@ -125,7 +129,7 @@ impl SseDecoder {
                 break;
             };
             let ending = *ending;
-            if let Some((data, after)) = self.whole_event(text, ending, after) {
+            if let Some((data, after)) = self.complete_event(text, ending, after) {
                 // It begins with its field, so there is no mark in front of it.
                 self.first_line = false;
                 self.after_cr = ending == b'\r';
@@ -151,7 +155,7 @@ impl SseDecoder {
 
     /// The data of an event whose only `data` line is this one and whose blank line is here too,
     /// with the bytes behind it: nearly all events are so, and need no copy.
-    fn whole_event<'a>(
+    fn complete_event<'a>(
         &self,
         line: &'a [u8],
         ending: u8,
@@ -187,16 +191,16 @@ impl SseDecoder {
         if self.failed.is_some() {
             return None;
         }
-        self.rest()
+        self.take_pending()
     }
 
     /// Returns what was taken of the event that is too large, once.
-    pub fn begun(&mut self) -> Option<SseEvent> {
+    pub fn take_oversized(&mut self) -> Option<SseEvent> {
         self.failed?;
-        self.rest()
+        self.take_pending()
     }
 
-    fn rest(&mut self) -> Option<SseEvent> {
+    fn take_pending(&mut self) -> Option<SseEvent> {
         let line = std::mem::take(&mut self.line);
         if !line.is_empty() {
             self.end_line(&line, &mut |_, _, _| {});

@@ -3,17 +3,17 @@
 //! Tells an event stream from one JSON body, bounds both, and hands events to the wire that knows
 //! what they mean.
 
-use super::beginning;
 use super::sse::{MAX_EVENT_BYTES, SseDecoder};
+use super::truncated_json;
 use super::{Decoded, ReplyDecoder, failure};
 use crate::chat::StreamEvent;
 
 /// How many of the first bytes are kept.
-const HEAD: usize = 400;
+const HEAD_BYTES: usize = 400;
 
 /// The most parts of one reply: more than any model makes, and a bound for a server that never
 /// ends.
-pub(super) const MOST_PARTS: usize = 4_096;
+pub(super) const MAX_PARTS: usize = 4_096;
 
 /// What is said of a reply with more.
 pub(super) const TOO_MANY: &str = "it has more than 4096 parts, and no more are read";
@@ -22,11 +22,11 @@ pub(super) const TOO_MANY: &str = "it has more than 4096 parts, and no more are 
 const TOO_LARGE: &str = "it has more than 8 MiB in one piece, and no more is read";
 
 /// The most bytes of an id or of a model's name. They are kept with every part.
-const MOST_NAME: usize = 1_024;
+const MAX_NAME_BYTES: usize = 1_024;
 
 /// An id or a model's name, as far as it is kept.
-pub(super) fn name(text: &str) -> &str {
-    let end = text.floor_char_boundary(MOST_NAME);
+pub(super) fn truncated_name(text: &str) -> &str {
+    let end = text.floor_char_boundary(MAX_NAME_BYTES);
     text.get(..end).unwrap_or_default()
 }
 
@@ -45,7 +45,7 @@ pub(super) trait ReplyAssembler: Clone + Send + 'static {
     fn too_large(&mut self, found: &str);
 
     /// Whether an event of this wire came.
-    fn heard(&self) -> bool;
+    fn has_events(&self) -> bool;
 
     /// The end of the body.
     fn end(self, out: &mut Vec<StreamEvent>) -> Decoded;
@@ -66,7 +66,7 @@ pub(super) struct ReplyStreamDecoder<R> {
     /// The reply as far as it came; none once the end was told.
     reply: Option<R>,
     /// The first bytes, to tell a person what came when it was no reply at all.
-    head: [u8; HEAD],
+    head: [u8; HEAD_BYTES],
     /// Number of the bytes in `head` that have come.
     head_length: usize,
 }
@@ -77,7 +77,7 @@ enum BodyKind {
     Events,
     Json(Vec<u8>),
     /// The beginning of a body that is larger than what is read.
-    Beginning(Vec<u8>),
+    Truncated(Vec<u8>),
 }
 
 impl<R: ReplyAssembler> ReplyStreamDecoder<R> {
@@ -86,7 +86,7 @@ impl<R: ReplyAssembler> ReplyStreamDecoder<R> {
             kind: BodyKind::Unknown,
             sse: SseDecoder::default(),
             reply: Some(reply),
-            head: [0; HEAD],
+            head: [0; HEAD_BYTES],
             head_length: 0,
         }
     }
@@ -114,11 +114,11 @@ impl<R: ReplyAssembler> ReplyDecoder for ReplyStreamDecoder<R> {
             let room = MAX_EVENT_BYTES - body.len().min(MAX_EVENT_BYTES);
             body.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
             if bytes.len() > room {
-                self.kind = BodyKind::Beginning(std::mem::take(body));
+                self.kind = BodyKind::Truncated(std::mem::take(body));
             }
             return;
         }
-        if let BodyKind::Beginning(_) = &self.kind {
+        if let BodyKind::Truncated(_) = &self.kind {
             return;
         }
         let room = self.head.get_mut(self.head_length..).unwrap_or_default();
@@ -129,17 +129,17 @@ impl<R: ReplyAssembler> ReplyDecoder for ReplyStreamDecoder<R> {
         }
         let outcome = self
             .sse
-            .each(bytes, |name, data| reply.event(name, data, out));
+            .for_each(bytes, |name, data| reply.event(name, data, out));
         let Err(error) = outcome else { return };
-        let begun = self.sse.begun();
-        if begun.is_none() && !reply.heard() {
+        let begun = self.sse.take_oversized();
+        if begun.is_none() && !reply.has_events() {
             reply.protocol(&error.to_string());
             return;
         }
         if let Some(event) = begun {
             let mut data = event.data.into_bytes();
             shorten(&mut data);
-            beginning::close(&mut data);
+            truncated_json::close(&mut data);
             reply.event(&event.name, &String::from_utf8_lossy(&data), out);
         }
         reply.too_large(TOO_LARGE);
@@ -154,9 +154,9 @@ impl<R: ReplyAssembler> ReplyDecoder for ReplyStreamDecoder<R> {
                 reply.body(&body, out);
                 return reply.end(out);
             }
-            BodyKind::Beginning(mut body) => {
+            BodyKind::Truncated(mut body) => {
                 shorten(&mut body);
-                beginning::close(&mut body);
+                truncated_json::close(&mut body);
                 reply.body(&body, out);
                 reply.too_large(TOO_LARGE);
                 return reply.end(out);
@@ -171,8 +171,8 @@ impl<R: ReplyAssembler> ReplyDecoder for ReplyStreamDecoder<R> {
             reply.event(&event.name, &event.data, out);
         }
         let head = self.head.get(..self.head_length).unwrap_or_default();
-        if !reply.heard() && !begins_like_events(head) {
-            let shown = failure::shown(head);
+        if !reply.has_events() && !begins_like_events(head) {
+            let shown = failure::describe_body(head);
             reply.protocol(&format!("something that is no event stream: {shown}"));
         }
         reply.end(out)
@@ -184,12 +184,12 @@ impl<R: ReplyAssembler> ReplyDecoder for ReplyStreamDecoder<R> {
 }
 
 /// What stands around a text, at most, in bytes.
-const AROUND: usize = 64 * 1024;
+const ENVELOPE_BYTES: usize = 64 * 1024;
 
 /// Shortens what is too large to what a session takes of a reply, which is half of the most that is
 /// read: what it is made into is there beside it, several times. Of text that is escaped less is kept.
 fn shorten(piece: &mut Vec<u8>) {
-    piece.truncate(MAX_EVENT_BYTES / 2 + AROUND);
+    piece.truncate(MAX_EVENT_BYTES / 2 + ENVELOPE_BYTES);
     piece.shrink_to_fit();
 }
 

@@ -22,7 +22,7 @@ impl Rig {
     }
 
     pub(super) fn target(&self) -> RepairTarget {
-        RepairTarget::new(self.provider, self.model).over(self.wire)
+        RepairTarget::new(self.provider, self.model).with_wire(self.wire)
     }
 
     /// Decodes pieces of one body.
@@ -41,7 +41,7 @@ impl Rig {
     }
 
     /// A reply that must be whole.
-    pub(super) fn whole(&self, body: &str) -> Response {
+    pub(super) fn complete_reply(&self, body: &str) -> Response {
         let decoded = self.decode(body).0;
         assert_eq!(decoded.error, None);
         assert!(decoded.response.complete);

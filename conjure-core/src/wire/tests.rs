@@ -161,7 +161,7 @@ fn tokens_and_the_mark_of_the_end_make_a_reply_whole_that_does_not_say_why_it_st
     ];
     for provider in dialects {
         let rig = Rig { provider, ..CHAT };
-        let response = rig.whole(&whole);
+        let response = rig.complete_reply(&whole);
         assert_eq!(calls(&response)[0].2, json!({"a": 1}), "{provider}");
         assert_eq!(calls(&response)[0].3, None, "{provider}");
         assert_eq!(response.stop, None, "{provider}");
@@ -301,7 +301,7 @@ fn arguments_that_a_gateway_moves_are_found() {
         (&ANTHROPIC, json!({"input": {"a": 1}, "partial_json": ""})),
     ];
     for (rig, call) in cases {
-        let calls = calls(&rig.whole(&with_call(rig.wire, &call)));
+        let calls = calls(&rig.complete_reply(&with_call(rig.wire, &call)));
         assert_eq!(calls[0].2, json!({"a": 1}), "{}: {call}", rig.wire);
         assert_eq!(calls[0].3, None, "{}: {call}", rig.wire);
     }

@@ -20,9 +20,9 @@ pub(super) struct ToolNotes {
 ///
 /// `project` gets a schema that is JSON Schema, with an object at its top. Its error names what
 /// the provider does not take.
-pub(super) fn listed<'a>(
+pub(super) fn encode_tools<'a>(
     request: &'a ModelRequest,
-    told: &mut ToolNotes,
+    tool_notes: &mut ToolNotes,
     project: impl Fn(Value) -> Result<Value, String>,
 ) -> Vec<(&'a ToolDefinition, Value)> {
     let mut tools = Vec::new();
@@ -36,12 +36,14 @@ pub(super) fn listed<'a>(
         match checked.and_then(|()| project(top)) {
             Ok(schema) => {
                 if let Some(note) = note {
-                    told.notes.push(format!("tool `{}`: {note}", tool.name));
+                    tool_notes
+                        .notes
+                        .push(format!("tool `{}`: {note}", tool.name));
                 }
                 tools.push((tool, schema));
             }
             Err(reason) => {
-                told.quarantined.push(OmittedTool {
+                tool_notes.quarantined.push(OmittedTool {
                     tool: tool.name.clone(),
                     reason,
                 });

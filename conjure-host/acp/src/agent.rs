@@ -21,7 +21,7 @@ use agent_client_protocol::v1::{ConnectionTo, Responder};
 use agent_client_protocol::{
     Agent, Client, Error, JsonRpcResponse, Lines, on_receive_notification, on_receive_request,
 };
-use conjure_core::turn::When;
+use conjure_core::turn::EffectiveFrom;
 use conjure_runtime::manager::{
     ChatRetention, Manager, NewSession, PersonaCopy, SessionPatch, SessionView,
 };
@@ -48,7 +48,7 @@ pub(crate) struct AgentConnection {
     outflow: Arc<Outflow>,
     client: Mutex<ClientCapabilities>,
     sign_in: SignIn,
-    open: Mutex<HashMap<SessionId, Arc<OpenSession>>>,
+    sessions: Mutex<HashMap<SessionId, Arc<OpenSession>>>,
     /// The turns that the client began and that run, with their sessions.
     running: Mutex<BTreeMap<String, String>>,
 }
@@ -76,7 +76,7 @@ where
         outflow,
         client: Mutex::default(),
         sign_in: SignIn::default(),
-        open: Mutex::default(),
+        sessions: Mutex::default(),
         running: Mutex::default(),
     });
     let serving = Arc::clone(&connection).requests(lines);
@@ -98,14 +98,14 @@ impl AgentConnection {
     }
 
     /// Whether the client shows notices apart from messages.
-    pub(crate) fn notices(&self) -> bool {
+    pub(crate) fn supports_notices(&self) -> bool {
         let client = lock(&self.client);
         let session = client.session.as_ref();
         session.is_some_and(|session| session.notices.is_some())
     }
 
     /// Whether the client gives texts as it shows them.
-    pub(crate) fn gives_texts(&self) -> bool {
+    pub(crate) fn supports_text_reads(&self) -> bool {
         lock(&self.client).fs.read_text_file
     }
 
@@ -115,7 +115,11 @@ impl AgentConnection {
     }
 
     /// The commands, for the client of a session.
-    fn offer(&self, client: ConnectionTo<Client>, session: &SessionId) -> Option<OpeningUpdate> {
+    fn commands_update(
+        &self,
+        client: ConnectionTo<Client>,
+        session: &SessionId,
+    ) -> Option<OpeningUpdate> {
         let commands = self.commands()?;
         Some((self.updates(client, session), commands.update()))
     }
@@ -133,12 +137,12 @@ impl AgentConnection {
     }
 
     /// Takes note of a turn that runs.
-    pub(crate) fn runs(&self, session: &str, turn: &str) {
+    pub(crate) fn add_running(&self, session: &str, turn: &str) {
         lock(&self.running).insert(turn.to_owned(), session.to_owned());
     }
 
     /// Takes note that it runs no more.
-    pub(crate) fn is_over(&self, turn: &str) {
+    pub(crate) fn remove_running(&self, turn: &str) {
         lock(&self.running).remove(turn);
     }
 
@@ -194,9 +198,9 @@ impl AgentConnection {
         let agent = agent.on_receive_request(
             async move |request: NewSessionRequest, responder, client| {
                 let (on, to) = (Arc::clone(&three), client.clone());
-                answer_and(&client, responder, async move {
+                answer_then_update(&client, responder, async move {
                     let opened = on.new_session(request).await?;
-                    let offer = on.offer(to, &opened.session_id);
+                    let offer = on.commands_update(to, &opened.session_id);
                     Ok((opened, offer))
                 })
             },
@@ -205,8 +209,8 @@ impl AgentConnection {
         let agent = agent.on_receive_request(
             async move |request: LoadSessionRequest, responder, client| {
                 let (on, to) = (Arc::clone(&four), client.clone());
-                answer_and(&client, responder, async move {
-                    let offer = on.offer(to.clone(), &request.session_id);
+                answer_then_update(&client, responder, async move {
+                    let offer = on.commands_update(to.clone(), &request.session_id);
                     Ok((on.load(to, request).await?, offer))
                 })
             },
@@ -215,8 +219,8 @@ impl AgentConnection {
         let agent = agent.on_receive_request(
             async move |request: ResumeSessionRequest, responder, client| {
                 let (on, to) = (Arc::clone(&five), client.clone());
-                answer_and(&client, responder, async move {
-                    let offer = on.offer(to, &request.session_id);
+                answer_then_update(&client, responder, async move {
+                    let offer = on.commands_update(to, &request.session_id);
                     Ok((on.resume(request).await?, offer))
                 })
             },
@@ -234,7 +238,7 @@ impl AgentConnection {
         let agent = agent.on_receive_request(
             async move |request: CloseSessionRequest, responder, client| {
                 let on = Arc::clone(&seven);
-                let closing = on.closes(&request.session_id);
+                let closing = on.close_session(&request.session_id);
                 answer(&client, responder, async move {
                     let (ticket, session) = closing?;
                     on.cancel(&session).await;
@@ -274,7 +278,7 @@ impl AgentConnection {
                     if let Some(ticket) = &ticket
                         && &*request.config_id.0 == settings::MODEL
                     {
-                        ticket.first().await;
+                        ticket.wait_first().await;
                     }
                     let set = on.set_option(to, request).await;
                     drop(ticket);
@@ -347,7 +351,7 @@ impl AgentConnection {
         self.sign_in.check()?;
         let mcps = mcp_servers::settings(&request.mcp_servers)?;
         let persona = persona(request.system_prompt.as_ref())?;
-        only_one_root(&request.additional_directories)?;
+        reject_additional_roots(&request.additional_directories)?;
         let defaults = defaults::of(&self.manager, &self.options).await?;
         let new = NewSession {
             persona: persona.unwrap_or_default(),
@@ -358,7 +362,7 @@ impl AgentConnection {
         let view = self.manager.create(new).await;
         let view = view.map_err(|error| of_manager(&error))?;
         let id = SessionId::new(view.id.clone());
-        let mode = self.opens(id.clone(), &view).mode();
+        let mode = self.register_open(id.clone(), &view).mode();
         let options = settings::options(&self.manager, &view, mode).await?;
         Ok(NewSessionResponse::new(id)
             .modes(mode.state())
@@ -372,14 +376,16 @@ impl AgentConnection {
     ) -> Result<LoadSessionResponse, Error> {
         self.sign_in.check()?;
         persona(request.system_prompt.as_ref())?;
-        only_one_root(&request.additional_directories)?;
+        reject_additional_roots(&request.additional_directories)?;
         let id = request.session_id;
-        let view = self.opened(&id, &request.cwd, &request.mcp_servers).await?;
+        let view = self
+            .open_saved(&id, &request.cwd, &request.mcp_servers)
+            .await?;
         if let Some(thread) = &view.thread {
             let updates = self.updates(client, &id);
             history::replay(&self.manager, &thread.id, &view.working_dir, &updates).await?;
         }
-        let mode = self.opens(id, &view).mode();
+        let mode = self.register_open(id, &view).mode();
         let options = settings::options(&self.manager, &view, mode).await?;
         Ok(LoadSessionResponse::new()
             .modes(mode.state())
@@ -389,10 +395,12 @@ impl AgentConnection {
     async fn resume(&self, request: ResumeSessionRequest) -> Result<ResumeSessionResponse, Error> {
         self.sign_in.check()?;
         persona(request.system_prompt.as_ref())?;
-        only_one_root(&request.additional_directories)?;
+        reject_additional_roots(&request.additional_directories)?;
         let id = request.session_id;
-        let view = self.opened(&id, &request.cwd, &request.mcp_servers).await?;
-        let mode = self.opens(id, &view).mode();
+        let view = self
+            .open_saved(&id, &request.cwd, &request.mcp_servers)
+            .await?;
+        let mode = self.register_open(id, &view).mode();
         let options = settings::options(&self.manager, &view, mode).await?;
         Ok(ResumeSessionResponse::new()
             .modes(mode.state())
@@ -401,7 +409,7 @@ impl AgentConnection {
 
     /// A saved session, in the directory and with the servers that the client says. Servers that
     /// the session has beside those stay.
-    async fn opened(
+    async fn open_saved(
         &self,
         id: &SessionId,
         cwd: &Path,
@@ -411,23 +419,26 @@ impl AgentConnection {
         let view = self.manager.get(&id.0).await.map_err(wrong)?;
         let mut mcps: Map<String, Value> = view.mcps.clone();
         mcps.extend(mcp_servers::settings(servers)?);
-        let wanted = listing::WantedDir::new(cwd);
+        let wanted = listing::RequestedDir::new(cwd);
         let patch = SessionPatch {
-            working_dir: (!wanted.is(&view.working_dir)).then(|| cwd.to_owned()),
+            working_dir: (!wanted.matches(&view.working_dir)).then(|| cwd.to_owned()),
             mcps: (mcps != view.mcps).then_some(mcps),
             ..SessionPatch::default()
         };
         if patch == SessionPatch::default() {
             return Ok(view);
         }
-        let changed = self.manager.update(&view.id, patch, When::NextTurn).await;
+        let changed = self
+            .manager
+            .update(&view.id, patch, EffectiveFrom::NextTurn)
+            .await;
         changed.map_err(wrong)
     }
 
     /// Has a session open. One that is open stays the one that it is, whatever the client calls it:
     /// its turns go on, and what is set from now on counts for them.
-    fn opens(&self, id: SessionId, view: &SessionView) -> Arc<OpenSession> {
-        let mut open = lock(&self.open);
+    fn register_open(&self, id: SessionId, view: &SessionView) -> Arc<OpenSession> {
+        let mut open = lock(&self.sessions);
         let known = open.values().find(|session| session.id == view.id);
         let session = known.map_or_else(|| Arc::new(OpenSession::new(view)), Arc::clone);
         open.insert(id, Arc::clone(&session));
@@ -435,7 +446,7 @@ impl AgentConnection {
     }
 
     fn session(&self, id: &SessionId) -> Result<Arc<OpenSession>, Error> {
-        let open = lock(&self.open);
+        let open = lock(&self.sessions);
         open.get(id).cloned().ok_or_else(|| no_session(&id.0))
     }
 
@@ -452,8 +463,8 @@ impl AgentConnection {
 
     /// Has a session open no more, and cancels what was asked in it. What the manager runs of that is
     /// still to be ended.
-    fn closes(&self, id: &SessionId) -> Result<(QueueTicket, Arc<OpenSession>), Error> {
-        let closed = lock(&self.open).remove(id);
+    fn close_session(&self, id: &SessionId) -> Result<(QueueTicket, Arc<OpenSession>), Error> {
+        let closed = lock(&self.sessions).remove(id);
         let session = closed.ok_or_else(|| no_session(&id.0))?;
         Ok((session.queue.cancel(), session))
     }
@@ -461,7 +472,7 @@ impl AgentConnection {
     async fn delete(&self, id: &SessionId) -> Result<DeleteSessionResponse, Error> {
         let deleted = self.manager.delete(&id.0, ChatRetention::Keep).await;
         deleted.map_err(|error| of_manager(&error))?;
-        lock(&self.open).remove(id);
+        lock(&self.sessions).remove(id);
         Ok(DeleteSessionResponse::new())
     }
 
@@ -487,7 +498,7 @@ impl AgentConnection {
         request: SetSessionConfigOptionRequest,
     ) -> Result<SetSessionConfigOptionResponse, Error> {
         let session = self.session(&request.session_id)?;
-        let value = settings::text(&request)?;
+        let value = settings::option_value(&request)?;
         let view = match &*request.config_id.0 {
             settings::MODE => {
                 session.set_mode(settings::mode(value)?);
@@ -532,7 +543,7 @@ fn answer<T: JsonRpcResponse + Send>(
 }
 
 /// Answers a request, and tells the client something after the answer.
-fn answer_and<T: JsonRpcResponse + Send>(
+fn answer_then_update<T: JsonRpcResponse + Send>(
     client: &ConnectionTo<Client>,
     responder: Responder<T>,
     work: impl Future<Output = Result<(T, Option<OpeningUpdate>), Error>> + Send + 'static,
@@ -575,7 +586,7 @@ fn persona(prompt: Option<&SystemPrompt>) -> Result<Option<PersonaCopy>, Error> 
     }))
 }
 
-fn only_one_root(more: &[std::path::PathBuf]) -> Result<(), Error> {
+fn reject_additional_roots(more: &[std::path::PathBuf]) -> Result<(), Error> {
     match more {
         [] => Ok(()),
         _ => Err(invalid(

@@ -20,7 +20,7 @@ pub(crate) fn tool_call(
     route: Option<&Route>,
     working_dir: &Path,
 ) -> ToolCall {
-    let work = Work::of(arguments, route);
+    let work = ToolAction::of(arguments, route);
     ToolCall::new(id.to_owned(), title(name, arguments, work))
         .name(name.to_owned())
         .kind(work.kind())
@@ -31,7 +31,7 @@ pub(crate) fn tool_call(
 
 /// A call that is asked about, once it was announced. What an update says replaces what is shown: where
 /// it has nothing to show, it leaves that as it is.
-pub(crate) fn asked_update(call: ToolCall) -> ToolCallUpdate {
+pub(crate) fn approval_update(call: ToolCall) -> ToolCallUpdate {
     let mut update = ToolCallUpdate::from(call);
     let content = update.fields.content.take();
     update.fields.content = content.filter(|content| !content.is_empty());
@@ -45,14 +45,14 @@ pub(crate) fn running_update(id: &str) -> ToolCallUpdate {
 }
 
 /// The update with a call's live output so far.
-pub(crate) fn live(id: &str, output: &str) -> ToolCallUpdate {
+pub(crate) fn live_output_update(id: &str, output: &str) -> ToolCallUpdate {
     let fields = ToolCallUpdateFields::new().content(vec![fenced(output)]);
     ToolCallUpdate::new(id.to_owned(), fields)
 }
 
 /// A call's result. Where it is a change of a file that shows itself (`keeps`), the words about it
 /// do not replace it; what went wrong does.
-pub(crate) fn ended(
+pub(crate) fn result_update(
     id: &str,
     output: &str,
     is_error: bool,
@@ -92,8 +92,8 @@ fn fenced(text: &str) -> ToolCallContent {
 
 /// What a tool does to files and programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Work {
-    Look,
+pub(crate) enum ToolAction {
+    Read,
     Run,
     Create,
     Replace,
@@ -102,7 +102,7 @@ pub(crate) enum Work {
     Other,
 }
 
-impl Work {
+impl ToolAction {
     /// As the tool's definition says. Where it is not known, as the arguments look.
     pub(crate) fn of(arguments: &Value, route: Option<&Route>) -> Self {
         let Some(definition) = route.map(|route| &route.definition) else {
@@ -121,7 +121,7 @@ impl Work {
         } else if changes.contains(&op) {
             Self::Change
         } else if looks.contains(&op) || definition.effects == EffectLevel::Read {
-            Self::Look
+            Self::Read
         } else {
             Self::Other
         }
@@ -145,7 +145,7 @@ impl Work {
 
     fn kind(self) -> ToolKind {
         match self {
-            Self::Look => ToolKind::Read,
+            Self::Read => ToolKind::Read,
             Self::Run => ToolKind::Execute,
             Self::Create | Self::Replace | Self::Change => ToolKind::Edit,
             Self::Other => ToolKind::Other,
@@ -154,14 +154,16 @@ impl Work {
 }
 
 /// What it does, in a line: the command, or what is done to which file, or the tool's name.
-fn title(name: &str, arguments: &Value, work: Work) -> String {
-    let said = |field: &str| arguments.get(field).and_then(Value::as_str);
+fn title(name: &str, arguments: &Value, work: ToolAction) -> String {
+    let argument = |field: &str| arguments.get(field).and_then(Value::as_str);
     let title = match work {
-        Work::Run => said("command").map(|command| format!("`{command}`")),
-        Work::Look => said("path").map(|path| format!("Read `{path}`")),
-        Work::Create => said("path").map(|path| format!("Write `{path}`")),
-        Work::Replace | Work::Change => said("path").map(|path| format!("Change `{path}`")),
-        Work::Other => said("path").map(|path| format!("{name} `{path}`")),
+        ToolAction::Run => argument("command").map(|command| format!("`{command}`")),
+        ToolAction::Read => argument("path").map(|path| format!("Read `{path}`")),
+        ToolAction::Create => argument("path").map(|path| format!("Write `{path}`")),
+        ToolAction::Replace | ToolAction::Change => {
+            argument("path").map(|path| format!("Change `{path}`"))
+        }
+        ToolAction::Other => argument("path").map(|path| format!("{name} `{path}`")),
     };
     one_line(&title.unwrap_or_else(|| name.to_owned()))
 }

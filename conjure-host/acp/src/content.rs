@@ -8,7 +8,7 @@ use agent_client_protocol::v1::schema::{ContentBlock, EmbeddedResourceResource};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use conjure_core::chat::Message;
-use conjure_core::context::{reference, referred_text};
+use conjure_core::context::{embedded_text, reference};
 use conjure_runtime::{Host, uploads};
 
 use super::error::invalid;
@@ -59,17 +59,17 @@ impl PromptContent {
     /// What refers to something stays where it stands in the sentence; the texts of embedded
     /// resources come behind the sentence.
     fn read(blocks: &[ContentBlock], unsaved: &BTreeMap<PathBuf, String>) -> Result<Self, Error> {
-        let mut said = Self::default();
+        let mut content = Self::default();
         let mut embedded = Vec::new();
         for block in blocks {
             match block {
-                ContentBlock::Text(text) => said.text.push_str(&text.text),
+                ContentBlock::Text(text) => content.text.push_str(&text.text),
                 ContentBlock::ResourceLink(link) => {
                     let place = tool_path(&link.uri);
-                    said.text.push_str(&reference(&link.name, &place));
-                    let text = unsaved::file(&link.uri).and_then(|path| unsaved.get(&path));
+                    content.text.push_str(&reference(&link.name, &place));
+                    let text = unsaved::file_path(&link.uri).and_then(|path| unsaved.get(&path));
                     embedded.extend(text.map(|text| {
-                        let contents = referred_text(&place, text);
+                        let contents = embedded_text(&place, text);
                         format!(
                             "`{place}` is not saved in the editor, where it is this. {contents}"
                         )
@@ -78,24 +78,24 @@ impl PromptContent {
                 ContentBlock::Resource(resource) => match &resource.resource {
                     EmbeddedResourceResource::TextResourceContents(contents) => {
                         let place = tool_path(&contents.uri);
-                        said.text.push_str(&reference("", &place));
-                        embedded.push(referred_text(&place, &contents.text));
+                        content.text.push_str(&reference("", &place));
+                        embedded.push(embedded_text(&place, &contents.text));
                     }
                     EmbeddedResourceResource::BlobResourceContents(blob) => {
                         let place = tool_path(&blob.uri);
-                        said.text.push_str(&reference("", &place));
+                        content.text.push_str(&reference("", &place));
                         let kind = blob.mime_type.as_deref();
-                        said.attach(
+                        content.attach(
                             &place,
                             kind.unwrap_or("application/octet-stream"),
                             &blob.blob,
                         )?;
                     }
-                    _ => return Err(unknown()),
+                    _ => return Err(unknown_block()),
                 },
                 ContentBlock::Image(image) => {
                     let place = image.uri.as_deref().map(tool_path);
-                    said.attach(
+                    content.attach(
                         place.as_deref().unwrap_or("image"),
                         &image.mime_type,
                         &image.data,
@@ -107,14 +107,14 @@ impl PromptContent {
                          {SUPPORTED_BLOCKS}; a recording can be linked to, for tools to open"
                     )));
                 }
-                _ => return Err(unknown()),
+                _ => return Err(unknown_block()),
             }
         }
         for text in embedded {
-            said.text.push_str("\n\n");
-            said.text.push_str(&text);
+            content.text.push_str("\n\n");
+            content.text.push_str(&text);
         }
-        Ok(said)
+        Ok(content)
     }
 
     fn attach(&mut self, place: &str, media_type: &str, data: &str) -> Result<(), Error> {
@@ -130,7 +130,7 @@ impl PromptContent {
     }
 }
 
-fn unknown() -> Error {
+fn unknown_block() -> Error {
     invalid(format!(
         "the prompt has a block that is not known. {SUPPORTED_BLOCKS}"
     ))
@@ -138,7 +138,7 @@ fn unknown() -> Error {
 
 /// An address as tools take it: the path of a file, and anything else as it is.
 fn tool_path(uri: &str) -> String {
-    match unsaved::file(uri) {
+    match unsaved::file_path(uri) {
         Some(path) => path.display().to_string(),
         None => uri.to_owned(),
     }

@@ -7,7 +7,7 @@ use agent_client_protocol::v1::schema::Diff;
 use conjure_core::routing::Route;
 use serde_json::Value;
 
-use super::call_view::{Work, path_of};
+use super::call_view::{ToolAction, path_of};
 
 /// The executor that works on this machine's files.
 const LOCAL_EXECUTOR: &str = "local";
@@ -16,20 +16,20 @@ const MAX_FILE_BYTES: u64 = 1024 * 1024;
 
 /// The change that a call asks for, where its tool changes a file.
 pub(crate) fn diff(arguments: &Value, route: Option<&Route>, working_dir: &Path) -> Option<Diff> {
-    let said = |field: &str| arguments.get(field).and_then(Value::as_str);
+    let argument = |field: &str| arguments.get(field).and_then(Value::as_str);
     let path = path_of(arguments, working_dir)?;
-    match Work::of(arguments, route) {
-        Work::Replace => {
-            let diff = Diff::new(path, said("new_str").unwrap_or_default());
-            Some(diff.old_text(said("old_str")?.to_owned()))
+    match ToolAction::of(arguments, route) {
+        ToolAction::Replace => {
+            let diff = Diff::new(path, argument("new_str").unwrap_or_default());
+            Some(diff.old_text(argument("old_str")?.to_owned()))
         }
-        Work::Create => {
+        ToolAction::Create => {
             // As it is before the call; without a route the call is over.
             let is_here = route.is_some_and(|route| &*route.kind == LOCAL_EXECUTOR);
             let before = is_here.then(|| text_of(&path)).flatten();
-            Some(Diff::new(path, said("file_text")?).old_text(before))
+            Some(Diff::new(path, argument("file_text")?).old_text(before))
         }
-        Work::Look | Work::Run | Work::Change | Work::Other => None,
+        ToolAction::Read | ToolAction::Run | ToolAction::Change | ToolAction::Other => None,
     }
 }
 
@@ -49,8 +49,8 @@ pub(crate) fn stays_inside(arguments: &Value, route: Option<&Route>, working_dir
         return false;
     };
     let changes = matches!(
-        Work::of(arguments, Some(route)),
-        Work::Create | Work::Replace
+        ToolAction::of(arguments, Some(route)),
+        ToolAction::Create | ToolAction::Replace
     );
     let path = path_of(arguments, working_dir);
     changes && path.is_some_and(|path| is_plain_inside(&path, working_dir))
@@ -64,7 +64,7 @@ fn is_plain_inside(path: &Path, working_dir: &Path) -> bool {
     let Ok(root) = working_dir.canonicalize() else {
         return false;
     };
-    let real = real(path);
+    let real = resolve_links(path);
     let inside = real.as_deref().map(|real| real.strip_prefix(&root));
     is_plain(inner) && inside.is_some_and(|inside| inside.is_ok_and(is_plain))
 }
@@ -78,7 +78,7 @@ fn is_plain(path: &Path) -> bool {
 }
 
 /// Where a path leads, of which the last parts need not be there.
-fn real(path: &Path) -> Option<PathBuf> {
+fn resolve_links(path: &Path) -> Option<PathBuf> {
     let mut missing = Vec::new();
     let mut known = path;
     loop {

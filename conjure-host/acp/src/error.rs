@@ -12,17 +12,17 @@ pub struct AcpError {
 
 /// The request is invalid.
 pub(crate) fn invalid(message: impl Into<String>) -> Error {
-    with_words(Error::invalid_params(), message)
+    with_message(Error::invalid_params(), message)
 }
 
 /// The request was not done, and that is not the client's fault.
 pub(crate) fn failed(message: impl Into<String>) -> Error {
-    with_words(Error::internal_error(), message)
+    with_message(Error::internal_error(), message)
 }
 
 /// Nobody has saved a credential yet.
 pub(crate) fn needs_auth(message: impl Into<String>) -> Error {
-    with_words(Error::auth_required(), message)
+    with_message(Error::auth_required(), message)
 }
 
 /// The session is not open on this connection.
@@ -48,7 +48,7 @@ pub(crate) fn of_manager(error: &ManagerError) -> Error {
     }
 }
 
-fn with_words(mut error: Error, message: impl Into<String>) -> Error {
+fn with_message(mut error: Error, message: impl Into<String>) -> Error {
     error.message = message.into();
     error
 }

@@ -64,7 +64,7 @@ fn entry_updates(
             let text = output.joined_text();
             let id = &output.call_id;
             let keeps = changes.remove(id);
-            let ended = call_view::ended(id, &text, failed, keeps, None, *duration_ms);
+            let ended = call_view::result_update(id, &text, failed, keeps, None, *duration_ms);
             vec![SessionUpdate::ToolCallUpdate(ended)]
         }
         _ => Vec::new(),

@@ -40,12 +40,12 @@ pub(crate) async fn newest(
 }
 
 /// A directory as a client names it, and without links, as sessions have it.
-pub(crate) struct WantedDir<'a> {
+pub(crate) struct RequestedDir<'a> {
     named: &'a Path,
     real: Option<PathBuf>,
 }
 
-impl<'a> WantedDir<'a> {
+impl<'a> RequestedDir<'a> {
     pub(crate) fn new(named: &'a Path) -> Self {
         Self {
             named,
@@ -54,7 +54,7 @@ impl<'a> WantedDir<'a> {
     }
 
     /// Whether a session that was saved with this directory works there.
-    pub(crate) fn is(&self, saved: &Path) -> bool {
+    pub(crate) fn matches(&self, saved: &Path) -> bool {
         saved == self.named || self.real.as_deref() == Some(saved)
     }
 }
@@ -64,9 +64,9 @@ pub(crate) async fn page(
     manager: &Manager,
     request: &ListSessionsRequest,
 ) -> Result<ListSessionsResponse, Error> {
-    let mut behind = request.cursor.as_deref().map(cursor).transpose()?;
+    let mut behind = request.cursor.as_deref().map(parse_cursor).transpose()?;
     let mut listed: Vec<(SessionView, SessionCursor)> = Vec::new();
-    let wanted = request.cwd.as_deref().map(WantedDir::new);
+    let wanted = request.cwd.as_deref().map(RequestedDir::new);
     let mut limit = BATCH_SESSIONS;
     loop {
         let batch = manager.recent("", behind.as_ref(), limit).await;
@@ -76,12 +76,12 @@ pub(crate) async fn page(
         behind = batch.last().map(|(_, place)| place.clone());
         let in_dir = |(session, _): &(SessionView, SessionCursor)| {
             let wanted = wanted.as_ref();
-            wanted.is_none_or(|wanted| wanted.is(&session.working_dir))
+            wanted.is_none_or(|wanted| wanted.matches(&session.working_dir))
         };
         listed.extend(batch.into_iter().filter(in_dir));
         if listed.len() > PAGE_SESSIONS {
             listed.truncate(PAGE_SESSIONS);
-            let next = listed.last().map(|(_, place)| written(place));
+            let next = listed.last().map(|(_, place)| encode_cursor(place));
             return Ok(answer(&listed, next));
         }
         if is_last {
@@ -95,11 +95,11 @@ fn answer(listed: &[(SessionView, SessionCursor)], next: Option<String>) -> List
     ListSessionsResponse::new(sessions.collect::<Vec<_>>()).next_cursor(next)
 }
 
-fn written(place: &SessionCursor) -> String {
+fn encode_cursor(place: &SessionCursor) -> String {
     format!("{}:{}", place.used_at_ms, place.id)
 }
 
-fn cursor(text: &str) -> Result<SessionCursor, Error> {
+fn parse_cursor(text: &str) -> Result<SessionCursor, Error> {
     let place = text.split_once(':').and_then(|(at, id)| {
         Some(SessionCursor {
             used_at_ms: at.parse().ok()?,
@@ -127,7 +127,7 @@ mod tests {
         let (work, link) = (root.join("work"), root.join("link"));
         std::fs::create_dir(&work).unwrap();
         std::os::unix::fs::symlink(&work, &link).unwrap();
-        let wanted = WantedDir::new(&link);
-        assert!(wanted.is(&work) && wanted.is(&link) && !wanted.is(&root));
+        let wanted = RequestedDir::new(&link);
+        assert!(wanted.matches(&work) && wanted.matches(&link) && !wanted.matches(&root));
     }
 }

@@ -63,7 +63,7 @@ impl Mode {
 }
 
 /// Rules that deny each of these tools that does more than read.
-pub(crate) fn reads_only(tools: &ToolPreview) -> PolicySpec {
+pub(crate) fn read_only_policy(tools: &ToolPreview) -> PolicySpec {
     let more = tools
         .routes()
         .filter(|route| route.definition.effects != EffectLevel::Read);

@@ -20,7 +20,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::agent::AgentConnection;
 use super::error::{failed, of_manager};
-use super::modes::{Mode, reads_only};
+use super::modes::{Mode, read_only_policy};
 use super::open_session::OpenSession;
 use super::permission::{self, PermissionAnswer};
 use super::request_queue::QueueTicket;
@@ -68,7 +68,7 @@ pub(crate) async fn run(
         && let Some(line) = commands.line(&prompt.request.prompt)
     {
         let running = async {
-            prompt.ticket.first().await;
+            prompt.ticket.wait_first().await;
             (commands.run)(session.id.clone(), line).await
         };
         let reason = command(running, &updates, &prompt).await;
@@ -91,9 +91,9 @@ pub(crate) async fn run(
         session: &session,
         updates: &updates,
         turn: &turn,
-        view: ShownTurn::new(&turn.id, working_dir.clone(), connection.notices()),
+        view: ShownTurn::new(&turn.id, working_dir.clone(), connection.supports_notices()),
         working_dir,
-        asked: HashMap::new(),
+        pending_questions: HashMap::new(),
         stop: None,
     };
     let followed = Box::pin(follower.follow(cancellation)).await;
@@ -104,7 +104,7 @@ pub(crate) async fn run(
         // Nobody would see it, or decide about its calls.
         let _ = manager.cancel_turn(&session.id, &turn.id).await;
     }
-    connection.is_over(&turn.id);
+    connection.remove_running(&turn.id);
     let run = followed?;
     let now = manager.get(&session.id).await;
     let now = now.map_err(|error| of_manager(&error))?;
@@ -132,7 +132,7 @@ async fn begin(
     };
     let turn = manager.begin(&session.id, request).await;
     let turn = turn.map_err(|error| of_manager(&error))?;
-    connection.runs(&session.id, &turn.id);
+    connection.add_running(&session.id, &turn.id);
     if prompt.ticket.is_cancelled() {
         // While it began, so that there may have been no turn to end.
         let _ = manager.cancel_turn(&session.id, &turn.id).await;
@@ -150,12 +150,12 @@ async fn turn_request(
 ) -> Result<(TurnRequest, PathBuf), Error> {
     let manager = connection.manager();
     let blocks = &prompt.request.prompt;
-    let unsaved = if connection.gives_texts() {
+    let unsaved = if connection.supports_text_reads() {
         unsaved::read(updates, blocks).await
     } else {
         BTreeMap::new()
     };
-    prompt.ticket.first().await;
+    prompt.ticket.wait_first().await;
     let view = manager.get(&session.id).await;
     let view = view.map_err(|error| of_manager(&error))?;
     let terms = terms(manager, session).await?;
@@ -184,7 +184,7 @@ async fn command(
     let Some(said) = said else {
         // Not before what it began is ended, unless the client waits no more.
         tokio::select! {
-            () = prompt.ticket.no_cancelling() => {}
+            () = prompt.ticket.wait_for_cancellations() => {}
             () = prompt.cancellation.cancelled() => {}
         }
         return StopReason::Cancelled;
@@ -200,7 +200,7 @@ async fn terms(manager: &Manager, session: &OpenSession) -> Result<TurnTerms, Er
     let mut terms = TurnTerms::default();
     if session.mode() == Mode::ReadOnly {
         let tools = manager.tools(&session.id).await;
-        terms.policy = reads_only(&tools.map_err(|error| of_manager(&error))?);
+        terms.policy = read_only_policy(&tools.map_err(|error| of_manager(&error))?);
     }
     Ok(terms)
 }
@@ -255,7 +255,7 @@ struct PromptTurn<'a> {
     working_dir: PathBuf,
     view: ShownTurn,
     /// What the client is being asked, by call or question.
-    asked: HashMap<String, AbortOnDropHandle<()>>,
+    pending_questions: HashMap<String, AbortOnDropHandle<()>>,
     /// The stop reason as the provider gave it.
     stop: Option<String>,
 }
@@ -267,11 +267,11 @@ impl PromptTurn<'_> {
         let after = latest_event(manager, &self.turn.thread).await?;
         let events = manager.events(&self.turn.thread, after).await;
         let events = events.map_err(|error| of_manager(&error))?;
-        self.until_over(events, cancelled).await
+        self.follow_to_end(events, cancelled).await
     }
 
     /// Shows what comes until the turn is over.
-    async fn until_over(
+    async fn follow_to_end(
         &mut self,
         mut events: EventStream,
         cancelled: RequestCancellation,
@@ -300,7 +300,7 @@ impl PromptTurn<'_> {
                         break;
                     }
                 }
-                () = at(due) => {
+                () = wait_until(due) => {
                     let updates = self.view.flush_due(Instant::now());
                     self.updates.send_all(updates).await;
                 }
@@ -315,7 +315,7 @@ impl PromptTurn<'_> {
                     last = Some(Instant::now() + LAST_EVENTS_TIMEOUT);
                 }
                 () = &mut cancelling, if !is_cancelled => is_cancelled = true,
-                () = at(last) => break,
+                () = wait_until(last) => break,
             }
         }
         let rest = self.view.flush();
@@ -336,7 +336,7 @@ impl PromptTurn<'_> {
         } = event
             && self.view.has_begun()
         {
-            self.knows(*table, provider, model).await;
+            self.update_model(*table, provider, model).await;
         }
         let updates = self.view.show(event);
         self.updates.send_all(updates).await;
@@ -345,8 +345,10 @@ impl PromptTurn<'_> {
         }
         match event {
             Event::Approval { call, .. } => self.decide(call),
-            Event::CallStarted { call_id, .. } => drop(self.asked.remove(call_id)),
-            Event::FunctionCallOutput(output) => drop(self.asked.remove(&output.call_id)),
+            Event::CallStarted { call_id, .. } => drop(self.pending_questions.remove(call_id)),
+            Event::FunctionCallOutput(output) => {
+                drop(self.pending_questions.remove(&output.call_id))
+            }
             Event::Question(question) => {
                 let answering = questions::answer(
                     Arc::clone(self.connection),
@@ -355,9 +357,10 @@ impl PromptTurn<'_> {
                     question.clone(),
                 );
                 let answering = AbortOnDropHandle::new(tokio::spawn(answering));
-                self.asked.insert(question.id.clone(), answering);
+                self.pending_questions
+                    .insert(question.id.clone(), answering);
             }
-            Event::QuestionOver { id, .. } => drop(self.asked.remove(id)),
+            Event::QuestionOver { id, .. } => drop(self.pending_questions.remove(id)),
             Event::Done {
                 turn_id,
                 stop_reason,
@@ -372,15 +375,15 @@ impl PromptTurn<'_> {
     }
 
     /// Takes note of the tools and the model of a request.
-    async fn knows(&mut self, table: u64, provider: &str, model: &str) {
+    async fn update_model(&mut self, table: u64, provider: &str, model: &str) {
         let manager = self.connection.manager();
         let facts = manager.host().models().facts(provider, model);
-        self.view.has_window(facts.and_then(|facts| facts.context));
+        self.view.set_window(facts.and_then(|facts| facts.context));
         if self.view.table_version() == Some(table) {
             return;
         }
         match manager.tools(&self.session.id).await {
-            Ok(tools) => self.view.knows(Arc::clone(tools.table())),
+            Ok(tools) => self.view.set_table(Arc::clone(tools.table())),
             Err(error) => tracing::debug!("the tools of a turn are not known: {error}"),
         }
     }
@@ -425,11 +428,11 @@ impl PromptTurn<'_> {
             }
         };
         let deciding = AbortOnDropHandle::new(tokio::spawn(deciding));
-        self.asked.insert(key, deciding);
+        self.pending_questions.insert(key, deciding);
     }
 }
 
-async fn at(instant: Option<Instant>) {
+async fn wait_until(instant: Option<Instant>) {
     match instant {
         Some(instant) => tokio::time::sleep_until(instant).await,
         None => std::future::pending().await,

@@ -68,12 +68,12 @@ fn request(updates: &Updates, question: &QuestionAsked) -> Option<CreateElicitat
 }
 
 fn reply(answer: &CreateElicitationResponse) -> QuestionReply {
-    let said = serde_json::to_value(answer).unwrap_or_default();
-    let content = match said.get("content") {
+    let json = serde_json::to_value(answer).unwrap_or_default();
+    let content = match json.get("content") {
         Some(Value::Object(content)) => content.clone(),
         _ => Map::new(),
     };
-    match said.get("action").and_then(Value::as_str) {
+    match json.get("action").and_then(Value::as_str) {
         Some("accept") => QuestionReply::Accept(content.into_iter().collect()),
         Some("decline") => QuestionReply::Decline,
         _ => QuestionReply::Cancel,

@@ -20,7 +20,7 @@ pub(crate) struct RequestQueue {
 #[derive(Debug, Default)]
 struct Tickets {
     next: u64,
-    taken: BTreeMap<u64, QueuedRequest>,
+    queued: BTreeMap<u64, QueuedRequest>,
 }
 
 /// What is known of a request that has a ticket.
@@ -54,7 +54,7 @@ impl RequestQueue {
             tickets.next += 1;
             let cancelled = cancelled.clone();
             let ticket = QueuedRequest { cancelled, cancels };
-            tickets.taken.insert(number, ticket);
+            tickets.queued.insert(number, ticket);
             false
         });
         QueueTicket {
@@ -70,7 +70,7 @@ impl RequestQueue {
         let ticket = self.issue(true);
         let before: Vec<CancellationToken> = {
             let tickets = self.tickets.borrow();
-            let before = tickets.taken.range(..ticket.number);
+            let before = tickets.queued.range(..ticket.number);
             before.map(|(_, ticket)| ticket.cancelled.clone()).collect()
         };
         for cancelled in before {
@@ -82,10 +82,10 @@ impl RequestQueue {
 
 impl QueueTicket {
     /// Waits until all that came before has taken effect.
-    pub(crate) async fn first(&self) {
+    pub(crate) async fn wait_first(&self) {
         let mut tickets = self.tickets.subscribe();
         let is_first = |tickets: &Tickets| {
-            let first = tickets.taken.keys().next();
+            let first = tickets.queued.keys().next();
             first == Some(&self.number)
         };
         // The sender is this ticket's own: there is one as long as somebody waits.
@@ -98,9 +98,9 @@ impl QueueTicket {
     }
 
     /// Waits until no cancelling is at work.
-    pub(crate) async fn no_cancelling(&self) {
+    pub(crate) async fn wait_for_cancellations(&self) {
         let mut tickets = self.tickets.subscribe();
-        let is_none = |tickets: &Tickets| !tickets.taken.values().any(|ticket| ticket.cancels);
+        let is_none = |tickets: &Tickets| !tickets.queued.values().any(|ticket| ticket.cancels);
         let _ = tickets.wait_for(is_none).await;
     }
 
@@ -113,7 +113,7 @@ impl QueueTicket {
 impl Drop for QueueTicket {
     fn drop(&mut self) {
         self.tickets
-            .send_modify(|tickets| drop(tickets.taken.remove(&self.number)));
+            .send_modify(|tickets| drop(tickets.queued.remove(&self.number)));
     }
 }
 
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     fn is_first(ticket: &QueueTicket) -> bool {
-        ticket.first().now_or_never().is_some()
+        ticket.wait_first().now_or_never().is_some()
     }
 
     #[tokio::test]
@@ -148,9 +148,9 @@ mod tests {
         assert!(before.is_cancelled() && !behind.is_cancelled());
         drop(before);
         assert!(!is_first(&behind), "the cancelling is not done");
-        assert!(behind.no_cancelling().now_or_never().is_none());
+        assert!(behind.wait_for_cancellations().now_or_never().is_none());
         drop(cancelling);
-        assert!(behind.no_cancelling().now_or_never().is_some());
+        assert!(behind.wait_for_cancellations().now_or_never().is_some());
         assert!(is_first(&behind));
     }
 }

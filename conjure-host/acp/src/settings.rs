@@ -7,7 +7,7 @@ use agent_client_protocol::v1::schema::{
     SessionConfigOption, SessionConfigOptionCategory, SessionConfigSelectGroup,
     SessionConfigSelectOption, SetSessionConfigOptionRequest,
 };
-use conjure_core::turn::When;
+use conjure_core::turn::EffectiveFrom;
 use conjure_providers::auths::MCP_SECRETS;
 use conjure_runtime::manager::{Manager, SessionPatch, SessionView};
 use conjure_store::SavedAuth;
@@ -93,7 +93,9 @@ pub(crate) async fn set_model(
         model: Some(model.to_owned()),
         ..SessionPatch::default()
     };
-    let changed = manager.update(session, patch, When::NextTurn).await;
+    let changed = manager
+        .update(session, patch, EffectiveFrom::NextTurn)
+        .await;
     changed.map_err(|error| of_manager(&error))
 }
 
@@ -109,7 +111,7 @@ pub(crate) fn mode(id: &str) -> Result<Mode, Error> {
 }
 
 /// The value that a request has for an option.
-pub(crate) fn text(request: &SetSessionConfigOptionRequest) -> Result<&str, Error> {
+pub(crate) fn option_value(request: &SetSessionConfigOptionRequest) -> Result<&str, Error> {
     let value = request.value.as_value_id();
     let value = value.map(|value| &*value.0);
     value.ok_or_else(|| invalid(format!("`{}` takes a text", request.config_id)))

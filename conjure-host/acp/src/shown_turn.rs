@@ -32,7 +32,7 @@ pub(crate) struct ShownTurn {
     has_begun: bool,
     working_dir: PathBuf,
     /// Whether the client shows notices apart.
-    notices: bool,
+    supports_notices: bool,
     table: Option<Arc<RoutingTable>>,
     /// The size of the model's window, where it is known.
     window: Option<u64>,
@@ -57,7 +57,7 @@ struct ShownCall {
     has_diff: bool,
     live: String,
     /// Moment since which there is output that was not shown; `None` where all was.
-    unshown: Option<Instant>,
+    unshown_since: Option<Instant>,
 }
 
 impl ShownTurn {
@@ -66,7 +66,7 @@ impl ShownTurn {
             turn: turn.to_owned(),
             has_begun: false,
             working_dir,
-            notices,
+            supports_notices: notices,
             table: None,
             window: None,
             messages: 0,
@@ -78,7 +78,7 @@ impl ShownTurn {
     }
 
     /// From here on calls are looked up in this table.
-    pub(crate) fn knows(&mut self, table: Arc<RoutingTable>) {
+    pub(crate) fn set_table(&mut self, table: Arc<RoutingTable>) {
         self.table = Some(table);
     }
 
@@ -88,7 +88,7 @@ impl ShownTurn {
     }
 
     /// The model that answers has a window of this size.
-    pub(crate) fn has_window(&mut self, tokens: Option<u64>) {
+    pub(crate) fn set_window(&mut self, tokens: Option<u64>) {
         self.window = tokens;
     }
 
@@ -126,10 +126,10 @@ impl ShownTurn {
                     call_id,
                 )));
             }
-            Event::ToolOutput { call_id, chunk, .. } => self.put_out(call_id, chunk),
+            Event::ToolOutput { call_id, chunk, .. } => self.append_output(call_id, chunk),
             Event::FunctionCallOutput(output) => {
                 self.flush_text(&mut updates);
-                updates.push(self.ended(output));
+                updates.push(self.finish_call(output));
             }
             Event::Usage(usage) => {
                 self.context = usage.total_tokens.saturating_sub(self.tokens);
@@ -156,7 +156,7 @@ impl ShownTurn {
     /// When something is to be shown that waits.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let text = self.text.iter().map(|text| text.since + TEXT_DELAY);
-        let output = self.calls.values().filter_map(|call| call.unshown);
+        let output = self.calls.values().filter_map(|call| call.unshown_since);
         text.chain(output.map(|since| since + OUTPUT_DELAY)).min()
     }
 
@@ -172,13 +172,13 @@ impl ShownTurn {
         }
         for (id, call) in &mut self.calls {
             if call
-                .unshown
+                .unshown_since
                 .is_some_and(|since| since + OUTPUT_DELAY <= now)
             {
-                call.unshown = None;
-                updates.push(SessionUpdate::ToolCallUpdate(call_view::live(
-                    id, &call.live,
-                )));
+                call.unshown_since = None;
+                updates.push(SessionUpdate::ToolCallUpdate(
+                    call_view::live_output_update(id, &call.live),
+                ));
             }
         }
         updates
@@ -242,7 +242,7 @@ impl ShownTurn {
         let shown = self.tool_call(call);
         let known = self.calls.entry(call.id.clone()).or_default();
         known.has_diff |= !shown.content.is_empty();
-        call_view::asked_update(shown)
+        call_view::approval_update(shown)
     }
 
     /// A call with the change that it would make.
@@ -262,7 +262,7 @@ impl ShownTurn {
         }
     }
 
-    fn put_out(&mut self, call_id: &str, chunk: &str) {
+    fn append_output(&mut self, call_id: &str, chunk: &str) {
         let Some(call) = self.calls.get_mut(call_id) else {
             return;
         };
@@ -277,12 +277,12 @@ impl ShownTurn {
                 .ceil_char_boundary(call.live.len() - MAX_LIVE_BYTES);
             call.live.drain(..from);
         }
-        call.unshown.get_or_insert_with(Instant::now);
+        call.unshown_since.get_or_insert_with(Instant::now);
     }
 
-    fn ended(&mut self, output: &CallOutput) -> SessionUpdate {
+    fn finish_call(&mut self, output: &CallOutput) -> SessionUpdate {
         let known = self.calls.remove(&output.call_id);
-        SessionUpdate::ToolCallUpdate(call_view::ended(
+        SessionUpdate::ToolCallUpdate(call_view::result_update(
             &output.call_id,
             &output.output,
             output.is_error,
@@ -299,7 +299,7 @@ impl ShownTurn {
     }
 
     fn notice(&mut self, text: &str) -> SessionUpdate {
-        if self.notices {
+        if self.supports_notices {
             let notice = Notice::new(NoticeSeverity::Info, text.to_owned());
             return SessionUpdate::Notice(notice);
         }
@@ -390,7 +390,7 @@ mod tests {
             chunk: "at work".to_owned(),
         });
         assert_eq!(turn.next_deadline(), None, "no output is to be shown");
-        let ended = call_view::ended("c-1", "", true, true, None, 1);
+        let ended = call_view::result_update("c-1", "", true, true, None, 1);
         shown.update(ended.fields);
         assert_eq!(shown.content, change);
     }

@@ -21,7 +21,7 @@ const SAVED_AUTH: &str = "saved-auth";
 #[derive(Debug, Default)]
 pub(crate) struct SignIn {
     /// Whether the client signed out, and not in again.
-    is_out: AtomicBool,
+    is_signed_out: AtomicBool,
 }
 
 impl SignIn {
@@ -55,19 +55,19 @@ impl SignIn {
                  terminal",
             ));
         }
-        self.is_out.store(false, Ordering::SeqCst);
+        self.is_signed_out.store(false, Ordering::SeqCst);
         Ok(AuthenticateResponse::new())
     }
 
     /// Signs out: no session is opened until the client has signed in again. What is open goes on.
     pub(crate) fn logout(&self) -> LogoutResponse {
-        self.is_out.store(true, Ordering::SeqCst);
+        self.is_signed_out.store(true, Ordering::SeqCst);
         LogoutResponse::new()
     }
 
     /// Refuses to open a session for a client that is not signed in.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        if self.is_out.load(Ordering::SeqCst) {
+        if self.is_signed_out.load(Ordering::SeqCst) {
             return Err(needs_auth(format!(
                 "this connection was signed out with `logout`; `authenticate` with `{SAVED_AUTH}` \
                  signs in again"

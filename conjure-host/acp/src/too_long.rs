@@ -18,7 +18,7 @@ pub(crate) struct TooLongAnswer {}
 
 /// The line in place of a message of which this is known; without an id it was no request, and has
 /// no answer. An answer that is too long is an error to whoever waits for it.
-pub(crate) fn in_place(found: &FoundMessage, most: usize) -> Option<String> {
+pub(crate) fn replacement_line(found: &OversizedMessage, most: usize) -> Option<String> {
     let id = found
         .id
         .as_ref()
@@ -37,7 +37,7 @@ pub(crate) fn in_place(found: &FoundMessage, most: usize) -> Option<String> {
 
 /// What is known of a message that is too long.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct FoundMessage {
+pub(crate) struct OversizedMessage {
     id: Option<Value>,
     /// A request, or a notification; not an answer.
     has_method: bool,
@@ -57,7 +57,7 @@ pub(crate) struct IdFinder {
     word: Option<Vec<u8>>,
     /// Whether the member that is read is `id`.
     is_id: bool,
-    found: FoundMessage,
+    message: OversizedMessage,
 }
 
 impl IdFinder {
@@ -69,8 +69,8 @@ impl IdFinder {
     }
 
     /// The message that was found, after all of it was read.
-    pub(crate) fn finish(self) -> FoundMessage {
-        self.found
+    pub(crate) fn finish(self) -> OversizedMessage {
+        self.message
     }
 
     fn next(&mut self, byte: u8) {
@@ -78,12 +78,12 @@ impl IdFinder {
             let ends = byte == b'"' && !self.is_escaped;
             self.is_escaped = byte == b'\\' && !self.is_escaped;
             self.in_string = !ends;
-            return self.keep(byte);
+            return self.push(byte);
         }
         match byte {
             b'"' => {
                 self.in_string = true;
-                self.keep(byte);
+                self.push(byte);
             }
             b'{' | b'[' => {
                 self.depth += 1;
@@ -91,21 +91,21 @@ impl IdFinder {
                 self.word = (self.depth == 1).then(Vec::new);
             }
             b'}' | b']' => {
-                self.ends_member();
+                self.end_member();
                 self.depth = self.depth.saturating_sub(1);
             }
-            b',' => self.ends_member(),
+            b',' => self.end_member(),
             b':' if self.depth == 1 => {
                 let name = self.word.as_deref().map(<[u8]>::trim_ascii);
                 self.is_id = name == Some(b"\"id\"");
-                self.found.has_method |= name == Some(b"\"method\"");
+                self.message.has_method |= name == Some(b"\"method\"");
                 self.word = Some(Vec::new());
             }
-            _ => self.keep(byte),
+            _ => self.push(byte),
         }
     }
 
-    fn ends_member(&mut self) {
+    fn end_member(&mut self) {
         if self.depth != 1 {
             return;
         }
@@ -113,11 +113,11 @@ impl IdFinder {
         if std::mem::take(&mut self.is_id)
             && let Some(value) = word.and_then(|word| serde_json::from_slice(&word).ok())
         {
-            self.found.id = Some(value);
+            self.message.id = Some(value);
         }
     }
 
-    fn keep(&mut self, byte: u8) {
+    fn push(&mut self, byte: u8) {
         if self.depth != 1 {
             return;
         }
@@ -175,7 +175,7 @@ mod tests {
         let line = |text: &str| {
             let mut finder = IdFinder::default();
             finder.read(text.as_bytes());
-            let line = in_place(&finder.finish(), 10)?;
+            let line = replacement_line(&finder.finish(), 10)?;
             Some(serde_json::from_str::<Value>(&line).unwrap())
         };
         let asked = line(r#"{"id":"a","params":{"method":1},"method":"m"}"#).unwrap();

@@ -29,7 +29,7 @@ pub(crate) struct Outflow {
 
 impl Outflow {
     /// Waits until there is room for an update, and takes it.
-    pub(crate) async fn take_room(&self) {
+    pub(crate) async fn reserve(&self) {
         loop {
             let written = self.written.notified();
             let taken = self
@@ -126,7 +126,7 @@ async fn next_line<R: AsyncRead + Unpin>(
         finder.read(&line);
         drop(line);
         skip_line(read, &mut finder).await?;
-        let answered = too_long::in_place(&finder.finish(), most);
+        let answered = too_long::replacement_line(&finder.finish(), most);
         return Ok(Some(answered.unwrap_or_else(|| {
             format!("a message of more than {most} bytes")
         })));
@@ -198,12 +198,12 @@ mod tests {
     async fn updates_wait_for_a_client_that_does_not_read() {
         let outflow = Arc::new(Outflow::default());
         for _ in 0..MAX_WAITING_UPDATES {
-            outflow.take_room().await;
+            outflow.reserve().await;
         }
         let (ours, theirs) = tokio::io::duplex(64 * 1024);
         let waiting = tokio::spawn({
             let outflow = Arc::clone(&outflow);
-            async move { outflow.take_room().await }
+            async move { outflow.reserve().await }
         });
         tokio::time::sleep(Duration::from_millis(20)).await;
         assert!(!waiting.is_finished());

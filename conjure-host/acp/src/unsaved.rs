@@ -20,7 +20,7 @@ const READ_TIMEOUT: Duration = Duration::from_secs(5);
 /// does not give is as it is saved.
 pub(crate) async fn read(updates: &Updates, prompt: &[ContentBlock]) -> BTreeMap<PathBuf, String> {
     let mut texts = BTreeMap::new();
-    for path in linked(prompt) {
+    for path in linked_paths(prompt) {
         let request = ReadTextFileRequest::new(updates.session().clone(), &path);
         let answer = updates.client().send_request(request).block_task();
         match tokio::time::timeout(READ_TIMEOUT, answer).await {
@@ -41,11 +41,11 @@ pub(crate) async fn read(updates: &Updates, prompt: &[ContentBlock]) -> BTreeMap
 }
 
 /// The files that a prompt links to.
-fn linked(prompt: &[ContentBlock]) -> Vec<PathBuf> {
+fn linked_paths(prompt: &[ContentBlock]) -> Vec<PathBuf> {
     let mut paths: Vec<PathBuf> = Vec::new();
     for block in prompt {
         if let ContentBlock::ResourceLink(link) = block
-            && let Some(path) = file(&link.uri)
+            && let Some(path) = file_path(&link.uri)
             && paths.len() < MAX_FILES
             && !paths.contains(&path)
         {
@@ -56,7 +56,7 @@ fn linked(prompt: &[ContentBlock]) -> Vec<PathBuf> {
 }
 
 /// The path of a `file:` address.
-pub(crate) fn file(uri: &str) -> Option<PathBuf> {
+pub(crate) fn file_path(uri: &str) -> Option<PathBuf> {
     let url = url::Url::parse(uri).ok()?;
     let path = (url.scheme() == "file").then(|| url.to_file_path().ok())?;
     path.filter(|path| path.is_absolute())

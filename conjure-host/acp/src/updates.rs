@@ -47,7 +47,7 @@ impl Updates {
             return;
         }
         tokio::select! {
-            () = self.outflow.take_room() => {}
+            () = self.outflow.reserve() => {}
             _ = self.client.terminated() => return,
         }
         let note = SessionNotification::new(self.session.clone(), update);

@@ -73,7 +73,7 @@ pub(crate) async fn run(global: &Global, args: AcpArgs) -> Result<Exit, CliError
     let served = Box::pin(signals.cancelling(&end, serving)).await;
     manager.shutdown(ENDING).await;
     served?;
-    Ok(signals.last().map_or(Exit::Fine, Signal::exit))
+    Ok(signals.last().map_or(Exit::Success, Signal::exit))
 }
 
 async fn manager(global: &Global, plugins: &PluginArgs) -> Result<Manager, CliError> {

@@ -16,7 +16,7 @@ use conjure_runtime::session::Stamped;
 use super::error::CliError;
 
 /// How long a server that gave no sign of life is not asked for one again.
-const SILENCE: Duration = Duration::from_secs(10);
+const PROBE_BACKOFF: Duration = Duration::from_secs(10);
 
 /// The server of a data directory.
 #[derive(Clone)]
@@ -41,16 +41,16 @@ impl AnnouncedServer {
     }
 
     /// The server, where it answers.
-    pub(crate) async fn answering(&self) -> Option<&RemoteServer> {
+    pub(crate) async fn responsive_server(&self) -> Option<&RemoteServer> {
         if self
             .silent_at()
-            .is_some_and(|silent_at| silent_at.elapsed() < SILENCE)
+            .is_some_and(|silent_at| silent_at.elapsed() < PROBE_BACKOFF)
         {
             return None;
         }
         let probed = self.server.probe().await;
         let is_silent = matches!(probed, Err(ServerError::Silent { .. }));
-        let before = self.note(is_silent.then(Instant::now));
+        let before = self.replace_silent_at(is_silent.then(Instant::now));
         match probed {
             Ok(()) => return Some(&self.server),
             // The person is told once for as long as it lasts.
@@ -70,7 +70,7 @@ impl AnnouncedServer {
     }
 
     /// Notes whether the server gave a sign of life; what was known before.
-    fn note(&self, silent_at: Option<Instant>) -> Option<Instant> {
+    fn replace_silent_at(&self, silent_at: Option<Instant>) -> Option<Instant> {
         let mut known = self
             .silent_at
             .lock()
@@ -81,12 +81,12 @@ impl AnnouncedServer {
 
 /// The events of a thread, read here or from a server.
 pub(crate) enum EventFeed {
-    Here {
+    Local {
         events: Box<EventStream>,
         /// The person who follows: turns of other processes wait for them.
         _person: Option<Attendant>,
     },
-    There(Box<ServerFeed>),
+    Remote(Box<ServerFeed>),
 }
 
 /// The events of a thread from a server, and where they are read when that is gone.
@@ -99,10 +99,10 @@ pub(crate) struct ServerFeed {
 
 impl ServerFeed {
     /// The events behind those that were seen, from the database.
-    async fn here(&self) -> Result<EventFeed, CliError> {
+    async fn local_feed(&self) -> Result<EventFeed, CliError> {
         let (manager, thread) = (&self.manager, self.events.thread());
-        Ok(EventFeed::Here {
-            events: Box::new(manager.events(thread, self.events.seen()).await?),
+        Ok(EventFeed::Local {
+            events: Box::new(manager.events(thread, self.events.last_seen()).await?),
             _person: self.attended.then(|| manager.attend(Some(thread))),
         })
     }
@@ -113,17 +113,17 @@ impl EventFeed {
     pub(crate) async fn next(&mut self) -> Result<Option<Stamped>, CliError> {
         loop {
             let feed = match self {
-                Self::Here { events, .. } => {
+                Self::Local { events, .. } => {
                     let event = events.next().await?;
                     return Ok(event.map(|event| Stamped::clone(&event)));
                 }
-                Self::There(feed) => feed,
+                Self::Remote(feed) => feed,
             };
             match feed.events.next().await {
                 Ok(event) => return Ok(Some(event)),
                 Err(gone @ ServerError::Unreachable { .. }) => {
                     tracing::warn!("{gone}; what follows comes from the database");
-                    *self = feed.here().await?;
+                    *self = feed.local_feed().await?;
                 }
                 Err(error) => return Err(error.into()),
             }

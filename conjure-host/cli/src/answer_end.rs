@@ -3,19 +3,19 @@
 use conjure_core::chat::Event;
 use conjure_core::log::TurnOutcome;
 
-use super::output::{RESET, YELLOW, aside};
+use super::output::{RESET, YELLOW, print_note};
 
 /// Providers' words for a refusal: one for it, and those for an end as any other, with which an answer
 /// is cut short only where what came is marked as a refusal.
 const REFUSALS: [&str; 5] = ["refusal", "completed", "stop", "eos", "end_turn"];
 
 /// Says so where a turn ended as it should and no text came in it.
-pub(crate) fn note_nothing(event: &Event) {
+pub(crate) fn note_empty_answer(event: &Event) {
     if let Event::Done { outcome, text, .. } = event
         && outcome == TurnOutcome::Completed.as_str()
         && text.trim().is_empty()
     {
-        aside(format_args!(
+        print_note(format_args!(
             "{YELLOW}note:{RESET} the model answered nothing"
         ));
     }

@@ -11,7 +11,7 @@ use conjure_core::foreign_text::escape_line;
 use conjure_core::routing::Pattern;
 use conjure_core::wire::{Dialect, Wire};
 use conjure_providers::auths::{Auths, KeySources};
-use conjure_providers::spoken;
+use conjure_providers::wire_and_endpoint;
 use conjure_runtime::Host;
 use conjure_store::Store;
 
@@ -166,7 +166,7 @@ impl SessionArgs {
             ask: self.ask,
             deny: self.deny,
         };
-        tell_weak_rules(&policy);
+        warn_weak_rules(&policy);
         policy
     }
 
@@ -180,7 +180,7 @@ impl SessionArgs {
 
     /// The options that are given and that describe a session; where calls work is not among them, as it
     /// names a conversation too.
-    fn describing(&self) -> Vec<&'static str> {
+    fn session_options(&self) -> Vec<&'static str> {
         let own = [
             ("--config", self.config.is_some()),
             ("--provider", self.provider.is_some()),
@@ -196,7 +196,7 @@ impl SessionArgs {
             ("--skill", !self.skill.is_empty()),
             ("--executor", self.executor.is_some()),
         ];
-        let all = own.into_iter().chain(self.sandbox.given());
+        let all = own.into_iter().chain(self.sandbox.given_options());
         let given = all.filter_map(|(option, is_given)| is_given.then_some(option));
         given.collect()
     }
@@ -216,8 +216,8 @@ impl SessionArgs {
             ("--ask", !self.ask.is_empty()),
             ("--deny", !self.deny.is_empty()),
         ];
-        let others = others.into_iter().chain(self.plugins.given());
-        let mut given = self.describing();
+        let others = others.into_iter().chain(self.plugins.given_options());
+        let mut given = self.session_options();
         given.extend(others.filter_map(|(option, is_given)| is_given.then_some(option)));
         given.retain(|option| is_unused(option));
         if given.is_empty() {
@@ -232,7 +232,7 @@ impl SessionArgs {
     /// # Errors
     /// When one of them is given.
     pub(crate) fn check_for_saved(&self, session: &str) -> Result<(), CliError> {
-        let given = self.describing();
+        let given = self.session_options();
         if given.is_empty() {
             return Ok(());
         }
@@ -267,7 +267,7 @@ impl SessionArgs {
     }
 
     /// Has this provider and model answer, with a saved auth where one is named.
-    pub(crate) fn answered_by(&mut self, provider: String, model: String, auth: Option<AuthRef>) {
+    pub(crate) fn set_answerer(&mut self, provider: String, model: String, auth: Option<AuthRef>) {
         match auth {
             Some(auth) => self.auth = Some(auth),
             None => self.provider = Some(provider),
@@ -291,7 +291,7 @@ impl SessionArgs {
         spec.model = self.model.or(spec.model);
         spec.base_url = self.base_url.or(spec.base_url);
         spec.auth = self.auth.or(spec.auth);
-        let mut spec = host.settle(spec).await?;
+        let mut spec = host.resolve_provider(spec).await?;
         if let Some(provider) = &spec.provider
             && (self.wire.is_some() || self.dialect.is_some())
         {
@@ -299,7 +299,7 @@ impl SessionArgs {
             own.wire = self.wire.or(own.wire);
             let has_dialect = self.dialect.is_some();
             own.dialect = self.dialect.map(|own| *own).or(own.dialect.take());
-            if has_dialect && let Some((wire, _)) = spoken(provider, &spec) {
+            if has_dialect && let Some((wire, _)) = wire_and_endpoint(provider, &spec) {
                 check_dialect(wire)?;
             }
         }
@@ -310,16 +310,16 @@ impl SessionArgs {
             Some(dir) => dir,
             None => current_dir()?,
         };
-        spec.working_dir = Some(real_dir(&working_dir)?);
+        spec.working_dir = Some(canonical_dir(&working_dir)?);
         spec.policy.allow.extend(self.allow);
         spec.policy.ask.extend(self.ask);
         spec.policy.deny.extend(self.deny);
-        self.sandbox.put(&mut spec.sandbox)?;
+        self.sandbox.apply(&mut spec.sandbox)?;
         if spec.provider.is_none() && spec.script.is_some() {
             spec.provider = Some("scripted".to_owned());
         }
         spec.check()?;
-        tell_weak_rules(&spec.policy);
+        warn_weak_rules(&spec.policy);
         Ok(spec)
     }
 
@@ -343,7 +343,7 @@ impl SessionArgs {
             skills.push(path.display().to_string());
         }
         if self.config.is_none() && executor.is_some() {
-            for path in super::skill::usable(global, &self.skill) {
+            for path in super::skill::usable_skills(global, &self.skill) {
                 skills.push(path.display().to_string());
             }
         }
@@ -366,10 +366,10 @@ impl SessionArgs {
 }
 
 /// Says of each rule that allows less than it seems to why, and names a better one.
-pub(crate) fn tell_weak_rules(policy: &PolicySpec) {
+pub(crate) fn warn_weak_rules(policy: &PolicySpec) {
     for warning in policy.warnings() {
         let warning = warning.to_string();
-        output::aside(format_args!("note: {}", output::clean(&warning)));
+        output::print_note(format_args!("note: {}", output::clean(&warning)));
     }
 }
 
@@ -401,7 +401,7 @@ pub(crate) fn calls_spec(
 /// A directory from `/` on and without links: rules are written for it, and it is the same one
 /// wherever they are read. What the person named must be there; what the host makes is the host's own
 /// affair.
-pub(crate) fn real_dir(dir: &Path) -> Result<PathBuf, CliError> {
+pub(crate) fn canonical_dir(dir: &Path) -> Result<PathBuf, CliError> {
     let error = match conjure_config::fs::is_dir(dir) {
         Ok(true) => match dir.canonicalize() {
             Ok(real) => return Ok(real),
@@ -425,7 +425,7 @@ pub(crate) fn current_dir() -> Result<PathBuf, CliError> {
 
 /// A path as a person would write it: in one line, and relative to the current directory where that is
 /// shorter.
-pub(crate) fn shown(path: &Path) -> String {
+pub(crate) fn display_path(path: &Path) -> String {
     let relative = std::env::current_dir().ok().and_then(|dir| {
         path.strip_prefix(dir)
             .ok()
@@ -501,12 +501,12 @@ mod tests {
         for told in [&real, &link, &real.join("link/..")] {
             // `..` behind a link is the directory above what it leads to.
             let expected = told.canonicalize().unwrap();
-            assert_eq!(real_dir(told).unwrap(), expected);
+            assert_eq!(canonical_dir(told).unwrap(), expected);
             assert!(expected.is_absolute());
         }
-        assert_eq!(real_dir(&link).unwrap(), real);
+        assert_eq!(canonical_dir(&link).unwrap(), real);
         for bad in [file, dir.path().join("none")] {
-            assert_eq!(real_dir(&bad).unwrap_err().exit, Exit::Usage);
+            assert_eq!(canonical_dir(&bad).unwrap_err().exit, Exit::Usage);
         }
     }
 }

@@ -91,13 +91,17 @@ impl AttachArgs {
 
 impl FilesToAttach {
     /// The question with the files.
-    pub(crate) fn said(self, host: &Host, text: String) -> Result<AttachedMessage, CliError> {
+    pub(crate) fn into_message(
+        self,
+        host: &Host,
+        text: String,
+    ) -> Result<AttachedMessage, CliError> {
         let mut attached = Vec::new();
         for file in self.files {
             attached.push(file.attach(host)?);
         }
         for source in self.images {
-            let shown = source.shown();
+            let shown = source.display_name();
             // What a model cannot look at is refused, which says why.
             let image = source.attach(host)?;
             if !image.is_image {
@@ -127,7 +131,7 @@ impl AttachSource {
                 return Err(CliError::usage("standard input is attached already")
                     .hint("what comes on it can be read once: name `-` once"));
             }
-            return piped_in();
+            return read_stdin();
         }
         if fs::is_file(&path).map_err(CliError::usage_from)? {
             return Ok(Self::File(path));
@@ -162,7 +166,7 @@ impl AttachSource {
     }
 
     /// What the person called it.
-    fn shown(&self) -> String {
+    fn display_name(&self) -> String {
         match self {
             Self::File(path) => path.display().to_string(),
             Self::Pipe { name, .. } => name.clone(),
@@ -179,7 +183,7 @@ impl AttachSource {
 
 impl AttachedMessage {
     /// A text and files that were handed over.
-    pub(crate) fn with(text: String, attached: Vec<Upload>) -> Self {
+    pub(crate) fn new(text: String, attached: Vec<Upload>) -> Self {
         Self { text, attached }
     }
 
@@ -225,7 +229,7 @@ fn name_of(path: &Path) -> String {
 }
 
 /// What comes on standard input.
-fn piped_in() -> Result<AttachSource, CliError> {
+fn read_stdin() -> Result<AttachSource, CliError> {
     if std::io::stdin().is_terminal() {
         return Err(
             CliError::usage("nothing comes on stdin to be attached as `-`")

@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use super::args::Global;
 use super::error::CliError;
 use super::exit::Exit;
-use super::output::{self, GREEN, RESET, Table, aside, clean, line};
-use super::person::confirmed;
+use super::output::{self, GREEN, RESET, Table, clean, line, print_note};
+use super::person::confirm;
 use super::secret::secret;
 use super::signals::Signals;
 
@@ -114,19 +114,19 @@ pub(crate) async fn run(global: &Global, args: AuthArgs) -> Result<Exit, CliErro
         AuthVerb::Check { auth } => check(global, &auth).await,
         AuthVerb::Rename { auth, new } => {
             let auth = global.auths().rename(&auth, &new).await?;
-            told(global, &auth, "is its name now");
-            Ok(Exit::Fine)
+            report(global, &auth, "is its name now");
+            Ok(Exit::Success)
         }
         AuthVerb::Delete { auth, yes } => {
             let saved = global.auths().find(&auth, None).await?;
             global.auths().check_unused(&saved).await?;
             let what = format!("This deletes {}, for good.", saved.full_name());
-            if !confirmed(yes, what, "Delete it?").await? {
+            if !confirm(yes, what, "Delete it?").await? {
                 return Ok(Exit::Interrupted);
             }
             let auth = global.auths().remove(&auth).await?;
-            told(global, &auth, "is deleted");
-            Ok(Exit::Fine)
+            report(global, &auth, "is deleted");
+            Ok(Exit::Success)
         }
         AuthVerb::Rotate => {
             let rotated = global.auths().rotate().await?;
@@ -135,10 +135,10 @@ pub(crate) async fn run(global: &Global, args: AuthArgs) -> Result<Exit, CliErro
             } else {
                 line(format_args!(
                     "{} sealed with the new key {} ({})",
-                    rotated.sealed, rotated.key, rotated.place
+                    rotated.sealed, rotated.key, rotated.key_location
                 ));
             }
-            Ok(Exit::Fine)
+            Ok(Exit::Success)
         }
     }
 }
@@ -159,8 +159,8 @@ async fn create(global: &Global, args: CreateAuthArgs) -> Result<Exit, CliError>
         Ok(global.auths().add(new, credential).await?)
     };
     let auth = signals.unless(asking).await?;
-    told(global, &auth, "is saved");
-    Ok(Exit::Fine)
+    report(global, &auth, "is saved");
+    Ok(Exit::Success)
 }
 
 async fn replace(global: &Global, auth: &AuthRef) -> Result<Exit, CliError> {
@@ -174,22 +174,22 @@ async fn replace(global: &Global, auth: &AuthRef) -> Result<Exit, CliError> {
         Ok(auths.replace(auth, credential).await?)
     };
     let auth = signals.unless(asking).await?;
-    told(global, &auth, "has another credential now");
-    Ok(Exit::Fine)
+    report(global, &auth, "has another credential now");
+    Ok(Exit::Success)
 }
 
 async fn list(global: &Global) -> Result<Exit, CliError> {
     let auths = global.auths().list().await?;
     if global.json {
-        let auths: Vec<Value> = auths.iter().map(described).collect();
+        let auths: Vec<Value> = auths.iter().map(auth_json).collect();
         output::json(&json!({ "auths": auths }));
-        return Ok(Exit::Fine);
+        return Ok(Exit::Success);
     }
     if auths.is_empty() {
-        aside(
+        print_note(
             "There is no saved auth yet; `conjure auth create NAME --provider PROVIDER` saves one.",
         );
-        return Ok(Exit::Fine);
+        return Ok(Exit::Success);
     }
     let mut table = Table::new(["NAME", "PROVIDER", "KIND", "BASE URL", "CREATED"]);
     for auth in auths {
@@ -204,7 +204,7 @@ async fn list(global: &Global) -> Result<Exit, CliError> {
         ]);
     }
     table.print();
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 async fn check(global: &Global, auth: &AuthRef) -> Result<Exit, CliError> {
@@ -242,7 +242,7 @@ async fn check(global: &Global, auth: &AuthRef) -> Result<Exit, CliError> {
                     models.len()
                 ));
             }
-            Ok(Exit::Fine)
+            Ok(Exit::Success)
         }
         Err(error) => {
             let error = CliError::from(error);
@@ -254,16 +254,16 @@ async fn check(global: &Global, auth: &AuthRef) -> Result<Exit, CliError> {
     }
 }
 
-fn told(global: &Global, auth: &SavedAuth, what: &str) {
+fn report(global: &Global, auth: &SavedAuth, what: &str) {
     if global.json {
-        output::json(&described(auth));
+        output::json(&auth_json(auth));
     } else {
         line(format_args!("{} {what}", auth.full_name()));
     }
 }
 
 /// An auth as programs read it; the secret is not in it, in no form.
-fn described(auth: &SavedAuth) -> Value {
+fn auth_json(auth: &SavedAuth) -> Value {
     json!({
         "id": auth.id,
         "provider": auth.provider,

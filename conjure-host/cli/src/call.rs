@@ -3,17 +3,17 @@
 use std::path::{Path, PathBuf};
 
 use conjure_core::chat::{ArtifactRef, FunctionCall, FunctionCallOutput, OutputPart};
-use conjure_core::context::{file_line, file_line_start, file_words};
+use conjure_core::context::{describe_file, file_line, file_line_start};
 use conjure_runtime::Host;
 use conjure_runtime::artifacts::Artifact;
 use conjure_runtime::session::ServerTool;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::args::{Global, calls_spec, shown};
+use super::args::{Global, calls_spec, display_path};
 use super::error::CliError;
 use super::exit::Exit;
-use super::mcp_servers::unavailable::{hinted, tell, unavailable};
+use super::mcp_servers::unavailable::{hinted, print_unavailable, unavailable};
 use super::output;
 use super::plugin_args::PluginArgs;
 use super::sandbox_args::SandboxArgs;
@@ -62,7 +62,7 @@ pub(crate) async fn run(global: &Global, args: CallArgs) -> Result<Exit, CliErro
         return Err(CliError::usage("`--args` is not a JSON object")
             .hint("write one, such as '{\"command\": \"…\"}'"));
     }
-    if let Some(number) = conjure_core::exact_numbers::unkept_number(&args.args) {
+    if let Some(number) = conjure_core::exact_numbers::inexact_number(&args.args) {
         return Err(CliError::usage(format!(
             "the number {number} in `--args` has more digits than a number can keep"
         ))
@@ -83,10 +83,10 @@ pub(crate) async fn run(global: &Global, args: CallArgs) -> Result<Exit, CliErro
     };
     let here = || std::env::current_dir().ok();
     spec.working_dir = spec.working_dir.take().or_else(here);
-    args.sandbox.put(&mut spec.sandbox)?;
+    args.sandbox.apply(&mut spec.sandbox)?;
     let opening = async { Ok(host.calls(spec.clone()).await?) };
     let calls = Box::pin(signals.unless(opening)).await?;
-    let waiting = async { Ok(calls.until_there(&args.tool).await) };
+    let waiting = async { Ok(calls.wait_for_tool(&args.tool).await) };
     if let Err(error) = signals.unless(waiting).await? {
         calls.close().await;
         return Err(error.into());
@@ -95,7 +95,7 @@ pub(crate) async fn run(global: &Global, args: CallArgs) -> Result<Exit, CliErro
     let calling = async { Ok(calls.call(&call, &cancel).await) };
     let report = signals.cancelling(&cancel, calling).await?;
     let missing = unavailable(&calls.server_states().await, &spec);
-    let is_kept_out = calls.table().kept_out(&args.tool).is_some();
+    let is_kept_out = calls.table().find_quarantined(&args.tool).is_some();
     calls.close().await;
     let report = match report {
         Ok(report) => report,
@@ -107,7 +107,10 @@ pub(crate) async fn run(global: &Global, args: CallArgs) -> Result<Exit, CliErro
             let looking = async { Ok(server_tools(&host, spec).await) };
             let server_tools = Box::pin(signals.unless(looking)).await;
             // Whoever does not wait for them is told what is known.
-            return Err(told_of(&server_tools.unwrap_or_default(), error));
+            return Err(suggest_server_tools(
+                &server_tools.unwrap_or_default(),
+                error,
+            ));
         }
     };
     if global.json {
@@ -126,12 +129,12 @@ pub(crate) async fn run(global: &Global, args: CallArgs) -> Result<Exit, CliErro
         let working_dir = working_dir.and_then(|dir| dir.canonicalize().ok());
         let text = readable(&report.output, &report.files, working_dir.as_deref());
         output::line(output::clean(text.trim_end_matches('\n')));
-        tell(&missing);
+        print_unavailable(&missing);
     }
     Ok(match signals.last() {
         Some(signal) => signal.exit(),
         None if report.output.is_error => Exit::No,
-        None => Exit::Fine,
+        None => Exit::Success,
     })
 }
 
@@ -151,7 +154,7 @@ async fn server_tools(host: &Host, mut spec: SessionSpec) -> Vec<ServerTool> {
 }
 
 /// An error about a tool that is not there, with those that may have been meant.
-fn told_of(server_tools: &[ServerTool], error: CliError) -> CliError {
+fn suggest_server_tools(server_tools: &[ServerTool], error: CliError) -> CliError {
     if server_tools.is_empty() {
         return error;
     }
@@ -184,39 +187,39 @@ fn readable(output: &FunctionCallOutput, files: &[Artifact], working_dir: Option
             OutputPart::Image { artifact } | OutputPart::File { artifact } => artifact,
         };
         let known = files.iter().find(|file| file.id == artifact.id);
-        let line = place_line(artifact, known);
+        let line = location_line(artifact, known);
         let begin = file_line_start(&artifact.id);
         // What the model reads of it is about the session.
         let is_models = |piece: &String| piece.starts_with(&begin) && !piece.contains('\n');
         let models = pieces.iter().position(is_models);
         if let Some(piece) = models.and_then(|at| pieces.get_mut(at)) {
             *piece = line;
-        } else if !is_told(&pieces, &begin) {
+        } else if !has_line_starting_with(&pieces, &begin) {
             pieces.push(line);
         }
     }
     for file in files {
         let is_near = |path: &Path| working_dir.is_some_and(|dir| path.starts_with(dir));
         let is_away = file.path.as_deref().is_some_and(|path| !is_near(path));
-        if is_away && !is_told(&pieces, &file_line_start(&file.id)) {
-            pieces.push(place_line(&file.reference(), Some(file)));
+        if is_away && !has_line_starting_with(&pieces, &file_line_start(&file.id)) {
+            pieces.push(location_line(&file.reference(), Some(file)));
         }
     }
     pieces.join("\n")
 }
 
-fn is_told(pieces: &[String], begin: &str) -> bool {
+fn has_line_starting_with(pieces: &[String], begin: &str) -> bool {
     let mut lines = pieces.iter().flat_map(|piece| piece.lines());
     lines.any(|line| line.starts_with(begin))
 }
 
 /// A line about a file: what it is and where.
-fn place_line(artifact: &ArtifactRef, known: Option<&Artifact>) -> String {
+fn location_line(artifact: &ArtifactRef, known: Option<&Artifact>) -> String {
     match known.and_then(|file| file.path.as_deref()) {
-        Some(path) => file_line(artifact, Some(&shown(path))),
+        Some(path) => file_line(artifact, Some(&display_path(path))),
         None => format!(
             "[file] {}, with {}; only a session can fetch it",
-            file_words(artifact),
+            describe_file(artifact),
             known.map_or("its backend", |file| file.source.as_str())
         ),
     }
@@ -237,6 +240,7 @@ mod tests {
             source: "mcp".to_owned(),
             path: Some(PathBuf::from(format!("/files/{name}"))),
             remote: None,
+            holder: None,
         };
         let mut files = [
             file("file-1", "image.png"),
@@ -280,12 +284,12 @@ mod tests {
     #[test]
     fn tools_that_the_provider_runs_are_told_of_where_there_are_some() {
         let error = || CliError::usage("there is no tool `report_code_execution`");
-        assert!(told_of(&[], error()).hints().is_empty());
+        assert!(suggest_server_tools(&[], error()).hints().is_empty());
         let tool = ServerTool {
             backend: "anthropic".to_owned(),
             definition: json!({ "type": "code_execution_20250825", "name": "code_execution" }),
         };
-        let error = told_of(&[tool], error());
+        let error = suggest_server_tools(&[tool], error());
         let hint = error.hints().first().unwrap().to_string();
         let named = "only in a conversation: `code_execution` (of the backend `anthropic`)";
         assert!(hint.ends_with(named), "{hint}");

@@ -20,11 +20,14 @@ use super::chat_picking::run_command;
 use super::chat_session::{ChatSession, OwnChat, PreparedChat};
 use super::error::CliError;
 use super::exit::Exit;
-use super::output::{self, DIM, RESET, YELLOW, aside, clean};
-use super::run::{SAVED, TurnFollower, close, ended_by};
+use super::output::{self, DIM, RESET, YELLOW, clean, print_note};
+use super::run::{SAVED, TurnFollower, close, turn_error};
 use super::signals::{Signal, Signals};
 use super::transcript::Transcript;
-use super::{chat_commands, chat_face, chat_mentions, chat_models, chat_shell, chat_threads};
+use super::{
+    chat_commands, chat_face, chat_mentions, chat_models, chat_shell, chat_threads,
+    terminal_support,
+};
 
 /// Holds a conversation. Ctrl-C ends a turn that runs, Ctrl-D ends the conversation. What a plugin
 /// directory gains or loses meanwhile is there in the next step.
@@ -72,14 +75,14 @@ pub(crate) async fn run(global: &Global, args: ChatArgs) -> Result<Exit, CliErro
         resume,
         ..
     } = args;
-    let is_on_terminal = chat_face::fits(global);
+    let is_on_terminal = terminal_support::is_supported(global);
     let thread = match (thread, resume) {
         (Some(thread), _) => Some(thread),
         (None, Some(text)) => {
             let here = session.directory()?;
-            match resumed(&store, &text, &here, is_on_terminal).await? {
+            match thread_to_resume(&store, &text, &here, is_on_terminal).await? {
                 Some(thread) => Some(thread.to_string()),
-                None => return Ok(Exit::Fine),
+                None => return Ok(Exit::Success),
             }
         }
         (None, None) if newest => {
@@ -100,10 +103,10 @@ pub(crate) async fn run(global: &Global, args: ChatArgs) -> Result<Exit, CliErro
         None if is_on_terminal && session.names_no_provider() => {
             let answerer = match chat_threads::last_answerer(&store).await? {
                 Some(answerer) => Some(answerer),
-                None => Box::pin(chat_models::first_answerer(global, session.base_url())).await?,
+                None => Box::pin(chat_models::choose_answerer(global, session.base_url())).await?,
             };
             let Some(answerer) = answerer else {
-                return Ok(Exit::Fine);
+                return Ok(Exit::Success);
             };
             answerer.apply_to(&mut session);
         }
@@ -129,11 +132,11 @@ pub(crate) async fn run(global: &Global, args: ChatArgs) -> Result<Exit, CliErro
     }
     let own = signals.unless(Box::pin(prepared.open())).await?;
     let chat = ChatSession::Own(Box::new(own));
-    Box::pin(lines(global, chat, &mut signals, is_attended)).await
+    Box::pin(run_by_line(global, chat, &mut signals, is_attended)).await
 }
 
 /// The thread of this id, or the one that the person picks; nothing where the list is left.
-async fn resumed(
+async fn thread_to_resume(
     store: &Store,
     text: &str,
     here: &Path,
@@ -152,23 +155,23 @@ async fn resumed(
         });
         return Err(error.hint("`--thread ID` names it, `conjure thread list` lists them"));
     }
-    chat_threads::picked(store, text, here).await
+    chat_threads::pick_thread(store, text, here).await
 }
 
 /// A conversation line by line.
-async fn lines(
+async fn run_by_line(
     global: &Global,
     mut chat: ChatSession,
     signals: &mut Signals,
     attended: bool,
 ) -> Result<Exit, CliError> {
     if !global.json {
-        aside(format_args!(
+        print_note(format_args!(
             "{DIM}Thread {}. `/help` shows what else there is.{RESET}",
             chat.thread().await?
         ));
     }
-    let mut was_used = attended && chat.tell_before().await?;
+    let mut was_used = attended && chat.print_recent().await?;
     let directory = chat.directory().await?;
     let mut transcript = Transcript::new(global.json);
     let history = attended.then(|| global.input_history());
@@ -181,7 +184,7 @@ async fn lines(
             let ChatSession::Own(own) = &mut chat else {
                 break;
             };
-            let next = lines.next_unless(&mut *signals);
+            let next = lines.next_or_signal(&mut *signals);
             tokio::pin!(next);
             loop {
                 tokio::select! {
@@ -213,24 +216,24 @@ async fn lines(
                 let ran = run_command(&mut chat, command, &mut transcript, attended, next).await;
                 let done = match ran {
                     Ok(()) if attended => {
-                        let before = chat.tell_before_unless_on(thread.as_ref()).await;
+                        let before = chat.print_recent_unless_on(thread.as_ref()).await;
                         before.map(|has_told| was_used |= has_told)
                     }
                     done => done,
                 };
                 if let Err(error) = done {
-                    chat_commands::told(&error);
+                    chat_commands::report_error(&error);
                 }
-                ended = ends_chat(signals);
+                ended = ending_signal(signals);
             }
-            "!" if attended => aside(chat_shell::USAGE),
+            "!" if attended => print_note(chat_shell::USAGE),
             command if attended && command.starts_with('!') => {
                 let command = command.strip_prefix('!').unwrap_or(command).trim();
                 match Box::pin(chat_shell::run(command, &directory, signals)).await {
                     Ok(said) => told.push(said),
-                    Err(error) => chat_commands::told(&error),
+                    Err(error) => chat_commands::report_error(&error),
                 }
-                ended = ends_chat(signals);
+                ended = ending_signal(signals);
             }
             text => {
                 let ChatSession::Own(own) = &mut chat else {
@@ -249,11 +252,11 @@ async fn lines(
                     attended,
                     rules: (global, &directory),
                 }
-                .until(answer, &mut own.events)
+                .follow_to_end(answer, &mut own.events)
                 .await;
                 match answer {
                     Err(error) if !transcript.has_shown(&error) => {
-                        output::error(&ended_by(error, signals), global.json);
+                        output::error(&turn_error(error, signals), global.json);
                     }
                     Ok(answer) if answer.outcome == TurnOutcome::CutShort && !global.json => {
                         let why = cut_short(answer.stop_reason.as_deref(), &answer.text);
@@ -261,7 +264,7 @@ async fn lines(
                     }
                     _ => {}
                 }
-                ended = ends_chat(signals);
+                ended = ending_signal(signals);
             }
         }
     }
@@ -276,11 +279,11 @@ async fn lines(
         end(*own, signals).await;
     }
     files?;
-    Ok(ended.map_or(Exit::Fine, Signal::exit))
+    Ok(ended.map_or(Exit::Success, Signal::exit))
 }
 
 /// The signal that ends the chat: Ctrl-C ends what runs, the others mean the program.
-fn ends_chat(signals: &Signals) -> Option<Signal> {
+fn ending_signal(signals: &Signals) -> Option<Signal> {
     signals.last().filter(|signal| *signal != Signal::Interrupt)
 }
 
@@ -294,7 +297,7 @@ async fn end(own: OwnChat, signals: &mut Signals) {
 /// Terminals that keys are not read from: what is typed there comes in lines, and Ctrl-C as a signal.
 const WITHOUT_KEYS: [&str; 3] = ["dumb", "cons25", "emacs"];
 /// How soon after another Ctrl-C one leaves: what was typed between the two was no wish to leave.
-const LEAVES_WITHIN: Duration = Duration::from_secs(2);
+const EXIT_WINDOW: Duration = Duration::from_secs(2);
 
 /// Lines from the person, read on a thread of their own, one when asked for.
 pub(super) struct LineReader {
@@ -316,7 +319,7 @@ impl LineReader {
             let (mut read, reads_keys, printer) = reader(on_terminal, history);
             let _ = made.send((reads_keys, printer));
             while let Some(request) = asked.blocking_recv() {
-                if request.answer.send(read(request.is_for)).is_err() {
+                if request.answer.send(read(request.purpose)).is_err() {
                     break;
                 }
             }
@@ -329,13 +332,13 @@ impl LineReader {
     ///
     /// # Errors
     /// The signal that came before it.
-    pub(super) async fn next_unless(
+    pub(super) async fn next_or_signal(
         &mut self,
         signals: &mut Signals,
     ) -> Result<Option<String>, Signal> {
         let reads_keys = self.reads_keys;
         let line = self.next(LineUse::Message);
-        line_unless(line, reads_keys, async || signals.next().await).await
+        line_or_signal(line, reads_keys, async || signals.next().await).await
     }
 
     /// The next line, which chooses from a list; nothing at the end of them, and where a signal leaves
@@ -343,13 +346,19 @@ impl LineReader {
     pub(super) async fn next_choice(&mut self, signals: &mut Signals) -> Option<String> {
         let reads_keys = self.reads_keys;
         let line = self.next(LineUse::Choice);
-        let line = line_unless(line, reads_keys, async || signals.next().await);
+        let line = line_or_signal(line, reads_keys, async || signals.next().await);
         line.await.unwrap_or_default()
     }
 
     async fn next(&mut self, is_for: LineUse) -> Option<String> {
         let (answer, line) = oneshot::channel();
-        self.ask.send(LineRequest { is_for, answer }).await.ok()?;
+        self.ask
+            .send(LineRequest {
+                purpose: is_for,
+                answer,
+            })
+            .await
+            .ok()?;
         line.await.ok().flatten()
     }
 }
@@ -365,7 +374,7 @@ enum LineUse {
 
 /// Asks for a line.
 struct LineRequest {
-    is_for: LineUse,
+    purpose: LineUse,
     answer: oneshot::Sender<Option<String>>,
 }
 
@@ -375,7 +384,7 @@ type ReadLine = Box<dyn FnMut(LineUse) -> Option<String>>;
 
 /// A line, unless a signal comes first. Where Ctrl-C is a key while a line is typed, the signal is of one
 /// that came before; one more is meant, whoever sends it.
-async fn line_unless(
+async fn line_or_signal(
     line: impl Future<Output = Option<String>>,
     reads_keys: bool,
     mut signal: impl AsyncFnMut() -> Signal,
@@ -411,7 +420,7 @@ fn reader(on_terminal: bool, history: Option<PathBuf>) -> (ReadLine, bool, Optio
             for typed in history.entries() {
                 let _ = editor.add_history_entry(typed);
             }
-            let mut lines = TypedLines { editor, history };
+            let mut lines = HistoryLineReader { editor, history };
             (
                 Box::new(move |is_for| lines.read(is_for)),
                 has_keys(std::env::var("TERM").ok().as_deref()),
@@ -430,19 +439,19 @@ fn reader(on_terminal: bool, history: Option<PathBuf>) -> (ReadLine, bool, Optio
 }
 
 /// Lines that are typed, of which those are kept that may be wanted again.
-struct TypedLines {
+struct HistoryLineReader {
     editor: DefaultEditor,
     history: InputHistory,
 }
 
-impl TypedLines {
+impl HistoryLineReader {
     fn read(&mut self, is_for: LineUse) -> Option<String> {
-        let line = typed_line(&mut self.editor)?;
-        self.keep(&line, is_for);
+        let line = read_line(&mut self.editor)?;
+        self.add_to_history(&line, is_for);
         Some(line)
     }
 
-    fn keep(&mut self, line: &str, is_for: LineUse) {
+    fn add_to_history(&mut self, line: &str, is_for: LineUse) {
         if is_for == LineUse::Message {
             let _ = self.editor.add_history_entry(line);
             self.history.add(line);
@@ -451,13 +460,13 @@ impl TypedLines {
 }
 
 /// A line that is typed. Ctrl-C takes back what is typed so far; twice at once is the end.
-fn typed_line(editor: &mut DefaultEditor) -> Option<String> {
+fn read_line(editor: &mut DefaultEditor) -> Option<String> {
     let mut pressed = None;
     loop {
         match editor.readline("› ") {
             Ok(line) => return Some(line),
-            Err(ReadlineError::Interrupted) if !leaves(&mut pressed, Instant::now()) => {
-                aside("Ctrl-C once more leaves.");
+            Err(ReadlineError::Interrupted) if !is_exit_request(&mut pressed, Instant::now()) => {
+                print_note("Ctrl-C once more leaves.");
             }
             Err(_) => return None,
         }
@@ -465,9 +474,9 @@ fn typed_line(editor: &mut DefaultEditor) -> Option<String> {
 }
 
 /// Whether a Ctrl-C leaves. `pressed` is when the one before it was, and then when this one was.
-fn leaves(pressed: &mut Option<Instant>, now: Instant) -> bool {
+fn is_exit_request(pressed: &mut Option<Instant>, now: Instant) -> bool {
     let before = pressed.replace(now);
-    before.is_some_and(|before| now.duration_since(before) <= LEAVES_WITHIN)
+    before.is_some_and(|before| now.duration_since(before) <= EXIT_WINDOW)
 }
 
 #[cfg(test)]
@@ -483,7 +492,7 @@ mod tests {
             Some(signal) => signal,
             None => pending().await,
         };
-        line_unless(pending(), reads_keys, signal).await
+        line_or_signal(pending(), reads_keys, signal).await
     }
 
     #[tokio::test]
@@ -502,7 +511,7 @@ mod tests {
             Some(signal) => signal,
             None => pending().await,
         };
-        let line = line_unless(ready(Some("a".to_owned())), true, once).await;
+        let line = line_or_signal(ready(Some("a".to_owned())), true, once).await;
         assert_eq!(line, Ok(Some("a".to_owned())));
     }
 
@@ -510,12 +519,12 @@ mod tests {
     fn a_choice_from_a_list_is_not_kept_among_what_was_typed() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("history.jsonl");
-        let mut lines = TypedLines {
+        let mut lines = HistoryLineReader {
             editor: DefaultEditor::new().unwrap(),
             history: InputHistory::open(Some(file.clone())),
         };
-        lines.keep("/model", LineUse::Message);
-        lines.keep("2", LineUse::Choice);
+        lines.add_to_history("/model", LineUse::Message);
+        lines.add_to_history("2", LineUse::Choice);
         let kept = InputHistory::open(Some(file));
         assert_eq!(kept.entries().collect::<Vec<_>>(), ["/model"]);
         let recalled: Vec<_> = lines.editor.history().into_iter().collect();
@@ -526,9 +535,9 @@ mod tests {
     fn what_was_typed_between_two_ctrl_c_keeps_the_chat() {
         let begun = Instant::now();
         let mut pressed = None;
-        assert!(!leaves(&mut pressed, begun));
-        let later = begun + LEAVES_WITHIN * 2;
-        assert!(!leaves(&mut pressed, later));
-        assert!(leaves(&mut pressed, later + LEAVES_WITHIN / 2));
+        assert!(!is_exit_request(&mut pressed, begun));
+        let later = begun + EXIT_WINDOW * 2;
+        assert!(!is_exit_request(&mut pressed, later));
+        assert!(is_exit_request(&mut pressed, later + EXIT_WINDOW / 2));
     }
 }

@@ -8,22 +8,22 @@ use serde_json::{Map, Value};
 use super::chat_face::FacedChat;
 use super::chat_session::ChatSession;
 use super::error::CliError;
-use super::output::aside;
+use super::output::print_note;
 use super::sessions::AnswerResult;
 use super::{chat_commands, chat_rules, overwritten, person};
 
 impl FacedChat<'_> {
     /// Tells the face of a call that waits for the person, with what a file has that it would write,
     /// where that is in the working directory and on this machine.
-    pub(crate) async fn tell_approval(&self, call: &CallAnnounced, reason: &str) {
+    pub(crate) async fn show_approval(&self, call: &CallAnnounced, reason: &str) {
         let overwritten = match &self.chat {
             ChatSession::Own(own) => overwritten::text(&own.session, &self.directory, call).await,
             ChatSession::Saved(saved) => {
-                overwritten::in_saved(saved.sessions.manager(), &saved.id, call).await
+                overwritten::text_in_saved_session(saved.sessions.manager(), &saved.id, call).await
             }
         };
         let (call, reason) = (call.clone(), reason.to_owned());
-        self.tell(Update::Approval {
+        self.send_update(Update::Approval {
             call,
             reason,
             overwritten,
@@ -55,7 +55,7 @@ impl FacedChat<'_> {
                 // It may have been told again before it was decided.
                 let is_of_others = self.withdraw(call_id).await;
                 if !is_first {
-                    aside(if is_of_others {
+                    print_note(if is_of_others {
                         // Its turn may have ended with its process.
                         "No answer is needed any more."
                     } else {
@@ -91,13 +91,13 @@ impl FacedChat<'_> {
             content: content.unwrap_or_default().into_iter().collect(),
         };
         match saved.sessions.answer(&saved.id, id, &answer).await? {
-            AnswerResult::Taken => {}
+            AnswerResult::Accepted => {}
             // The turn that asked is over.
             AnswerResult::Late if is_declined => {}
-            AnswerResult::Late => aside("No answer is needed any more."),
-            AnswerResult::Unfit(error) => {
-                chat_commands::told(&error);
-                Box::pin(self.tell_again(id)).await;
+            AnswerResult::Late => print_note("No answer is needed any more."),
+            AnswerResult::Invalid(error) => {
+                chat_commands::report_error(&error);
+                Box::pin(self.repeat_prompts(id)).await;
                 return Ok(());
             }
         }
@@ -107,19 +107,19 @@ impl FacedChat<'_> {
 
     /// Tells again what a person answered whose answer was not taken, and what else of others waits. What
     /// a session of the chat's own asked has its answer whatever else fails.
-    pub(crate) async fn tell_again(&self, id: &str) {
+    pub(crate) async fn repeat_prompts(&self, id: &str) {
         let is_saved = matches!(self.chat, ChatSession::Saved(_));
         match self.open.get(id).filter(|_| is_saved) {
-            Some(Event::Approval { call, reason }) => self.tell_approval(call, reason).await,
-            Some(Event::Question(asked)) => self.tell(Update::Question(asked.clone())).await,
+            Some(Event::Approval { call, reason }) => self.show_approval(call, reason).await,
+            Some(Event::Question(asked)) => self.send_update(Update::Question(asked.clone())).await,
             _ => {}
         }
-        self.tell_others_again().await;
+        self.repeat_others_prompts().await;
     }
 }
 
 /// The id of the call or the question that a person answers.
-pub(crate) fn answered_id(request: &PersonRequest) -> Option<&str> {
+pub(crate) fn answered_prompt_id(request: &PersonRequest) -> Option<&str> {
     match request {
         PersonRequest::Decide { call_id, .. } => Some(call_id),
         PersonRequest::Answer { id, .. } => Some(id),

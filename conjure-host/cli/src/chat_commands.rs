@@ -1,8 +1,8 @@
 //! The commands of a conversation, the same ones in every kind of chat.
 
 use conjure_core::numerals::thousands;
-use conjure_core::switch::words;
-use conjure_core::turn::When;
+use conjure_core::switch::describe;
+use conjure_core::turn::EffectiveFrom;
 use conjure_runtime::artifacts::Artifact;
 use conjure_runtime::manager::SessionPatch;
 use conjure_runtime::session::SessionSettings;
@@ -11,9 +11,9 @@ use conjure_terminal::Command;
 use super::chat_session::{ChatSession, SavedChat};
 use super::error::CliError;
 use super::exit::Exit;
-use super::output::{DIM, RESET, YELLOW, aside, clean};
+use super::output::{DIM, RESET, YELLOW, clean, print_note};
 use super::transcript::Transcript;
-use super::{entry_at, files, routes, session_show, spent};
+use super::{cost_text, entry_at, files, routes, session_show};
 
 /// Every command, in the order in which `/help` tells them.
 pub(crate) const COMMANDS: [Command; 16] = [
@@ -113,15 +113,15 @@ pub(crate) async fn run(
         ("/auth", wanted) => change_auth(chat, wanted).await,
         ("/check", wanted) => check_model(chat, wanted).await,
         ("/cost", "") => {
-            let spent = spent::line(&chat.cost().await?);
-            aside(spent.as_deref().unwrap_or("Nothing was spent yet."));
+            let spent = cost_text::line(&chat.cost().await?);
+            print_note(spent.as_deref().unwrap_or("Nothing was spent yet."));
             Ok(())
         }
         ("/compact", "") => compact(chat).await,
         ("/unfold", fold) => unfold(chat, fold).await,
         ("/new", "") => {
             chat.start_thread().await?;
-            aside(format_args!(
+            print_note(format_args!(
                 "{DIM}A fresh thread. The one before stays.{RESET}"
             ));
             Ok(())
@@ -129,16 +129,16 @@ pub(crate) async fn run(
         ("/fork", at) => fork(chat, at).await,
         ("/resume", thread) if !thread.is_empty() => {
             chat.go_to(super::thread::id(thread)?).await?;
-            aside(format_args!("{DIM}Now that thread goes on.{RESET}"));
+            print_note(format_args!("{DIM}Now that thread goes on.{RESET}"));
             Ok(())
         }
         ("/rename", name) => rename(chat, name).await,
         ("/help", "") => {
-            aside(help());
+            print_note(help());
             Ok(())
         }
         _ => {
-            aside(format_args!("There is no {}.\n{}", clean(line), help()));
+            print_note(format_args!("There is no {}.\n{}", clean(line), help()));
             Ok(())
         }
     }
@@ -147,12 +147,13 @@ pub(crate) async fn run(
 async fn session(chat: &ChatSession) -> Result<(), CliError> {
     match chat {
         ChatSession::Own(own) => {
-            let row = |what: &str, value: &str| aside(format_args!("  {what:<12}{}", clean(value)));
+            let row =
+                |what: &str, value: &str| print_note(format_args!("  {what:<12}{}", clean(value)));
             row("thread", own.session.thread().as_str());
             row("provider", own.spec.provider.as_deref().unwrap_or("none"));
             row("model", own.spec.model.as_deref().unwrap_or("none"));
             if let Some(dir) = &own.spec.working_dir {
-                row("works in", &super::args::shown(dir));
+                row("works in", &super::args::display_path(dir));
             }
         }
         ChatSession::Saved(saved) => {
@@ -174,7 +175,7 @@ async fn tools(chat: &ChatSession) -> Result<(), CliError> {
 }
 
 /// What a compaction came to.
-pub(crate) fn compacted_words((fold, tokens): (u64, u64)) -> String {
+pub(crate) fn describe_compaction((fold, tokens): (u64, u64)) -> String {
     format!(
         "Compaction {fold} stands for the older part: the model reads about {} tokens of this \
          conversation now. `/unfold`, or `conjure thread unfold`, takes it back.",
@@ -194,7 +195,7 @@ async fn compact(chat: &ChatSession) -> Result<(), CliError> {
             manager.compact(&thread, Some(&saved.id)).await?
         }
     };
-    aside(compacted_words(compacted));
+    print_note(describe_compaction(compacted));
     Ok(())
 }
 
@@ -204,7 +205,7 @@ async fn unfold(chat: &ChatSession, fold: &str) -> Result<(), CliError> {
         fold => match fold.parse() {
             Ok(fold) => Some(fold),
             Err(_) => {
-                aside("Write `/unfold`, or `/unfold ENTRY` with a compaction's entry.");
+                print_note("Write `/unfold`, or `/unfold ENTRY` with a compaction's entry.");
                 return Ok(());
             }
         },
@@ -219,7 +220,7 @@ async fn unfold(chat: &ChatSession, fold: &str) -> Result<(), CliError> {
             saved.sessions.manager().unfold(&thread, fold).await?
         }
     };
-    aside(format_args!(
+    print_note(format_args!(
         "{DIM}The next request has about {} tokens of this conversation.{RESET}",
         thousands(tokens)
     ));
@@ -227,29 +228,32 @@ async fn unfold(chat: &ChatSession, fold: &str) -> Result<(), CliError> {
 }
 
 /// The provider and the model of `PROVIDER/MODEL`; the model's own name may have slashes too.
-pub(crate) fn named(wanted: &str) -> Option<(&str, &str)> {
+pub(crate) fn split_provider_model(wanted: &str) -> Option<(&str, &str)> {
     let (provider, model) = wanted.split_once('/')?;
     (!provider.is_empty() && !model.is_empty()).then_some((provider, model))
 }
 
 /// Goes on with another model.
 async fn change_model(chat: &mut ChatSession, wanted: &str) -> Result<(), CliError> {
-    let Some((provider, model)) = named(wanted) else {
-        aside("Write `/model PROVIDER/MODEL`, such as `/model openai/gpt-5`.");
+    let Some((provider, model)) = split_provider_model(wanted) else {
+        print_note("Write `/model PROVIDER/MODEL`, such as `/model openai/gpt-5`.");
         return Ok(());
     };
     let changed = match chat {
         ChatSession::Own(own) => own.change_model(provider, model).await,
         ChatSession::Saved(saved) => match patch(saved, provider, model).await {
             Ok(patch) => {
-                let changed = saved.sessions.update(&saved.id, patch, When::Now).await;
+                let changed = saved
+                    .sessions
+                    .update(&saved.id, patch, EffectiveFrom::Now)
+                    .await;
                 changed.map(drop)
             }
             Err(error) => Err(error),
         },
     };
     changed.map_err(|error| error.context("nothing changes"))?;
-    aside(format_args!("{DIM}Now {} answers.{RESET}", clean(wanted)));
+    print_note(format_args!("{DIM}Now {} answers.{RESET}", clean(wanted)));
     Ok(())
 }
 
@@ -276,7 +280,7 @@ async fn patch(saved: &SavedChat, provider: &str, model: &str) -> Result<Session
 async fn change_auth(chat: &mut ChatSession, wanted: &str) -> Result<(), CliError> {
     let words: Vec<&str> = wanted.split_whitespace().collect();
     let [auth, model] = words.as_slice() else {
-        aside("Write `/auth NAME MODEL`: a saved auth and a model of its provider.");
+        print_note("Write `/auth NAME MODEL`: a saved auth and a model of its provider.");
         return Ok(());
     };
     let answers = match chat {
@@ -290,28 +294,31 @@ async fn change_auth(chat: &mut ChatSession, wanted: &str) -> Result<(), CliErro
                 model: Some((*model).to_owned()),
                 ..SessionPatch::default()
             };
-            let view = saved.sessions.update(&saved.id, patch, When::Now).await?;
+            let view = saved
+                .sessions
+                .update(&saved.id, patch, EffectiveFrom::Now)
+                .await?;
             view.model
         }
     };
-    aside(format_args!("{DIM}Now {} answers.{RESET}", clean(&answers)));
+    print_note(format_args!("{DIM}Now {} answers.{RESET}", clean(&answers)));
     Ok(())
 }
 
 /// Says what that model would get.
 async fn check_model(chat: &ChatSession, wanted: &str) -> Result<(), CliError> {
-    let Some((provider, model)) = named(wanted) else {
-        aside("Write `/check PROVIDER/MODEL`, such as `/check openai/gpt-5`.");
+    let Some((provider, model)) = split_provider_model(wanted) else {
+        print_note("Write `/check PROVIDER/MODEL`, such as `/check openai/gpt-5`.");
         return Ok(());
     };
-    for said in checked(chat, provider, model).await? {
-        aside(format_args!("  {}", clean(&said)));
+    for said in model_check_report(chat, provider, model).await? {
+        print_note(format_args!("  {}", clean(&said)));
     }
     Ok(())
 }
 
 /// What a model would get, in sentences.
-pub(crate) async fn checked(
+pub(crate) async fn model_check_report(
     chat: &ChatSession,
     provider: &str,
     model: &str,
@@ -331,7 +338,7 @@ pub(crate) async fn checked(
         }
     };
     let window = chat.window(provider, model);
-    Ok(words(&report, window))
+    Ok(describe(&report, window))
 }
 
 /// Saves a copy of a file: `FILE`, or `FILE DIR`.
@@ -340,15 +347,15 @@ async fn save(chat: &ChatSession, wanted: &str) -> Result<(), CliError> {
         .split_once(char::is_whitespace)
         .unwrap_or((wanted, "."));
     let known: Vec<Artifact> = chat.files().await?;
-    let Some(known) = files::named(&known, file) else {
-        aside(
+    let Some(known) = files::find_file(&known, file) else {
+        print_note(
             "Write `/save FILE`, or `/save FILE DIR`, with a handle or a name that `/files` shows.",
         );
         return Ok(());
     };
     let path = chat.resolve(known).await?;
     let to = files::save(known, &path, std::path::Path::new(dir.trim()), false)?;
-    aside(format_args!(
+    print_note(format_args!(
         "{DIM}saved as {}{RESET}",
         clean(&to.display().to_string())
     ));
@@ -360,28 +367,28 @@ async fn fork(chat: &mut ChatSession, at: &str) -> Result<(), CliError> {
     let at = Some(at).filter(|at| !at.is_empty());
     let at = entry_at::resolve(chat.store(), &thread, at).await?;
     chat.fork(at).await?;
-    aside(format_args!(
+    print_note(format_args!(
         "{DIM}A fork of it. Both branches stay.{RESET}"
     ));
     Ok(())
 }
 
 async fn rename(chat: &ChatSession, name: &str) -> Result<(), CliError> {
-    let name = super::thread_change::named(name)?;
+    let name = super::thread_change::parse_name(name)?;
     chat.store()
         .rename_thread(&chat.thread().await?, name)
         .await?;
-    aside(format_args!("{DIM}It is named {}.{RESET}", clean(name)));
+    print_note(format_args!("{DIM}It is named {}.{RESET}", clean(name)));
     Ok(())
 }
 
 /// Says what stood in a command's way.
-pub(crate) fn told(error: &CliError) {
-    aside(format_args!(
+pub(crate) fn report_error(error: &CliError) {
+    print_note(format_args!(
         "{YELLOW}note:{RESET} {}",
         clean(&error.to_string())
     ));
     for hint in error.hints() {
-        aside(format_args!("  {}", clean(hint)));
+        print_note(format_args!("  {}", clean(hint)));
     }
 }

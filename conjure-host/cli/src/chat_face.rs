@@ -1,7 +1,6 @@
 //! A chat on a terminal: the face of `conjure-terminal`, and the session that it talks to.
 
 use std::collections::BTreeMap;
-use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,21 +12,21 @@ use conjure_terminal::{
 use tokio::sync::mpsc;
 use tokio::time::Interval;
 
-use super::answer_end::note_nothing;
+use super::answer_end::note_empty_answer;
 use super::args::{Global, home_relative};
-use super::chat_answers::answered_id;
+use super::chat_answers::answered_prompt_id;
 use super::chat_opening::{self, ChatToShow, OpenedChat, OpeningEnd};
-use super::chat_others::{look, unless_left};
+use super::chat_others::{poll_interval, unless_interrupted};
 use super::chat_picking::PickOutcome;
 use super::chat_session::ChatSession;
-use super::chat_shell::{self, OwnCommand, OwnCommandEvent};
+use super::chat_shell::{self, UserShellCommand, UserShellCommandEvent};
 use super::chat_turn::{ChatTurn, ChatTurnEvent};
-use super::drawn_turn::may_redraw;
 use super::error::CliError;
 use super::exit::Exit;
 use super::open_prompts::{OpenPrompts, prompt_id, settled_id};
-use super::output::{self, BOLD, DIM, RESET, aside};
+use super::output::{self, BOLD, DIM, RESET, print_note};
 use super::signals::{Signal, Signals};
+use super::terminal_support::has_colors;
 use super::thread_directories::ThreadDirectories;
 use super::transcript::Transcript;
 use super::{chat_commands, chat_mentions, chat_picking, person};
@@ -36,26 +35,6 @@ use super::{chat_commands, chat_mentions, chat_picking, person};
 const WAITING: usize = 4096;
 /// How long a turn may take to end when the chat is left.
 const ENDING: Duration = Duration::from_secs(5);
-
-/// Whether there is a terminal that the face can have.
-pub(crate) fn fits(global: &Global) -> bool {
-    has_terminal() && !global.json
-}
-
-/// Whether there is a terminal that can be redrawn, and may be.
-pub(crate) fn has_terminal() -> bool {
-    std::io::stdout().is_terminal() && redraws()
-}
-
-/// Like [`has_terminal`], where the result may go elsewhere.
-pub(crate) fn redraws() -> bool {
-    std::io::stdin().is_terminal() && std::io::stderr().is_terminal() && may_redraw()
-}
-
-/// Whether there are colours.
-pub(crate) fn has_colors() -> bool {
-    std::env::var_os(conjure_config::env::NO_COLOR).is_none_or(|value| value.is_empty())
-}
 
 /// Holds a conversation until it is left, and says how to come back to it. A session that was opened
 /// comes back whatever happened, to be closed; an error says that it cannot be opened, or that the
@@ -95,10 +74,10 @@ pub(crate) async fn run(
     let (talk, ended) = match opened {
         Ok(OpeningEnd::Open(opened)) => {
             let mut talk = FacedChat::of(global, directory, opened, updates.clone());
-            let ended = Box::pin(talk.until_left(requests, signals)).await;
+            let ended = Box::pin(talk.run_until_exit(requests, signals)).await;
             (Some(talk), ended)
         }
-        Ok(OpeningEnd::Left(signal)) => (None, Ok(signal)),
+        Ok(OpeningEnd::Cancelled(signal)) => (None, Ok(signal)),
         Err(error) => (None, Err(error)),
     };
     output::show_in(None);
@@ -117,7 +96,7 @@ pub(crate) async fn run(
     let exit = left.and(ended);
     (
         chat,
-        exit.map(|signal| signal.map_or(Exit::Fine, Signal::exit)),
+        exit.map(|signal| signal.map_or(Exit::Success, Signal::exit)),
     )
 }
 
@@ -129,17 +108,17 @@ pub(crate) struct FacedChat<'a> {
     updates: mpsc::Sender<Update>,
     pub(crate) turn: ChatTurn,
     /// The person's own command that runs.
-    command: Option<OwnCommand>,
+    command: Option<UserShellCommand>,
     /// What such commands said since the last message.
-    said_by_commands: Vec<String>,
+    command_outputs: Vec<String>,
     /// What waits in the chat's own turn, as its event asked it.
     pub(crate) open: BTreeMap<String, Event>,
     /// What was asked in turns that somebody else began, until it is looked up and shown.
-    pub(crate) noted: OpenPrompts,
+    pub(crate) open_prompts: OpenPrompts,
     /// What is shown of that.
-    pub(crate) others: BTreeMap<String, OthersPrompt>,
+    pub(crate) shown_prompts: BTreeMap<String, OthersPrompt>,
     /// When it is looked what of that still waits.
-    look: Interval,
+    poll_interval: Interval,
     /// Where the conversations of a list are at home.
     directories: ThreadDirectories,
     pub(crate) status: ConversationStatus,
@@ -149,7 +128,7 @@ pub(crate) struct FacedChat<'a> {
     /// Whether something was said before, the last of which is shown already.
     pub(crate) is_shown: bool,
     /// What the person wanted while the chat was opened.
-    wanted: Option<PersonRequest>,
+    pending_request: Option<PersonRequest>,
 }
 
 impl<'a> FacedChat<'a> {
@@ -170,32 +149,32 @@ impl<'a> FacedChat<'a> {
             updates,
             turn: ChatTurn::None,
             command: None,
-            said_by_commands: Vec::new(),
+            command_outputs: Vec::new(),
             open: BTreeMap::new(),
-            noted: OpenPrompts::default(),
-            others: BTreeMap::new(),
-            look: look(),
+            open_prompts: OpenPrompts::default(),
+            shown_prompts: BTreeMap::new(),
+            poll_interval: poll_interval(),
             directories: ThreadDirectories::default(),
             status,
             is_stopping: false,
             was_used: false,
             is_shown: opened.is_shown,
-            wanted: opened.wanted,
+            pending_request: opened.pending_request,
         }
     }
 
-    pub(crate) async fn tell(&self, update: Update) {
+    pub(crate) async fn send_update(&self, update: Update) {
         // A face that is gone is told by its closed channel.
         let _ = self.updates.send(update).await;
     }
 
-    async fn until_left(
+    async fn run_until_exit(
         &mut self,
         mut requests: mpsc::Receiver<PersonRequest>,
         signals: &mut Signals,
     ) -> Result<Option<Signal>, CliError> {
-        self.show_before().await?;
-        if let Some(request) = self.wanted.take() {
+        self.show_history().await?;
+        if let Some(request) = self.pending_request.take() {
             self.request(request, &mut requests).await;
         }
         loop {
@@ -204,16 +183,16 @@ impl<'a> FacedChat<'a> {
                 signal = signals.next() => return Ok(Some(self.quit(signal, signals).await)),
                 request = requests.recv() => {
                     let Some(request) = request else {
-                        self.leave(signals).await;
+                        self.shut_down(signals).await;
                         return Ok(None);
                     };
                     self.request(request, &mut requests).await;
                 }
-                said = next_said(&mut self.command) => self.command_said(said).await,
-                () = tokio::time::sleep_until(self.noted.due()), if !self.noted.is_empty() => {
+                said = next_command_event(&mut self.command) => self.handle_command_event(said).await,
+                () = tokio::time::sleep_until(self.open_prompts.due()), if !self.open_prompts.is_empty() => {
                     let updates = self.updates.clone();
-                    let shown = Box::pin(self.show_noted());
-                    if let Some(signal) = unless_left(shown, &updates, signals).await {
+                    let shown = Box::pin(self.show_open_prompts());
+                    if let Some(signal) = unless_interrupted(shown, &updates, signals).await {
                         return Ok(Some(self.quit(signal, signals).await));
                     }
                 }
@@ -221,17 +200,17 @@ impl<'a> FacedChat<'a> {
                     ChatTurnEvent::Event(event) => self.event(*event).await,
                     ChatTurnEvent::Others(news) => {
                         let updates = self.updates.clone();
-                        let shown = Box::pin(self.others_news(news));
-                        if let Some(signal) = unless_left(shown, &updates, signals).await {
+                        let shown = Box::pin(self.show_others_update(news));
+                        if let Some(signal) = unless_interrupted(shown, &updates, signals).await {
                             return Ok(Some(self.quit(signal, signals).await));
                         }
                     }
-                    ChatTurnEvent::Over(done) => self.over(done).await,
+                    ChatTurnEvent::Over(done) => self.finish_turn(done).await,
                 },
-                _ = self.look.tick(), if !self.others.is_empty() => {
+                _ = self.poll_interval.tick(), if !self.shown_prompts.is_empty() => {
                     let updates = self.updates.clone();
-                    let looked = Box::pin(self.look_at_others());
-                    if let Some(signal) = unless_left(looked, &updates, signals).await {
+                    let looked = Box::pin(self.refresh_others());
+                    if let Some(signal) = unless_interrupted(looked, &updates, signals).await {
                         return Ok(Some(self.quit(signal, signals).await));
                     }
                 }
@@ -241,8 +220,8 @@ impl<'a> FacedChat<'a> {
 
     /// Leaves since a signal came.
     async fn quit(&mut self, signal: Signal, signals: &mut Signals) -> Signal {
-        self.tell(Update::Quit).await;
-        self.leave(signals).await;
+        self.send_update(Update::Quit).await;
+        self.shut_down(signals).await;
         signal
     }
 
@@ -256,23 +235,23 @@ impl<'a> FacedChat<'a> {
             Box::pin(self.run_command(&line, requests)).await;
             return;
         }
-        let begins = begins(&request);
-        let answered = answered_id(&request).map(str::to_owned);
-        if let Err(error) = self.asked(request).await {
-            chat_commands::told(&error);
+        let begins = is_blocking(&request);
+        let answered = answered_prompt_id(&request).map(str::to_owned);
+        if let Err(error) = self.handle_request(request).await {
+            chat_commands::report_error(&error);
             if let Some(id) = answered {
                 // What could not be answered still waits.
-                Box::pin(self.tell_again(&id)).await;
+                Box::pin(self.repeat_prompts(&id)).await;
             } else if begins && !self.turn.runs() && self.command.is_none() {
-                self.tell(Update::Halted).await;
-                self.tell(Update::Ready).await;
+                self.send_update(Update::Halted).await;
+                self.send_update(Update::Ready).await;
             }
         }
     }
 
     /// Ends what runs, and waits for its end: a session that runs cannot be closed. What cannot be
     /// told any more ends with the program.
-    async fn leave(&mut self, signals: &mut Signals) {
+    async fn shut_down(&mut self, signals: &mut Signals) {
         if let Some(command) = self.command.take() {
             // One that does not end is killed when it is dropped.
             let _ = tokio::time::timeout(ENDING, command.end()).await;
@@ -303,16 +282,16 @@ impl<'a> FacedChat<'a> {
             Event::Round {
                 provider, model, ..
             } => {
-                self.answers(provider, model);
-                self.tell(Update::Status(self.status.clone())).await;
+                self.set_model(provider, model);
+                self.send_update(Update::Status(self.status.clone())).await;
             }
             Event::Cost { thread, .. } => {
                 self.status.tokens = thread.cost.usage.total();
                 self.status.usd = thread.cost.usd;
-                self.tell(Update::Status(self.status.clone())).await;
+                self.send_update(Update::Status(self.status.clone())).await;
             }
-            Event::Approval { call, reason } => return self.tell_approval(call, reason).await,
-            Event::Done { turn_id, .. } => Box::pin(self.has_shown(turn_id)).await,
+            Event::Approval { call, reason } => return self.show_approval(call, reason).await,
+            Event::Done { turn_id, .. } => Box::pin(self.mark_shown(turn_id)).await,
             _ => {}
         }
         let made = match &event {
@@ -321,15 +300,15 @@ impl<'a> FacedChat<'a> {
             }
             _ => None,
         };
-        note_nothing(&event);
-        self.tell(Update::Event(event)).await;
+        note_empty_answer(&event);
+        self.send_update(Update::Event(event)).await;
         if let Some(made) = made {
-            self.show_made(&made.id).await;
+            self.show_image(&made.id).await;
         }
     }
 
     /// Shows an image that a call made, where it is on this machine.
-    async fn show_made(&self, id: &str) {
+    async fn show_image(&self, id: &str) {
         let Ok(files) = self.chat.files().await else {
             return;
         };
@@ -337,35 +316,35 @@ impl<'a> FacedChat<'a> {
         let Some((name, Some(path))) = made.map(|made| (made.name, made.path)) else {
             return;
         };
-        self.tell(Update::Image { name, path }).await;
+        self.send_update(Update::Image { name, path }).await;
     }
 
-    async fn over(&mut self, done: Result<(), CliError>) {
+    async fn finish_turn(&mut self, done: Result<(), CliError>) {
         if std::mem::take(&mut self.is_stopping) {
-            aside(format_args!(
+            print_note(format_args!(
                 "{DIM}Stopped. What came so far is kept.{RESET}"
             ));
         }
         if let Err(error) = done {
             output::error_aside(&error);
-            self.tell(Update::Halted).await;
+            self.send_update(Update::Halted).await;
         }
         self.open.clear();
         self.measure().await;
-        self.tell(Update::Status(self.status.clone())).await;
-        self.tell(Update::Ready).await;
+        self.send_update(Update::Status(self.status.clone())).await;
+        self.send_update(Update::Ready).await;
     }
 
-    async fn asked(&mut self, request: PersonRequest) -> Result<(), CliError> {
+    async fn handle_request(&mut self, request: PersonRequest) -> Result<(), CliError> {
         match request {
             PersonRequest::Say(text) => self.say(&text).await,
             PersonRequest::Shell(command) if command.is_empty() => {
-                aside(chat_shell::USAGE);
-                self.tell(Update::Ready).await;
+                print_note(chat_shell::USAGE);
+                self.send_update(Update::Ready).await;
                 Ok(())
             }
             PersonRequest::Shell(command) => {
-                self.command = Some(OwnCommand::start(&command, &self.directory)?);
+                self.command = Some(UserShellCommand::start(&command, &self.directory)?);
                 Ok(())
             }
             PersonRequest::Stop => {
@@ -384,39 +363,42 @@ impl<'a> FacedChat<'a> {
                 self.search(list, words).await;
                 Ok(())
             }
-            PersonRequest::Picked { list, id } => {
-                self.picked(&list, id).await?;
-                self.tell(Update::Ready).await;
+            PersonRequest::Pick { list, id } => {
+                self.handle_pick(&list, id).await?;
+                self.send_update(Update::Ready).await;
                 Ok(())
             }
         }
     }
 
     async fn say(&mut self, text: &str) -> Result<(), CliError> {
-        let told = &self.said_by_commands;
+        let told = &self.command_outputs;
         let message = chat_mentions::message(self.chat.host(), &self.directory, text, told)?;
         self.was_used = true;
         self.is_stopping = false;
         self.turn = ChatTurn::begin(&mut self.chat, message).await?;
         // What was not said goes with the next message.
-        self.said_by_commands.clear();
+        self.command_outputs.clear();
         Ok(())
     }
 
-    async fn command_said(&mut self, said: Result<OwnCommandEvent, CliError>) {
+    async fn handle_command_event(&mut self, said: Result<UserShellCommandEvent, CliError>) {
         match said {
-            Ok(OwnCommandEvent::Line(line)) => chat_shell::show_line(&line),
-            Ok(OwnCommandEvent::Over { status, told }) => {
+            Ok(UserShellCommandEvent::Line(line)) => chat_shell::show_line(&line),
+            Ok(UserShellCommandEvent::Over {
+                status,
+                message: told,
+            }) => {
                 self.command = None;
                 chat_shell::show_status(&status);
-                self.said_by_commands.push(told);
-                self.tell(Update::Ready).await;
+                self.command_outputs.push(told);
+                self.send_update(Update::Ready).await;
             }
             Err(error) => {
                 self.command = None;
-                chat_commands::told(&error);
-                self.tell(Update::Halted).await;
-                self.tell(Update::Ready).await;
+                chat_commands::report_error(&error);
+                self.send_update(Update::Halted).await;
+                self.send_update(Update::Ready).await;
             }
         }
     }
@@ -434,7 +416,7 @@ impl<'a> FacedChat<'a> {
             listed = chat_picking::of_command(&self.chat, line, &self.directories) => listed?,
             is_there = person::wait_for_stop(requests) => {
                 if is_there {
-                    aside(format_args!("{DIM}Nothing changes.{RESET}"));
+                    print_note(format_args!("{DIM}Nothing changes.{RESET}"));
                 }
                 return Ok(true);
             }
@@ -442,31 +424,31 @@ impl<'a> FacedChat<'a> {
         let Some(picker) = picker else {
             return Ok(false);
         };
-        self.tell(Update::Pick(picker)).await;
+        self.send_update(Update::Pick(picker)).await;
         Ok(true)
     }
 
     /// Goes on with what was picked.
-    async fn picked(&mut self, list: &str, id: Option<String>) -> Result<(), CliError> {
+    async fn handle_pick(&mut self, list: &str, id: Option<String>) -> Result<(), CliError> {
         let Some(id) = id else {
-            aside(format_args!("{DIM}Nothing changes.{RESET}"));
+            print_note(format_args!("{DIM}Nothing changes.{RESET}"));
             return Ok(());
         };
-        match chat_picking::go_on(&mut self.chat, list, &id).await? {
+        match chat_picking::apply_pick(&mut self.chat, list, &id).await? {
             PickOutcome::Next(picker) => {
-                self.tell(Update::Pick(picker)).await;
+                self.send_update(Update::Pick(picker)).await;
                 return Ok(());
             }
             PickOutcome::Model => return self.status_now().await,
-            PickOutcome::Fork(said) => self.tell(Update::Edit(said)).await,
+            PickOutcome::Fork(said) => self.send_update(Update::Edit(said)).await,
             PickOutcome::Thread => {}
         }
-        self.show_anew().await
+        self.show_current_thread().await
     }
 
     /// Looks for more that a list can have.
     async fn search(&self, list: String, words: String) {
-        let found = Box::pin(chat_picking::found(
+        let found = Box::pin(chat_picking::search_list(
             &self.chat,
             &list,
             &words,
@@ -475,15 +457,15 @@ impl<'a> FacedChat<'a> {
         ))
         .await;
         let choices = found.unwrap_or_else(|error| {
-            chat_commands::told(&error);
+            chat_commands::report_error(&error);
             Vec::new()
         });
-        let found = Update::Found {
+        let found = Update::SearchResults {
             list,
             words,
             choices,
         };
-        self.tell(found).await;
+        self.send_update(found).await;
     }
 
     /// Runs a command of the host's; Esc stops what it began.
@@ -491,14 +473,14 @@ impl<'a> FacedChat<'a> {
         match Box::pin(self.pick(line, requests)).await {
             Ok(false) => {}
             Ok(true) => {
-                self.tell_others_again().await;
-                return self.tell(Update::Ready).await;
+                self.repeat_others_prompts().await;
+                return self.send_update(Update::Ready).await;
             }
             Err(error) => {
-                chat_commands::told(&error);
-                self.tell(Update::Halted).await;
-                self.tell_others_again().await;
-                return self.tell(Update::Ready).await;
+                chat_commands::report_error(&error);
+                self.send_update(Update::Halted).await;
+                self.repeat_others_prompts().await;
+                return self.send_update(Update::Ready).await;
             }
         }
         let thread = self.chat.thread().await.ok();
@@ -515,7 +497,7 @@ impl<'a> FacedChat<'a> {
                     done = &mut running => {
                         if let Err(error) = done {
                             has_failed = true;
-                            chat_commands::told(&error);
+                            chat_commands::report_error(&error);
                         }
                         break;
                     }
@@ -538,21 +520,23 @@ impl<'a> FacedChat<'a> {
         let shown = if now == thread {
             self.status_now().await
         } else {
-            self.show_anew().await
+            self.show_current_thread().await
         };
         if let Err(error) = shown {
             has_failed = true;
-            chat_commands::told(&error);
+            chat_commands::report_error(&error);
         }
         if has_failed {
-            self.tell(Update::Halted).await;
+            self.send_update(Update::Halted).await;
         }
-        self.tell_others_again().await;
-        self.tell(Update::Ready).await;
+        self.repeat_others_prompts().await;
+        self.send_update(Update::Ready).await;
     }
 }
 
-async fn next_said(command: &mut Option<OwnCommand>) -> Result<OwnCommandEvent, CliError> {
+async fn next_command_event(
+    command: &mut Option<UserShellCommand>,
+) -> Result<UserShellCommandEvent, CliError> {
     match command {
         Some(command) => command.next().await,
         None => std::future::pending().await,
@@ -560,10 +544,10 @@ async fn next_said(command: &mut Option<OwnCommand>) -> Result<OwnCommandEvent, 
 }
 
 /// Whether the person waits for the end of what they asked for, before anything else is said.
-fn begins(request: &PersonRequest) -> bool {
+fn is_blocking(request: &PersonRequest) -> bool {
     matches!(
         request,
-        PersonRequest::Say(_) | PersonRequest::Shell(_) | PersonRequest::Picked { .. }
+        PersonRequest::Say(_) | PersonRequest::Shell(_) | PersonRequest::Pick { .. }
     )
 }
 
@@ -577,12 +561,12 @@ mod tests {
     fn an_answer_that_fails_ends_nothing_that_was_begun() {
         let said = PersonRequest::Say("x".to_owned());
         let ran = PersonRequest::Shell("x".to_owned());
-        let picked = PersonRequest::Picked {
+        let picked = PersonRequest::Pick {
             list: "x".to_owned(),
             id: None,
         };
-        assert!([&said, &ran, &picked].into_iter().all(begins));
-        assert_eq!(answered_id(&picked), None);
+        assert!([&said, &ran, &picked].into_iter().all(is_blocking));
+        assert_eq!(answered_prompt_id(&picked), None);
         let decided = PersonRequest::Decide {
             call_id: "c".to_owned(),
             decision: Decision::Once,
@@ -591,8 +575,8 @@ mod tests {
             id: "q".to_owned(),
             content: None,
         };
-        assert!(![&decided, &answered].into_iter().any(begins));
-        assert_eq!(answered_id(&decided), Some("c"));
-        assert_eq!(answered_id(&answered), Some("q"));
+        assert!(![&decided, &answered].into_iter().any(is_blocking));
+        assert_eq!(answered_prompt_id(&decided), Some("c"));
+        assert_eq!(answered_prompt_id(&answered), Some("q"));
     }
 }

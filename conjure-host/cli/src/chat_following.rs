@@ -10,9 +10,9 @@ use super::error::CliError;
 use super::thread_feed::{FollowPause, Following, ThreadFeed, concerns_person};
 
 /// News of what others do in a session.
-pub(crate) enum OthersNews {
+pub(crate) enum OthersUpdate {
     /// An event of a turn that they began, as far as it concerns a person.
-    Told(Box<Event>),
+    Event(Box<Event>),
     /// The others took the session to another thread.
     Moved,
     /// Following fails for now, with the reason; it is tried again.
@@ -31,21 +31,21 @@ enum FollowStep {
 
 /// What happens next in turns that others begin. That it cannot be followed is told once, until it can.
 /// May be dropped and called again.
-pub(crate) async fn next_of_others(saved: &mut SavedChat) -> OthersNews {
+pub(crate) async fn next_others_update(saved: &mut SavedChat) -> OthersUpdate {
     loop {
         match step(saved).await {
-            Ok(FollowStep::Told(event)) => return OthersNews::Told(event),
+            Ok(FollowStep::Told(event)) => return OthersUpdate::Event(event),
             Ok(FollowStep::Moved) => {
                 saved.following = Following::No;
-                saved.shown = None;
-                return OthersNews::Moved;
+                saved.shown_thread = None;
+                return OthersUpdate::Moved;
             }
             Ok(FollowStep::Next(following)) => saved.following = following,
             Err(error) => {
                 let failures = saved.following.failures();
                 saved.following = Following::Paused(FollowPause::after(failures + 1));
                 if failures == 0 {
-                    return OthersNews::Unfollowed(error);
+                    return OthersUpdate::Unfollowed(error);
                 }
             }
         }
@@ -56,9 +56,9 @@ async fn step(saved: &mut SavedChat) -> Result<FollowStep, CliError> {
     match &mut saved.following {
         Following::Yes(feed) => {
             let manager = saved.sessions.manager();
-            return next_told(feed, manager, &saved.id).await;
+            return next_relevant_event(feed, manager, &saved.id).await;
         }
-        Following::Paused(pause) => pause.over().await,
+        Following::Paused(pause) => pause.wait().await,
         Following::No => {}
     }
     follow(saved).await
@@ -81,13 +81,13 @@ async fn follow(saved: &SavedChat) -> Result<FollowStep, CliError> {
 }
 
 /// Waits for what concerns a person, and looks meanwhile whether the session is still in the thread.
-async fn next_told(
+async fn next_relevant_event(
     feed: &mut ThreadFeed,
     manager: &Manager,
     session: &str,
 ) -> Result<FollowStep, CliError> {
     loop {
-        let look_at = feed.look_at();
+        let look_at = feed.poll_at();
         tokio::select! {
             biased;
             event = feed.next() => match event? {
@@ -102,17 +102,17 @@ async fn next_told(
                 }
             },
             () = tokio::time::sleep_until(look_at) => {
-                if is_elsewhere(manager, session, feed.thread()).await {
+                if has_moved(manager, session, feed.thread()).await {
                     return Ok(FollowStep::Moved);
                 }
-                feed.has_looked();
+                feed.mark_polled();
             }
         }
     }
 }
 
 /// Whether a session goes on with another thread; not where that cannot be told now.
-async fn is_elsewhere(manager: &Manager, session: &str, thread: &ThreadId) -> bool {
+async fn has_moved(manager: &Manager, session: &str, thread: &ThreadId) -> bool {
     let now = manager.get(session).await.ok().and_then(|view| view.thread);
     now.is_some_and(|now| now.id != *thread)
 }

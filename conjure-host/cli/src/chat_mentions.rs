@@ -10,11 +10,11 @@ use conjure_terminal::Update;
 use super::attachments::{AttachedMessage, attach};
 use super::chat_commands;
 use super::error::CliError;
-use super::output::{self, DIM, RESET, YELLOW, aside, clean};
-use super::shortened::one_line;
+use super::output::{self, DIM, RESET, YELLOW, clean, print_note};
+use super::shorten::one_line;
 
 /// The most mentions of no file that are told: a text that is pasted may be full of them.
-const MOST_TOLD: usize = 5;
+const MAX_NOTICES: usize = 5;
 
 /// What a message mentions.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub(crate) fn of_line(
         return Some(text.to_owned().into());
     }
     message(host, dir, text, said_by_commands)
-        .map_err(|error| chat_commands::told(&error))
+        .map_err(|error| chat_commands::report_error(&error))
         .ok()
 }
 
@@ -53,13 +53,13 @@ pub(crate) fn message(
     said_by_commands: &[String],
 ) -> Result<AttachedMessage, CliError> {
     let mentioned = MentionedFiles::of(text, dir);
-    for notice in mentioned.notices.iter().take(MOST_TOLD) {
-        aside(format_args!("{YELLOW}note:{RESET} {}", clean(notice)));
+    for notice in mentioned.notices.iter().take(MAX_NOTICES) {
+        print_note(format_args!("{YELLOW}note:{RESET} {}", clean(notice)));
     }
     let mut attached = Vec::new();
     for path in mentioned.files {
         let file = attach(host, &path)?;
-        aside(format_args!(
+        print_note(format_args!(
             "{DIM}  + {}  {}{RESET}",
             clean(&file.name),
             output::size(file.size)
@@ -67,7 +67,7 @@ pub(crate) fn message(
         if file.is_image {
             let name = file.name.clone();
             // Where no face has the terminal there is the line alone.
-            output::tell_face(Update::Image { name, path });
+            output::send_to_face(Update::Image { name, path });
         }
         attached.push(file);
     }
@@ -77,7 +77,7 @@ pub(crate) fn message(
         whole.push_str("\n\n");
     }
     whole.push_str(text);
-    Ok(AttachedMessage::with(whole, attached))
+    Ok(AttachedMessage::new(whole, attached))
 }
 
 impl MentionedFiles {

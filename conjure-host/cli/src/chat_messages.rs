@@ -7,16 +7,16 @@ use conjure_store::{Store, StoreError, ThreadId, Window};
 use conjure_terminal::{Picker, PickerItem};
 
 use super::chat_session::ChatSession;
-use super::chat_shell::own_words;
+use super::chat_shell::strip_command_output;
 use super::error::CliError;
-use super::shortened::one_line;
+use super::shorten::one_line;
 
 /// What the list of them is called.
 pub(crate) const MESSAGES: &str = "messages";
 /// Messages per page; with the entry for earlier ones, 40 choices.
-const MOST_LISTED: usize = 39;
+const MESSAGES_PER_PAGE: usize = 39;
 /// Most messages that a search lists.
-const MOST_FOUND: usize = 40;
+const MAX_SEARCH_RESULTS: usize = 40;
 /// Hits that a search reads first: those of the model are among them.
 const FIRST_HITS: u64 = 40;
 /// Entries that are read at once.
@@ -29,14 +29,14 @@ const EARLIER: &str = "before ";
 /// # Errors
 /// What the database says.
 pub(crate) async fn list(store: &Store, thread: &ThreadId) -> Result<Option<Picker>, StoreError> {
-    listed(store, thread, Window::Last).await
+    message_items(store, thread, Window::Last).await
 }
 
 /// The list of those before a message, where that is what was picked.
 ///
 /// # Errors
 /// What the database says.
-pub(crate) async fn earlier(
+pub(crate) async fn earlier_messages(
     store: &Store,
     thread: &ThreadId,
     picked: &str,
@@ -45,12 +45,12 @@ pub(crate) async fn earlier(
         .strip_prefix(EARLIER)
         .and_then(|seq| seq.parse().ok());
     match seq {
-        Some(seq) => listed(store, thread, Window::Before(seq)).await,
+        Some(seq) => message_items(store, thread, Window::Before(seq)).await,
         None => Ok(None),
     }
 }
 
-async fn listed(
+async fn message_items(
     store: &Store,
     thread: &ThreadId,
     mut window: Window,
@@ -59,7 +59,7 @@ async fn listed(
     loop {
         let page = store.entries(thread, window, PAGE).await?;
         for item in page.entries.iter().rev().filter_map(item) {
-            if choices.len() < MOST_LISTED {
+            if choices.len() < MESSAGES_PER_PAGE {
                 choices.push(item);
                 continue;
             }
@@ -80,14 +80,14 @@ async fn listed(
 
 fn picker(choices: Vec<PickerItem>) -> Picker {
     let title = "Say it otherwise, in a fork that ends before";
-    Picker::new(MESSAGES, title, choices).searched()
+    Picker::new(MESSAGES, title, choices).with_search()
 }
 
 /// The messages of a thread that have these words, the newest first.
 ///
 /// # Errors
 /// What the database says.
-pub(crate) async fn found(
+pub(crate) async fn search_messages(
     store: &Store,
     thread: &ThreadId,
     words: &str,
@@ -97,13 +97,13 @@ pub(crate) async fn found(
         let mut hits = store.search_in(thread, words, limit).await?;
         let is_all = (hits.len() as u64) < limit;
         hits.retain(|hit| hit.role == Role::User);
-        if is_all || hits.len() >= MOST_FOUND {
+        if is_all || hits.len() >= MAX_SEARCH_RESULTS {
             break hits;
         }
         limit = limit.saturating_mul(4);
     };
     let mut items = Vec::new();
-    for hit in hits.into_iter().take(MOST_FOUND) {
+    for hit in hits.into_iter().take(MAX_SEARCH_RESULTS) {
         let entry = entry(store, thread, hit.seq).await?;
         items.extend(entry.as_ref().and_then(item));
     }
@@ -126,7 +126,7 @@ pub(crate) async fn fork_before(chat: &mut ChatSession, seq: &str) -> Result<Str
         None => chat.start_thread().await?,
     }
     Ok(match &chosen.body {
-        EntryBody::Message { message } => said(message).join("\n"),
+        EntryBody::Message { message } => message_texts(message).join("\n"),
         _ => String::new(),
     })
 }
@@ -163,7 +163,7 @@ fn item(entry: &Entry) -> Option<PickerItem> {
     match &entry.body {
         EntryBody::Message { message } if message.role == Role::User => Some(PickerItem {
             id: entry.seq.to_string(),
-            label: one_line(&said(message).join(" "), 60),
+            label: one_line(&message_texts(message).join(" "), 60),
             detail: format!("turn {}", entry.turn),
         }),
         _ => None,
@@ -171,12 +171,12 @@ fn item(entry: &Entry) -> Option<PickerItem> {
 }
 
 /// The texts of a message, without what the person's own commands said.
-fn said(message: &Message) -> Vec<&str> {
+fn message_texts(message: &Message) -> Vec<&str> {
     let texts = message
         .content
         .iter()
         .filter_map(|part| match &part.content {
-            Content::Text { text } => Some(own_words(text)),
+            Content::Text { text } => Some(strip_command_output(text)),
             _ => None,
         });
     texts.collect()
@@ -231,7 +231,7 @@ mod tests {
                 .iter()
                 .filter(|it| !it.id.starts_with(EARLIER));
             labels.extend(messages.map(|it| it.label.clone()));
-            match earlier(&store, &thread, &next).await.unwrap() {
+            match earlier_messages(&store, &thread, &next).await.unwrap() {
                 Some(earlier) => picker = earlier,
                 None => break,
             }
@@ -241,7 +241,7 @@ mod tests {
             .map(|turn| format!("question{turn}"))
             .collect();
         assert_eq!(labels, all);
-        let found = found(&store, &thread, "question7").await.unwrap();
+        let found = search_messages(&store, &thread, "question7").await.unwrap();
         assert!(
             found
                 .iter()
@@ -249,7 +249,7 @@ mod tests {
             "{found:?}"
         );
         assert!(
-            super::found(&store, &thread, "answer7")
+            super::search_messages(&store, &thread, "answer7")
                 .await
                 .unwrap()
                 .is_empty()
@@ -276,7 +276,7 @@ mod tests {
             })
             .collect();
         open.append(&records, false).await.unwrap();
-        let found = found(&store, &thread, "lamp").await.unwrap();
+        let found = search_messages(&store, &thread, "lamp").await.unwrap();
         let labels: Vec<&str> = found.iter().map(|it| it.label.as_str()).collect();
         assert_eq!(labels, ["light the lamp"]);
     }

@@ -7,17 +7,19 @@ use std::time::Duration;
 use conjure_config::{AuthName, SessionSpec};
 use conjure_core::numerals::thousands;
 use conjure_providers::auths::{Auths, MCP_SECRETS};
-use conjure_providers::{BUILT_IN, HttpProvider, KNOWN, ListedModel, ModelBook};
+use conjure_providers::{
+    BUILT_IN_PROVIDERS, HttpProvider, KNOWN_PROVIDERS, ListedModel, ModelBook,
+};
 use conjure_runtime::session::SessionError;
 use conjure_terminal::{Picker, PickerItem, pick};
 use futures_util::future::join_all;
 
 use super::args::Global;
-use super::chat_commands::{named, told};
-use super::chat_face::has_colors;
+use super::chat_commands::{report_error, split_provider_model};
 use super::chat_session::{ChatSession, models};
 use super::chat_threads::{Answerer, no_model};
 use super::error::CliError;
+use super::terminal_support::has_colors;
 
 /// How long a provider may take to list its models: somebody waits for it.
 const LISTING_TIMEOUT: Duration = Duration::from_secs(4);
@@ -30,7 +32,7 @@ pub(crate) async fn choices(chat: &ChatSession) -> Result<Vec<PickerItem>, CliEr
         ChatSession::Saved(saved) => (saved.models.as_ref(), &saved.auths),
     };
     let providers = providers(chat, auths).await?;
-    Ok(listed_by(&providers, auths, book).await)
+    Ok(list_models(&providers, auths, book).await)
 }
 
 /// Asks who is to answer where nothing says that and nobody has answered before: a model that the person
@@ -40,7 +42,7 @@ pub(crate) async fn choices(chat: &ChatSession) -> Result<Vec<PickerItem>, CliEr
 /// # Errors
 /// When there is no credential, no model is known of those that there is one for, or nothing says which
 /// of several is at that address.
-pub(crate) async fn first_answerer(
+pub(crate) async fn choose_answerer(
     global: &Global,
     base_url: Option<&str>,
 ) -> Result<Option<Answerer>, CliError> {
@@ -53,7 +55,7 @@ pub(crate) async fn first_answerer(
     let Some(provider) = providers.keys().next().cloned() else {
         return Err(no_model());
     };
-    let choices = listed_by(&providers, &auths, book.as_ref()).await;
+    let choices = list_models(&providers, &auths, book.as_ref()).await;
     if choices.is_empty() {
         let example = format!("`conjure chat --provider {provider} --model MODEL` names one");
         return Err(no_model().hint(example));
@@ -63,7 +65,7 @@ pub(crate) async fn first_answerer(
     let Some(picked) = picked.map_err(CliError::host_from)? else {
         return Ok(None);
     };
-    let (provider, model) = named(&picked).unwrap_or_default();
+    let (provider, model) = split_provider_model(&picked).unwrap_or_default();
     let auth = providers.get(provider).and_then(|spec| spec.auth.as_ref());
     Ok(Some(Answerer {
         provider: provider.to_owned(),
@@ -96,19 +98,19 @@ fn at_address(
 }
 
 /// The models of these providers. Says of which nothing is known, and why.
-async fn listed_by(
+async fn list_models(
     providers: &BTreeMap<String, SessionSpec>,
     auths: &Auths,
     book: Option<&ModelBook>,
 ) -> Vec<PickerItem> {
     let asked = providers
         .iter()
-        .map(|(name, spec)| listed_in_time(auths, name, spec.clone()));
+        .map(|(name, spec)| fetch_models_with_timeout(auths, name, spec.clone()));
     let listed = Box::pin(join_all(asked)).await;
     let mut choices = Vec::new();
     for (provider, listed) in providers.keys().zip(listed) {
-        let mut models = or_known(listed, book, provider).unwrap_or_else(|error| {
-            told(&error);
+        let mut models = or_known_models(listed, book, provider).unwrap_or_else(|error| {
+            report_error(&error);
             Vec::new()
         });
         models.sort_unstable_by(|one, other| one.name.cmp(&other.name));
@@ -126,7 +128,7 @@ async fn providers(
         ChatSession::Own(own) => {
             let mut providers = of_environment(&own.spec);
             if let Some(name) = own.spec.provider.as_deref() {
-                providers.insert(name.to_owned(), alone(own.spec.clone(), name));
+                providers.insert(name.to_owned(), for_provider_only(own.spec.clone(), name));
             }
             (providers, None)
         }
@@ -141,8 +143,13 @@ async fn providers(
 
 /// Providers that the environment has a key for.
 fn of_environment(spec: &SessionSpec) -> BTreeMap<String, SessionSpec> {
-    let with_key = KNOWN.iter().filter(|known| known.has_key());
-    let asked = with_key.map(|known| (known.name.to_owned(), alone(spec.clone(), known.name)));
+    let with_key = KNOWN_PROVIDERS.iter().filter(|known| known.has_key());
+    let asked = with_key.map(|known| {
+        (
+            known.name.to_owned(),
+            for_provider_only(spec.clone(), known.name),
+        )
+    });
     asked.collect()
 }
 
@@ -164,23 +171,23 @@ async fn add_saved(
         }
     }
     // They are asked nothing, and the secrets of MCP servers are sent to nobody else.
-    providers.retain(|name, _| name != MCP_SECRETS && !BUILT_IN.contains(&name.as_str()));
+    providers.retain(|name, _| name != MCP_SECRETS && !BUILT_IN_PROVIDERS.contains(&name.as_str()));
     Ok(())
 }
 
 /// A session's description without what it says of other providers: their credentials are not needed.
-fn alone(spec: SessionSpec, provider: &str) -> SessionSpec {
-    let mut spec = spec.with_base_url_at_its_provider();
+fn for_provider_only(spec: SessionSpec, provider: &str) -> SessionSpec {
+    let mut spec = spec.with_provider_base_url();
     spec.providers.retain(|name, _| name == provider);
     spec
 }
 
-async fn listed_in_time(
+async fn fetch_models_with_timeout(
     auths: &Auths,
     provider: &str,
     spec: SessionSpec,
 ) -> Result<Vec<ListedModel>, CliError> {
-    let listed = Box::pin(listed(auths, provider, spec));
+    let listed = Box::pin(fetch_models(auths, provider, spec));
     match tokio::time::timeout(LISTING_TIMEOUT, listed).await {
         Ok(listed) => listed,
         Err(_) => Err(CliError::usage(format!(
@@ -190,7 +197,7 @@ async fn listed_in_time(
     }
 }
 
-async fn listed(
+async fn fetch_models(
     auths: &Auths,
     provider: &str,
     spec: SessionSpec,
@@ -204,7 +211,7 @@ async fn listed(
 ///
 /// # Errors
 /// Why it gave no list, where nothing is known either.
-fn or_known(
+fn or_known_models(
     listed: Result<Vec<ListedModel>, CliError>,
     book: Option<&ModelBook>,
     provider: &str,
@@ -263,7 +270,7 @@ mod tests {
             }])
         };
         let none = || Err(CliError::usage("the connection was refused"));
-        let of = |listed, provider| or_known(listed, Some(&book), provider);
+        let of = |listed, provider| or_known_models(listed, Some(&book), provider);
         assert_eq!(names(of(own(), "anthropic")), ["one-of-my-own"]);
         for listed in [none(), Ok(Vec::new())] {
             let known: Vec<&str> = book.models("anthropic").collect();
@@ -305,10 +312,10 @@ mod tests {
     fn the_address_of_one_provider_is_not_said_of_another() {
         let text = "provider = \"ollama\"\nbase_url = \"http://10.0.0.7\"";
         let spec = SessionSpec::from_toml(text).unwrap();
-        let own = alone(spec.clone(), "ollama");
+        let own = for_provider_only(spec.clone(), "ollama");
         let base_url = own.providers["ollama"].base_url.as_deref();
         assert_eq!(base_url, Some("http://10.0.0.7"));
-        let other = alone(spec, "openai");
+        let other = for_provider_only(spec, "openai");
         assert!(other.providers.is_empty() && other.base_url.is_none());
     }
 }

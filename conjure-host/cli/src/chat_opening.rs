@@ -7,9 +7,9 @@ use conjure_runtime::Host;
 use conjure_terminal::{PersonRequest, Update};
 use tokio::sync::mpsc;
 
-use super::chat_before;
 use super::chat_session::{ChatSession, PreparedChat, directory_of};
 use super::error::CliError;
+use super::past_turns;
 use super::person;
 use super::signals::{Signal, Signals};
 
@@ -50,7 +50,7 @@ pub(crate) enum OpeningEnd {
     /// The chat is open.
     Open(OpenedChat),
     /// The chat was left before it was open: by the person, or with a signal.
-    Left(Option<Signal>),
+    Cancelled(Option<Signal>),
 }
 
 /// A chat that is open, and what happened meanwhile.
@@ -59,7 +59,7 @@ pub(crate) struct OpenedChat {
     /// Whether something was said in it, the last of which is shown already.
     pub(crate) is_shown: bool,
     /// What the person wants done; a face asks for one thing at a time.
-    pub(crate) wanted: Option<PersonRequest>,
+    pub(crate) pending_request: Option<PersonRequest>,
 }
 
 impl OpenedChat {
@@ -68,7 +68,7 @@ impl OpenedChat {
         Self {
             chat,
             is_shown: false,
-            wanted: None,
+            pending_request: None,
         }
     }
 }
@@ -89,13 +89,13 @@ pub(crate) async fn open(
     loop {
         tokio::select! {
             biased;
-            signal = signals.next() => return Ok(OpeningEnd::Left(Some(signal))),
+            signal = signals.next() => return Ok(OpeningEnd::Cancelled(Some(signal))),
             opened = &mut opening => {
                 let chat = ChatSession::Own(Box::new(opened?));
-                return Ok(OpeningEnd::Open(OpenedChat { chat, is_shown, wanted }));
+                return Ok(OpeningEnd::Open(OpenedChat { chat, is_shown, pending_request: wanted }));
             }
             request = requests.recv() => match request {
-                None => return Ok(OpeningEnd::Left(None)),
+                None => return Ok(OpeningEnd::Cancelled(None)),
                 // A plugin may ask while it is loaded.
                 Some(PersonRequest::Answer { id, content }) => {
                     person::answer_in_face(&id, content);
@@ -120,12 +120,12 @@ async fn show_before(
     let Some(thread) = &prepared.thread else {
         return Ok(false);
     };
-    let Some(said) = chat_before::last_if_settled(&prepared.store, thread).await? else {
+    let Some(said) = past_turns::recent_items_if_settled(&prepared.store, thread).await? else {
         return Ok(false);
     };
     let has_said = !said.is_empty();
     if has_said {
-        let _ = face.send(Update::Before(said)).await;
+        let _ = face.send(Update::History(said)).await;
     }
     Ok(has_said)
 }

@@ -9,15 +9,15 @@ use conjure_terminal::{OthersPrompt, PastItem, Update};
 use tokio::sync::mpsc;
 use tokio::time::{Interval, MissedTickBehavior};
 
-use super::chat_before;
 use super::chat_commands;
 use super::chat_face::FacedChat;
-use super::chat_following::OthersNews;
+use super::chat_following::OthersUpdate;
 use super::chat_session::{ChatSession, SavedChat};
 use super::error::CliError;
 use super::open_prompts::{OpenPrompts, settled_id};
-use super::output::{DIM, RESET, aside};
+use super::output::{DIM, RESET, print_note};
 use super::overwritten;
+use super::past_turns;
 use super::signals::{Signal, Signals};
 
 /// How often it is looked what of others still waits.
@@ -25,40 +25,40 @@ const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
 impl FacedChat<'_> {
     /// Shows what others do in the session.
-    pub(crate) async fn others_news(&mut self, news: OthersNews) {
+    pub(crate) async fn show_others_update(&mut self, news: OthersUpdate) {
         match news {
-            OthersNews::Told(event) => self.others_event(*event).await,
-            OthersNews::Moved => {
+            OthersUpdate::Event(event) => self.apply_others_event(*event).await,
+            OthersUpdate::Moved => {
                 let words = "Somebody else took the session to another thread.";
-                aside(format_args!("{DIM}{words} The chat goes on there.{RESET}"));
-                if let Err(error) = self.show_anew().await {
-                    chat_commands::told(&error);
+                print_note(format_args!("{DIM}{words} The chat goes on there.{RESET}"));
+                if let Err(error) = self.show_current_thread().await {
+                    chat_commands::report_error(&error);
                 }
             }
-            OthersNews::Unfollowed(error) => {
+            OthersUpdate::Unfollowed(error) => {
                 let context =
                     "what others begin in the session is not seen for now, and is tried again";
-                chat_commands::told(&error.context(context));
+                chat_commands::report_error(&error.context(context));
                 self.withdraw_others().await;
             }
         }
     }
 
     /// Takes in what an event of somebody else's turn says of what waits in it, and of its end.
-    async fn others_event(&mut self, event: Event) {
+    async fn apply_others_event(&mut self, event: Event) {
         if let Event::Done { turn_id, .. } = &event {
             self.withdraw_others().await;
             self.show_others_turn(turn_id).await;
         } else if let Some(id) = settled_id(&event) {
             self.withdraw(id).await;
         }
-        self.noted.note(event);
+        self.open_prompts.record(event);
     }
 
     /// Shows what was said in a turn of somebody else's that is over, and what the conversation came to
     /// with it. One that is shown already may be told of again, and one that cannot be read is left out.
     async fn show_others_turn(&mut self, turn_id: &str) {
-        let Some(said) = self.newly_said(turn_id).await else {
+        let Some(said) = self.take_unshown_items(turn_id).await else {
             return;
         };
         if said.is_empty() {
@@ -68,89 +68,91 @@ impl FacedChat<'_> {
         let mut items = vec![PastItem::Note(words)];
         items.extend(said);
         self.was_used = true;
-        self.tell(Update::SaidElsewhere(items)).await;
-        if self.add_up().await.is_ok() {
-            self.tell(Update::Status(self.status.clone())).await;
+        self.send_update(Update::OthersItems(items)).await;
+        if self.update_totals().await.is_ok() {
+            self.send_update(Update::Status(self.status.clone())).await;
         }
     }
 
     /// What was said in a turn of a saved session that is over and was not shown yet; it counts as shown
     /// from here on.
-    async fn newly_said(&mut self, turn_id: &str) -> Option<Vec<PastItem>> {
+    async fn take_unshown_items(&mut self, turn_id: &str) -> Option<Vec<PastItem>> {
         let ChatSession::Saved(saved) = &mut self.chat else {
             return None;
         };
-        let thread = saved.shown.clone()?;
+        let thread = saved.shown_thread.clone()?;
         let store = saved.sessions.manager().store();
-        let turn = chat_before::turn(store, &thread, turn_id).await.ok()??;
+        let turn = past_turns::turn(store, &thread, turn_id).await.ok()??;
         let is_new = turn.number > saved.shown_turn;
         saved.shown_turn = saved.shown_turn.max(turn.number);
-        is_new.then_some(turn.said)
+        is_new.then_some(turn.items)
     }
 
     /// The chat's own turn is over, and is shown.
-    pub(crate) async fn has_shown(&mut self, turn_id: &str) {
+    pub(crate) async fn mark_shown(&mut self, turn_id: &str) {
         // What was said in it is known.
-        let _ = self.newly_said(turn_id).await;
+        let _ = self.take_unshown_items(turn_id).await;
     }
 
     /// Shows what others asked, as far as it still waits.
-    pub(crate) async fn show_noted(&mut self) {
-        let noted = std::mem::take(&mut self.noted);
+    pub(crate) async fn show_open_prompts(&mut self) {
+        let noted = std::mem::take(&mut self.open_prompts);
         let ChatSession::Saved(saved) = &self.chat else {
             return;
         };
         for event in noted.still_waiting(&saved.sessions, &saved.id).await {
             if let Some((id, prompt)) = prompt_of(saved, event).await {
-                self.others.insert(id, prompt.clone());
-                self.tell(Update::Others(prompt)).await;
+                self.shown_prompts.insert(id, prompt.clone());
+                self.send_update(Update::Others(prompt)).await;
             }
         }
     }
 
     /// Looks what of others still waits: no event tells of what waited in a process that is gone.
-    pub(crate) async fn look_at_others(&mut self) {
+    pub(crate) async fn refresh_others(&mut self) {
         let ChatSession::Saved(saved) = &self.chat else {
             return;
         };
-        let Ok(waiting) = all_waiting(saved).await else {
+        let Ok(waiting) = pending_prompt_ids(saved).await else {
             // The next look may say more.
             return;
         };
-        for id in gone(&self.others, &waiting) {
+        for id in withdrawn_ids(&self.shown_prompts, &waiting) {
             self.withdraw(&id).await;
         }
     }
 
     /// Nothing of others waits any more, as far as the chat shows it.
     pub(crate) async fn withdraw_others(&mut self) {
-        self.noted = OpenPrompts::default();
-        for (id, _) in std::mem::take(&mut self.others) {
-            self.tell(Update::Others(OthersPrompt::Over { id })).await;
+        self.open_prompts = OpenPrompts::default();
+        for (id, _) in std::mem::take(&mut self.shown_prompts) {
+            self.send_update(Update::Others(OthersPrompt::Settled { id }))
+                .await;
         }
     }
 
     /// Something of others does not wait any more; whether it did.
     pub(crate) async fn withdraw(&mut self, id: &str) -> bool {
-        let is_of_others = self.others.remove(id).is_some();
+        let is_of_others = self.shown_prompts.remove(id).is_some();
         if is_of_others {
             let id = id.to_owned();
-            self.tell(Update::Others(OthersPrompt::Over { id })).await;
+            self.send_update(Update::Others(OthersPrompt::Settled { id }))
+                .await;
         }
         is_of_others
     }
 
     /// Tells again what still waits: an answer was not heard where a command had the chat, or could not
     /// be sent.
-    pub(crate) async fn tell_others_again(&self) {
-        for prompt in self.others.values() {
-            self.tell(Update::Others(prompt.clone())).await;
+    pub(crate) async fn repeat_others_prompts(&self) {
+        for prompt in self.shown_prompts.values() {
+            self.send_update(Update::Others(prompt.clone())).await;
         }
     }
 }
 
 /// The looks at what of others still waits, none sooner than it is due.
-pub(crate) fn look() -> Interval {
+pub(crate) fn poll_interval() -> Interval {
     let mut look = tokio::time::interval(POLL_INTERVAL);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     look
@@ -158,7 +160,7 @@ pub(crate) fn look() -> Interval {
 
 /// Waits for something that a server may take its time for, unless the chat is left meanwhile: the
 /// signal that ended it. A face that is gone is told by what it was told with.
-pub(crate) async fn unless_left(
+pub(crate) async fn unless_interrupted(
     work: impl Future<Output = ()>,
     updates: &mpsc::Sender<Update>,
     signals: &mut Signals,
@@ -172,16 +174,19 @@ pub(crate) async fn unless_left(
 }
 
 /// The ids of the calls and the questions of a session that wait for a person.
-async fn all_waiting(saved: &SavedChat) -> Result<BTreeSet<String>, CliError> {
+async fn pending_prompt_ids(saved: &SavedChat) -> Result<BTreeSet<String>, CliError> {
     let calls = saved.sessions.approvals(&saved.id).await?;
     let questions = saved.sessions.questions(&saved.id).await?;
     let calls = calls.into_iter().map(|waiting| waiting.call.id);
-    let questions = questions.into_iter().map(|waiting| waiting.asked.id);
+    let questions = questions.into_iter().map(|waiting| waiting.question.id);
     Ok(calls.chain(questions).collect())
 }
 
 /// The ids of what is shown and does not wait any more.
-fn gone(shown: &BTreeMap<String, OthersPrompt>, waiting: &BTreeSet<String>) -> Vec<String> {
+fn withdrawn_ids(
+    shown: &BTreeMap<String, OthersPrompt>,
+    waiting: &BTreeSet<String>,
+) -> Vec<String> {
     let gone = shown.keys().filter(|id| !waiting.contains(*id));
     gone.cloned().collect()
 }
@@ -191,7 +196,7 @@ async fn prompt_of(saved: &SavedChat, event: Event) -> Option<(String, OthersPro
     match event {
         Event::Approval { call, reason } => {
             let manager = saved.sessions.manager();
-            let overwritten = overwritten::in_saved(manager, &saved.id, &call).await;
+            let overwritten = overwritten::text_in_saved_session(manager, &saved.id, &call).await;
             let id = call.id.clone();
             let prompt = OthersPrompt::Approval {
                 call,
@@ -225,6 +230,6 @@ mod tests {
         };
         let shown = BTreeMap::from(["a", "b"].map(|id| (id.to_owned(), prompt(id))));
         let waiting = BTreeSet::from(["b", "c"].map(str::to_owned));
-        assert_eq!(gone(&shown, &waiting), ["a"]);
+        assert_eq!(withdrawn_ids(&shown, &waiting), ["a"]);
     }
 }

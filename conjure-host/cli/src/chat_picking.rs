@@ -5,11 +5,11 @@ use std::path::Path;
 
 use conjure_terminal::{Picker, PickerItem};
 
-use super::chat_commands::{checked, named};
+use super::chat_commands::{model_check_report, split_provider_model};
 use super::chat_messages::MESSAGES;
 use super::chat_session::ChatSession;
 use super::error::CliError;
-use super::output::{BOLD, DIM, RESET, aside, clean, clean_line};
+use super::output::{BOLD, DIM, RESET, clean, clean_line, print_note};
 use super::thread_directories::ThreadDirectories;
 use super::transcript::Transcript;
 use super::{chat_commands, chat_messages, chat_models, chat_threads};
@@ -17,9 +17,9 @@ use super::{chat_commands, chat_messages, chat_models, chat_threads};
 /// The list of models.
 pub(crate) const MODELS: &str = "models";
 /// The list that asks whether the model that was picked is meant.
-const CONFIRMED: &str = "confirmed";
+const CONFIRMATION_LIST: &str = "confirmed";
 /// The most choices that are told with numbers: they are read one after the other.
-const MOST_NUMBERED: usize = 40;
+const MAX_NUMBERED: usize = 40;
 
 /// What became of what was picked.
 pub(crate) enum PickOutcome {
@@ -59,7 +59,7 @@ pub(crate) async fn of_command(
             }
             let directory = chat.directory().await?;
             let list = chat_threads::list(chat.store(), words, &directory, dirs).await?;
-            let none = || chat_threads::none_with(words).hint("`/resume` lists all of them");
+            let none = || chat_threads::no_match_error(words).hint("`/resume` lists all of them");
             list.ok_or_else(none).map(Some)
         }
         _ => Ok(None),
@@ -70,14 +70,14 @@ pub(crate) async fn of_command(
 ///
 /// # Errors
 /// What stood in the way; the conversation goes on as it was.
-pub(crate) async fn go_on(
+pub(crate) async fn apply_pick(
     chat: &mut ChatSession,
     list: &str,
     id: &str,
 ) -> Result<PickOutcome, CliError> {
     Ok(match list {
-        MODELS => PickOutcome::Next(confirmed(chat, id).await?),
-        CONFIRMED => {
+        MODELS => PickOutcome::Next(confirmation_picker(chat, id).await?),
+        CONFIRMATION_LIST => {
             let line = format!("/model {id}");
             let mut transcript = Transcript::new(false);
             Box::pin(chat_commands::run(chat, &line, &mut transcript)).await?;
@@ -85,11 +85,13 @@ pub(crate) async fn go_on(
         }
         MESSAGES => {
             let thread = chat.thread().await?;
-            if let Some(earlier) = chat_messages::earlier(chat.store(), &thread, id).await? {
+            if let Some(earlier) =
+                chat_messages::earlier_messages(chat.store(), &thread, id).await?
+            {
                 return Ok(PickOutcome::Next(earlier));
             }
             let said = chat_messages::fork_before(chat, id).await?;
-            aside(format_args!(
+            print_note(format_args!(
                 "{DIM}A fork that ends before it. Both branches stay.{RESET}"
             ));
             PickOutcome::Fork(said)
@@ -113,7 +115,7 @@ pub(crate) async fn run_command(
     attended: bool,
     next: impl AsyncFnMut() -> Option<String>,
 ) -> Result<(), CliError> {
-    if attended && Box::pin(picked_by_number(chat, line, next)).await? {
+    if attended && Box::pin(pick_by_number(chat, line, next)).await? {
         return Ok(());
     }
     Box::pin(chat_commands::run(chat, line, transcript)).await
@@ -121,7 +123,7 @@ pub(crate) async fn run_command(
 
 /// Lets the person pick where a command is given nothing to choose: each choice has a number, which is
 /// typed. Whether the command is done with that.
-async fn picked_by_number(
+async fn pick_by_number(
     chat: &mut ChatSession,
     line: &str,
     mut next: impl AsyncFnMut() -> Option<String>,
@@ -131,39 +133,39 @@ async fn picked_by_number(
         return Ok(false);
     };
     loop {
-        tell(&picker);
+        print_choices(&picker);
         let Some(id) = choice(&picker, &mut next).await else {
-            aside(format_args!("{DIM}Nothing changes.{RESET}"));
+            print_note(format_args!("{DIM}Nothing changes.{RESET}"));
             return Ok(true);
         };
-        match go_on(chat, &picker.list, &id).await? {
+        match apply_pick(chat, &picker.list, &id).await? {
             PickOutcome::Next(another) => {
                 picker = another;
                 continue;
             }
-            PickOutcome::Fork(said) => aside(format_args!("You said: {}", clean_line(&said))),
-            PickOutcome::Thread => aside(format_args!("{DIM}Now that thread goes on.{RESET}")),
+            PickOutcome::Fork(said) => print_note(format_args!("You said: {}", clean_line(&said))),
+            PickOutcome::Thread => print_note(format_args!("{DIM}Now that thread goes on.{RESET}")),
             PickOutcome::Model => {}
         }
         return Ok(true);
     }
 }
 
-fn tell(picker: &Picker) {
-    aside(format_args!("{BOLD}{}{RESET}", clean_line(&picker.title)));
-    for (number, choice) in (1..).zip(picker.choices.iter().take(MOST_NUMBERED)) {
+fn print_choices(picker: &Picker) {
+    print_note(format_args!("{BOLD}{}{RESET}", clean_line(&picker.title)));
+    for (number, choice) in (1..).zip(picker.choices.iter().take(MAX_NUMBERED)) {
         let detail = match choice.detail.as_str() {
             "" => String::new(),
             detail => format!("  ({detail})"),
         };
         let said = format!("{number}. {}{detail}", choice.label);
-        aside(format_args!("  {}", clean_line(&said)));
+        print_note(format_args!("  {}", clean_line(&said)));
     }
-    let more = picker.choices.len().saturating_sub(MOST_NUMBERED);
+    let more = picker.choices.len().saturating_sub(MAX_NUMBERED);
     if more > 0 {
-        aside(format_args!("  … {more} more"));
+        print_note(format_args!("  … {more} more"));
     }
-    aside("Type a number, or nothing to leave the list.");
+    print_note("Type a number, or nothing to leave the list.");
 }
 
 /// What is picked; nothing where the list is left.
@@ -178,7 +180,7 @@ async fn choice(picker: &Picker, next: &mut impl AsyncFnMut() -> Option<String>)
         if let Some(choice) = at.and_then(|at| picker.choices.get(at)) {
             return Some(choice.id.clone());
         }
-        aside(format_args!(
+        print_note(format_args!(
             "That is no number of the list: 1 to {}.",
             picker.choices.len()
         ));
@@ -194,14 +196,14 @@ async fn models(chat: &ChatSession) -> Result<Option<Picker>, CliError> {
 }
 
 /// Says what a model would get of the conversation, and asks whether it is meant.
-async fn confirmed(chat: &ChatSession, wanted: &str) -> Result<Picker, CliError> {
-    let (provider, model) = named(wanted).unwrap_or_default();
-    aside(format_args!(
+async fn confirmation_picker(chat: &ChatSession, wanted: &str) -> Result<Picker, CliError> {
+    let (provider, model) = split_provider_model(wanted).unwrap_or_default();
+    print_note(format_args!(
         "{BOLD}What {} would get{RESET}",
         clean(wanted)
     ));
-    for said in checked(chat, provider, model).await? {
-        aside(format_args!("  {}", clean(&said)));
+    for said in model_check_report(chat, provider, model).await? {
+        print_note(format_args!("  {}", clean(&said)));
     }
     let go_on = PickerItem {
         id: wanted.to_owned(),
@@ -209,7 +211,7 @@ async fn confirmed(chat: &ChatSession, wanted: &str) -> Result<Picker, CliError>
         detail: String::new(),
     };
     Ok(Picker::new(
-        CONFIRMED,
+        CONFIRMATION_LIST,
         "Is it meant? Esc says no",
         vec![go_on],
     ))
@@ -219,7 +221,7 @@ async fn confirmed(chat: &ChatSession, wanted: &str) -> Result<Picker, CliError>
 ///
 /// # Errors
 /// What the database says.
-pub(crate) async fn found(
+pub(crate) async fn search_list(
     chat: &ChatSession,
     list: &str,
     words: &str,
@@ -229,9 +231,9 @@ pub(crate) async fn found(
     match list {
         MESSAGES => {
             let thread = chat.thread().await?;
-            Ok(chat_messages::found(chat.store(), &thread, words).await?)
+            Ok(chat_messages::search_messages(chat.store(), &thread, words).await?)
         }
-        _ => chat_threads::found(chat.store(), words, directory, dirs).await,
+        _ => chat_threads::search_threads(chat.store(), words, directory, dirs).await,
     }
 }
 

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::args::Global;
 use super::error::CliError;
-use super::output::{DIM, RESET, YELLOW, aside, clean};
+use super::output::{DIM, RESET, YELLOW, clean, print_note};
 use super::sessions::SavedSessions;
 
 /// What the file has: rules by the directory in which calls work, absolute and without links.
@@ -55,8 +55,8 @@ fn read(file: &Path) -> Result<AlwaysRules, CliError> {
 pub(crate) fn apply(global: &Global, spec: &mut SessionSpec) -> Result<(), CliError> {
     let file = file(global);
     let rules = read(&file)?;
-    if let Some(ignored) = rules.ignored() {
-        aside(format_args!(
+    if let Some(ignored) = rules.ignored_notice() {
+        print_note(format_args!(
             "{YELLOW}note:{RESET} in {} the rules of {} are ignored: they name no directory from `/` \
              on and without links, so they could hold elsewhere. Remove them there",
             clean(&file.display().to_string()),
@@ -80,7 +80,7 @@ impl AlwaysRules {
 
     /// The directories that are not named from `/` on and without links, as a person reads them. Their
     /// rules are never applied: `.` is another directory each time, and a link may lead elsewhere by now.
-    fn ignored(&self) -> Option<String> {
+    fn ignored_notice(&self) -> Option<String> {
         let is_ignored = |name: &&String| {
             let dir = Path::new(name.as_str());
             !dir.is_absolute() || dir.canonicalize().is_ok_and(|real| real != dir)
@@ -115,11 +115,11 @@ fn key(dir: &Path) -> Result<String, CliError> {
 /// When the file is not right, or cannot be written.
 fn add(global: &Global, dir: &Path, pattern: &Pattern) -> Result<(PathBuf, String), CliError> {
     let file = file(global);
-    let key = add_to(&file, dir, pattern)?;
+    let key = append_rule(&file, dir, pattern)?;
     Ok((file, key))
 }
 
-fn add_to(file: &Path, dir: &Path, pattern: &Pattern) -> Result<String, CliError> {
+fn append_rule(file: &Path, dir: &Path, pattern: &Pattern) -> Result<String, CliError> {
     let key = key(dir)?;
     // Another chat may be adding one.
     let _lock = fs::lock(file.with_extension("lock")).map_err(CliError::host_from)?;
@@ -136,7 +136,7 @@ fn add_to(file: &Path, dir: &Path, pattern: &Pattern) -> Result<String, CliError
 /// What a decision comes to: the pattern of a rule for the session, whether it is written to stay,
 /// and what is decided about the call. What is no pattern is a rule for nothing; nothing wider takes
 /// its place.
-fn parts(decision: Decision) -> (Option<Pattern>, bool, ApprovalDecision) {
+fn split_decision(decision: Decision) -> (Option<Pattern>, bool, ApprovalDecision) {
     let pattern = |text: String| text.parse().ok();
     match decision {
         Decision::Once => (None, false, ApprovalDecision::Allow),
@@ -157,7 +157,7 @@ pub(crate) async fn decide(
     call_id: &str,
     decision: Decision,
 ) -> Result<(), CliError> {
-    let (pattern, is_written, decision) = parts(decision);
+    let (pattern, is_written, decision) = split_decision(decision);
     if let Some(pattern) = pattern.clone() {
         let rule = Rule {
             pattern,
@@ -168,7 +168,7 @@ pub(crate) async fn decide(
     session.decide(call_id, decision).await;
     if let Some(pattern) = pattern.filter(|_| is_written) {
         let (file, directory) = add(global, dir, &pattern)?;
-        written(&format!("{}, for {directory}", file.display()), &pattern);
+        print_rule(&format!("{}, for {directory}", file.display()), &pattern);
     }
     Ok(())
 }
@@ -185,21 +185,21 @@ pub(crate) async fn decide_saved(
     decision: Decision,
 ) -> Result<bool, CliError> {
     let (id, name) = session;
-    let (pattern, is_written, decision) = parts(decision);
+    let (pattern, is_written, decision) = split_decision(decision);
     let scope = match pattern.clone() {
         Some(pattern) => DecisionScope::Pattern { pattern },
         None => DecisionScope::Once,
     };
     let is_first = sessions.decide(id, call_id, decision, scope).await?;
     if let Some(pattern) = pattern.filter(|_| is_written && is_first) {
-        written(&format!("the session {name}"), &pattern);
+        print_rule(&format!("the session {name}"), &pattern);
     }
     Ok(is_first)
 }
 
 /// Shows a rule that was written.
-fn written(place: &str, pattern: &Pattern) {
-    aside(format_args!(
+fn print_rule(place: &str, pattern: &Pattern) {
+    print_note(format_args!(
         "{DIM}Written to {}: allow = [\"{}\"]{RESET}",
         clean(place),
         clean(&pattern.to_string())
@@ -237,7 +237,7 @@ mod tests {
         let written = here.join("below").join("..");
         for (n, told) in [&here, &link, &written].into_iter().enumerate() {
             let file = dir.path().join(format!("{n}.toml"));
-            add_to(&file, told, &pattern).unwrap();
+            append_rule(&file, told, &pattern).unwrap();
             let rules = read(&file).unwrap();
             let real = here.canonicalize().unwrap();
             let names: Vec<&String> = rules.directories.keys().collect();
@@ -255,13 +255,13 @@ mod tests {
     fn a_rule_of_a_relative_directory_holds_nowhere() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("always.toml");
-        add_to(&file, Path::new("."), &"touch".parse().unwrap()).unwrap();
-        assert_eq!(read(&file).unwrap().ignored(), None);
+        append_rule(&file, Path::new("."), &"touch".parse().unwrap()).unwrap();
+        assert_eq!(read(&file).unwrap().ignored_notice(), None);
         // As earlier versions wrote it.
         std::fs::write(&file, "[\".\"]\nallow = [\"touch\"]\n[\"a/..\"]\n").unwrap();
         let rules = read(&file).unwrap();
         assert!(rules.of(Path::new(".")).is_empty());
-        assert_eq!(rules.ignored().unwrap(), "`.`, `a/..`");
+        assert_eq!(rules.ignored_notice().unwrap(), "`.`, `a/..`");
     }
 
     #[test]
@@ -274,7 +274,7 @@ mod tests {
                 scope.spawn(move || {
                     for m in 0..5 {
                         let pattern = format!("tool_{n}_{m}").parse().unwrap();
-                        add_to(file, work, &pattern).unwrap();
+                        append_rule(file, work, &pattern).unwrap();
                     }
                 });
             }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use conjure_config::{AuthRef, SessionSpec};
 use conjure_core::context::quoted_word;
 use conjure_core::cost::TurnCost;
-use conjure_core::turn::When;
+use conjure_core::turn::EffectiveFrom;
 use conjure_providers::ModelBook;
 use conjure_providers::auths::Auths;
 use conjure_runtime::Host;
@@ -18,17 +18,17 @@ use conjure_runtime::session::{
 use conjure_store::{Store, ThreadId};
 
 use super::args::{Global, SessionArgs};
-use super::chat_before;
 use super::chat_rules;
 use super::error::CliError;
 use super::exit::Exit;
-use super::output::{DIM, RESET, aside, clean};
-use super::run::{known_thread, open_host};
+use super::output::{DIM, RESET, clean, print_note};
+use super::past_turns;
+use super::run::{existing_thread, open_host};
 use super::sessions::SavedSessions;
 use super::thread_feed::Following;
 
 /// The options that are said again, each with a value: what is looked for where, and what calls may do.
-const SAID_AGAIN: [&str; 7] = [
+const REPEATED_OPTIONS: [&str; 7] = [
     "--data-dir",
     "--plugin",
     "--plugin-dir",
@@ -39,7 +39,7 @@ const SAID_AGAIN: [&str; 7] = [
 ];
 /// Options that are said again besides for a session of the chat's own: a saved one has them itself, and
 /// takes none.
-const OF_OWN: [&str; 15] = [
+const OWN_SESSION_OPTIONS: [&str; 15] = [
     "--config",
     "-c",
     "--base-url",
@@ -57,7 +57,7 @@ const OF_OWN: [&str; 15] = [
     "--allow-read",
 ];
 /// Options like [`OF_OWN`] that take no value.
-const FLAGS_OF_OWN: [&str; 1] = ["--allow-network"];
+const OWN_SESSION_FLAGS: [&str; 1] = ["--allow-network"];
 /// Options for who answers: the thread knows it, and they are said again only where one of [`FILES`]
 /// would choose another.
 const ANSWERER: [&str; 3] = ["--provider", "--auth", "--model"];
@@ -109,7 +109,7 @@ pub(crate) struct SavedChat {
     /// The events of its thread.
     pub(crate) following: Following,
     /// The thread that the person sees; nothing where that is not known.
-    pub(crate) shown: Option<ThreadId>,
+    pub(crate) shown_thread: Option<ThreadId>,
     /// The number of the newest turn of it that is over and shown.
     pub(crate) shown_turn: u64,
 }
@@ -142,7 +142,7 @@ impl PreparedChat {
         let mut spec = args.spec(&host, global).await?;
         chat_rules::apply(global, &mut spec)?;
         let thread = match thread {
-            Some(id) => Some(known_thread(&store, id).await?),
+            Some(id) => Some(existing_thread(&store, id).await?),
             None => None,
         };
         Ok(Self {
@@ -190,12 +190,12 @@ impl OwnChat {
             model: Some(model.to_owned()),
             ..SessionSettings::default()
         };
-        self.session.change(settings, When::Now).await?;
+        self.session.change(settings, EffectiveFrom::Now).await?;
         // An address that was given stays that of the provider before.
         self.spec = SessionSpec {
             provider: Some(provider.to_owned()),
             model: Some(model.to_owned()),
-            ..self.spec.clone().with_base_url_at_its_provider()
+            ..self.spec.clone().with_provider_base_url()
         };
         Ok(())
     }
@@ -209,7 +209,7 @@ impl OwnChat {
             model: Some(model.to_owned()),
             ..self.spec.clone()
         };
-        let spec = self.host.settle(spec).await?;
+        let spec = self.host.resolve_provider(spec).await?;
         let thread = self.session.thread().clone();
         self.reopen(spec, thread).await
     }
@@ -248,14 +248,16 @@ impl OwnChat {
 
 impl SavedChat {
     /// The person took it to this thread.
-    fn goes_on(&mut self, thread: Option<ThreadId>) {
+    fn set_shown_thread(&mut self, thread: Option<ThreadId>) {
         self.following = Following::No;
-        self.shown = thread;
+        self.shown_thread = thread;
     }
 
     /// Whether the person sees another thread than this one.
     pub(crate) fn shows_another(&self, thread: &ThreadId) -> bool {
-        self.shown.as_ref().is_some_and(|shown| shown != thread)
+        self.shown_thread
+            .as_ref()
+            .is_some_and(|shown| shown != thread)
     }
 }
 
@@ -286,7 +288,7 @@ impl ChatSession {
             Self::Own(own) => own.go_to(ThreadId::fresh()).await,
             Self::Saved(saved) => {
                 let view = saved.sessions.manager().start_thread(&saved.id).await?;
-                saved.goes_on(view.thread.map(|thread| thread.id));
+                saved.set_shown_thread(view.thread.map(|thread| thread.id));
                 Ok(())
             }
         }
@@ -302,7 +304,7 @@ impl ChatSession {
             Self::Saved(saved) => {
                 let manager = saved.sessions.manager();
                 let view = manager.choose_thread(&saved.id, &thread).await?;
-                saved.goes_on(view.thread.map(|thread| thread.id));
+                saved.set_shown_thread(view.thread.map(|thread| thread.id));
                 Ok(())
             }
         }
@@ -324,7 +326,7 @@ impl ChatSession {
             Self::Saved(saved) => {
                 let manager = saved.sessions.manager();
                 let view = manager.fork_thread(&saved.id, &thread, at).await?;
-                saved.goes_on(view.thread.map(|thread| thread.id));
+                saved.set_shown_thread(view.thread.map(|thread| thread.id));
                 Ok(())
             }
         }
@@ -332,15 +334,15 @@ impl ChatSession {
 
     /// Tells the last of what was said in its thread, if it has one, where nothing is redrawn; whether
     /// something was told.
-    pub(crate) async fn tell_before(&self) -> Result<bool, CliError> {
+    pub(crate) async fn print_recent(&self) -> Result<bool, CliError> {
         match self.thread().await {
-            Ok(thread) => Ok(chat_before::tell(self.store(), &thread).await?),
+            Ok(thread) => Ok(past_turns::print_recent(self.store(), &thread).await?),
             Err(_) => Ok(false),
         }
     }
 
     /// Tells the same where it goes on with another thread than this one.
-    pub(crate) async fn tell_before_unless_on(
+    pub(crate) async fn print_recent_unless_on(
         &self,
         thread: Option<&ThreadId>,
     ) -> Result<bool, CliError> {
@@ -348,18 +350,18 @@ impl ChatSession {
         if now.as_ref() == thread {
             return Ok(false);
         }
-        self.tell_before().await
+        self.print_recent().await
     }
 
     /// Says how to come back to it.
     pub(crate) fn print_resume_command(&self) {
-        let again = self.command_to_come_back();
-        aside(format_args!("{DIM}Go on with it: {}{RESET}", clean(&again)));
+        let again = self.resume_command();
+        print_note(format_args!("{DIM}Go on with it: {}{RESET}", clean(&again)));
     }
 
     /// The command that comes back to it, as a shell reads it: what the chat was begun with is said
     /// again as far as neither the thread nor the saved session has it.
-    fn command_to_come_back(&self) -> String {
+    fn resume_command(&self) -> String {
         let (begun_with, value, is_saved) = match self {
             Self::Own(own) => ("--thread", own.session.thread().to_string(), false),
             Self::Saved(saved) => ("--session", saved.name.clone(), true),
@@ -367,7 +369,7 @@ impl ChatSession {
         let given = std::env::args_os().skip(1);
         let given = given.map(|word| word.to_string_lossy().into_owned());
         let mut command = format!("conjure chat {begun_with} {}", quoted_word(&value));
-        for word in said_again(given, is_saved) {
+        for word in repeated_options(given, is_saved) {
             command.push(' ');
             command.push_str(&quoted_word(&word));
         }
@@ -474,12 +476,13 @@ impl ChatStopper {
 }
 
 /// Returns the words of a command line that are said again.
-fn said_again(words: impl Iterator<Item = String>, is_saved: bool) -> Vec<String> {
+fn repeated_options(words: impl Iterator<Item = String>, is_saved: bool) -> Vec<String> {
     let words: Vec<String> = words.take_while(|word| word != "--").collect();
     let has_file = words.iter().any(|word| FILES.contains(&option(word)));
     let is_meant = |name: &str| {
-        let is_of_own = OF_OWN.contains(&name) || (has_file && ANSWERER.contains(&name));
-        SAID_AGAIN.contains(&name) || (!is_saved && is_of_own)
+        let is_of_own =
+            OWN_SESSION_OPTIONS.contains(&name) || (has_file && ANSWERER.contains(&name));
+        REPEATED_OPTIONS.contains(&name) || (!is_saved && is_of_own)
     };
     let mut again = Vec::new();
     let mut words = words.into_iter();
@@ -492,7 +495,7 @@ fn said_again(words: impl Iterator<Item = String>, is_saved: bool) -> Vec<String
             if is_alone {
                 again.extend(words.next());
             }
-        } else if !is_saved && FLAGS_OF_OWN.contains(&name) {
+        } else if !is_saved && OWN_SESSION_FLAGS.contains(&name) {
             again.push(word);
         }
     }
@@ -519,7 +522,7 @@ mod tests {
 
     fn again(given: &str, is_saved: bool) -> String {
         let words = given.split_whitespace().map(str::to_owned);
-        said_again(words, is_saved).join(" ")
+        repeated_options(words, is_saved).join(" ")
     }
 
     #[test]
@@ -572,7 +575,10 @@ mod tests {
     fn of_every_option_it_is_known_whether_it_is_said_again() {
         let command = ChatArgs::augment_args(clap::Command::new("chat"));
         let not_said = NOT_SAID.iter().map(|(name, _)| *name);
-        let said = SAID_AGAIN.iter().chain(&OF_OWN).chain(&FLAGS_OF_OWN);
+        let said = REPEATED_OPTIONS
+            .iter()
+            .chain(&OWN_SESSION_OPTIONS)
+            .chain(&OWN_SESSION_FLAGS);
         let said = said.chain(&ANSWERER).copied();
         let known: BTreeSet<&str> = said.chain(not_said).collect();
         for option in command.get_arguments() {
@@ -582,7 +588,7 @@ mod tests {
             let name = format!("--{name}");
             assert!(known.contains(name.as_str()), "{name} is in no list");
             let has_value = option.get_action().takes_values();
-            let is_flag = FLAGS_OF_OWN.contains(&name.as_str());
+            let is_flag = OWN_SESSION_FLAGS.contains(&name.as_str());
             let is_said = !NOT_SAID.iter().any(|(not_said, _)| *not_said == name);
             assert!(
                 !is_said || has_value != is_flag,

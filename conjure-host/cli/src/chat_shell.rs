@@ -15,35 +15,35 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::error::CliError;
-use super::output::{DIM, RESET, aside, clean};
+use super::output::{DIM, RESET, clean, print_note};
 use super::signals::Signals;
 use bounded::BoundedOutput;
 
 /// What is said where nothing stands behind the exclamation mark.
 pub(crate) const USAGE: &str = "Write `!COMMAND`: it runs, and the model reads what it said.";
 /// How often a command is looked at that says nothing.
-const LOOKS: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// How long a command that is asked to end may take before it is killed.
 const GRACE: Duration = Duration::from_secs(1);
 /// How many looks in a row what is left running may say nothing, once the command is over, until it
 /// is heard no longer; and how long it is heard at most. Looks and not a time: a machine that stood
 /// still has heard nothing meanwhile.
-const QUIET_LOOKS: u32 = 6;
-const MOST_HEARD: Duration = Duration::from_secs(5);
+const MAX_QUIET_POLLS: u32 = 6;
+const MAX_DRAIN_TIME: Duration = Duration::from_secs(5);
 
 /// A command that runs. It is killed when it is dropped.
-pub(crate) struct OwnCommand {
+pub(crate) struct UserShellCommand {
     command: String,
     child: Child,
     lines: mpsc::Receiver<String>,
-    said: BoundedOutput,
+    output: BoundedOutput,
     /// Whether more of what it says is waited for.
-    is_heard: bool,
+    is_reading: bool,
     /// How and when it ended.
-    ended: Option<(ExitStatus, Instant)>,
+    exit_status: Option<(ExitStatus, Instant)>,
     /// Looks in a row since something was heard, or since it ended.
-    quiet_looks: u32,
-    looked_at: Instant,
+    quiet_polls: u32,
+    polled_at: Instant,
     stopping: CommandStop,
     /// Whether it was stopped because it wanted the terminal.
     wants_terminal: bool,
@@ -57,18 +57,18 @@ enum CommandStop {
     /// The command need not end.
     None,
     /// The command was asked to end, and is killed at this time.
-    Asked { killed_at: Instant },
+    Requested { killed_at: Instant },
     /// The command was killed, with all that it started.
     Killed,
 }
 
 /// A line that a command wrote, or its end.
-pub(crate) enum OwnCommandEvent {
+pub(crate) enum UserShellCommandEvent {
     Line(String),
     /// The command is over; `told` is what the model reads of it.
     Over {
         status: String,
-        told: String,
+        message: String,
     },
 }
 
@@ -82,14 +82,14 @@ pub(crate) async fn run(
     dir: &Path,
     signals: &mut Signals,
 ) -> Result<String, CliError> {
-    let mut running = OwnCommand::start(command, dir)?;
+    let mut running = UserShellCommand::start(command, dir)?;
     loop {
         tokio::select! {
             biased;
             _ = signals.next() => running.stop(),
             event = running.next() => match event? {
-                OwnCommandEvent::Line(line) => show_line(&line),
-                OwnCommandEvent::Over { status, told } => {
+                UserShellCommandEvent::Line(line) => show_line(&line),
+                UserShellCommandEvent::Over { status, message: told } => {
                     show_status(&status);
                     return Ok(told);
                 }
@@ -100,27 +100,27 @@ pub(crate) async fn run(
 
 /// Shows a line that a command wrote.
 pub(crate) fn show_line(line: &str) {
-    aside(format_args!("{DIM}{}{RESET}", clean(line)));
+    print_note(format_args!("{DIM}{}{RESET}", clean(line)));
 }
 
 /// Shows how a command ended.
 pub(crate) fn show_status(status: &str) {
-    aside(format_args!(
+    print_note(format_args!(
         "{DIM}{status}; the model reads it with your next message{RESET}"
     ));
 }
 
 /// What the person wrote of a message, without what commands of their own said before it.
-pub(crate) fn own_words(message: &str) -> &str {
+pub(crate) fn strip_command_output(message: &str) -> &str {
     let mut words = message;
-    while let Some(rest) = behind_own_command(words) {
+    while let Some(rest) = after_command_output(words) {
         words = rest;
     }
     words
 }
 
 /// What follows what one command said, as [`OwnCommand`] tells it.
-fn behind_own_command(text: &str) -> Option<&str> {
+fn after_command_output(text: &str) -> Option<&str> {
     let (_, said) = text
         .strip_prefix("I ran `")?
         .split_once("). It said:\n\n```")?;
@@ -131,7 +131,7 @@ fn behind_own_command(text: &str) -> Option<&str> {
     Some(rest)
 }
 
-impl OwnCommand {
+impl UserShellCommand {
     /// Starts a command in a directory, in a session of its own: there is no terminal that it could
     /// read from, and no key that is pressed here reaches it.
     ///
@@ -171,11 +171,11 @@ impl OwnCommand {
             command: command.to_owned(),
             child,
             lines,
-            said: BoundedOutput::default(),
-            is_heard: true,
-            ended: None,
-            quiet_looks: 0,
-            looked_at: now,
+            output: BoundedOutput::default(),
+            is_reading: true,
+            exit_status: None,
+            quiet_polls: 0,
+            polled_at: now,
             stopping: CommandStop::None,
             wants_terminal: false,
             leaves_something: false,
@@ -183,36 +183,36 @@ impl OwnCommand {
     }
 
     /// What happens next. May be dropped and called again.
-    pub(crate) async fn next(&mut self) -> Result<OwnCommandEvent, CliError> {
+    pub(crate) async fn next(&mut self) -> Result<UserShellCommandEvent, CliError> {
         loop {
             // Also where lines come without end.
-            if self.looked_at.elapsed() >= LOOKS {
-                self.look();
+            if self.polled_at.elapsed() >= POLL_INTERVAL {
+                self.poll();
             }
-            if let Some((status, _)) = self.ended
-                && !self.is_heard
+            if let Some((status, _)) = self.exit_status
+                && !self.is_reading
             {
-                return Ok(self.over(status));
+                return Ok(self.completion_event(status));
             }
             // While it is to end it is not collected: its number stays that of its group.
-            let is_collected = !matches!(self.stopping, CommandStop::Asked { .. });
+            let is_collected = !matches!(self.stopping, CommandStop::Requested { .. });
             tokio::select! {
                 biased;
-                line = self.lines.recv(), if self.is_heard => match line {
+                line = self.lines.recv(), if self.is_reading => match line {
                     Some(line) => {
-                        self.quiet_looks = 0;
-                        self.said.push(&line);
-                        return Ok(OwnCommandEvent::Line(line));
+                        self.quiet_polls = 0;
+                        self.output.push(&line);
+                        return Ok(UserShellCommandEvent::Line(line));
                     }
-                    None => self.is_heard = false,
+                    None => self.is_reading = false,
                 },
-                status = self.child.wait(), if self.ended.is_none() && is_collected => {
-                    self.end_with(status.map_err(CliError::host_from)?);
+                status = self.child.wait(), if self.exit_status.is_none() && is_collected => {
+                    self.record_exit(status.map_err(CliError::host_from)?);
                 }
-                () = tokio::time::sleep_until(self.looked_at + LOOKS) => {
-                    self.quiet_looks += 1;
-                    if self.ended.is_some() && self.quiet_looks >= QUIET_LOOKS {
-                        self.leave_rest();
+                () = tokio::time::sleep_until(self.polled_at + POLL_INTERVAL) => {
+                    self.quiet_polls += 1;
+                    if self.exit_status.is_some() && self.quiet_polls >= MAX_QUIET_POLLS {
+                        self.detach();
                     }
                 }
             }
@@ -220,18 +220,18 @@ impl OwnCommand {
     }
 
     /// Looks at what cannot be waited for, or not while lines come without end.
-    fn look(&mut self) {
-        self.looked_at = Instant::now();
-        if let Some((_, at)) = self.ended {
-            if self.is_heard && at.elapsed() >= MOST_HEARD {
-                self.leave_rest();
+    fn poll(&mut self) {
+        self.polled_at = Instant::now();
+        if let Some((_, at)) = self.exit_status {
+            if self.is_reading && at.elapsed() >= MAX_DRAIN_TIME {
+                self.detach();
             }
             return;
         }
         let Some(pid) = self.pid() else { return };
         match self.stopping {
-            CommandStop::Asked { killed_at } => {
-                let is_over = !self.is_heard && has_ended(pid);
+            CommandStop::Requested { killed_at } => {
+                let is_over = !self.is_reading && has_ended(pid);
                 if is_over || Instant::now() >= killed_at {
                     self.signal(Raised::KILL);
                     self.stopping = CommandStop::Killed;
@@ -243,25 +243,25 @@ impl OwnCommand {
             }
             CommandStop::None | CommandStop::Killed => {
                 if let Ok(Some(status)) = self.child.try_wait() {
-                    self.end_with(status);
+                    self.record_exit(status);
                 }
             }
         }
     }
 
-    fn end_with(&mut self, status: ExitStatus) {
-        self.ended = Some((status, Instant::now()));
-        self.quiet_looks = 0;
+    fn record_exit(&mut self, status: ExitStatus) {
+        self.exit_status = Some((status, Instant::now()));
+        self.quiet_polls = 0;
     }
 
     /// Waits no longer for what the command left running. It runs on, and says what it says to
     /// nobody.
-    fn leave_rest(&mut self) {
-        self.is_heard = false;
+    fn detach(&mut self) {
+        self.is_reading = false;
         self.leaves_something = true;
     }
 
-    fn over(&self, status: ExitStatus) -> OwnCommandEvent {
+    fn completion_event(&self, status: ExitStatus) -> UserShellCommandEvent {
         let mut status = match (status.code(), self.stopping) {
             _ if self.wants_terminal => {
                 "ended, since it wants the terminal: run it in another one".to_owned()
@@ -274,9 +274,9 @@ impl OwnCommand {
             status += ", and what it started runs on";
         }
         let command = bounded::inline_code(&self.command);
-        let block = self.said.block();
-        OwnCommandEvent::Over {
-            told: format!("I ran {command} ({status}). It said:\n\n{block}"),
+        let block = self.output.block();
+        UserShellCommandEvent::Over {
+            message: format!("I ran {command} ({status}). It said:\n\n{block}"),
             status,
         }
     }
@@ -284,22 +284,22 @@ impl OwnCommand {
     /// Asks it to end, and what it started: it is killed when it has not ended a moment later, or
     /// when it is asked once more.
     pub(crate) fn stop(&mut self) {
-        if self.ended.is_some() {
-            if self.is_heard {
-                self.leave_rest();
+        if self.exit_status.is_some() {
+            if self.is_reading {
+                self.detach();
             }
             return;
         }
         let now = Instant::now();
         let grace = match self.stopping {
             CommandStop::None => GRACE,
-            CommandStop::Asked { .. } => Duration::ZERO,
+            CommandStop::Requested { .. } => Duration::ZERO,
             CommandStop::Killed => return,
         };
         self.signal(Raised::TERM);
         // What is stopped hears nothing else.
         self.signal(Raised::CONT);
-        self.stopping = CommandStop::Asked {
+        self.stopping = CommandStop::Requested {
             killed_at: now + grace,
         };
     }
@@ -307,7 +307,7 @@ impl OwnCommand {
     /// Stops it, and waits for its end.
     pub(crate) async fn end(mut self) {
         self.stop();
-        while let Ok(OwnCommandEvent::Line(_)) = self.next().await {}
+        while let Ok(UserShellCommandEvent::Line(_)) = self.next().await {}
     }
 
     /// Process id of the command, which is also that of its group; nothing once it was collected.
@@ -324,7 +324,7 @@ impl OwnCommand {
     }
 }
 
-impl Drop for OwnCommand {
+impl Drop for UserShellCommand {
     fn drop(&mut self) {
         self.signal(Raised::KILL);
     }
@@ -363,18 +363,21 @@ mod tests {
     /// How long an end may take that nothing holds up, on a busy machine.
     const SOON: Duration = Duration::from_secs(20);
 
-    fn started(command: &str) -> OwnCommand {
-        OwnCommand::start(command, Path::new("/")).unwrap()
+    fn started(command: &str) -> UserShellCommand {
+        UserShellCommand::start(command, Path::new("/")).unwrap()
     }
 
     /// What a command says from here on, and how it ends.
-    async fn rest(running: &mut OwnCommand) -> (Vec<String>, String, String) {
+    async fn rest(running: &mut UserShellCommand) -> (Vec<String>, String, String) {
         let mut lines = Vec::new();
         let over = async {
             loop {
                 match running.next().await.unwrap() {
-                    OwnCommandEvent::Line(line) => lines.push(line),
-                    OwnCommandEvent::Over { status, told } => return (status, told),
+                    UserShellCommandEvent::Line(line) => lines.push(line),
+                    UserShellCommandEvent::Over {
+                        status,
+                        message: told,
+                    } => return (status, told),
                 }
             }
         };
@@ -409,7 +412,10 @@ mod tests {
         // What it says has a fence of its own.
         let (.., second) = all("printf '```\\n\\nx\\n'; : '`'").await;
         for own in ["And?", "I ran `ls` too.\n\n```\nx\n```\n\nSee?"] {
-            assert_eq!(own_words(&format!("{first}\n\n{second}\n\n{own}")), own);
+            assert_eq!(
+                strip_command_output(&format!("{first}\n\n{second}\n\n{own}")),
+                own
+            );
         }
     }
 
@@ -426,7 +432,7 @@ mod tests {
     #[tokio::test]
     async fn a_command_that_takes_no_notice_is_killed_with_what_it_started() {
         let mut running = started("trap '' TERM; sleep 300 & echo $!; wait; sleep 300");
-        let Ok(OwnCommandEvent::Line(sleeper)) = running.next().await else {
+        let Ok(UserShellCommandEvent::Line(sleeper)) = running.next().await else {
             panic!("it said nothing");
         };
         running.stop();
@@ -438,7 +444,7 @@ mod tests {
         let until = Instant::now() + SOON;
         while !is_gone() {
             assert!(Instant::now() < until, "what it started runs on");
-            tokio::time::sleep(LOOKS).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -461,7 +467,7 @@ mod tests {
     async fn a_command_that_is_stopped_for_wanting_the_terminal_is_ended() {
         // As the system does where it has the terminal but not the keys.
         let command = "echo one; kill -TTIN $$; echo two";
-        let started = OwnCommand::start_with(in_own_group(), command, Path::new("/"));
+        let started = UserShellCommand::start_with(in_own_group(), command, Path::new("/"));
         let (lines, status, _) = rest(&mut started.unwrap()).await;
         assert_eq!(lines, ["one"]);
         assert_eq!(

@@ -3,40 +3,40 @@
 use conjure_runtime::session::SessionSettings;
 use conjure_terminal::{ConversationStatus, Update};
 
-use super::chat_before;
 use super::chat_face::FacedChat;
 use super::chat_session::ChatSession;
 use super::error::CliError;
+use super::past_turns;
 
 impl FacedChat<'_> {
     /// What was said before, and what it came to.
-    pub(crate) async fn show_before(&mut self) -> Result<(), CliError> {
+    pub(crate) async fn show_history(&mut self) -> Result<(), CliError> {
         let thread = self.chat.thread().await?;
         if let ChatSession::Saved(saved) = &mut self.chat {
             let store = saved.sessions.manager().store();
-            saved.shown_turn = chat_before::newest_over(store, &thread).await?;
-            saved.shown = Some(thread.clone());
+            saved.shown_turn = past_turns::newest_ended_turn(store, &thread).await?;
+            saved.shown_thread = Some(thread.clone());
         }
         if std::mem::take(&mut self.is_shown) {
             self.was_used = true;
         } else {
-            let said = chat_before::last(self.chat.store(), &thread, self.turn.id()).await?;
+            let said = past_turns::recent_items(self.chat.store(), &thread, self.turn.id()).await?;
             if !said.is_empty() {
                 self.was_used = true;
-                self.tell(Update::Before(said)).await;
+                self.send_update(Update::History(said)).await;
             }
         }
         let (provider, model) = self.answerer().await?;
-        self.answers(&provider, &model);
+        self.set_model(&provider, &model);
         if self.was_used {
-            self.add_up().await?;
+            self.update_totals().await?;
         }
-        self.tell(Update::Status(self.status.clone())).await;
+        self.send_update(Update::Status(self.status.clone())).await;
         Ok(())
     }
 
     /// What the conversation came to so far.
-    pub(crate) async fn add_up(&mut self) -> Result<(), CliError> {
+    pub(crate) async fn update_totals(&mut self) -> Result<(), CliError> {
         let cost = self.chat.cost().await?;
         self.status.tokens = cost.cost.usage.total();
         self.status.usd = cost.cost.usd;
@@ -57,7 +57,7 @@ impl FacedChat<'_> {
     }
 
     /// Puts the model that answers, and its window, into the status.
-    pub(crate) fn answers(&mut self, provider: &str, model: &str) {
+    pub(crate) fn set_model(&mut self, provider: &str, model: &str) {
         self.status.model = match (provider, model) {
             ("", model) => model.to_owned(),
             (provider, "") => provider.to_owned(),
@@ -81,23 +81,23 @@ impl FacedChat<'_> {
     }
 
     /// Shows the thread that the chat has gone to.
-    pub(crate) async fn show_anew(&mut self) -> Result<(), CliError> {
+    pub(crate) async fn show_current_thread(&mut self) -> Result<(), CliError> {
         self.withdraw_others().await;
         self.status = ConversationStatus {
             directory: self.status.directory.clone(),
             ..ConversationStatus::default()
         };
-        self.show_before().await
+        self.show_history().await
     }
 
     /// The status after something may have changed.
     pub(crate) async fn status_now(&mut self) -> Result<(), CliError> {
         let (provider, model) = self.answerer().await?;
-        self.answers(&provider, &model);
+        self.set_model(&provider, &model);
         if self.was_used {
             self.measure().await;
         }
-        self.tell(Update::Status(self.status.clone())).await;
+        self.send_update(Update::Status(self.status.clone())).await;
         Ok(())
     }
 }

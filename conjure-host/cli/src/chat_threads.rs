@@ -10,26 +10,26 @@ use conjure_store::{Store, StoreError, Thread, ThreadId, Window};
 use conjure_terminal::{Picker, PickerItem, pick};
 
 use super::args::{SessionArgs, home_relative};
-use super::chat_face::has_colors;
 use super::error::CliError;
 use super::exit::Exit;
 use super::output::clean;
-use super::shortened::one_line;
+use super::shorten::one_line;
+use super::terminal_support::has_colors;
 use super::thread_directories::{self, ThreadDirectories};
 use super::thread_list::time;
 
 /// What the list of them is called.
 pub(crate) const THREADS: &str = "threads";
 /// The most threads that are offered.
-const MOST: u64 = 1000;
+const MAX_THREADS: u64 = 1000;
 /// How many threads are looked at first for the newest of a directory.
-const LOOKED_AT: u64 = 100;
+const FIRST_BATCH: u64 = 100;
 /// Entries of a thread that are read at once.
 const PAGE: u64 = 20;
 /// How many threads are looked at for who answered last.
-const ANSWERED: u64 = 20;
+const ANSWERER_LOOKBACK: u64 = 20;
 /// The most places in texts that are looked at.
-const MOST_FOUND: u64 = 200;
+const MAX_HITS: u64 = 200;
 
 /// The provider and the model that answered last in a thread.
 pub(crate) struct Answerer {
@@ -42,13 +42,13 @@ impl Answerer {
     /// Sets the provider, the model and the auth that options leave open.
     pub(crate) fn apply_to(self, options: &mut SessionArgs) {
         let auth = self.auth.and_then(|auth| auth.parse().ok());
-        options.answered_by(self.provider, self.model, auth);
+        options.set_answerer(self.provider, self.model, auth);
     }
 }
 
 /// The threads in which something was said, the one that grew last first.
 async fn threads(store: &Store) -> Result<Vec<Thread>, CliError> {
-    Ok(store.latest_threads(MOST).await?)
+    Ok(store.latest_threads(MAX_THREADS).await?)
 }
 
 /// The thread that grew last of those at home in a directory.
@@ -56,12 +56,12 @@ async fn threads(store: &Store) -> Result<Vec<Thread>, CliError> {
 /// # Errors
 /// When there is none.
 pub(crate) async fn newest(store: &Store, here: &Path) -> Result<ThreadId, CliError> {
-    let here = thread_directories::resolved(here);
-    if let Some(thread) = newest_of(store, &here, LOOKED_AT).await? {
+    let here = thread_directories::resolve_links(here);
+    if let Some(thread) = newest_of(store, &here, FIRST_BATCH).await? {
         return Ok(thread);
     }
     if store.latest_threads(1).await?.is_empty() {
-        return Err(none());
+        return Err(no_threads_error());
     }
     let message = format!(
         "there is no conversation of {} to go on with",
@@ -94,7 +94,7 @@ async fn newest_of(
     }
 }
 
-fn none() -> CliError {
+fn no_threads_error() -> CliError {
     CliError::usage("there is no conversation to go on with").hint("`conjure chat` begins one")
 }
 
@@ -114,7 +114,7 @@ pub(crate) async fn of_id(store: &Store, text: &str) -> Result<Option<ThreadId>,
 ///
 /// # Errors
 /// When there is none.
-pub(crate) async fn picked(
+pub(crate) async fn pick_thread(
     store: &Store,
     letters: &str,
     here: &Path,
@@ -122,13 +122,13 @@ pub(crate) async fn picked(
     let dirs = &ThreadDirectories::default();
     let Some(picker) = list(store, letters, here, dirs).await? else {
         return Err(match letters {
-            "" => none(),
-            words => none_with(words).hint("`conjure --resume` lists all of them"),
+            "" => no_threads_error(),
+            words => no_match_error(words).hint("`conjure --resume` lists all of them"),
         });
     };
     // Those with it in their names are there also where what was said cannot be searched.
     let search = move |words: String| async move {
-        let found = found(store, &words, here, dirs).await;
+        let found = search_threads(store, &words, here, dirs).await;
         found.unwrap_or_default()
     };
     let picked = pick(picker, has_colors(), search).await;
@@ -139,7 +139,7 @@ pub(crate) async fn picked(
 }
 
 /// Error that no conversation has these words.
-pub(crate) fn none_with(words: &str) -> CliError {
+pub(crate) fn no_match_error(words: &str) -> CliError {
     CliError::usage(format!(
         "no conversation has `{}` in its name or its texts",
         clean(words)
@@ -172,11 +172,11 @@ pub(crate) async fn list(
         words => format!("Go on with (those with `{}`)", clean(words)),
     };
     let items = items(store, &threads, &excerpts, here, dirs).await?;
-    Ok(Some(Picker::new(THREADS, title, items).searched()))
+    Ok(Some(Picker::new(THREADS, title, items).with_search()))
 }
 
 /// Items of the threads in which these words were said, in the order of the list.
-pub(crate) async fn found(
+pub(crate) async fn search_threads(
     store: &Store,
     words: &str,
     here: &Path,
@@ -191,7 +191,7 @@ pub(crate) async fn found(
 /// Excerpts where these words were said, one for each thread.
 async fn excerpts(store: &Store, words: &str) -> Result<BTreeMap<ThreadId, String>, CliError> {
     let mut excerpts = BTreeMap::new();
-    for found in store.search(words, MOST_FOUND).await? {
+    for found in store.search(words, MAX_HITS).await? {
         let excerpt = found.excerpt.iter().map(|piece| piece.text.as_str());
         let excerpt = excerpt.collect::<String>();
         excerpts.entry(found.thread).or_insert(excerpt);
@@ -206,7 +206,7 @@ async fn items(
     here: &Path,
     dirs: &ThreadDirectories,
 ) -> Result<Vec<PickerItem>, CliError> {
-    let here = thread_directories::resolved(here);
+    let here = thread_directories::resolve_links(here);
     let dirs = dirs.of_all(store, threads).await?;
     let is_here = |thread: &&Thread| dirs.get(&thread.id) == Some(&here);
     let (near, far): (Vec<&Thread>, Vec<&Thread>) = threads.iter().partition(is_here);
@@ -297,7 +297,7 @@ pub(crate) async fn answerer(
 
 /// Finds who answered last in any thread.
 pub(crate) async fn last_answerer(store: &Store) -> Result<Option<Answerer>, CliError> {
-    for thread in store.latest_threads(ANSWERED).await? {
+    for thread in store.latest_threads(ANSWERER_LOOKBACK).await? {
         if let Some(answerer) = answerer(store, &thread.id).await? {
             return Ok(Some(answerer));
         }
@@ -342,7 +342,7 @@ mod tests {
     async fn the_newest_conversation_is_that_of_the_directory_and_those_of_others_come_later() {
         let dir = tempfile::tempdir().unwrap();
         let store = store(dir.path()).await;
-        let here = thread_directories::resolved(dir.path());
+        let here = thread_directories::resolve_links(dir.path());
         let text = here.to_str().unwrap();
         let error = newest(&store, &here).await.unwrap_err().to_string();
         assert!(error.contains("no conversation to go on with"), "{error}");

@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 
 use super::answer_end::{CUT_SHORT, cut_short};
 use super::attachments::AttachedMessage;
-use super::chat_following::{OthersNews, next_of_others};
+use super::chat_following::{OthersUpdate, next_others_update};
 use super::chat_session::{ChatSession, OwnChat, SavedChat};
 use super::error::CliError;
 use super::exit::Exit;
@@ -20,7 +20,7 @@ use super::thread_feed::{FollowPause, Following, ThreadFeed, concerns_person};
 pub(crate) enum ChatTurnEvent {
     Event(Box<Event>),
     /// What others do in a saved session.
-    Others(OthersNews),
+    Others(OthersUpdate),
     /// The turn is over; an error that no event told.
     Over(Result<(), CliError>),
 }
@@ -36,13 +36,13 @@ pub(crate) enum ChatTurn {
 pub(crate) struct OwnTurn {
     answer: JoinHandle<Result<TurnSummary, ChatError>>,
     /// The error that an event told last.
-    told: Option<String>,
+    last_error: Option<String>,
 }
 
 /// A turn of a saved session.
 pub(crate) struct SavedTurn {
     turn: StartedTurn,
-    over: JoinHandle<Result<Run, CliError>>,
+    completion: JoinHandle<Result<Run, CliError>>,
     /// Whether it began in another thread than the person sees, and that is still to be told.
     has_moved: bool,
     /// Whether an event of it came.
@@ -52,7 +52,7 @@ pub(crate) struct SavedTurn {
     /// What its last event says of an answer that was cut short.
     cut_short: Option<String>,
     /// The error that an event told last.
-    told: Option<String>,
+    last_error: Option<String>,
 }
 
 impl ChatTurn {
@@ -65,7 +65,10 @@ impl ChatTurn {
             ChatSession::Own(own) => {
                 let session = std::sync::Arc::clone(&own.session);
                 let answer = tokio::spawn(async move { session.say(said.message()).await });
-                Ok(Self::Own(OwnTurn { answer, told: None }))
+                Ok(Self::Own(OwnTurn {
+                    answer,
+                    last_error: None,
+                }))
             }
             ChatSession::Saved(saved) => {
                 let turn = SavedTurn::begin(saved, &said).await?;
@@ -112,7 +115,9 @@ impl ChatTurn {
                 let event = own.events.next().await;
                 ChatTurnEvent::Event(Box::new(event.event.clone()))
             }
-            (_, ChatSession::Saved(saved)) => ChatTurnEvent::Others(next_of_others(saved).await),
+            (_, ChatSession::Saved(saved)) => {
+                ChatTurnEvent::Others(next_others_update(saved).await)
+            }
         };
         if matches!(step, ChatTurnEvent::Over(_)) {
             *self = Self::None;
@@ -127,7 +132,7 @@ impl OwnTurn {
             biased;
             event = own.events.next() => {
                 if let Event::Error(error) = &event.event {
-                    self.told = Some(error.error.clone());
+                    self.last_error = Some(error.error.clone());
                 }
                 ChatTurnEvent::Event(Box::new(event.event.clone()))
             }
@@ -139,8 +144,8 @@ impl OwnTurn {
                 }
                 Ok(Ok(_) | Err(ChatError::Cancelled)) => Ok(()),
                 // A limit's event and its error say the same in other words.
-                Ok(Err(ChatError::Limit { .. })) if self.told.is_some() => Ok(()),
-                Ok(Err(error)) if self.told == Some(error.to_string()) => Ok(()),
+                Ok(Err(ChatError::Limit { .. })) if self.last_error.is_some() => Ok(()),
+                Ok(Err(error)) if self.last_error == Some(error.to_string()) => Ok(()),
                 Ok(Err(error)) => Err(error.into()),
                 Err(error) => Err(CliError::host_from(error)),
             }),
@@ -154,7 +159,7 @@ impl SavedTurn {
         let turn = sessions.say(&saved.id, said, &saved.terms).await?;
         let has_moved = saved.shows_another(&turn.thread);
         if has_moved {
-            saved.shown = None;
+            saved.shown_thread = None;
         }
         if saved.following.of(&turn.thread).is_none() {
             let feed = ThreadFeed::from_turn(sessions, &turn.thread).await?;
@@ -164,18 +169,18 @@ impl SavedTurn {
         let over = tokio::spawn(async move { sessions.wait(&id).await });
         Ok(Self {
             turn,
-            over,
+            completion: over,
             has_moved,
             has_begun: false,
             has_ended: false,
             cut_short: None,
-            told: None,
+            last_error: None,
         })
     }
 
     async fn next(&mut self, saved: &mut SavedChat) -> ChatTurnEvent {
         if std::mem::take(&mut self.has_moved) {
-            return ChatTurnEvent::Others(OthersNews::Moved);
+            return ChatTurnEvent::Others(OthersUpdate::Moved);
         }
         self.step(saved).await
     }
@@ -183,20 +188,20 @@ impl SavedTurn {
     async fn step(&mut self, saved: &mut SavedChat) -> ChatTurnEvent {
         loop {
             if self.has_ended {
-                let run = (&mut self.over).await;
-                return ChatTurnEvent::Over(self.ended(run));
+                let run = (&mut self.completion).await;
+                return ChatTurnEvent::Over(self.turn_result(run));
             }
             let event = tokio::select! {
                 biased;
                 event = next_of(&mut saved.following, &self.turn.thread) => event,
                 // A turn that was dropped while it waited for others tells nothing of itself.
-                run = &mut self.over, if !self.has_begun => {
+                run = &mut self.completion, if !self.has_begun => {
                     let never_began = matches!(&run, Ok(Ok(run)) if run.started_at_ms.is_none());
                     if never_began || !matches!(run, Ok(Ok(_))) {
-                        return ChatTurnEvent::Over(self.ended(run));
+                        return ChatTurnEvent::Over(self.turn_result(run));
                     }
                     let (manager, id) = (saved.sessions.manager().clone(), self.turn.id.clone());
-                    self.over = tokio::spawn(async move { Ok(manager.wait(&id).await?) });
+                    self.completion = tokio::spawn(async move { Ok(manager.wait(&id).await?) });
                     self.has_begun = true;
                     continue;
                 }
@@ -218,12 +223,12 @@ impl SavedTurn {
             if !self.has_begun {
                 if concerns_person(&event) {
                     // What the turn before it waits for holds it up too.
-                    return ChatTurnEvent::Others(OthersNews::Told(Box::new(event)));
+                    return ChatTurnEvent::Others(OthersUpdate::Event(Box::new(event)));
                 }
                 continue;
             }
             match &event {
-                Event::Error(error) => self.told = Some(error.error.clone()),
+                Event::Error(error) => self.last_error = Some(error.error.clone()),
                 Event::Done {
                     turn_id,
                     stop_reason,
@@ -240,14 +245,14 @@ impl SavedTurn {
     }
 
     /// Result of the turn, as far as no event told it.
-    fn ended(
+    fn turn_result(
         &self,
         run: Result<Result<Run, CliError>, tokio::task::JoinError>,
     ) -> Result<(), CliError> {
         let run = run.map_err(CliError::host_from)??;
         match (&run.error, run.state) {
             (_, RunState::Completed | RunState::Cancelled) => Ok(()),
-            (Some(error), _) if self.told.as_ref() == Some(error) => Ok(()),
+            (Some(error), _) if self.last_error.as_ref() == Some(error) => Ok(()),
             (Some(error), _) => Err(CliError::new(Exit::Host, error.clone())),
             (None, RunState::CutShort) => {
                 let why = self.cut_short.clone();

@@ -18,5 +18,5 @@ pub(crate) fn run(args: &CompletionsArgs, command: &mut clap::Command) -> Exit {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, command, "conjure", &mut script);
     output::raw(&script);
-    Exit::Fine
+    Exit::Success
 }

@@ -12,8 +12,8 @@ use super::args::Global;
 use super::db_import_maestro as maestro;
 use super::error::CliError;
 use super::exit::Exit;
-use super::output::{self, aside, clean, line};
-use super::person::confirmed;
+use super::output::{self, clean, line, print_note};
+use super::person::confirm;
 
 /// Looks after the database that holds threads, sessions and what is saved.
 #[derive(clap::Args)]
@@ -100,8 +100,8 @@ pub(crate) async fn run(global: &Global, args: DbArgs) -> Result<Exit, CliError>
         DbVerb::Export { to } => {
             let written = global.store().await?.export(&to).await;
             written.map_err(|error| CliError::of_named_file(&to, error))?;
-            told(global, "export", &to);
-            Ok(Exit::Fine)
+            report(global, "export", &to);
+            Ok(Exit::Success)
         }
         DbVerb::Import(args) => import(global, args).await,
         DbVerb::Rollback { yes } => roll_back(global, yes).await,
@@ -128,9 +128,9 @@ async fn import(global: &Global, args: ImportDatabaseArgs) -> Result<Exit, CliEr
     if global.json {
         output::json(&json!({ "rows": rows }));
     } else {
-        aside(format_args!("{rows} rows are new."));
+        print_note(format_args!("{rows} rows are new."));
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 /// Copies the database; of a damaged one what can be read, and says what cannot be.
@@ -149,8 +149,8 @@ async fn backup(global: &Global, to: &Path) -> Result<Exit, CliError> {
         Err(error) => return Err(CliError::unopened(error)),
     };
     if unread.is_empty() {
-        told(global, "backup", to);
-        return Ok(Exit::Fine);
+        report(global, "backup", to);
+        return Ok(Exit::Success);
     }
     if global.json {
         let unread: Vec<_> = unread
@@ -165,7 +165,7 @@ async fn backup(global: &Global, to: &Path) -> Result<Exit, CliError> {
                 None => format!("{table}: its last rows could not be read"),
             });
         }
-        aside(format_args!(
+        print_note(format_args!(
             "The database is damaged. What can be read of it is in {}; `conjure db check` with that in \
              its place says what is missing.",
             to.display()
@@ -175,7 +175,7 @@ async fn backup(global: &Global, to: &Path) -> Result<Exit, CliError> {
 }
 
 /// Checks the database. One that is too damaged to be opened is one that is checked, too.
-async fn checked(global: &Global) -> Result<Check, StoreError> {
+async fn check_database(global: &Global) -> Result<Check, StoreError> {
     match conjure_store::open(&global.data_dir()).await {
         Ok(store) => store.check().await,
         Err(StoreError::Corrupt { reason, .. } | StoreError::Disk { reason, .. }) => Ok(Check {
@@ -187,12 +187,12 @@ async fn checked(global: &Global) -> Result<Check, StoreError> {
 }
 
 async fn check(global: &Global) -> Result<Exit, CliError> {
-    let check = checked(global).await.map_err(CliError::unopened)?;
+    let check = check_database(global).await.map_err(CliError::unopened)?;
     if global.json {
         output::json(&json!({
             "sound": check.is_sound(),
             "problems": check.problems,
-            "more_problems": check.more,
+            "more_problems": check.unlisted,
             "threads": check.threads,
             "entries": check.entries,
             "events": check.events,
@@ -202,8 +202,8 @@ async fn check(global: &Global) -> Result<Exit, CliError> {
         for problem in &check.problems {
             line(clean(problem));
         }
-        if check.more > 0 {
-            line(format_args!("and {} more", check.more));
+        if check.unlisted > 0 {
+            line(format_args!("and {} more", check.unlisted));
         }
         line(format_args!(
             "{}, {}, {}, {}: {}",
@@ -218,7 +218,7 @@ async fn check(global: &Global) -> Result<Exit, CliError> {
         ));
     }
     Ok(match check.is_sound() {
-        true => Exit::Fine,
+        true => Exit::Success,
         false => Exit::No,
     })
 }
@@ -232,25 +232,25 @@ async fn roll_back(global: &Global, yes: bool) -> Result<Exit, CliError> {
         "This puts the backup {} in the place of {location}. What was written since it was made is lost.",
         backup.display()
     );
-    if !confirmed(yes, what, "Restore it?").await? {
+    if !confirm(yes, what, "Restore it?").await? {
         return Ok(Exit::Interrupted);
     }
     let from = Store::roll_back(&location, &options).await?;
     if global.json {
         output::json(&json!({ "restored": from }));
     } else {
-        aside(format_args!(
+        print_note(format_args!(
             "The database is the one of {}.",
             from.display()
         ));
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
-fn told(global: &Global, what: &str, file: &Path) {
+fn report(global: &Global, what: &str, file: &Path) {
     if global.json {
         output::json(&json!({ what: file }));
     } else {
-        aside(format_args!("The {what} is in {}.", file.display()));
+        print_note(format_args!("The {what} is in {}.", file.display()));
     }
 }

@@ -17,7 +17,7 @@ use serde::Serialize;
 use super::args::Global;
 use super::error::CliError;
 use super::exit::Exit;
-use super::output::{self, BOLD, RESET, YELLOW, aside, clean};
+use super::output::{self, BOLD, RESET, YELLOW, clean, print_note};
 
 /// The arguments of an import from Maestro.
 pub(crate) struct MaestroImport {
@@ -39,7 +39,9 @@ pub(crate) async fn run(global: &Global, import: MaestroImport) -> Result<Exit, 
     };
     let mut taken = AuthImport::default();
     let done = async {
-        taken.take(&auths, maestro.auths(), import.dry_run).await?;
+        taken
+            .import_auths(&auths, maestro.auths(), import.dry_run)
+            .await?;
         let choices = MaestroChoices {
             auths: taken.ids.clone(),
             auth: fallback,
@@ -51,10 +53,10 @@ pub(crate) async fn run(global: &Global, import: MaestroImport) -> Result<Exit, 
     let done: Result<MaestroReport, CliError> = done.await;
     match done {
         Ok(report) => {
-            tell(global, &report, &taken, import.dry_run);
-            Ok(Exit::Fine)
+            print_report(global, &report, &taken, import.dry_run);
+            Ok(Exit::Success)
         }
-        Err(error) => Err(taken.give_back(&auths, error).await),
+        Err(error) => Err(taken.undo(&auths, error).await),
     }
 }
 
@@ -99,7 +101,7 @@ struct TokenExpiry {
 
 impl AuthImport {
     /// Saves those that can be read. In a dry run nothing is sealed.
-    async fn take(
+    async fn import_auths(
         &mut self,
         auths: &Auths,
         theirs: &[MaestroAuth],
@@ -111,7 +113,7 @@ impl AuthImport {
                 MaestroSecret::ApiKey(key) => (AuthKind::ApiKey, key),
                 MaestroSecret::Token(token) => (AuthKind::BearerToken, token),
                 MaestroSecret::Unreadable(reason) => {
-                    self.leave_out(their, reason);
+                    self.skip_auth(their, reason);
                     continue;
                 }
             };
@@ -134,7 +136,7 @@ impl AuthImport {
             let credential = match new.check(kind).and(credential) {
                 Ok(credential) => credential,
                 Err(error) => {
-                    self.leave_out(their, &error.to_string());
+                    self.skip_auth(their, &error.to_string());
                     continue;
                 }
             };
@@ -155,7 +157,7 @@ impl AuthImport {
         Ok(())
     }
 
-    fn leave_out(&mut self, their: &MaestroAuth, reason: &str) {
+    fn skip_auth(&mut self, their: &MaestroAuth, reason: &str) {
         self.left_out.push(SkippedAuth {
             auth: format!("{}/{}", their.provider, their.name),
             reason: reason.to_owned(),
@@ -163,7 +165,7 @@ impl AuthImport {
     }
 
     /// Removes what was saved, and adds to the error what could not be removed.
-    async fn give_back(&self, auths: &Auths, mut error: CliError) -> CliError {
+    async fn undo(&self, auths: &Auths, mut error: CliError) -> CliError {
         for name in &self.added {
             let removed = async { auths.remove(&name.to_string().parse::<AuthRef>()?).await };
             if let Err(kept) = removed.await {
@@ -196,7 +198,7 @@ struct MaestroOutput<'a> {
     report: &'a MaestroReport,
 }
 
-fn tell(global: &Global, report: &MaestroReport, taken: &AuthImport, dry_run: bool) {
+fn print_report(global: &Global, report: &MaestroReport, taken: &AuthImport, dry_run: bool) {
     if global.json {
         output::json(&MaestroOutput {
             dry_run,
@@ -214,38 +216,38 @@ fn tell(global: &Global, report: &MaestroReport, taken: &AuthImport, dry_run: bo
         count => format!("{count} {many} {are} new"),
     };
     let sessions = report.sessions.len();
-    aside(format_args!(
+    print_note(format_args!(
         "{BOLD}{}{RESET}; {} here already.",
         new(sessions, "session", "sessions"),
-        known(report.known_sessions)
+        known_count(report.known_sessions)
     ));
-    aside(format_args!(
+    print_note(format_args!(
         "{}, with {} turns and {} entries; {} of them forks; {} here already.",
         new(report.threads, "thread", "threads"),
         report.turns,
         report.entries,
         report.forks,
-        known(report.known_threads)
+        known_count(report.known_threads)
     ));
-    aside(format_args!(
+    print_note(format_args!(
         "{}; {} here already.",
         new(taken.new.len(), "saved auth", "saved auths"),
-        known(taken.known.len())
+        known_count(taken.known.len())
     ));
-    aside(format_args!(
+    print_note(format_args!(
         "{}; {}.",
         new(report.personas, "persona", "personas"),
         new(report.mcp_servers, "MCP server", "MCP servers")
     ));
     for note in notes(report, taken) {
-        aside(format_args!("{YELLOW}note{RESET} {}", clean(&note)));
+        print_note(format_args!("{YELLOW}note{RESET} {}", clean(&note)));
     }
     if dry_run {
-        aside("Nothing was changed: without `--dry-run` it is done.");
+        print_note("Nothing was changed: without `--dry-run` it is done.");
     }
 }
 
-fn known(count: usize) -> String {
+fn known_count(count: usize) -> String {
     match count {
         0 => "none was".to_owned(),
         1 => "1 was".to_owned(),
@@ -294,7 +296,7 @@ fn notes(report: &MaestroReport, taken: &AuthImport) -> Vec<String> {
         });
     }
     let left_out = report.left_out.all();
-    notes.extend(left_out.map(|(what, number)| format!("{number} {}", what.told())));
+    notes.extend(left_out.map(|(what, number)| format!("{number} {}", what.describe())));
     notes
 }
 
@@ -370,12 +372,12 @@ mod tests {
             ),
         ];
         let mut tried = AuthImport::default();
-        tried.take(&auths, &theirs, true).await.unwrap();
+        tried.import_auths(&auths, &theirs, true).await.unwrap();
         assert_eq!((tried.new.len(), tried.ids.len()), (2, 2));
         assert!(auths.list().await.unwrap().is_empty());
 
         let mut taken = AuthImport::default();
-        taken.take(&auths, &theirs, false).await.unwrap();
+        taken.import_auths(&auths, &theirs, false).await.unwrap();
         let names: Vec<String> = taken.new.iter().map(ToString::to_string).collect();
         assert_eq!(
             names,
@@ -402,7 +404,7 @@ mod tests {
         assert_eq!(saved.kind, "api_key");
 
         let mut again = AuthImport::default();
-        again.take(&auths, &theirs, false).await.unwrap();
+        again.import_auths(&auths, &theirs, false).await.unwrap();
         assert_eq!((again.new.len(), again.known.len()), (0, 2));
         assert_eq!(again.ids, taken.ids);
     }
@@ -416,11 +418,20 @@ mod tests {
             [their(id, "openai", id, key)]
         };
         let mut before = AuthImport::default();
-        before.take(&auths, &theirs("before"), false).await.unwrap();
+        before
+            .import_auths(&auths, &theirs("before"), false)
+            .await
+            .unwrap();
         let mut taken = AuthImport::default();
-        taken.take(&auths, &theirs("before"), false).await.unwrap();
-        taken.take(&auths, &theirs("new"), false).await.unwrap();
-        let error = taken.give_back(&auths, CliError::host("no")).await;
+        taken
+            .import_auths(&auths, &theirs("before"), false)
+            .await
+            .unwrap();
+        taken
+            .import_auths(&auths, &theirs("new"), false)
+            .await
+            .unwrap();
+        let error = taken.undo(&auths, CliError::host("no")).await;
         assert!(error.hints().is_empty(), "{error:?}");
         let left: Vec<String> = auths
             .list()
@@ -432,10 +443,13 @@ mod tests {
         assert_eq!(left, ["before"]);
 
         // One that somebody uses meanwhile stays, and that is said.
-        taken.take(&auths, &theirs("used"), false).await.unwrap();
+        taken
+            .import_auths(&auths, &theirs("used"), false)
+            .await
+            .unwrap();
         let session = SavedSession::new(&taken.ids["used"], "m", "/");
         store.create_session(session).await.unwrap();
-        let error = taken.give_back(&auths, CliError::host("no")).await;
+        let error = taken.undo(&auths, CliError::host("no")).await;
         let told = error.hints().concat();
         assert!(told.contains("openai/api_key/used"), "{told}");
     }

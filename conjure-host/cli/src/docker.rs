@@ -62,19 +62,19 @@ pub(crate) fn run(global: &Global, args: &DockerArgs) -> Result<Exit, CliError> 
             return Err(CliError::usage(what).hint("name the Dockerfile in it"));
         }
         Some(file) => file.clone(),
-        None => own_dockerfile(&global.data_dir())?,
+        None => default_dockerfile(&global.data_dir())?,
     };
     if build.no_build {
-        tell(global, &file, &build.image, None);
-        return Ok(Exit::Fine);
+        print_result(global, &file, &build.image, None);
+        return Ok(Exit::Success);
     }
-    let program = made(build, &file)?;
-    tell(global, &file, &build.image, Some(&program));
-    Ok(Exit::Fine)
+    let program = build_image(build, &file)?;
+    print_result(global, &file, &build.image, Some(&program));
+    Ok(Exit::Success)
 }
 
 /// The person's Dockerfile, which is written when there is none yet.
-fn own_dockerfile(data_dir: &Path) -> Result<PathBuf, CliError> {
+fn default_dockerfile(data_dir: &Path) -> Result<PathBuf, CliError> {
     let dir = data_dir.join("docker");
     let file = dir.join("Dockerfile");
     if !file.exists() {
@@ -86,7 +86,7 @@ fn own_dockerfile(data_dir: &Path) -> Result<PathBuf, CliError> {
 }
 
 /// Builds the image, and says by which program.
-fn made(build: &DockerBuildArgs, file: &Path) -> Result<String, CliError> {
+fn build_image(build: &DockerBuildArgs, file: &Path) -> Result<String, CliError> {
     let dir = match file.parent() {
         Some(dir) if !dir.as_os_str().is_empty() => dir,
         _ => Path::new("."),
@@ -100,7 +100,7 @@ fn made(build: &DockerBuildArgs, file: &Path) -> Result<String, CliError> {
         // What it says on the way is progress: stdout is for the answer.
         let mut builder = Command::new(&program);
         // Not more: it needs the keys of the registries that the person takes images from.
-        conjure_config::env::keep_from(&mut builder);
+        conjure_config::env::remove_secrets(&mut builder);
         let done = builder
             .args(["build", "--tag", &build.image, "--file"])
             .arg(file)
@@ -131,7 +131,7 @@ fn made(build: &DockerBuildArgs, file: &Path) -> Result<String, CliError> {
         .hint("install Docker or Podman, or name one with `--engine`"))
 }
 
-fn tell(global: &Global, file: &Path, image: &str, program: Option<&str>) {
+fn print_result(global: &Global, file: &Path, image: &str, program: Option<&str>) {
     if global.json {
         output::json(&json!({ "image": image, "dockerfile": file, "built_by": program }));
     } else if program.is_some() {

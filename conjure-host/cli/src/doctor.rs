@@ -29,7 +29,7 @@ pub(crate) struct DoctorArgs {
 
 pub(crate) async fn run(global: &Global, args: DoctorArgs) -> Result<Exit, CliError> {
     let mut signals = Signals::listen()?;
-    let looking = Box::pin(look(global, &args.plugins));
+    let looking = Box::pin(collect_findings(global, &args.plugins));
     let findings: Vec<HealthFinding> = signals.unless(looking).await?;
     let is_well = findings.iter().all(|finding| finding.state < Health::Ill);
     if global.json {
@@ -37,24 +37,27 @@ pub(crate) async fn run(global: &Global, args: DoctorArgs) -> Result<Exit, CliEr
     } else {
         print(&findings);
     }
-    Ok(if is_well { Exit::Fine } else { Exit::No })
+    Ok(if is_well { Exit::Success } else { Exit::No })
 }
 
 /// Looks at everything that can be looked at.
-async fn look(global: &Global, plugins: &PluginArgs) -> Result<Vec<HealthFinding>, CliError> {
+async fn collect_findings(
+    global: &Global,
+    plugins: &PluginArgs,
+) -> Result<Vec<HealthFinding>, CliError> {
     let mut findings = Vec::new();
     let opened = conjure_store::open(&global.data_dir()).await;
     let is_there = opened.is_ok();
     let store = match opened {
         Ok(store) => store,
         Err(error) => {
-            findings.push(unopened(&error));
+            findings.push(unopenable_database(&error));
             Store::open(&Location::Memory, &Options::default()).await?
         }
     };
     let keys = KeySources::from_env(global.data_dir());
     let auths = Auths::over(store.clone(), keys);
-    let examined = match made_ready(global, plugins, &store, &auths).await {
+    let examined = match prepare_host(global, plugins, &store, &auths).await {
         Ok(host) => examine(&host, &store, &auths).await,
         Err(error) => {
             findings.push(not_ready(global, &error));
@@ -71,7 +74,7 @@ async fn look(global: &Global, plugins: &PluginArgs) -> Result<Vec<HealthFinding
     Ok(findings)
 }
 
-async fn made_ready(
+async fn prepare_host(
     global: &Global,
     plugins: &PluginArgs,
     store: &Store,
@@ -101,7 +104,7 @@ async fn without_data_dir(
 }
 
 /// The database cannot be opened.
-fn unopened(error: &StoreError) -> HealthFinding {
+fn unopenable_database(error: &StoreError) -> HealthFinding {
     ill(DATABASE, "check", error.to_string(), remedy_of(error))
 }
 

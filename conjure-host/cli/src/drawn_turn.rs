@@ -17,7 +17,7 @@ static DRAWN: Mutex<Option<TurnScreen>> = Mutex::new(None);
 /// Set where what is said is read aloud: nothing is redrawn then.
 const SCREEN_READER: &str = "CONJURE_SCREEN_READER";
 /// Wakes whoever draws: it may be time for that sooner than it was.
-static CHANGED: Notify = Notify::const_new();
+static REDRAW: Notify = Notify::const_new();
 
 /// Turns are drawn while it lives.
 pub(crate) struct DrawnTurns(AbortOnDropHandle<()>);
@@ -54,7 +54,7 @@ pub(crate) fn may_redraw() -> bool {
 /// Shows an event where it is drawn; whether it was.
 pub(crate) fn show(event: &Event) -> bool {
     let mut is_shown = false;
-    with(|screen| {
+    update_screen(|screen| {
         is_shown = screen.event(event)?;
         Ok(())
     });
@@ -63,20 +63,20 @@ pub(crate) fn show(event: &Event) -> bool {
 
 /// Has what came of the turn stand where it is, and makes room below it.
 pub(crate) fn settle() {
-    with(TurnScreen::settle);
+    update_screen(TurnScreen::settle);
 }
 
 /// A call would write a file that has this text.
-pub(crate) fn overwrites(call_id: &str, text: &str) {
-    with(|screen| {
-        screen.overwrites(call_id, text);
+pub(crate) fn set_overwritten(call_id: &str, text: &str) {
+    update_screen(|screen| {
+        screen.set_overwritten(call_id, text);
         Ok(())
     });
 }
 
 /// Makes room for something that is printed.
 pub(crate) fn make_room() {
-    with(TurnScreen::make_room);
+    update_screen(TurnScreen::make_room);
 }
 
 /// Draws nothing while it lives, so that what somebody types stays whole.
@@ -90,12 +90,12 @@ impl Drop for DrawingHold {
 
 /// Makes room for somebody who types, until what it gives back is dropped. One at a time.
 pub(crate) fn hold() -> DrawingHold {
-    with(TurnScreen::hold);
+    update_screen(TurnScreen::hold);
     DrawingHold(())
 }
 
 fn resume() {
-    with(|screen| {
+    update_screen(|screen| {
         screen.resume();
         Ok(())
     });
@@ -106,13 +106,13 @@ async fn redraw_when_due() {
     loop {
         let due = drawn().as_ref().and_then(TurnScreen::due);
         let Some(due) = due else {
-            CHANGED.notified().await;
+            REDRAW.notified().await;
             continue;
         };
         tokio::select! {
             biased;
             () = tokio::time::sleep_until(due.into()) => on_screen(redraw),
-            () = CHANGED.notified() => {}
+            () = REDRAW.notified() => {}
         }
     }
 }
@@ -130,9 +130,9 @@ fn drawn() -> MutexGuard<'static, Option<TurnScreen>> {
 }
 
 /// Does something where turns are drawn, which may change when they are drawn again.
-fn with(work: impl FnOnce(&mut TurnScreen) -> io::Result<()>) {
+fn update_screen(work: impl FnOnce(&mut TurnScreen) -> io::Result<()>) {
     on_screen(work);
-    CHANGED.notify_one();
+    REDRAW.notify_one();
 }
 
 /// Does something where turns are drawn. A terminal that is gone is left alone from then on.

@@ -7,10 +7,10 @@ use conjure_store::{Log as _, Store, ThreadId};
 
 use super::error::CliError;
 use super::output::clean;
-use super::shortened::one_line;
+use super::shorten::one_line;
 
 /// Entries that are named where several have the text.
-const NAMED: usize = 5;
+const MAX_CANDIDATES: usize = 5;
 
 /// The number of the entry that is meant; nothing where none is named.
 pub(crate) async fn resolve(
@@ -19,22 +19,22 @@ pub(crate) async fn resolve(
     at: Option<&str>,
 ) -> Result<Option<u64>, CliError> {
     let Some(at) = at else { return Ok(None) };
-    meant(&store.read_entries(thread).await?, at).map(Some)
+    resolve_number(&store.read_entries(thread).await?, at).map(Some)
 }
 
 /// A number that no entry has may be a piece of text: a year, say.
-fn meant(entries: &[Entry], at: &str) -> Result<u64, CliError> {
+fn resolve_number(entries: &[Entry], at: &str) -> Result<u64, CliError> {
     let Ok(number) = at.parse() else {
-        return named(entries, at);
+        return find_by_text(entries, at);
     };
     let is_one = entries.last().is_none_or(|last| number <= last.seq);
-    match (is_one, named(entries, at)) {
+    match (is_one, find_by_text(entries, at)) {
         (false, Ok(seq)) => Ok(seq),
         _ => Ok(number),
     }
 }
 
-fn named(entries: &[Entry], wanted: &str) -> Result<u64, CliError> {
+fn find_by_text(entries: &[Entry], wanted: &str) -> Result<u64, CliError> {
     let found: Vec<(u64, String)> = entries
         .iter()
         .filter_map(|entry| Some((entry.seq, text(&entry.body)?)))
@@ -48,9 +48,9 @@ fn named(entries: &[Entry], wanted: &str) -> Result<u64, CliError> {
         ))
         .hint("`conjure thread show` numbers them")),
         several => {
-            let shown = several.iter().take(NAMED);
+            let shown = several.iter().take(MAX_CANDIDATES);
             let shown = shown.map(|(seq, text)| format!("\n  {seq}  {}", one_line(text, 60)));
-            let more = several.len().saturating_sub(NAMED);
+            let more = several.len().saturating_sub(MAX_CANDIDATES);
             Err(CliError::usage(format!(
                 "{} entries have `{}` in them: write more of it, or a number{}{}",
                 several.len(),
@@ -101,28 +101,28 @@ mod tests {
             },
         };
         let entries = [entry(1, "Light the lamp"), entry(4, "Put the lamp out")];
-        assert_eq!(named(&entries, "Light").unwrap(), 1);
-        assert_eq!(named(&entries, "lamp out").unwrap(), 4);
-        let several = named(&entries, "lamp").unwrap_err().to_string();
+        assert_eq!(find_by_text(&entries, "Light").unwrap(), 1);
+        assert_eq!(find_by_text(&entries, "lamp out").unwrap(), 4);
+        let several = find_by_text(&entries, "lamp").unwrap_err().to_string();
         assert_eq!(
             several,
             "2 entries have `lamp` in them: write more of it, or a number\n  1  Light the lamp\n  \
              4  Put the lamp out"
         );
-        assert!(named(&entries, "fog").is_err());
+        assert!(find_by_text(&entries, "fog").is_err());
         let entries = [
             entry(1, "In 2024"),
             entry(2, "In 2025, or 2026"),
             entry(3, "3"),
         ];
         assert_eq!(
-            meant(&entries, "2024").unwrap(),
+            resolve_number(&entries, "2024").unwrap(),
             1,
             "no entry has that number"
         );
-        assert_eq!(meant(&entries, "2").unwrap(), 2);
+        assert_eq!(resolve_number(&entries, "2").unwrap(), 2);
         assert_eq!(
-            meant(&entries, "20").unwrap(),
+            resolve_number(&entries, "20").unwrap(),
             20,
             "several have it: it is said of the number"
         );

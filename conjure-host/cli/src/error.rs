@@ -22,7 +22,7 @@ pub(crate) struct CliError {
     /// What the person can do, a sentence each.
     hints: Vec<String>,
     /// Whether the person has read it already.
-    pub(crate) shown: bool,
+    pub(crate) is_shown: bool,
 }
 
 impl CliError {
@@ -33,7 +33,7 @@ impl CliError {
             message: message.into(),
             source: None,
             hints: Vec::new(),
-            shown: false,
+            is_shown: false,
         }
     }
 
@@ -57,7 +57,7 @@ impl CliError {
     }
 
     /// As [`CliError::from_source`], where what failed and what can be done are told apart.
-    fn in_two(
+    fn with_remedy(
         exit: Exit,
         (failure, remedy): (String, Option<String>),
         source: impl Error + Send + Sync + 'static,
@@ -73,13 +73,13 @@ impl CliError {
     pub(crate) fn of_named_path(error: io::Error) -> Self {
         let kind = error.kind();
         match is_about_path(kind) {
-            true => Self::usage_from(error).hint_for_taken(kind),
+            true => Self::usage_from(error).hint_if_exists(kind),
             false => Self::host_from(error),
         }
     }
 
     /// Says what can be done where the file is there already.
-    fn hint_for_taken(self, kind: io::ErrorKind) -> Self {
+    fn hint_if_exists(self, kind: io::ErrorKind) -> Self {
         match kind {
             io::ErrorKind::AlreadyExists => {
                 self.hint("nothing is written over: name another file, or remove that one")
@@ -111,14 +111,14 @@ impl CliError {
     }
 
     /// Says what the person can do, where that is known.
-    fn hints_too(mut self, hint: Option<&'static str>) -> Self {
+    fn with_optional_hint(mut self, hint: Option<&'static str>) -> Self {
         self.hints.extend(hint.map(str::to_owned));
         self
     }
 
     /// Says whether the person has read it already.
-    pub(crate) fn shown_before(mut self, shown: bool) -> Self {
-        self.shown = shown;
+    pub(crate) fn with_shown(mut self, shown: bool) -> Self {
+        self.is_shown = shown;
         self
     }
 

@@ -4,7 +4,7 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
     /// The verb worked.
-    Fine,
+    Success,
     /// The verb was done, and the answer is no.
     No,
     /// Wrong usage, or a session file that is not right.
@@ -25,7 +25,7 @@ impl Exit {
     /// The number.
     pub(crate) fn code(self) -> i32 {
         match self {
-            Self::Fine => 0,
+            Self::Success => 0,
             Self::No => 1,
             Self::Usage => 2,
             Self::Provider => 3,

@@ -12,7 +12,7 @@ use super::args::{Global, SessionArgs};
 use super::error::CliError;
 use super::exit::Exit;
 use super::files_remote;
-use super::output::{self, Table, aside, clean, line, size};
+use super::output::{self, Table, clean, line, print_note, size};
 use super::thread::{id, store_host};
 
 /// Lists the files of a thread, or saves copies of them.
@@ -67,7 +67,7 @@ pub(crate) async fn run(global: &Global, args: FilesArgs) -> Result<Exit, CliErr
         FilesVerb::List { thread } => {
             let files = store_host(global).await?.files(&id(&thread)?).await?;
             list(global, &files);
-            Ok(Exit::Fine)
+            Ok(Exit::Success)
         }
         FilesVerb::Save(args) => save_all(global, *args).await,
         FilesVerb::Remote(verb) => files_remote::run(global, &verb).await,
@@ -80,7 +80,7 @@ fn list(global: &Global, files: &[Artifact]) {
         return;
     }
     if files.is_empty() {
-        aside("The calls of this thread made no files.");
+        print_note("The calls of this thread made no files.");
         return;
     }
     let mut table = Table::new(["FILE", "NAME", "SIZE", "FROM", "PLACE"]);
@@ -101,7 +101,7 @@ fn list(global: &Global, files: &[Artifact]) {
 }
 
 /// Options of a session that say nothing about where its files are.
-const OF_A_TURN: [&str; 5] = [
+const TURN_OPTIONS: [&str; 5] = [
     "--persona",
     "--max-iterations",
     "--allow",
@@ -110,7 +110,7 @@ const OF_A_TURN: [&str; 5] = [
 ];
 
 async fn save_all(global: &Global, args: Save) -> Result<Exit, CliError> {
-    let is_unused = |option: &str| OF_A_TURN.contains(&option);
+    let is_unused = |option: &str| TURN_OPTIONS.contains(&option);
     let why = "files are fetched without a turn";
     args.session.check_unused(is_unused, why)?;
     let thread = id(&args.thread)?;
@@ -122,7 +122,7 @@ async fn save_all(global: &Global, args: Save) -> Result<Exit, CliError> {
         .build()
         .await?;
     let known = host.files(&thread).await?;
-    let wanted = wanted(&known, &args.files)?;
+    let wanted = select_files(&known, &args.files)?;
     let elsewhere: Vec<String> = wanted
         .iter()
         .filter(|file| file.path.is_none())
@@ -153,7 +153,7 @@ async fn save_all(global: &Global, args: Save) -> Result<Exit, CliError> {
                 if global.json {
                     told.push(json!({ "file": file.id, "error": error.to_string() }));
                 } else {
-                    aside(format_args!(
+                    print_note(format_args!(
                         "{} `{}` was not saved: {}",
                         clean(&file.id),
                         clean(&file.name),
@@ -166,16 +166,19 @@ async fn save_all(global: &Global, args: Save) -> Result<Exit, CliError> {
     if global.json {
         output::json(&told);
     }
-    Ok(if failed { Exit::No } else { Exit::Fine })
+    Ok(if failed { Exit::No } else { Exit::Success })
 }
 
 /// The files with these handles or names; without any, all.
-fn wanted<'a>(known: &'a [Artifact], names: &[String]) -> Result<Vec<&'a Artifact>, CliError> {
+fn select_files<'a>(
+    known: &'a [Artifact],
+    names: &[String],
+) -> Result<Vec<&'a Artifact>, CliError> {
     if names.is_empty() {
         return Ok(known.iter().collect());
     }
     let find = |name: &String| {
-        named(known, name).ok_or_else(|| {
+        find_file(known, name).ok_or_else(|| {
             CliError::usage(format!("this thread has no file `{name}`"))
                 .hint("`conjure files list` shows those that it has")
         })
@@ -184,7 +187,7 @@ fn wanted<'a>(known: &'a [Artifact], names: &[String]) -> Result<Vec<&'a Artifac
 }
 
 /// The file with this handle, or the newest with this name.
-pub(crate) fn named<'a>(known: &'a [Artifact], name: &str) -> Option<&'a Artifact> {
+pub(crate) fn find_file<'a>(known: &'a [Artifact], name: &str) -> Option<&'a Artifact> {
     let by_handle = known.iter().find(|file| file.id == name);
     by_handle.or_else(|| known.iter().rev().find(|file| file.name == name))
 }
@@ -199,7 +202,7 @@ pub(crate) fn save(
 ) -> Result<PathBuf, CliError> {
     let name = conjure_runtime::artifacts::safe_name(&file.name);
     // A command may have put another thing in its place.
-    let (source, ..) = fs::open_same(from).map_err(CliError::host_from)?;
+    let (source, ..) = fs::open_no_follow(from).map_err(CliError::host_from)?;
     let to = dir.join(&name);
     let taken = to.symlink_metadata().is_ok();
     if taken && replace {

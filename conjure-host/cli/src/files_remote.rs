@@ -15,7 +15,7 @@ pub(crate) enum FilesRemoteVerb {
     /// List the files: what was uploaded for hosted skills, and what those made
     List {
         #[command(flatten)]
-        place: RemoteStorageArgs,
+        storage: RemoteStorageArgs,
     },
     /// Delete files
     ///
@@ -25,19 +25,22 @@ pub(crate) enum FilesRemoteVerb {
         #[command(flatten)]
         files: RemoteDeleteArgs,
         #[command(flatten)]
-        place: RemoteStorageArgs,
+        storage: RemoteStorageArgs,
     },
 }
 
 /// Looks at what is kept, or deletes it.
 pub(crate) async fn run(global: &Global, verb: &FilesRemoteVerb) -> Result<Exit, CliError> {
     match verb {
-        FilesRemoteVerb::List { place } => {
+        FilesRemoteVerb::List { storage: place } => {
             let files = place.provider()?.remote_files().await;
             list(global, &files?);
-            Ok(Exit::Fine)
+            Ok(Exit::Success)
         }
-        FilesRemoteVerb::Delete { files, place } => {
+        FilesRemoteVerb::Delete {
+            files,
+            storage: place,
+        } => {
             let provider = place.provider()?;
             let deleting = delete_each(global, files, async |id| provider.delete_file(id).await);
             deleting.await

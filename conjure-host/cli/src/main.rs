@@ -15,7 +15,6 @@ mod auth;
 mod call;
 mod chat;
 mod chat_answers;
-mod chat_before;
 mod chat_commands;
 mod chat_face;
 mod chat_following;
@@ -32,6 +31,7 @@ mod chat_status;
 mod chat_threads;
 mod chat_turn;
 mod completions;
+mod cost_text;
 mod db;
 mod db_import_maestro;
 mod deferred_args;
@@ -59,6 +59,7 @@ mod models;
 mod open_prompts;
 mod output;
 mod overwritten;
+mod past_turns;
 mod person;
 mod persona;
 mod plugin;
@@ -100,21 +101,21 @@ mod server_item;
 mod session;
 mod session_change;
 mod session_chat;
-mod session_following;
+mod session_follower;
 mod session_memory;
+mod session_prompts;
 mod session_run;
 mod session_show;
 mod session_turns;
-mod session_waiting;
 mod sessions;
-mod shortened;
+mod shorten;
 mod signals;
 mod skill;
 mod skill_remote;
 mod skill_trust;
-mod spent;
 mod table;
 mod telemetry;
+mod terminal_support;
 mod thread;
 mod thread_change;
 mod thread_check;
@@ -327,10 +328,10 @@ fn run() -> Exit {
     let read = Cli::read();
     // Before anything else, while there is one thread: what is started must find no key.
     let tokens = read.as_ref().map_or(&[][..], Cli::token_variables);
-    conjure_config::env::take_secrets_and(tokens);
+    conjure_config::env::take_secrets_with(tokens);
     let cli = match read {
         Ok(cli) => cli,
-        Err(error) => return unread(&error, std::env::args_os()),
+        Err(error) => return report_parse_error(&error, std::env::args_os()),
     };
     let telemetry = crate::telemetry::start();
     // Before a key is read: commands of the model run as the same user.
@@ -340,13 +341,13 @@ fn run() -> Exit {
     telemetry.end();
     // A result that is lost is no success.
     let done = match (done, output::finish()) {
-        (Ok(Exit::Fine), Some(lost)) => Err(lost),
+        (Ok(Exit::Success), Some(lost)) => Err(lost),
         (done, _) => done,
     };
     match done {
         Ok(exit) => exit,
         Err(error) => {
-            if !error.shown {
+            if !error.is_shown {
                 output::error(&error, json);
             }
             error.exit
@@ -356,14 +357,14 @@ fn run() -> Exit {
 
 /// Ends where the command line asks for help or cannot be read. Programs that ask for JSON are told of an
 /// error as of every other one.
-fn unread(error: &clap::Error, words: impl IntoIterator<Item = OsString>) -> Exit {
+fn report_parse_error(error: &clap::Error, words: impl IntoIterator<Item = OsString>) -> Exit {
     let text = error.render().to_string();
     match output::clean(&text) {
         // It shows words of the command line, which may come from elsewhere.
-        cleaned if cleaned != text => output::aside(cleaned.trim_end()),
+        cleaned if cleaned != text => output::print_note(cleaned.trim_end()),
         // Clap prints help and version to stdout and errors to stderr, and knows both codes.
         _ if error.use_stderr() => drop(error.print()),
-        _ => output::written(error.print()),
+        _ => output::record_write(error.print()),
     }
     if !error.use_stderr() {
         return match output::finish() {
@@ -371,7 +372,7 @@ fn unread(error: &clap::Error, words: impl IntoIterator<Item = OsString>) -> Exi
                 output::error(&lost, false);
                 lost.exit
             }
-            None => Exit::Fine,
+            None => Exit::Success,
         };
     }
     if asks_for_json(words) {
@@ -399,10 +400,10 @@ fn clap_message(error: &clap::Error) -> String {
 
 /// The words of the command line; on a terminal, `conjure` alone is a chat, and so is what goes on
 /// with one. Options of every verb may stand before.
-fn words(mut words: Vec<OsString>) -> Vec<OsString> {
-    let at = behind_options(&words);
+fn with_default_verb(mut words: Vec<OsString>) -> Vec<OsString> {
+    let at = verb_index(&words);
     let is_chat = match words.get(at) {
-        None => words.len() == at && chat_face::has_terminal(),
+        None => words.len() == at && terminal_support::has_terminal(),
         Some(word) => {
             let word = word.to_string_lossy();
             word == "--continue" || word == "--resume" || word.starts_with("--resume=")
@@ -415,7 +416,7 @@ fn words(mut words: Vec<OsString>) -> Vec<OsString> {
 }
 
 /// Where the first word stands that is neither an option of every verb nor the value of one.
-fn behind_options(words: &[OsString]) -> usize {
+fn verb_index(words: &[OsString]) -> usize {
     let mut at = 1;
     let mut program = None;
     while let Some(word) = words.get(at) {
@@ -442,7 +443,8 @@ fn behind_options(words: &[OsString]) -> usize {
 
 impl Cli {
     fn read() -> Result<Self, clap::Error> {
-        let matches = Self::command().try_get_matches_from(words(std::env::args_os().collect()))?;
+        let matches = Self::command()
+            .try_get_matches_from(with_default_verb(std::env::args_os().collect()))?;
         early_options::check(Self::command, &matches)?;
         Self::from_arg_matches(&matches)
     }
@@ -514,7 +516,7 @@ impl Cli {
                         | CliVerb::Docker(_)
                         | CliVerb::Man(_)
                         | CliVerb::Schema(_)
-                        | CliVerb::Completions(_) => Ok(Exit::Fine),
+                        | CliVerb::Completions(_) => Ok(Exit::Success),
                     }
                 });
                 // A plugin's thread that hangs must not keep the program.
@@ -570,7 +572,7 @@ mod tests {
                     .collect()
             };
             let wanted: Vec<OsString> = all(wanted);
-            assert_eq!(words(all(given)), wanted, "{given}");
+            assert_eq!(with_default_verb(all(given)), wanted, "{given}");
         }
     }
 }

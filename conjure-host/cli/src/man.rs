@@ -21,5 +21,5 @@ pub(crate) fn run(args: &ManArgs, command: clap::Command) -> Result<Exit, CliErr
             args.dir.display()
         ))
     })?;
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }

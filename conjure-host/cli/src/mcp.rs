@@ -49,7 +49,7 @@ enum McpVerb {
     /// login is kept for all sessions with the same data directory.
     Login(mcp_login::McpLoginArgs),
     /// Forget the login to an MCP server
-    Logout(mcp_login::OutArgs),
+    Logout(mcp_login::McpLogoutArgs),
     /// Show the tools that are held, and how they differ from what was approved
     ///
     /// Whoever adds a server approves the tools that it has then. A tool whose description, schema,
@@ -89,8 +89,8 @@ impl McpArgs {
 pub(crate) fn run_without_host(global: &Global, args: &McpArgs) -> Result<Exit, CliError> {
     match &args.verb {
         McpVerb::Import(import) => mcp_import::run(global, import),
-        McpVerb::Held => mcp_held::held(global),
-        _ => Ok(Exit::Fine),
+        McpVerb::Held => mcp_held::list_held(global),
+        _ => Ok(Exit::Success),
     }
 }
 
@@ -100,9 +100,9 @@ pub(crate) async fn run(global: &Global, args: McpArgs) -> Result<Exit, CliError
         McpVerb::List(args) => mcp_list::run(global, args).await,
         McpVerb::Check(args) => mcp_check::run(global, args).await,
         McpVerb::Import(args) => mcp_import::run(global, &args),
-        McpVerb::Held => mcp_held::held(global),
+        McpVerb::Held => mcp_held::list_held(global),
         McpVerb::Approve(args) => mcp_held::approve(global, &args).await,
         McpVerb::Login(args) => mcp_login::run(global, args).await,
-        McpVerb::Logout(args) => mcp_login::out(global, args).await,
+        McpVerb::Logout(args) => mcp_login::logout(global, args).await,
     }
 }

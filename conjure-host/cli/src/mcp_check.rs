@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use conjure_core::context::quoted_word;
-use conjure_runtime::backend::{HeldTool, Nobody};
+use conjure_runtime::backend::{HeldTool, NoAsker};
 use conjure_runtime::mcp_status;
 use serde_json::{Value, json};
 
@@ -28,13 +28,13 @@ pub(crate) struct McpCheckArgs {
 pub(crate) async fn run(global: &Global, args: McpCheckArgs) -> Result<Exit, CliError> {
     let mut signals = Signals::listen()?;
     let looking = async {
-        let mut servers = Servers::open(global, &args.source, Nobody).await?;
+        let mut servers = Servers::open(global, &args.source, NoAsker).await?;
         if !args.server.is_empty() {
-            servers.only(&args.server)?;
+            servers.retain_only(&args.server)?;
         }
         let limit = start_all(&mut servers);
-        let seen = servers.look(limit).await?;
-        Ok((seen, servers.held()?))
+        let seen = servers.start_and_list(limit).await?;
+        Ok((seen, servers.held_tools()?))
     };
     let (mut seen, held) = signals.unless(looking).await?;
     if !args.server.is_empty() {
@@ -56,10 +56,10 @@ pub(crate) async fn run(global: &Global, args: McpCheckArgs) -> Result<Exit, Cli
         output::json(&json!({ "ok": well, "servers": servers }));
     } else {
         for server in &seen {
-            print(server, &mcp_held::of_server(&held, &server.name));
+            print(server, &mcp_held::held_by_server(&held, &server.name));
         }
     }
-    Ok(if well { Exit::Fine } else { Exit::No })
+    Ok(if well { Exit::Success } else { Exit::No })
 }
 
 /// All are to be started at once. Gives back how long that may take.
@@ -115,7 +115,7 @@ fn print(server: &ListedServer, held: &[&HeldTool]) {
         field("left out", &format!("{tool}: {why}"));
     }
     if !held.is_empty() {
-        field("held", &mcp_held::told(held));
+        field("held", &mcp_held::held_notice(held));
     }
     match number("skipped") {
         Some(pieces @ 1..) if server.text("transport") == "http" => {
@@ -195,7 +195,10 @@ pub(super) fn remedy(server: &ListedServer) -> Option<String> {
                 .to_owned(),
         ),
         "failed" => Some("change the session file as the reason says".to_owned()),
-        "backoff" if is_program => Some(format!("run it by hand to see more: {}", by_hand(server))),
+        "backoff" if is_program => Some(format!(
+            "run it by hand to see more: {}",
+            command_line(server)
+        )),
         "backoff" => Some("see that the address is right and the server runs".to_owned()),
         "starting" => Some(
             "it is slow: run it by hand once, since it may be fetching itself, or set \
@@ -210,7 +213,7 @@ pub(super) fn remedy(server: &ListedServer) -> Option<String> {
 }
 
 /// The command line of a server; secrets by their names.
-fn by_hand(server: &ListedServer) -> String {
+fn command_line(server: &ListedServer) -> String {
     let command = server.config.get("command").and_then(Value::as_str);
     let args = server.config.get("args").and_then(Value::as_array);
     let mut words = vec![command.unwrap_or_default().to_owned()];

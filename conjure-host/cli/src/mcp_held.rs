@@ -27,23 +27,23 @@ pub(crate) struct McpApproveArgs {
 }
 
 /// Shows what is held, and how it differs from what was approved.
-pub(crate) fn held(global: &Global) -> Result<Exit, CliError> {
-    let approved = ApprovedTools::below(&global.data_dir());
-    let held = approved.held().map_err(CliError::host_from)?;
+pub(crate) fn list_held(global: &Global) -> Result<Exit, CliError> {
+    let approved = ApprovedTools::for_data_dir(&global.data_dir());
+    let held = approved.held_tools().map_err(CliError::host_from)?;
     if global.json {
         output::json(&json!({ "held": held }));
-        return Ok(Exit::Fine);
+        return Ok(Exit::Success);
     }
     if held.is_empty() {
         output::line("Nothing is held.");
     }
     show(&held.iter().collect::<Vec<_>>());
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 pub(crate) async fn approve(global: &Global, args: &McpApproveArgs) -> Result<Exit, CliError> {
-    let approved = ApprovedTools::below(&global.data_dir());
-    let held = approved.held().map_err(CliError::host_from)?;
+    let approved = ApprovedTools::for_data_dir(&global.data_dir());
+    let held = approved.held_tools().map_err(CliError::host_from)?;
     let is_meant = |held: &&HeldTool| {
         let is_server = args
             .server
@@ -55,7 +55,7 @@ pub(crate) async fn approve(global: &Global, args: &McpApproveArgs) -> Result<Ex
     if meant.is_empty() {
         return Err(nothing_held(&held));
     }
-    if !args.yes && !agreed(global, &meant).await? {
+    if !args.yes && !confirm(global, &meant).await? {
         return Err(CliError::new(Exit::No, "nothing was approved").hint("`--yes` approves it"));
     }
     // Just what was shown, whatever came since.
@@ -63,35 +63,35 @@ pub(crate) async fn approve(global: &Global, args: &McpApproveArgs) -> Result<Ex
     let done = approved.approve(&digests).map_err(CliError::host_from)?;
     if global.json {
         output::json(&json!({ "approved": done }));
-        return Ok(Exit::Fine);
+        return Ok(Exit::Success);
     }
     for held in &done {
         output::line(format_args!(
             "{GREEN}{}{RESET}: {} approved as shown",
             clean_line(name(held)),
-            clean_line(&what(held))
+            clean_line(&describe_held(held))
         ));
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 /// Whether the person at the terminal approves it, having seen it.
-async fn agreed(global: &Global, meant: &[&HeldTool]) -> Result<bool, CliError> {
+async fn confirm(global: &Global, meant: &[&HeldTool]) -> Result<bool, CliError> {
     if global.json {
         return Ok(false);
     }
     show(meant);
-    person::agrees("Approve this?").await
+    person::ask_yes_no("Approve this?").await
 }
 
 /// What is held of a server.
-pub(super) fn of_server<'a>(held: &'a [HeldTool], server: &str) -> Vec<&'a HeldTool> {
+pub(super) fn held_by_server<'a>(held: &'a [HeldTool], server: &str) -> Vec<&'a HeldTool> {
     held.iter().filter(|held| name(held) == server).collect()
 }
 
 /// How many tools of a server are held, which, and where more of it is said.
-pub(super) fn told(held: &[&HeldTool]) -> String {
-    let mut tools: Vec<String> = held.iter().map(|held| what(held)).collect();
+pub(super) fn held_notice(held: &[&HeldTool]) -> String {
+    let mut tools: Vec<String> = held.iter().map(|held| describe_held(held)).collect();
     // Several sessions may have seen several definitions of one tool.
     tools.dedup();
     let number = u64::try_from(tools.len()).unwrap_or(u64::MAX);
@@ -105,7 +105,13 @@ pub(super) fn told(held: &[&HeldTool]) -> String {
 fn nothing_held(others: &[HeldTool]) -> CliError {
     let names: Vec<String> = others
         .iter()
-        .map(|held| format!("{}: {}", clean_line(name(held)), clean_line(&what(held))))
+        .map(|held| {
+            format!(
+                "{}: {}",
+                clean_line(name(held)),
+                clean_line(&describe_held(held))
+            )
+        })
         .collect();
     let error = CliError::new(Exit::No, "no such tool is held");
     match names.is_empty() {
@@ -120,7 +126,7 @@ fn name(held: &HeldTool) -> &str {
 }
 
 /// What is held of a server, in words.
-fn what(held: &HeldTool) -> String {
+fn describe_held(held: &HeldTool) -> String {
     match &held.tool {
         Some(tool) => format!("`{tool}`"),
         None => "what it says about its use".to_owned(),
@@ -140,7 +146,7 @@ fn print(held: &HeldTool) {
     output::line(format_args!(
         "{BOLD}{}{RESET}: {}: {}",
         clean_line(name(held)),
-        clean_line(&what(held)),
+        clean_line(&describe_held(held)),
         clean_line(&held.changed.join(", "))
     ));
     let (before, after) = (parts(&held.approved), parts(&held.now));
@@ -214,10 +220,10 @@ mod tests {
             held("s", None),
         ];
         assert_eq!(
-            told(&of_server(&all, "s")),
+            held_notice(&held_by_server(&all, "s")),
             "2 tools, changed after approval: `echo`, what it says about its use (`conjure mcp held` \
              shows how)"
         );
-        assert!(of_server(&all, "none").is_empty());
+        assert!(held_by_server(&all, "none").is_empty());
     }
 }

@@ -14,7 +14,7 @@ use super::args::Global;
 use super::error::CliError;
 use super::exit::Exit;
 use super::mcp_servers::KIND;
-use super::output::{self, BOLD, RESET, YELLOW, aside, clean};
+use super::output::{self, BOLD, RESET, YELLOW, clean, print_note};
 
 /// The file in the data directory that is locked while a session file is read and written again.
 const LOCK: &str = "mcp-import.lock";
@@ -40,10 +40,10 @@ pub(crate) struct McpImportArgs {
 
 pub(crate) fn run(global: &Global, args: &McpImportArgs) -> Result<Exit, CliError> {
     let (bytes, from) = source(args)?;
-    let mut import = imported(&bytes, args).map_err(|error| error.context(&from))?;
+    let mut import = read_import(&bytes, args).map_err(|error| error.context(&from))?;
     if import.names().next().is_none() {
         for note in &import.notes {
-            aside(format_args!("{YELLOW}note{RESET} {}", clean(note)));
+            print_note(format_args!("{YELLOW}note{RESET} {}", clean(note)));
         }
         return Err(CliError::usage(format!("{from} has no MCP servers")));
     }
@@ -54,8 +54,8 @@ pub(crate) fn run(global: &Global, args: &McpImportArgs) -> Result<Exit, CliErro
         }
         None => Some(format!("{}{}", backend(), import.to_toml())),
     };
-    tell(global, &import, toml.as_deref(), args.write.as_deref());
-    Ok(Exit::Fine)
+    print_import(global, &import, toml.as_deref(), args.write.as_deref());
+    Ok(Exit::Success)
 }
 
 /// Adds the servers to a session file.
@@ -68,13 +68,13 @@ fn write(data_dir: &Path, path: &Path, import: &mut ImportResult) -> Result<(), 
     } else {
         String::new()
     };
-    let after = added(&before, import)
+    let after = add_servers(&before, import)
         .map_err(|error| error.context(format_args!("{} is left as it is", path.display())))?;
     fs::write_atomic(path, after.as_bytes()).map_err(CliError::host_from)
 }
 
 /// The servers of a text, or the server of a bundle, which is meant to be unpacked beside its file.
-fn imported(bytes: &[u8], args: &McpImportArgs) -> Result<ImportResult, CliError> {
+fn read_import(bytes: &[u8], args: &McpImportArgs) -> Result<ImportResult, CliError> {
     if is_bundle(bytes) {
         let file = args.file.as_deref().unwrap_or(Path::new("bundle"));
         let file = std::path::absolute(file).map_err(CliError::usage_from)?;
@@ -107,7 +107,7 @@ fn backend() -> String {
 }
 
 /// A session file with these servers too. Their secrets get names that it does not use yet.
-fn added(before: &str, import: &mut ImportResult) -> Result<String, CliError> {
+fn add_servers(before: &str, import: &mut ImportResult) -> Result<String, CliError> {
     let spec = SessionSpec::from_toml(before)?;
     let kinds: Vec<bool> = spec.backends.iter().map(|b| b.kind == KIND).collect();
     let mut text = before.trim_end().to_owned();
@@ -147,12 +147,17 @@ fn added(before: &str, import: &mut ImportResult) -> Result<String, CliError> {
     Ok(text)
 }
 
-fn tell(global: &Global, import: &ImportResult, toml: Option<&str>, written: Option<&Path>) {
+fn print_import(
+    global: &Global,
+    import: &ImportResult,
+    toml: Option<&str>,
+    written: Option<&Path>,
+) {
     let names: Vec<&str> = import.names().collect();
     if global.json {
         let secrets = import.secrets.iter().map(|secret| {
             json!({
-                "secret": secret.name, "what": secret.what, "variable": conjure_config::env::secret_variable(&secret.name),
+                "secret": secret.name, "what": secret.location, "variable": conjure_config::env::secret_variable(&secret.name),
                 "from": secret.from,
             })
         });
@@ -177,21 +182,21 @@ fn tell(global: &Global, import: &ImportResult, toml: Option<&str>, written: Opt
         (None, None) => {}
     }
     if !import.secrets.is_empty() {
-        aside(format_args!(
+        print_note(format_args!(
             "\n{BOLD}Set these secrets{RESET}; they are not written down:"
         ));
         for secret in &import.secrets {
             let value = secret.from.as_ref().map(|from| format!("\"${from}\""));
-            aside(format_args!(
+            print_note(format_args!(
                 "  export {}={}  # {}",
                 conjure_config::env::secret_variable(&secret.name),
                 value.unwrap_or_else(|| "…".to_owned()),
-                clean(&secret.what)
+                clean(&secret.location)
             ));
         }
     }
     for note in &import.notes {
-        aside(format_args!("{YELLOW}note{RESET} {}", clean(note)));
+        print_note(format_args!("{YELLOW}note{RESET} {}", clean(note)));
     }
 }
 
@@ -202,32 +207,33 @@ mod tests {
     #[test]
     fn a_session_file_gets_servers_and_keeps_the_rest() {
         let mut import = read("claude mcp add notes -- notes-server").unwrap();
-        let fresh = added("", &mut import).unwrap();
+        let fresh = add_servers("", &mut import).unwrap();
         assert_eq!(
             fresh,
             "[[backend]]\nkind = \"mcp\"\n\n[backend.config.servers.notes]\ncommand = \
              \"notes-server\"\n"
         );
-        let again = added(&fresh, &mut import).unwrap_err();
+        let again = add_servers(&fresh, &mut import).unwrap_err();
         assert!(again.to_string().contains("`notes` already"), "{again}");
         let mut more = read("claude mcp add more -- more-server").unwrap();
-        let both = added(&format!("{fresh}\n[routing]\nonly = [\"x\"]\n"), &mut more).unwrap();
+        let both =
+            add_servers(&format!("{fresh}\n[routing]\nonly = [\"x\"]\n"), &mut more).unwrap();
         let spec = SessionSpec::from_toml(&both).unwrap();
         assert_eq!(spec.backends.len(), 1);
         let servers = &spec.backends[0].config.as_ref().unwrap()["servers"];
         assert!(servers["notes"].is_object() && servers["more"].is_object());
         let other = format!("{fresh}\n[[backend]]\nkind = \"local\"\n");
-        let refused = added(&other, &mut more).unwrap_err();
+        let refused = add_servers(&other, &mut more).unwrap_err();
         assert!(refused.to_string().contains("not the last"), "{refused}");
     }
 
     #[test]
     fn a_secret_of_a_second_import_has_a_name_of_its_own() {
         let mut first = read("claude mcp add google -e MAPS_API_KEY=abc123def456 -- maps").unwrap();
-        let one = added("", &mut first).unwrap();
+        let one = add_servers("", &mut first).unwrap();
         let line = "claude mcp add google-maps -e API_KEY=uvw987xyz654 -- maps";
         let mut second = read(line).unwrap();
-        let both = added(&one, &mut second).unwrap();
+        let both = add_servers(&one, &mut second).unwrap();
         assert!(
             both.contains("{ secret = \"MCP_GOOGLE_MAPS_API_KEY\" }"),
             "{both}"

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use conjure_runtime::backend::{HeldTool, Nobody};
+use conjure_runtime::backend::{HeldTool, NoAsker};
 
 use super::args::Global;
 use super::error::CliError;
@@ -15,7 +15,7 @@ use super::output::{self, Table, clean_line};
 use super::signals::Signals;
 
 /// How long is waited for servers that are starting.
-const PATIENCE: Duration = Duration::from_secs(5);
+const START_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Lists the MCP servers of a session file.
 #[derive(clap::Args)]
@@ -27,15 +27,15 @@ pub(crate) struct McpListArgs {
 pub(crate) async fn run(global: &Global, args: McpListArgs) -> Result<Exit, CliError> {
     let mut signals = Signals::listen()?;
     let looking = async {
-        let servers = Servers::open(global, &args.source, Nobody).await?;
-        let seen = servers.look(PATIENCE).await?;
-        Ok((seen, servers.held()?))
+        let servers = Servers::open(global, &args.source, NoAsker).await?;
+        let seen = servers.start_and_list(START_TIMEOUT).await?;
+        Ok((seen, servers.held_tools()?))
     };
     let (seen, held) = signals.unless(looking).await?;
     if global.json {
         let servers: Vec<_> = seen.iter().map(|server| as_json(server, &held)).collect();
         output::json(&json!({ "servers": servers }));
-        return Ok(Exit::Fine);
+        return Ok(Exit::Success);
     }
     let mut rows = Table::new(["SERVER", "STATE", "ERA", "REVISION", "TOOLS", "LEFT OUT"]);
     for server in &seen {
@@ -57,36 +57,36 @@ pub(crate) async fn run(global: &Global, args: McpListArgs) -> Result<Exit, CliE
     }
     rows.print();
     for server in &seen {
-        tell(server, &mcp_held::of_server(&held, &server.name));
+        print_problems(server, &mcp_held::held_by_server(&held, &server.name));
     }
     if seen
         .iter()
         .any(|server| !matches!(server.state(), "ready" | "off" | "idle"))
     {
-        output::aside("`conjure mcp check` says what to do.");
+        output::print_note("`conjure mcp check` says what to do.");
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 /// Tells why a server is not ready, and which of its tools no session offers.
-fn tell(server: &ListedServer, held: &[&HeldTool]) {
+fn print_problems(server: &ListedServer, held: &[&HeldTool]) {
     let name = clean_line(&server.name);
     let error = server.text("list_error");
     for why in [server.text("why"), error] {
         if !why.is_empty() && server.state() != "idle" {
-            output::aside(format_args!("{name}: {}", clean_line(why)));
+            output::print_note(format_args!("{name}: {}", clean_line(why)));
         }
     }
     for (tool, why) in server.left_out() {
-        output::aside(format_args!(
+        output::print_note(format_args!(
             "{name}: {} is left out: {}",
             clean_line(tool),
             clean_line(why)
         ));
     }
     if !held.is_empty() {
-        let told = mcp_held::told(held);
-        output::aside(format_args!("{name}: held: {}", clean_line(&told)));
+        let told = mcp_held::held_notice(held);
+        output::print_note(format_args!("{name}: held: {}", clean_line(&told)));
     }
 }
 
@@ -97,7 +97,7 @@ pub(super) fn as_json(server: &ListedServer, held: &[HeldTool]) -> Map<String, V
     json.insert("server".to_owned(), json!(server.name));
     json.insert("state".to_owned(), json!(server.state()));
     json.insert("backend".to_owned(), json!(server.backend));
-    let held = mcp_held::of_server(held, &server.name).into_iter();
+    let held = mcp_held::held_by_server(held, &server.name).into_iter();
     let held = held.map(|held| json!({ "tool": held.tool, "changed": held.changed }));
     json.insert("held".to_owned(), held.collect());
     json

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use conjure_config::SessionSpec;
-use conjure_runtime::backend::{Asker, Nobody};
+use conjure_runtime::backend::{Asker, NoAsker};
 use conjure_skill_sdk::protocol::{BackendCall, Elicit, Elicited};
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use super::args::Global;
 use super::error::CliError;
 use super::exit::Exit;
 use super::mcp_servers::{ServerSourceArgs, Servers};
-use super::output::{self, BOLD, GREEN, RESET, aside, clean};
+use super::output::{self, BOLD, GREEN, RESET, clean, print_note};
 use super::person::prompt;
 use super::signals::Signals;
 
@@ -32,7 +32,7 @@ pub(crate) struct McpLoginArgs {
 
 /// Forgets the login to an MCP server.
 #[derive(clap::Args)]
-pub(crate) struct OutArgs {
+pub(crate) struct McpLogoutArgs {
     /// The server
     server: String,
     #[command(flatten)]
@@ -47,8 +47,8 @@ pub(crate) async fn run(global: &Global, args: McpLoginArgs) -> Result<Exit, Cli
     manage(global, &args.source, &args.server, "login", person).await
 }
 
-pub(crate) async fn out(global: &Global, args: OutArgs) -> Result<Exit, CliError> {
-    manage(global, &args.source, &args.server, "logout", Nobody).await
+pub(crate) async fn logout(global: &Global, args: McpLogoutArgs) -> Result<Exit, CliError> {
+    manage(global, &args.source, &args.server, "logout", NoAsker).await
 }
 
 /// Lets the plugin do something to one server; the others are left alone.
@@ -62,13 +62,13 @@ async fn manage(
     let mut signals = Signals::listen()?;
     let managing = async {
         let mut servers = Servers::open(global, source, asker).await?;
-        servers.only(&[server.to_owned()])?;
-        let Some(backend) = servers.with(server) else {
+        servers.retain_only(&[server.to_owned()])?;
+        let Some(backend) = servers.backend_of(server) else {
             return Err(CliError::usage(format!(
                 "there is no MCP server `{server}`"
             )));
         };
-        let alone = servers.alone(backend).await?;
+        let alone = servers.open_standalone(backend).await?;
         let done = alone
             .call(BackendCall {
                 name: what.to_owned(),
@@ -83,7 +83,7 @@ async fn manage(
     let result = signals.unless(managing).await?;
     if what == "login" {
         // The cursor may stand behind a question.
-        aside("");
+        print_note("");
     }
     let text = result.joined_text();
     if global.json {
@@ -95,7 +95,7 @@ async fn manage(
             clean(&text)
         ));
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 /// Asks the person who logs in, at this terminal and in a browser.
@@ -111,15 +111,17 @@ impl Asker for TerminalLoginPrompt {
         let session = Arc::clone(&self.session);
         Box::pin(async move {
             let url = question.url.unwrap_or_default();
-            aside(format_args!(
+            print_note(format_args!(
                 "{}\n\n  {BOLD}{}{RESET}\n",
                 clean(&question.message),
                 clean(&url)
             ));
             if browser && open(&url, &session) {
-                aside("A browser was asked to open it.");
+                print_note("A browser was asked to open it.");
             }
-            aside("If the browser is on another machine, paste the address at which it ended:");
+            print_note(
+                "If the browser is on another machine, paste the address at which it ended:",
+            );
             let Some(line) = prompt("> ").await else {
                 // Nobody types; the browser may still come.
                 return std::future::pending().await;
@@ -154,7 +156,7 @@ fn open(url: &str, session: &SessionSpec) -> bool {
         return false;
     };
     let mut opener = Command::new(opener);
-    conjure_config::env::keep_keys_from(&mut opener, session.key_vars());
+    conjure_config::env::remove_keys(&mut opener, session.key_vars());
     let started = opener
         .arg(url)
         .stdin(Stdio::null())

@@ -13,7 +13,7 @@ use conjure_runtime::Host;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::args::{Global, calls_spec, named_executor, real_dir};
+use super::args::{Global, calls_spec, canonical_dir, named_executor};
 use super::error::CliError;
 use super::exit::Exit;
 use super::output;
@@ -58,7 +58,7 @@ pub(crate) struct McpServeArgs {
     /// Serve `search_tools`, `get_tool_details` and `call_tool`, beside the other tools or instead
     /// of them: for clients that never read the list again, or for whom so many cost too much
     #[arg(long, value_name = "WHERE", value_enum, help_heading = "Tools")]
-    meta_tools: Option<Where>,
+    meta_tools: Option<MetaToolsMode>,
     /// A variable of the environment that holds a token which lets a client in, of 16 characters or
     /// more, beside the token of the user who serves. Each client with a token of its own has sessions of its own
     #[arg(
@@ -127,7 +127,7 @@ struct McpTransportArgs {
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
-enum Where {
+enum MetaToolsMode {
     /// The other tools are listed too
     Beside,
     /// Only these three are listed
@@ -161,7 +161,7 @@ async fn over_stdio(global: &Global, args: McpServeArgs) -> Result<Exit, CliErro
     Box::pin(signals.cancelling(&end, serving)).await?;
     Ok(signals
         .last()
-        .map_or(Exit::Fine, super::signals::Signal::exit))
+        .map_or(Exit::Success, super::signals::Signal::exit))
 }
 
 async fn over_http(
@@ -184,7 +184,7 @@ async fn over_http(
         output::json_line(&json!({ "url": server.url(), "token_file": token_file }));
     } else {
         output::line(format_args!("Serving MCP at {}", server.url()));
-        tokens::tell(&token_file);
+        tokens::print_token_hint(&token_file);
     }
     let end = CancellationToken::new();
     let serving = server.serve(end.clone());
@@ -193,7 +193,7 @@ async fn over_http(
     Box::pin(signals.cancelling(&end, serving)).await?;
     Ok(signals
         .last()
-        .map_or(Exit::Fine, super::signals::Signal::exit))
+        .map_or(Exit::Success, super::signals::Signal::exit))
 }
 
 async fn host(global: &Global, plugins: &PluginArgs) -> Result<Host, CliError> {
@@ -236,11 +236,11 @@ impl McpServeArgs {
             Some(path) => SessionSpec::read(path)?,
             None => calls_spec(&self.skill, self.executor.as_deref())?,
         };
-        let named = self.working_dir.as_deref().map(real_dir).transpose()?;
+        let named = self.working_dir.as_deref().map(canonical_dir).transpose()?;
         let named = named.or(spec.working_dir.take());
         spec.working_dir = named.or(working_dir);
         spec.policy.deny.extend(self.deny.iter().cloned());
-        self.sandbox.put(&mut spec.sandbox)?;
+        self.sandbox.apply(&mut spec.sandbox)?;
         Ok(spec)
     }
 
@@ -248,8 +248,8 @@ impl McpServeArgs {
         McpOptions {
             meta_tools: match self.meta_tools {
                 None => MetaTools::Off,
-                Some(Where::Beside) => MetaTools::Beside,
-                Some(Where::Instead) => MetaTools::Instead,
+                Some(MetaToolsMode::Beside) => MetaTools::Beside,
+                Some(MetaToolsMode::Instead) => MetaTools::Instead,
             },
             max_sessions: self.max_sessions,
             idle: Duration::from_secs(self.idle.saturating_mul(60)),

@@ -142,7 +142,7 @@ impl Servers {
     ///
     /// # Errors
     /// When one of them is not there.
-    pub(super) fn only(&mut self, wanted: &[String]) -> Result<(), CliError> {
+    pub(super) fn retain_only(&mut self, wanted: &[String]) -> Result<(), CliError> {
         let mut known = Vec::new();
         for backend in &mut self.backends {
             let Some(servers) = servers_of(backend) else {
@@ -163,13 +163,18 @@ impl Servers {
     }
 
     /// Opens a backend on its own.
-    pub(super) async fn alone(&self, backend: &BackendSpec) -> Result<StandaloneBackend, CliError> {
-        let opened = self.host.alone(backend, Some(self.working_dir.clone()));
+    pub(super) async fn open_standalone(
+        &self,
+        backend: &BackendSpec,
+    ) -> Result<StandaloneBackend, CliError> {
+        let opened = self
+            .host
+            .open_backend(backend, Some(self.working_dir.clone()));
         Ok(opened.await?)
     }
 
     /// The backend that has a server.
-    pub(super) fn with(&self, server: &str) -> Option<&BackendSpec> {
+    pub(super) fn backend_of(&self, server: &str) -> Option<&BackendSpec> {
         self.backends.iter().find(|backend| {
             let servers = backend
                 .config
@@ -183,18 +188,21 @@ impl Servers {
     ///
     /// # Errors
     /// The system's.
-    pub(super) fn held(&self) -> Result<Vec<HeldTool>, CliError> {
+    pub(super) fn held_tools(&self) -> Result<Vec<HeldTool>, CliError> {
         let mut held = self
             .host
             .approved_tools()
-            .held()
+            .held_tools()
             .map_err(CliError::host_from)?;
         held.retain(|tool| tool.backend == KIND);
         Ok(held)
     }
 
     /// Starts them all and looks how they are, once each has settled or the time is up.
-    pub(super) async fn look(&self, limit: Duration) -> Result<Vec<ListedServer>, CliError> {
+    pub(super) async fn start_and_list(
+        &self,
+        limit: Duration,
+    ) -> Result<Vec<ListedServer>, CliError> {
         let mut seen = Vec::new();
         for backend in &self.backends {
             let dir = Some(self.working_dir.clone());

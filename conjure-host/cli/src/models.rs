@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use conjure_config::AuthRef;
 use conjure_config::SessionSpec;
-use conjure_providers::{HttpProvider, KNOWN, ListedModel, ModelBook, ModelFacts};
+use conjure_providers::{HttpProvider, KNOWN_PROVIDERS, ListedModel, ModelBook, ModelFacts};
 use conjure_runtime::session::SessionError;
 use serde::Serialize;
 
@@ -75,7 +75,7 @@ pub(crate) async fn run(global: &Global, args: ModelsArgs) -> Result<Exit, CliEr
         .filter(|_| auth.is_none() && args.base_url.is_none());
     for name in looked_up {
         let has_facts = book.models(name).next().is_some();
-        let is_known = KNOWN.iter().any(|known| known.name == name);
+        let is_known = KNOWN_PROVIDERS.iter().any(|known| known.name == name);
         if !is_known && !has_facts && !spec.providers.contains_key(name) {
             return Err(no_provider(name, &spec));
         }
@@ -116,7 +116,11 @@ pub(crate) async fn run(global: &Global, args: ModelsArgs) -> Result<Exit, CliEr
     } else {
         print(&rows);
     }
-    Ok(if failed { Exit::Provider } else { Exit::Fine })
+    Ok(if failed {
+        Exit::Provider
+    } else {
+        Exit::Success
+    })
 }
 
 /// The credentials that are needed for what is asked.
@@ -136,7 +140,7 @@ async fn with_auths(
         spec.auth = Some(auth.clone());
     }
     if args.offline {
-        return Ok(global.auths().settle(spec).await?);
+        return Ok(global.auths().resolve_provider(spec).await?);
     }
     Ok(global.auths().open(spec).await?)
 }
@@ -145,7 +149,9 @@ fn providers(args: &ModelsArgs) -> Result<Vec<String>, CliError> {
     if !args.provider.is_empty() {
         return Ok(args.provider.clone());
     }
-    let wanted = KNOWN.iter().filter(|known| args.offline || known.has_key());
+    let wanted = KNOWN_PROVIDERS
+        .iter()
+        .filter(|known| args.offline || known.has_key());
     let names: Vec<String> = wanted.map(|known| known.name.to_owned()).collect();
     if names.is_empty() {
         return Err(
@@ -158,7 +164,7 @@ fn providers(args: &ModelsArgs) -> Result<Vec<String>, CliError> {
 }
 
 fn no_provider(name: &str, spec: &SessionSpec) -> CliError {
-    let known = KNOWN.iter().map(|known| known.name);
+    let known = KNOWN_PROVIDERS.iter().map(|known| known.name);
     let known: Vec<&str> = known
         .chain(spec.providers.keys().map(String::as_str))
         .collect();
@@ -183,7 +189,7 @@ fn print(rows: &[ModelRow]) {
     let mut table = Table::new([
         "PROVIDER", "MODEL", "CONTEXT", "OUTPUT", "$ IN", "$ CACHED", "$ OUT",
     ])
-    .named_by("MODEL");
+    .with_name_column("MODEL");
     for row in rows {
         table.row([
             row.provider.clone(),

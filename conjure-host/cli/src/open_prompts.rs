@@ -20,7 +20,7 @@ pub(crate) struct OpenPrompts {
     /// Time since which a prompt is to be told.
     since: Instant,
     /// Time of the last event.
-    heard: Instant,
+    last_event_at: Instant,
 }
 
 impl Default for OpenPrompts {
@@ -29,7 +29,7 @@ impl Default for OpenPrompts {
         Self {
             events: Vec::new(),
             since: now,
-            heard: now,
+            last_event_at: now,
         }
     }
 }
@@ -41,15 +41,15 @@ impl OpenPrompts {
 
     /// Time at which the prompts are to be told.
     pub(crate) fn due(&self) -> Instant {
-        (self.heard + SETTLE_TIME).min(self.since + MAX_SETTLE_TIME)
+        (self.last_event_at + SETTLE_TIME).min(self.since + MAX_SETTLE_TIME)
     }
 
     /// Takes in what asks something, and leaves out what an event settles.
-    pub(crate) fn note(&mut self, event: Event) {
-        self.heard = Instant::now();
+    pub(crate) fn record(&mut self, event: Event) {
+        self.last_event_at = Instant::now();
         if prompt_id(&event).is_some() {
             if self.events.is_empty() {
-                self.since = self.heard;
+                self.since = self.last_event_at;
             }
             self.events.push(event);
             return;
@@ -69,7 +69,7 @@ impl OpenPrompts {
             }
             Event::Question(asked) => {
                 let mut questions = questions.iter().flatten();
-                questions.any(|waiting| waiting.asked.id == asked.id)
+                questions.any(|waiting| waiting.question.id == asked.id)
             }
             _ => false,
         };
@@ -135,9 +135,9 @@ mod tests {
     fn what_was_settled_before_is_not_asked_again() {
         let mut open = OpenPrompts::default();
         for id in ["a", "b", "c"] {
-            open.note(asked(id));
+            open.record(asked(id));
         }
-        open.note(Event::CallStarted {
+        open.record(Event::CallStarted {
             call_id: "b".to_owned(),
             backend: "local".to_owned(),
             plugin: None,
@@ -149,14 +149,14 @@ mod tests {
     #[test]
     fn what_waits_is_told_however_much_comes() {
         let mut open = OpenPrompts::default();
-        open.note(asked("a"));
+        open.record(asked("a"));
         assert_eq!(open.due(), open.since + SETTLE_TIME);
         // What comes puts it off, and not for ever.
-        open.heard = open.since + MAX_SETTLE_TIME;
+        open.last_event_at = open.since + MAX_SETTLE_TIME;
         assert_eq!(open.due(), open.since + MAX_SETTLE_TIME);
         let since = open.since;
-        open.note(heard());
-        open.note(asked("b"));
+        open.record(heard());
+        open.record(asked("b"));
         assert_eq!(open.since, since);
     }
 }

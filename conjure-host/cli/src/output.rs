@@ -35,7 +35,7 @@ pub(crate) fn show_in(shown_by: Option<Sender<Update>>) {
 }
 
 /// Tells the face that has the terminal. Whether somebody took it.
-pub(crate) fn tell_face(update: Update) -> bool {
+pub(crate) fn send_to_face(update: Update) -> bool {
     let Some(told) = face().clone() else {
         return false;
     };
@@ -57,7 +57,7 @@ tokio::task_local! {
 }
 
 /// Does something, and gives back what it printed meanwhile, without styles.
-pub(crate) async fn captured(work: impl Future<Output = ()>) -> String {
+pub(crate) async fn capture(work: impl Future<Output = ()>) -> String {
     let capturing = async {
         work.await;
         CAPTURED.with(|printed| {
@@ -69,7 +69,7 @@ pub(crate) async fn captured(work: impl Future<Output = ()>) -> String {
 }
 
 /// Whether what the task prints is told elsewhere.
-fn is_captured(text: &str) -> bool {
+fn try_capture(text: &str) -> bool {
     let take = |printed: &Mutex<String>| {
         let mut printed = printed.lock().unwrap_or_else(PoisonError::into_inner);
         printed.push_str(text);
@@ -79,13 +79,13 @@ fn is_captured(text: &str) -> bool {
 }
 
 /// Whether a face took the text, which it cleans itself.
-fn faced(text: &str) -> bool {
-    face().is_some() && tell_face(Update::Print(text.to_owned()))
+fn print_in_face(text: &str) -> bool {
+    face().is_some() && send_to_face(Update::Print(text.to_owned()))
 }
 
 /// Prints what is logged: to standard error, unless a face has the terminal.
 pub(crate) fn log(text: &str) -> std::io::Result<()> {
-    if faced(text) {
+    if print_in_face(text) {
         return Ok(());
     }
     drawn_turn::make_room();
@@ -95,28 +95,28 @@ pub(crate) fn log(text: &str) -> std::io::Result<()> {
 /// Prints a line of the result.
 pub(crate) fn line(text: impl Display) {
     let text = text.to_string();
-    if is_captured(&text) || faced(&text) {
+    if try_capture(&text) || print_in_face(&text) {
         return;
     }
     drawn_turn::make_room();
-    written(writeln!(anstream::stdout(), "{}", for_terminal(&text)));
+    record_write(writeln!(anstream::stdout(), "{}", for_terminal(&text)));
 }
 
 /// Why the first result that could not be written was not.
-static LOST: OnceLock<io::Error> = OnceLock::new();
+static WRITE_ERROR: OnceLock<io::Error> = OnceLock::new();
 
 /// Takes note of a result that could not be written. Whoever closed a pipe wanted no more.
-pub(crate) fn written(done: io::Result<()>) {
+pub(crate) fn record_write(done: io::Result<()>) {
     match done {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => drop(LOST.set(error)),
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => drop(WRITE_ERROR.set(error)),
         _ => {}
     }
 }
 
 /// Writes what of the results is not written yet. Why a part of them is lost, if one is.
 pub(crate) fn finish() -> Option<CliError> {
-    written(io::stdout().flush());
-    let error = LOST.get()?;
+    record_write(io::stdout().flush());
+    let error = WRITE_ERROR.get()?;
     let error = match error.raw_os_error() {
         Some(number) => io::Error::from_raw_os_error(number),
         None => io::Error::from(error.kind()),
@@ -132,13 +132,13 @@ pub(crate) fn piece(text: impl Display) {
     let text = text.to_string();
     drawn_turn::make_room();
     let mut stdout = anstream::stdout();
-    written(write!(stdout, "{}", for_terminal(&text)).and_then(|()| stdout.flush()));
+    record_write(write!(stdout, "{}", for_terminal(&text)).and_then(|()| stdout.flush()));
 }
 
 /// Prints a line beside the result.
-pub(crate) fn aside(text: impl Display) {
+pub(crate) fn print_note(text: impl Display) {
     let text = text.to_string();
-    if is_captured(&text) || faced(&text) {
+    if try_capture(&text) || print_in_face(&text) {
         return;
     }
     drawn_turn::make_room();
@@ -162,12 +162,12 @@ pub(crate) fn json_line(value: &impl Serialize) {
 /// Prints text that is JSON already, as it is but for what a terminal would not show.
 pub(crate) fn json_text(text: &str) {
     let mut stdout = std::io::stdout();
-    written(write!(stdout, "{}", in_json(text)).and_then(|()| stdout.flush()));
+    record_write(write!(stdout, "{}", in_json(text)).and_then(|()| stdout.flush()));
 }
 
 /// Prints text of the program's own as it is.
 pub(crate) fn raw(text: &[u8]) {
-    written(io::stdout().write_all(text));
+    record_write(io::stdout().write_all(text));
 }
 
 /// Says why a verb could not do what it was asked to, and what can be done.
@@ -189,12 +189,12 @@ pub(crate) fn error_line(error: &CliError) {
 
 /// Says that a part of what a verb does failed, while the rest goes on.
 pub(crate) fn error_aside(error: &CliError) {
-    aside(format_args!(
+    print_note(format_args!(
         "{RED}error:{RESET} {}",
         clean(&error.to_string())
     ));
     for hint in error.hints() {
-        aside(format_args!("{CYAN}hint:{RESET} {}", clean(hint)));
+        print_note(format_args!("{CYAN}hint:{RESET} {}", clean(hint)));
     }
 }
 

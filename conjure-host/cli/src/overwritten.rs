@@ -11,9 +11,9 @@ use conjure_runtime::session::Session;
 use serde_json::Value;
 
 /// The executor that works on this machine's files.
-const HERE: &str = "local";
+const LOCAL_EXECUTOR: &str = "local";
 /// The most bytes of a file that is shown as it is.
-const MOST_BYTES: u64 = 1024 * 1024;
+const MAX_BYTES: u64 = 1024 * 1024;
 
 /// The text of the file that a call would write whole, where that is in the working directory and on
 /// this machine.
@@ -26,16 +26,16 @@ pub(crate) async fn text(
     let is_here = session
         .table()
         .route(&call.name)
-        .is_some_and(|route| &*route.kind == HERE);
+        .is_some_and(|route| &*route.kind == LOCAL_EXECUTOR);
     if !is_here {
         return None;
     }
-    read_aside(directory.join(path), directory.to_owned()).await
+    read_in_background(directory.join(path), directory.to_owned()).await
 }
 
 /// Like [`text`], for a call in a saved session, wherever its turn runs: the session's specification
 /// says which tools work on this machine's files, as the routing table may be in another process.
-pub(crate) async fn in_saved(
+pub(crate) async fn text_in_saved_session(
     manager: &Manager,
     session: &str,
     call: &CallAnnounced,
@@ -43,10 +43,10 @@ pub(crate) async fn in_saved(
     let path = written_path(call)?;
     let spec = manager.spec(session).await.ok()?;
     let directory = spec.working_dir?;
-    if !writes_here(&spec.backends, &call.name) {
+    if !writes_locally(&spec.backends, &call.name) {
         return None;
     }
-    read_aside(directory.join(path), directory).await
+    read_in_background(directory.join(path), directory).await
 }
 
 /// The file that a call would write whole.
@@ -57,14 +57,14 @@ fn written_path(call: &CallAnnounced) -> Option<&str> {
 
 /// Whether a public name is that of a tool of this machine's executor that writes files. One that has
 /// an alias is not known as such: then nothing is compared.
-fn writes_here(backends: &[BackendSpec], name: &str) -> bool {
+fn writes_locally(backends: &[BackendSpec], name: &str) -> bool {
     let tool = CommandTool::CreateFile.name();
     let here = |backend: &&BackendSpec| {
         let offered = command_tools(&backend.only, &backend.except);
-        backend.kind == HERE && offered.iter().any(|offered| offered.tool == tool)
+        backend.kind == LOCAL_EXECUTOR && offered.iter().any(|offered| offered.tool == tool)
     };
     backends.iter().filter(here).any(|backend| {
-        let own = backend.name.as_deref().unwrap_or(HERE);
+        let own = backend.name.as_deref().unwrap_or(LOCAL_EXECUTOR);
         let skills = backend.skills.iter().flatten();
         let skills = skills.filter_map(|path| Path::new(path).file_name()?.to_str());
         let public = |prefix: &str| ToolName::derive(&format!("{prefix}_{tool}"));
@@ -78,7 +78,7 @@ fn writes_here(backends: &[BackendSpec], name: &str) -> bool {
     })
 }
 
-async fn read_aside(path: PathBuf, dir: PathBuf) -> Option<String> {
+async fn read_in_background(path: PathBuf, dir: PathBuf) -> Option<String> {
     // A disk may be slow.
     let read = tokio::task::spawn_blocking(move || text_inside(&path, &dir));
     read.await.ok().flatten()
@@ -91,7 +91,7 @@ fn text_inside(path: &Path, dir: &Path) -> Option<String> {
     if !path.starts_with(dir) {
         return None;
     }
-    let bytes = fs::read_same(&path, MOST_BYTES).ok()??;
+    let bytes = fs::read_no_follow(&path, MAX_BYTES).ok()??;
     String::from_utf8(bytes).ok()
 }
 
@@ -118,7 +118,7 @@ mod tests {
             "notes_create_file",
             "other_create_file",
         ] {
-            assert!(writes_here(&backends, name), "{name}");
+            assert!(writes_locally(&backends, name), "{name}");
         }
         for name in [
             "docker_create_file",
@@ -128,7 +128,7 @@ mod tests {
             "local_bash_tool",
             "create_file",
         ] {
-            assert!(!writes_here(&backends, name), "{name}");
+            assert!(!writes_locally(&backends, name), "{name}");
         }
     }
 

@@ -19,10 +19,10 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::{Mutex, mpsc, oneshot};
 
-use super::chat_face;
 use super::drawn_turn;
 use super::error::CliError;
-use super::output::{self, BOLD, RESET, YELLOW, aside, clean};
+use super::output::{self, BOLD, RESET, YELLOW, clean, print_note};
+use super::terminal_support;
 use super::transcript::CallForApproval;
 
 /// One question at a time, from its first word to its answer.
@@ -35,24 +35,24 @@ pub(crate) async fn ask(asked: &CallForApproval) -> Decision {
     let _held = drawn_turn::hold();
     let nobody = || Decision::No(String::new());
     let before = asked.overwritten.as_deref();
-    if chat_face::redraws() {
-        let has_colors = chat_face::has_colors();
+    if terminal_support::redraws() {
+        let has_colors = terminal_support::has_colors();
         let decided = decide(&asked.call, &asked.reason, before, has_colors).await;
         return decided.ok().flatten().unwrap_or_else(nobody);
     }
     // A line that was typed before the question was meant for something else.
     let _ = tcflush(std::io::stdin(), QueueSelector::IFlush);
     let mut question = ApprovalLines::new(&asked.call, &asked.reason, before);
-    aside(format_args!("\n{}", question.question()));
+    print_note(format_args!("\n{}", question.question()));
     let typed_at = format!("  Allow it? {}: ", question.keys());
     while let Some(line) = prompt(&typed_at).await {
         match question.answer(&line) {
             LineAnswer::Decided(decision) => return decision,
-            LineAnswer::Why => {
+            LineAnswer::AskReason => {
                 let reason = prompt("  Why not? The model reads it: ").await;
                 return Decision::No(reason.unwrap_or_default().trim().to_owned());
             }
-            LineAnswer::Again(told) => aside(format_args!("  {told}")),
+            LineAnswer::Invalid(told) => print_note(format_args!("  {told}")),
         }
     }
     nobody()
@@ -64,7 +64,7 @@ pub(super) async fn prompt(question: &str) -> Option<String> {
     let mut stderr = std::io::stderr();
     let _ = stderr.write_all(question.as_bytes());
     let _ = stderr.flush();
-    if let Ok(stdin) = watched_stdin() {
+    if let Ok(stdin) = stdin_watcher() {
         // A terminal is readable when there is a whole line.
         drop(stdin.readable().await.ok()?);
     }
@@ -81,7 +81,7 @@ pub(super) async fn prompt(question: &str) -> Option<String> {
     reason = "standard input stays open for the life of the program, which is all that the \
               successor, unsafe code, asks for"
 )]
-fn watched_stdin() -> std::io::Result<AsyncFd<std::io::Stdin>> {
+fn stdin_watcher() -> std::io::Result<AsyncFd<std::io::Stdin>> {
     AsyncFd::with_interest(std::io::stdin(), Interest::READABLE)
 }
 
@@ -89,14 +89,14 @@ fn watched_stdin() -> std::io::Result<AsyncFd<std::io::Stdin>> {
 ///
 /// # Errors
 /// When nobody is there.
-pub(crate) async fn agrees(question: &str) -> Result<bool, CliError> {
+pub(crate) async fn ask_yes_no(question: &str) -> Result<bool, CliError> {
     let nobody = || CliError::usage("nobody is there to ask").hint("`--yes` says that it is meant");
     if !std::io::stdin().is_terminal() {
         return Err(nobody());
     }
     let _asking = ASKING.lock().await;
     let _held = drawn_turn::hold();
-    aside(question);
+    print_note(question);
     let answer = prompt("  [y]es, [n]o: ").await.ok_or_else(nobody)?;
     Ok(matches!(answer.trim(), "y" | "yes"))
 }
@@ -106,7 +106,7 @@ pub(crate) async fn agrees(question: &str) -> Result<bool, CliError> {
 ///
 /// # Errors
 /// When nobody is there.
-pub(crate) async fn confirmed(
+pub(crate) async fn confirm(
     yes: bool,
     what: impl Display,
     question: &str,
@@ -114,33 +114,33 @@ pub(crate) async fn confirmed(
     if yes {
         return Ok(true);
     }
-    aside(what);
-    let is_meant = agrees(question).await?;
+    print_note(what);
+    let is_meant = ask_yes_no(question).await?;
     if !is_meant {
-        aside("Nothing was changed.");
+        print_note("Nothing was changed.");
     }
     Ok(is_meant)
 }
 
 /// The questions that a face shows, by their ids.
-static IN_FACE: std::sync::Mutex<BTreeMap<String, oneshot::Sender<Elicited>>> =
+static FACE_QUESTIONS: std::sync::Mutex<BTreeMap<String, oneshot::Sender<Elicited>>> =
     std::sync::Mutex::new(BTreeMap::new());
 
 /// How many questions were asked so. An id is used once: a late answer is one to nothing.
-static ASKED: AtomicU64 = AtomicU64::new(1);
+static NEXT_QUESTION_ID: AtomicU64 = AtomicU64::new(1);
 
-fn in_face() -> std::sync::MutexGuard<'static, BTreeMap<String, oneshot::Sender<Elicited>>> {
-    IN_FACE
+fn face_questions() -> std::sync::MutexGuard<'static, BTreeMap<String, oneshot::Sender<Elicited>>> {
+    FACE_QUESTIONS
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 /// Asks in the face that has the terminal; nothing where none has.
-fn asked_in_face(plugin: &str, question: &Elicit) -> Option<oneshot::Receiver<Elicited>> {
+fn ask_in_face(plugin: &str, question: &Elicit) -> Option<oneshot::Receiver<Elicited>> {
     let (answer, answered) = oneshot::channel();
-    let mut waiting = in_face();
+    let mut waiting = face_questions();
     waiting.retain(|_, answer| !answer.is_closed());
-    let id = ASKED.fetch_add(1, Ordering::Relaxed).to_string();
+    let id = NEXT_QUESTION_ID.fetch_add(1, Ordering::Relaxed).to_string();
     let asked = QuestionAsked {
         id: id.clone(),
         plugin: plugin.to_owned(),
@@ -149,7 +149,7 @@ fn asked_in_face(plugin: &str, question: &Elicit) -> Option<oneshot::Receiver<El
         schema: question.schema.clone(),
         url: question.url.clone(),
     };
-    if !output::tell_face(Update::Question(asked)) {
+    if !output::send_to_face(Update::Question(asked)) {
         return None;
     }
     waiting.insert(id, answer);
@@ -158,10 +158,10 @@ fn asked_in_face(plugin: &str, question: &Elicit) -> Option<oneshot::Receiver<El
 
 /// Gives the answer to a question that a face shows; nothing where the person does not want to.
 pub(crate) fn answer_in_face(id: &str, content: Option<serde_json::Map<String, Value>>) {
-    if let Some(waiting) = in_face().remove(id) {
+    if let Some(waiting) = face_questions().remove(id) {
         let answer = match content {
-            Some(content) => answered("accept", content.into_iter().collect()),
-            None => answered("decline", BTreeMap::new()),
+            Some(content) => elicited_answer("accept", content.into_iter().collect()),
+            None => elicited_answer("decline", BTreeMap::new()),
         };
         // Whoever asked may have gone.
         let _ = waiting.send(answer);
@@ -187,31 +187,31 @@ pub(crate) struct Terminal;
 impl Asker for Terminal {
     fn elicit(&self, plugin: String, question: Elicit) -> BoxFuture<'static, Elicited> {
         Box::pin(async move {
-            if let Some(answer) = asked_in_face(&plugin, &question) {
+            if let Some(answer) = ask_in_face(&plugin, &question) {
                 return answer
                     .await
-                    .unwrap_or_else(|_| answered("cancel", BTreeMap::new()));
+                    .unwrap_or_else(|_| elicited_answer("cancel", BTreeMap::new()));
             }
             if !std::io::stdin().is_terminal() {
-                return answered("cancel", BTreeMap::new());
+                return elicited_answer("cancel", BTreeMap::new());
             }
             let _asking = ASKING.lock().await;
             let _held = drawn_turn::hold();
-            aside(format_args!(
+            print_note(format_args!(
                 "\n{YELLOW}?{RESET} {BOLD}{}{RESET} asks: {}",
                 clean(&plugin),
                 clean(&question.message)
             ));
             if let Some(url) = &question.url {
-                aside(format_args!("  Open {}", clean(url)));
+                print_note(format_args!("  Open {}", clean(url)));
             }
             let filled = match FormField::all(question.schema.as_ref()) {
-                fields if fields.is_empty() => agreed().await,
-                fields => filled_in(&fields).await,
+                fields if fields.is_empty() => ask_agreement().await,
+                fields => fill_in_form(&fields).await,
             };
             match filled {
-                Ok(content) => answered("accept", content),
-                Err(refusal) => answered(refusal.action(), BTreeMap::new()),
+                Ok(content) => elicited_answer("accept", content),
+                Err(refusal) => elicited_answer(refusal.action(), BTreeMap::new()),
             }
         })
     }
@@ -239,12 +239,12 @@ impl QuestionRefusal {
 const CANCEL: &str = "/cancel";
 
 /// Asks for a yes to a question without fields.
-async fn agreed() -> Result<BTreeMap<String, Value>, QuestionRefusal> {
+async fn ask_agreement() -> Result<BTreeMap<String, Value>, QuestionRefusal> {
     loop {
         match yes_or_no(&answer_line("  [y]es, [n]o: ").await?) {
             Some(true) => return Ok(BTreeMap::new()),
             Some(false) => return Err(QuestionRefusal::Decline),
-            None => aside(format_args!(
+            None => print_note(format_args!(
                 "  That is no answer: y or n; {CANCEL} cancels the question."
             )),
         }
@@ -252,20 +252,20 @@ async fn agreed() -> Result<BTreeMap<String, Value>, QuestionRefusal> {
 }
 
 /// Asks for each field of a form on a line of its own.
-async fn filled_in(fields: &[FormField]) -> Result<BTreeMap<String, Value>, QuestionRefusal> {
-    aside(format_args!(
+async fn fill_in_form(fields: &[FormField]) -> Result<BTreeMap<String, Value>, QuestionRefusal> {
+    print_note(format_args!(
         "  {DECLINE} declines the form, {CANCEL} cancels it. Enter alone leaves an optional field out, \
          or takes the default in brackets."
     ));
     let mut content = BTreeMap::new();
     for field in fields {
-        aside(format_args!("  {}", clean(&field.label())));
+        print_note(format_args!("  {}", clean(&field.label())));
         let about = field.about();
         if !about.is_empty() {
-            aside(format_args!("    {}", clean(&about)));
+            print_note(format_args!("    {}", clean(&about)));
         }
         for choice in field.choices() {
-            aside(format_args!("    {}", clean(&choice)));
+            print_note(format_args!("    {}", clean(&choice)));
         }
         if let Some(value) = field_value(field).await? {
             content.insert(field.name().to_owned(), value);
@@ -277,10 +277,10 @@ async fn filled_in(fields: &[FormField]) -> Result<BTreeMap<String, Value>, Ques
 /// Asks for a field until the answer fits it; nothing where it is left out.
 async fn field_value(field: &FormField) -> Result<Option<Value>, QuestionRefusal> {
     loop {
-        match field.judge(&answer_line("  > ").await?) {
-            FieldAnswer::Given(value) => return Ok(Some(value)),
+        match field.parse_answer(&answer_line("  > ").await?) {
+            FieldAnswer::Value(value) => return Ok(Some(value)),
             FieldAnswer::Omitted => return Ok(None),
-            FieldAnswer::Refused(problem) => aside(format_args!("  {}", clean(&problem))),
+            FieldAnswer::Invalid(problem) => print_note(format_args!("  {}", clean(&problem))),
         }
     }
 }
@@ -295,7 +295,7 @@ async fn answer_line(prompted: &str) -> Result<String, QuestionRefusal> {
     }
 }
 
-fn answered(action: &str, content: BTreeMap<String, Value>) -> Elicited {
+fn elicited_answer(action: &str, content: BTreeMap<String, Value>) -> Elicited {
     Elicited {
         action: action.to_owned(),
         content,
@@ -304,7 +304,7 @@ fn answered(action: &str, content: BTreeMap<String, Value>) -> Elicited {
 
 /// What was typed for a field, as its schema says. What cannot be a value of it stays text, so that
 /// the session says what is wrong with it.
-pub(super) fn typed(text: &str, field: &Value) -> Value {
+pub(super) fn parse_value(text: &str, field: &Value) -> Value {
     let field = FormField::new("", field, false);
     field.value(text).unwrap_or_else(|_| text.into())
 }
@@ -320,7 +320,7 @@ mod tests {
         let (person, mut requests) = mpsc::channel(4);
         let (answer, answered) = oneshot::channel();
         let id = "asked-while-a-list-is-made".to_owned();
-        in_face().insert(id.clone(), answer);
+        face_questions().insert(id.clone(), answer);
         let content = None;
         person
             .try_send(PersonRequest::Answer { id, content })
@@ -346,7 +346,7 @@ mod tests {
                 json!(["a", "b"]),
             ),
         ] {
-            assert_eq!(typed(text, &field), value, "{field}: {text}");
+            assert_eq!(parse_value(text, &field), value, "{field}: {text}");
         }
     }
 }

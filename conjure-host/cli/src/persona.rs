@@ -7,15 +7,15 @@ use serde_json::{Value, json};
 use super::args::Global;
 use super::error::CliError;
 use super::exit::Exit;
-use super::output::{self, BOLD, RESET, Table, aside, clean, line};
-use super::person::confirmed;
+use super::output::{self, BOLD, RESET, Table, clean, line, print_note};
+use super::person::confirm;
 use super::session_change::text_of;
-use super::shortened::one_line;
+use super::shorten::one_line;
 
 /// Personas that are read at once.
 const PAGE: u64 = 200;
 /// The most characters of a name and of a version.
-const LONGEST: usize = 100;
+const MAX_NAME_CHARS: usize = 100;
 
 /// Keeps personas. A session that chooses one gets a copy: what becomes of the persona later
 /// changes nothing about it.
@@ -78,7 +78,7 @@ pub(crate) async fn run(global: &Global, args: PersonaArgs) -> Result<Exit, CliE
     let store = global.store().await?;
     match args.verb {
         PersonaVerb::List => {
-            let all = all(&store).await?;
+            let all = all_personas(&store).await?;
             list(global, &all);
         }
         PersonaVerb::Show { persona } => show(global, &find(&store, &persona).await?),
@@ -87,7 +87,7 @@ pub(crate) async fn run(global: &Global, args: PersonaArgs) -> Result<Exit, CliE
             text,
             persona_version: version,
         } => {
-            let new = Persona::new(named(&name)?, named(&version)?, text_of(&text)?);
+            let new = Persona::new(parse_name(&name)?, parse_name(&version)?, text_of(&text)?);
             show(global, &store.create_persona(new).await?);
         }
         PersonaVerb::Set {
@@ -101,10 +101,10 @@ pub(crate) async fn run(global: &Global, args: PersonaArgs) -> Result<Exit, CliE
             }
             let mut changed = find(&store, &persona).await?;
             if let Some(name) = &name {
-                changed.name = named(name)?.to_owned();
+                changed.name = parse_name(name)?.to_owned();
             }
             if let Some(version) = &version {
-                changed.version = named(version)?.to_owned();
+                changed.version = parse_name(version)?.to_owned();
             }
             if let Some(text) = &text {
                 changed.persona_text = text_of(text)?;
@@ -118,23 +118,23 @@ pub(crate) async fn run(global: &Global, args: PersonaArgs) -> Result<Exit, CliE
                 clean(&removed.name),
                 clean(&removed.version)
             );
-            if !confirmed(yes, what, "Delete it?").await? {
+            if !confirm(yes, what, "Delete it?").await? {
                 return Ok(Exit::Interrupted);
             }
             store.delete_persona(&removed.id).await?;
             if global.json {
                 output::json(&json!({ "removed": removed.id }));
             } else {
-                aside("It is gone; sessions keep the copy that they have.");
+                print_note("It is gone; sessions keep the copy that they have.");
             }
         }
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 /// The persona that is meant: by its id, its name and version, or the newest of its name.
 pub(super) async fn find(store: &Store, wanted: &str) -> Result<Persona, CliError> {
-    let all = all(store).await?;
+    let all = all_personas(store).await?;
     let (name, version) = match wanted.rsplit_once('@') {
         Some((name, version)) => (name, Some(version)),
         None => (wanted, None),
@@ -158,7 +158,7 @@ pub(super) async fn find(store: &Store, wanted: &str) -> Result<Persona, CliErro
     })
 }
 
-async fn all(store: &Store) -> Result<Vec<Persona>, CliError> {
+async fn all_personas(store: &Store) -> Result<Vec<Persona>, CliError> {
     let mut all: Vec<Persona> = Vec::new();
     loop {
         let after = all.last().map(|persona| persona.id.clone());
@@ -171,25 +171,25 @@ async fn all(store: &Store) -> Result<Vec<Persona>, CliError> {
     }
 }
 
-fn named(text: &str) -> Result<&str, CliError> {
+fn parse_name(text: &str) -> Result<&str, CliError> {
     let text = text.trim();
     let is_line = !text.is_empty() && !text.contains(char::is_control);
-    if is_line && text.chars().count() <= LONGEST && !text.contains('@') {
+    if is_line && text.chars().count() <= MAX_NAME_CHARS && !text.contains('@') {
         return Ok(text);
     }
     Err(CliError::usage(format!(
-        "a name and a version are one line of 1 to {LONGEST} characters without `@`"
+        "a name and a version are one line of 1 to {MAX_NAME_CHARS} characters without `@`"
     )))
 }
 
 fn list(global: &Global, all: &[Persona]) {
     if global.json {
-        let all: Vec<Value> = all.iter().map(described).collect();
+        let all: Vec<Value> = all.iter().map(persona_json).collect();
         output::json(&json!({ "personas": all }));
         return;
     }
     if all.is_empty() {
-        aside("There is no persona yet; `conjure persona create NAME TEXT` saves one.");
+        print_note("There is no persona yet; `conjure persona create NAME TEXT` saves one.");
         return;
     }
     let mut table = Table::new(["NAME", "VERSION", "ID", "TEXT"]);
@@ -206,7 +206,7 @@ fn list(global: &Global, all: &[Persona]) {
 
 fn show(global: &Global, persona: &Persona) {
     if global.json {
-        output::json(&described(persona));
+        output::json(&persona_json(persona));
         return;
     }
     line(format_args!(
@@ -217,7 +217,7 @@ fn show(global: &Global, persona: &Persona) {
     line(clean(&persona.persona_text));
 }
 
-fn described(persona: &Persona) -> Value {
+fn persona_json(persona: &Persona) -> Value {
     json!({
         "id": persona.id,
         "name": persona.name,

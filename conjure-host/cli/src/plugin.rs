@@ -12,11 +12,11 @@ use conjure_runtime::{PluginTrial, try_plugin};
 use conjure_skill_sdk::protocol::Manifest;
 use serde_json::{Value, json};
 
-use super::args::{Global, shown};
+use super::args::{Global, display_path};
 use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, BOLD, DIM, RED, RESET, Table, YELLOW};
-use super::plugin_args::{PluginArgs, check_named};
+use super::plugin_args::{PluginArgs, check_exists};
 use super::plugin_check;
 use super::plugin_create;
 use super::plugin_dev;
@@ -151,7 +151,7 @@ pub(crate) fn run_without_host(
         | PluginVerb::Rollback(_)
         | PluginVerb::Test(_)
         | PluginVerb::Dev(_)
-        | PluginVerb::Package(_) => Ok(Exit::Fine),
+        | PluginVerb::Package(_) => Ok(Exit::Success),
     }
 }
 
@@ -172,11 +172,11 @@ pub(crate) async fn run(global: &Global, args: PluginCommandArgs) -> Result<Exit
 async fn list(global: &Global, plugins: &PluginArgs) -> Result<Exit, CliError> {
     let host = plugins.host(global).build().await?;
     let snapshot = host.registry().snapshot();
-    let tried = tried(global, &snapshot).await;
+    let tried = try_plugins(global, &snapshot).await;
     let unconfined = match confinement_gaps() {
-        Ok(gaps) => unconfined(gaps),
+        Ok(gaps) => describe_gaps(gaps),
         // Nobody can say that it confines anything.
-        Err(_) => unconfined(ConfinementGaps {
+        Err(_) => describe_gaps(ConfinementGaps {
             files: true,
             calls: true,
         }),
@@ -197,7 +197,7 @@ async fn list(global: &Global, plugins: &PluginArgs) -> Result<Exit, CliError> {
             "failed": failed,
             "unconfined": unconfined,
         }));
-        return Ok(Exit::Fine);
+        return Ok(Exit::Success);
     }
     let search = plugins.search_path(global);
     if snapshot.plugins().is_empty() && snapshot.failed().is_empty() {
@@ -205,7 +205,7 @@ async fn list(global: &Global, plugins: &PluginArgs) -> Result<Exit, CliError> {
         for dir in &search.dirs {
             output::line(format_args!("  {}", dir.display()));
         }
-        return Ok(Exit::Fine);
+        return Ok(Exit::Success);
     }
     let mut rows = Table::new([
         "PLUGIN",
@@ -230,7 +230,7 @@ async fn list(global: &Global, plugins: &PluginArgs) -> Result<Exit, CliError> {
             plugin
                 .source()
                 .path()
-                .map_or_else(|| "(linked)".to_owned(), shown),
+                .map_or_else(|| "(linked)".to_owned(), display_path),
         ]);
     }
     for failed in snapshot.failed() {
@@ -242,7 +242,7 @@ async fn list(global: &Global, plugins: &PluginArgs) -> Result<Exit, CliError> {
             "-".to_owned(),
             "-".to_owned(),
             "-".to_owned(),
-            shown(&failed.path),
+            display_path(&failed.path),
         ]);
     }
     for (plugin, _) in &tried.bad {
@@ -258,7 +258,7 @@ async fn list(global: &Global, plugins: &PluginArgs) -> Result<Exit, CliError> {
             plugin
                 .source()
                 .path()
-                .map_or_else(|| "(linked)".to_owned(), shown),
+                .map_or_else(|| "(linked)".to_owned(), display_path),
         ]);
     }
     rows.print();
@@ -274,7 +274,7 @@ async fn list(global: &Global, plugins: &PluginArgs) -> Result<Exit, CliError> {
         output::line(format_args!(
             "\n{YELLOW}needs configuration:{RESET} {}: {}",
             plugin.id(),
-            output::clean_line(&named_settings(settings))
+            output::clean_line(&format_settings(settings))
         ));
     }
     for (_, reason) in &tried.bad {
@@ -289,11 +289,11 @@ async fn list(global: &Global, plugins: &PluginArgs) -> Result<Exit, CliError> {
             output::clean(&failed.reason.to_string())
         ));
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 /// What the kernel cannot keep a plugin in a process of its own from.
-fn unconfined(gaps: ConfinementGaps) -> Vec<&'static str> {
+fn describe_gaps(gaps: ConfinementGaps) -> Vec<&'static str> {
     let all = [
         (gaps.files, "files that are not its own"),
         (gaps.calls, "programs and sockets"),
@@ -303,20 +303,20 @@ fn unconfined(gaps: ConfinementGaps) -> Vec<&'static str> {
 }
 
 /// Settings, for people.
-pub(crate) fn named_settings(settings: &[String]) -> String {
+pub(crate) fn format_settings(settings: &[String]) -> String {
     let named: Vec<String> = settings.iter().map(|one| format!("`{one}`")).collect();
     named.join(", ")
 }
 
 /// The loaded plugins, by whether they make an instance that answers.
-struct Tried {
+struct PluginTrials {
     good: Vec<Arc<LoadedPlugin>>,
     /// Plugins among the good that make no instance without these settings.
     unconfigured: Vec<(Arc<LoadedPlugin>, Vec<String>)>,
     bad: Vec<(Arc<LoadedPlugin>, String)>,
 }
 
-impl Tried {
+impl PluginTrials {
     /// A plugin for programs, with the settings that it makes no instance without.
     fn json(&self, plugin: &Arc<LoadedPlugin>) -> Value {
         let mut known = self.unconfigured.iter();
@@ -330,8 +330,8 @@ impl Tried {
     }
 }
 
-async fn tried(global: &Global, snapshot: &PluginSnapshot) -> Tried {
-    let mut tried = Tried {
+async fn try_plugins(global: &Global, snapshot: &PluginSnapshot) -> PluginTrials {
+    let mut tried = PluginTrials {
         good: Vec::new(),
         unconfigured: Vec::new(),
         bad: Vec::new(),
@@ -351,10 +351,10 @@ async fn tried(global: &Global, snapshot: &PluginSnapshot) -> Tried {
 }
 
 fn show(global: &Global, path: &Path, load: bool) -> Result<Exit, CliError> {
-    check_named(path)?;
+    check_exists(path)?;
     let file = match PluginFile::read(path, true) {
         Ok(file) => file,
-        Err(error) => return Ok(refused(global, path, &error.to_string())),
+        Err(error) => return Ok(report_refusal(global, path, &error.to_string())),
     };
     let header = file.header.clone();
     let compiler = file.compiler();
@@ -365,10 +365,10 @@ fn show(global: &Global, path: &Path, load: bool) -> Result<Exit, CliError> {
     let manifest = if load {
         match loader.load_file(file) {
             Ok(plugin) => Some(Manifest::clone(plugin.manifest())),
-            Err(error) => return Ok(refused(global, path, &error.to_string())),
+            Err(error) => return Ok(report_refusal(global, path, &error.to_string())),
         }
     } else {
-        loader.kept_manifest(&file.sha256)
+        loader.stored_manifest(&file.sha256)
     };
     if global.json {
         output::json(&json!({
@@ -391,7 +391,7 @@ fn show(global: &Global, path: &Path, load: bool) -> Result<Exit, CliError> {
             "description": program,
             "manifest": manifest,
         }));
-        return Ok(Exit::Fine);
+        return Ok(Exit::Success);
     }
     output::line(format_args!(
         "{BOLD}{} {}{RESET}",
@@ -399,7 +399,7 @@ fn show(global: &Global, path: &Path, load: bool) -> Result<Exit, CliError> {
     ));
     let mut rows = vec![
         ("kind", header.kind.as_str().to_owned()),
-        ("file", shown(path)),
+        ("file", display_path(path)),
         ("size", output::size(size as u64)),
         ("sha256", sha256),
     ];
@@ -424,7 +424,7 @@ fn show(global: &Global, path: &Path, load: bool) -> Result<Exit, CliError> {
             "  {DIM}The manifest is known once the plugin was loaded: `--load` (runs its code).{RESET}"
         )),
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 fn print_manifest(manifest: &Manifest) {
@@ -476,7 +476,7 @@ fn print_manifest(manifest: &Manifest) {
     }
 }
 
-pub(crate) fn refused(global: &Global, path: &Path, reason: &str) -> Exit {
+pub(crate) fn report_refusal(global: &Global, path: &Path, reason: &str) -> Exit {
     if global.json {
         output::json(&json!({ "ok": false, "file": path, "reason": reason }));
     } else {
@@ -502,7 +502,7 @@ mod tests {
 
     #[test]
     fn only_what_the_kernel_leaves_open_is_told() {
-        let gaps = |files, calls| unconfined(ConfinementGaps { files, calls });
+        let gaps = |files, calls| describe_gaps(ConfinementGaps { files, calls });
         assert_eq!(gaps(false, false), [""; 0]);
         assert_eq!(gaps(true, false), ["files that are not its own"]);
         assert_eq!(gaps(true, true).len(), 2);

@@ -7,7 +7,7 @@ use conjure_config::env;
 use conjure_plugins::{Isolation, PluginTrust, SearchPath, TrustedSigners, WorkerOptions};
 use conjure_runtime::{Host, HostBuilder};
 
-use super::args::{Global, shown};
+use super::args::{Global, display_path};
 use super::error::CliError;
 use super::output;
 
@@ -38,7 +38,7 @@ pub(crate) struct EarlyPluginArgs {
 
 impl PluginArgs {
     /// The options, and whether each is given behind the verb.
-    pub(crate) fn given(&self) -> [(&'static str, bool); 3] {
+    pub(crate) fn given_options(&self) -> [(&'static str, bool); 3] {
         [
             ("--plugin", !self.plugin.is_empty()),
             ("--plugin-dir", !self.plugin_dir.is_empty()),
@@ -103,11 +103,11 @@ impl PluginArgs {
 ///
 /// # Errors
 /// Wrong usage.
-pub(crate) fn check_named(path: &Path) -> Result<(), CliError> {
+pub(crate) fn check_exists(path: &Path) -> Result<(), CliError> {
     // A link that leads nowhere is there, and whoever reads it says what it is.
     match path.symlink_metadata() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            let message = format!("there is no `{}`", shown(path));
+            let message = format!("there is no `{}`", display_path(path));
             Err(CliError::usage(message).hint("see that the path is right"))
         }
         _ => Ok(()),
@@ -180,7 +180,7 @@ fn from_environment() -> Option<Isolation> {
         Ok(isolation) => Some(isolation),
         // The safe side of a mistake.
         Err(error) => {
-            output::aside(format_args!(
+            output::print_note(format_args!(
                 "note: {}={} says nothing ({error}), so plugins run in processes of their own",
                 env::ISOLATION,
                 output::clean(&text)

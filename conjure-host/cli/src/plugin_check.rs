@@ -3,34 +3,37 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use conjure_plugin_checks::{FindingLevel, Judgement, Licence, ToldTools, tools_of};
+use conjure_plugin_checks::{DiscoveredTools, FindingLevel, Judgement, Licence, tools_of};
 use conjure_plugins::{LoadedPlugin, PluginFile};
 use conjure_runtime::describe::loaded_json;
 use conjure_runtime::required_settings;
 use serde_json::json;
 
-use super::args::{Global, shown};
+use super::args::{Global, display_path};
 use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, GREEN, RED, RESET, YELLOW};
-use super::plugin::{named_settings, refused};
-use super::plugin_args::check_named;
+use super::plugin::{format_settings, report_refusal};
+use super::plugin_args::check_exists;
 use super::plugin_trial::TrialDir;
 
 /// Loads a library, makes an instance, and judges its file and its tools.
 pub(crate) async fn check(global: &Global, path: &Path) -> Result<Exit, CliError> {
-    check_named(path)?;
+    check_exists(path)?;
     let file = match PluginFile::read(path, true) {
         Ok(file) => file,
-        Err(error) => return Ok(refused(global, path, &error.to_string())),
+        Err(error) => return Ok(report_refusal(global, path, &error.to_string())),
     };
     // Whoever only asks needs no data directory.
     let dir = TrialDir::writable(global)?;
     let plugin = match Box::pin(dir.load_and_try(global, path)).await? {
         Ok(plugin) => plugin,
-        Err(reason) => return Ok(refused(global, path, &reason)),
+        Err(reason) => return Ok(report_refusal(global, path, &reason)),
     };
-    let ToldTools { tools, untold } = Box::pin(tools_of(&plugin)).await;
+    let DiscoveredTools {
+        tools,
+        missing_reason: untold,
+    } = Box::pin(tools_of(&plugin)).await;
     let judgement = Judgement::of(&file, &tools);
     let holds = !judgement.refuses();
     if global.json {
@@ -44,7 +47,7 @@ pub(crate) async fn check(global: &Global, path: &Path) -> Result<Exit, CliError
     } else {
         print(&plugin, &file, &judgement, tools.len(), untold.as_deref());
     }
-    Ok(if holds { Exit::Fine } else { Exit::No })
+    Ok(if holds { Exit::Success } else { Exit::No })
 }
 
 fn print(
@@ -72,9 +75,9 @@ fn print(
         extra => format!("{size}, {} of it for debuggers", output::size(extra)),
     };
     let licence = match &judgement.licence {
-        Licence::Named { licence, manifest } => format!("{licence} ({})", place(manifest)),
-        Licence::NotNamed { manifest } => format!("none ({})", place(manifest)),
-        Licence::Text { file } => format!("as in {}", place(file)),
+        Licence::Named { licence, manifest } => format!("{licence} ({})", location(manifest)),
+        Licence::NotNamed { manifest } => format!("none ({})", location(manifest)),
+        Licence::Text { file } => format!("as in {}", location(file)),
         Licence::NoCrate if file.program.is_some() => {
             "not known: no LICENSE is beside its description".to_owned()
         }
@@ -119,7 +122,7 @@ fn print(
         output::line(format_args!(
             "  {:<9} must have {}",
             "config",
-            output::clean_line(&named_settings(&settings))
+            output::clean_line(&format_settings(&settings))
         ));
     }
     for finding in &judgement.findings {
@@ -135,10 +138,12 @@ fn print(
     }
 }
 
-fn place(manifest: &Path) -> String {
+fn location(manifest: &Path) -> String {
     let here = std::env::current_dir().and_then(|dir| dir.canonicalize());
     let relative: Option<PathBuf> = here
         .ok()
         .and_then(|here| manifest.strip_prefix(here).ok().map(Path::to_owned));
-    relative.as_deref().map_or_else(|| shown(manifest), shown)
+    relative
+        .as_deref()
+        .map_or_else(|| display_path(manifest), display_path)
 }

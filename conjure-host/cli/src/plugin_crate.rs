@@ -11,7 +11,7 @@ use serde::Deserialize;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{Child, Command};
 
-use super::args::shown;
+use super::args::display_path;
 use super::error::CliError;
 use super::plugin_sdk;
 
@@ -40,7 +40,7 @@ struct MetadataPackage {
 struct CargoOutput {
     succeeded: bool,
     stdout: String,
-    said: String,
+    stderr: String,
 }
 
 /// How long the output is read of a cargo that has ended, which a build script may have given to a
@@ -82,7 +82,10 @@ impl PluginCrate {
     pub(crate) async fn at(dir: &Path, data_dir: &Path) -> Result<Self, CliError> {
         let real = dir.canonicalize().map_err(|error| {
             CliError::usage_from(error)
-                .context(format_args!("the crate `{}` cannot be used", shown(dir)))
+                .context(format_args!(
+                    "the crate `{}` cannot be used",
+                    display_path(dir)
+                ))
                 .hint("name one, or make one with `conjure plugin create skill NAME`")
         })?;
         let manifest = real.join("Cargo.toml");
@@ -90,17 +93,21 @@ impl PluginCrate {
             let message = format!(
                 "`{}` is neither a crate nor a program: there is no Cargo.toml, and no plugin.toml or \
                  NAME.plugin.toml",
-                shown(dir)
+                display_path(dir)
             );
             return Err(CliError::usage(message)
                 .hint("name one, or make one with `conjure plugin create skill NAME`"));
         }
         // Without it cargo does not read the crate either.
-        plugin_sdk::find_again(&real, data_dir)?;
+        plugin_sdk::ensure_sdks(&real, data_dir)?;
         let args = ["metadata", "--no-deps", "--format-version", "1"];
         let told = cargo(&real, &args).await?;
         if !told.succeeded {
-            let message = format!("cargo cannot read `{}`: {}", shown(dir), told.said.trim());
+            let message = format!(
+                "cargo cannot read `{}`: {}",
+                display_path(dir),
+                told.stderr.trim()
+            );
             return Err(CliError::usage(message));
         }
         let metadata = serde_json::from_str::<Metadata>(&told.stdout)
@@ -110,11 +117,11 @@ impl PluginCrate {
                 [] => format!(
                     "no crate of the workspace `{}` makes a plugin: it takes `crate-type = \
                      [\"cdylib\"]` below `[lib]`",
-                    shown(dir)
+                    display_path(dir)
                 ),
                 some => format!(
                     "the workspace `{}` has more than one crate that makes a plugin: {}",
-                    shown(dir),
+                    display_path(dir),
                     some.join(", ")
                 ),
             };
@@ -151,7 +158,7 @@ impl PluginCrate {
         ];
         args.extend(release.then_some("--release"));
         let built = cargo(&self.dir, &args).await?;
-        let said = diagnostics(&built.said);
+        let said = diagnostics(&built.stderr);
         if !built.succeeded {
             return Ok(Err(said));
         }
@@ -209,7 +216,7 @@ async fn cargo(dir: &Path, args: &[&str]) -> Result<CargoOutput, CliError> {
         .stderr(Stdio::piped())
         .process_group(0)
         .kill_on_drop(true);
-    conjure_config::env::keep_from(command.as_std_mut());
+    conjure_config::env::remove_secrets(command.as_std_mut());
     let child = command.spawn().map_err(|error| {
         CliError::host_from(error)
             .context(format_args!("`{}` cannot be run", cargo.display()))
@@ -237,7 +244,7 @@ async fn cargo(dir: &Path, args: &[&str]) -> Result<CargoOutput, CliError> {
     Ok(CargoOutput {
         succeeded: status.success(),
         stdout: String::from_utf8_lossy(&told).into_owned(),
-        said: String::from_utf8_lossy(&said).into_owned(),
+        stderr: String::from_utf8_lossy(&said).into_owned(),
     })
 }
 

@@ -6,12 +6,12 @@ use clap::ValueEnum;
 use conjure_core::context::quoted_word;
 use serde_json::json;
 
-use super::args::{Global, shown};
+use super::args::{Global, display_path};
 use super::error::CliError;
 use super::exit::Exit;
 use super::output;
 use super::plugin_create_python;
-use super::plugin_sdk::{named_sdk, own_sdk};
+use super::plugin_sdk::{bundled_sdk, named_sdk};
 
 /// Makes a crate outside any workspace that builds with `cargo build`; with `--lang python` a directory
 /// with a program that works as it is.
@@ -90,7 +90,7 @@ pub(crate) fn run(global: &Global, args: &PluginCreateArgs) -> Result<Exit, CliE
     }
     let sdk = match args.sdk.as_deref() {
         Some(given) => named_sdk(given)?,
-        None => own_sdk(&global.data_dir())?,
+        None => bundled_sdk(&global.data_dir())?,
     };
     let (source, features) = match args.kind {
         TemplateKind::Skill => (SKILL, ""),
@@ -128,7 +128,7 @@ pub(crate) fn run(global: &Global, args: &PluginCreateArgs) -> Result<Exit, CliE
             "path": dir, "name": args.name, "sdk": sdk, "library": dir.join(&library),
         }));
     } else {
-        output::line(format_args!("Made {}.", shown(&dir)));
+        output::line(format_args!("Made {}.", display_path(&dir)));
         output::line(format_args!("\n  cd {} && cargo build", shell_word(&dir)));
         output::line(format_args!("  conjure plugin check {library}"));
         match args.kind {
@@ -146,7 +146,7 @@ pub(crate) fn run(global: &Global, args: &PluginCreateArgs) -> Result<Exit, CliE
             )),
         }
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 fn example() -> String {
@@ -170,7 +170,7 @@ fn library(name: &str) -> String {
 
 /// A path as a shell reads it in a command.
 pub(crate) fn shell_word(path: &Path) -> String {
-    let text = shown(path);
+    let text = display_path(path);
     // What begins with a hyphen would be an option.
     match text.starts_with('-') {
         true => quoted_word(&format!("./{text}")),

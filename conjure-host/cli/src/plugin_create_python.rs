@@ -5,7 +5,7 @@ use std::path::Path;
 use conjure_sdk_source::SourceFile;
 use serde_json::json;
 
-use super::args::{Global, shown};
+use super::args::{Global, display_path};
 use super::error::CliError;
 use super::exit::Exit;
 use super::output;
@@ -76,14 +76,14 @@ pub(crate) fn run(
         output::json(&json!({
             "path": dir, "name": name, "plugin": dir.join(&description),
         }));
-        return Ok(Exit::Fine);
+        return Ok(Exit::Success);
     }
-    output::line(format_args!("Made {}.", shown(dir)));
+    output::line(format_args!("Made {}.", display_path(dir)));
     let word = shell_word(dir);
     output::line(format_args!("\n  cd {word} && python3 -m unittest"));
     output::line(format_args!("  conjure plugin check {description}"));
     output::line(format_args!("  conjure {tried} --plugin {description}"));
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 const DESCRIPTION: &str = r#"# What a host reads before it runs anything of this plugin.

@@ -5,23 +5,23 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use conjure_config::fs;
 use conjure_packages::{
-    FetchedPackage, Package, PackageError, PackageSource, SignerKey, shown_place,
+    FetchedPackage, Package, PackageError, PackageSource, SignerKey, redacted_location,
 };
 use conjure_plugins::{
     InstalledPlugins, Isolation, LOCK_FILE, LockedPlugin, PluginFile, PluginLock, Sha256,
 };
 use serde_json::{Value, json};
 
-use super::args::{Global, shown};
+use super::args::{Global, display_path};
 use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, BOLD, DIM, RESET, YELLOW};
-use super::person::agrees;
+use super::person::ask_yes_no;
 use super::plugin::{load_and_try, loader};
 use super::plugin_args::signers;
 use super::plugin_fetch_report::{FetchFailure, FetchReport};
-use super::plugin_install::{OfferedBuild, elsewhere, told};
-use super::plugin_package::{IndexArgs, public_key, who};
+use super::plugin_install::{OfferedBuild, describe_change, other_copies};
+use super::plugin_package::{IndexArgs, public_key, signer_name};
 use super::plugin_skill;
 
 /// What to install.
@@ -54,7 +54,7 @@ pub(crate) struct AcceptedPackage {
     /// Whether a package that nobody signed is accepted.
     pub(crate) unsigned: bool,
     /// Whether a signer that nobody here has named is accepted: the person agreed to a lock that does.
-    pub(crate) as_locked: bool,
+    pub(crate) accepts_lock_signer: bool,
     /// Whether the plugin was installed here before, by what the data directory's own lock says.
     pub(crate) is_own: bool,
     /// Whether a package is accepted whatever it asks for.
@@ -63,8 +63,8 @@ pub(crate) struct AcceptedPackage {
 
 impl AcceptedPackage {
     /// Whether the library was allowed when it was installed, and is only put back.
-    fn is_put_back(&self, before: Option<&LockedPlugin>, library: &Sha256) -> bool {
-        self.is_own && before.is_some_and(|before| before.holds(library))
+    fn is_restored(&self, before: Option<&LockedPlugin>, library: &Sha256) -> bool {
+        self.is_own && before.is_some_and(|before| before.contains(library))
     }
 }
 
@@ -80,43 +80,43 @@ pub(crate) async fn install(global: &Global, args: &InstallArgs) -> Result<Exit,
         return Box::pin(from_lock(global, args, accepted)).await;
     }
     if let Some(lock) = &args.lock {
-        to_be_noted_in(lock)?;
+        check_lock_writable(lock)?;
     }
     let mut outcome = FetchReport::default();
     for place in &args.packages {
         let fetched = match PackageSource::read(place) {
-            Ok(source) => Box::pin(source.fetch(&args.indexes.places())).await,
+            Ok(source) => Box::pin(source.fetch(&args.indexes.locations())).await,
             Err(error) => Err(error),
         };
         let installed = match fetched {
             Ok(fetched) => {
-                outcome.unread_of(global, &fetched);
+                outcome.add_unread_of(global, &fetched);
                 Box::pin(install_one(global, &fetched, &accepted)).await
             }
             Err(error) => Err(error.into()),
         };
         match installed {
             Ok((locked, json)) => {
-                outcome.installed(json);
+                outcome.add_installed(json);
                 if let Some(lock) = &args.lock
-                    && let Err(error) = note(global, lock, locked)
+                    && let Err(error) = record_in_lock(global, lock, locked)
                 {
                     let why = format!(
                         "it is installed, and {} does not say so: {error}",
-                        shown(lock)
+                        display_path(lock)
                     );
-                    outcome.failed(global, place, &FetchFailure::Host(why));
+                    outcome.add_failure(global, place, &FetchFailure::Host(why));
                 }
             }
-            Err(failure) => outcome.failed(global, place, &failure),
+            Err(failure) => outcome.add_failure(global, place, &failure),
         }
     }
-    Ok(outcome.end(global))
+    Ok(outcome.finish(global))
 }
 
 /// Looks whether a lock is one, and whether it and its directory can be written to, before anything is
 /// installed that is to be noted in it.
-fn to_be_noted_in(lock: &Path) -> Result<(), CliError> {
+fn check_lock_writable(lock: &Path) -> Result<(), CliError> {
     let there = PluginLock::of_project(lock);
     there.plugins().map_err(CliError::usage_from)?;
     let dir = match lock.parent() {
@@ -128,14 +128,14 @@ fn to_be_noted_in(lock: &Path) -> Result<(), CliError> {
     written.map_err(|error| {
         let what = format!(
             "{} cannot be written, so nothing was installed",
-            shown(lock)
+            display_path(lock)
         );
         CliError::usage_from(error).context(what)
     })
 }
 
 /// Notes what is installed in a lock of the person's own.
-fn note(global: &Global, lock: &Path, locked: LockedPlugin) -> Result<(), CliError> {
+fn record_in_lock(global: &Global, lock: &Path, locked: LockedPlugin) -> Result<(), CliError> {
     // One at a time, of all that this user starts.
     let dir = global.data_dir();
     let _alone = fs::lock(dir.join("plugin-history").join("note.lock"));
@@ -151,7 +151,7 @@ async fn from_lock(
     mut accepted: AcceptedPackage,
 ) -> Result<Exit, CliError> {
     if let Some(lock) = args.lock.as_ref().filter(|lock| !lock.exists()) {
-        let message = format!("there is no lock {}", shown(lock));
+        let message = format!("there is no lock {}", display_path(lock));
         return Err(CliError::usage(message)
             .hint("name a package as well: what is installed of it is noted in a new one"));
     }
@@ -164,32 +164,32 @@ async fn from_lock(
     };
     let plugins = lock.plugins().map_err(CliError::usage_from)?;
     if plugins.is_empty() {
-        let message = format!("{} names no plugin", shown(lock.path()));
+        let message = format!("{} names no plugin", display_path(lock.path()));
         return Err(CliError::usage(message)
             .hint("name a package: a file, an address, `oci://HOST/NAME:VERSION`"));
     }
     // What this data directory has was agreed to when it was installed.
-    if !is_own && !agreed_to_lock(global, lock.path(), &plugins, accepted.yes).await {
+    if !is_own && !confirm_lock(global, lock.path(), &plugins, accepted.yes).await {
         return Err(CliError::usage(format!(
             "the signers that {} names were not agreed to; nothing was installed",
-            shown(lock.path())
+            display_path(lock.path())
         ))
         .hint("`--yes` agrees to them"));
     }
-    accepted.as_locked = true;
+    accepted.accepts_lock_signer = true;
     accepted.is_own = is_own;
     let mut outcome = FetchReport::default();
     for locked in plugins {
         accepted.unsigned = args.unsigned || (is_own && locked.signer.is_none());
-        let indexes = places_of_lock(&args.indexes, &locked);
+        let indexes = lock_locations(&args.indexes, &locked);
         let fetched = match PackageSource::read(&locked.source) {
             Ok(source) => Box::pin(source.fetch_locked(&indexes, &locked.sha256)).await,
             Err(error) => Err(error),
         };
         let installed = match fetched {
             Ok(fetched) => {
-                outcome.unread_of(global, &fetched);
-                match as_locked(&fetched, &locked, lock.path()) {
+                outcome.add_unread_of(global, &fetched);
+                match check_matches_lock(&fetched, &locked, lock.path()) {
                     Ok(()) => Box::pin(install_one(global, &fetched, &accepted)).await,
                     Err(failure) => Err(failure),
                 }
@@ -197,19 +197,21 @@ async fn from_lock(
             Err(error) => Err(error.into()),
         };
         match installed {
-            Ok((_, json)) => outcome.installed(json),
-            Err(failure) => outcome.failed(global, &locked.source, &failure),
+            Ok((_, json)) => outcome.add_installed(json),
+            Err(failure) => outcome.add_failure(global, &locked.source, &failure),
         }
     }
-    Ok(outcome.end(global))
+    Ok(outcome.finish(global))
 }
 
 /// Where a name of a lock is looked up: in the index that the lock says, then in those that are named.
-fn places_of_lock(named: &IndexArgs, locked: &LockedPlugin) -> Vec<String> {
-    let mut places = named.places();
+fn lock_locations(named: &IndexArgs, locked: &LockedPlugin) -> Vec<String> {
+    let mut places = named.locations();
     if let Some(index) = &locked.index {
         // One that is named may say the password as well, which no lock does.
-        let named = places.iter().position(|place| shown_place(place) == *index);
+        let named = places
+            .iter()
+            .position(|place| redacted_location(place) == *index);
         let first = match named {
             Some(at) => places.remove(at),
             None => index.clone(),
@@ -220,26 +222,30 @@ fn places_of_lock(named: &IndexArgs, locked: &LockedPlugin) -> Vec<String> {
 }
 
 /// Where something newer is looked for: in the indexes that are named, then in the one of before.
-pub(crate) fn places(named: &IndexArgs, locked: &LockedPlugin) -> Vec<String> {
-    let mut places = named.places();
-    let is_named = |index: &String| places.iter().any(|place| shown_place(place) == *index);
+pub(crate) fn upgrade_locations(named: &IndexArgs, locked: &LockedPlugin) -> Vec<String> {
+    let mut places = named.locations();
+    let is_named = |index: &String| {
+        places
+            .iter()
+            .any(|place| redacted_location(place) == *index)
+    };
     let index = locked.index.clone().filter(|index| !is_named(index));
     places.extend(index);
     places
 }
 
 /// Whether a package is the one that a lock names.
-fn as_locked(
+fn check_matches_lock(
     fetched: &FetchedPackage,
     locked: &LockedPlugin,
     lock: &Path,
 ) -> Result<(), FetchFailure> {
-    fetched.is(&locked.sha256)?;
-    let found = fetched.locked();
+    fetched.check_digest(&locked.sha256)?;
+    let found = fetched.lock_entry();
     let differs = |what: &str| {
         FetchFailure::Refused(format!(
             "{} says another {what} of {} than its package has",
-            shown(lock),
+            display_path(lock),
             locked.name
         ))
     };
@@ -256,11 +262,11 @@ fn as_locked(
 }
 
 /// Whether the person agrees to whom a lock of somebody's names.
-async fn agreed_to_lock(global: &Global, lock: &Path, plugins: &[LockedPlugin], yes: bool) -> bool {
+async fn confirm_lock(global: &Global, lock: &Path, plugins: &[LockedPlugin], yes: bool) -> bool {
     let installed = InstalledPlugins::of(&global.data_dir());
     let known = installed.lock().plugins().unwrap_or_default();
     let is_known = |plugin: &&LockedPlugin| {
-        let is_trusted = |signer: &String| signers(global).holds(signer);
+        let is_trusted = |signer: &String| signers(global).contains(signer);
         let is_same =
             |known: &LockedPlugin| (&known.name, &known.signer) == (&plugin.name, &plugin.signer);
         plugin.signer.as_ref().is_some_and(is_trusted) || known.iter().any(is_same)
@@ -272,9 +278,9 @@ async fn agreed_to_lock(global: &Global, lock: &Path, plugins: &[LockedPlugin], 
     if global.json {
         return false;
     }
-    output::aside(format_args!("{} names:", shown(lock)));
+    output::print_note(format_args!("{} names:", display_path(lock)));
     for plugin in new {
-        output::aside(format_args!(
+        output::print_note(format_args!(
             "  {BOLD}{}{RESET} {} of {}, signed by {}",
             output::clean_line(&plugin.name),
             output::clean_line(&plugin.version),
@@ -283,7 +289,7 @@ async fn agreed_to_lock(global: &Global, lock: &Path, plugins: &[LockedPlugin], 
         ));
     }
     let question = format!("{YELLOW}?{RESET} Are these whom you want to have it from?");
-    matches!(agrees(&question).await, Ok(true))
+    matches!(ask_yes_no(&question).await, Ok(true))
 }
 
 /// Installs one package, or says why not, also where it is this host that cannot: others may be installed
@@ -293,10 +299,10 @@ pub(crate) async fn install_one(
     fetched: &FetchedPackage,
     accepted: &AcceptedPackage,
 ) -> Result<(LockedPlugin, Value), FetchFailure> {
-    let installed = Box::pin(one(global, fetched, accepted)).await;
+    let installed = Box::pin(try_install(global, fetched, accepted)).await;
     let installed = installed.unwrap_or_else(|error| Err(FetchFailure::Host(error.to_string())));
     installed.map(|(locked, mut json)| {
-        let unread = fetched.unread.iter().chain(&fetched.left_out);
+        let unread = fetched.index_errors.iter().chain(&fetched.left_out);
         let unread: Vec<String> = unread.map(ToString::to_string).collect();
         if let Some(fields) = json.as_object_mut().filter(|_| !unread.is_empty()) {
             fields.insert("unread".to_owned(), unread.into());
@@ -306,7 +312,7 @@ pub(crate) async fn install_one(
 }
 
 /// Installs one package, or says why not; what a lock of the person's own says of it, and for programs.
-async fn one(
+async fn try_install(
     global: &Global,
     fetched: &FetchedPackage,
     accepted: &AcceptedPackage,
@@ -319,11 +325,11 @@ async fn one(
     // Before anything else is read that it is judged by.
     let (state, there) = installed.state_and_file(name)?;
     let before = state.locked();
-    if let Err(error) = judge_signer(global, package, before, accepted) {
+    if let Err(error) = check_signer(global, package, before, accepted) {
         return Ok(Err(error.into()));
     }
     if !is_pinned(global, package, before, accepted)
-        && let Err(reason) = agreed_to_unread(global, fetched).await
+        && let Err(reason) = confirm_unread(global, fetched).await
     {
         return refused(reason);
     }
@@ -336,33 +342,33 @@ async fn one(
         }
         Err(error) => return Ok(Err(error.into())),
     }
-    let (library, bytes) = match package.library_here() {
+    let (library, bytes) = match package.local_library() {
         Ok(found) => found,
         Err(error) => return Ok(Err(error.into())),
     };
-    let elsewhere = elsewhere(global, &installed, name);
+    let elsewhere = other_copies(global, &installed, name);
     let is_twin = |file: &&PluginFile| file.header.version == description.version;
     if let Some(twin) = elsewhere.iter().find(is_twin) {
         return refused(format!(
             "{} is in {} already, and a host takes one of a name and version",
             description.id(),
-            shown(&twin.path)
+            display_path(&twin.path)
         ));
     }
     // Where none is installed, one that sessions have from elsewhere, such as with the program.
     let known = there.as_ref().or(elsewhere.first());
     let old = match known {
-        Some(known) => loader(global)?.kept_manifest(&known.sha256),
+        Some(known) => loader(global)?.stored_manifest(&known.sha256),
         None => None,
     };
     let is_there = there.as_ref().map(|there| there.sha256) == Some(library.file.sha256);
     let offered = OfferedBuild::new(known, old.as_ref(), &description.manifest);
-    let is_known = is_there || accepted.is_put_back(before, &library.file.sha256);
+    let is_known = is_there || accepted.is_restored(before, &library.file.sha256);
     if !is_known {
         if !global.json {
-            offered.tell();
+            offered.print();
         }
-        if let Err(reason) = offered.agreed(global, accepted.yes, "Install it?").await {
+        if let Err(reason) = offered.confirm(global, accepted.yes, "Install it?").await {
             return Ok(Err(FetchFailure::NotAllowed {
                 reason: format!("{reason}. `--yes` allows it"),
                 difference: offered.difference().json(),
@@ -381,7 +387,7 @@ async fn one(
     };
     // Where it lies meanwhile says nothing to the person.
     let named = |reason: &str| {
-        let name = format!("the library in {}", package.place());
+        let name = format!("the library in {}", package.location());
         reason.replace(&path.display().to_string(), &name)
     };
     let file = match PluginFile::read(&path, true) {
@@ -390,7 +396,7 @@ async fn one(
         Err(error) => return refused(named(&error.to_string())),
     };
     let signer = description.signer.as_ref();
-    let is_trusted = signer.is_some_and(|signer| signers(global).holds(signer.as_str()));
+    let is_trusted = signer.is_some_and(|signer| signers(global).contains(signer.as_str()));
     let isolation = match is_trusted {
         true => Isolation::InProcess,
         false => Isolation::Process,
@@ -404,10 +410,10 @@ async fn one(
     if !is_it || **tried.manifest() != description.manifest {
         return refused(format!(
             "the manifest of its library is not the one that {} says, which was shown and allowed",
-            package.place()
+            package.location()
         ));
     }
-    let locked = fetched.locked();
+    let locked = fetched.lock_entry();
     let allowed = loader(global)?.store().manifest(&file.sha256);
     let own = LockedPlugin {
         manifest: allowed.map(|json| Sha256::of(&json)),
@@ -426,13 +432,14 @@ async fn one(
     });
     if !global.json {
         match &change {
-            Some(change) => output::line(told(change)),
+            Some(change) => output::line(describe_change(change)),
             None => output::line(format_args!(
                 "{name} {}: this very build is installed already",
                 description.version
             )),
         }
-        let signed = signer.map_or_else(|| "nobody".to_owned(), |signer| who(global, signer));
+        let signed =
+            signer.map_or_else(|| "nobody".to_owned(), |signer| signer_name(global, signer));
         output::line(format_args!(
             "  {DIM}signed by {}{RESET}",
             output::clean_line(&signed)
@@ -451,16 +458,20 @@ fn is_pinned(
 ) -> bool {
     let is_known = package.description().signer.as_ref().is_some_and(|found| {
         let before = before.and_then(|before| before.signer.as_deref());
-        before == Some(found.as_str()) || signers(global).holds(found.as_str())
+        before == Some(found.as_str()) || signers(global).contains(found.as_str())
     });
     let is_same = before.is_some_and(|before| before.sha256 == package.sha256());
-    is_known || is_same || accepted.signer.is_some() || accepted.as_locked
+    is_known || is_same || accepted.signer.is_some() || accepted.accepts_lock_signer
 }
 
 /// Whether a package is taken though an index before the one that names it could not be read: that may name
 /// another one, whose place somebody else's would take. `--yes` was not said of that.
-async fn agreed_to_unread(global: &Global, fetched: &FetchedPackage) -> Result<(), String> {
-    let unread: Vec<String> = fetched.unread.iter().map(ToString::to_string).collect();
+async fn confirm_unread(global: &Global, fetched: &FetchedPackage) -> Result<(), String> {
+    let unread: Vec<String> = fetched
+        .index_errors
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     if unread.is_empty() {
         return Ok(());
     }
@@ -470,7 +481,7 @@ async fn agreed_to_unread(global: &Global, fetched: &FetchedPackage) -> Result<(
         output::clean_line(&fetched.source),
         output::clean_line(index)
     );
-    if !global.json && matches!(agrees(&question).await, Ok(true)) {
+    if !global.json && matches!(ask_yes_no(&question).await, Ok(true)) {
         return Ok(());
     }
     Err(format!(
@@ -483,7 +494,7 @@ async fn agreed_to_unread(global: &Global, fetched: &FetchedPackage) -> Result<(
 }
 
 /// Whether whoever signed a package is one whose packages are taken.
-fn judge_signer(
+fn check_signer(
     global: &Global,
     package: &Package,
     before: Option<&LockedPlugin>,
@@ -494,7 +505,7 @@ fn judge_signer(
     let found = package.description().signer.as_ref();
     let refused = |why: String| {
         Err(PackageError::Signer {
-            place: package.place().to_owned(),
+            location: package.location().to_owned(),
             found: found.map_or_else(|| "nobody".to_owned(), ToString::to_string),
             why,
         })
@@ -521,7 +532,7 @@ fn judge_signer(
             "the {name} that is there by {before}. Where its author has said so, `conjure plugin \
              install … --signer {found}` takes the new key"
         )),
-        None if accepted.as_locked || signers(global).holds(found.as_str()) => Ok(()),
+        None if accepted.accepts_lock_signer || signers(global).contains(found.as_str()) => Ok(()),
         None => refused(format!(
             "nobody here has said yet that this key is its author's. Compare it with what the author \
              says, then install with `--signer {found}`"

@@ -1,13 +1,13 @@
 //! What came of packages that were to be installed: which are, which are not, and why.
 
-use conjure_packages::{FetchedPackage, PackageError, shown_place};
+use conjure_packages::{FetchedPackage, PackageError, redacted_location};
 use conjure_plugins::InstallError;
 use serde_json::{Value, json};
 
-use super::args::{Global, shown};
+use super::args::{Global, display_path};
 use super::exit::Exit;
 use super::output::{self, RED, RESET};
-use super::plugin_package::{is_refusal, tell_unread};
+use super::plugin_package::{is_refusal, report_unread};
 
 /// Why a package was not installed.
 pub(crate) enum FetchFailure {
@@ -30,12 +30,12 @@ impl FetchFailure {
     /// What kept it from being put where plugins are.
     pub(crate) fn of_install(global: &Global, error: &InstallError) -> Self {
         match error {
-            InstallError::Overtaken { .. } | InstallError::InTheWay { .. } => {
+            InstallError::ChangedMeanwhile { .. } | InstallError::Conflict { .. } => {
                 Self::Refused(error.to_string())
             }
             error if error.is_disk_full() => Self::Host(format!(
                 "{error}. Make room on the disk of {}",
-                shown(&global.data_dir())
+                display_path(&global.data_dir())
             )),
             error => Self::Host(error.to_string()),
         }
@@ -65,12 +65,12 @@ pub(crate) struct FetchReport {
 }
 
 impl FetchReport {
-    pub(crate) fn installed(&mut self, json: Value) {
+    pub(crate) fn add_installed(&mut self, json: Value) {
         self.installed.push(json);
     }
 
     /// Says which indexes could not be read, or not as a whole: what they name was not looked at.
-    pub(crate) fn unread<'a>(
+    pub(crate) fn add_unread<'a>(
         &mut self,
         global: &Global,
         unread: impl IntoIterator<Item = &'a PackageError>,
@@ -79,20 +79,20 @@ impl FetchReport {
             let told = error.to_string();
             // With several packages one is told once.
             if !self.unread.contains(&told) {
-                tell_unread(global, std::slice::from_ref(error));
+                report_unread(global, std::slice::from_ref(error));
                 self.unread.push(told);
             }
         }
     }
 
     /// Like [`Self::unread()`], for all that a package was looked for in.
-    pub(crate) fn unread_of(&mut self, global: &Global, fetched: &FetchedPackage) {
-        self.unread(global, fetched.unread.iter().chain(&fetched.left_out));
+    pub(crate) fn add_unread_of(&mut self, global: &Global, fetched: &FetchedPackage) {
+        self.add_unread(global, fetched.index_errors.iter().chain(&fetched.left_out));
     }
 
     /// Says that a package was not installed, or not as it was to be. `place` is how it was named.
-    pub(crate) fn failed(&mut self, global: &Global, place: &str, failure: &FetchFailure) {
-        let place = shown_place(place);
+    pub(crate) fn add_failure(&mut self, global: &Global, place: &str, failure: &FetchFailure) {
+        let place = redacted_location(place);
         let (word, reason) = match failure {
             FetchFailure::Refused(reason) | FetchFailure::NotAllowed { reason, .. } => {
                 ("refused", reason.clone())
@@ -117,14 +117,14 @@ impl FetchReport {
         }
     }
 
-    pub(crate) fn end(self, global: &Global) -> Exit {
+    pub(crate) fn finish(self, global: &Global) -> Exit {
         if global.json {
             let (installed, refused) = (&self.installed, &self.refused);
             let unread = &self.unread;
             output::json(&json!({ "installed": installed, "refused": refused, "unread": unread }));
         }
         match self.refused.is_empty() {
-            true => Exit::Fine,
+            true => Exit::Success,
             false if self.has_host_failure => Exit::Host,
             false if self.has_missing => Exit::Usage,
             false => Exit::No,
@@ -152,21 +152,21 @@ mod tests {
         assert!(matches!(&failure, FetchFailure::Host(reason) if reason.contains("Make room")));
         let mut report = FetchReport::default();
         let refusal = FetchFailure::Refused("no".to_owned());
-        report.failed(&global, "one", &refusal);
+        report.add_failure(&global, "one", &refusal);
         let not_allowed = FetchFailure::NotAllowed {
             reason: "no".to_owned(),
             difference: json!({ "details": [] }),
         };
-        report.failed(&global, "three", &not_allowed);
+        report.add_failure(&global, "three", &not_allowed);
         assert_eq!(report.refused[1]["difference"], json!({ "details": [] }));
         let unread = PackageError::Index {
-            place: "i".to_owned(),
+            location: "i".to_owned(),
             reason: "it is none".to_owned(),
         };
-        report.unread(&global, [&unread, &unread]);
+        report.add_unread(&global, [&unread, &unread]);
         assert_eq!(report.unread, [unread.to_string()]);
-        report.failed(&global, "https://ada:secret@h.example/two", &failure);
+        report.add_failure(&global, "https://ada:secret@h.example/two", &failure);
         assert_eq!(report.refused[2]["source"], "https://h.example/two");
-        assert_eq!(report.end(&global), Exit::Host);
+        assert_eq!(report.finish(&global), Exit::Host);
     }
 }

@@ -10,20 +10,20 @@ use conjure_plugins::{
     PluginFile,
 };
 use conjure_runtime::{
-    InstallConsent, PluginDifference, consent_to_add, consent_to_roll_back, tool_words,
+    InstallConsent, PluginDifference, consent_to_add, consent_to_roll_back, describe_tool,
     version_step,
 };
 use conjure_skill_sdk::protocol::{Manifest, ToolDecl};
 use serde_json::json;
 
-use super::args::{Global, shown};
+use super::args::{Global, display_path};
 use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, BOLD, DIM, RESET, Table, YELLOW};
-use super::person::agrees;
-use super::plugin::{load_and_try, loader, refused};
-use super::plugin_args::{PluginArgs, check_named};
-use super::shortened::shortened;
+use super::person::ask_yes_no;
+use super::plugin::{load_and_try, loader, report_refusal};
+use super::plugin_args::{PluginArgs, check_exists};
+use super::shorten::shorten;
 use super::thread_list::time;
 
 /// The most characters of a tool's description that are shown.
@@ -54,22 +54,22 @@ pub(crate) struct PluginRollbackArgs {
 
 /// Installs a plugin, or upgrades it.
 pub(crate) async fn add(global: &Global, args: &PluginAddArgs) -> Result<Exit, CliError> {
-    check_named(&args.file)?;
+    check_exists(&args.file)?;
     let installed = InstalledPlugins::of(&global.data_dir());
     let file = match PluginFile::read(&args.file, true) {
         Ok(file) => file,
-        Err(error) => return Ok(refused(global, &args.file, &error.to_string())),
+        Err(error) => return Ok(report_refusal(global, &args.file, &error.to_string())),
     };
     let (name, sha256) = (file.header.name.clone(), file.sha256);
     let new = match load_and_try(global, &args.file, None).await? {
         Ok(plugin) if plugin.id().sha256 == Some(sha256) => Manifest::clone(plugin.manifest()),
         Ok(_) => {
             let reason = "it changed while it was looked at; add it when it is complete";
-            return Ok(refused(global, &args.file, reason));
+            return Ok(report_refusal(global, &args.file, reason));
         }
-        Err(reason) => return Ok(refused(global, &args.file, &reason)),
+        Err(reason) => return Ok(report_refusal(global, &args.file, &reason)),
     };
-    let elsewhere = elsewhere(global, &installed, &name);
+    let elsewhere = other_copies(global, &installed, &name);
     let twin = elsewhere
         .iter()
         .find(|file| file.header.version == new.version);
@@ -78,15 +78,15 @@ pub(crate) async fn add(global: &Global, args: &PluginAddArgs) -> Result<Exit, C
             "{name} {} is in {} already, and a host takes one of a name and version: give this build \
              another version, or remove that one",
             new.version,
-            shown(&twin.path)
+            display_path(&twin.path)
         );
-        return Ok(refused(global, &args.file, &reason));
+        return Ok(report_refusal(global, &args.file, &reason));
     }
     let (state, before) = installed.state_and_file(&name)?;
     // Where none is installed, one that sessions have from elsewhere, such as with the program.
     let known = before.as_ref().or(elsewhere.first());
     let old = match known {
-        Some(known) => loader(global)?.kept_manifest(&known.sha256),
+        Some(known) => loader(global)?.stored_manifest(&known.sha256),
         None => None,
     };
     let locked = installed
@@ -95,17 +95,20 @@ pub(crate) async fn add(global: &Global, args: &PluginAddArgs) -> Result<Exit, C
         .map_err(CliError::host_from)?;
     let offered = OfferedBuild::new(known, old.as_ref(), &new);
     let offered = match before.as_ref().is_some_and(|it| it.sha256 == sha256) {
-        true => offered.already_there(),
+        true => offered.without_consent(),
         false => offered,
     };
-    let offered = offered.asking(locked.map(|locked| out_of_package(&locked)));
-    if offered.has_news() && !global.json {
-        offered.tell();
+    let offered = offered.require_consent_for(locked.map(|locked| out_of_package(&locked)));
+    if offered.needs_attention() && !global.json {
+        offered.print();
     }
-    if let Err(reason) = offered.agreed(global, args.yes, "Add it?").await {
-        let again = format!("`conjure plugin add {} --yes` allows it", shown(&args.file));
+    if let Err(reason) = offered.confirm(global, args.yes, "Add it?").await {
+        let again = format!(
+            "`conjure plugin add {} --yes` allows it",
+            display_path(&args.file)
+        );
         let reason = format!("{reason}. {again}");
-        return Ok(offered.not_allowed(global, &args.file, &reason));
+        return Ok(offered.report_not_allowed(global, &args.file, &reason));
     }
     // What was judged and tried is what is installed, whatever the path holds by now.
     let change = installed.add_if_unchanged(&file, &state)?;
@@ -115,10 +118,10 @@ pub(crate) async fn add(global: &Global, args: &PluginAddArgs) -> Result<Exit, C
             "change": change,
             "difference": offered.difference().json(),
         }));
-        return Ok(Exit::Fine);
+        return Ok(Exit::Success);
     }
     match &change {
-        Some(change) => output::line(told(change)),
+        Some(change) => output::line(describe_change(change)),
         None => output::line(format_args!(
             "{name} {}: this very build is installed already",
             new.version
@@ -131,7 +134,7 @@ pub(crate) async fn add(global: &Global, args: &PluginAddArgs) -> Result<Exit, C
             output::clean_line(&tools.join(", "))
         ));
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 /// What a build asks for that takes the place of one out of a package.
@@ -175,7 +178,7 @@ impl OfferedBuild {
     }
 
     /// A build of this name that was there before, in the place of `there`.
-    fn put_back(
+    fn for_rollback(
         name: &str,
         build: &InstalledVersion,
         there: Option<&PluginFile>,
@@ -192,14 +195,14 @@ impl OfferedBuild {
     }
 
     /// Drops the consent where the very build is there already: what it asks for and shows is not new.
-    pub(crate) fn already_there(mut self) -> Self {
+    pub(crate) fn without_consent(mut self) -> Self {
         self.consent = InstallConsent::default();
         self
     }
 
     /// Adds something that consent is asked for.
-    pub(crate) fn asking(mut self, what: Option<String>) -> Self {
-        self.consent.more.extend(what);
+    pub(crate) fn require_consent_for(mut self, what: Option<String>) -> Self {
+        self.consent.added_requests.extend(what);
         self
     }
 
@@ -209,14 +212,14 @@ impl OfferedBuild {
     }
 
     /// Whether it has something to tell: it differs, or somebody has to agree to it.
-    pub(crate) fn has_news(&self) -> bool {
-        !(self.difference.lines().is_empty() && self.consent.to_agree_to().is_empty())
+    pub(crate) fn needs_attention(&self) -> bool {
+        !(self.difference.lines().is_empty() && self.consent.phrases().is_empty())
     }
 
     /// Says what it is and how it differs.
-    pub(crate) fn tell(&self) {
+    pub(crate) fn print(&self) {
         let to = &self.to;
-        output::aside(format_args!(
+        output::print_note(format_args!(
             "{BOLD}{}{RESET} {}",
             output::clean_line(&self.name),
             match &self.from {
@@ -225,31 +228,36 @@ impl OfferedBuild {
             }
         ));
         for line in self.difference.lines() {
-            output::aside(format_args!("  {}", output::clean_line(&line)));
+            output::print_note(format_args!("  {}", output::clean_line(&line)));
         }
         for line in self.difference.details() {
-            output::aside(format_args!("    {DIM}{}{RESET}", output::clean_line(line)));
+            output::print_note(format_args!("    {DIM}{}{RESET}", output::clean_line(line)));
         }
-        for phrase in self.consent.more.iter().filter(|it| self.is_beyond(it)) {
-            output::aside(format_args!("  asks {}", output::clean_line(phrase)));
+        for phrase in self
+            .consent
+            .added_requests
+            .iter()
+            .filter(|it| self.is_new(it))
+        {
+            output::print_note(format_args!("  asks {}", output::clean_line(phrase)));
         }
         for tool in &self.tools {
-            output::aside(format_args!(
+            output::print_note(format_args!(
                 "  tool {}: {}",
                 output::clean_line(&tool.name),
-                output::clean_line(&shortened(&tool.description, DESCRIPTION))
+                output::clean_line(&shorten(&tool.description, DESCRIPTION))
             ));
             // Its description is the first of its words.
-            for line in tool_words(tool).iter().skip(1) {
-                output::aside(format_args!("    {DIM}{}{RESET}", output::clean_line(line)));
+            for line in describe_tool(tool).iter().skip(1) {
+                output::print_note(format_args!("    {DIM}{}{RESET}", output::clean_line(line)));
             }
         }
     }
 
     /// Says that it was not allowed, for programs with what is different.
-    fn not_allowed(&self, global: &Global, path: &Path, reason: &str) -> Exit {
+    fn report_not_allowed(&self, global: &Global, path: &Path, reason: &str) -> Exit {
         if !global.json {
-            return refused(global, path, reason);
+            return report_refusal(global, path, reason);
         }
         output::json(&json!({
             "ok": false,
@@ -262,22 +270,22 @@ impl OfferedBuild {
 
     /// Whether it may be taken: nothing of it has to be agreed to, `yes` says it, or the person at the
     /// terminal does. Else what was not allowed.
-    pub(crate) async fn agreed(
+    pub(crate) async fn confirm(
         &self,
         global: &Global,
         yes: bool,
         question: &str,
     ) -> Result<(), String> {
-        let reasons = self.consent.to_agree_to();
+        let reasons = self.consent.phrases();
         if yes || reasons.is_empty() {
             return Ok(());
         }
         let question = format!("{YELLOW}?{RESET} {question}");
-        if !global.json && matches!(agrees(&question).await, Ok(true)) {
+        if !global.json && matches!(ask_yes_no(&question).await, Ok(true)) {
             return Ok(());
         }
         let mut told = self.difference.lines();
-        told.extend(reasons.into_iter().filter(|reason| self.is_beyond(reason)));
+        told.extend(reasons.into_iter().filter(|reason| self.is_new(reason)));
         Err(format!(
             "what it asks for and shows was not allowed: {}",
             told.join("; ")
@@ -285,13 +293,16 @@ impl OfferedBuild {
     }
 
     /// Whether the difference does not say this already.
-    fn is_beyond(&self, phrase: &str) -> bool {
-        self.difference.more.iter().all(|said| said != phrase)
+    fn is_new(&self, phrase: &str) -> bool {
+        self.difference
+            .added_requests
+            .iter()
+            .all(|said| said != phrase)
     }
 }
 
 /// The plugins of this name that hosts find in other places.
-pub(crate) fn elsewhere(
+pub(crate) fn other_copies(
     global: &Global,
     installed: &InstalledPlugins,
     name: &str,
@@ -319,7 +330,7 @@ pub(crate) fn remove(global: &Global, name: &str) -> Result<Exit, CliError> {
         let of_it =
             |other: &&InstallChange| other.at_ms == change.at_ms && build(other) != build(&change);
         for other in history.iter().filter(of_it) {
-            output::line(told(other));
+            output::line(describe_change(other));
         }
     }
     if !global.json && change.from.is_some() && !change.altered {
@@ -328,7 +339,7 @@ pub(crate) fn remove(global: &Global, name: &str) -> Result<Exit, CliError> {
             output::clean(name)
         ));
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 /// Puts a build back.
@@ -338,22 +349,22 @@ pub(crate) async fn rollback(global: &Global, args: &PluginRollbackArgs) -> Resu
     let wanted = args.wanted.as_deref();
     let (state, there) = installed.state_and_file(name)?;
     let there = there.as_ref();
-    let build = installed.earlier(name, wanted)?;
+    let build = installed.rollback_target(name, wanted)?;
     let consent = consent_to_roll_back(&loader(global)?, there, &state, &build);
-    let offered = OfferedBuild::put_back(name, &build, there, consent);
-    if offered.has_news() && !global.json {
-        offered.tell();
+    let offered = OfferedBuild::for_rollback(name, &build, there, consent);
+    if offered.needs_attention() && !global.json {
+        offered.print();
     }
-    if let Err(reason) = offered.agreed(global, args.yes, "Put it back?").await {
+    if let Err(reason) = offered.confirm(global, args.yes, "Put it back?").await {
         let reason = format!(
             "{reason}. `conjure plugin rollback {name} {} --yes` allows it",
             build.version
         );
-        return Ok(offered.not_allowed(global, installed.dir(), &reason));
+        return Ok(offered.report_not_allowed(global, installed.dir(), &reason));
     }
     let change = installed.rollback_if_unchanged(name, &build, &state)?;
     report(global, &change);
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 /// Has hosts load a plugin again.
@@ -366,10 +377,10 @@ pub(crate) fn reload(global: &Global, name: &str) -> Result<Exit, CliError> {
             "{} {} is loaded again by every host that watches {}",
             output::clean(name),
             there.version,
-            shown(&global.data_dir().join("plugins"))
+            display_path(&global.data_dir().join("plugins"))
         ));
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 /// Lists what was changed.
@@ -377,7 +388,7 @@ pub(crate) fn history(global: &Global, name: Option<&str>) -> Result<Exit, CliEr
     let changes = InstalledPlugins::of(&global.data_dir()).history(name)?;
     if global.json {
         output::json(&json!({ "changes": changes }));
-        return Ok(Exit::Fine);
+        return Ok(Exit::Success);
     }
     if changes.is_empty() {
         output::line(match name {
@@ -387,7 +398,7 @@ pub(crate) fn history(global: &Global, name: Option<&str>) -> Result<Exit, CliEr
             ),
             None => "No plugin was added here yet; `conjure plugin add FILE` does.".to_owned(),
         });
-        return Ok(Exit::Fine);
+        return Ok(Exit::Success);
     }
     let mut rows = Table::new(["WHEN", "PLUGIN", "CHANGE", "SHA-256"]);
     for change in &changes {
@@ -400,18 +411,18 @@ pub(crate) fn history(global: &Global, name: Option<&str>) -> Result<Exit, CliEr
         ]);
     }
     rows.print();
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 fn report(global: &Global, change: &InstallChange) {
     if global.json {
         output::json(&json!({ "plugin": change.plugin, "change": change }));
     } else {
-        output::line(told(change));
+        output::line(describe_change(change));
     }
 }
 
-pub(crate) fn told(change: &InstallChange) -> String {
+pub(crate) fn describe_change(change: &InstallChange) -> String {
     let step = step(change);
     let color = match step.contains("downgrade") {
         true => YELLOW,
@@ -432,7 +443,7 @@ fn step(change: &InstallChange) -> String {
             InstallAction::Add | InstallAction::Remove => format!("{} is new", to.version),
         },
         (Some(from), None) if change.altered => {
-            format!("{} removed; {}", from.version, what_is_left(from))
+            format!("{} removed; {}", from.version, leftover_notice(from))
         }
         (Some(from), None) => format!("{} removed", from.version),
         (None, None) => "removed; nothing of it is kept".to_owned(),
@@ -444,7 +455,7 @@ fn step(change: &InstallChange) -> String {
 }
 
 /// What is left of a plugin that was not what its package had.
-fn what_is_left(from: &InstalledVersion) -> &'static str {
+fn leftover_notice(from: &InstalledVersion) -> &'static str {
     let skill = from.package.as_ref().and_then(|package| package.skill);
     match skill {
         Some(_) => "it was not what its package had; what there was of it is in ~/.conjure/altered",
@@ -455,10 +466,10 @@ fn what_is_left(from: &InstalledVersion) -> &'static str {
 impl From<InstallError> for CliError {
     fn from(error: InstallError) -> Self {
         match error {
-            InstallError::NotInstalled { .. } | InstallError::NotKept { .. } => {
+            InstallError::NotInstalled { .. } | InstallError::NoBackup { .. } => {
                 Self::usage_from(error)
             }
-            InstallError::Overtaken { .. } | InstallError::InTheWay { .. } => {
+            InstallError::ChangedMeanwhile { .. } | InstallError::Conflict { .. } => {
                 Self::host_from(error)
             }
             InstallError::Altered { .. }

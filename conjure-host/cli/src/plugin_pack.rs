@@ -12,15 +12,15 @@ use conjure_skill_sdk::protocol::Manifest;
 use serde_json::json;
 use toml::{Table, Value};
 
-use super::args::{Global, shown};
+use super::args::{Global, display_path};
 use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, BOLD, RESET};
-use super::plugin::{load_and_try, refused};
+use super::plugin::{load_and_try, report_refusal};
 use super::plugin_package::signing_key;
 
 /// How much of what a skill folder's package leaves out is named.
-const SHOWN_LEFT_OUT: usize = 10;
+const MAX_SHOWN_OMISSIONS: usize = 10;
 
 /// Number of directories above a library that are looked at: those of its profile, of its target, of all
 /// targets, of the crate, and one more.
@@ -70,15 +70,15 @@ pub(crate) async fn pack(global: &Global, args: &PackArgs) -> Result<Exit, CliEr
     let mut libraries = Vec::new();
     let mut native = None;
     for path in &args.libraries {
-        let path = match described_in(path) {
+        let path = match find_description(path) {
             Ok(path) => path,
-            Err(reason) => return Ok(refused(global, path, &reason)),
+            Err(reason) => return Ok(report_refusal(global, path, &reason)),
         };
         let bytes = match is_description(&path) {
             false => read(&path)?,
             true => match PluginFile::read(&path, true) {
                 Ok(file) => file.bytes,
-                Err(error) => return Ok(refused(global, &path, &error.to_string())),
+                Err(error) => return Ok(report_refusal(global, &path, &error.to_string())),
             },
         };
         let target = match LibraryTarget::is_program(&bytes) {
@@ -100,15 +100,15 @@ pub(crate) async fn pack(global: &Global, args: &PackArgs) -> Result<Exit, CliEr
             .libraries
             .first()
             .map_or(Path::new(""), PathBuf::as_path);
-        return Ok(refused(global, first, &reason));
+        return Ok(report_refusal(global, first, &reason));
     };
     let plugin = match load_and_try(global, &native, Some(Isolation::Process)).await? {
         Ok(plugin) => plugin,
-        Err(reason) => return Ok(refused(global, &native, &reason)),
+        Err(reason) => return Ok(report_refusal(global, &native, &reason)),
     };
     let mut package = PackageBuilder::new(Manifest::clone(plugin.manifest()));
     for (path, bytes) in libraries {
-        package.library(&shown(&path), bytes)?;
+        package.library(&display_path(&path), bytes)?;
     }
     let home = match is_description(&native) {
         true => native.parent().map(CrateHome::of),
@@ -121,10 +121,10 @@ pub(crate) async fn pack(global: &Global, args: &PackArgs) -> Result<Exit, CliEr
 async fn pack_skill(global: &Global, args: &PackArgs, path: &Path) -> Result<Exit, CliError> {
     let skill = match SkillArchive::read(path) {
         Ok(skill) => skill,
-        Err(error) => return Ok(refused(global, path, &error.to_string())),
+        Err(error) => return Ok(report_refusal(global, path, &error.to_string())),
     };
     let left_out: Vec<String> = skill.left_out.iter().map(ToString::to_string).collect();
-    let package = PackageBuilder::of_skill(&shown(path), skill)?;
+    let package = PackageBuilder::of_skill(&display_path(path), skill)?;
     let home = match path.is_dir() {
         true => CrateHome::of(path),
         false => CrateHome::default(),
@@ -167,9 +167,9 @@ async fn finish(
     }
     let path = args.out.join(package.file_name());
     fs::write_atomic_for_all(&path, package.bytes())
-        .map_err(|error| CliError::host_from(error).context(shown(&path)))?;
+        .map_err(|error| CliError::host_from(error).context(display_path(&path)))?;
     report(global, &package, &path, has_sbom, left_out);
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 fn report(global: &Global, package: &Package, path: &Path, has_sbom: bool, left_out: &[String]) {
@@ -195,7 +195,7 @@ fn report(global: &Global, package: &Package, path: &Path, has_sbom: bool, left_
         "{BOLD}{}{RESET} for {}: {} ({})",
         output::clean(&description.id()),
         targets.join(", "),
-        shown(path),
+        display_path(path),
         output::size(size)
     ));
     let has_text = description
@@ -217,16 +217,16 @@ fn report(global: &Global, package: &Package, path: &Path, has_sbom: bool, left_
     if !missing.is_empty() {
         output::line(format_args!("  without {}", missing.join(", ")));
     }
-    for what in left_out.iter().take(SHOWN_LEFT_OUT) {
+    for what in left_out.iter().take(MAX_SHOWN_OMISSIONS) {
         output::line(format_args!("  left out: {}", output::clean(what)));
     }
-    if let Some(more) = left_out.len().checked_sub(SHOWN_LEFT_OUT + 1) {
+    if let Some(more) = left_out.len().checked_sub(MAX_SHOWN_OMISSIONS + 1) {
         output::line(format_args!("  left out: {} more", more + 1));
     }
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, CliError> {
-    fs::read(path).map_err(|error| CliError::usage_from(error).context(shown(path)))
+    fs::read(path).map_err(|error| CliError::usage_from(error).context(display_path(path)))
 }
 
 /// Whether this is a skill folder, or a package of one.
@@ -236,7 +236,7 @@ fn is_skill(path: &Path) -> bool {
 }
 
 /// Finds the one description of a program in a directory; returns any other path as it is.
-fn described_in(path: &Path) -> Result<PathBuf, String> {
+fn find_description(path: &Path) -> Result<PathBuf, String> {
     if !path.is_dir() {
         return Ok(path.to_owned());
     }
@@ -246,11 +246,11 @@ fn described_in(path: &Path) -> Result<PathBuf, String> {
         [one] => Ok(one.clone()),
         [] => Err(format!(
             "{} has neither a description of a program (`plugin.toml`) nor a SKILL.md",
-            shown(path)
+            display_path(path)
         )),
         _ => Err(format!(
             "{} has several descriptions of programs; name one of them",
-            shown(path)
+            display_path(path)
         )),
     }
 }
@@ -276,7 +276,8 @@ impl CrateHome {
         let stem = library.file_stem().and_then(|stem| stem.to_str());
         let stem = stem.unwrap_or_default();
         let stem = stem.strip_prefix("lib").unwrap_or(stem);
-        let is_its = |dir: &PathBuf| manifest(dir).is_some_and(|it| makes(&it, plugin, stem));
+        let is_its =
+            |dir: &PathBuf| manifest(dir).is_some_and(|it| builds_library(&it, plugin, stem));
         for dir in library.ancestors().skip(1).take(LEVELS) {
             let mut crates = vec![dir.to_owned()];
             crates.extend(members(dir));
@@ -320,7 +321,7 @@ fn manifest(dir: &Path) -> Option<Table> {
 }
 
 /// Whether a crate makes the library of a plugin: it is called like one of the two.
-fn makes(manifest: &Table, plugin: &str, library: &str) -> bool {
+fn builds_library(manifest: &Table, plugin: &str, library: &str) -> bool {
     let name = text(manifest, &["package", "name"]);
     let Some(name) = name else { return false };
     let own = text(manifest, &["lib", "name"]);

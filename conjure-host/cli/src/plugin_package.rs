@@ -6,18 +6,18 @@ use clap::{Args, Subcommand};
 use conjure_config::{env, fs};
 use conjure_packages::{
     IndexEntry, Package, PackageDescription, PackageError, PackageSource, PluginIndex, SignerKey,
-    SigningKey, publish, shown_place,
+    SigningKey, publish, redacted_location,
 };
 use conjure_runtime::PluginDifference;
 use serde_json::json;
 
-use super::args::{Global, shown};
+use super::args::{Global, display_path};
 use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, BOLD, GREEN, RESET, Table, YELLOW};
 use super::plugin_args::signers;
 use super::plugin_skill_contents::SkillContents;
-use super::shortened::shortened;
+use super::shorten::shorten;
 use super::{plugin_fetch, plugin_pack, plugin_upgrade, secret};
 
 /// The most characters of what an index says of a package, and of what a package says of itself, that are
@@ -106,11 +106,11 @@ pub(crate) struct IndexArgs {
 
 impl IndexArgs {
     /// Indexes that the command itself names.
-    pub(crate) fn named(&self) -> &[String] {
+    pub(crate) fn explicit_indexes(&self) -> &[String] {
         &self.index
     }
 
-    pub(crate) fn places(&self) -> Vec<String> {
+    pub(crate) fn locations(&self) -> Vec<String> {
         if !self.index.is_empty() {
             return self.index.clone();
         }
@@ -129,7 +129,7 @@ pub(crate) async fn run(global: &Global, verb: &PackageVerb) -> Result<Exit, Cli
             signer,
             indexes,
         } => verify(global, package, signer.as_deref(), indexes).await,
-        PackageVerb::Publish { package, place } => published(global, package, place).await,
+        PackageVerb::Publish { package, place } => publish_package(global, package, place).await,
         PackageVerb::Search { words, indexes } => search(global, words, indexes).await,
         PackageVerb::Install(args) => Box::pin(plugin_fetch::install(global, args)).await,
         PackageVerb::Upgrade(args) => Box::pin(plugin_upgrade::upgrade(global, args)).await,
@@ -150,10 +150,10 @@ async fn key(global: &Global, file: &Path, no_password: bool) -> Result<Exit, Cl
             true => fs::write_new_private(path, text.as_bytes()),
             false => fs::write_new(path, text.as_bytes()),
         };
-        written.map_err(|error| CliError::usage_from(error).context(shown(path)))
+        written.map_err(|error| CliError::usage_from(error).context(display_path(path)))
     };
     if Path::new(&beside).exists() {
-        let message = format!("{} is there already", shown(Path::new(&beside)));
+        let message = format!("{} is there already", display_path(Path::new(&beside)));
         return Err(CliError::usage(message));
     }
     write(file, &text, true)?;
@@ -162,14 +162,14 @@ async fn key(global: &Global, file: &Path, no_password: bool) -> Result<Exit, Cl
     if global.json {
         output::json(&json!({ "key": file, "public": public }));
     } else {
-        output::line(format_args!("Secret key: {}", shown(file)));
+        output::line(format_args!("Secret key: {}", display_path(file)));
         output::line(format_args!("Public key: {public}"));
         output::line(
             "Tell the public key to those who install what you sign, where they can be sure that it is \
              you; keep the secret one.",
         );
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 async fn new_password() -> Result<String, CliError> {
@@ -198,11 +198,11 @@ async fn new_password() -> Result<String, CliError> {
 /// Opens the file of a secret key.
 pub(crate) async fn signing_key(file: &Path) -> Result<SigningKey, CliError> {
     let text = fs::read_to_string(file)
-        .map_err(|error| CliError::usage_from(error).context(shown(file)))?;
+        .map_err(|error| CliError::usage_from(error).context(display_path(file)))?;
     if SignerKey::read(&text).is_ok() {
         let message = format!(
             "{} is the public key, which verifies what the secret one signed",
-            shown(file)
+            display_path(file)
         );
         return Err(CliError::usage(message).hint("name the file of the secret key"));
     }
@@ -215,11 +215,11 @@ pub(crate) async fn signing_key(file: &Path) -> Result<SigningKey, CliError> {
     };
     if password.is_none() && SigningKey::is_sealed(&text) {
         let hint = format!("set {}", env::SIGNING_PASSWORD);
-        let message = format!("the key in {} needs its password", shown(file));
+        let message = format!("the key in {} needs its password", display_path(file));
         return Err(CliError::usage(message).hint(hint));
     }
     SigningKey::open(&text, password.as_deref())
-        .map_err(|error| CliError::from(error).context(shown(file)))
+        .map_err(|error| CliError::from(error).context(display_path(file)))
 }
 
 async fn sign(global: &Global, path: &Path, key: &Path) -> Result<Exit, CliError> {
@@ -227,9 +227,9 @@ async fn sign(global: &Global, path: &Path, key: &Path) -> Result<Exit, CliError
     let key = signing_key(key).await?;
     let signed = package.signed(&key)?;
     // Read again as whoever gets it will.
-    let package = Package::read(&shown(path), signed)?;
+    let package = Package::read(&display_path(path), signed)?;
     fs::write_atomic_for_all(path, package.bytes())
-        .map_err(|error| CliError::host_from(error).context(shown(path)))?;
+        .map_err(|error| CliError::host_from(error).context(display_path(path)))?;
     let signer = package.signer()?;
     if global.json {
         output::json(&json!({ "package": path, "signer": signer, "sha256": package.sha256() }));
@@ -239,7 +239,7 @@ async fn sign(global: &Global, path: &Path, key: &Path) -> Result<Exit, CliError
             output::clean(&package.description().id())
         ));
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 /// A public key as it was given, or out of the file that was named.
@@ -260,17 +260,17 @@ async fn verify(
 ) -> Result<Exit, CliError> {
     let wanted = signer.map(public_key).transpose()?;
     let source = PackageSource::read(place)?;
-    let fetched = match Box::pin(source.fetch(&indexes.places())).await {
+    let fetched = match Box::pin(source.fetch(&indexes.locations())).await {
         Ok(fetched) => fetched,
-        Err(error) if is_refusal(&error) => return Ok(refused(global, place, &error)),
+        Err(error) if is_refusal(&error) => return Ok(report_refusal(global, place, &error)),
         Err(error) => return Err(error.into()),
     };
-    tell_unread(global, &fetched.unread);
-    tell_unread(global, fetched.left_out.as_slice());
+    report_unread(global, &fetched.index_errors);
+    report_unread(global, fetched.left_out.as_slice());
     let package = &fetched.package;
     let signed = package.signer().and_then(|found| match &wanted {
         Some(wanted) if wanted != found => Err(PackageError::Signer {
-            place: shown_place(place),
+            location: redacted_location(place),
             found: found.to_string(),
             why: format!("{wanted} was asked for"),
         }),
@@ -279,7 +279,7 @@ async fn verify(
     if let Err(error) = &signed
         && (global.json || wanted.is_some())
     {
-        return Ok(refused(global, place, error));
+        return Ok(report_refusal(global, place, error));
     }
     let description = package.description();
     let skill = package.skill()?;
@@ -293,7 +293,7 @@ async fn verify(
             "package": description,
             "skill": skill.as_ref().map(SkillContents::json),
         }));
-        return Ok(Exit::Fine);
+        return Ok(Exit::Success);
     }
     describe(global, description);
     for line in skill.iter().flat_map(SkillContents::lines) {
@@ -306,9 +306,9 @@ async fn verify(
             output::line(format_args!(
                 "\n{GREEN}ok{RESET} it is whole, and what its signer signed"
             ));
-            Ok(Exit::Fine)
+            Ok(Exit::Success)
         }
-        Err(error) => Ok(refused(global, place, &error)),
+        Err(error) => Ok(report_refusal(global, place, &error)),
     }
 }
 
@@ -317,10 +317,10 @@ fn describe(global: &Global, description: &PackageDescription) {
     output::line(format_args!(
         "{BOLD}{}{RESET}  {}",
         output::clean_line(&description.id()),
-        output::clean_line(&shortened(&description.manifest.description, ROW))
+        output::clean_line(&shorten(&description.manifest.description, ROW))
     ));
     let row = |name: &str, value: &str| {
-        let value = shortened(value, ROW);
+        let value = shorten(value, ROW);
         output::line(format_args!("  {name:<10} {}", output::clean_line(&value)));
     };
     row("kind", &description.manifest.kind);
@@ -351,14 +351,14 @@ fn describe(global: &Global, description: &PackageDescription) {
         row("tool", &format!("{}: {}", tool.name, tool.description));
     }
     match &description.signer {
-        Some(signer) => row("signed by", &who(global, signer)),
+        Some(signer) => row("signed by", &signer_name(global, signer)),
         None => row("signed by", "nobody"),
     }
 }
 
 /// A signer as the user knows it.
-pub(crate) fn who(global: &Global, signer: &SignerKey) -> String {
-    let listed = signers(global).listed().unwrap_or_default();
+pub(crate) fn signer_name(global: &Global, signer: &SignerKey) -> String {
+    let listed = signers(global).entries().unwrap_or_default();
     let known = listed
         .into_iter()
         .find(|known| known.key == signer.as_str());
@@ -369,12 +369,12 @@ pub(crate) fn who(global: &Global, signer: &SignerKey) -> String {
     }
 }
 
-async fn published(global: &Global, path: &Path, place: &str) -> Result<Exit, CliError> {
+async fn publish_package(global: &Global, path: &Path, place: &str) -> Result<Exit, CliError> {
     let package = Package::open(path)?;
     let there = publish(&package, place).await?;
     if global.json {
         output::json(&json!({ "published": there, "sha256": package.sha256() }));
-        return Ok(Exit::Fine);
+        return Ok(Exit::Success);
     }
     output::line(format_args!(
         "{BOLD}{}{RESET} is at {}",
@@ -387,11 +387,11 @@ async fn published(global: &Global, path: &Path, place: &str) -> Result<Exit, Cl
              plugin sign` signs it"
         ));
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 async fn search(global: &Global, words: &[String], indexes: &IndexArgs) -> Result<Exit, CliError> {
-    let places = indexes.places();
+    let places = indexes.locations();
     if places.is_empty() {
         return Err(CliError::usage("no index is known").hint(format!(
             "name one with `--index`, or set {}; `conjure plugin publish PACKAGE FOLDER` makes one",
@@ -411,7 +411,7 @@ async fn search(global: &Global, words: &[String], indexes: &IndexArgs) -> Resul
             Err(error) => return Err(error.into()),
         };
         unread.extend(index.left_out());
-        looked.push(index.place());
+        looked.push(index.location());
         for entry in index.search(words) {
             // An index that comes first is the one that is installed from.
             if found.iter().all(|known| known.name != entry.name) {
@@ -422,13 +422,13 @@ async fn search(global: &Global, words: &[String], indexes: &IndexArgs) -> Resul
     if looked.is_empty() && !unread.is_empty() {
         return Err(unread.swap_remove(0).into());
     }
-    tell_unread(global, &unread);
+    report_unread(global, &unread);
     if global.json {
         let unread: Vec<String> = unread.iter().map(ToString::to_string).collect();
         output::json(&json!({ "plugins": found, "unread": unread }));
         return Ok(match found.is_empty() {
             true => Exit::No,
-            false => Exit::Fine,
+            false => Exit::Success,
         });
     }
     if found.is_empty() {
@@ -440,7 +440,7 @@ async fn search(global: &Global, words: &[String], indexes: &IndexArgs) -> Resul
     }
     let mut rows = Table::new(["PLUGIN", "VERSION", "KIND", "SIGNED", "DESCRIPTION"]);
     for entry in &found {
-        let cell = |text: &str| shortened(text, CELL);
+        let cell = |text: &str| shorten(text, CELL);
         rows.row([
             cell(&entry.name),
             cell(&entry.version),
@@ -453,13 +453,13 @@ async fn search(global: &Global, words: &[String], indexes: &IndexArgs) -> Resul
         ]);
     }
     rows.print();
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 /// Says which indexes could not be read, or not as a whole: what they name is not among what was found.
-pub(crate) fn tell_unread(global: &Global, unread: &[PackageError]) {
+pub(crate) fn report_unread(global: &Global, unread: &[PackageError]) {
     for error in unread.iter().filter(|_| !global.json) {
-        output::aside(format_args!(
+        output::print_note(format_args!(
             "{YELLOW}note:{RESET} an index was left out, or a part of it: {}",
             output::clean_line(&error.to_string())
         ));
@@ -478,9 +478,9 @@ pub(crate) fn is_refusal(error: &PackageError) -> bool {
 }
 
 /// Says why a package is not taken.
-pub(crate) fn refused(global: &Global, place: &str, error: &PackageError) -> Exit {
-    let place = shown_place(place);
-    super::plugin::refused(global, Path::new(&place), &error.to_string())
+pub(crate) fn report_refusal(global: &Global, place: &str, error: &PackageError) -> Exit {
+    let place = redacted_location(place);
+    super::plugin::report_refusal(global, Path::new(&place), &error.to_string())
 }
 
 impl From<PackageError> for CliError {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use conjure_sdk_source::SourceFile;
 
-use super::args::shown;
+use super::args::display_path;
 use super::error::CliError;
 use super::output;
 
@@ -32,8 +32,8 @@ pub(crate) fn named_sdk(given: &str) -> Result<String, CliError> {
 }
 
 /// Like [`named_sdk`], for the SDK that this program carries, written into the data directory once.
-pub(crate) fn own_sdk(data_dir: &Path) -> Result<String, CliError> {
-    let dir = write_own_sdk(data_dir).map_err(|error| {
+pub(crate) fn bundled_sdk(data_dir: &Path) -> Result<String, CliError> {
+    let dir = write_bundled_sdk(data_dir).map_err(|error| {
         let error = error.context("the SDK cannot be written into the data directory");
         error.hint("name one that is elsewhere with `--sdk PATH` or `--sdk VERSION`")
     })?;
@@ -45,7 +45,7 @@ pub(crate) fn own_sdk(data_dir: &Path) -> Result<String, CliError> {
 }
 
 /// Writes it, unless it is there as a whole.
-fn write_own_sdk(data_dir: &Path) -> Result<PathBuf, CliError> {
+fn write_bundled_sdk(data_dir: &Path) -> Result<PathBuf, CliError> {
     use conjure_config::fs;
     let files = conjure_sdk_source::files().map_err(CliError::host_from)?;
     let all = data_dir.join("sdk");
@@ -110,33 +110,33 @@ fn toml_path(path: &Path) -> Result<String, CliError> {
 ///
 /// # Errors
 /// When the crate names another one, with what to write in its place.
-pub(crate) fn find_again(crate_dir: &Path, data_dir: &Path) -> Result<(), CliError> {
+pub(crate) fn ensure_sdks(crate_dir: &Path, data_dir: &Path) -> Result<(), CliError> {
     for (manifest, path) in named_sdks(crate_dir) {
-        find_one_again(&manifest, &path, data_dir)?;
+        ensure_sdk(&manifest, &path, data_dir)?;
     }
     Ok(())
 }
 
-fn find_one_again(manifest: &Path, path: &Path, data_dir: &Path) -> Result<(), CliError> {
+fn ensure_sdk(manifest: &Path, path: &Path, data_dir: &Path) -> Result<(), CliError> {
     let is_there = || path.join(MANIFEST).is_file();
     if is_there() {
         return Ok(());
     }
     let missing = CliError::usage(format!(
         "`{}` depends on the SDK in `{}`, which is not there",
-        shown(manifest),
+        display_path(manifest),
         path.display()
     ));
-    let Ok(dependency) = own_sdk(data_dir) else {
+    let Ok(dependency) = bundled_sdk(data_dir) else {
         return Err(missing.hint(
             "set the dependency's `path` to where it is now; `conjure plugin create` writes the SDK of \
              this program into the data directory",
         ));
     };
     if is_there() {
-        output::aside(format_args!(
+        output::print_note(format_args!(
             "note: the SDK of this program is written into {} again",
-            shown(path)
+            display_path(path)
         ));
         return Ok(());
     }
@@ -215,23 +215,23 @@ mod tests {
             let text = format!("[{kind}]\n{SDK} = {{ {dependency} }}\n");
             fs::write(crate_dir.join(MANIFEST), text).unwrap();
         };
-        let own = own_sdk(&data).unwrap();
+        let own = bundled_sdk(&data).unwrap();
         for kind in ["dependencies", "dev-dependencies"] {
             depend(kind, &own);
             let (_, sdk) = named_sdks(&crate_dir).pop().unwrap();
             assert!(sdk.starts_with(data.canonicalize().unwrap()), "{sdk:?}");
             fs::remove_dir_all(data.join("sdk")).unwrap();
-            find_again(&crate_dir, &data).unwrap();
+            ensure_sdks(&crate_dir, &data).unwrap();
             assert!(sdk.join("src/lib.rs").is_file());
         }
         // Another one, such as that of a machine of before.
         let other = "version = \"0.1\", path = \"/nowhere/sdk/0.1.0-00000000\"";
         depend("dependencies", other);
-        let error = find_again(&crate_dir, &data).unwrap_err();
+        let error = ensure_sdks(&crate_dir, &data).unwrap_err();
         assert!(error.to_string().contains("/nowhere/sdk"), "{error}");
         assert!(error.hints()[0].contains(&own), "{:?}", error.hints());
         depend("dependencies", "version = \"0.1\"");
-        find_again(&crate_dir, &data).unwrap();
+        ensure_sdks(&crate_dir, &data).unwrap();
     }
 
     #[test]

@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use super::args::Global;
 use super::output::{self, BOLD, DIM, RESET, YELLOW};
-use super::person::agrees;
+use super::person::ask_yes_no;
 use super::plugin_fetch_report::FetchFailure;
-use super::plugin_install::told;
-use super::plugin_package::who;
+use super::plugin_install::describe_change;
+use super::plugin_package::signer_name;
 use super::plugin_skill_contents::{SkillContents, SkillDifference};
 
 /// Installs a skill folder among the user's, or says why not. Nothing of it runs. What it says to a
@@ -37,7 +37,7 @@ pub(crate) async fn install(
     };
     if !global.json && !is_same {
         let words = from.map(|from| version_step(from, &description.version));
-        output::aside(format_args!(
+        output::print_note(format_args!(
             "{BOLD}{}{RESET} {}, a skill folder: {}",
             output::clean(name),
             words.unwrap_or_else(|| description.version.clone()),
@@ -48,16 +48,16 @@ pub(crate) async fn install(
             None => contents.lines(),
         };
         for line in lines {
-            output::aside(format_args!("  {}", output::clean_line(&line)));
+            output::print_note(format_args!("  {}", output::clean_line(&line)));
         }
         for line in difference.details() {
-            output::aside(format_args!("    {DIM}{}{RESET}", output::clean_line(line)));
+            output::print_note(format_args!("    {DIM}{}{RESET}", output::clean_line(line)));
         }
     }
     let is_other = from.is_some() && !is_same;
     let is_allowed = !is_other || yes || {
         let question = format!("{YELLOW}?{RESET} Install it, with other instructions and files?");
-        !global.json && matches!(agrees(&question).await, Ok(true))
+        !global.json && matches!(ask_yes_no(&question).await, Ok(true))
     };
     if !is_allowed {
         return Err(FetchFailure::NotAllowed {
@@ -68,7 +68,7 @@ pub(crate) async fn install(
             difference: difference.json(),
         });
     }
-    let locked = fetched.locked();
+    let locked = fetched.lock_entry();
     let change = match installed.install_skill(archive, locked.clone(), state) {
         Ok(change) => change,
         Err(error) => return Err(FetchFailure::of_install(global, &error)),
@@ -83,7 +83,7 @@ pub(crate) async fn install(
     });
     if !global.json {
         match &change {
-            Some(change) => output::line(told(change)),
+            Some(change) => output::line(describe_change(change)),
             None => output::line(format_args!(
                 "{} {}: this very build is installed already",
                 output::clean(name),
@@ -91,7 +91,8 @@ pub(crate) async fn install(
             )),
         }
         let signer = description.signer.as_ref();
-        let signed = signer.map_or_else(|| "nobody".to_owned(), |signer| who(global, signer));
+        let signed =
+            signer.map_or_else(|| "nobody".to_owned(), |signer| signer_name(global, signer));
         output::line(format_args!(
             "  {DIM}signed by {}{RESET}",
             output::clean_line(&signed)

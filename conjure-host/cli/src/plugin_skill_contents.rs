@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::line_difference::changed_lines;
 use super::output;
-use super::shortened::shortened;
+use super::shorten::shorten;
 
 /// What a model reads first.
 const INSTRUCTIONS: &str = "SKILL.md";
@@ -90,7 +90,7 @@ impl SkillContents {
         });
         let files: Vec<String> = files.collect();
         let tools = self.allowed_tools.as_ref();
-        let tools = tools.map(|tools| format!("wants allowed: {}", shortened(tools, LINE)));
+        let tools = tools.map(|tools| format!("wants allowed: {}", shorten(tools, LINE)));
         let files = format!("files: {}", files.join(", "));
         tools.into_iter().chain([files]).collect()
     }
@@ -156,7 +156,7 @@ impl SkillContents {
         let more = changed.len().saturating_sub(LINES);
         let shown = changed.iter().take(LINES);
         let shown = shown.map(|(sign, line)| {
-            let other = likest(&changed, *sign, line);
+            let other = closest_line(&changed, *sign, line);
             let shown = shortened_change(line, other, LINE);
             format!("{INSTRUCTIONS} {sign} {shown}")
         });
@@ -171,7 +171,7 @@ impl SkillContents {
 
 /// Returns the changed line of the other side that begins most as this one does; empty where this one is
 /// short enough to be shown as a whole.
-fn likest<'a>(changed: &[(char, &'a str)], sign: char, line: &str) -> &'a str {
+fn closest_line<'a>(changed: &[(char, &'a str)], sign: char, line: &str) -> &'a str {
     if line.len() <= LINE {
         return "";
     }

@@ -12,11 +12,11 @@ use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use super::args::{Global, shown};
+use super::args::{Global, display_path};
 use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, BOLD, DIM, GREEN, RED, RESET, YELLOW};
-use super::plugin_args::{check_named, workers};
+use super::plugin_args::{check_exists, workers};
 use super::plugin_crate::PluginCrate;
 use super::plugin_test_process::{CheckEnd, CheckLine, CheckProcess, CheckProcessArgs, LineWriter};
 use super::signals::Signals;
@@ -62,17 +62,17 @@ fn config(text: &str) -> Result<Value, String> {
 
 /// The checks of one plugin in one place.
 #[derive(Debug, Clone, Default)]
-struct PlaceReport {
+struct IsolationReport {
     plugin: String,
     kind: String,
-    refused: Option<String>,
+    refusal: Option<String>,
     outcomes: Vec<CheckOutcome>,
 }
 
-impl PlaceReport {
-    fn holds(&self) -> bool {
+impl IsolationReport {
+    fn has_passed(&self) -> bool {
         let mut outcomes = self.outcomes.iter();
-        self.refused.is_none()
+        self.refusal.is_none()
             && !outcomes.any(|outcome| matches!(outcome.verdict, Verdict::Failed { .. }))
     }
 }
@@ -83,11 +83,14 @@ pub(crate) async fn run(global: &Global, args: &PluginTestArgs) -> Result<Exit, 
     }
     let here = PathBuf::from(".");
     let what = args.what.as_ref().unwrap_or(&here);
-    check_named(what)?;
+    check_exists(what)?;
     if let Some(dir) = &args.working_dir
         && !conjure_config::fs::is_dir(dir).unwrap_or(false)
     {
-        return Err(CliError::usage(format!("{} is no directory", shown(dir))));
+        return Err(CliError::usage(format!(
+            "{} is no directory",
+            display_path(dir)
+        )));
     }
     let mut signals = Signals::listen()?;
     let is_dir = conjure_config::fs::is_dir(what).unwrap_or(false);
@@ -128,7 +131,8 @@ pub(crate) async fn run(global: &Global, args: &PluginTestArgs) -> Result<Exit, 
             "\n{BOLD}In the host's process{RESET}\n  {YELLOW}-{RESET}       {DIM}not run: {reason}{RESET}"
         ));
     }
-    let has_run = |report: &PlaceReport| !report.outcomes.is_empty() || report.refused.is_some();
+    let has_run =
+        |report: &IsolationReport| !report.outcomes.is_empty() || report.refusal.is_some();
     if let Some(only) = &args.only
         && !reports.iter().any(|(_, report)| has_run(report))
     {
@@ -136,25 +140,25 @@ pub(crate) async fn run(global: &Global, args: &PluginTestArgs) -> Result<Exit, 
             "no check has `{only}` in its name"
         )));
     }
-    let holds = reports.iter().all(|(_, report)| report.holds());
+    let holds = reports.iter().all(|(_, report)| report.has_passed());
     if global.json {
         let places = reports.iter().map(|(place, report)| {
             json!({
                 "isolation": place.as_str(),
-                "ok": report.holds(),
-                "refused": report.refused,
+                "ok": report.has_passed(),
+                "refused": report.refusal,
                 "checks": report.outcomes,
             })
         });
         let first = reports.first().map(|(_, report)| report.clone());
-        let PlaceReport { plugin, kind, .. } = first.unwrap_or_default();
+        let IsolationReport { plugin, kind, .. } = first.unwrap_or_default();
         output::json(&json!({
             "ok": holds, "file": library, "plugin": plugin, "kind": kind,
             "runs": places.collect::<Vec<_>>(),
             "in_process_left_out": worker_only,
         }));
     }
-    Ok(if holds { Exit::Fine } else { Exit::No })
+    Ok(if holds { Exit::Success } else { Exit::No })
 }
 
 fn not_built(global: &Global, what: &Path, said: &str) -> Exit {
@@ -164,12 +168,15 @@ fn not_built(global: &Global, what: &Path, said: &str) -> Exit {
         );
     } else {
         output::line(output::clean(said.trim_end()));
-        output::line(format_args!("{RED}{} does not build{RESET}", shown(what)));
+        output::line(format_args!(
+            "{RED}{} does not build{RESET}",
+            display_path(what)
+        ));
     }
     Exit::No
 }
 
-fn print(place: Isolation, report: &PlaceReport, first: bool) {
+fn print(place: Isolation, report: &IsolationReport, first: bool) {
     if first && !report.plugin.is_empty() {
         output::line(format_args!(
             "{BOLD}{}{RESET} ({})",
@@ -184,7 +191,7 @@ fn print(place: Isolation, report: &PlaceReport, first: bool) {
             Isolation::Process => "In a worker",
         }
     ));
-    if let Some(reason) = &report.refused {
+    if let Some(reason) = &report.refusal {
         output::line(format_args!(
             "  {RED}refused:{RESET} {}",
             output::clean(reason)
@@ -253,10 +260,10 @@ pub(crate) fn description_at(place: &Path) -> Result<Option<PathBuf>, CliError> 
         [] => Ok(None),
         [one] => Ok(Some(one.clone())),
         some => {
-            let names: Vec<String> = some.iter().map(|path| shown(path)).collect();
+            let names: Vec<String> = some.iter().map(|path| display_path(path)).collect();
             let message = format!(
                 "`{}` has more than one description of a program: {}",
-                shown(place),
+                display_path(place),
                 names.join(", ")
             );
             Err(CliError::usage(message).hint("name one of them"))
@@ -293,10 +300,10 @@ async fn run_checks(
     let contract = match Box::pin(Contract::of(&file, options)).await {
         Ok(contract) => contract,
         Err(ContractError::Refused(error)) => {
-            lines.say(&CheckLine::Refused {
+            lines.write_line(&CheckLine::Refused {
                 reason: error.to_string(),
             });
-            return Ok(Exit::Fine);
+            return Ok(Exit::Success);
         }
         Err(ContractError::Scratch(error)) => {
             return Err(
@@ -306,10 +313,10 @@ async fn run_checks(
     };
     if contract.isolation() != isolation {
         let reason = needs_worker(&file).unwrap_or("a host runs it in a worker");
-        lines.say(&CheckLine::Refused {
+        lines.write_line(&CheckLine::Refused {
             reason: reason.to_owned(),
         });
-        return Ok(Exit::Fine);
+        return Ok(Exit::Success);
     }
     let checks: Vec<String> = contract.names().map(str::to_owned).collect();
     let is_meant = |check: &String| args.only.as_ref().is_none_or(|text| check.contains(text));
@@ -319,20 +326,20 @@ async fn run_checks(
         .filter(|(place, check)| *place >= from && is_meant(check))
         .map(|(place, _)| place)
         .collect();
-    lines.say(&CheckLine::Checks {
+    lines.write_line(&CheckLine::Checks {
         plugin: contract.plugin().id().to_string(),
         kind: contract.plugin().manifest().kind.clone(),
         checks,
     });
     for place in places {
-        lines.say(&CheckLine::Begins { place });
+        lines.write_line(&CheckLine::Begins { place });
         if let Some(outcome) = contract.run(place).await {
-            lines.say(&CheckLine::Done { outcome });
+            lines.write_line(&CheckLine::Done { outcome });
         }
     }
     contract.end().await;
-    lines.say(&CheckLine::End);
-    Ok(Exit::Fine)
+    lines.write_line(&CheckLine::End);
+    Ok(Exit::Success)
 }
 
 /// Runs all checks, in as many processes as it takes.
@@ -341,8 +348,8 @@ async fn test_in(
     args: &PluginTestArgs,
     library: &Path,
     place: Isolation,
-) -> Result<PlaceReport, CliError> {
-    let mut report = PlaceReport::default();
+) -> Result<IsolationReport, CliError> {
+    let mut report = IsolationReport::default();
     let mut from = 0;
     loop {
         let no_room = |error| CliError::host_from(error).context("the checks have no directory");
@@ -355,7 +362,7 @@ async fn test_in(
         let (mut names, mut at) = (Vec::new(), None);
         let process = CheckProcess::start(&mut command)?;
         let ended = process.follow(|line| match line {
-            CheckLine::Refused { reason } => report.refused = Some(reason),
+            CheckLine::Refused { reason } => report.refusal = Some(reason),
             CheckLine::Checks {
                 plugin,
                 kind,
@@ -375,7 +382,7 @@ async fn test_in(
         };
         let reached = at.and_then(|at: usize| Some((at, names.get(at)?)));
         let Some((at, check)) = reached else {
-            report.refused = Some(format!("the process that loaded it {how}"));
+            report.refusal = Some(format!("the process that loaded it {how}"));
             return Ok(report);
         };
         report.outcomes.push(CheckOutcome {

@@ -18,11 +18,11 @@ use tokio::process::{Child, ChildStderr, ChildStdin, Command};
 use super::error::CliError;
 
 /// How long a process that runs checks may say nothing: one check, and the loading before it.
-const SILENCE: Duration = Duration::from_secs(120);
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(120);
 /// How long it may take to end after its last line, and what it has written to be read after its end.
 const LINGERING: Duration = Duration::from_secs(2);
 /// The last bytes that are kept of what it says beside.
-const SAID_BYTES: usize = 16 * 1024;
+const STDERR_TAIL_BYTES: usize = 16 * 1024;
 
 /// A line that a process which runs checks writes.
 #[derive(Serialize, Deserialize)]
@@ -60,12 +60,12 @@ impl LineWriter {
         let scratch = scratch.to_owned();
         std::thread::Builder::new()
             .name("reader of the checks".to_owned())
-            .spawn(move || end_with(reader, &scratch))?;
+            .spawn(move || exit_with_reader(reader, &scratch))?;
         Ok(Self(lines.into()))
     }
 
     /// Writes one line.
-    pub(super) fn say(&mut self, line: &CheckLine) {
+    pub(super) fn write_line(&mut self, line: &CheckLine) {
         let mut text = serde_json::to_string(line).unwrap_or_default();
         text.push('\n');
         // Where nobody reads any more this process is about to end.
@@ -74,7 +74,7 @@ impl LineWriter {
 }
 
 /// Waits until the process that reads is gone, which writes nothing, and ends this one.
-fn end_with(reader: OwnedFd, scratch: &Path) {
+fn exit_with_reader(reader: OwnedFd, scratch: &Path) {
     use std::io::Read as _;
     let mut reader = std::fs::File::from(reader);
     while reader.read(&mut [0; 64]).is_ok_and(|length| length > 0) {}
@@ -90,14 +90,14 @@ pub(super) struct CheckProcess {
     /// Pipe whose end is the sign for the process to end, too. Waiting for a child would close it.
     _stdin: ChildStdin,
     /// Task that gives the last words of the process at its end.
-    said: tokio::task::JoinHandle<String>,
+    stderr_tail: tokio::task::JoinHandle<String>,
     lines: tokio::io::Lines<BufReader<tokio::process::ChildStdout>>,
 }
 
 /// How a process ended that ran checks.
 pub(super) enum CheckEnd {
     /// After its last line.
-    Well,
+    Complete,
     /// Before it, in these words.
     Early(String),
 }
@@ -121,7 +121,7 @@ impl CheckProcess {
         Ok(Self {
             child,
             _stdin: stdin,
-            said: tokio::spawn(last_of(stderr)),
+            stderr_tail: tokio::spawn(read_stderr_tail(stderr)),
             lines: BufReader::new(stdout).lines(),
         })
     }
@@ -134,7 +134,7 @@ impl CheckProcess {
     ) -> Result<CheckEnd, CliError> {
         let mut status: Option<ExitStatus> = None;
         loop {
-            let patience = status.map_or(SILENCE, |_| LINGERING);
+            let patience = status.map_or(SILENCE_TIMEOUT, |_| LINGERING);
             let line = tokio::select! {
                 biased;
                 line = tokio::time::timeout(patience, self.lines.next_line()) => line,
@@ -149,8 +149,11 @@ impl CheckProcess {
                 Err(_) if status.is_some() => break,
                 Err(_) => {
                     let _ = self.child.kill().await;
-                    let how = format!("said nothing for {} s and was ended", SILENCE.as_secs());
-                    return Ok(CheckEnd::Early(self.with_last_words(how).await));
+                    let how = format!(
+                        "said nothing for {} s and was ended",
+                        SILENCE_TIMEOUT.as_secs()
+                    );
+                    return Ok(CheckEnd::Early(self.with_stderr_tail(how).await));
                 }
             };
             let Ok(line) = serde_json::from_str::<CheckLine>(&line) else {
@@ -167,8 +170,8 @@ impl CheckProcess {
             None => self.child.wait().await.map_err(CliError::host_from)?,
         };
         // A plugin that ends the process with a good code ends it all the same.
-        let how = ended(status);
-        Ok(CheckEnd::Early(self.with_last_words(how).await))
+        let how = describe_exit(status);
+        Ok(CheckEnd::Early(self.with_stderr_tail(how).await))
     }
 
     /// The end after the last line: a crash there is the plugin's too, and what does not end is ended.
@@ -185,16 +188,16 @@ impl CheckProcess {
         };
         match status.filter(|status| !status.success()) {
             Some(status) => {
-                let how = format!("{}, after its last check", ended(status));
-                Ok(CheckEnd::Early(self.with_last_words(how).await))
+                let how = format!("{}, after its last check", describe_exit(status));
+                Ok(CheckEnd::Early(self.with_stderr_tail(how).await))
             }
-            None => Ok(CheckEnd::Well),
+            None => Ok(CheckEnd::Complete),
         }
     }
 
-    async fn with_last_words(self, how: String) -> String {
+    async fn with_stderr_tail(self, how: String) -> String {
         // What it left open keeps nothing waiting here.
-        let said = tokio::time::timeout(LINGERING, self.said).await;
+        let said = tokio::time::timeout(LINGERING, self.stderr_tail).await;
         let said = said.ok().and_then(Result::ok).unwrap_or_default();
         match said.lines().rev().find(|line| !line.trim().is_empty()) {
             Some(last) => format!("{how}; it last said: {}", last.trim()),
@@ -204,18 +207,18 @@ impl CheckProcess {
 }
 
 /// The end of what a process says, however much that is.
-async fn last_of(mut stderr: ChildStderr) -> String {
+async fn read_stderr_tail(mut stderr: ChildStderr) -> String {
     let mut said = Vec::new();
-    let mut piece = vec![0; SAID_BYTES];
+    let mut piece = vec![0; STDERR_TAIL_BYTES];
     while let Ok(length @ 1..) = stderr.read(&mut piece).await {
         said.extend_from_slice(piece.get(..length).unwrap_or_default());
-        let before = said.len().saturating_sub(SAID_BYTES);
+        let before = said.len().saturating_sub(STDERR_TAIL_BYTES);
         said.drain(..before);
     }
     String::from_utf8_lossy(&said).into_owned()
 }
 
-fn ended(status: ExitStatus) -> String {
+fn describe_exit(status: ExitStatus) -> String {
     use std::os::unix::process::ExitStatusExt as _;
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("ended with exit code {code}"),

@@ -44,7 +44,7 @@ impl TrialDir {
         path: &Path,
     ) -> Result<Result<Arc<LoadedPlugin>, String>, CliError> {
         let loader = loader_in(global, &self.data_dir, None)?;
-        tried(loader, &self.data_dir, path).await
+        try_library(loader, &self.data_dir, path).await
     }
 }
 
@@ -57,10 +57,10 @@ pub(crate) async fn load_and_try(
 ) -> Result<Result<Arc<LoadedPlugin>, String>, CliError> {
     let data_dir = global.data_dir();
     let loader = loader_in(global, &data_dir, isolation)?;
-    tried(loader, &data_dir, path).await
+    try_library(loader, &data_dir, path).await
 }
 
-async fn tried(
+async fn try_library(
     loader: Loader,
     data_dir: &Path,
     path: &Path,

@@ -11,7 +11,7 @@ use super::args::Global;
 use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, Table};
-use super::plugin::refused;
+use super::plugin::report_refusal;
 use super::plugin_args;
 use super::plugin_package::public_key;
 
@@ -40,12 +40,12 @@ pub(crate) fn trust(global: &Global, args: &PluginTrustArgs) -> Result<Exit, Cli
         return trust_signer(global, signer, args.name.as_deref());
     }
     let Some(path) = args.file.as_deref() else {
-        let listed = trust.listed().map_err(CliError::host_from)?;
-        let signers = plugin_args::signers(global).listed();
+        let listed = trust.entries().map_err(CliError::host_from)?;
+        let signers = plugin_args::signers(global).entries();
         let signers = signers.map_err(CliError::host_from)?;
         if global.json {
             output::json(&json!({ "trusted": listed, "signers": signers }));
-            return Ok(Exit::Fine);
+            return Ok(Exit::Success);
         }
         if listed.is_empty() {
             output::line("No plugin is trusted beside those that come with the program.");
@@ -70,19 +70,19 @@ pub(crate) fn trust(global: &Global, args: &PluginTrustArgs) -> Result<Exit, Cli
                 signer.key
             ));
         }
-        return Ok(Exit::Fine);
+        return Ok(Exit::Success);
     };
-    plugin_args::check_named(path)?;
+    plugin_args::check_exists(path)?;
     let file = match PluginFile::read(path, true) {
         Ok(file) => file,
-        Err(error) => return Ok(refused(global, path, &error.to_string())),
+        Err(error) => return Ok(report_refusal(global, path, &error.to_string())),
     };
     if file.program.is_some() {
         let reason = format!(
             "{} is a program, which always runs in a process of its own",
             file.header.name
         );
-        return Ok(refused(global, path, &reason));
+        return Ok(report_refusal(global, path, &reason));
     }
     let library = TrustedLibrary {
         sha256: file.sha256,
@@ -102,7 +102,7 @@ pub(crate) fn trust(global: &Global, args: &PluginTrustArgs) -> Result<Exit, Cli
             }
         ));
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 fn trust_signer(global: &Global, key: &str, name: Option<&str>) -> Result<Exit, CliError> {
@@ -123,7 +123,7 @@ fn trust_signer(global: &Global, key: &str, name: Option<&str>) -> Result<Exit, 
             false => "This key was trusted already.",
         });
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 /// Trusts a library or a signer no more.
@@ -137,14 +137,14 @@ pub(crate) fn untrust(global: &Global, library: &str) -> Result<Exit, CliError> 
         } else {
             output::line(format_args!("{key}: is trusted no more"));
         }
-        return Ok(Exit::Fine);
+        return Ok(Exit::Success);
     }
     let trust = plugin_args::trust(global);
     let digest = match PluginFile::read(Path::new(library), true) {
         Ok(file) => file.sha256.to_string(),
         Err(_) => library.to_ascii_lowercase(),
     };
-    let listed = trust.listed().map_err(CliError::host_from)?;
+    let listed = trust.entries().map_err(CliError::host_from)?;
     let mut meant = listed
         .into_iter()
         .filter(|trusted| !digest.is_empty() && trusted.sha256.to_string().starts_with(&digest));
@@ -164,5 +164,5 @@ pub(crate) fn untrust(global: &Global, library: &str) -> Result<Exit, CliError> 
             found.sha256.short()
         ));
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }

@@ -8,7 +8,7 @@ use super::args::Global;
 use super::error::CliError;
 use super::exit::Exit;
 use super::output;
-use super::plugin_fetch::{AcceptedPackage, install_one, places};
+use super::plugin_fetch::{AcceptedPackage, install_one, upgrade_locations};
 use super::plugin_fetch_report::FetchReport;
 use super::plugin_package::IndexArgs;
 
@@ -56,11 +56,11 @@ pub(crate) async fn upgrade(global: &Global, args: &UpgradeArgs) -> Result<Exit,
         let found = match Box::pin(newer(&locked, &args.indexes)).await {
             Ok(found) => found,
             Err(error) => {
-                outcome.failed(global, &locked.source, &error.into());
+                outcome.add_failure(global, &locked.source, &error.into());
                 continue;
             }
         };
-        outcome.unread(global, &found.unread);
+        outcome.add_unread(global, &found.unread);
         let Some(mut fetched) = found.fetched else {
             if !global.json {
                 let name = output::clean_line(&locked.name);
@@ -68,34 +68,38 @@ pub(crate) async fn upgrade(global: &Global, args: &UpgradeArgs) -> Result<Exit,
             }
             continue;
         };
-        outcome.unread_of(global, &fetched);
+        outcome.add_unread_of(global, &fetched);
         // One of them may have a newer one by somebody else: it is asked about as where it is installed.
-        let known: Vec<String> = fetched.unread.iter().map(ToString::to_string).collect();
+        let known: Vec<String> = fetched
+            .index_errors
+            .iter()
+            .map(ToString::to_string)
+            .collect();
         let unread = found.unread.into_iter();
         let unread = unread.filter(|error| !known.contains(&error.to_string()));
-        fetched.unread.extend(unread);
+        fetched.index_errors.extend(unread);
         match Box::pin(install_one(global, &fetched, &accepted)).await {
-            Ok((_, json)) => outcome.installed(json),
-            Err(failure) => outcome.failed(global, &fetched.source, &failure),
+            Ok((_, json)) => outcome.add_installed(json),
+            Err(failure) => outcome.add_failure(global, &fetched.source, &failure),
         }
     }
-    Ok(outcome.end(global))
+    Ok(outcome.finish(global))
 }
 
 /// The newest package of a plugin, if it is newer.
-async fn newer(locked: &LockedPlugin, indexes: &IndexArgs) -> Result<NewerFetched, PackageError> {
+async fn newer(locked: &LockedPlugin, indexes: &IndexArgs) -> Result<UpgradeLookup, PackageError> {
     let NewerPackage { source, unread } = Box::pin(newer_source(locked, indexes)).await?;
     let Some(source) = source else {
-        return Ok(NewerFetched {
+        return Ok(UpgradeLookup {
             fetched: None,
             unread,
         });
     };
-    let fetched = Box::pin(source.fetch(&places(indexes, locked))).await?;
+    let fetched = Box::pin(source.fetch(&upgrade_locations(indexes, locked))).await?;
     let found = fetched.package.description();
     if found.name != locked.name {
-        return Err(PackageError::Other {
-            place: fetched.source.clone(),
+        return Err(PackageError::Mismatch {
+            location: fetched.source.clone(),
             found: found.id(),
             wanted: format!("a newer {}", locked.name),
         });
@@ -105,14 +109,14 @@ async fn newer(locked: &LockedPlugin, indexes: &IndexArgs) -> Result<NewerFetche
         (Some(found), Some(locked)) => found.cmp_precedence(&locked).is_gt(),
         _ => false,
     };
-    Ok(NewerFetched {
+    Ok(UpgradeLookup {
         fetched: is_newer.then_some(fetched),
         unread,
     })
 }
 
 /// What came of looking for a newer package.
-struct NewerFetched {
+struct UpgradeLookup {
     /// The package, if there is one.
     fetched: Option<FetchedPackage>,
     /// Why indexes could not be looked at, which may have a newer one.
@@ -128,18 +132,19 @@ async fn newer_source(
     let source = PackageSource::read(&locked.source)?;
     let is_indexed = matches!(source, PackageSource::Indexed { .. });
     let mut passed = Vec::new();
-    if !is_indexed && !indexes.named().is_empty() {
+    if !is_indexed && !indexes.explicit_indexes().is_empty() {
         let by_name = PackageSource::Indexed {
             name: locked.name.clone(),
             version: None,
         };
-        match Box::pin(by_name.newer(&locked.version, indexes.named())).await {
+        match Box::pin(by_name.newer(&locked.version, indexes.explicit_indexes())).await {
             Err(PackageError::Unknown { .. }) => {}
             Err(error) if error.is_of_index() => passed.push(error),
             found => return found,
         }
     }
-    let found = Box::pin(source.newer(&locked.version, &places(indexes, locked))).await?;
+    let found =
+        Box::pin(source.newer(&locked.version, &upgrade_locations(indexes, locked))).await?;
     passed.extend(found.unread);
     Ok(NewerPackage {
         unread: passed,

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use super::args::{Global, SessionArgs};
 use super::error::CliError;
 use super::exit::Exit;
-use super::mcp_servers::unavailable::{UnavailableServer, hinted, tell, unavailable};
-use super::output::{self, Table, aside, clean, clean_line, line};
+use super::mcp_servers::unavailable::{UnavailableServer, hinted, print_unavailable, unavailable};
+use super::output::{self, Table, clean, clean_line, line, print_note};
 use super::routes::preview;
 use super::run::SAVED;
 
@@ -39,14 +39,14 @@ pub(crate) async fn run(global: &Global, args: PolicyCheckArgs) -> Result<Exit, 
     let unavailable = unavailable(tool_preview.server_states(), &spec);
     if let Some((name, arguments)) = call {
         let Some(verdict) = tool_preview.of_call(&name, &arguments) else {
-            return Err(not_offered(&tool_preview, &name, &unavailable));
+            return Err(not_offered_error(&tool_preview, &name, &unavailable));
         };
         if global.json {
             output::json(&json!({ "name": name, "arguments": arguments, "verdict": verdict }));
         } else {
             line(clean(&verdict.to_string()));
         }
-        return Ok(ended(verdict.decision == PolicyDecision::Ask));
+        return Ok(exit_code(verdict.decision == PolicyDecision::Ask));
     }
     let tools = tool_preview.tools();
     let asks = tools.iter().any(|tool| tool.reaches(PolicyDecision::Ask));
@@ -68,24 +68,24 @@ pub(crate) async fn run(global: &Global, args: PolicyCheckArgs) -> Result<Exit, 
             &[]
         };
         print(&shown, server_tools);
-        aside(summary(asks, &unavailable));
-        super::routes::not_sent(&tool_preview);
-        tell(&unavailable);
+        print_note(summary(asks, &unavailable));
+        super::routes::report_unsent(&tool_preview);
+        print_unavailable(&unavailable);
     }
-    Ok(ended(asks))
+    Ok(exit_code(asks))
 }
 
 /// Why nothing is said of a call.
-fn not_offered(
+fn not_offered_error(
     tool_preview: &ToolPreview,
     name: &str,
     unavailable: &[UnavailableServer],
 ) -> CliError {
-    if let Some(kept_out) = tool_preview.table().kept_out(name) {
+    if let Some(kept_out) = tool_preview.table().find_quarantined(name) {
         let why = &kept_out.error;
         return CliError::usage(format!("the tool `{name}` is not offered: {why}"));
     }
-    let mut left_out = tool_preview.left_out().iter();
+    let mut left_out = tool_preview.omitted_tools().iter();
     if let Some(left_out) = left_out.find(|tool| tool.tool == name) {
         let why = clean_line(&left_out.reason);
         return CliError::usage(format!(
@@ -96,8 +96,8 @@ fn not_offered(
     hinted(error.hint("`conjure routes` lists the tools"), unavailable)
 }
 
-fn ended(asks: bool) -> Exit {
-    if asks { Exit::No } else { Exit::Fine }
+fn exit_code(asks: bool) -> Exit {
+    if asks { Exit::No } else { Exit::Success }
 }
 
 fn object(text: &str) -> Result<Value, CliError> {
@@ -133,7 +133,7 @@ fn print(tools: &[&ToolPolicy], server_tools: &[ServerTool]) {
             } else {
                 format!("{}, depends on its arguments", tool.decision)
             };
-            let otherwise: Vec<String> = tool.depends_on.iter().map(told).collect();
+            let otherwise: Vec<String> = tool.depends_on.iter().map(rule_text).collect();
             table.row([
                 tool.name.clone(),
                 tool.backend.clone(),
@@ -170,6 +170,6 @@ fn summary(asks: bool, unavailable: &[UnavailableServer]) -> &'static str {
     }
 }
 
-fn told(rule: &Rule) -> String {
+fn rule_text(rule: &Rule) -> String {
     format!("{} {}", rule.decision, rule.pattern)
 }

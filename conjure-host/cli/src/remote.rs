@@ -11,7 +11,7 @@ use super::args::Global;
 use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, clean};
-use super::person::confirmed;
+use super::person::confirm;
 
 /// The provider that keeps the skills or files.
 #[derive(clap::Args)]
@@ -63,11 +63,11 @@ pub(crate) async fn delete_each(
         "This deletes for everybody in the workspace, for good: {}.",
         clean(&ids.join(", "))
     );
-    if !confirmed(*yes, what, "Delete them?").await? {
+    if !confirm(*yes, what, "Delete them?").await? {
         return Ok(Exit::Interrupted);
     }
     let mut deleted = Vec::new();
-    let mut exit = Exit::Fine;
+    let mut exit = Exit::Success;
     for id in ids {
         match delete(id).await {
             Ok(()) => {

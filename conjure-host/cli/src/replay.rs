@@ -60,7 +60,7 @@ pub(crate) fn run(global: &Global, args: &ReplayArgs) -> Result<Exit, CliError> 
         print(&report);
     }
     Ok(if report.is_clean() {
-        Exit::Fine
+        Exit::Success
     } else {
         Exit::No
     })
@@ -117,7 +117,7 @@ fn print(report: &ReplayReport) {
         }
     }
     match &report.divergence {
-        Some(divergence) => diverged(divergence),
+        Some(divergence) => print_divergence(divergence),
         None => line(format_args!(
             "{} and {} replayed: nothing is otherwise.",
             count(report.steps as u64, "step"),
@@ -126,13 +126,13 @@ fn print(report: &ReplayReport) {
     }
 }
 
-fn diverged(divergence: &Divergence) {
+fn print_divergence(divergence: &Divergence) {
     line(clean(&format!(
         "Step {} (turn {}): {}.",
         divergence.step, divergence.turn, divergence.text
     )));
     for change in &divergence.changes {
-        line(clean(&format!("  {}", told(change))));
+        line(clean(&format!("  {}", describe_change(change))));
     }
     if divergence.more > 0 {
         line(format_args!(
@@ -145,7 +145,7 @@ fn diverged(divergence: &Divergence) {
     }
 }
 
-fn told(change: &ValueDifference) -> String {
+fn describe_change(change: &ValueDifference) -> String {
     let shown = |value: &Option<Value>| {
         value
             .as_ref()

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::args::{Global, SessionArgs};
 use super::error::CliError;
 use super::exit::Exit;
-use super::mcp_servers::unavailable::{UnavailableServer, tell, unavailable};
+use super::mcp_servers::unavailable::{UnavailableServer, print_unavailable, unavailable};
 use super::output::{self, Table, clean_line};
 use super::run::SAVED;
 use super::sessions::SavedSessions;
@@ -48,7 +48,7 @@ pub(crate) async fn run(global: &Global, args: RoutesArgs) -> Result<Exit, CliEr
             ));
         }
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 /// The tools of the next request in a session, a saved one or the one that the options describe, and
@@ -59,7 +59,7 @@ pub(crate) async fn preview(
     options: SessionArgs,
 ) -> Result<(ToolPreview, SessionSpec), CliError> {
     if let Some(session) = saved {
-        return Box::pin(of_saved(global, session, options)).await;
+        return Box::pin(saved_preview(global, session, options)).await;
     }
     let host = options.plugins.named_host(global)?.build().await?;
     let spec = options.spec(&host, global).await?;
@@ -68,7 +68,7 @@ pub(crate) async fn preview(
 
 /// The preview of a saved session's next turn, under the rules of the options beside its own, and what
 /// the session is opened with.
-async fn of_saved(
+async fn saved_preview(
     global: &Global,
     session: &str,
     options: SessionArgs,
@@ -127,24 +127,24 @@ fn print_with(tool_preview: &ToolPreview, unavailable: &[UnavailableServer]) {
     }
     for shadowed in table.shadowed() {
         let told = format!("shadowed: {} ({})", shadowed.name, shadowed.source);
-        output::aside(clean_line(&told));
+        output::print_note(clean_line(&told));
     }
     for kept_out in ExcludedTools::of(table.quarantined()) {
-        output::aside(kept_out);
+        output::print_note(kept_out);
     }
-    not_sent(tool_preview);
-    tell(unavailable);
+    report_unsent(tool_preview);
+    print_unavailable(unavailable);
 }
 
 /// Says what a request goes without.
-pub(crate) fn not_sent(tool_preview: &ToolPreview) {
-    for tool in tool_preview.left_out() {
+pub(crate) fn report_unsent(tool_preview: &ToolPreview) {
+    for tool in tool_preview.omitted_tools() {
         let told = format!("the provider does not take: {}: {}", tool.tool, tool.reason);
-        output::aside(clean_line(&told));
+        output::print_note(clean_line(&told));
     }
     for (backend, reason) in tool_preview.failed() {
         let told = format!("backend `{backend}` could not say what it adds to a request: {reason}");
-        output::aside(clean_line(&told));
+        output::print_note(clean_line(&told));
     }
 }
 

@@ -25,10 +25,10 @@ use super::output;
 use super::person::Terminal;
 use super::signals::Signals;
 use super::transcript::{CallForApproval, Transcript};
-use super::{chat_face, chat_rules, chat_threads, drawn_turn, overwritten, person};
+use super::{chat_rules, chat_threads, drawn_turn, overwritten, person, terminal_support};
 
 /// The most bytes of a question on standard input.
-const MOST_QUESTION: u64 = 4 * 1024 * 1024;
+const MAX_QUESTION_BYTES: u64 = 4 * 1024 * 1024;
 
 /// Asks one question, runs the calls that the model asks for, and prints the answer: the answer to
 /// stdout, what happens on the way to stderr.
@@ -96,10 +96,10 @@ pub(crate) async fn run(global: &Global, args: RunArgs) -> Result<Exit, CliError
     let mut options = args.session;
     let store = global.store().await?;
     let (saved, thread) = match args.newest {
-        true => Box::pin(newest(&store, &mut options)).await?,
+        true => Box::pin(resume_target(&store, &mut options)).await?,
         false => (args.saved, args.thread),
     };
-    let _drawn = drawn_turn::begin(global.json, chat_face::has_colors());
+    let _drawn = drawn_turn::begin(global.json, terminal_support::has_colors());
     if let Some(session) = &saved {
         let asked = (question, schema.map(|(schema, _)| schema));
         let target = (session.as_str(), thread.as_deref());
@@ -109,7 +109,7 @@ pub(crate) async fn run(global: &Global, args: RunArgs) -> Result<Exit, CliError
     let mut signals = Signals::listen()?;
     let opened = Box::pin(open(global, &store, options, thread.as_deref()));
     let (host, session, directory) = signals.unless(opened).await?;
-    let said = files.said(&host, question)?;
+    let said = files.into_message(&host, question)?;
     let attended = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
     if attended && !global.json {
         session.attend(ApprovalMode::Attended).await;
@@ -138,7 +138,7 @@ pub(crate) async fn run(global: &Global, args: RunArgs) -> Result<Exit, CliError
     transcript.files(&files);
     let answer = answer.map_err(|error| {
         let shown = transcript.has_shown(&error);
-        ended_by(error, &signals).shown_before(shown)
+        turn_error(error, &signals).with_shown(shown)
     });
     if global.json {
         let (text, stop_reason) = match &answer {
@@ -151,7 +151,7 @@ pub(crate) async fn run(global: &Global, args: RunArgs) -> Result<Exit, CliError
         }));
     }
     if answer.is_err() && !global.json {
-        output::aside(format_args!(
+        output::print_note(format_args!(
             "The conversation so far is kept: `--thread {thread}` goes on with it."
         ));
     }
@@ -163,11 +163,11 @@ pub(crate) async fn run(global: &Global, args: RunArgs) -> Result<Exit, CliError
         let why = cut_short(answer.stop_reason.as_deref(), &answer.text);
         return Err(CliError::new(Exit::Limit, why));
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 /// What `--continue` goes on with: the saved session that the thread is in, else the thread.
-async fn newest(
+async fn resume_target(
     store: &Store,
     options: &mut SessionArgs,
 ) -> Result<(Option<String>, Option<String>), CliError> {
@@ -197,7 +197,7 @@ async fn open(
     };
     let session = match thread {
         Some(id) => {
-            let id = known_thread(store, id).await?;
+            let id = existing_thread(store, id).await?;
             host.resume(spec, id).await?
         }
         None => host.session(spec).await?,
@@ -225,7 +225,7 @@ pub(crate) async fn open_host(
 }
 
 /// A thread that is there: a wrong letter must not begin another conversation.
-pub(crate) async fn known_thread(store: &Store, id: &str) -> Result<ThreadId, CliError> {
+pub(crate) async fn existing_thread(store: &Store, id: &str) -> Result<ThreadId, CliError> {
     let id = ThreadId::parse(id).map_err(SessionError::from)?;
     let known = store.thread(&id).await.map_err(SessionError::from)?;
     Ok(known.id)
@@ -240,7 +240,7 @@ pub(crate) async fn close(session: Session, signals: &mut Signals) {
 }
 
 /// Why a turn gave no answer; who cancelled it decides about the exit code.
-pub(crate) fn ended_by(error: ChatError, signals: &Signals) -> CliError {
+pub(crate) fn turn_error(error: ChatError, signals: &Signals) -> CliError {
     let cancelled = error == ChatError::Cancelled;
     let mut error = CliError::from(error);
     if cancelled && let Some(signal) = signals.last() {
@@ -262,7 +262,7 @@ pub(crate) struct TurnFollower<'a> {
 impl TurnFollower<'_> {
     /// Shows the turn until it is over. A signal ends it, also while the person is asked; what
     /// came so far is kept. A second one does not wait for that.
-    pub(crate) async fn until(
+    pub(crate) async fn follow_to_end(
         self,
         answer: tokio::task::JoinHandle<Result<TurnSummary, ChatError>>,
         events: &mut Subscription,
@@ -304,11 +304,11 @@ impl TurnFollower<'_> {
                     }
                     let asked = transcript.show(&event.event, attended);
                     // A rule that was just made may have decided it.
-                    if let Some(mut asked) = asked && !cancelled && waits(session, &asked).await {
+                    if let Some(mut asked) = asked && !cancelled && is_pending(session, &asked).await {
                         asked.overwritten =
                             overwritten::text(session, directory, &asked.call).await;
                         if let Some(text) = &asked.overwritten {
-                            drawn_turn::overwrites(&asked.call.id, text);
+                            drawn_turn::set_overwritten(&asked.call.id, text);
                         }
                         tokio::select! {
                             biased;
@@ -345,7 +345,7 @@ impl TurnFollower<'_> {
 }
 
 /// Whether a call still waits for the person.
-async fn waits(session: &Session, asked: &CallForApproval) -> bool {
+async fn is_pending(session: &Session, asked: &CallForApproval) -> bool {
     let pending = session.pending().await;
     pending.iter().any(|it| it.call.call_id == asked.call.id)
 }
@@ -377,7 +377,7 @@ fn question(given: Option<String>, stdin_is_file: bool) -> Result<String, CliErr
                     CliError::usage("there is no question").hint("write `conjure run \"…\"`")
                 );
             }
-            piped_question(std::io::stdin())?
+            read_question(std::io::stdin())?
         }
     };
     if text.trim().is_empty() {
@@ -388,17 +388,17 @@ fn question(given: Option<String>, stdin_is_file: bool) -> Result<String, CliErr
 
 /// The question that comes on standard input. What is longer is refused and not cut: nobody would know
 /// what the model did not read.
-fn piped_question(stdin: impl Read) -> Result<String, CliError> {
+fn read_question(stdin: impl Read) -> Result<String, CliError> {
     let mut bytes = Vec::new();
     stdin
-        .take(MOST_QUESTION.saturating_add(1))
+        .take(MAX_QUESTION_BYTES.saturating_add(1))
         .read_to_end(&mut bytes)
         .map_err(|error| CliError::usage_from(error).context("stdin cannot be read"))?;
     let attach = "`conjure run --file - \"…\"` attaches what comes on stdin as a file";
-    if u64::try_from(bytes.len()).is_ok_and(|size| size > MOST_QUESTION) {
+    if u64::try_from(bytes.len()).is_ok_and(|size| size > MAX_QUESTION_BYTES) {
         let message = format!(
             "the question on stdin has more than {} bytes",
-            thousands(MOST_QUESTION)
+            thousands(MAX_QUESTION_BYTES)
         );
         return Err(CliError::usage(message).hint(attach));
     }
@@ -420,25 +420,28 @@ mod tests {
         let store = Store::open(&place, &options).await.unwrap();
         for id in ["no-such-thread", "../x"] {
             assert_eq!(
-                known_thread(&store, id).await.unwrap_err().exit,
+                existing_thread(&store, id).await.unwrap_err().exit,
                 Exit::Usage
             );
         }
         let there = ThreadId::fresh();
         drop(Log::open(&store, &there).await.unwrap());
-        assert_eq!(known_thread(&store, there.as_str()).await.unwrap(), there);
+        assert_eq!(
+            existing_thread(&store, there.as_str()).await.unwrap(),
+            there
+        );
         assert_eq!(store.threads().await.unwrap(), [there]);
     }
 
     #[test]
     fn a_question_on_stdin_that_is_too_long_is_refused_and_not_cut() {
-        let most = usize::try_from(MOST_QUESTION).unwrap();
+        let most = usize::try_from(MAX_QUESTION_BYTES).unwrap();
         let long = "x".repeat(most);
-        assert_eq!(piped_question(long.as_bytes()).unwrap(), long);
+        assert_eq!(read_question(long.as_bytes()).unwrap(), long);
         // A letter of several bytes that crosses the limit is no wrong UTF-8.
         for more in ["x", "ü"] {
             let text = format!("{}{more}", "x".repeat(most + 1 - more.len()));
-            let error = piped_question(text.as_bytes()).unwrap_err();
+            let error = read_question(text.as_bytes()).unwrap_err();
             assert_eq!(error.exit, Exit::Usage);
             assert_eq!(
                 error.to_string(),
@@ -446,7 +449,7 @@ mod tests {
             );
             assert!(error.hints()[0].contains("--file -"));
         }
-        let error = piped_question(&b"f\xfcr"[..]).unwrap_err();
+        let error = read_question(&b"f\xfcr"[..]).unwrap_err();
         assert_eq!(
             (error.exit, error.to_string().as_str()),
             (Exit::Usage, "the question on stdin is not UTF-8")

@@ -35,7 +35,7 @@ fn mode(name: &str) -> Result<SandboxMode, String> {
 
 impl SandboxArgs {
     /// The options, and whether each is given.
-    pub(crate) fn given(&self) -> [(&'static str, bool); 4] {
+    pub(crate) fn given_options(&self) -> [(&'static str, bool); 4] {
         [
             ("--sandbox", self.sandbox.is_some()),
             ("--allow-network", self.allow_network),
@@ -45,7 +45,7 @@ impl SandboxArgs {
     }
 
     /// Puts the options over what a session file says. Without a sandbox everything is allowed already.
-    pub(crate) fn put(&self, spec: &mut SandboxSpec) -> Result<(), CliError> {
+    pub(crate) fn apply(&self, spec: &mut SandboxSpec) -> Result<(), CliError> {
         if let Some(mode) = self.sandbox {
             *spec = SandboxSpec::of(mode);
         }
@@ -53,7 +53,7 @@ impl SandboxArgs {
             return Ok(());
         }
         let here = current_dir()?;
-        let below = |path: &PathBuf| below(&here, path);
+        let below = |path: &PathBuf| resolve_path(&here, path);
         spec.network |= self.allow_network;
         spec.write.extend(self.allow_write.iter().map(below));
         spec.read.extend(self.allow_read.iter().map(below));
@@ -63,7 +63,7 @@ impl SandboxArgs {
 
 /// A path as the shell gave it, without `..` where it leads somewhere; what stands behind a `~` that the shell
 /// left alone is in the home directory.
-fn below(here: &Path, path: &Path) -> PathBuf {
+fn resolve_path(here: &Path, path: &Path) -> PathBuf {
     let path = match (path.strip_prefix("~"), std::env::home_dir()) {
         (Ok(rest), Some(home)) => home.join(rest),
         _ => here.join(path),
@@ -94,7 +94,7 @@ mod tests {
         };
         let put = |args: SandboxArgs, file: &str| {
             let mut spec = read(file);
-            args.put(&mut spec).unwrap();
+            args.apply(&mut spec).unwrap();
             spec
         };
         let more = read("sandbox = { write = [\"/srv\"], network = true }");
@@ -116,9 +116,9 @@ mod tests {
         let root = dir.path().canonicalize().unwrap();
         std::fs::create_dir_all(root.join("work")).unwrap();
         let here = root.join("work");
-        assert_eq!(below(&here, Path::new("..")), root);
-        assert_eq!(below(&here, Path::new("out")), here.join("out"));
+        assert_eq!(resolve_path(&here, Path::new("..")), root);
+        assert_eq!(resolve_path(&here, Path::new("out")), here.join("out"));
         let none = Path::new("../none");
-        assert_eq!(below(&here, none), here.join(none));
+        assert_eq!(resolve_path(&here, none), here.join(none));
     }
 }

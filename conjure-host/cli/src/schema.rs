@@ -39,7 +39,7 @@ enum SchemaOf {
 }
 
 /// Where the page about the protocol and the bytes of its frames are in the SDK, with their names here.
-const BESIDE: [(&str, &str); 2] = [
+const EXTRA_FILES: [(&str, &str); 2] = [
     ("frames", "abi/protocol/frames.json"),
     ("guide", "docs/any-language.md"),
 ];
@@ -64,7 +64,7 @@ pub(crate) fn run(global: &Global, args: &SchemaArgs) -> Result<Exit, CliError> 
             }
         }
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 /// What there is of the protocol, by name.
@@ -73,7 +73,7 @@ fn protocol() -> Result<BTreeMap<String, String>, CliError> {
     let named = files.into_iter().filter_map(|file| {
         let schema = file.path.strip_prefix(conjure_sdk_source::SCHEMAS);
         let schema = schema.and_then(|name| name.strip_suffix(".json"));
-        let beside = BESIDE.iter().find(|(_, path)| *path == file.path);
+        let beside = EXTRA_FILES.iter().find(|(_, path)| *path == file.path);
         let name = schema.or(beside.map(|(name, _)| *name))?.to_owned();
         Some((name, String::from_utf8_lossy(&file.bytes).into_owned()))
     });

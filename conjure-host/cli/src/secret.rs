@@ -8,7 +8,7 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr
 use secrecy::SecretString;
 
 use super::error::CliError;
-use super::output::aside;
+use super::output::print_note;
 use super::person::prompt;
 
 /// The most bytes of a secret.
@@ -20,7 +20,7 @@ pub(super) async fn secret(kind: AuthKind) -> Result<SecretString, CliError> {
         return Ok(SecretString::default());
     }
     if !std::io::stdin().is_terminal() {
-        return piped().await;
+        return read_piped().await;
     }
     let hidden = Hidden::begin()?;
     let text = match kind {
@@ -46,7 +46,9 @@ pub(super) async fn password(question: &'static str) -> Result<Option<String>, C
 
 /// One header a line, up to an empty line or the end of the input.
 async fn headers() -> Option<String> {
-    aside("Headers as `Name: value`, one a line (they are not shown); an empty line ends them.");
+    print_note(
+        "Headers as `Name: value`, one a line (they are not shown); an empty line ends them.",
+    );
     let mut text = String::new();
     while let Some(line) = prompt("> ").await {
         if line.trim().is_empty() {
@@ -57,7 +59,7 @@ async fn headers() -> Option<String> {
     Some(text)
 }
 
-async fn piped() -> Result<SecretString, CliError> {
+async fn read_piped() -> Result<SecretString, CliError> {
     let read = tokio::task::spawn_blocking(|| {
         let mut text = String::new();
         let stdin = std::io::stdin().lock();
@@ -92,7 +94,7 @@ async fn piped() -> Result<SecretString, CliError> {
 
 /// For as long as it lives the terminal shows nothing of what is typed but the ends of lines.
 struct Hidden {
-    before: Termios,
+    original: Termios,
 }
 
 impl Hidden {
@@ -110,13 +112,17 @@ impl Hidden {
             .local_modes
             .insert(LocalModes::ECHONL | LocalModes::ICANON);
         tcsetattr(stdin, OptionalActions::Flush, &hidden).map_err(wrong)?;
-        Ok(Self { before })
+        Ok(Self { original: before })
     }
 }
 
 impl Drop for Hidden {
     fn drop(&mut self) {
         // What was typed and not read must not show up behind the prompt of the shell.
-        let _ = tcsetattr(rustix::stdio::stdin(), OptionalActions::Flush, &self.before);
+        let _ = tcsetattr(
+            rustix::stdio::stdin(),
+            OptionalActions::Flush,
+            &self.original,
+        );
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_client::{Announced, RemoteServer};
+use conjure_client::{RemoteServer, ServerAnnouncement};
 use conjure_config::env;
 use conjure_http::{Api, ApiOptions, HttpAccess};
 use conjure_http_server::user_token_file;
@@ -100,7 +100,7 @@ async fn link(global: &Global) -> Result<Exit, CliError> {
     } else {
         output::line(link);
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 fn at_least_one(text: &str) -> Result<usize, String> {
@@ -151,10 +151,10 @@ pub(crate) async fn run(global: &Global, args: ServeArgs) -> Result<Exit, CliErr
         }))
         .await?;
     let address = server.address();
-    let announced = Announced::new(&global.data_dir(), address);
+    let announced = ServerAnnouncement::new(&global.data_dir(), address);
     let announced = announced.map_err(CliError::host_from)?;
     if announced.is_none() {
-        output::aside(
+        output::print_note(
             "Another server runs for this data directory: `conjure run --session` and its like go \
              to that one, and come to this one when that ends.",
         );
@@ -167,14 +167,14 @@ pub(crate) async fn run(global: &Global, args: ServeArgs) -> Result<Exit, CliErr
             "Serving the page and the API at {}",
             server.url()
         ));
-        tokens::tell(&token_file);
-        output::aside(format_args!(
+        tokens::print_token_hint(&token_file);
+        output::print_note(format_args!(
             "A browser is let in by this link, once, within ten minutes (`conjure serve --link` \
              prints another one): {}",
             server.browser_link()
         ));
         if args.demo {
-            output::aside(format_args!(
+            output::print_note(format_args!(
                 "The session `{name}` needs no key: {}/sessions/{name}",
                 server.url(),
                 name = serve_demo::NAME
@@ -192,17 +192,21 @@ pub(crate) async fn run(global: &Global, args: ServeArgs) -> Result<Exit, CliErr
         Ok(())
     };
     Box::pin(signals.cancelling(&end, serving)).await?;
-    Ok(signals.last().map_or(Exit::Fine, Signal::exit))
+    Ok(signals.last().map_or(Exit::Success, Signal::exit))
 }
 
 /// Keeps a server announced until this is dropped. Where another one is announced, this one takes its
 /// place when that is gone, so that verbs find whoever is left.
-async fn stay_announced(announced: Option<Announced>, data_dir: &Path, address: SocketAddr) {
+async fn stay_announced(
+    announced: Option<ServerAnnouncement>,
+    data_dir: &Path,
+    address: SocketAddr,
+) {
     let _announced = match announced {
         Some(announced) => announced,
         None => {
-            let announced = Announced::when_free(data_dir, address).await;
-            output::aside(
+            let announced = ServerAnnouncement::announce_when_free(data_dir, address).await;
+            output::print_note(
                 "The other server is gone: `conjure run --session` and its like come to this one \
                  now.",
             );
@@ -230,14 +234,14 @@ fn page(parts: conjure_http::PageParts) -> conjure_http::BrowserPage {
     let conjure_http::PageParts {
         api,
         manager,
-        ended,
+        shutdown: ended,
         follow,
     } = parts;
     conjure_http::BrowserPage {
         router: conjure_page::router(conjure_page::PageServices {
             api,
             manager,
-            ended,
+            shutdown: ended,
             follow,
         }),
         problem: Arc::new(|problem, headers| {

@@ -8,7 +8,7 @@ mod hosted_shapes;
 use serde_json::Value;
 
 use super::output::{BOLD, CYAN, DIM, RESET, clean, end_mark};
-use super::shortened::{first_lines, one_line};
+use super::shorten::{first_lines, one_line};
 
 /// The length to which a text is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl ItemDetail {
 
 /// The lines that show an item.
 pub(super) fn lines(provider: &str, item: &Value, shown: ItemDetail) -> Vec<String> {
-    match hosted_shapes::recast(item) {
+    match hosted_shapes::normalize(item) {
         Some(items) => {
             let each = items.iter().map(|item| known_lines(provider, item, shown));
             each.flatten().collect()
@@ -54,12 +54,12 @@ pub(super) fn lines(provider: &str, item: &Value, shown: ItemDetail) -> Vec<Stri
 fn known_lines(provider: &str, item: &Value, shown: ItemDetail) -> Vec<String> {
     let kind = text(item, "type");
     if kind == "server_tool_use" {
-        return used(provider, item, shown);
+        return tool_use_lines(provider, item, shown);
     }
     match (kind.strip_suffix("_tool_result"), item.get("content")) {
         (Some(tool), Some(content)) => {
             let is_error = item.get("is_error") == Some(&Value::Bool(true));
-            result(provider, tool, content, is_error, shown)
+            result_lines(provider, tool, content, is_error, shown)
         }
         _ => {
             let rest = shown.one_line(&item.to_string());
@@ -73,7 +73,7 @@ fn known_lines(provider: &str, item: &Value, shown: ItemDetail) -> Vec<String> {
 }
 
 /// What the provider's tool was asked to do.
-fn used(provider: &str, item: &Value, shown: ItemDetail) -> Vec<String> {
+fn tool_use_lines(provider: &str, item: &Value, shown: ItemDetail) -> Vec<String> {
     let name = clean(text(item, "name"));
     let input = item.get("input").unwrap_or(&Value::Null);
     // A program, or what an editor writes, is read line by line; the rest stands beside the name.
@@ -115,7 +115,7 @@ fn used(provider: &str, item: &Value, shown: ItemDetail) -> Vec<String> {
 
 /// What it gave back; `is_error` where the item itself says that it failed, as a server's tool has no
 /// code for that.
-fn result(
+fn result_lines(
     provider: &str,
     tool: &str,
     content: &Value,
@@ -136,7 +136,7 @@ fn result(
         clean(tool),
         clean(provider)
     )];
-    for said in said(content) {
+    for said in result_texts(content) {
         let said = shown.lines(&said, LINES);
         lines.extend(said.iter().map(|line| format!("  {DIM}{line}{RESET}")));
     }
@@ -144,7 +144,7 @@ fn result(
 }
 
 /// The texts of a result: its output, its errors, and what it lists.
-fn said(content: &Value) -> Vec<String> {
+fn result_texts(content: &Value) -> Vec<String> {
     if let Value::String(text) = content {
         return vec![text.clone()];
     }

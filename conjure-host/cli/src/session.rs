@@ -8,8 +8,8 @@ use super::exit::Exit;
 use super::plugin_args::PluginArgs;
 use super::sessions::SavedSessions;
 use super::{
-    chat_face, drawn_turn, session_change, session_memory, session_show, session_turns,
-    session_waiting,
+    drawn_turn, session_change, session_memory, session_prompts, session_show, session_turns,
+    terminal_support,
 };
 
 /// Keeps sessions: which saved auth, model, working directory, persona, memory, tools and MCP
@@ -78,18 +78,18 @@ enum SessionVerb {
         session: String,
     },
     /// End the turn that runs in it, whoever runs it; what came so far is kept
-    Cancel(session_waiting::CancelArgs),
+    Cancel(session_prompts::CancelArgs),
     /// List the calls and questions in it that wait for a person
     Waiting {
         /// The session: its name or its id
         session: String,
     },
     /// Let a call run that waits for a person
-    Approve(session_waiting::Approve),
+    Approve(session_prompts::Approve),
     /// Do not let a call run that waits for a person
-    Deny(session_waiting::Deny),
+    Deny(session_prompts::Deny),
     /// Answer a question of a plugin or a server
-    Answer(session_waiting::AnswerArgs),
+    Answer(session_prompts::AnswerArgs),
     /// List its newest turns, with what they came to
     Turns {
         /// The session: its name or its id
@@ -128,16 +128,16 @@ pub(crate) async fn run(global: &Global, args: SessionCommandArgs) -> Result<Exi
             session_show::tools(global, &sessions, &session).await
         }
         SessionVerb::Follow { session } => {
-            let _drawn = drawn_turn::begin(global.json, chat_face::has_colors());
+            let _drawn = drawn_turn::begin(global.json, terminal_support::has_colors());
             super::session_run::follow(global, &sessions, &session).await
         }
-        SessionVerb::Cancel(args) => session_waiting::cancel(global, &sessions, &args).await,
+        SessionVerb::Cancel(args) => session_prompts::cancel(global, &sessions, &args).await,
         SessionVerb::Waiting { session } => {
-            session_waiting::list(global, &sessions, &session).await
+            session_prompts::list(global, &sessions, &session).await
         }
-        SessionVerb::Approve(args) => session_waiting::approve(global, &sessions, args).await,
-        SessionVerb::Deny(args) => session_waiting::deny(global, &sessions, args).await,
-        SessionVerb::Answer(args) => session_waiting::answer(global, &sessions, args).await,
+        SessionVerb::Approve(args) => session_prompts::approve(global, &sessions, args).await,
+        SessionVerb::Deny(args) => session_prompts::deny(global, &sessions, args).await,
+        SessionVerb::Answer(args) => session_prompts::answer(global, &sessions, args).await,
         SessionVerb::Turns { session, limit } => {
             session_turns::run(global, &sessions, &session, limit).await
         }

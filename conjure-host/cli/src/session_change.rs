@@ -3,19 +3,19 @@
 use std::path::{Path, PathBuf};
 
 use conjure_config::{PolicySpec, SessionSpec};
-use conjure_core::switch::words;
-use conjure_core::turn::When;
+use conjure_core::switch::describe;
+use conjure_core::turn::EffectiveFrom;
 use conjure_runtime::manager::{
     ChatRetention, NewSession, PersonaCopy, SessionPatch, SessionView, ThreadChoice,
 };
 use serde_json::{Map, Value, json};
 
-use super::args::{Global, current_dir, tell_weak_rules};
+use super::args::{Global, current_dir, warn_weak_rules};
 use super::entry_at;
 use super::error::CliError;
 use super::exit::Exit;
-use super::output::{self, aside, clean, line};
-use super::person::confirmed;
+use super::output::{self, clean, line, print_note};
+use super::person::confirm;
 use super::persona;
 use super::plugin_args::PluginArgs;
 use super::session_show::print;
@@ -172,8 +172,8 @@ pub(crate) async fn create(
         ..NewSession::new(args.auth, args.model, working_dir)
     };
     let view = sessions.manager().create(new).await?;
-    told(global, &view);
-    Ok(Exit::Fine)
+    report_session(global, &view);
+    Ok(Exit::Success)
 }
 
 pub(crate) async fn set(
@@ -190,10 +190,14 @@ pub(crate) async fn set(
     if patch == SessionPatch::default() {
         return Err(CliError::usage("nothing is to change").hint("`--help` shows what can"));
     }
-    let when = if args.now { When::Now } else { When::NextTurn };
+    let when = if args.now {
+        EffectiveFrom::Now
+    } else {
+        EffectiveFrom::NextTurn
+    };
     let view = sessions.update(&args.session, patch, when).await?;
-    told(global, &view);
-    Ok(Exit::Fine)
+    report_session(global, &view);
+    Ok(Exit::Success)
 }
 
 pub(crate) async fn check(
@@ -210,11 +214,11 @@ pub(crate) async fn check(
     if global.json {
         output::json(&report);
     } else {
-        for said in words(&report, None) {
+        for said in describe(&report, None) {
             line(clean(&said));
         }
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 pub(crate) async fn new_chat(
@@ -223,8 +227,8 @@ pub(crate) async fn new_chat(
     session: &str,
 ) -> Result<Exit, CliError> {
     let view = sessions.manager().start_thread(session).await?;
-    told(global, &view);
-    Ok(Exit::Fine)
+    report_session(global, &view);
+    Ok(Exit::Success)
 }
 
 pub(crate) async fn choose(
@@ -237,8 +241,8 @@ pub(crate) async fn choose(
         .manager()
         .choose_thread(session, &id(thread)?)
         .await?;
-    told(global, &view);
-    Ok(Exit::Fine)
+    report_session(global, &view);
+    Ok(Exit::Success)
 }
 
 pub(crate) async fn fork(
@@ -259,8 +263,8 @@ pub(crate) async fn fork(
     };
     let at = entry_at::resolve(manager.store(), &thread, args.at.as_deref()).await?;
     let view = manager.fork_thread(&args.session, &thread, at).await?;
-    told(global, &view);
-    Ok(Exit::Fine)
+    report_session(global, &view);
+    Ok(Exit::Success)
 }
 
 pub(crate) async fn delete(
@@ -276,7 +280,7 @@ pub(crate) async fn delete(
     };
     let name = clean(view.name.as_deref().unwrap_or(&view.id));
     let what = format!("This deletes {what}: {name}");
-    if !confirmed(args.yes, what, "Delete it?").await? {
+    if !confirm(args.yes, what, "Delete it?").await? {
         return Ok(Exit::Interrupted);
     }
     let chat = if args.with_chat {
@@ -288,12 +292,12 @@ pub(crate) async fn delete(
     if global.json {
         output::json(&json!({ "deleted": view.id, "chat": chat }));
     } else {
-        aside("It is gone.");
+        print_note("It is gone.");
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
-fn told(global: &Global, view: &SessionView) {
+fn report_session(global: &Global, view: &SessionView) {
     if global.json {
         output::json(view);
     } else {
@@ -328,7 +332,7 @@ impl SessionSettingsArgs {
             None => None,
         };
         if let Some(tools) = &tools {
-            tell_weak_rules(&PolicySpec::of_settings(tools));
+            warn_weak_rules(&PolicySpec::of_settings(tools));
         }
         let mcps = match self.mcps {
             Some(text) => Some(object(&text_of(&text)?, "--mcps")?),

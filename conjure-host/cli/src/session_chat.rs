@@ -12,15 +12,15 @@ use super::chat_picking::run_command;
 use super::chat_session::{ChatSession, SavedChat, models};
 use super::error::CliError;
 use super::exit::Exit;
-use super::output::{self, DIM, RESET, aside};
-use super::session_following::SessionFollower;
-use super::session_run::{chosen, ended};
+use super::output::{self, DIM, RESET, print_note};
+use super::session_follower::SessionFollower;
+use super::session_run::{select_session, turn_exit};
 use super::session_show::print;
 use super::sessions::SavedSessions;
 use super::signals::{Signal, Signals};
 use super::thread_feed::Following;
 use super::transcript::Transcript;
-use super::{chat_face, chat_mentions, chat_shell};
+use super::{chat_face, chat_mentions, chat_shell, terminal_support};
 
 pub(crate) async fn run(
     global: &Global,
@@ -33,7 +33,7 @@ pub(crate) async fn run(
     let auths = global.auths_over(&store);
     let opening = SavedSessions::with_store(global, store, &options.plugins);
     let sessions = signals.unless(opening).await?;
-    let id = match chosen(&sessions, session, thread).await {
+    let id = match select_session(&sessions, session, thread).await {
         Ok(id) => id,
         Err(error) => {
             sessions.close().await;
@@ -53,10 +53,10 @@ pub(crate) async fn run(
         },
         models: models(global),
         following: Following::No,
-        shown: None,
+        shown_thread: None,
         shown_turn: 0,
     }));
-    let (chat, done) = if chat_face::fits(global) {
+    let (chat, done) = if terminal_support::is_supported(global) {
         let shown = ChatToShow::Open(chat);
         Box::pin(chat_face::run(global, shown, &mut signals)).await
     } else {
@@ -91,12 +91,12 @@ async fn lines(
         if let ChatSession::Saved(saved) = &*chat {
             print(&saved.sessions.manager().get(&saved.id).await?);
         }
-        aside(format_args!(
+        print_note(format_args!(
             "{DIM}`/help` shows what else there is.{RESET}"
         ));
     }
     if attended {
-        *was_used |= chat.tell_before().await?;
+        *was_used |= chat.print_recent().await?;
     }
     let mut transcript = Transcript::new(global.json);
     let history = attended.then(|| global.input_history());
@@ -105,15 +105,15 @@ async fn lines(
     // What the person's own commands said since the last message.
     let mut told: Vec<String> = Vec::new();
     loop {
-        let line = match lines.next_unless(signals).await {
+        let line = match lines.next_or_signal(signals).await {
             Ok(Some(line)) => line,
-            Ok(None) => return Ok(Exit::Fine),
+            Ok(None) => return Ok(Exit::Success),
             Err(signal) => return Ok(signal.exit()),
         };
         let text = line.trim();
         match text {
             "" => continue,
-            "/quit" | "/exit" => return Ok(Exit::Fine),
+            "/quit" | "/exit" => return Ok(Exit::Success),
             _ => {}
         }
         let own_command = text.strip_prefix('!').filter(|_| attended).map(str::trim);
@@ -122,21 +122,21 @@ async fn lines(
             let next = async || lines.next_choice(&mut *signals).await;
             match run_command(chat, text, &mut transcript, attended, next).await {
                 Ok(()) if attended => {
-                    let before = chat.tell_before_unless_on(thread.as_ref()).await;
+                    let before = chat.print_recent_unless_on(thread.as_ref()).await;
                     before.map(|has_told| *was_used |= has_told)
                 }
                 done => done,
             }
         } else if let Some(command) = own_command {
             if command.is_empty() {
-                aside(chat_shell::USAGE);
+                print_note(chat_shell::USAGE);
                 continue;
             }
             let ran = Box::pin(chat_shell::run(command, &directory, signals)).await;
             ran.map(|said| told.push(said))
         } else {
             let ChatSession::Saved(saved) = &*chat else {
-                return Ok(Exit::Fine);
+                return Ok(Exit::Success);
             };
             let mut following = SessionFollower {
                 sessions: &saved.sessions,
@@ -145,7 +145,7 @@ async fn lines(
                 transcript: &mut transcript,
                 signals: &mut *signals,
                 attended,
-                leaves: false,
+                detaches_on_signal: false,
             };
             let host = saved.sessions.manager().host();
             let message = chat_mentions::of_line(host, &directory, text, &told, attended);
@@ -157,13 +157,13 @@ async fn lines(
                     // What was not said goes with the next message.
                     told.clear();
                     transcript.files(&files);
-                    ended(&run, &transcript, signals).map(drop)
+                    turn_exit(&run, &transcript, signals).map(drop)
                 }
                 Err(error) => Err(error),
             }
         };
         if let Err(error) = done
-            && !error.shown
+            && !error.is_shown
         {
             output::error(&error, global.json);
         }

@@ -5,14 +5,14 @@ use std::process::Command;
 
 use clap::Subcommand;
 use conjure_config::SessionSpec;
-use conjure_core::turn::When;
+use conjure_core::turn::EffectiveFrom;
 use conjure_runtime::manager::{SessionPatch, SessionView};
 use serde_json::{Map, Value};
 
 use super::args::Global;
 use super::error::CliError;
 use super::exit::Exit;
-use super::output::{self, aside, clean, line};
+use super::output::{self, clean, line, print_note};
 use super::session_change::{memory, text_of};
 use super::sessions::SavedSessions;
 
@@ -52,14 +52,14 @@ pub(crate) async fn run(
     let changed = match args.verb.unwrap_or(SessionMemoryVerb::Show) {
         SessionMemoryVerb::Show => {
             show(global, &view.memory);
-            return Ok(Exit::Fine);
+            return Ok(Exit::Success);
         }
         SessionMemoryVerb::Set { text } => memory(&text_of(&text)?),
-        SessionMemoryVerb::Edit => match edited(&view)? {
+        SessionMemoryVerb::Edit => match edit_memory(&view)? {
             Some(changed) => changed,
             None => {
-                aside("Nothing changed.");
-                return Ok(Exit::Fine);
+                print_note("Nothing changed.");
+                return Ok(Exit::Success);
             }
         },
         SessionMemoryVerb::Clear => Map::new(),
@@ -68,23 +68,25 @@ pub(crate) async fn run(
         memory: Some(changed),
         ..SessionPatch::default()
     };
-    let view = sessions.update(&view.id, patch, When::NextTurn).await?;
+    let view = sessions
+        .update(&view.id, patch, EffectiveFrom::NextTurn)
+        .await?;
     show(global, &view.memory);
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 fn show(global: &Global, memory: &Map<String, Value>) {
     if global.json {
         output::json(memory);
     } else if memory.is_empty() {
-        aside("It remembers nothing.");
+        print_note("It remembers nothing.");
     } else {
-        line(clean(written(memory).trim_end()));
+        line(clean(memory_text(memory).trim_end()));
     }
 }
 
 /// A memory as a person writes it: prose where it is nothing else, else JSON.
-fn written(memory: &Map<String, Value>) -> String {
+fn memory_text(memory: &Map<String, Value>) -> String {
     let prose = memory.get(TEXT).and_then(Value::as_str);
     match prose.filter(|_| memory.len() == 1) {
         Some(text) => text.to_owned(),
@@ -93,7 +95,7 @@ fn written(memory: &Map<String, Value>) -> String {
 }
 
 /// What a person made of it in their editor; nothing where they left it as it was.
-fn edited(view: &SessionView) -> Result<Option<Map<String, Value>>, CliError> {
+fn edit_memory(view: &SessionView) -> Result<Option<Map<String, Value>>, CliError> {
     let before = &view.memory;
     let editor = ["VISUAL", "EDITOR"].into_iter().find_map(std::env::var_os);
     let editor = editor.filter(|editor| !editor.is_empty()).ok_or_else(|| {
@@ -106,37 +108,37 @@ fn edited(view: &SessionView) -> Result<Option<Map<String, Value>>, CliError> {
     }
     let text = match before.is_empty() {
         true => String::new(),
-        false => written(before),
+        false => memory_text(before),
     };
     let dir = tempfile::Builder::new()
         .prefix("conjure-memory-")
         .tempdir()
-        .map_err(not_edited)?;
+        .map_err(edit_error)?;
     let file = dir.path().join("memory.md");
-    conjure_config::fs::write(&file, &text).map_err(not_edited)?;
+    conjure_config::fs::write(&file, &text).map_err(edit_error)?;
     // An editor may be written with its arguments.
     let mut shell = Command::new("/bin/sh");
     let tools = serde_json::from_value::<SessionSpec>(view.tools.clone().into());
     let tools = tools.unwrap_or_default();
-    conjure_config::env::keep_keys_from(&mut shell, tools.key_vars());
+    conjure_config::env::remove_keys(&mut shell, tools.key_vars());
     let status = shell
         .args(["-c", "exec $0 \"$1\""])
         .arg(&editor)
         .arg(&file)
         .status()
-        .map_err(not_edited)?;
+        .map_err(edit_error)?;
     if !status.success() {
         return Err(CliError::usage(
             "the editor did not end well; nothing changed",
         ));
     }
-    let after = conjure_config::fs::read_to_string(&file).map_err(not_edited)?;
+    let after = conjure_config::fs::read_to_string(&file).map_err(edit_error)?;
     Ok((after != text).then(|| match after.trim() {
         "" => Map::new(),
         _ => memory(&after),
     }))
 }
 
-fn not_edited(error: std::io::Error) -> CliError {
+fn edit_error(error: std::io::Error) -> CliError {
     CliError::host_from(error).context("the memory cannot be edited")
 }

@@ -13,7 +13,7 @@ use super::attachments::{AttachedMessage, FilesToAttach};
 use super::error::CliError;
 use super::exit::Exit;
 use super::output;
-use super::session_following::{SessionFollower, Until};
+use super::session_follower::{FollowEnd, SessionFollower};
 use super::sessions::{SavedSessions, StartedTurn};
 use super::signals::Signals;
 use super::thread::id;
@@ -32,8 +32,8 @@ pub(crate) async fn run(
         .unless(SavedSessions::for_one_turn(global, store, &options.plugins))
         .await?;
     let chosen = async {
-        let id = chosen(&sessions, session, thread).await?;
-        let said = files.said(sessions.manager().host(), question)?;
+        let id = select_session(&sessions, session, thread).await?;
+        let said = files.into_message(sessions.manager().host(), question)?;
         Ok((id, said))
     };
     let (id, said) = match chosen.await {
@@ -52,7 +52,7 @@ pub(crate) async fn run(
         transcript: &mut transcript,
         signals: &mut signals,
         attended,
-        leaves: false,
+        detaches_on_signal: false,
     };
     let terms = TurnTerms {
         policy: options.policy(),
@@ -83,8 +83,8 @@ pub(crate) async fn follow(
     let manager = sessions.manager();
     let view = manager.get(session).await?;
     let Some(turn) = view.turn else {
-        output::aside("Nothing runs in it.");
-        return Ok(Exit::Fine);
+        output::print_note("Nothing runs in it.");
+        return Ok(Exit::Success);
     };
     let run = manager.run(&turn).await?;
     let mut signals = Signals::listen()?;
@@ -96,22 +96,22 @@ pub(crate) async fn follow(
         transcript: &mut transcript,
         signals: &mut signals,
         attended: is_attended(global),
-        leaves: true,
+        detaches_on_signal: true,
     };
     let turn = StartedTurn {
         id: turn,
         thread: run.thread,
     };
-    let until = following.until_over(&turn).await?;
+    let until = following.follow_until_over(&turn).await?;
     transcript.end();
     match until {
-        Until::Left(signal) => Ok(signal.exit()),
-        Until::Over(_) => ended(&manager.wait(&turn.id).await?, &transcript, &signals),
+        FollowEnd::Detached(signal) => Ok(signal.exit()),
+        FollowEnd::Over(_) => turn_exit(&manager.wait(&turn.id).await?, &transcript, &signals),
     }
 }
 
 /// The session, on the thread that is wanted.
-pub(crate) async fn chosen(
+pub(crate) async fn select_session(
     sessions: &SavedSessions,
     session: &str,
     thread: Option<&str>,
@@ -142,13 +142,13 @@ async fn answer(sessions: &SavedSessions, run: &Run) -> Option<String> {
 }
 
 /// How the program ends after a turn.
-pub(crate) fn ended(
+pub(crate) fn turn_exit(
     run: &Run,
     transcript: &Transcript,
     signals: &Signals,
 ) -> Result<Exit, CliError> {
     let exit = match run.state {
-        RunState::Completed => return Ok(Exit::Fine),
+        RunState::Completed => return Ok(Exit::Success),
         RunState::CutShort | RunState::Limit => Exit::Limit,
         RunState::Failed => Exit::Provider,
         RunState::Cancelled => signals
@@ -162,7 +162,7 @@ pub(crate) fn ended(
         (None, state) => format!("the turn was {}", state.as_str().replace('_', " ")),
     };
     let shown = transcript.has_shown_text(&why);
-    Err(CliError::new(exit, why).shown_before(shown))
+    Err(CliError::new(exit, why).with_shown(shown))
 }
 
 impl SessionFollower<'_> {
@@ -190,6 +190,6 @@ impl SessionFollower<'_> {
                 "thread": run.thread, "files": files,
             }));
         }
-        ended(&run, self.transcript, self.signals)
+        turn_exit(&run, self.transcript, self.signals)
     }
 }

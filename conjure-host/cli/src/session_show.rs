@@ -4,10 +4,10 @@ use conjure_core::numerals::thousands;
 use conjure_runtime::manager::{SessionState, SessionView};
 use serde_json::{Value, json};
 
-use super::args::{Global, shown};
+use super::args::{Global, display_path};
 use super::error::CliError;
 use super::exit::Exit;
-use super::output::{self, BOLD, GREEN, RESET, Table, YELLOW, aside, clean, duration, line};
+use super::output::{self, BOLD, GREEN, RESET, Table, YELLOW, clean, duration, line, print_note};
 use super::sessions::SavedSessions;
 
 /// Sessions that are read at once.
@@ -26,35 +26,35 @@ pub(crate) async fn list(global: &Global, sessions: &SavedSessions) -> Result<Ex
     }
     if global.json {
         output::json(&json!({ "sessions": all }));
-        return Ok(Exit::Fine);
+        return Ok(Exit::Success);
     }
     if all.is_empty() {
-        aside("There is no session yet; `conjure session create` saves one.");
-        return Ok(Exit::Fine);
+        print_note("There is no session yet; `conjure session create` saves one.");
+        return Ok(Exit::Success);
     }
     let mut table = Table::new([
         "NAME", "ID", "STATE", "PROVIDER", "MODEL", "AUTH", "CHAT", "WORKS IN",
     ]);
     // One without a name is called by its id.
     if all.iter().any(|view| view.name.is_none()) {
-        table = table.named_by("ID");
+        table = table.with_name_column("ID");
     }
     for view in &all {
         table.row([
             view.name.clone().unwrap_or_default(),
             view.id.clone(),
-            word(view.state).to_owned(),
+            state_name(view.state).to_owned(),
             view.auth.provider.clone(),
             view.model.clone(),
             view.auth.name.clone(),
             view.thread
                 .as_ref()
                 .map_or_else(String::new, |thread| thread.label.clone()),
-            shown(&view.working_dir),
+            display_path(&view.working_dir),
         ]);
     }
     table.print();
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 pub(crate) async fn show(
@@ -68,7 +68,7 @@ pub(crate) async fn show(
     } else {
         print(&view);
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 pub(crate) async fn tools(
@@ -82,7 +82,7 @@ pub(crate) async fn tools(
     } else {
         super::routes::print(&tool_preview);
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 /// Prints a session for people.
@@ -98,7 +98,7 @@ pub(crate) fn print(view: &SessionView) {
     row("id", &view.id);
     row("auth", &view.auth.to_string());
     row("model", &view.model);
-    row("works in", &shown(&view.working_dir));
+    row("works in", &display_path(&view.working_dir));
     if !view.persona.persona_text.is_empty() {
         row("persona", &first_line(&view.persona.persona_text));
     }
@@ -153,7 +153,7 @@ fn first_line(text: &str) -> String {
     cut
 }
 
-fn word(state: SessionState) -> &'static str {
+fn state_name(state: SessionState) -> &'static str {
     match state {
         SessionState::Idle => "idle",
         SessionState::Running => "running",

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::args::Global;
 use super::error::CliError;
 use super::exit::Exit;
-use super::output::{self, Table, aside, duration};
+use super::output::{self, Table, duration, print_note};
 use super::sessions::SavedSessions;
 
 pub(crate) async fn run(
@@ -18,20 +18,20 @@ pub(crate) async fn run(
 ) -> Result<Exit, CliError> {
     let runs = sessions.manager().runs(session, limit).await?;
     if global.json {
-        let runs: Vec<Value> = runs.iter().map(described).collect();
+        let runs: Vec<Value> = runs.iter().map(turn_json).collect();
         output::json(&json!({ "turns": runs }));
-        return Ok(Exit::Fine);
+        return Ok(Exit::Success);
     }
     if runs.is_empty() {
-        aside("Nothing was said in it yet.");
-        return Ok(Exit::Fine);
+        print_note("Nothing was said in it yet.");
+        return Ok(Exit::Success);
     }
     let mut table = Table::new(["TURN", "STATE", "TOOK", "CALLS", "TOKENS", "THREAD", "WHY"]);
     for run in &runs {
         table.row([
             run.id.clone(),
             run.state.as_str().to_owned(),
-            took(run).map_or_else(String::new, duration),
+            duration_ms(run).map_or_else(String::new, duration),
             run.spent.calls.to_string(),
             thousands(run.spent.usage.total()),
             run.thread.to_string(),
@@ -39,11 +39,11 @@ pub(crate) async fn run(
         ]);
     }
     table.print();
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 /// A turn as programs read it.
-fn described(run: &Run) -> Value {
+fn turn_json(run: &Run) -> Value {
     json!({
         "id": run.id,
         "session": run.session_id,
@@ -59,6 +59,6 @@ fn described(run: &Run) -> Value {
     })
 }
 
-fn took(run: &Run) -> Option<u64> {
+fn duration_ms(run: &Run) -> Option<u64> {
     u64::try_from(run.ended_at_ms? - run.started_at_ms?).ok()
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use conjure_client::{EndedTurn, RemoteServer, ServerError};
 use conjure_core::chat::EventId;
-use conjure_core::turn::{ApprovalDecision, When};
+use conjure_core::turn::{ApprovalDecision, EffectiveFrom};
 use conjure_runtime::manager::{
     Approval, ChatRetention, DecisionScope, Manager, ManagerError, ManagerOptions, PendingQuestion,
     QuestionReply, SessionPatch, SessionView, TurnRequest, TurnTerms,
@@ -44,7 +44,7 @@ pub(crate) struct SavedSessions {
     manager: Manager,
     announced: Option<AnnouncedServer>,
     /// The turns that a server began from here and that are waited for, each with its session.
-    said: Arc<Mutex<BTreeMap<String, String>>>,
+    started_turns: Arc<Mutex<BTreeMap<String, String>>>,
 }
 
 /// A turn that was started, or waits in the queue.
@@ -55,11 +55,11 @@ pub(crate) struct StartedTurn {
 
 /// The result of sending an answer to a question.
 pub(crate) enum AnswerResult {
-    Taken,
+    Accepted,
     /// The question did not wait any more.
     Late,
     /// The answer does not fit the form; the question still waits.
-    Unfit(CliError),
+    Invalid(CliError),
 }
 
 impl SavedSessions {
@@ -104,11 +104,11 @@ impl SavedSessions {
     }
 
     /// Sessions of a manager that runs here.
-    pub(crate) fn over(manager: Manager) -> Self {
+    pub(crate) fn with_manager(manager: Manager) -> Self {
         Self {
             manager,
             announced: None,
-            said: Arc::default(),
+            started_turns: Arc::default(),
         }
     }
 
@@ -129,20 +129,22 @@ impl SavedSessions {
         Ok(Self {
             manager,
             announced,
-            said: Arc::default(),
+            started_turns: Arc::default(),
         })
     }
 
     /// The server, where one runs and answers.
     async fn server(&self) -> Option<&RemoteServer> {
         match &self.announced {
-            Some(announced) => announced.answering().await,
+            Some(announced) => announced.responsive_server().await,
             None => None,
         }
     }
 
-    fn said(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+    fn started_turns(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
+        self.started_turns
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// For what is read, and what is saved where nothing runs.
@@ -167,7 +169,8 @@ impl SavedSessions {
                 let turn = server
                     .say(session, said.text(), &said.attachments(), terms)
                     .await?;
-                self.said().insert(turn.id.clone(), session.to_owned());
+                self.started_turns()
+                    .insert(turn.id.clone(), session.to_owned());
                 Ok(StartedTurn {
                     id: turn.id,
                     thread: turn.thread,
@@ -198,7 +201,7 @@ impl SavedSessions {
         let run = tokio::select! {
             biased;
             run = self.manager.wait(turn) => run?,
-            ended = self.ended_there(announced.server(), turn) => {
+            ended = self.wait_on_server(announced.server(), turn) => {
                 let run = self.manager.run(turn).await?;
                 match run.state.is_over() {
                     true => run,
@@ -210,13 +213,13 @@ impl SavedSessions {
                 }
             }
         };
-        self.said().remove(turn);
+        self.started_turns().remove(turn);
         Ok(run)
     }
 
     /// The end of a turn, as the server has it; none where that does not say. Where the server is gone,
     /// the turn is taken over.
-    async fn ended_there(&self, server: &RemoteServer, turn: &str) -> EndedTurn {
+    async fn wait_on_server(&self, server: &RemoteServer, turn: &str) -> EndedTurn {
         loop {
             match server.ended_turn(turn).await {
                 Ok(ended) => return ended,
@@ -233,7 +236,7 @@ impl SavedSessions {
 
     /// Has a turn that was said from here, and waits, begin here where the server that had it is gone.
     async fn take_over(&self, turn: &str) -> Result<(), CliError> {
-        let session = self.said().get(turn).cloned();
+        let session = self.started_turns().get(turn).cloned();
         let Some(session) = session else {
             return Ok(());
         };
@@ -318,17 +321,19 @@ impl SavedSessions {
                 _ => QuestionReply::Cancel,
             };
             return match self.manager.answer(session, question, reply).await {
-                Ok(()) => Ok(AnswerResult::Taken),
+                Ok(()) => Ok(AnswerResult::Accepted),
                 Err(error) if error.is_not_found() => Ok(AnswerResult::Late),
-                Err(error @ ManagerError::Invalid { .. }) => Ok(AnswerResult::Unfit(error.into())),
+                Err(error @ ManagerError::Invalid { .. }) => {
+                    Ok(AnswerResult::Invalid(error.into()))
+                }
                 Err(error) => Err(error.into()),
             };
         };
         match server.answer(session, question, answer).await {
-            Ok(()) => Ok(AnswerResult::Taken),
+            Ok(()) => Ok(AnswerResult::Accepted),
             Err(ServerError::Refused { status: 404, .. }) => Ok(AnswerResult::Late),
             Err(error @ ServerError::Refused { status: 422, .. }) => {
-                Ok(AnswerResult::Unfit(error.into()))
+                Ok(AnswerResult::Invalid(error.into()))
             }
             Err(error) => Err(error.into()),
         }
@@ -338,7 +343,7 @@ impl SavedSessions {
         &self,
         session: &str,
         patch: SessionPatch,
-        when: When,
+        when: EffectiveFrom,
     ) -> Result<SessionView, CliError> {
         let Some(server) = self.server().await else {
             return Ok(self.manager.update(session, patch, when).await?);
@@ -374,23 +379,23 @@ impl SavedSessions {
         attended: bool,
     ) -> Result<EventFeed, CliError> {
         if let Some(server) = self.server().await {
-            return Ok(self.events_there(server, thread, after, attended));
+            return Ok(self.server_events(server, thread, after, attended));
         }
-        Ok(EventFeed::Here {
+        Ok(EventFeed::Local {
             events: Box::new(self.manager.events(thread, after).await?),
             _person: attended.then(|| self.manager.attend(Some(thread))),
         })
     }
 
     /// A thread's events behind `after`, from the server.
-    fn events_there(
+    fn server_events(
         &self,
         server: &RemoteServer,
         thread: &ThreadId,
         after: Option<EventId>,
         attended: bool,
     ) -> EventFeed {
-        EventFeed::There(Box::new(ServerFeed {
+        EventFeed::Remote(Box::new(ServerFeed {
             events: server.events(thread, after, attended),
             manager: self.manager.clone(),
             attended,
@@ -403,9 +408,9 @@ impl SavedSessions {
     pub(crate) async fn events_of_turn(&self, thread: &ThreadId) -> Result<EventFeed, CliError> {
         if let Some(server) = self.server().await {
             let known = self.manager.store().thread(thread).await?;
-            return Ok(self.events_there(server, thread, known.end_of_past(), true));
+            return Ok(self.server_events(server, thread, known.history_end(), true));
         }
-        Ok(EventFeed::Here {
+        Ok(EventFeed::Local {
             events: Box::new(self.manager.events_of_turn(thread).await?),
             _person: Some(self.manager.attend(Some(thread))),
         })

@@ -7,7 +7,7 @@ use clap::Subcommand;
 use conjure_config::env;
 use conjure_config::fs;
 use conjure_config::project_trust::{ProjectSkills, TrustError, TrustState, TrustedProjects};
-use conjure_config::skill_folders::{self, Discovered, FolderError, LoadedFolder};
+use conjure_config::skill_folders::{self, DiscoveredSkills, FolderError, LoadedFolder};
 use conjure_core::skill_folder::discovery::{FoundSkill, SkillScope};
 use conjure_core::skill_folder::{
     Diagnostic, Severity, SkillFolder, validate_strict, validate_upload,
@@ -15,11 +15,11 @@ use conjure_core::skill_folder::{
 use conjure_plugins::PackagedPlugins;
 use serde_json::{Value, json};
 
-use super::args::{Global, shown};
+use super::args::{Global, display_path};
 use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, BOLD, DIM, GREEN, RED, RESET, Table, YELLOW};
-use super::plugin_args::check_named;
+use super::plugin_args::check_exists;
 use super::{skill_remote, skill_trust};
 
 /// Lists skill folders, shows, checks and uploads them.
@@ -63,14 +63,10 @@ enum SkillVerb {
     Remote(skill_remote::SkillRemoteVerb),
     /// Trust a project: its skills are used from now on, as they are now
     ///
-    /// When something of them changes they are not used until it is trusted again.
-    Trust {
-        /// The project's directory
-        #[arg(default_value = ".")]
-        dir: PathBuf,
-        #[arg(long, hide = true)]
-        remove: bool,
-    },
+    /// When something of them changes they are not used until it is trusted again. At a terminal it
+    /// shows them and asks, and trusts what was shown, also where it changes before the answer. A
+    /// script says with `--digest` which content it means; without it, what is there is trusted.
+    Trust(skill_trust::SkillTrustArgs),
     /// Trust a project no more: its skills are not used from now on
     Untrust {
         /// The project's directory
@@ -91,18 +87,16 @@ pub(crate) fn run(global: &Global, args: &SkillArgs) -> Result<Exit, CliError> {
         SkillVerb::Show { path } => show(global, path),
         SkillVerb::Upload(args) => skill_remote::upload(global, args),
         SkillVerb::Remote(verb) => skill_remote::remote(global, verb),
-        SkillVerb::Trust { dir, remove: false } => skill_trust::trust(global, dir),
-        SkillVerb::Trust { dir, remove: true } | SkillVerb::Untrust { dir } => {
-            skill_trust::untrust(global, dir)
-        }
+        SkillVerb::Trust(args) => skill_trust::trust(global, args),
+        SkillVerb::Untrust { dir } => skill_trust::untrust(global, dir),
     }
 }
 
 /// The skills that a session without a session file uses: the user's, and those of a project that
 /// is trusted as it is, without those that a named one of the same name hides.
-pub(crate) fn usable(global: &Global, named: &[PathBuf]) -> Vec<PathBuf> {
+pub(crate) fn usable_skills(global: &Global, named: &[PathBuf]) -> Vec<PathBuf> {
     let project = Project::current(global);
-    if let Some(reason) = project.as_ref().and_then(Project::why_not) {
+    if let Some(reason) = project.as_ref().and_then(Project::unused_reason) {
         tracing::warn!("{reason}");
     }
     let found = discover(global, project.as_ref());
@@ -112,7 +106,7 @@ pub(crate) fn usable(global: &Global, named: &[PathBuf]) -> Vec<PathBuf> {
     for hidden in &found.hidden {
         tracing::warn!("{}", hidden.warning.message);
     }
-    not_named(found.skills, named)
+    not_overridden(found.skills, named)
         .map(|found| found.path)
         .collect()
 }
@@ -134,15 +128,32 @@ impl Project {
         })
     }
 
-    fn standing(&self) -> TrustState {
+    fn trust_state(&self) -> TrustState {
         match &self.skills {
-            Ok(skills) => self.trusted.standing(&self.dir, skills),
+            Ok(skills) => self.trusted.state(&self.dir, skills),
             Err(_) => TrustState::Unknown,
         }
     }
 
+    /// The project's skills, where it has some.
+    fn own_skills(&self) -> Option<&ProjectSkills> {
+        let skills = self.skills.as_ref().ok();
+        skills.filter(|skills| !skills.dirs.is_empty())
+    }
+
+    /// The project for programs.
+    fn view(&self) -> Option<Value> {
+        let trust = match self.trust_state() {
+            TrustState::Trusted => "trusted",
+            TrustState::Changed => "changed",
+            TrustState::Unknown => "unknown",
+        };
+        let digest = self.own_skills()?.digest_text();
+        Some(json!({ "path": self.dir, "digest": digest, "trust": trust }))
+    }
+
     /// Why its skills are not used, where it has some.
-    fn why_not(&self) -> Option<String> {
+    fn unused_reason(&self) -> Option<String> {
         let skills = match &self.skills {
             Ok(skills) => skills,
             Err(error) => return Some(error.to_string()),
@@ -151,7 +162,7 @@ impl Project {
             return None;
         }
         let number = skills.dirs.len();
-        match self.standing() {
+        match self.trust_state() {
             TrustState::Trusted => None,
             TrustState::Changed => Some(format!(
                 "{number} skill(s) of this project are not used: they changed since it was \
@@ -166,7 +177,7 @@ impl Project {
 
 /// The skills that no named one hides. One that does not load hides nothing; the session says what
 /// is wrong with it.
-fn not_named(skills: Vec<FoundSkill>, named: &[PathBuf]) -> impl Iterator<Item = FoundSkill> {
+fn not_overridden(skills: Vec<FoundSkill>, named: &[PathBuf]) -> impl Iterator<Item = FoundSkill> {
     let names: BTreeSet<String> = named
         .iter()
         .filter_map(|path| load(path).ok())
@@ -178,8 +189,8 @@ fn not_named(skills: Vec<FoundSkill>, named: &[PathBuf]) -> impl Iterator<Item =
 }
 
 /// The user's skills, and those of a project that is trusted. Nothing of another one is read.
-fn discover(global: &Global, project: Option<&Project>) -> Discovered {
-    let trusted = project.filter(|project| project.standing() == TrustState::Trusted);
+fn discover(global: &Global, project: Option<&Project>) -> DiscoveredSkills {
+    let trusted = project.filter(|project| project.trust_state() == TrustState::Trusted);
     let dir = trusted.map(|project| project.dir.as_path());
     let mut found = skill_folders::discover(dir, env::home().as_deref());
     PackagedPlugins::of(&global.data_dir()).judge_skills(&mut found);
@@ -192,17 +203,17 @@ fn list(global: &Global, dir: Option<&Path>) -> Exit {
         Some(dir) => skill_folders::discover_in(dir),
         None => discover(global, project.as_ref()),
     };
-    let unread = Unread::of(project.as_ref());
+    let unread = UntrustedSkills::of(project.as_ref());
     // Why nothing is known of a project's skills.
     if let Some(Err(error)) = project.as_ref().map(|project| &project.skills) {
-        output::aside(format_args!(
+        output::print_note(format_args!(
             "{YELLOW}note:{RESET} the skills of this project are not used: {}",
             output::clean(&error.to_string())
         ));
     }
     if global.json {
-        output::json(&listed(&found, unread.as_ref()));
-        return Exit::Fine;
+        output::json(&list_json(&found, project.as_ref(), unread.as_ref()));
+        return Exit::Success;
     }
     let unread_dirs = unread.iter().flat_map(|unread| unread.dirs);
     if found.skills.is_empty() && unread.is_none() {
@@ -213,8 +224,11 @@ fn list(global: &Global, dir: Option<&Path>) -> Exit {
             rows.row([
                 name_of(dir),
                 scope(SkillScope::Project).to_owned(),
-                unread.as_ref().map_or("", |unread| unread.why).to_owned(),
-                shown(dir),
+                unread
+                    .as_ref()
+                    .map_or("", |unread| unread.reason)
+                    .to_owned(),
+                display_path(dir),
             ]);
         }
         for skill in &found.skills {
@@ -222,49 +236,55 @@ fn list(global: &Global, dir: Option<&Path>) -> Exit {
                 skill.folder.name.as_str().to_owned(),
                 scope(skill.scope).to_owned(),
                 "yes".to_owned(),
-                shown(&skill.path),
+                display_path(&skill.path),
             ]);
         }
         rows.print();
     }
+    if let Some(skills) = project.as_ref().and_then(Project::own_skills) {
+        output::line(format_args!(
+            "The project's skills have the digest {}.",
+            skills.digest_text()
+        ));
+    }
     for (path, note) in &found.notes {
-        output::aside(format_args!(
+        output::print_note(format_args!(
             "{YELLOW}note:{RESET} {}: {}",
-            output::clean(&shown(path)),
+            output::clean(&display_path(path)),
             output::clean_line(&note.message)
         ));
     }
     for hidden in &found.hidden {
-        output::aside(format_args!(
+        output::print_note(format_args!(
             "{YELLOW}hidden:{RESET} {}",
             output::clean_line(&hidden.warning.message)
         ));
     }
     for error in &found.broken {
-        output::aside(format_args!(
+        output::print_note(format_args!(
             "{RED}broken:{RESET} {}",
             output::clean(&error.to_string())
         ));
     }
-    Exit::Fine
+    Exit::Success
 }
 
 /// The skills of a project that nobody trusts as it is, known by their directories only.
-struct Unread<'a> {
+struct UntrustedSkills<'a> {
     dirs: &'a [PathBuf],
-    why: &'static str,
+    reason: &'static str,
 }
 
-impl<'a> Unread<'a> {
+impl<'a> UntrustedSkills<'a> {
     fn of(project: Option<&'a Project>) -> Option<Self> {
         let project = project?;
         let dirs = &project.skills.as_ref().ok()?.dirs;
-        let why = match project.standing() {
+        let why = match project.trust_state() {
             TrustState::Trusted => return None,
             TrustState::Changed => "changed since it was trusted",
             TrustState::Unknown => "not trusted",
         };
-        (!dirs.is_empty()).then_some(Self { dirs, why })
+        (!dirs.is_empty()).then_some(Self { dirs, reason: why })
     }
 }
 
@@ -277,7 +297,11 @@ fn name_of(dir: &Path) -> String {
 
 /// The list for programs. Of a project that is not trusted nothing is read, so that there is no
 /// description.
-fn listed(found: &Discovered, unread: Option<&Unread<'_>>) -> Value {
+fn list_json(
+    found: &DiscoveredSkills,
+    project: Option<&Project>,
+    unread: Option<&UntrustedSkills<'_>>,
+) -> Value {
     let skill = |skill: &FoundSkill| {
         json!({
             "name": skill.folder.name.as_str(),
@@ -295,7 +319,7 @@ fn listed(found: &Discovered, unread: Option<&Unread<'_>>) -> Value {
                 "path": dir,
                 "scope": scope(SkillScope::Project),
                 "used": false,
-                "reason": unread.why,
+                "reason": unread.reason,
             })
         })
     });
@@ -303,10 +327,11 @@ fn listed(found: &Discovered, unread: Option<&Unread<'_>>) -> Value {
     let hidden: Vec<Value> = found
         .hidden
         .iter()
-        .map(|h| json!({ "path": h.found.path, "reason": h.warning.message }))
+        .map(|h| json!({ "path": h.skill.path, "reason": h.warning.message }))
         .collect();
     let broken: Vec<Value> = found.broken.iter().map(|e| json!(e.to_string())).collect();
-    json!({ "skills": skills, "hidden": hidden, "broken": broken })
+    let project = project.and_then(Project::view);
+    json!({ "project": project, "skills": skills, "hidden": hidden, "broken": broken })
 }
 
 fn scope(scope: SkillScope) -> &'static str {
@@ -318,7 +343,7 @@ fn scope(scope: SkillScope) -> &'static str {
 }
 
 fn check(global: &Global, path: &Path, upload: bool) -> Result<Exit, CliError> {
-    check_named(path)?;
+    check_exists(path)?;
     let (diagnostics, name) = match load(path) {
         Ok((loaded, _kept)) => {
             let text = fs::read(loaded.dir.join("SKILL.md")).map_err(CliError::host_from)?;
@@ -335,7 +360,7 @@ fn check(global: &Global, path: &Path, upload: bool) -> Result<Exit, CliError> {
             }
             (found, loaded.folder.name.as_str().to_owned())
         }
-        Err(FolderError::Invalid { diagnostics, .. }) => (diagnostics, shown(path)),
+        Err(FolderError::Invalid { diagnostics, .. }) => (diagnostics, display_path(path)),
         Err(error) => return Err(CliError::from_source(Exit::No, error)),
     };
     let valid = diagnostics.iter().all(|d| d.severity != Severity::Error);
@@ -350,7 +375,7 @@ fn check(global: &Global, path: &Path, upload: bool) -> Result<Exit, CliError> {
             output::line(format_args!("{GREEN}valid{RESET} {name}"));
         }
     }
-    Ok(if valid { Exit::Fine } else { Exit::No })
+    Ok(if valid { Exit::Success } else { Exit::No })
 }
 
 fn print_diagnostic(diagnostic: &Diagnostic) {
@@ -386,7 +411,7 @@ fn diagnostic_json(diagnostic: &Diagnostic) -> Value {
 }
 
 fn show(global: &Global, path: &Path) -> Result<Exit, CliError> {
-    check_named(path)?;
+    check_exists(path)?;
     let (loaded, _kept) = load(path).map_err(|error| CliError::from_source(Exit::No, error))?;
     let folder: &SkillFolder = &loaded.folder;
     if global.json {
@@ -403,7 +428,7 @@ fn show(global: &Global, path: &Path) -> Result<Exit, CliError> {
             "body": folder.body,
             "diagnostics": diagnostics,
         }));
-        return Ok(Exit::Fine);
+        return Ok(Exit::Success);
     }
     output::line(format_args!(
         "{BOLD}{}{RESET}\n{}",
@@ -429,7 +454,10 @@ fn show(global: &Global, path: &Path) -> Result<Exit, CliError> {
             output::clean_line(value)
         ));
     }
-    output::line(format_args!("{DIM}path:{RESET} {}", shown(&loaded.dir)));
+    output::line(format_args!(
+        "{DIM}path:{RESET} {}",
+        display_path(&loaded.dir)
+    ));
     for resource in &loaded.resources {
         output::line(format_args!("  {}", output::clean_line(resource)));
     }
@@ -437,7 +465,7 @@ fn show(global: &Global, path: &Path) -> Result<Exit, CliError> {
     for diagnostic in &loaded.diagnostics {
         print_diagnostic(diagnostic);
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 /// Loads a folder or a package; the directory that a package was unpacked to ends with the second
@@ -469,7 +497,7 @@ mod tests {
         let named = skill("named", "same");
         let found = skill_folders::discover_in(&dir.path().join("found")).skills;
         let broken = dir.path().join("broken");
-        let left: Vec<FoundSkill> = not_named(found, &[named, broken]).collect();
+        let left: Vec<FoundSkill> = not_overridden(found, &[named, broken]).collect();
         let names: Vec<_> = left
             .iter()
             .map(|found| found.folder.name.as_str())

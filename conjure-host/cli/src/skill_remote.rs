@@ -9,11 +9,11 @@ use conjure_providers::{HttpProvider, ProviderError, RemoteSkill, SkillUpload};
 use conjure_runtime::artifacts::safe_name;
 use serde_json::json;
 
-use super::args::{Global, shown};
+use super::args::{Global, display_path};
 use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, Table, clean};
-use super::plugin_args::check_named;
+use super::plugin_args::check_exists;
 use super::remote::{self, RemoteDeleteArgs, RemoteStorageArgs};
 use super::skill;
 
@@ -29,7 +29,7 @@ pub(crate) struct SkillUploadArgs {
     #[arg(long, value_name = "ID")]
     version_of: Option<String>,
     #[command(flatten)]
-    place: RemoteStorageArgs,
+    storage: RemoteStorageArgs,
 }
 
 #[derive(Subcommand)]
@@ -42,7 +42,7 @@ pub(crate) enum SkillRemoteVerb {
         #[arg(long, value_parser = ["custom", "anthropic"])]
         source: Option<String>,
         #[command(flatten)]
-        place: RemoteStorageArgs,
+        storage: RemoteStorageArgs,
     },
     /// Download a skill as a package; nothing is replaced
     Download {
@@ -55,7 +55,7 @@ pub(crate) enum SkillRemoteVerb {
         #[arg(long, value_name = "DIR", default_value = ".")]
         to: PathBuf,
         #[command(flatten)]
-        place: RemoteStorageArgs,
+        storage: RemoteStorageArgs,
     },
     /// Delete skills with all their versions
     ///
@@ -64,22 +64,22 @@ pub(crate) enum SkillRemoteVerb {
         #[command(flatten)]
         skills: RemoteDeleteArgs,
         #[command(flatten)]
-        place: RemoteStorageArgs,
+        storage: RemoteStorageArgs,
     },
 }
 
 /// Uploads a skill, after it was found right.
 pub(crate) fn upload(global: &Global, args: &SkillUploadArgs) -> Result<Exit, CliError> {
-    let upload = packed(&args.path, args.title.clone())?;
-    let provider = args.place.provider()?;
+    let upload = pack_upload(&args.path, args.title.clone())?;
+    let provider = args.storage.provider()?;
     let uploading = provider.upload_skill(&upload, args.version_of.as_deref());
-    let (id, version) = waited(uploading)?;
+    let (id, version) = block_on(uploading)?;
     if global.json {
         let files = upload.files.len();
         output::json(&json!({
             "id": id, "version": version, "name": upload.name, "files": files
         }));
-        return Ok(Exit::Fine);
+        return Ok(Exit::Success);
     }
     let version = version.map_or(String::new(), |version| format!(", version {version}"));
     output::line(format_args!(
@@ -88,7 +88,7 @@ pub(crate) fn upload(global: &Global, args: &SkillUploadArgs) -> Result<Exit, Cl
         clean(&id),
         clean(&version)
     ));
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 /// Looks at what is kept, or deletes it.
@@ -96,18 +96,24 @@ pub(crate) fn remote(global: &Global, verb: &SkillRemoteVerb) -> Result<Exit, Cl
     match verb {
         SkillRemoteVerb::List {
             id: Some(id),
-            place,
+            storage: place,
             ..
         } => versions(global, &place.provider()?, id),
         SkillRemoteVerb::List {
             id: None,
             source,
-            place,
+            storage: place,
         } => list(global, &place.provider()?, source.as_deref()),
-        SkillRemoteVerb::Download { id, of, to, place } => {
-            download(global, &place.provider()?, id, of.as_deref(), to)
-        }
-        SkillRemoteVerb::Delete { skills, place } => {
+        SkillRemoteVerb::Download {
+            id,
+            of,
+            to,
+            storage: place,
+        } => download(global, &place.provider()?, id, of.as_deref(), to),
+        SkillRemoteVerb::Delete {
+            skills,
+            storage: place,
+        } => {
             let provider = place.provider()?;
             let deleting =
                 remote::delete_each(global, skills, async |id| provider.delete_skill(id).await);
@@ -117,8 +123,8 @@ pub(crate) fn remote(global: &Global, verb: &SkillRemoteVerb) -> Result<Exit, Cl
 }
 
 /// The files of a skill that breaks no rule.
-fn packed(path: &Path, title: Option<String>) -> Result<SkillUpload, CliError> {
-    check_named(path)?;
+fn pack_upload(path: &Path, title: Option<String>) -> Result<SkillUpload, CliError> {
+    check_exists(path)?;
     let (loaded, _kept) =
         skill::load(path).map_err(|error| CliError::from_source(Exit::No, error))?;
     let broken: Vec<String> = validate_upload(&loaded.folder)
@@ -129,7 +135,7 @@ fn packed(path: &Path, title: Option<String>) -> Result<SkillUpload, CliError> {
     if !broken.is_empty() {
         let message = format!(
             "the skill at `{}` cannot be uploaded: {}",
-            shown(path),
+            display_path(path),
             broken.join(" ")
         );
         return Err(
@@ -151,7 +157,7 @@ fn packed(path: &Path, title: Option<String>) -> Result<SkillUpload, CliError> {
 }
 
 fn list(global: &Global, provider: &HttpProvider, source: Option<&str>) -> Result<Exit, CliError> {
-    let skills: Vec<RemoteSkill> = waited(provider.remote_skills(source))?;
+    let skills: Vec<RemoteSkill> = block_on(provider.remote_skills(source))?;
     if global.json {
         output::json(&json!({ "skills": skills }));
     } else if skills.is_empty() {
@@ -168,11 +174,11 @@ fn list(global: &Global, provider: &HttpProvider, source: Option<&str>) -> Resul
         }
         rows.print();
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 fn versions(global: &Global, provider: &HttpProvider, id: &str) -> Result<Exit, CliError> {
-    let versions = waited(provider.remote_versions(id))?;
+    let versions = block_on(provider.remote_versions(id))?;
     if global.json {
         output::json(&json!({ "id": id, "versions": versions }));
     } else if versions.is_empty() {
@@ -188,7 +194,7 @@ fn versions(global: &Global, provider: &HttpProvider, id: &str) -> Result<Exit, 
         }
         rows.print();
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 fn download(
@@ -198,7 +204,7 @@ fn download(
     version: Option<&str>,
     dir: &Path,
 ) -> Result<Exit, CliError> {
-    let package = waited(provider.download_skill(id, version))?;
+    let package = block_on(provider.download_skill(id, version))?;
     let name = package.version.name.as_deref().unwrap_or(id);
     let to = dir.join(format!("{}.skill", safe_name(name)));
     let saved = fs::create_dir_all(dir).and_then(|()| fs::write_new(&to, &package.bytes));
@@ -211,18 +217,19 @@ fn download(
             "Saved {} of {} as {}. `conjure skill check` says whether it is right.",
             clean(version),
             clean(id),
-            shown(&to)
+            display_path(&to)
         ));
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 /// Waits for the provider.
-fn waited<T>(asking: impl Future<Output = Result<T, ProviderError>>) -> Result<T, CliError> {
+fn block_on<T>(asking: impl Future<Output = Result<T, ProviderError>>) -> Result<T, CliError> {
     runtime()?.block_on(asking).map_err(CliError::from)
 }
 
-fn runtime() -> Result<tokio::runtime::Runtime, CliError> {
+/// The runtime of a verb that waits for one thing.
+pub(super) fn runtime() -> Result<tokio::runtime::Runtime, CliError> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -11,7 +11,7 @@ use super::output::{BOLD, RESET, clean_line, line};
 /// Between two columns.
 const GAP: usize = 2;
 /// What a column that is cut keeps at the least.
-const NARROWEST: usize = 8;
+const MIN_WIDTH: usize = 8;
 
 /// A table of columns.
 pub(crate) struct Table {
@@ -30,7 +30,7 @@ impl Table {
     }
 
     /// Says by its head which column is what a row is called.
-    pub(crate) fn named_by(mut self, head: &str) -> Self {
+    pub(crate) fn with_name_column(mut self, head: &str) -> Self {
         let mut heads = self.rows.iter().take(1).flatten();
         self.name = heads.position(|one| one == head).unwrap_or_default();
         self
@@ -70,7 +70,7 @@ impl Table {
                 let Some(width) = width else {
                     continue;
                 };
-                let cell = fitted(cell, *width);
+                let cell = truncate_cell(cell, *width);
                 let blanks = (width + GAP).saturating_sub(cell.width());
                 text.push_str(&cell);
                 text.extend(std::iter::repeat_n(' ', blanks));
@@ -84,7 +84,7 @@ impl Table {
 /// Takes from the widest columns but that of names, and then leaves out the last ones, until a row fits.
 /// A column that is left out has no width.
 fn narrow(widths: &mut [Option<usize>], name: usize, most: usize) {
-    while taken(widths, name, NARROWEST) > most {
+    while row_width(widths, name, MIN_WIDTH) > most {
         let mut others = widths.iter_mut().enumerate().rev();
         let last = others.find(|(at, width)| *at != name && width.is_some());
         let Some((_, last)) = last else {
@@ -92,12 +92,12 @@ fn narrow(widths: &mut [Option<usize>], name: usize, most: usize) {
         };
         *last = None;
     }
-    let mut over = taken(widths, name, usize::MAX).saturating_sub(most);
+    let mut over = row_width(widths, name, usize::MAX).saturating_sub(most);
     while over > 0 {
         let others = widths.iter_mut().enumerate();
         let others = others.filter(|(at, _)| *at != name);
         let widest = others.filter_map(|(_, width)| width.as_mut()).max();
-        let Some(widest) = widest.filter(|widest| **widest > NARROWEST) else {
+        let Some(widest) = widest.filter(|widest| **widest > MIN_WIDTH) else {
             return;
         };
         *widest -= 1;
@@ -106,7 +106,7 @@ fn narrow(widths: &mut [Option<usize>], name: usize, most: usize) {
 }
 
 /// What a row takes where no column but that of names is wider than this.
-fn taken(widths: &[Option<usize>], name: usize, widest: usize) -> usize {
+fn row_width(widths: &[Option<usize>], name: usize, widest: usize) -> usize {
     let shown = widths.iter().enumerate();
     let shown = shown.filter_map(|(at, width)| {
         let width = (*width)?;
@@ -119,7 +119,7 @@ fn taken(widths: &[Option<usize>], name: usize, widest: usize) -> usize {
 }
 
 /// A cell that is no wider than this: of a path its end is kept, of anything else its beginning.
-fn fitted(cell: &str, most: usize) -> String {
+fn truncate_cell(cell: &str, most: usize) -> String {
     if cell.width() <= most {
         return cell.to_owned();
     }
@@ -169,9 +169,9 @@ mod tests {
             "../other plugins/target/libcache.so",
             "somewhere/without/blanks/libcache.so",
         ] {
-            assert!(fitted(path, 16).ends_with("/libcache.so"), "{path}");
+            assert!(truncate_cell(path, 16).ends_with("/libcache.so"), "{path}");
         }
-        let words = fitted("Reads and/or writes a cache of things", 16);
+        let words = truncate_cell("Reads and/or writes a cache of things", 16);
         assert!(words.starts_with("Reads and/or"), "{words}");
     }
 
@@ -230,7 +230,8 @@ mod tests {
 
     #[test]
     fn the_column_of_names_stays_whole_wherever_it_is() {
-        let mut table = Table::new(["PROVIDER", "MODEL", "CONTEXT", "$ OUT"]).named_by("MODEL");
+        let mut table =
+            Table::new(["PROVIDER", "MODEL", "CONTEXT", "$ OUT"]).with_name_column("MODEL");
         let row = ["anthropic", "claude-opus-4-5-20251101", "200000", "25"];
         table.row(row.map(str::to_owned));
         for most in [24, 36, 40, 60] {

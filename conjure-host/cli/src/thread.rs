@@ -7,12 +7,12 @@ use conjure_runtime::Host;
 use conjure_store::ThreadId;
 
 use super::args::Global;
+use super::cost_text::{cause_text, dollars, money};
 use super::error::CliError;
 use super::exit::Exit;
-use super::output::{self, Table, aside, line};
+use super::output::{self, Table, line, print_note};
 use super::plugin_args::PluginArgs;
 use super::sessions::SavedSessions;
-use super::spent::{because, dollars, money};
 use super::{
     thread_change, thread_check, thread_list, thread_search, thread_show, thread_transfer,
 };
@@ -139,7 +139,7 @@ pub(crate) async fn run(global: &Global, args: ThreadArgs) -> Result<Exit, CliEr
                     average(newest);
                 }
             }
-            Ok(Exit::Fine)
+            Ok(Exit::Success)
         }
         ThreadVerb::Compact {
             thread,
@@ -154,9 +154,9 @@ pub(crate) async fn run(global: &Global, args: ThreadArgs) -> Result<Exit, CliEr
             if global.json {
                 output::json(&serde_json::json!({ "compacted": fold, "tokens": tokens }));
             } else {
-                aside(super::chat_commands::compacted_words((fold, tokens)));
+                print_note(super::chat_commands::describe_compaction((fold, tokens)));
             }
-            Ok(Exit::Fine)
+            Ok(Exit::Success)
         }
         ThreadVerb::Unfold { thread, fold } => {
             let sessions = SavedSessions::open(global).await?;
@@ -166,13 +166,13 @@ pub(crate) async fn run(global: &Global, args: ThreadArgs) -> Result<Exit, CliEr
             if global.json {
                 output::json(&serde_json::json!({ "unfolded": fold, "tokens": tokens }));
             } else {
-                aside(format_args!(
+                print_note(format_args!(
                     "Compaction {fold} is taken back: the next request has about {} tokens of this \
                      conversation.",
                     thousands(tokens)
                 ));
             }
-            Ok(Exit::Fine)
+            Ok(Exit::Success)
         }
     }
 }
@@ -210,11 +210,11 @@ fn print(cost: &ThreadCost) {
     table.print();
     for turn in &cost.turns {
         for cause in &turn.causes {
-            line(format_args!("turn {}: {}", turn.turn, because(cause)));
+            line(format_args!("turn {}: {}", turn.turn, cause_text(cause)));
         }
     }
     if cost.total.cost.unpriced_tokens > 0 {
-        aside(
+        print_note(
             "Some prices are not known: `models.toml` in the data directory can say them, as \
              `[PROVIDER.\"MODEL\"]` with `price = { input = …, output = … }`.",
         );

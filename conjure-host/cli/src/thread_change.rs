@@ -8,14 +8,14 @@ use super::args::Global;
 use super::entry_at;
 use super::error::CliError;
 use super::exit::Exit;
-use super::output::{self, aside, clean, line};
-use super::person::confirmed;
+use super::output::{self, clean, line, print_note};
+use super::person::confirm;
 use super::sessions::SavedSessions;
 use super::thread::id;
-use super::thread_list::described;
+use super::thread_list::thread_json;
 
 /// The most characters of a name.
-const LONGEST: usize = 200;
+const MAX_NAME_CHARS: usize = 200;
 
 /// Forks a thread.
 #[derive(clap::Args)]
@@ -61,31 +61,33 @@ pub(crate) async fn fork(global: &Global, args: &ForkThreadArgs) -> Result<Exit,
         Some(at) => at,
         None => store.thread(&thread).await?.last_seq,
     };
-    let name = args.name.as_deref().map(named).transpose()?;
+    let name = args.name.as_deref().map(parse_name).transpose()?;
     let fork = ThreadId::fresh();
     store.fork(&thread, at, &fork).await?;
     if let Some(name) = name {
         store.rename_thread(&fork, name).await?;
     }
     if global.json {
-        output::json(&described(&store.thread(&fork).await?));
+        output::json(&thread_json(&store.thread(&fork).await?));
     } else {
         line(&fork);
-        aside(format_args!(
+        print_note(format_args!(
             "The fork goes on behind entry {at}: `conjure chat --thread {fork}`"
         ));
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 pub(crate) async fn rename(global: &Global, args: &Rename) -> Result<Exit, CliError> {
     let store = global.store().await?;
     let thread = id(&args.thread)?;
-    store.rename_thread(&thread, named(&args.name)?).await?;
+    store
+        .rename_thread(&thread, parse_name(&args.name)?)
+        .await?;
     if global.json {
-        output::json(&described(&store.thread(&thread).await?));
+        output::json(&thread_json(&store.thread(&thread).await?));
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 pub(crate) async fn clear(global: &Global, args: &Clear) -> Result<Exit, CliError> {
@@ -103,8 +105,8 @@ async fn clear_in(
     let store = sessions.manager().store();
     let thread = store.thread(&id(&args.thread)?).await?;
     let keeping = store.forks_keeping(&thread.id).await?;
-    let what = deleted(&thread, &keeping);
-    if !confirmed(args.yes, what, "Delete it?").await? {
+    let what = deletion_notice(&thread, &keeping);
+    if !confirm(args.yes, what, "Delete it?").await? {
         return Ok(Exit::Interrupted);
     }
     sessions.clear_thread(&thread.id).await?;
@@ -112,13 +114,13 @@ async fn clear_in(
         let keeping: Vec<&ThreadId> = keeping.iter().map(|fork| &fork.id).collect();
         output::json(&json!({ "cleared": thread.id, "kept_by_forks": keeping }));
     } else {
-        aside(format_args!("Thread {} is empty now.", thread.id));
+        print_note(format_args!("Thread {} is empty now.", thread.id));
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 /// What would be deleted, with the forks that go on showing something of it.
-fn deleted(thread: &Thread, keeping: &[Thread]) -> String {
+fn deletion_notice(thread: &Thread, keeping: &[Thread]) -> String {
     let mut what = format!(
         "This deletes what thread {} `{}` holds, for good: {}.",
         thread.id,
@@ -135,11 +137,14 @@ fn deleted(thread: &Thread, keeping: &[Thread]) -> String {
 }
 
 /// A name that can be shown in a line.
-pub(crate) fn named(name: &str) -> Result<&str, CliError> {
+pub(crate) fn parse_name(name: &str) -> Result<&str, CliError> {
     let name = name.trim();
-    if name.is_empty() || name.chars().count() > LONGEST || name.chars().any(char::is_control) {
+    if name.is_empty()
+        || name.chars().count() > MAX_NAME_CHARS
+        || name.chars().any(char::is_control)
+    {
         return Err(CliError::usage(format!(
-            "a name is one line of 1 to {LONGEST} characters"
+            "a name is one line of 1 to {MAX_NAME_CHARS} characters"
         )));
     }
     Ok(name)

@@ -1,11 +1,11 @@
 //! `conjure thread check`: what another model would get of a thread, told before anything is sent.
 
-use conjure_core::switch::words;
+use conjure_core::switch::describe;
 use conjure_providers::ModelBook;
 use serde_json::json;
 
 use super::args::{Global, SessionArgs};
-use super::chat_commands::named;
+use super::chat_commands::split_provider_model;
 use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, clean, line};
@@ -28,7 +28,7 @@ pub(crate) struct ThreadCheckArgs {
 const OF_A_TURN: [&str; 3] = ["--provider", "--model", "--max-iterations"];
 
 pub(crate) async fn run(global: &Global, args: ThreadCheckArgs) -> Result<Exit, CliError> {
-    let Some((provider, model)) = named(&args.to) else {
+    let Some((provider, model)) = split_provider_model(&args.to) else {
         let what = format!("`--to {}` does not name a provider and its model", args.to);
         return Err(
             CliError::usage(what).hint("write `--to PROVIDER/MODEL`, such as `--to openai/gpt-5`")
@@ -50,13 +50,13 @@ pub(crate) async fn run(global: &Global, args: ThreadCheckArgs) -> Result<Exit, 
     let report = host.check(spec, &id(&args.thread)?).await?;
     if global.json {
         output::json(&json!({ "provider": provider, "model": model, "report": report }));
-        return Ok(Exit::Fine);
+        return Ok(Exit::Success);
     }
     let book = ModelBook::read(&global.data_dir()).map_err(CliError::usage_from)?;
     let window = book.facts(provider, model).and_then(|facts| facts.context);
     line(format_args!("What {} would get:", clean(&args.to)));
-    for said in words(&report, window) {
+    for said in describe(&report, window) {
         line(format_args!("  {}", clean(&said)));
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }

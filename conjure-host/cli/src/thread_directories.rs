@@ -33,7 +33,7 @@ impl ThreadDirectories {
         store: &Store,
         threads: &[Thread],
     ) -> Result<BTreeMap<ThreadId, PathBuf>, StoreError> {
-        let grown = self.grown(threads);
+        let grown = self.changed_threads(threads);
         let ids: Vec<ThreadId> = grown.iter().map(|thread| thread.id.clone()).collect();
         let newest = store.newest_settings(&ids).await?;
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -52,7 +52,7 @@ impl ThreadDirectories {
     }
 
     /// Threads that were not looked at, or have grown since.
-    fn grown<'a>(&self, threads: &'a [Thread]) -> Vec<&'a Thread> {
+    fn changed_threads<'a>(&self, threads: &'a [Thread]) -> Vec<&'a Thread> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let has_grown = |thread: &&Thread| {
             let known = all.get(&thread.id);
@@ -74,7 +74,7 @@ fn directory(entry: &Entry) -> Option<PathBuf> {
 }
 
 /// A directory as the logs name it: where links lead.
-pub(crate) fn resolved(dir: &Path) -> PathBuf {
+pub(crate) fn resolve_links(dir: &Path) -> PathBuf {
     conjure_config::fs::real_path(dir)
 }
 

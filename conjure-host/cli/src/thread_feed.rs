@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::announced_server::EventFeed;
 use super::error::CliError;
-use super::session_following::before;
+use super::session_follower::position_before_new_turn;
 use super::sessions::SavedSessions;
 
 /// How often it is looked where the session has gone.
@@ -23,7 +23,7 @@ pub(crate) struct ThreadFeed {
     thread: ThreadId,
     events: EventFeed,
     /// Time of the next look at where the session has gone.
-    look_at: Instant,
+    poll_at: Instant,
     /// Time at which following began.
     since: Instant,
     /// Number of failures to follow before it, in a row.
@@ -56,7 +56,7 @@ impl FollowPause {
     }
 
     /// Waits for its end. Safe to drop and call again.
-    pub(crate) async fn over(self) {
+    pub(crate) async fn wait(self) {
         tokio::time::sleep_until(self.until).await;
     }
 }
@@ -101,7 +101,7 @@ impl ThreadFeed {
         failures: u32,
     ) -> Result<Self, CliError> {
         let events = sessions.events_of_turn(thread).await?;
-        Ok(Self::over(thread, events, failures))
+        Ok(Self::new(thread, events, failures))
     }
 
     /// Follows from before whatever a turn shows that was just begun.
@@ -109,17 +109,17 @@ impl ThreadFeed {
         sessions: &SavedSessions,
         thread: &ThreadId,
     ) -> Result<Self, CliError> {
-        let after = before(sessions, thread).await?;
+        let after = position_before_new_turn(sessions, thread).await?;
         let events = sessions.events(thread, after, true).await?;
-        Ok(Self::over(thread, events, 0))
+        Ok(Self::new(thread, events, 0))
     }
 
-    fn over(thread: &ThreadId, events: EventFeed, failures: u32) -> Self {
+    fn new(thread: &ThreadId, events: EventFeed, failures: u32) -> Self {
         let now = Instant::now();
         Self {
             thread: thread.clone(),
             events,
-            look_at: now + POLL_INTERVAL,
+            poll_at: now + POLL_INTERVAL,
             since: now,
             failures,
         }
@@ -131,13 +131,13 @@ impl ThreadFeed {
     }
 
     /// Time of the next look at where the session has gone.
-    pub(crate) fn look_at(&self) -> Instant {
-        self.look_at
+    pub(crate) fn poll_at(&self) -> Instant {
+        self.poll_at
     }
 
     /// Notes that a look found the session where it was.
-    pub(crate) fn has_looked(&mut self) {
-        self.look_at = Instant::now() + POLL_INTERVAL;
+    pub(crate) fn mark_polled(&mut self) {
+        self.poll_at = Instant::now() + POLL_INTERVAL;
     }
 
     /// The next event; nothing when none comes any more. May be dropped and called again.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::args::Global;
 use super::error::CliError;
 use super::exit::Exit;
-use super::output::{self, Table, aside, clean};
+use super::output::{self, Table, clean, print_note};
 use super::thread::id;
 
 /// Lists threads, the newest first.
@@ -31,13 +31,13 @@ pub(crate) async fn run(global: &Global, args: &ThreadListArgs) -> Result<Exit, 
     };
     let threads = store.thread_page(after.as_ref(), args.limit).await?;
     if global.json {
-        let threads: Vec<Value> = threads.iter().map(described).collect();
+        let threads: Vec<Value> = threads.iter().map(thread_json).collect();
         output::json(&json!({ "threads": threads }));
-        return Ok(Exit::Fine);
+        return Ok(Exit::Success);
     }
     if threads.is_empty() {
-        aside("There is no thread yet; `conjure chat` begins one.");
-        return Ok(Exit::Fine);
+        print_note("There is no thread yet; `conjure chat` begins one.");
+        return Ok(Exit::Success);
     }
     let mut table = Table::new(["ID", "NAME", "TURNS", "TOKENS", "CHANGED", "FORK OF"]);
     for thread in &threads {
@@ -57,13 +57,13 @@ pub(crate) async fn run(global: &Global, args: &ThreadListArgs) -> Result<Exit, 
     if threads.len() as u64 == args.limit
         && let Some(last) = threads.last()
     {
-        aside(format_args!("There may be more: `--before {}`", last.id));
+        print_note(format_args!("There may be more: `--before {}`", last.id));
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 /// A thread as programs read it.
-pub(crate) fn described(thread: &Thread) -> Value {
+pub(crate) fn thread_json(thread: &Thread) -> Value {
     let cost: Option<Value> = thread
         .cost
         .as_deref()

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::args::Global;
 use super::error::CliError;
 use super::exit::Exit;
-use super::output::{self, BOLD, RESET, aside, clean_line};
+use super::output::{self, BOLD, RESET, clean_line, print_note};
 use super::thread_list::time;
 
 /// What is looked for.
@@ -25,13 +25,13 @@ pub(crate) async fn run(global: &Global, args: &ThreadSearchArgs) -> Result<Exit
     let words = args.words.join(" ");
     let found = global.store().await?.search(&words, args.limit).await?;
     if global.json {
-        let found: Vec<Value> = found.iter().map(described).collect();
+        let found: Vec<Value> = found.iter().map(hit_json).collect();
         output::json(&json!({ "found": found }));
-        return Ok(Exit::Fine);
+        return Ok(Exit::Success);
     }
     if found.is_empty() {
-        aside("Nothing that was said has all these words.");
-        return Ok(Exit::Fine);
+        print_note("Nothing that was said has all these words.");
+        return Ok(Exit::Success);
     }
     let mut thread = None;
     for hit in &found {
@@ -47,17 +47,17 @@ pub(crate) async fn run(global: &Global, args: &ThreadSearchArgs) -> Result<Exit
             "  {} {} {}: {}",
             hit.seq,
             time(hit.at_ms),
-            said_by(hit),
+            speaker(hit),
             excerpt(hit)
         ));
     }
     if found.len() as u64 == args.limit {
-        aside("There may be more: `--limit`. Further words narrow it down.");
+        print_note("There may be more: `--limit`. Further words narrow it down.");
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
-fn said_by(found: &SearchHit) -> &'static str {
+fn speaker(found: &SearchHit) -> &'static str {
     match found.role {
         Role::Assistant => "model",
         Role::User | Role::System | Role::Tool => "you",
@@ -77,7 +77,7 @@ fn excerpt(found: &SearchHit) -> String {
 }
 
 /// A hit as programs read it.
-fn described(found: &SearchHit) -> Value {
+fn hit_json(found: &SearchHit) -> Value {
     let pieces = found.excerpt.iter();
     let pieces = pieces.map(|piece| json!({ "text": piece.text, "is_hit": piece.is_hit }));
     json!({

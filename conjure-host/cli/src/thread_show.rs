@@ -40,7 +40,7 @@ pub(crate) async fn run(
     let folds = folds(&entries);
     let standing = folds.iter().find(|fold| fold.state == FoldState::Standing);
     let hidden = standing.map_or(0, |fold| {
-        entries.partition_point(|entry| entry.seq < fold.upto)
+        entries.partition_point(|entry| entry.seq < fold.visible_from)
     });
     let shown = if args.folded {
         entries.get(..hidden).unwrap_or_default()
@@ -49,11 +49,11 @@ pub(crate) async fn run(
     };
     if global.json {
         shown.iter().for_each(output::json_line);
-        return Ok(Exit::Fine);
+        return Ok(Exit::Success);
     }
     if args.folded && shown.is_empty() {
         line("Nothing is folded: the model reads all of it as it is.");
-        return Ok(Exit::Fine);
+        return Ok(Exit::Success);
     }
     let names = names(&entries);
     let how = if args.full {
@@ -64,23 +64,23 @@ pub(crate) async fn run(
     let mut is_cut = false;
     for (at, entry) in shown.iter().enumerate() {
         if let Some(fold) = standing.filter(|_| at == hidden) {
-            cut(fold);
+            print_fold(fold);
         }
-        let lines = shown_as(entry, &folds, &names, how);
+        let lines = entry_lines(entry, &folds, &names, how);
         is_cut |= lines.iter().any(|line| line.contains('…'));
-        numbered(entry.seq, &lines);
+        print_numbered(entry.seq, &lines);
     }
     if let Some(fold) = standing.filter(|_| hidden == shown.len()) {
-        cut(fold);
+        print_fold(fold);
     }
     if is_cut && how == ItemDetail::Cut {
-        output::aside("What ends in … is cut; `--full` shows all of it.");
+        output::print_note("What ends in … is cut; `--full` shows all of it.");
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 /// Says that what is above is read as a summary.
-fn cut(fold: &Fold<'_>) {
+fn print_fold(fold: &Fold<'_>) {
     line(format_args!(
         "{YELLOW}──{RESET} The model reads what is above as a summary (compaction {}):",
         fold.seq
@@ -106,7 +106,7 @@ fn names(entries: &[Entry]) -> HashMap<&str, &str> {
 }
 
 /// Prints an entry's lines behind its number.
-fn numbered(seq: u64, lines: &[String]) {
+fn print_numbered(seq: u64, lines: &[String]) {
     let mut number = format!("{seq:>4}");
     for text in lines.iter().flat_map(|line| line.split('\n')) {
         line(format!("{DIM}{number}{RESET}  {text}").trim_end());
@@ -115,7 +115,7 @@ fn numbered(seq: u64, lines: &[String]) {
 }
 
 /// The lines that show an entry.
-fn shown_as(
+fn entry_lines(
     entry: &Entry,
     folds: &[Fold<'_>],
     names: &HashMap<&str, &str>,
@@ -123,7 +123,7 @@ fn shown_as(
 ) -> Vec<String> {
     let line = match &entry.body {
         EntryBody::TurnStarted { .. } => format!("{BOLD}turn {}{RESET}", entry.turn),
-        EntryBody::Message { message } => return said(message, how),
+        EntryBody::Message { message } => return message_lines(message, how),
         EntryBody::CallEnded {
             output,
             end,
@@ -132,7 +132,7 @@ fn shown_as(
             ..
         } => {
             let name = names.get(output.call_id.as_str());
-            let mut lines = ended(name.unwrap_or(&"?"), output, (*end, *duration_ms), how);
+            let mut lines = call_end_lines(name.unwrap_or(&"?"), output, (*end, *duration_ms), how);
             lines.extend(ran_at_provider(meta.as_ref(), how));
             return lines;
         }
@@ -150,7 +150,7 @@ fn shown_as(
         EntryBody::Compacted { upto, .. } => {
             let state = folds.iter().find(|fold| fold.seq == entry.seq);
             let what = match state.map(|fold| fold.state) {
-                Some(FoldState::Inside { by }) => format!("now part of compaction {by}"),
+                Some(FoldState::Inside { outer: by }) => format!("now part of compaction {by}"),
                 Some(FoldState::Unfolded) => "taken back".to_owned(),
                 _ => "it stands".to_owned(),
             };
@@ -190,7 +190,10 @@ fn shown_as(
             )
         }
         EntryBody::TableChanged(change) => {
-            format!("{DIM}tools: {}{RESET}", clean(&table_changed(change)))
+            format!(
+                "{DIM}tools: {}{RESET}",
+                clean(&describe_table_change(change))
+            )
         }
         EntryBody::CallStarted { .. } | EntryBody::BackendState { .. } => return Vec::new(),
     };
@@ -212,7 +215,7 @@ fn ran_at_provider(meta: Option<&serde_json::Value>, how: ItemDetail) -> Vec<Str
 }
 
 /// What is another one: the tools by name, and the plugins behind them with their versions.
-fn table_changed(change: &TableChange) -> String {
+fn describe_table_change(change: &TableChange) -> String {
     let names = [
         ("new", &change.added),
         ("gone", &change.removed),
@@ -239,7 +242,7 @@ fn table_changed(change: &TableChange) -> String {
     parts.join("; ")
 }
 
-fn said(message: &Message, how: ItemDetail) -> Vec<String> {
+fn message_lines(message: &Message, how: ItemDetail) -> Vec<String> {
     let by = match (&message.meta, message.role) {
         (Some(meta), _) => format!("{}/{}", meta.provider, meta.model),
         (None, Role::User) => "you".to_owned(),
@@ -273,7 +276,7 @@ fn said(message: &Message, how: ItemDetail) -> Vec<String> {
     lines
 }
 
-fn ended(
+fn call_end_lines(
     name: &str,
     output: &FunctionCallOutput,
     (end, duration_ms): (CallEnd, u64),
@@ -315,7 +318,7 @@ mod tests {
                 at_ms: 0,
                 body: EntryBody::Notice { text, reason },
             };
-            let lines = shown_as(&entry, &[], &HashMap::new(), ItemDetail::Cut);
+            let lines = entry_lines(&entry, &[], &HashMap::new(), ItemDetail::Cut);
             assert_eq!(lines, [format!("{YELLOW}note:{RESET} {words}")]);
         }
     }
@@ -329,7 +332,7 @@ mod tests {
                 to: to.to_owned(),
                 state: StateHandover::Lost,
             };
-            table_changed(&TableChange {
+            describe_table_change(&TableChange {
                 plugins: vec![change],
                 ..TableChange::default()
             })

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::args::{Global, SessionArgs};
 use super::error::CliError;
 use super::exit::Exit;
-use super::output::{self, aside, clean, json_text, line};
+use super::output::{self, clean, json_text, line, print_note};
 use super::thread::id;
 
 /// Exports a thread.
@@ -57,27 +57,32 @@ pub(crate) async fn export(global: &Global, args: Export) -> Result<Exit, CliErr
     let thread = id(&args.thread)?;
     if let Some(to) = &args.html {
         let html = Box::pin(conjure_page::shared_html(&store, &thread)).await?;
-        return written(global, &thread, to, html.as_bytes());
+        return write_thread_file(global, &thread, to, html.as_bytes());
     }
     let text = json_lines(&store.read(&thread).await?);
     let text = text.map_err(CliError::host_from)?;
     let Some(to) = &args.to else {
         json_text(&String::from_utf8_lossy(&text));
-        return Ok(Exit::Fine);
+        return Ok(Exit::Success);
     };
-    written(global, &thread, to, &text)
+    write_thread_file(global, &thread, to, &text)
 }
 
 /// Writes a thread's file, and says so.
-fn written(global: &Global, thread: &ThreadId, to: &Path, text: &[u8]) -> Result<Exit, CliError> {
+fn write_thread_file(
+    global: &Global,
+    thread: &ThreadId,
+    to: &Path,
+    text: &[u8],
+) -> Result<Exit, CliError> {
     let mut file = fs::create_new(to).map_err(CliError::of_named_path)?;
     file.write_all(text).map_err(CliError::host_from)?;
     if global.json {
         output::json(&json!({ "thread": thread, "file": to }));
     } else {
-        aside(format_args!("Thread {thread} is in `{}`.", to.display()));
+        print_note(format_args!("Thread {thread} is in `{}`.", to.display()));
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 async fn record(
@@ -97,9 +102,9 @@ async fn record(
     let text = cassette.to_text();
     let text = text.map_err(CliError::host_from)?;
     for note in &cassette.notes {
-        aside(clean(note));
+        print_note(clean(note));
     }
-    written(global, thread, to, text.as_bytes())
+    write_thread_file(global, thread, to, text.as_bytes())
 }
 
 /// Whether a file is a cassette, be it of another version.
@@ -114,7 +119,7 @@ pub(crate) async fn import(global: &Global, args: &ImportThreadArgs) -> Result<E
         Some(text) => id(text)?,
         None => ThreadId::fresh(),
     };
-    match store.import_whole_thread(&args.file, &thread).await {
+    match store.import_complete_thread(&args.file, &thread).await {
         Err(StoreError::Damaged { .. }) if is_cassette(&args.file) => {
             let what = format!(
                 "`{}` is a cassette, and no thread can be made of it",
@@ -140,5 +145,5 @@ pub(crate) async fn import(global: &Global, args: &ImportThreadArgs) -> Result<E
     } else {
         line(&thread);
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }

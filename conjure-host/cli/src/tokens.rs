@@ -22,8 +22,8 @@ pub(super) fn with_users(
 }
 
 /// Says where the user's own token is.
-pub(super) fn tell(token_file: &Path) {
-    output::aside(format_args!(
+pub(super) fn print_token_hint(token_file: &Path) {
+    output::print_note(format_args!(
         "Clients need a token: `Authorization: Bearer TOKEN`. Yours is in {}, which only you can \
          read; other verbs of `conjure` find it there.",
         token_file.display()
@@ -34,7 +34,7 @@ pub(super) fn tell(token_file: &Path) {
 pub(super) fn of_files(paths: &[PathBuf]) -> Result<Vec<SecretString>, CliError> {
     let mut tokens = Vec::new();
     for path in paths {
-        tokens.extend(client_tokens(path).map_err(refused)?);
+        tokens.extend(client_tokens(path).map_err(token_error)?);
     }
     Ok(tokens)
 }
@@ -56,11 +56,11 @@ pub(super) fn of_env(names: &[String]) -> Result<Vec<SecretString>, CliError> {
 /// The token in a variable, where there is one.
 pub(super) fn of_variable(name: &str) -> Result<Option<SecretString>, CliError> {
     let token = env::var(name).map(|token| client_token(&token, name));
-    token.transpose().map_err(refused)
+    token.transpose().map_err(token_error)
 }
 
 /// A token that lets nobody in, and what to do about it.
-fn refused(error: ClientTokenError) -> CliError {
+fn token_error(error: ClientTokenError) -> CliError {
     let hint = match &error {
         ClientTokenError::Io(_) => None,
         ClientTokenError::NotPrivate { path } => Some(format!(

@@ -7,14 +7,14 @@ use conjure_core::chat::{CallAnnounced, Event};
 use conjure_runtime::artifacts::Artifact;
 use conjure_runtime::session::ChatError;
 
-use super::answer_end::{CUT_SHORT, cut_short, note_nothing};
-use super::args::shown;
+use super::answer_end::{CUT_SHORT, cut_short, note_empty_answer};
+use super::args::display_path;
+use super::cost_text;
 use super::drawn_turn;
 use super::output::{
-    self, BOLD, CYAN, DIM, GREEN, RED, RESET, YELLOW, aside, clean, clean_line, duration, size,
+    self, BOLD, CYAN, DIM, GREEN, RED, RESET, YELLOW, clean, clean_line, duration, print_note, size,
 };
-use super::shortened::{first_lines, one_line};
-use super::spent;
+use super::shorten::{first_lines, one_line};
 
 /// A call that needs the person's approval.
 pub(crate) struct CallForApproval {
@@ -95,7 +95,7 @@ impl Transcript {
                 self.end();
                 for call in calls {
                     let arguments = one_line(&call.arguments.to_string(), 100);
-                    aside(format_args!(
+                    print_note(format_args!(
                         "{CYAN}→{RESET} {BOLD}{}{RESET} {arguments}",
                         clean(&call.name)
                     ));
@@ -122,18 +122,18 @@ impl Transcript {
                     }
                     None => "not run".to_owned(),
                 };
-                aside(format_args!(
+                print_note(format_args!(
                     "{mark} {} {DIM}({by}){RESET}",
                     clean(&result.name)
                 ));
                 for line in preview(&result.output, result.is_error) {
-                    aside(format_args!("  {DIM}{line}{RESET}"));
+                    print_note(format_args!("  {DIM}{line}{RESET}"));
                 }
             }
             Event::Cost { turn, .. } => {
-                if let Some(spent) = spent::line(turn) {
+                if let Some(spent) = cost_text::line(turn) {
                     self.end();
-                    aside(format_args!("{DIM}{spent}{RESET}"));
+                    print_note(format_args!("{DIM}{spent}{RESET}"));
                 }
             }
             Event::Notice { text } => {
@@ -141,15 +141,15 @@ impl Transcript {
                 self.end_thought();
                 self.end_printed_line();
                 self.is_reasoning = false;
-                aside(format_args!("{YELLOW}note:{RESET} {}", clean(text)));
+                print_note(format_args!("{YELLOW}note:{RESET} {}", clean(text)));
             }
             Event::Error(error) => {
                 self.end();
-                aside(format_args!("{RED}error:{RESET} {}", clean(&error.error)));
+                print_note(format_args!("{RED}error:{RESET} {}", clean(&error.error)));
             }
             Event::Done { .. } => {
                 self.end();
-                note_nothing(event);
+                note_empty_answer(event);
             }
             _ => {}
         }
@@ -180,10 +180,10 @@ impl Transcript {
             return;
         }
         self.end();
-        aside(format_args!("\n{BOLD}Files{RESET}"));
+        print_note(format_args!("\n{BOLD}Files{RESET}"));
         for file in files {
             let (place, facts) = file_columns(file);
-            aside(format_args!(
+            print_note(format_args!(
                 "  {}  {place}  {DIM}{facts}{RESET}",
                 clean(&file.id)
             ));
@@ -200,14 +200,14 @@ impl Transcript {
     /// Says that reasoning begins, where the answer is shown beside it.
     fn begin_reasoning(&mut self) {
         if self.marks_reasoning && !std::mem::replace(&mut self.is_reasoning, true) {
-            aside(format_args!("{DIM}Reasoning:{RESET}"));
+            print_note(format_args!("{DIM}Reasoning:{RESET}"));
         }
     }
 
     /// Says that the answer begins, where reasoning is shown above it.
     fn begin_answer(&mut self) {
         if std::mem::take(&mut self.is_reasoning) {
-            aside(format_args!("{DIM}Answer:{RESET}"));
+            print_note(format_args!("{DIM}Answer:{RESET}"));
         }
     }
 
@@ -233,7 +233,7 @@ impl Transcript {
 /// Where a file is or what it is called, and what is known of it.
 fn file_columns(file: &Artifact) -> (String, String) {
     let place = match (&file.path, &file.remote) {
-        (Some(path), _) => shown(path),
+        (Some(path), _) => display_path(path),
         (None, Some(_)) => format!("{} (not fetched)", clean_line(&file.name)),
         (None, None) => format!("{} (gone)", clean_line(&file.name)),
     };
@@ -244,7 +244,7 @@ fn file_columns(file: &Artifact) -> (String, String) {
 }
 
 fn thought(line: &str) {
-    aside(format_args!("{DIM}{}{RESET}", clean(line).trim_end()));
+    print_note(format_args!("{DIM}{}{RESET}", clean(line).trim_end()));
 }
 
 /// The first lines of a result: a few of one that worked, more of one that failed.
@@ -271,6 +271,7 @@ mod tests {
             source: "mcp".to_owned(),
             path: path.map(PathBuf::from),
             remote: remote.map(str::to_owned),
+            holder: None,
         };
         for (file, place, facts) in [
             (
@@ -309,7 +310,7 @@ mod tests {
             transcript.end();
         }
         // The answer itself goes past what is captured.
-        let marked = output::captured(turn(true)).await;
+        let marked = output::capture(turn(true)).await;
         let lines = [
             "Reasoning:",
             "I have to look.",
@@ -318,7 +319,7 @@ mod tests {
             "",
         ];
         assert_eq!(marked, lines.join("\n"));
-        let plain = output::captured(turn(false)).await;
+        let plain = output::capture(turn(false)).await;
         assert_eq!(plain, "I have to look.\nThen answer.\n");
     }
 

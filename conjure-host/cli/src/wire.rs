@@ -39,7 +39,7 @@ enum WireVerb {
 
 /// The wire, and who is at its other end.
 #[derive(clap::Args)]
-pub(crate) struct Whose {
+pub(crate) struct WireEndpointArgs {
     /// The wire: `anthropic`, `openai-responses`, `openai-chat`, `gemini`
     #[arg(long, value_name = "WIRE")]
     pub(crate) wire: Wire,
@@ -55,7 +55,7 @@ pub(crate) struct Whose {
     pub(crate) dialect: Option<Box<Dialect>>,
 }
 
-impl Whose {
+impl WireEndpointArgs {
     /// The provider at the other end; `provider` and `model` are what the input says.
     ///
     /// # Errors

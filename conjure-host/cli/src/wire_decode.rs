@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use super::error::CliError;
 use super::exit::Exit;
 use super::output;
-use super::wire::{Whose, input, unreadable};
+use super::wire::{WireEndpointArgs, input, unreadable};
 
 pub(crate) const AFTER: &str = "The object has: `parts` (canonical), `tool_calls` (`id`, `name`, and `arguments` or, when the model
 wrote no JSON object, a whole number that 64 bits do not hold, or was cut off, `arguments_text`),
@@ -28,7 +28,7 @@ Examples:
 #[derive(clap::Args)]
 pub(crate) struct WireDecodeArgs {
     #[command(flatten)]
-    whose: Whose,
+    whose: WireEndpointArgs,
     /// The HTTP status of the reply; one that is no success makes the body an error
     #[arg(
         long,
@@ -118,7 +118,7 @@ pub(crate) fn run(args: &WireDecodeArgs) -> Result<Exit, CliError> {
         }
     };
     output::json(&report(decoded, events));
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 fn report(decoded: Decoded, events: Vec<StreamEvent>) -> DecodeReport {

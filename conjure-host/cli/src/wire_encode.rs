@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 
 use super::error::CliError;
 use super::exit::Exit;
-use super::output::{aside, clean, line};
-use super::wire::{Whose, input, unreadable};
+use super::output::{clean, line, print_note};
+use super::wire::{WireEndpointArgs, input, unreadable};
 use super::wire_explain::explain;
 
 pub(crate) const AFTER: &str = "A conversation is a JSON array of canonical messages, or an object with `messages` and, as you like,
@@ -34,7 +34,7 @@ Examples:
 #[derive(clap::Args)]
 pub(crate) struct WireEncodeArgs {
     #[command(flatten)]
-    whose: Whose,
+    whose: WireEndpointArgs,
     /// Say on stderr what was recast, left out or added, and why
     #[arg(long)]
     explain: bool,
@@ -81,12 +81,12 @@ impl Default for Texts {
 }
 
 /// The most bytes of a conversation.
-const MOST_BYTES: u64 = 256 * 1024 * 1024;
+const MAX_BYTES: u64 = 256 * 1024 * 1024;
 
 pub(crate) fn run(args: &WireEncodeArgs) -> Result<Exit, CliError> {
     let mut bytes = Vec::new();
     input(args.file.as_ref())?
-        .take(MOST_BYTES)
+        .take(MAX_BYTES)
         .read_to_end(&mut bytes)
         .map_err(unreadable)?;
     let chat = read(&bytes)?;
@@ -98,7 +98,7 @@ pub(crate) fn run(args: &WireEncodeArgs) -> Result<Exit, CliError> {
         .model
         .clone()
         .unwrap_or_else(|| newest_model(&chat));
-    let mut target = RepairTarget::new(&endpoint.provider, &model).over(wire);
+    let mut target = RepairTarget::new(&endpoint.provider, &model).with_wire(wire);
     if wire == Wire::OpenaiChat {
         target.images = endpoint.dialect.images;
         target.files = endpoint.dialect.files;
@@ -125,19 +125,19 @@ pub(crate) fn run(args: &WireEncodeArgs) -> Result<Exit, CliError> {
     let encoded = wire.encode(&request, &endpoint.with_model(&model));
     line(String::from_utf8_lossy(&encoded.body));
     if args.explain {
-        aside(format_args!("POST …/{}", wire.resource(&request)));
+        print_note(format_args!("POST …/{}", wire.resource(&request)));
         for (name, value) in &encoded.headers {
-            aside(format_args!("{name}: {value}"));
+            print_note(format_args!("{name}: {value}"));
         }
         let said = explain(&before, request.messages.messages(), &target, &encoded);
         if said.is_empty() {
-            aside("Nothing was recast, left out or added.");
+            print_note("Nothing was recast, left out or added.");
         }
         for text in said {
-            aside(clean(&text));
+            print_note(clean(&text));
         }
     }
-    Ok(Exit::Fine)
+    Ok(Exit::Success)
 }
 
 /// Reads a conversation: an object, or its messages alone; a message's content may be one text.

@@ -22,12 +22,12 @@ pub(crate) fn explain(
             continue;
         }
         for part in &message.content {
-            if let Some(what) = changed(part, message.role, after, target) {
+            if let Some(what) = part_change(part, message.role, after, target) {
                 said.push(format!("message {number}: {what}"));
             }
         }
     }
-    added(before, after, &mut said);
+    explain_additions(before, after, &mut said);
     let body = String::from_utf8_lossy(&encoded.body);
     for call in after.iter().flat_map(Message::calls) {
         let id = serde_json::to_string(&call.call_id).unwrap_or_default();
@@ -49,7 +49,12 @@ fn parts(messages: &[Message]) -> impl Iterator<Item = &Part> {
 }
 
 /// What became of a part; nothing when it is there as it was.
-fn changed(part: &Part, role: Role, after: &[Message], target: &RepairTarget) -> Option<String> {
+fn part_change(
+    part: &Part,
+    role: Role,
+    after: &[Message],
+    target: &RepairTarget,
+) -> Option<String> {
     if parts(after).any(|kept| kept == part) {
         return None;
     }
@@ -113,17 +118,17 @@ fn changed(part: &Part, role: Role, after: &[Message], target: &RepairTarget) ->
 }
 
 /// What stands in the request and not in the conversation.
-fn added(before: &[Message], after: &[Message], said: &mut Vec<String>) {
+fn explain_additions(before: &[Message], after: &[Message], said: &mut Vec<String>) {
     for part in parts(after) {
         match &part.content {
             Content::Text { text } if !parts(before).any(|old| old.as_text() == Some(text)) => {
-                said.push(format!("added or recast: {}", shortened(text)));
+                said.push(format!("added or recast: {}", shorten(text)));
             }
             Content::FunctionCallOutput(output)
                 if !outputs(before).any(|id| id == output.call_id) =>
             {
                 let text = output.output.iter().find_map(|part| match part {
-                    OutputPart::Text { text } => Some(shortened(text)),
+                    OutputPart::Text { text } => Some(shorten(text)),
                     _ => None,
                 });
                 said.push(format!(
@@ -160,7 +165,7 @@ fn signer(sidecar: &Sidecar) -> String {
     format!("{}/{}", sidecar.provider, sidecar.model_family)
 }
 
-fn shortened(text: &str) -> String {
+fn shorten(text: &str) -> String {
     const MOST: usize = 160;
     let line = text.replace('\n', " ");
     match line.char_indices().nth(MOST) {

@@ -22,31 +22,34 @@ const ADDRESS_FILE: &str = "serve.json";
 const ANNOUNCE_INTERVAL: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 1_000 });
 
 /// A server's announcement. It ends when this is dropped, or with the process.
-pub struct Announced {
-    place: PathBuf,
+pub struct ServerAnnouncement {
+    address_file: PathBuf,
     _lock: File,
 }
 
-impl Announced {
+impl ServerAnnouncement {
     /// Announces a server in its directory of data; nothing when another one is announced there.
     ///
     /// # Errors
     /// The file system's.
     pub fn new(data_dir: &Path, address: SocketAddr) -> std::io::Result<Option<Self>> {
         conjure_config::fs::create_private_dir(data_dir)?;
-        let Some(lock) = locked(data_dir)? else {
+        let Some(lock) = try_lock(data_dir)? else {
             return Ok(None);
         };
         let place = data_dir.join(ADDRESS_FILE);
         let text = json!({ "url": url(address), "pid": std::process::id() }).to_string();
         conjure_config::fs::write_atomic(&place, text.as_bytes())?;
-        Ok(Some(Self { place, _lock: lock }))
+        Ok(Some(Self {
+            address_file: place,
+            _lock: lock,
+        }))
     }
 
     /// Announces a server once no other one is announced in its directory of data, however long that
     /// takes. What the file system says no to is tried again.
     #[boxed]
-    pub async fn when_free(data_dir: &Path, address: SocketAddr) -> Self {
+    pub async fn announce_when_free(data_dir: &Path, address: SocketAddr) -> Self {
         loop {
             tokio::time::sleep(ANNOUNCE_INTERVAL).await;
             if let Ok(Some(announced)) = Self::new(data_dir, address) {
@@ -56,9 +59,9 @@ impl Announced {
     }
 }
 
-impl Drop for Announced {
+impl Drop for ServerAnnouncement {
     fn drop(&mut self) {
-        conjure_config::fs::remove_file(&self.place);
+        conjure_config::fs::remove_file(&self.address_file);
     }
 }
 
@@ -84,7 +87,7 @@ impl RemoteServer {
 }
 
 /// The lock, unless somebody has it.
-fn locked(data_dir: &Path) -> std::io::Result<Option<File>> {
+fn try_lock(data_dir: &Path) -> std::io::Result<Option<File>> {
     let path = data_dir.join(LOCK_FILE);
     match conjure_config::fs::create_new(&path) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
@@ -105,11 +108,17 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         assert!(RemoteServer::find(dir.path()).is_none());
         let address = "0.0.0.0:7420".parse().unwrap();
-        let announced = Announced::new(dir.path(), address).unwrap().unwrap();
+        let announced = ServerAnnouncement::new(dir.path(), address)
+            .unwrap()
+            .unwrap();
         conjure_http_server::user_token(dir.path()).unwrap();
         let found = RemoteServer::find(dir.path()).unwrap();
         assert_eq!(found.url(), "http://127.0.0.1:7420");
-        assert!(Announced::new(dir.path(), address).unwrap().is_none());
+        assert!(
+            ServerAnnouncement::new(dir.path(), address)
+                .unwrap()
+                .is_none()
+        );
         drop(announced);
         assert!(RemoteServer::find(dir.path()).is_none());
         // What a server that was killed leaves behind is no server.
@@ -127,8 +136,8 @@ mod tests {
         conjure_http_server::user_token(dir.path()).unwrap();
         let [first, second]: [SocketAddr; 2] =
             ["127.0.0.1:7420", "127.0.0.1:7421"].map(|at| at.parse().unwrap());
-        let announced = Announced::new(dir.path(), first).unwrap().unwrap();
-        let mut next = std::pin::pin!(Announced::when_free(dir.path(), second));
+        let announced = ServerAnnouncement::new(dir.path(), first).unwrap().unwrap();
+        let mut next = std::pin::pin!(ServerAnnouncement::announce_when_free(dir.path(), second));
         let waits = tokio::time::timeout(2 * ANNOUNCE_INTERVAL, &mut next).await;
         assert!(waits.is_err(), "the first one still runs");
         let found = RemoteServer::find(dir.path()).unwrap();
@@ -146,7 +155,9 @@ mod tests {
         conjure_http_server::user_token(dir.path()).unwrap();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let _announced = Announced::new(dir.path(), address).unwrap().unwrap();
+        let _announced = ServerAnnouncement::new(dir.path(), address)
+            .unwrap()
+            .unwrap();
         let server = RemoteServer::find(dir.path()).unwrap();
         let silent = server.probe().await.unwrap_err();
         assert_eq!(
@@ -169,7 +180,9 @@ mod tests {
         use std::os::unix::fs::PermissionsExt as _;
         let dir = tempfile::tempdir().unwrap();
         let address = "127.0.0.1:7420".parse().unwrap();
-        let _announced = Announced::new(dir.path(), address).unwrap().unwrap();
+        let _announced = ServerAnnouncement::new(dir.path(), address)
+            .unwrap()
+            .unwrap();
         conjure_http_server::user_token(dir.path()).unwrap();
         let file = user_token_file(dir.path());
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();

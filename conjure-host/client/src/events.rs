@@ -36,12 +36,12 @@ type ConnectAttempt = SyncWrapper<BoxFuture<'static, Result<Bytes, ServerError>>
 pub struct ServerEvents {
     server: RemoteServer,
     thread: ThreadId,
-    seen: Option<EventId>,
+    last_seen: Option<EventId>,
     attended: bool,
     /// A connection that is being made. Whoever looks at something else meanwhile does not end it.
     attempt: Option<ConnectAttempt>,
     connection: Option<FeedConnection>,
-    read: VecDeque<Stamped>,
+    buffered: VecDeque<Stamped>,
     /// How often it was tried in vain since an event came.
     tries: u32,
 }
@@ -64,11 +64,11 @@ impl ServerEvents {
         Self {
             server,
             thread,
-            seen: after,
+            last_seen: after,
             attended,
             attempt: None,
             connection: None,
-            read: VecDeque::new(),
+            buffered: VecDeque::new(),
             tries: 0,
         }
     }
@@ -79,8 +79,8 @@ impl ServerEvents {
     }
 
     /// Number of the last event that was seen; nothing at a thread's beginning.
-    pub fn seen(&self) -> Option<EventId> {
-        self.seen
+    pub fn last_seen(&self) -> Option<EventId> {
+        self.last_seen
     }
 
     /// The next event, as soon as there is one. Safe to drop and call again.
@@ -89,8 +89,8 @@ impl ServerEvents {
     /// [`ServerError`] when the server says no, or is gone for good.
     pub async fn next(&mut self) -> Result<Stamped, ServerError> {
         loop {
-            if let Some(event) = self.read.pop_front() {
-                self.seen = Some(event.id);
+            if let Some(event) = self.buffered.pop_front() {
+                self.last_seen = Some(event.id);
                 return Ok(event);
             }
             let Some(connection) = &mut self.connection else {
@@ -103,7 +103,7 @@ impl ServerEvents {
             }
             let lasted = connection.since.elapsed();
             self.connection = None;
-            self.lost(lasted)?;
+            self.record_loss(lasted)?;
             tokio::time::sleep(RETRY_DELAY).await;
         }
     }
@@ -112,10 +112,10 @@ impl ServerEvents {
     async fn connect(&mut self) -> Result<(), ServerError> {
         let attempt = self.attempt.get_or_insert_with(|| {
             let server = self.server.clone();
-            let attempt: BoxFuture<'static, _> = Box::pin(connected(
+            let attempt: BoxFuture<'static, _> = Box::pin(open_feed(
                 server,
                 self.thread.clone(),
-                self.seen,
+                self.last_seen,
                 self.attended,
             ));
             SyncWrapper::new(attempt)
@@ -160,13 +160,13 @@ impl ServerEvents {
             };
             // What says no more than how to try again ends again and again all the same.
             self.tries = 0;
-            self.read.push_back(Stamped { id, event });
+            self.buffered.push_back(Stamped { id, event });
         }
         Ok(())
     }
 
     /// A connection was lost that lasted so long.
-    fn lost(&mut self, lasted: Duration) -> Result<(), ServerError> {
+    fn record_loss(&mut self, lasted: Duration) -> Result<(), ServerError> {
         if lasted >= STABLE_AFTER {
             self.tries = 0;
         }
@@ -180,7 +180,7 @@ impl ServerEvents {
 
     /// The server answered, and not as one of these servers does.
     fn bad_answer(&self, reason: &str) -> ServerError {
-        ServerError::Odd {
+        ServerError::Unexpected {
             url: self.server.url().to_owned(),
             reason: reason.to_owned(),
         }
@@ -188,7 +188,7 @@ impl ServerEvents {
 }
 
 /// A connection that tells a thread's events behind `seen`.
-async fn connected(
+async fn open_feed(
     server: RemoteServer,
     thread: ThreadId,
     seen: Option<EventId>,
@@ -281,7 +281,7 @@ mod tests {
         let bodies = vec!["retry: 1\n\n".to_owned(); MAX_ATTEMPTS as usize + 1];
         let serving = std::thread::spawn(move || serve(&listener, &bodies));
         let error = events.next().await.unwrap_err();
-        assert!(matches!(error, ServerError::Odd { .. }), "{error}");
+        assert!(matches!(error, ServerError::Unexpected { .. }), "{error}");
         serving.join().unwrap();
     }
 
@@ -290,10 +290,10 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut events = events(&listener);
         events.tries = MAX_ATTEMPTS;
-        events.lost(STABLE_AFTER).unwrap();
+        events.record_loss(STABLE_AFTER).unwrap();
         assert_eq!(events.tries, 1);
         events.tries = MAX_ATTEMPTS;
-        events.lost(STABLE_AFTER / 2).unwrap_err();
+        events.record_loss(STABLE_AFTER / 2).unwrap_err();
     }
 
     #[tokio::test]

@@ -9,15 +9,15 @@
 
 mod announced;
 mod events;
+mod prompts;
 mod turn_ends;
-mod waiting;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_recursion::async_recursion as boxed;
 use conjure_core::chat::EventId;
-use conjure_core::turn::When;
+use conjure_core::turn::EffectiveFrom;
 use reqwest::Method;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::Deserialize;
@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 use conjure_runtime::manager::{ChatRetention, SessionPatch, TurnTerms};
 use conjure_store::ThreadId;
 
-pub use announced::Announced;
+pub use announced::ServerAnnouncement;
 pub use events::ServerEvents;
 pub use turn_ends::EndedTurn;
 
@@ -88,7 +88,7 @@ pub enum ServerError {
     },
     /// The answer of the server is not understood.
     #[error("the server at {url} gave an answer that is not understood: {reason}")]
-    Odd {
+    Unexpected {
         /// URL of the server.
         url: String,
         /// Fault of the answer.
@@ -209,11 +209,11 @@ impl RemoteServer {
         &self,
         session: &str,
         patch: &SessionPatch,
-        when: When,
+        when: EffectiveFrom,
     ) -> Result<(), ServerError> {
         let apply = match when {
-            When::Now => "now",
-            When::NextTurn => "next_turn",
+            EffectiveFrom::Now => "now",
+            EffectiveFrom::NextTurn => "next_turn",
         };
         let mut body = serde_json::to_value(patch).unwrap_or_default();
         if let Some(fields) = body.as_object_mut() {
@@ -311,7 +311,7 @@ impl RemoteServer {
     }
 
     fn read<T: for<'a> Deserialize<'a>>(&self, bytes: &[u8]) -> Result<T, ServerError> {
-        serde_json::from_slice(bytes).map_err(|error| ServerError::Odd {
+        serde_json::from_slice(bytes).map_err(|error| ServerError::Unexpected {
             url: self.url.clone(),
             reason: error.to_string(),
         })
@@ -341,7 +341,7 @@ fn refusal_error(status: u16, body: &[u8]) -> ServerError {
 }
 
 /// A part of a path, whatever is in it.
-fn encoded(part: &str) -> String {
+fn encode_segment(part: &str) -> String {
     let mut out = String::new();
     for byte in part.bytes() {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~') {
@@ -359,8 +359,8 @@ mod tests {
 
     #[test]
     fn a_part_of_a_path_is_one_part_whatever_is_in_it() {
-        assert_eq!(encoded("toolu_1.a-b~"), "toolu_1.a-b~");
-        assert_eq!(encoded("../a b?é"), "..%2Fa%20b%3F%C3%A9");
+        assert_eq!(encode_segment("toolu_1.a-b~"), "toolu_1.a-b~");
+        assert_eq!(encode_segment("../a b?é"), "..%2Fa%20b%3F%C3%A9");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use conjure_store::RunState;
 use reqwest::Method;
 use serde::Deserialize;
 
-use super::{RemoteServer, ServerError, encoded};
+use super::{RemoteServer, ServerError, encode_segment};
 
 /// How long one request waits for the end of a turn, in seconds.
 const WAIT_SECONDS: u64 = 30;
@@ -26,14 +26,14 @@ pub struct EndedTurn {
 
 /// A turn, as the API shows it.
 #[derive(Deserialize)]
-struct ShownTurnBody {
+struct TurnStateBody {
     state: String,
     error: Option<String>,
 }
 
-impl ShownTurnBody {
+impl TurnStateBody {
     /// End of the turn; `None` while it has not ended.
-    fn ended(self) -> Option<EndedTurn> {
+    fn end(self) -> Option<EndedTurn> {
         let state = RunState::of_word(&self.state).filter(|state| state.is_over())?;
         Some(EndedTurn {
             state,
@@ -49,10 +49,10 @@ impl RemoteServer {
     /// [`ServerError`].
     #[boxed]
     pub async fn ended_turn(&self, turn: &str) -> Result<EndedTurn, ServerError> {
-        let path = format!("turns/{}?wait={WAIT_SECONDS}", encoded(turn));
+        let path = format!("turns/{}?wait={WAIT_SECONDS}", encode_segment(turn));
         loop {
             let shown = self.ask(Method::GET, &path, None).await?;
-            if let Some(ended) = self.read::<ShownTurnBody>(&shown)?.ended() {
+            if let Some(ended) = self.read::<TurnStateBody>(&shown)?.end() {
                 return Ok(ended);
             }
             tokio::time::sleep(POLL_INTERVAL).await;
@@ -66,11 +66,7 @@ mod tests {
 
     #[test]
     fn a_turn_has_ended_when_its_state_is_an_end() {
-        let ended = |shown: &str| {
-            serde_json::from_str::<ShownTurnBody>(shown)
-                .unwrap()
-                .ended()
-        };
+        let ended = |shown: &str| serde_json::from_str::<TurnStateBody>(shown).unwrap().end();
         assert_eq!(ended(r#"{"id":"t","state":"running","error":null}"#), None);
         assert_eq!(ended(r#"{"id":"t","state":"queued","error":null}"#), None);
         let interrupted = ended(r#"{"id":"t","state":"interrupted","error":"no space"}"#);

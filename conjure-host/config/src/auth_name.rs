@@ -40,12 +40,12 @@ impl AuthRef {
     }
 
     /// The auth with its credential, once a host opened it.
-    pub fn opened(&self) -> Option<&Arc<OpenAuth>> {
+    pub fn open_auth(&self) -> Option<&Arc<OpenAuth>> {
         self.opened.as_ref()
     }
 
     /// Whether this is it: by its name, by all three of its names.
-    pub fn fits(&self, auth: &AuthName) -> bool {
+    pub fn matches(&self, auth: &AuthName) -> bool {
         let mut parts = self.text.split('/');
         match (parts.next(), parts.next(), parts.next()) {
             (Some(name), None, None) => auth.name == name,

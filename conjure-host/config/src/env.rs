@@ -124,7 +124,7 @@ const SECRET_ENDINGS: [&str; 7] = [
 const WINDOW_TOKEN: &str = "XDG_ACTIVATION_TOKEN";
 
 /// The secrets that were in the environment, by the names of their variables.
-static TAKEN: OnceLock<BTreeMap<String, SecretString>> = OnceLock::new();
+static SECRETS: OnceLock<BTreeMap<String, SecretString>> = OnceLock::new();
 
 /// Takes every secret out of the environment, where other programs could find it: this program
 /// finds it here, those that it starts do not, and neither does anybody in `/proc/PID/environ`.
@@ -133,30 +133,30 @@ static TAKEN: OnceLock<BTreeMap<String, SecretString>> = OnceLock::new();
 /// For programs, at their very start: nothing happens when the process has a second thread, or on
 /// another system than Linux.
 pub fn take_secrets() {
-    take_secrets_and(&[]);
+    take_secrets_with(&[]);
 }
 
 /// As [`take_secrets`], for a program that was told of more variables with secrets in them, such as
 /// by `--token-env`.
-pub fn take_secrets_and(named: &[String]) {
+pub fn take_secrets_with(named: &[String]) {
     let taken = crate::platform::take_environment(|name, value| {
         let Some(name) = name.to_str() else {
-            return VariableChange::Stays;
+            return VariableChange::Keep;
         };
         if is_secret(name, value) || named.iter().any(|secret| secret == name) {
-            return VariableChange::Taken;
+            return VariableChange::Take;
         }
         let is_path = [DATA_DIR, KEY_FILE, DATABASE].contains(&name);
         match std::path::absolute(value) {
-            Ok(path) if is_path && value != "memory" => VariableChange::Becomes(path.into()),
-            _ => VariableChange::Stays,
+            Ok(path) if is_path && value != "memory" => VariableChange::Replace(path.into()),
+            _ => VariableChange::Keep,
         }
     });
     let texts = taken.into_iter().filter_map(|(name, value)| {
         let value = value.into_string().ok()?;
         Some((name.into_string().ok()?, SecretString::from(value)))
     });
-    let _ = TAKEN.set(texts.collect());
+    let _ = SECRETS.set(texts.collect());
 }
 
 fn is_secret(name: &str, value: &OsStr) -> bool {
@@ -170,7 +170,7 @@ fn is_secret(name: &str, value: &OsStr) -> bool {
 
 /// Keeps the host's secrets from a program before it is started, also where
 /// [`take_secrets`] could do nothing.
-pub fn keep_from(program: &mut Command) {
+pub fn remove_secrets(program: &mut Command) {
     let named = [KEY, OLD_KEY, KEY_FILE, TOKEN, DATABASE].into_iter();
     for name in named.chain(SPAN_HEADERS).chain(PROVIDER_KEYS) {
         program.env_remove(name);
@@ -189,20 +189,20 @@ pub fn keep_from(program: &mut Command) {
 /// gets neither these variables, which settings name as holders of keys (`key_var`), nor one whose
 /// name says that it holds a key. A shell may have variables that another run of this program is
 /// told of, and nothing else tells those from the others.
-pub fn keep_keys_from<'a>(program: &mut Command, named: impl IntoIterator<Item = &'a str>) {
-    keep_from(program);
+pub fn remove_keys<'a>(program: &mut Command, named: impl IntoIterator<Item = &'a str>) {
+    remove_secrets(program);
     for name in named {
         program.env_remove(name);
     }
     for (name, _) in std::env::vars_os() {
-        if says_secret(&name.to_string_lossy()) {
+        if is_secret_name(&name.to_string_lossy()) {
             program.env_remove(name);
         }
     }
 }
 
 /// Whether a variable's name ends in what names of secrets end in.
-fn says_secret(name: &str) -> bool {
+fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     let last = name.rsplit('_').next().unwrap_or_default();
     let is_secret = SECRET_ENDINGS.contains(&last) || last.ends_with("PASSWORD");
@@ -211,7 +211,7 @@ fn says_secret(name: &str) -> bool {
 
 /// The value of a variable; nothing when it is not set, empty, or not UTF-8.
 pub fn var(name: &str) -> Option<String> {
-    let taken = TAKEN.get().and_then(|taken| taken.get(name));
+    let taken = SECRETS.get().and_then(|taken| taken.get(name));
     let value = match taken {
         Some(secret) => Some(secret.expose_secret().to_owned()),
         None => std::env::var(name).ok(),
@@ -264,7 +264,7 @@ pub fn secrets() -> BTreeMap<String, SecretString> {
     let left = std::env::vars_os().filter_map(|(variable, value)| {
         Some((name(&text(variable)?)?, SecretString::from(text(value)?)))
     });
-    let taken = TAKEN.get().into_iter().flatten();
+    let taken = SECRETS.get().into_iter().flatten();
     let taken = taken.filter_map(|(variable, value)| Some((name(variable)?, value.clone())));
     left.chain(taken).collect()
 }
@@ -272,7 +272,7 @@ pub fn secrets() -> BTreeMap<String, SecretString> {
 /// Whether the environment has a secret for plugins of this name.
 pub fn has_secret(name: &str) -> bool {
     let variable = secret_variable(name);
-    let is_taken = TAKEN
+    let is_taken = SECRETS
         .get()
         .is_some_and(|taken| taken.contains_key(&variable));
     is_taken || std::env::var_os(variable).is_some()
@@ -295,10 +295,10 @@ mod tests {
     #[test]
     fn a_program_without_use_for_keys_gets_no_variable_that_is_called_one() {
         for name in ["MCP_TOKEN", "AWS_SECRET_ACCESS_KEY", "PGPASSWORD", "a_pat"] {
-            assert!(says_secret(name), "{name}");
+            assert!(is_secret_name(name), "{name}");
         }
         for name in ["PATH", "PWD", "KEYBOARD", "SSH_AUTH_SOCK", WINDOW_TOKEN] {
-            assert!(!says_secret(name), "{name}");
+            assert!(!is_secret_name(name), "{name}");
         }
     }
 }

@@ -3,18 +3,18 @@
 //! A bare `No such file or directory` helps nobody. Every function here does one thing of
 //! `std::fs` and puts operation and path into the message. It decides nothing.
 
-mod known_place;
+mod no_follow;
 mod shared_file;
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _};
 use std::path::{Path, PathBuf};
 
-pub use known_place::{move_same, open_same, read_same, remove_same};
+pub use no_follow::{move_no_follow, open_no_follow, read_no_follow, remove_no_follow};
 pub use shared_file::{check_writable, write_atomic_like, write_shared};
 
 /// The bytes that are compared at once.
-const PIECE: u64 = 64 * 1024;
+const CHUNK_BYTES: u64 = 64 * 1024;
 
 /// Reads a whole file.
 ///
@@ -22,7 +22,7 @@ const PIECE: u64 = 64 * 1024;
 /// The system's, with the path.
 pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     let path = path.as_ref();
-    std::fs::read(path).map_err(|e| named("read", path, &e))
+    std::fs::read(path).map_err(|e| path_error("read", path, &e))
 }
 
 /// Reads a whole file of text.
@@ -31,7 +31,7 @@ pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
 /// The system's, with the path; also when the text is not UTF-8.
 pub fn read_to_string(path: impl AsRef<Path>) -> io::Result<String> {
     let path = path.as_ref();
-    std::fs::read_to_string(path).map_err(|e| named("read", path, &e))
+    std::fs::read_to_string(path).map_err(|e| path_error("read", path, &e))
 }
 
 /// Writes a file so that readers see the old contents or the new ones and nothing in between.
@@ -57,7 +57,7 @@ fn replace_atomic(
 ) -> io::Result<()> {
     use std::io::Write as _;
     let (temporary, mut file) = loop {
-        let temporary = beside(path);
+        let temporary = temporary_path(path);
         match create(&temporary) {
             Ok(file) => break (temporary, file),
             // Of a process with the same number, on another machine or in another container.
@@ -65,7 +65,7 @@ fn replace_atomic(
             Err(e) => {
                 // It may be there, and not as it should be.
                 let _ = std::fs::remove_file(&temporary);
-                return Err(named("write", path, &e));
+                return Err(path_error("write", path, &e));
             }
         }
     };
@@ -75,7 +75,7 @@ fn replace_atomic(
     });
     written.map_err(|e| {
         let _ = std::fs::remove_file(&temporary);
-        named("write", path, &e)
+        path_error("write", path, &e)
     })
 }
 
@@ -92,7 +92,7 @@ pub fn create_private_dir(path: impl AsRef<Path>) -> io::Result<()> {
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder
         .create(path)
-        .map_err(|e| named("make the directory", path, &e))
+        .map_err(|e| path_error("make the directory", path, &e))
 }
 
 /// The names in a directory, sorted; empty when there is no such directory.
@@ -104,17 +104,17 @@ pub fn entries(path: impl AsRef<Path>) -> io::Result<Vec<PathBuf>> {
     let read = match std::fs::read_dir(path) {
         Ok(read) => read,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(e) => return Err(named("list", path, &e)),
+        Err(e) => return Err(path_error("list", path, &e)),
     };
     let mut entries = read
         .map(|entry| entry.map(|entry| entry.path()))
         .collect::<io::Result<Vec<_>>>()
-        .map_err(|e| named("list", path, &e))?;
+        .map_err(|e| path_error("list", path, &e))?;
     entries.sort();
     Ok(entries)
 }
 
-fn named(operation: &str, path: &Path, error: &io::Error) -> io::Error {
+fn path_error(operation: &str, path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(
         error.kind(),
         format!("cannot {operation} {}: {error}", path.display()),
@@ -122,7 +122,7 @@ fn named(operation: &str, path: &Path, error: &io::Error) -> io::Error {
 }
 
 /// A name that no other writer uses, in the same directory.
-fn beside(path: &Path) -> std::path::PathBuf {
+fn temporary_path(path: &Path) -> std::path::PathBuf {
     use std::sync::atomic::{AtomicU64, Ordering};
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -156,7 +156,7 @@ fn private_file(path: &Path) -> io::Result<File> {
 /// The system's, with the path.
 pub fn write(path: impl AsRef<Path>, bytes: impl AsRef<[u8]>) -> io::Result<()> {
     let path = path.as_ref();
-    std::fs::write(path, bytes).map_err(|e| named("write", path, &e))
+    std::fs::write(path, bytes).map_err(|e| path_error("write", path, &e))
 }
 
 /// Reads at most `length` bytes of a file from `offset` on.
@@ -165,7 +165,7 @@ pub fn write(path: impl AsRef<Path>, bytes: impl AsRef<[u8]>) -> io::Result<()> 
 /// With the file's name.
 pub fn read_range(path: impl AsRef<Path>, offset: u64, length: u64) -> io::Result<Vec<u8>> {
     let path = path.as_ref();
-    range_of(&open(path)?, offset, length).map_err(|error| named("read", path, &error))
+    range_of(&open(path)?, offset, length).map_err(|error| path_error("read", path, &error))
 }
 
 /// Reads at most `length` bytes of an open file from `offset` on.
@@ -185,7 +185,7 @@ pub fn range_of(mut file: &File, offset: u64, length: u64) -> io::Result<Vec<u8>
 /// The system's, with the path.
 pub fn open(path: impl AsRef<Path>) -> io::Result<File> {
     let path = path.as_ref();
-    File::open(path).map_err(|e| named("open", path, &e))
+    File::open(path).map_err(|e| path_error("open", path, &e))
 }
 
 /// Makes a file that must not be there yet, for writing.
@@ -194,7 +194,7 @@ pub fn open(path: impl AsRef<Path>) -> io::Result<File> {
 /// The system's, with the path.
 pub fn create_new(path: impl AsRef<Path>) -> io::Result<File> {
     let path = path.as_ref();
-    File::create_new(path).map_err(|e| named("make", path, &e))
+    File::create_new(path).map_err(|e| path_error("make", path, &e))
 }
 
 /// Opens a file to write behind what is there; it is made, for its owner only, where it is not.
@@ -207,7 +207,7 @@ pub fn append_to(path: impl AsRef<Path>) -> io::Result<File> {
     options.append(true).create(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path).map_err(|e| named("open", path, &e))
+    options.open(path).map_err(|e| path_error("open", path, &e))
 }
 
 /// Writes a file where nothing is yet.
@@ -219,7 +219,7 @@ pub fn write_new(path: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()> {
     let path = path.as_ref();
     create_new(path)?.write_all(bytes).map_err(|error| {
         remove_file(path);
-        named("write", path, &error)
+        path_error("write", path, &error)
     })
 }
 
@@ -232,13 +232,13 @@ pub fn write_new(path: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()> {
 pub fn write_new_private(path: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()> {
     use std::io::Write as _;
     let path = path.as_ref();
-    let temporary = beside(path);
+    let temporary = temporary_path(path);
     let written = private_file(&temporary).and_then(|mut file| {
         file.write_all(bytes)?;
         std::fs::hard_link(&temporary, path)
     });
     let _ = std::fs::remove_file(&temporary);
-    written.map_err(|error| named("make", path, &error))
+    written.map_err(|error| path_error("make", path, &error))
 }
 
 /// Locks a file, which is made if need be, against all others that lock it; waits for them. It is
@@ -257,7 +257,7 @@ pub fn lock(path: impl AsRef<Path>) -> io::Result<File> {
         file.lock()?;
         Ok(file)
     };
-    locked().map_err(|e| named("lock", path, &e))
+    locked().map_err(|e| path_error("lock", path, &e))
 }
 
 /// A path without links; as it is where nothing is there.
@@ -279,7 +279,7 @@ pub fn lock_dir(path: impl AsRef<Path>) -> io::Result<File> {
         dir.lock()?;
         Ok(dir)
     };
-    locked().map_err(|e| named("lock", path, &e))
+    locked().map_err(|e| path_error("lock", path, &e))
 }
 
 /// When a file, or a link itself, was last changed in any way: made, written, renamed; nothing when
@@ -298,7 +298,7 @@ pub fn changed_at(path: impl AsRef<Path>) -> Option<std::time::SystemTime> {
 /// The system's, with the path.
 pub fn read_link(path: impl AsRef<Path>) -> io::Result<PathBuf> {
     let path = path.as_ref();
-    std::fs::read_link(path).map_err(|e| named("read the link", path, &e))
+    std::fs::read_link(path).map_err(|e| path_error("read the link", path, &e))
 }
 
 /// Whether a file belongs to this process's user and nobody else may read or write it.
@@ -307,7 +307,7 @@ pub fn read_link(path: impl AsRef<Path>) -> io::Result<PathBuf> {
 /// The system's, with the path.
 pub fn is_private(path: impl AsRef<Path>) -> io::Result<bool> {
     let path = path.as_ref();
-    let found = std::fs::metadata(path).map_err(|e| named("look at", path, &e))?;
+    let found = std::fs::metadata(path).map_err(|e| path_error("look at", path, &e))?;
     #[cfg(unix)]
     {
         use std::os::unix::fs::MetadataExt as _;
@@ -327,7 +327,7 @@ pub fn is_private(path: impl AsRef<Path>) -> io::Result<bool> {
 /// The system's, with the path.
 pub fn create_dir_all(path: impl AsRef<Path>) -> io::Result<()> {
     let path = path.as_ref();
-    std::fs::create_dir_all(path).map_err(|e| named("make the directory", path, &e))
+    std::fs::create_dir_all(path).map_err(|e| path_error("make the directory", path, &e))
 }
 
 /// Removes a directory with everything in it.
@@ -336,7 +336,7 @@ pub fn create_dir_all(path: impl AsRef<Path>) -> io::Result<()> {
 /// The system's, with the path.
 pub fn remove_dir_all(path: impl AsRef<Path>) -> io::Result<()> {
     let path = path.as_ref();
-    std::fs::remove_dir_all(path).map_err(|e| named("remove", path, &e))
+    std::fs::remove_dir_all(path).map_err(|e| path_error("remove", path, &e))
 }
 
 /// Removes a directory that nothing is in; anything else stays as it is.
@@ -350,7 +350,7 @@ pub fn remove_dir_if_empty(path: impl AsRef<Path>) {
 /// The system's, with the path.
 pub fn rename(from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<()> {
     let (from, to) = (from.as_ref(), to.as_ref());
-    std::fs::rename(from, to).map_err(|e| named("rename", from, &e))
+    std::fs::rename(from, to).map_err(|e| path_error("rename", from, &e))
 }
 
 /// Moves a file, also to another file system; what is at `to` is replaced.
@@ -364,7 +364,7 @@ pub fn move_file(from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<()>
     }
     if let Err(error) = std::fs::copy(from, to) {
         let _ = std::fs::remove_file(to);
-        return Err(named("move", from, &error));
+        return Err(path_error("move", from, &error));
     }
     // The copy is what counts; whoever owns the directory removes the rest with it.
     let _ = std::fs::remove_file(from);
@@ -389,7 +389,7 @@ pub fn copy_into(source: &File, dir: impl AsRef<Path>, name: &str) -> io::Result
         }
     }
     let taken = io::Error::new(io::ErrorKind::AlreadyExists, "every such name is taken");
-    Err(named("make", &dir.join(name), &taken))
+    Err(path_error("make", &dir.join(name), &taken))
 }
 
 /// Whether an open file has the content of another one, of this size.
@@ -403,8 +403,8 @@ fn is_same(mut one: &File, size: u64, other: &Path) -> io::Result<bool> {
     loop {
         some.clear();
         more.clear();
-        one.take(PIECE).read_to_end(&mut some)?;
-        other.by_ref().take(PIECE).read_to_end(&mut more)?;
+        one.take(CHUNK_BYTES).read_to_end(&mut some)?;
+        other.by_ref().take(CHUNK_BYTES).read_to_end(&mut more)?;
         if some != more || some.is_empty() {
             return Ok(some == more);
         }
@@ -431,7 +431,7 @@ pub fn copy_opened(mut source: &File, to: impl AsRef<Path>) -> io::Result<()> {
         .and_then(|()| io::copy(&mut source, &mut target));
     if let Err(error) = copied {
         remove_file(to);
-        return Err(named("write", to, &error));
+        return Err(path_error("write", to, &error));
     }
     Ok(())
 }
@@ -443,9 +443,9 @@ pub fn copy_opened(mut source: &File, to: impl AsRef<Path>) -> io::Result<()> {
 /// The system's, with the path; what was there is there still then.
 pub fn replace_with_copy(source: &File, to: impl AsRef<Path>) -> io::Result<()> {
     let to = to.as_ref();
-    let temporary = beside(to);
+    let temporary = temporary_path(to);
     let copied = copy_opened(source, &temporary).and_then(|()| {
-        std::fs::rename(&temporary, to).map_err(|error| named("replace", to, &error))
+        std::fs::rename(&temporary, to).map_err(|error| path_error("replace", to, &error))
     });
     copied.inspect_err(|_| remove_file(&temporary))
 }
@@ -462,7 +462,7 @@ pub fn remove_file(path: impl AsRef<Path>) {
 pub fn is_dir(path: impl AsRef<Path>) -> io::Result<bool> {
     let path = path.as_ref();
     Ok(std::fs::metadata(path)
-        .map_err(|e| named("look at", path, &e))?
+        .map_err(|e| path_error("look at", path, &e))?
         .is_dir())
 }
 
@@ -474,7 +474,7 @@ pub fn is_dir(path: impl AsRef<Path>) -> io::Result<bool> {
 pub fn is_file(path: impl AsRef<Path>) -> io::Result<bool> {
     let path = path.as_ref();
     Ok(std::fs::metadata(path)
-        .map_err(|e| named("look at", path, &e))?
+        .map_err(|e| path_error("look at", path, &e))?
         .is_file())
 }
 
@@ -482,10 +482,10 @@ pub fn is_file(path: impl AsRef<Path>) -> io::Result<bool> {
 ///
 /// # Errors
 /// The system's, with the path, unless there is nothing.
-pub fn is_at(path: impl AsRef<Path>, open: &File) -> io::Result<bool> {
+pub fn is_same_file(path: impl AsRef<Path>, open: &File) -> io::Result<bool> {
     use std::os::unix::fs::MetadataExt as _;
     let path = path.as_ref();
-    let failed = |error: io::Error| named("look at", path, &error);
+    let failed = |error: io::Error| path_error("look at", path, &error);
     let open = open.metadata().map_err(failed)?;
     match path.symlink_metadata() {
         Ok(found) => Ok((found.dev(), found.ino()) == (open.dev(), open.ino())),
@@ -501,7 +501,7 @@ pub fn is_at(path: impl AsRef<Path>, open: &File) -> io::Result<bool> {
 pub fn size(path: impl AsRef<Path>) -> io::Result<u64> {
     let path = path.as_ref();
     Ok(std::fs::metadata(path)
-        .map_err(|e| named("look at", path, &e))?
+        .map_err(|e| path_error("look at", path, &e))?
         .len())
 }
 
@@ -529,7 +529,7 @@ pub fn make_executable(path: impl AsRef<Path>) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
     let path = path.as_ref();
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755))
-        .map_err(|e| named("change the mode of", path, &e))
+        .map_err(|e| path_error("change the mode of", path, &e))
 }
 
 #[cfg(test)]
@@ -557,7 +557,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x");
         // In a container each process may have the number of one in another.
-        let next = beside(&path);
+        let next = temporary_path(&path);
         let number = next.to_str().unwrap().rsplit('.').nth(1).unwrap();
         let number: u64 = number.parse().unwrap();
         let process = std::process::id();

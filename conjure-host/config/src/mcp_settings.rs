@@ -93,14 +93,14 @@ pub fn check_server(settings: &Value) -> Result<(), UnfitJson> {
     // Null says that a member is not there.
     let is_there = |name| settings.get(name).is_some_and(|value| !value.is_null());
     if is_there("command") == is_there("url") {
-        return Err(unfit(
+        return Err(unfit_json(
             "it has either `command`, a program, or `url`, an address",
         ));
     }
     match settings.get("url") {
         // What a variable stands for is known when the server is reached.
         Some(Value::String(url)) if !is_address(url) && !url.contains("${") => {
-            Err(unfit("it begins with http:// or https://").below("url"))
+            Err(unfit_json("it begins with http:// or https://").below("url"))
         }
         _ => Ok(()),
     }
@@ -113,7 +113,7 @@ pub fn check_server(settings: &Value) -> Result<(), UnfitJson> {
 pub fn check_servers(servers: &Map<String, Value>) -> Result<(), UnfitJson> {
     for (name, settings) in servers {
         if name.trim().is_empty() {
-            return Err(unfit("the name of a server is empty"));
+            return Err(unfit_json("the name of a server is empty"));
         }
         check_server(settings).map_err(|error| error.below(name))?;
     }
@@ -156,7 +156,7 @@ impl SettingShape {
                     None => Ok(()),
                 })
             }
-            (shape, value) => Err(unfit(&format!(
+            (shape, value) => Err(unfit_json(&format!(
                 "invalid type: {}, expected {}",
                 type_of(value),
                 shape.expected()
@@ -199,9 +199,9 @@ fn type_of(value: &Value) -> &'static str {
     }
 }
 
-fn unfit(why: &str) -> UnfitJson {
+fn unfit_json(why: &str) -> UnfitJson {
     UnfitJson {
-        place: String::new(),
+        path: String::new(),
         why: why.to_owned(),
     }
 }
@@ -299,7 +299,7 @@ mod tests {
         };
         assert_eq!(servers("notes", json!({ "command": "x" })), Ok(()));
         let error = servers("notes", json!({ "command": [] })).unwrap_err();
-        assert_eq!(error.place, "notes.command");
+        assert_eq!(error.path, "notes.command");
         for name in ["", " "] {
             let error = servers(name, json!({ "command": "x" })).unwrap_err();
             assert_eq!(error.why, "the name of a server is empty");

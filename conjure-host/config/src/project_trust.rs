@@ -6,9 +6,11 @@
 //! known by the names of their directories.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::io::ErrorKind;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use sha2::{Digest as _, Sha256};
 
@@ -18,6 +20,11 @@ use crate::skill_folders;
 const MOST_BYTES: u64 = 256 * 1024 * 1024;
 /// The most files and directories of them.
 const MOST_FILES: usize = 20_000;
+/// What a digest begins with where it is shown.
+const ALGORITHM: &str = "sha256:";
+/// How many hex digits a digest has, and how many its beginning has to have.
+const DIGITS: usize = 64;
+const LEAST_DIGITS: usize = 12;
 /// The file in the directory of data, and the one that is locked while it changes.
 const FILE: &str = "trusted.json";
 const LOCK: &str = "trusted.lock";
@@ -29,6 +36,22 @@ pub struct ProjectSkills {
     pub dirs: Vec<PathBuf>,
     /// SHA-256 over the paths, kinds, modes and contents of all their files, in lower-case hex.
     pub digest: String,
+}
+
+/// The digest of a project's skills, or the beginning of one: which content somebody means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SkillsDigest(String);
+
+/// A text that is no digest.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{}` is no digest: write `{ALGORITHM}` and all {DIGITS} hex digits that `conjure skill list` \
+     shows, or the first {LEAST_DIGITS} at least",
+    text.escape_debug()
+)]
+pub struct SkillsDigestError {
+    /// The text.
+    pub text: String,
 }
 
 /// Whether a project is trusted.
@@ -81,11 +104,11 @@ impl ProjectSkills {
     /// [`TrustError`].
     pub fn of(project: &Path) -> Result<Self, TrustError> {
         let dirs = skill_folders::project_folders(project);
-        let mut content = HashedContent {
+        let mut content = ContentHasher {
             project: project.canonicalize()?,
             hash: Sha256::new(),
             bytes: 0,
-            seen: BTreeSet::new(),
+            visited: BTreeSet::new(),
         };
         for dir in &dirs {
             content.add(project, dir)?;
@@ -97,6 +120,18 @@ impl ProjectSkills {
         })
     }
 
+    /// The digest as it is shown, and as [`SkillsDigest`] is read.
+    #[must_use]
+    pub fn digest_text(&self) -> String {
+        format!("{ALGORITHM}{}", self.digest)
+    }
+
+    /// Whether they are the content that somebody means.
+    #[must_use]
+    pub fn matches(&self, meant: &SkillsDigest) -> bool {
+        self.digest.starts_with(&meant.0)
+    }
+
     /// The names of their directories.
     pub fn names(&self) -> impl Iterator<Item = String> {
         let names = self.dirs.iter().filter_map(|dir| dir.file_name());
@@ -104,27 +139,49 @@ impl ProjectSkills {
     }
 }
 
+impl FromStr for SkillsDigest {
+    type Err = SkillsDigestError;
+
+    fn from_str(text: &str) -> Result<Self, SkillsDigestError> {
+        let is_digest = |digits: &&str| {
+            (LEAST_DIGITS..=DIGITS).contains(&digits.len())
+                && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
+        };
+        let digits = text.trim().strip_prefix(ALGORITHM).filter(is_digest);
+        let digits = digits.ok_or_else(|| SkillsDigestError {
+            text: text.to_owned(),
+        })?;
+        Ok(Self(digits.to_ascii_lowercase()))
+    }
+}
+
+impl fmt::Display for SkillsDigest {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{ALGORITHM}{}", self.0)
+    }
+}
+
 /// What is hashed, and how much it was.
-struct HashedContent {
+struct ContentHasher {
     /// Without any link in it.
     project: PathBuf,
     hash: Sha256,
     bytes: u64,
     /// What was hashed already, by its path without any link in it, so that no link leads round.
-    seen: BTreeSet<PathBuf>,
+    visited: BTreeSet<PathBuf>,
 }
 
-impl HashedContent {
+impl ContentHasher {
     /// Adds the directory of a skill, by the way that leads there.
     fn add(&mut self, project: &Path, dir: &Path) -> Result<(), TrustError> {
         let named = dir.strip_prefix(project).unwrap_or(dir);
         self.field(named.as_os_str().as_encoded_bytes());
-        let mut waiting = vec![self.inside(dir)?];
+        let mut waiting = vec![self.resolve_inside(dir)?];
         while let Some(path) = waiting.pop() {
-            if !self.seen.insert(path.clone()) {
+            if !self.visited.insert(path.clone()) {
                 continue;
             }
-            if self.seen.len() > MOST_FILES {
+            if self.visited.len() > MOST_FILES {
                 return Err(TrustError::TooMuch);
             }
             let found = path.symlink_metadata()?;
@@ -135,7 +192,7 @@ impl HashedContent {
                 self.field(b"link");
                 let target = crate::fs::read_link(&path)?;
                 self.field(target.as_os_str().as_encoded_bytes());
-                match self.inside(&path) {
+                match self.resolve_inside(&path) {
                     // What it leads to is used as if it were there.
                     Ok(real) => waiting.push(real),
                     Err(TrustError::Io(error)) if error.kind() == ErrorKind::NotFound => {}
@@ -157,7 +214,7 @@ impl HashedContent {
     }
 
     /// Where a path leads, which is in the project.
-    fn inside(&self, path: &Path) -> Result<PathBuf, TrustError> {
+    fn resolve_inside(&self, path: &Path) -> Result<PathBuf, TrustError> {
         let real = path.canonicalize()?;
         if real.starts_with(&self.project) {
             return Ok(real);
@@ -175,7 +232,7 @@ impl HashedContent {
     }
 
     fn file(&mut self, path: &Path) -> Result<(), TrustError> {
-        let (file, ..) = crate::fs::open_same(path)?;
+        let (file, ..) = crate::fs::open_no_follow(path)?;
         let mut file = file.take(MOST_BYTES - self.bytes + 1);
         let mut of_file = Sha256::new();
         let mut buffer = vec![0; 64 * 1024];
@@ -217,7 +274,7 @@ impl TrustedProjects {
 
     /// How a project stands with these skills.
     #[must_use]
-    pub fn standing(&self, project: &Path, skills: &ProjectSkills) -> TrustState {
+    pub fn state(&self, project: &Path, skills: &ProjectSkills) -> TrustState {
         match self.projects.get(project) {
             Some(digest) if *digest == skills.digest => TrustState::Trusted,
             Some(_) => TrustState::Changed,
@@ -290,9 +347,9 @@ mod tests {
         let first = look();
         assert_eq!(first.names().collect::<Vec<_>>(), ["one"]);
         let mut trusted = TrustedProjects::read(data.path());
-        assert_eq!(trusted.standing(dir.path(), &first), TrustState::Unknown);
+        assert_eq!(trusted.state(dir.path(), &first), TrustState::Unknown);
         trusted.trust(dir.path(), &first).unwrap();
-        let stands = || TrustedProjects::read(data.path()).standing(dir.path(), &look());
+        let stands = || TrustedProjects::read(data.path()).state(dir.path(), &look());
         assert_eq!(stands(), TrustState::Trusted);
         let script = skill.join("scripts/run.sh");
         let changes: [&dyn Fn(); 5] = [
@@ -317,6 +374,30 @@ mod tests {
         }
         trusted.forget(dir.path()).unwrap();
         assert_eq!(stands(), TrustState::Unknown);
+    }
+
+    #[test]
+    fn a_digest_says_which_content_is_meant() {
+        let (dir, skill) = project();
+        let skills = ProjectSkills::of(dir.path()).unwrap();
+        let shown = skills.digest_text();
+        let meant = |text: &str| text.parse::<SkillsDigest>();
+        assert_eq!(meant(&shown).unwrap().to_string(), shown);
+        let beginning = &shown[..ALGORITHM.len() + LEAST_DIGITS];
+        let written = [shown.as_str(), beginning, &format!(" {beginning}\n")];
+        let named: Vec<_> = written.iter().map(|text| meant(text).unwrap()).collect();
+        assert!(named.iter().all(|digest| skills.matches(digest)));
+        let upper = format!("{ALGORITHM}{}", skills.digest.to_ascii_uppercase());
+        assert!(skills.matches(&meant(&upper).unwrap()));
+        std::fs::write(skill.join("more"), "").unwrap();
+        let changed = ProjectSkills::of(dir.path()).unwrap();
+        assert!(!named.iter().any(|digest| changed.matches(digest)));
+        let short = &shown[..beginning.len() - 1];
+        let long = format!("{shown}0");
+        let no_digit = format!("{short}g");
+        for wrong in ["", ALGORITHM, &skills.digest, short, &long, &no_digit] {
+            assert!(meant(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]
@@ -398,6 +479,6 @@ mod tests {
         std::fs::write(data.path().join(FILE), old).unwrap();
         let skills = ProjectSkills::of(dir.path()).unwrap();
         let trusted = TrustedProjects::read(data.path());
-        assert_eq!(trusted.standing(dir.path(), &skills), TrustState::Unknown);
+        assert_eq!(trusted.state(dir.path(), &skills), TrustState::Unknown);
     }
 }

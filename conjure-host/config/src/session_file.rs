@@ -472,7 +472,7 @@ impl SessionSpec {
     /// Moves `base_url` to the settings of its provider alone, so that a conversation may change to
     /// another provider and come back.
     #[must_use]
-    pub fn with_base_url_at_its_provider(mut self) -> Self {
+    pub fn with_provider_base_url(mut self) -> Self {
         if let (Some(provider), Some(base_url)) = (&self.provider, self.base_url.take()) {
             self.providers.entry(provider.clone()).or_default().base_url = Some(base_url);
         }

@@ -11,19 +11,19 @@ pub(crate) struct FolderFiles {
     /// Relative paths, sorted, `/` between components.
     pub(crate) resources: Vec<String>,
     /// Relative paths of what is not taken along, sorted, each with the reason.
-    pub(crate) left_out: Vec<LeftOutFile>,
+    pub(crate) skipped: Vec<SkippedFile>,
 }
 
 /// A file or directory of a skill folder that is not taken along. Shown as `path (reason)`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct LeftOutFile {
+pub struct SkippedFile {
     /// Relative path, `/` between components.
     pub path: String,
     /// Rule that leaves it out, such as `hidden`.
     pub reason: String,
 }
 
-impl fmt::Display for LeftOutFile {
+impl fmt::Display for SkippedFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", self.path, self.reason)
     }
@@ -48,8 +48,8 @@ impl FolderFiles {
                     FolderEntry::File => files.resources.push(relative),
                     FolderEntry::Dir => waiting.push((path, depth + 1)),
                     FolderEntry::Instructions => {}
-                    FolderEntry::LeftOut(reason) => {
-                        files.left_out.push(LeftOutFile {
+                    FolderEntry::Skipped(reason) => {
+                        files.skipped.push(SkippedFile {
                             path: relative,
                             reason,
                         });
@@ -58,7 +58,7 @@ impl FolderFiles {
             }
         }
         files.resources.sort();
-        files.left_out.sort();
+        files.skipped.sort();
         files
     }
 }
@@ -72,12 +72,12 @@ enum FolderEntry {
     /// The skill's `SKILL.md`.
     Instructions,
     /// Nothing, for this reason.
-    LeftOut(String),
+    Skipped(String),
 }
 
 /// Judges what lies `depth` levels below a skill's directory.
 fn judge_entry(skill: &Path, path: &Path, depth: usize, walk: &mut RootWalk) -> FolderEntry {
-    let left_out = |reason: &str| FolderEntry::LeftOut(reason.to_owned());
+    let left_out = |reason: &str| FolderEntry::Skipped(reason.to_owned());
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     if name.starts_with('.') {
         return left_out("hidden");
@@ -103,9 +103,9 @@ fn judge_entry(skill: &Path, path: &Path, depth: usize, walk: &mut RootWalk) -> 
     match walk.step(&name, depth + 1) {
         WalkStep::Enter => FolderEntry::Dir,
         WalkStep::Skip => left_out("a directory of that name is not taken along"),
-        WalkStep::TooDeep => FolderEntry::LeftOut(format!("more than {MAX_DEPTH} levels deep")),
+        WalkStep::TooDeep => FolderEntry::Skipped(format!("more than {MAX_DEPTH} levels deep")),
         WalkStep::Full => {
-            FolderEntry::LeftOut(format!("there are more than {MAX_DIRECTORIES} directories"))
+            FolderEntry::Skipped(format!("there are more than {MAX_DIRECTORIES} directories"))
         }
     }
 }
@@ -143,7 +143,7 @@ mod tests {
             "node_modules (a directory of that name is not taken along)",
             "one (a link to a directory)",
         ];
-        let said: Vec<String> = loaded.left_out.iter().map(LeftOutFile::to_string).collect();
+        let said: Vec<String> = loaded.skipped.iter().map(SkippedFile::to_string).collect();
         assert_eq!(said, left_out);
     }
 }

@@ -13,7 +13,7 @@ use conjure_core::skill_folder::discovery::{
 use conjure_core::skill_folder::{Diagnostic, SkillFolder};
 
 use crate::skill_files::FolderFiles;
-pub use crate::skill_files::LeftOutFile;
+pub use crate::skill_files::SkippedFile;
 
 /// The most bytes of a `SKILL.md`.
 const MAX_SKILL_MD: u64 = 1024 * 1024;
@@ -36,7 +36,7 @@ pub struct LoadedFolder {
     /// Paths that the instructions may name: the resources, and `SKILL.md`.
     pub paths: Vec<String>,
     /// Files and directories of the skill that are not taken along.
-    pub left_out: Vec<LeftOutFile>,
+    pub skipped: Vec<SkippedFile>,
     /// Faults that did not keep the skill from loading.
     pub diagnostics: Vec<Diagnostic>,
 }
@@ -137,14 +137,14 @@ pub fn load_dir(path: &Path) -> Result<LoadedFolder, FolderError> {
     };
     let FolderFiles {
         resources,
-        left_out,
+        skipped: left_out,
     } = FolderFiles::of(&dir);
     let mut paths = resources.clone();
     paths.push("SKILL.md".to_owned());
     Ok(LoadedFolder {
         folder,
         resources,
-        left_out,
+        skipped: left_out,
         paths,
         dir,
         diagnostics: parsed.diagnostics,
@@ -153,7 +153,7 @@ pub fn load_dir(path: &Path) -> Result<LoadedFolder, FolderError> {
 
 /// What was found below the usual places.
 #[derive(Debug, Default)]
-pub struct Discovered {
+pub struct DiscoveredSkills {
     /// The skills, the project's before the user's.
     pub skills: Vec<FoundSkill>,
     /// Skills that another one of the same name hides.
@@ -165,7 +165,7 @@ pub struct Discovered {
 }
 
 /// Finds the skills of a project and of the user.
-pub fn discover(project: Option<&Path>, home: Option<&Path>) -> Discovered {
+pub fn discover(project: Option<&Path>, home: Option<&Path>) -> DiscoveredSkills {
     let mut found = Vec::new();
     let mut broken = Vec::new();
     let mut notes = Vec::new();
@@ -176,7 +176,7 @@ pub fn discover(project: Option<&Path>, home: Option<&Path>) -> Discovered {
         }
     }
     let (skills, hidden) = shadow(found);
-    Discovered {
+    DiscoveredSkills {
         skills,
         hidden,
         broken,
@@ -185,7 +185,7 @@ pub fn discover(project: Option<&Path>, home: Option<&Path>) -> Discovered {
 }
 
 /// Finds the skills below a directory that somebody named.
-pub fn discover_in(dir: &Path) -> Discovered {
+pub fn discover_in(dir: &Path) -> DiscoveredSkills {
     let mut found = Vec::new();
     let mut broken = Vec::new();
     let mut notes = Vec::new();
@@ -193,7 +193,7 @@ pub fn discover_in(dir: &Path) -> Discovered {
         find_at(&dir, SkillScope::Named, &mut found, &mut broken, &mut notes);
     }
     let (skills, hidden) = shadow(found);
-    Discovered {
+    DiscoveredSkills {
         skills,
         hidden,
         broken,
@@ -406,7 +406,7 @@ fn check_one_skill<R: std::io::Read + std::io::Seek>(
     for name in archive.file_names() {
         let name = name.map_err(|error| format!("a member has no usable name: {error}"))?;
         let last = name.rsplit('/').next().unwrap_or_default();
-        if !ignored(&name) && last.eq_ignore_ascii_case("SKILL.md") {
+        if !is_ignored(&name) && last.eq_ignore_ascii_case("SKILL.md") {
             found.push(name.into_owned());
         }
     }
@@ -425,7 +425,7 @@ fn wrapper_of<R: std::io::Read + std::io::Seek>(
     let mut folders: BTreeSet<String> = BTreeSet::new();
     for name in archive.file_names() {
         let name = name.map_err(|error| format!("a member has no usable name: {error}"))?;
-        if ignored(&name) {
+        if is_ignored(&name) {
             continue;
         }
         match name.split_once('/') {
@@ -443,7 +443,7 @@ fn wrapper_of<R: std::io::Read + std::io::Seek>(
     }
 }
 
-fn ignored(name: &str) -> bool {
+fn is_ignored(name: &str) -> bool {
     name.split('/')
         .any(|part| part == "__MACOSX" || (part.starts_with('.') && part != "." && part != ".."))
 }
@@ -457,7 +457,7 @@ fn member_path(name: &str, wrapper: Option<&str>) -> Result<Option<PathBuf>, Str
     if !plain || name.is_empty() {
         return Err(format!("`{name}` leads outside the package"));
     }
-    if ignored(name) {
+    if is_ignored(name) {
         return Ok(None);
     }
     match wrapper {

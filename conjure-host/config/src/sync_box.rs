@@ -9,14 +9,14 @@ use std::ops::Deref;
 /// is spawned and each handler of a request. For what consists of a thousand types that is most of
 /// the time that such a crate takes to compile. Here it looks once, where the box is made. What is
 /// in the box costs a call through a table whenever it is reached.
-pub struct SyncBox<T>(Box<dyn Holds<T>>);
+pub struct SyncBox<T>(Box<dyn SharedValue<T>>);
 
-trait Holds<T>: Send + Sync {
-    fn held(&self) -> &T;
+trait SharedValue<T>: Send + Sync {
+    fn value_ref(&self) -> &T;
 }
 
-impl<T: Send + Sync> Holds<T> for T {
-    fn held(&self) -> &T {
+impl<T: Send + Sync> SharedValue<T> for T {
+    fn value_ref(&self) -> &T {
         self
     }
 }
@@ -32,7 +32,7 @@ impl<T> Deref for SyncBox<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        (*self.0).held()
+        (*self.0).value_ref()
     }
 }
 

@@ -35,7 +35,7 @@ pub struct CodePiece<'a> {
 pub struct Highlighter {
     reading: Option<GrammarState>,
     /// Bytes that may still be read.
-    left: usize,
+    remaining: usize,
 }
 
 /// State of a grammar within a text.
@@ -48,7 +48,7 @@ struct GrammarState {
 /// Whether there is a grammar for a language, by what stands behind the fence of a block of code or
 /// by the ending of a file's name: `rust`, `rs`, `Rust`, `console`.
 #[must_use]
-pub fn knows(language: &str) -> bool {
+pub fn has_grammar(language: &str) -> bool {
     grammar(language).is_some()
 }
 
@@ -69,7 +69,7 @@ impl Highlighter {
         });
         Self {
             reading,
-            left: MAX_TEXT_BYTES,
+            remaining: MAX_TEXT_BYTES,
         }
     }
 
@@ -85,7 +85,7 @@ impl Highlighter {
 
     fn read<'a>(&mut self, line: &'a str) -> Option<Vec<CodePiece<'a>>> {
         let reading = self.reading.as_mut()?;
-        self.left = self.left.checked_sub(line.len() + 1)?;
+        self.remaining = self.remaining.checked_sub(line.len() + 1)?;
         if line.len() > MAX_LINE_BYTES {
             return None;
         }

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{CodeKind, CodePiece, Highlighter, MAX_LINE_BYTES, highlight, knows};
+use super::{CodeKind, CodePiece, Highlighter, MAX_LINE_BYTES, has_grammar, highlight};
 
 /// Kinds and texts, without those that are plain or space.
 fn kinds<'a>(lines: &[Vec<CodePiece<'a>>]) -> Vec<(CodeKind, &'a str)> {
@@ -83,11 +83,11 @@ fn languages_have_the_names_that_people_write() {
                  golang c cpp c++ java kotlin swift ruby php cs c# sh bash console zsh fish \
                  json jsonc yaml yml toml xml html css scss sql dockerfile makefile \
                  nix elixir haskell lua r diff patch markdown md ini nginx terraform zig";
-    let unknown: Vec<_> = names.split(' ').filter(|name| !knows(name)).collect();
+    let unknown: Vec<_> = names.split(' ').filter(|name| !has_grammar(name)).collect();
     assert_eq!(unknown, [""; 0]);
     let long = "x".repeat(100);
     for name in ["", "text", "plain", "no-such-language", "a b c", &long] {
-        assert!(!knows(name), "{name}");
+        assert!(!has_grammar(name), "{name}");
     }
 }
 
@@ -101,7 +101,7 @@ fn what_is_too_long_is_plain_and_whole() {
     assert_eq!(kinds(&lines[1..]), []);
 
     let mut highlighter = Highlighter::new("rust");
-    highlighter.left = 3 * "let a = 1;\n".len();
+    highlighter.remaining = 3 * "let a = 1;\n".len();
     for known in [true, true, true, false, false] {
         let pieces = highlighter.line("let a = 1;");
         assert_eq!(

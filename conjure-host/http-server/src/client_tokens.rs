@@ -32,10 +32,10 @@ pub enum ClientTokenError {
         path: PathBuf,
     },
     /// A token that can be guessed.
-    #[error("a token in {place} has fewer than {MIN_TOKEN_CHARS} characters and can be guessed")]
+    #[error("a token in {origin} has fewer than {MIN_TOKEN_CHARS} characters and can be guessed")]
     TooShort {
         /// File or variable that the token is in.
-        place: String,
+        origin: String,
     },
 }
 
@@ -72,7 +72,7 @@ pub fn client_token(token: &str, place: &str) -> Result<SecretString, ClientToke
     let token = token.trim();
     if token.chars().count() < MIN_TOKEN_CHARS {
         return Err(ClientTokenError::TooShort {
-            place: place.to_owned(),
+            origin: place.to_owned(),
         });
     }
     Ok(token.into())

@@ -14,8 +14,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::patient::Patient;
 use super::slots::{ConnectionSlotGuard, ConnectionSlots};
+use super::write_timeout::WriteTimeoutStream;
 
 /// Response to a connection beyond the limit.
 const FULL_RESPONSE: &[u8] =
@@ -68,13 +68,13 @@ pub async fn serve(
             }
             continue;
         };
-        let visitor = slot.visitor();
+        let visitor = slot.handle();
         let service = TowerToHyperService::new(router.clone());
         let service = hyper::service::service_fn(move |mut request: hyper::Request<_>| {
             request.extensions_mut().insert(visitor.clone());
             hyper::service::Service::call(&service, request)
         });
-        let stream = TokioIo::new(Patient::new(stream, STALL_TIMEOUT));
+        let stream = TokioIo::new(WriteTimeoutStream::new(stream, STALL_TIMEOUT));
         // Boxed: a task that pins what it was given has room for it twice.
         let mut connection = Box::pin(http.serve_connection(stream, service));
         let end = end.clone();

@@ -10,14 +10,14 @@ mod address;
 mod client_tokens;
 pub mod connections;
 mod hosts;
-mod patient;
 mod slots;
 mod user_token;
+mod write_timeout;
 
 pub use access::{AccessTokens, HttpAccess};
 pub use address::url;
 pub use client_tokens::{ClientTokenError, client_token, client_tokens};
 pub use hosts::AllowedHosts;
-pub use slots::Visitor;
+pub use slots::ConnectionHandle;
 pub use user_token::read as read_user_token;
 pub use user_token::{UserTokenError, user_token, user_token_file};

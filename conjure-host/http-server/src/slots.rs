@@ -15,7 +15,7 @@ pub(super) struct ConnectionSlots(Arc<ConnectionLimit>);
 
 #[derive(Debug)]
 struct ConnectionLimit {
-    most: usize,
+    limit: usize,
     open: Mutex<OpenConnections>,
 }
 
@@ -30,7 +30,7 @@ struct OpenConnections {
 struct OpenConnection {
     /// Client of the connection, once it is known.
     client: Option<Arc<str>>,
-    gone: CancellationToken,
+    revocation: CancellationToken,
 }
 
 /// Holds the slot of a connection. Dropping it makes room.
@@ -43,7 +43,7 @@ pub(super) struct ConnectionSlotGuard {
 
 /// The connection that a request came over, for those who find out whose it is.
 #[derive(Debug, Clone)]
-pub struct Visitor {
+pub struct ConnectionHandle {
     slots: ConnectionSlots,
     number: u64,
 }
@@ -52,7 +52,7 @@ impl ConnectionSlots {
     /// With so many slots that are taken at once.
     pub(super) fn new(most: usize) -> Self {
         Self(Arc::new(ConnectionLimit {
-            most,
+            limit: most,
             open: Mutex::default(),
         }))
     }
@@ -61,12 +61,12 @@ impl ConnectionSlots {
     /// shown who they are.
     pub(super) fn take(&self) -> Option<ConnectionSlotGuard> {
         let mut open = self.open();
-        if open.connections.len() >= self.0.most {
+        if open.connections.len() >= self.0.limit {
             let mut strangers = open.connections.iter();
             let (number, _) = strangers.find(|(_, open)| open.client.is_none())?;
             let number = *number;
             if let Some(stranger) = open.connections.remove(&number) {
-                stranger.gone.cancel();
+                stranger.revocation.cancel();
             }
         }
         let number = open.next;
@@ -74,7 +74,7 @@ impl ConnectionSlots {
         let gone = CancellationToken::new();
         let connection = OpenConnection {
             client: None,
-            gone: gone.clone(),
+            revocation: gone.clone(),
         };
         open.connections.insert(number, connection);
         Some(ConnectionSlotGuard {
@@ -91,8 +91,8 @@ impl ConnectionSlots {
 
 impl ConnectionSlotGuard {
     /// Handle by which requests name their connection's client.
-    pub(super) fn visitor(&self) -> Visitor {
-        Visitor {
+    pub(super) fn handle(&self) -> ConnectionHandle {
+        ConnectionHandle {
             slots: self.slots.clone(),
             number: self.number,
         }
@@ -110,11 +110,11 @@ impl Drop for ConnectionSlotGuard {
     }
 }
 
-impl Visitor {
+impl ConnectionHandle {
     /// Says whose it is. False when that client has as many slots as it may; the connection is a
     /// stranger's still then.
     #[must_use]
-    pub fn is(&self, client: &Arc<str>) -> bool {
+    pub fn identify(&self, client: &Arc<str>) -> bool {
         let mut open = self.slots.open();
         let is_its = |connection: &OpenConnection| connection.client.as_ref() == Some(client);
         match open.connections.get(&self.number) {
@@ -127,7 +127,7 @@ impl Visitor {
         let known = open.connections.values();
         let known = known.filter(|one| one.client.is_some());
         let (own, others): (Vec<_>, Vec<_>) = known.partition(|one| is_its(one));
-        let left = self.slots.0.most.saturating_sub(others.len());
+        let left = self.slots.0.limit.saturating_sub(others.len());
         if own.len() >= left - left / 4 {
             return false;
         }
@@ -147,12 +147,12 @@ mod tests {
         let slots = ConnectionSlots::new(2);
         let first = slots.take().unwrap();
         let second = slots.take().unwrap();
-        assert!(first.visitor().is(&Arc::from("me")));
+        assert!(first.handle().identify(&Arc::from("me")));
         let third = slots.take().unwrap();
         assert!(second.gone.is_cancelled() && !first.gone.is_cancelled());
         // That it goes at last takes away no slot of another one.
         drop(second);
-        assert!(third.visitor().is(&Arc::from("you")));
+        assert!(third.handle().identify(&Arc::from("you")));
         assert!(slots.take().is_none());
         drop(first);
         assert!(slots.take().is_some());
@@ -163,11 +163,14 @@ mod tests {
         let slots = ConnectionSlots::new(4);
         let me = Arc::from("me");
         let open: Vec<_> = (0..4).map(|_| slots.take().unwrap()).collect();
-        let known: Vec<bool> = open.iter().map(|slot| slot.visitor().is(&me)).collect();
+        let known: Vec<bool> = open
+            .iter()
+            .map(|slot| slot.handle().identify(&me))
+            .collect();
         assert_eq!(known, [true, true, true, false]);
         // On a connection of its own it goes on.
-        assert!(open.first().unwrap().visitor().is(&me));
-        assert!(open.last().unwrap().visitor().is(&Arc::from("you")));
+        assert!(open.first().unwrap().handle().identify(&me));
+        assert!(open.last().unwrap().handle().identify(&Arc::from("you")));
     }
 
     #[test]
@@ -178,7 +181,7 @@ mod tests {
             let client = Arc::from(client);
             let mut has = 0;
             while let Some(slot) = slots.take() {
-                if !slot.visitor().is(&client) {
+                if !slot.handle().identify(&client) {
                     break;
                 }
                 has += 1;
@@ -189,7 +192,7 @@ mod tests {
         // Whoever had more than its part gets no more of it back.
         open.drain(..10);
         let slot = slots.take().unwrap();
-        assert!(!slot.visitor().is(&Arc::from("a")));
-        assert!(slot.visitor().is(&Arc::from("e")));
+        assert!(!slot.handle().identify(&Arc::from("a")));
+        assert!(slot.handle().identify(&Arc::from("e")));
     }
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::extract::{JsonBody, Named, Ref, text};
+use super::extract::{JsonBody, PathParams, Ref, text};
 use super::operations::{Operations, routes};
 use super::pages::Page;
 use super::problem::Problem;
@@ -100,9 +100,9 @@ impl Default for DecisionScopeBody {
     responses((status = 200, description = "All of them", body = Page<ApprovalView>)))]
 async fn list(
     State(app): State<App>,
-    Named(Ref(id)): Named<Ref>,
+    PathParams(Ref(id)): PathParams<Ref>,
 ) -> Result<Json<Page<ApprovalView>>, Problem> {
-    let _client = app.looks_at_session(&id).await;
+    let _client = app.presence_in_session(&id).await;
     let items = waiting(&app, &id).await?;
     Ok(Json(Page { items, next: None }))
 }
@@ -130,7 +130,7 @@ pub(super) async fn waiting(app: &App, session: &str) -> Result<Vec<ApprovalView
     request_body = DecisionBody, responses((status = 204, description = "It is decided")))]
 async fn decide(
     State(app): State<App>,
-    Named((Ref(id), Ref(call))): Named<(Ref, Ref)>,
+    PathParams((Ref(id), Ref(call))): PathParams<(Ref, Ref)>,
     JsonBody(body): JsonBody<DecisionBody>,
 ) -> Result<StatusCode, Problem> {
     let decision = match body.decision {

@@ -8,14 +8,14 @@ use secrecy::SecretString;
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
-use super::extract::{Id, JsonBody, Named, Params};
+use super::extract::{Id, JsonBody, Params, PathParams};
 use super::operations::{Operations, routes};
 use super::pages::{Page, Paging};
 use super::problem::Problem;
 use super::state::App;
 use conjure_config::SessionSpec;
 use conjure_providers::auths::{AuthError, AuthKind, Credential, MCP_SECRETS, NewAuth};
-use conjure_providers::{BUILT_IN, HttpProvider, ProviderError};
+use conjure_providers::{BUILT_IN_PROVIDERS, HttpProvider, ProviderError};
 use conjure_runtime::session::SessionError;
 use conjure_store::SavedAuth;
 
@@ -142,7 +142,9 @@ async fn list(
         .auths(paging.after()?.as_deref(), limit + 1)
         .await?;
     let auths = found.into_iter().map(AuthView::from).collect();
-    Ok(Json(Page::cut(auths, limit, |auth: &AuthView| &auth.id)))
+    Ok(Json(Page::from_items(auths, limit, |auth: &AuthView| {
+        &auth.id
+    })))
 }
 
 /// Save a credential, encrypted
@@ -171,7 +173,10 @@ async fn create(
 #[utoipa::path(get, path = "/api/v1/auths/{auth}", operation_id = "get_auth", tag = "auths",
     params(("auth" = String, Path, description = "Its id")),
     responses((status = 200, description = "It", body = AuthView)))]
-async fn get(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Json<AuthView>, Problem> {
+async fn get(
+    State(app): State<App>,
+    PathParams(Id(id)): PathParams<Id>,
+) -> Result<Json<AuthView>, Problem> {
     Ok(Json(app.auths.get(&id).await?.into()))
 }
 
@@ -182,7 +187,7 @@ async fn get(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Json<Au
         (status = 409, description = "The name is taken")))]
 async fn change(
     State(app): State<App>,
-    Named(Id(id)): Named<Id>,
+    PathParams(Id(id)): PathParams<Id>,
     JsonBody(body): JsonBody<ChangeAuthBody>,
 ) -> Result<Json<AuthView>, Problem> {
     let mut auth = app.auths.get(&id).await?;
@@ -210,7 +215,10 @@ async fn change(
     params(("auth" = String, Path, description = "Its id")),
     responses((status = 204, description = "It is removed"),
         (status = 409, description = "Sessions or MCP servers use it")))]
-async fn remove(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<StatusCode, Problem> {
+async fn remove(
+    State(app): State<App>,
+    PathParams(Id(id)): PathParams<Id>,
+) -> Result<StatusCode, Problem> {
     let auth = app.auths.get(&id).await?;
     app.auths.remove(&auth.full_name().into()).await?;
     Ok(StatusCode::NO_CONTENT)
@@ -221,8 +229,11 @@ async fn remove(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Stat
     params(("auth" = String, Path, description = "Its id")),
     responses((status = 200, description = "Whether it works", body = AuthTest),
         (status = 409, description = "Its credential cannot be read")))]
-async fn test(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Json<AuthTest>, Problem> {
-    let is_built_in = BUILT_IN.contains(&app.auths.get(&id).await?.provider.as_str());
+async fn test(
+    State(app): State<App>,
+    PathParams(Id(id)): PathParams<Id>,
+) -> Result<Json<AuthTest>, Problem> {
+    let is_built_in = BUILT_IN_PROVIDERS.contains(&app.auths.get(&id).await?.provider.as_str());
     let answer: Result<usize, ProviderError> = match is_built_in {
         // It asks nobody, and its one model is itself.
         true => Ok(1),

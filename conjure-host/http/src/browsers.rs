@@ -46,7 +46,7 @@ pub(super) struct Browsers {
     url: String,
     key: [u8; 32],
     has_page: bool,
-    ended: EndedCookies,
+    ended_cookies: EndedCookies,
     /// The hashes of codes, and when these end, in milliseconds since 1970.
     links: Mutex<BTreeMap<[u8; 32], u64>>,
 }
@@ -78,7 +78,7 @@ impl Browsers {
     ) -> Self {
         Self {
             has_page,
-            ended,
+            ended_cookies: ended,
             cookie: format!("conjure-{}", address.port()),
             url: conjure_http_server::url(address),
             key,
@@ -105,23 +105,23 @@ impl Browsers {
     }
 
     /// Takes the code of a link, which is good no more then.
-    fn take(&self, code: &str) -> bool {
+    fn redeem(&self, code: &str) -> bool {
         let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
         links.remove(&hash(code)).is_some_and(|end| now() < end)
     }
 
-    fn signed(&self, text: &str) -> Option<Hmac<Sha256>> {
+    fn mac_of(&self, text: &str) -> Option<Hmac<Sha256>> {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).ok()?;
         mac.update(text.as_bytes());
         Some(mac)
     }
 
     /// A cookie for a browser that was let in.
-    fn set(&self) -> Option<HeaderValue> {
+    fn set_cookie(&self) -> Option<HeaderValue> {
         let end = now().saturating_add(millis(COOKIE_LIFETIME));
         // Of its own for each browser, so that one is logged out and no other.
         let text = format!("{end}.{}", uuid::Uuid::new_v4().simple());
-        let signature = self.signed(&text)?.finalize().into_bytes();
+        let signature = self.mac_of(&text)?.finalize().into_bytes();
         let signature: String = signature.iter().map(|b| format!("{b:02x}")).collect();
         let (name, age) = (&self.cookie, COOKIE_LIFETIME.as_secs());
         let cookie =
@@ -130,7 +130,7 @@ impl Browsers {
     }
 
     /// What takes the cookie away again.
-    fn unset(&self) -> Option<HeaderValue> {
+    fn clear_cookie(&self) -> Option<HeaderValue> {
         let cookie = format!(
             "{}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict",
             self.cookie
@@ -147,18 +147,19 @@ impl Browsers {
             return None;
         }
         let mut good = self.valid_cookies(headers).map(|(text, _)| text);
-        good.find(|text| !self.ended.has(text)).map(str::to_owned)
+        good.find(|text| !self.ended_cookies.has(text))
+            .map(str::to_owned)
     }
 
     /// Waits until nobody is let in any more by a cookie that [`Self::cookie_of`] gave.
-    pub(super) async fn logged_out(&self, cookie: &str) {
-        self.ended.ended(cookie).await;
+    pub(super) async fn wait_for_logout(&self, cookie: &str) {
+        self.ended_cookies.wait_until_ended(cookie).await;
     }
 
     /// Ends the cookies that a browser sent, for whoever has them.
     fn end(&self, headers: &HeaderMap) -> std::io::Result<()> {
         let mut good = self.valid_cookies(headers);
-        good.try_for_each(|(text, end)| self.ended.add(text, end, now()))
+        good.try_for_each(|(text, end)| self.ended_cookies.add(text, end, now()))
     }
 
     /// The cookies of this server that are signed and whose time is not over, without their signatures,
@@ -178,7 +179,7 @@ impl Browsers {
     fn end_of(&self, text: &str, signature: &str) -> Option<u64> {
         let end = text.split('.').next()?.parse::<u64>().ok();
         let end = end.filter(|end| now() < *end)?;
-        let signed = self.signed(text)?;
+        let signed = self.mac_of(text)?;
         signed.verify_slice(&bytes_of(signature)?).ok()?;
         Some(end)
     }
@@ -212,8 +213,8 @@ async fn login(
     if method == Method::HEAD {
         return Ok(StatusCode::OK.into_response());
     }
-    let is_good = code.is_ok_and(|Query(code)| app.browsers.take(&code.code));
-    let Some(cookie) = app.browsers.set().filter(|_| is_good) else {
+    let is_good = code.is_ok_and(|Query(code)| app.browsers.redeem(&code.code));
+    let Some(cookie) = app.browsers.set_cookie().filter(|_| is_good) else {
         return Err(Problem::new(
             StatusCode::FORBIDDEN,
             "used-link",
@@ -258,7 +259,7 @@ async fn logout(State(app): State<App>, headers: HeaderMap) -> Result<Response, 
     } else {
         StatusCode::NO_CONTENT.into_response()
     };
-    if let Some(cookie) = app.browsers.unset() {
+    if let Some(cookie) = app.browsers.clear_cookie() {
         response.headers_mut().insert(header::SET_COOKIE, cookie);
     }
     Ok(response)
@@ -326,9 +327,9 @@ mod tests {
         let link = browsers.link();
         let (_, code) = link.url.split_once("code=").unwrap();
         assert!(link.url.starts_with("http://127.0.0.1:7420/login?"));
-        assert!(!browsers.take("0"));
-        assert!(browsers.take(code));
-        assert!(!browsers.take(code));
+        assert!(!browsers.redeem("0"));
+        assert!(browsers.redeem(code));
+        assert!(!browsers.redeem(code));
         let first = browsers.link();
         for _ in 0..MAX_LINKS {
             browsers.link();
@@ -340,7 +341,7 @@ mod tests {
     #[test]
     fn a_cookie_is_the_servers_own_and_for_its_own_pages() {
         let ours = browsers(1);
-        let set = ours.set().unwrap();
+        let set = ours.set_cookie().unwrap();
         let set = set.to_str().unwrap();
         for part in ["HttpOnly", "SameSite=Strict", "Path=/"] {
             assert!(set.contains(part), "{set}");
@@ -377,7 +378,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let ours = of_dir(1, dir.path());
         let cookie = || {
-            let set = ours.set().unwrap();
+            let set = ours.set_cookie().unwrap();
             let (cookie, _) = set.to_str().unwrap().split_once(';').unwrap();
             cookie.to_owned()
         };
@@ -385,7 +386,7 @@ mod tests {
         assert_ne!(one, other);
         // Of an earlier version, without a name for the browser.
         let end = (now() + 60_000).to_string();
-        let signature = ours.signed(&end).unwrap().finalize().into_bytes();
+        let signature = ours.mac_of(&end).unwrap().finalize().into_bytes();
         let signature: String = signature.iter().map(|b| format!("{b:02x}")).collect();
         let earlier = format!("conjure-7420={end}.{signature}");
         let knows = |server: &Browsers, cookie: &str| knows(server, &with(cookie, None));

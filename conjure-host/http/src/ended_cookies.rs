@@ -24,10 +24,10 @@ const POLL_INTERVAL: Duration = Duration::from_secs(15);
 
 /// The cookies that were ended, by their hashes, with when they end by themselves, in milliseconds
 /// since 1970.
-type EndsByCookie = BTreeMap<String, u64>;
+type CookieExpiries = BTreeMap<String, u64>;
 
 /// When a file was changed, and its bytes: another one has others.
-type ChangedAt = (SystemTime, u64);
+type CookieFileStamp = (SystemTime, u64);
 
 /// The cookies that a directory's servers let in no more.
 #[derive(Debug)]
@@ -35,9 +35,9 @@ pub(super) struct EndedCookies {
     file: PathBuf,
     lock: PathBuf,
     /// What was read last: each request of a browser asks for it.
-    known: Mutex<Option<(ChangedAt, Arc<EndsByCookie>)>>,
+    cache: Mutex<Option<(CookieFileStamp, Arc<CookieExpiries>)>>,
     /// Told when this server ends one.
-    added: watch::Sender<()>,
+    additions: watch::Sender<()>,
 }
 
 impl EndedCookies {
@@ -45,8 +45,8 @@ impl EndedCookies {
         Self {
             file: data_dir.join(COOKIES_FILE),
             lock: data_dir.join(LOCK_FILE),
-            known: Mutex::default(),
-            added: watch::Sender::new(()),
+            cache: Mutex::default(),
+            additions: watch::Sender::new(()),
         }
     }
 
@@ -62,9 +62,9 @@ impl EndedCookies {
     }
 
     /// Waits until a cookie is ended, by this server or by another one of the directory.
-    pub(super) async fn ended(&self, cookie: &str) {
+    pub(super) async fn wait_until_ended(&self, cookie: &str) {
         // From before it is looked at: what is added meanwhile is not missed.
-        let mut added = self.added.subscribe();
+        let mut added = self.additions.subscribe();
         while !self.has(cookie) {
             let _ = timeout(POLL_INTERVAL, added.changed()).await;
         }
@@ -80,14 +80,14 @@ impl EndedCookies {
         ended.retain(|_, end| now < *end);
         ended.insert(hash(cookie), end);
         fs::write_atomic(&self.file, &serde_json::to_vec(&ended)?)?;
-        *self.known() = None;
-        self.added.send_replace(());
+        *self.cache() = None;
+        self.additions.send_replace(());
         Ok(())
     }
 
     /// The cookies that were ended so far: read again only where the file is another one than before.
-    fn current(&self) -> io::Result<Arc<EndsByCookie>> {
-        let mut known = self.known();
+    fn current(&self) -> io::Result<Arc<CookieExpiries>> {
+        let mut known = self.cache();
         // From before it is read: what is changed meanwhile is read the next time.
         let changed = self.changed_at();
         if let Some((at, ended)) = known.as_ref()
@@ -100,17 +100,17 @@ impl EndedCookies {
         Ok(ended)
     }
 
-    fn changed_at(&self) -> Option<ChangedAt> {
+    fn changed_at(&self) -> Option<CookieFileStamp> {
         Some((fs::changed_at(&self.file)?, fs::size(&self.file).ok()?))
     }
 
-    fn known(&self) -> MutexGuard<'_, Option<(ChangedAt, Arc<EndsByCookie>)>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn cache(&self) -> MutexGuard<'_, Option<(CookieFileStamp, Arc<CookieExpiries>)>> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn read(&self) -> io::Result<EndsByCookie> {
+    fn read(&self) -> io::Result<CookieExpiries> {
         let bytes = match fs::read(&self.file) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(EndsByCookie::new()),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(CookieExpiries::new()),
             read => read?,
         };
         serde_json::from_slice(&bytes).map_err(|error| {
@@ -173,9 +173,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (one, other) = (EndedCookies::of(dir.path()), EndedCookies::of(dir.path()));
         one.add("a", 10, 1).unwrap();
-        one.ended("a").await;
+        one.wait_until_ended("a").await;
         for (server, cookie) in [(&one, "b"), (&other, "c")] {
-            let mut waiting = std::pin::pin!(one.ended(cookie));
+            let mut waiting = std::pin::pin!(one.wait_until_ended(cookie));
             let mut nobody = Context::from_waker(Waker::noop());
             assert!(waiting.as_mut().poll(&mut nobody).is_pending());
             server.add(cookie, 20, 1).unwrap();

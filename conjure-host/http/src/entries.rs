@@ -6,7 +6,7 @@ use conjure_core::log::{Entry, EntryBody};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::extract::{Id, Named, Params};
+use super::extract::{Id, Params, PathParams};
 use super::folds::{self, FoldView};
 use super::pages;
 use super::problem::Problem;
@@ -56,7 +56,7 @@ pub(super) struct Entries {
     responses((status = 200, description = "A page", body = Entries)))]
 pub(super) async fn list(
     State(app): State<App>,
-    Named(Id(id)): Named<Id>,
+    PathParams(Id(id)): PathParams<Id>,
     Params(query): Params<EntryQuery>,
 ) -> Result<Json<Entries>, Problem> {
     let limit = pages::limit(query.limit)?;

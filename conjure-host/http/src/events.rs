@@ -16,7 +16,7 @@ use futures_util::{Stream, stream};
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
-use super::extract::{Id, Named, Params};
+use super::extract::{Id, Params, PathParams};
 use super::metrics::StreamCount;
 use super::middleware::ClientName;
 use super::operations::{Operations, routes};
@@ -58,9 +58,10 @@ struct EventQuery {
     /// The number of the last event that was seen, as `Last-Event-ID` has it; that wins.
     #[param(pattern = "^[0-9]{1,18}[.][0-9]{1,18}$")]
     after: Option<String>,
-    /// Whether a person follows who could decide about calls and answer questions: what asks in an
-    /// `unattended` turn of the thread waits for them.
-    #[param(default = true)]
+    /// Whether a person follows who can decide about calls and answer questions: what asks in an
+    /// `unattended` turn of the thread waits for them. A client that does not say so is a program
+    /// that looks on; it can answer what waits all the same.
+    #[param(default = false)]
     attended: Option<bool>,
 }
 
@@ -70,7 +71,7 @@ struct EventQuery {
 #[into_params(parameter_in = Query)]
 struct SessionsQuery {
     /// Whether a person follows, as for the events of a thread, but for every thread.
-    #[param(default = true)]
+    #[param(default = false)]
     attended: Option<bool>,
 }
 
@@ -88,7 +89,7 @@ struct SessionsQuery {
         content_type = "text/event-stream")))]
 async fn of_thread(
     State(app): State<App>,
-    Named(Id(id)): Named<Id>,
+    PathParams(Id(id)): PathParams<Id>,
     Params(query): Params<EventQuery>,
     Extension(client): Extension<ClientName>,
     headers: HeaderMap,
@@ -99,7 +100,7 @@ async fn of_thread(
     let events = app.manager.events(&thread, after).await?;
     let open = (
         StreamCount::new(&app.metrics),
-        present(&app, Some(&thread), query.attended),
+        attend(&app, Some(&thread), query.attended),
         following,
     );
     Ok(event_stream(stream::unfold(
@@ -112,8 +113,8 @@ async fn of_thread(
 }
 
 /// The person who follows a thread, or all, if one does.
-fn present(app: &App, thread: Option<&ThreadId>, attended: Option<bool>) -> Option<Attendant> {
-    let attended = attended.unwrap_or(true);
+fn attend(app: &App, thread: Option<&ThreadId>, attended: Option<bool>) -> Option<Attendant> {
+    let attended = attended.unwrap_or_default();
     attended.then(|| app.manager.attend(thread))
 }
 
@@ -122,7 +123,7 @@ async fn next(events: &mut EventStream, app: &App) -> Option<Sent> {
     let stamped = tokio::select! {
         biased;
         stamped = events.next() => stamped,
-        () = app.ended.cancelled() => return None,
+        () = app.shutdown.cancelled() => return None,
     };
     match stamped {
         Ok(Some(stamped)) => {
@@ -165,7 +166,7 @@ async fn of_sessions(
     changes.ready().await;
     let open = (
         StreamCount::new(&app.metrics),
-        present(&app, None, query.attended),
+        attend(&app, None, query.attended),
         following,
     );
     let begin = Some(SessionChange::Missed);
@@ -193,7 +194,7 @@ async fn next_change(changes: &mut SessionChangeStream, app: &App) -> Option<Ses
     tokio::select! {
         biased;
         change = changes.next() => change,
-        () = app.ended.cancelled() => None,
+        () = app.shutdown.cancelled() => None,
     }
 }
 

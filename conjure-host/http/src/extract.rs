@@ -41,7 +41,7 @@ impl<T: DeserializeOwned> FromRequest<App> for JsonBody<T> {
                 "the body has to be JSON: `Content-Type: application/json`",
             ));
         }
-        let body = whole(
+        let body = read_body(
             &parts.headers,
             body,
             MAX_BODY_BYTES,
@@ -54,17 +54,17 @@ impl<T: DeserializeOwned> FromRequest<App> for JsonBody<T> {
 
 /// Room for an import, which is whole in memory: there is room for few at the same time.
 #[derive(Clone)]
-pub(super) struct ImportRoom {
-    _room: Arc<OwnedSemaphorePermit>,
+pub(super) struct ImportPermit {
+    _permit: Arc<OwnedSemaphorePermit>,
 }
 
-impl ImportRoom {
+impl ImportPermit {
     /// Waits for room, for as long as a body may take.
     pub(super) async fn wait(app: &App) -> Result<Self, Problem> {
         let room = Arc::clone(&app.imports).acquire_owned();
         match tokio::time::timeout(app.options.body_timeout, room).await {
             Ok(Ok(room)) => Ok(Self {
-                _room: Arc::new(room),
+                _permit: Arc::new(room),
             }),
             _ => Err(Problem::unavailable(
                 "busy",
@@ -75,9 +75,9 @@ impl ImportRoom {
 }
 
 /// A body of lines of JSON, as it came, with the room for it.
-pub(super) struct SentLines(pub(super) Bytes, pub(super) ImportRoom);
+pub(super) struct JsonLinesBody(pub(super) Bytes, pub(super) ImportPermit);
 
-impl FromRequest<App> for SentLines {
+impl FromRequest<App> for JsonLinesBody {
     type Rejection = Problem;
 
     async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
@@ -87,19 +87,19 @@ impl FromRequest<App> for SentLines {
             "application/octet-stream",
         ];
         let what = "the body has to be lines of JSON: `Content-Type: application/jsonl`";
-        let (body, room) = large(request, app, &kinds, what).await?;
+        let (body, room) = large_body(request, app, &kinds, what).await?;
         Ok(Self(body, room))
     }
 }
 
 /// A body of an import, with the room for it. `what` says what it has to be, where its media type
 /// is none of `kinds`.
-pub(super) async fn large(
+pub(super) async fn large_body(
     request: Request,
     app: &App,
     kinds: &[&str],
     what: &str,
-) -> Result<(Bytes, ImportRoom), Problem> {
+) -> Result<(Bytes, ImportPermit), Problem> {
     if !kinds.contains(&media_type(request.headers()).as_str()) {
         return Err(Problem::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -107,27 +107,27 @@ pub(super) async fn large(
             what,
         ));
     }
-    large_of_any_type(request, app).await
+    large_body_of_any_type(request, app).await
 }
 
 /// A body of as many bytes as an import may have, with the room for it.
-pub(super) async fn large_of_any_type(
+pub(super) async fn large_body_of_any_type(
     request: Request,
     app: &App,
-) -> Result<(Bytes, ImportRoom), Problem> {
+) -> Result<(Bytes, ImportPermit), Problem> {
     let (parts, body) = request.into_parts();
     // A request that is done once has it already, and so its body.
-    let room = match parts.extensions.get::<ImportRoom>() {
+    let room = match parts.extensions.get::<ImportPermit>() {
         Some(room) => room.clone(),
-        None => ImportRoom::wait(app).await?,
+        None => ImportPermit::wait(app).await?,
     };
     let timeout = app.options.import_timeout;
-    let body = whole(&parts.headers, body, MAX_IMPORT_BYTES, timeout).await?;
+    let body = read_body(&parts.headers, body, MAX_IMPORT_BYTES, timeout).await?;
     Ok((body, room))
 }
 
 /// The whole of a body of at most `limit` bytes, which has this long to arrive.
-pub(super) async fn whole(
+pub(super) async fn read_body(
     headers: &HeaderMap,
     body: Body,
     limit: usize,
@@ -225,7 +225,7 @@ fn unfit_query(error: &QueryRejection) -> Problem {
         }
     };
     let why = found.inner().to_string();
-    let why = wording::in_words_of_a_query(&why);
+    let why = wording::query_error_text(&why);
     match found.path().iter().next() {
         Some(Segment::Map { key }) => unfit(&format!("`{key}`: {why}")).at(key),
         _ => unfit(why),
@@ -236,9 +236,9 @@ fn unfit_query(error: &QueryRejection) -> Problem {
 type UnfitParameter = serde_path_to_error::Error<serde::de::value::Error>;
 
 /// What stands in the path.
-pub(super) struct Named<T>(pub(super) T);
+pub(super) struct PathParams<T>(pub(super) T);
 
-impl<T: DeserializeOwned + Send> FromRequestParts<App> for Named<T> {
+impl<T: DeserializeOwned + Send> FromRequestParts<App> for PathParams<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {

@@ -11,7 +11,7 @@ use axum::http::StatusCode;
 use super::files::find_file;
 use super::problem::Problem;
 use super::state::App;
-use conjure_runtime::manager::{FetchError, Fetched};
+use conjure_runtime::manager::{FetchError, FetchedFile};
 use conjure_store::{ArtifactRow, StoreError, ThreadId};
 
 /// How long a backend may take to give a file.
@@ -39,7 +39,7 @@ impl Fetching {
 }
 
 /// Where a file is now.
-pub(super) enum Now {
+pub(super) enum FetchedLocation {
     /// In the database.
     Blob(String),
     /// On this machine, because the database could not take it.
@@ -52,19 +52,19 @@ pub(super) async fn fetch(
     thread: &ThreadId,
     file: &ArtifactRow,
     session: Option<&str>,
-) -> Result<Now, Problem> {
+) -> Result<FetchedLocation, Problem> {
     let fetching = async {
         let one = app.fetching.of(file);
         let _one = one.lock().await;
         // Somebody else may have fetched it meanwhile.
         if let Some(blob) = find_file(&app.store, thread, &file.id).await?.blob {
-            return Ok(Now::Blob(blob));
+            return Ok(FetchedLocation::Blob(blob));
         }
         let _room = app.fetches.acquire().await;
         let fetched = app
             .manager
             .fetch_file(thread, &file.id, &file.source, session);
-        keep(
+        save_fetched(
             app,
             file,
             fetched.await.map_err(|error| problem(file, error))?,
@@ -84,10 +84,14 @@ pub(super) async fn fetch(
 }
 
 /// Keeps a file that came.
-async fn keep(app: &App, file: &ArtifactRow, fetched: Fetched) -> Result<Now, Problem> {
-    let Fetched { path, is_spare } = fetched;
+async fn save_fetched(
+    app: &App,
+    file: &ArtifactRow,
+    fetched: FetchedFile,
+) -> Result<FetchedLocation, Problem> {
+    let FetchedFile { path, is_spare } = fetched;
     let kept = async {
-        let opened = conjure_config::fs::open_same(&path);
+        let opened = conjure_config::fs::open_no_follow(&path);
         let (opened, ..) = opened.map_err(|source| StoreError::Io {
             what: "read",
             path: path.clone(),
@@ -101,14 +105,14 @@ async fn keep(app: &App, file: &ArtifactRow, fetched: Fetched) -> Result<Now, Pr
     match kept.await {
         Ok(blob) => {
             // One that the log places somewhere is not a copy of ours.
-            if is_spare && file.place.is_none() {
+            if is_spare && file.location.is_none() {
                 conjure_config::fs::remove_file(&path);
             }
-            Ok(Now::Blob(blob))
+            Ok(FetchedLocation::Blob(blob))
         }
         Err(error) => {
             tracing::warn!(file = file.id, "given, and not kept: {error}");
-            Ok(Now::Path(path))
+            Ok(FetchedLocation::Path(path))
         }
     }
 }
@@ -127,5 +131,5 @@ fn problem(file: &ArtifactRow, error: FetchError) -> Problem {
             format!("{id} could not be fetched: {said}; `conjure doctor` says how backends are"),
         ),
     };
-    away.with("backend", file.source.as_str())
+    away.with_member("backend", file.source.as_str())
 }

@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
 use utoipa::{IntoParams, ToSchema};
 
-use super::extract::{Id, Named, Params};
-use super::fetching::{self, Now};
+use super::extract::{Id, Params, PathParams};
+use super::fetching::{self, FetchedLocation};
 use super::operations::{Operations, routes};
 use super::pages::Page;
 use super::problem::Problem;
@@ -71,7 +71,7 @@ struct ContentQuery {
     responses((status = 200, description = "All of them", body = Page<File>)))]
 async fn list(
     State(app): State<App>,
-    Named(Id(id)): Named<Id>,
+    PathParams(Id(id)): PathParams<Id>,
 ) -> Result<Json<Page<File>>, Problem> {
     let files = files(&app.store, &ThreadId::parse(&id)?).await?;
     let described = |file: ArtifactRow| File {
@@ -110,7 +110,7 @@ async fn list(
         (status = 502, description = "Its backend did not give it")))]
 async fn content(
     State(app): State<App>,
-    Named((Id(thread), Id(handle))): Named<(Id, Id)>,
+    PathParams((Id(thread), Id(handle))): PathParams<(Id, Id)>,
     Params(query): Params<ContentQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
@@ -119,9 +119,9 @@ async fn content(
     if file.blob.is_none() && local(&file).is_none() && file.remote.is_some() {
         let session = query.session.as_deref();
         match fetching::fetch(&app, &thread, &file, session).await? {
-            Now::Blob(blob) => file.blob = Some(blob),
-            Now::Path(path) => {
-                file.place = Some(path.display().to_string());
+            FetchedLocation::Blob(blob) => file.blob = Some(blob),
+            FetchedLocation::Path(path) => {
+                file.location = Some(path.display().to_string());
             }
         }
     }
@@ -195,7 +195,7 @@ async fn files(store: &Store, thread: &ThreadId) -> Result<Vec<ArtifactRow>, Pro
 
 /// Where a file is on this machine, as the host wrote it down when it was made.
 fn local(file: &ArtifactRow) -> Option<&Path> {
-    let place = Path::new(file.place.as_deref()?);
+    let place = Path::new(file.location.as_deref()?);
     let is_there = place.is_absolute() && place.is_file();
     is_there.then_some(place)
 }
@@ -205,10 +205,10 @@ struct FileBytes {
     size: u64,
     /// Another one for other bytes.
     tag: String,
-    from: From,
+    source: FileByteSource,
 }
 
-enum From {
+enum FileByteSource {
     Blob(String),
     Disk(tokio::fs::File),
 }
@@ -220,7 +220,7 @@ impl FileBytes {
             return Ok(Self {
                 size: blob.size,
                 tag: format!("\"{}\"", blob.sha256),
-                from: From::Blob(blob.sha256),
+                source: FileByteSource::Blob(blob.sha256),
             });
         }
         let away = |why: &str| {
@@ -234,7 +234,7 @@ impl FileBytes {
         };
         let place = place.to_owned();
         let opened =
-            tokio::task::spawn_blocking(move || conjure_config::fs::open_same(&place)).await;
+            tokio::task::spawn_blocking(move || conjure_config::fs::open_no_follow(&place)).await;
         let (disk, size, changed) = match opened {
             Ok(Ok(opened)) => opened,
             Ok(Err(error)) => {
@@ -248,14 +248,14 @@ impl FileBytes {
         Ok(Self {
             size,
             tag: format!("\"{size:x}-{changed:x}\""),
-            from: From::Disk(tokio::fs::File::from_std(disk)),
+            source: FileByteSource::Disk(tokio::fs::File::from_std(disk)),
         })
     }
 
     /// A body of `length` bytes from `from` on. It breaks off where the file has become shorter.
     async fn body(self, store: Store, from: u64, length: u64) -> Result<Body, Problem> {
-        Ok(match self.from {
-            From::Blob(sha256) => Body::from_stream(stream::try_unfold(
+        Ok(match self.source {
+            FileByteSource::Blob(sha256) => Body::from_stream(stream::try_unfold(
                 (store, sha256, from, length),
                 async |(store, sha256, at, left)| {
                     let wanted = usize::try_from(left).unwrap_or(READ_BYTES).min(READ_BYTES);
@@ -272,7 +272,7 @@ impl FileBytes {
                     Ok(Some((piece, next)))
                 },
             )),
-            From::Disk(mut disk) => {
+            FileByteSource::Disk(mut disk) => {
                 let sought = disk.seek(std::io::SeekFrom::Start(from)).await;
                 sought.map_err(|error| Problem::host(format!("a file cannot be read: {error}")))?;
                 Body::from_stream(stream::try_unfold(

@@ -6,7 +6,7 @@ use conjure_core::log::{self, FoldState};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::extract::{Id, JsonBody, Named};
+use super::extract::{Id, JsonBody, PathParams};
 use super::operations::{Operations, routes};
 use super::pages::Page;
 use super::problem::Problem;
@@ -72,14 +72,14 @@ pub(super) async fn folds(app: &App, thread: &ThreadId) -> Result<Vec<FoldView>,
     let entries = app.store.fold_entries(thread).await?;
     let folds = log::folds(&entries).into_iter().map(|fold| FoldView {
         seq: fold.seq,
-        upto: fold.upto,
+        upto: fold.visible_from,
         state: match fold.state {
             FoldState::Standing => Became::Standing,
             FoldState::Inside { .. } => Became::Inside,
             FoldState::Unfolded => Became::Unfolded,
         },
         by: match fold.state {
-            FoldState::Inside { by } => Some(by),
+            FoldState::Inside { outer: by } => Some(by),
             FoldState::Standing | FoldState::Unfolded => None,
         },
     });
@@ -92,7 +92,7 @@ pub(super) async fn folds(app: &App, thread: &ThreadId) -> Result<Vec<FoldView>,
     responses((status = 200, description = "All of them", body = Page<FoldView>)))]
 async fn list(
     State(app): State<App>,
-    Named(Id(id)): Named<Id>,
+    PathParams(Id(id)): PathParams<Id>,
 ) -> Result<Json<Page<FoldView>>, Problem> {
     Ok(Json(Page {
         items: folds(&app, &ThreadId::parse(&id)?).await?,
@@ -109,7 +109,7 @@ async fn list(
             stands for it, or another program has the thread open")))]
 async fn unfold(
     State(app): State<App>,
-    Named(Id(id)): Named<Id>,
+    PathParams(Id(id)): PathParams<Id>,
     JsonBody(body): JsonBody<Unfold>,
 ) -> Result<Json<Unfolded>, Problem> {
     let thread = ThreadId::parse(&id)?;
@@ -149,7 +149,7 @@ struct CompactionView {
         (status = 502, description = "The model wrote no summary")))]
 async fn compact(
     State(app): State<App>,
-    Named(Id(id)): Named<Id>,
+    PathParams(Id(id)): PathParams<Id>,
     JsonBody(body): JsonBody<Compact>,
 ) -> Result<Json<CompactionView>, Problem> {
     let thread = ThreadId::parse(&id)?;

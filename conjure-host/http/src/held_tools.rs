@@ -111,7 +111,7 @@ impl From<backend::KnownDefinition> for ToolDefinitionView {
     responses((status = 200, description = "All of them", body = Page<HeldToolView>)))]
 async fn list(State(app): State<App>) -> Result<Json<Page<HeldToolView>>, Problem> {
     let approved = app.host.approved_tools().clone();
-    let held = blocking(move || approved.held()).await?;
+    let held = blocking(move || approved.held_tools()).await?;
     page(held)
 }
 

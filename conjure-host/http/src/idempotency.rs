@@ -14,7 +14,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use sha2::{Digest as _, Sha256};
 
-use super::extract::{ImportRoom, MAX_BODY_BYTES, MAX_IMPORT_BYTES, is_json, whole};
+use super::extract::{ImportPermit, MAX_BODY_BYTES, MAX_IMPORT_BYTES, is_json, read_body};
 use super::middleware::ClientName;
 use super::problem::Problem;
 use super::state::App;
@@ -35,7 +35,7 @@ const LARGE_BODY_OPERATIONS: [&str; 4] = [
     uploads::PATH,
 ];
 /// Headers that belong to an answer.
-const KEPT_HEADERS: [HeaderName; 3] = [header::CONTENT_TYPE, header::LOCATION, header::ETAG];
+const REPLAYED_HEADERS: [HeaderName; 3] = [header::CONTENT_TYPE, header::LOCATION, header::ETAG];
 /// How long answers are kept.
 const RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 /// How often old ones are forgotten.
@@ -94,13 +94,13 @@ async fn run_or_replay(app: App, request: Request, next: Next) -> Result<Respons
     let is_file = path.is_some_and(|path| path.as_str() == uploads::PATH);
     let is_large = is_large && (is_file || !is_json(&parts.headers));
     let (limit, timeout) = if is_large {
-        let room = ImportRoom::wait(&app).await?;
+        let room = ImportPermit::wait(&app).await?;
         parts.extensions.insert(room);
         (MAX_IMPORT_BYTES, app.options.import_timeout)
     } else {
         (MAX_BODY_BYTES, app.options.body_timeout)
     };
-    let body = whole(&parts.headers, body, limit, timeout).await?;
+    let body = read_body(&parts.headers, body, limit, timeout).await?;
     let request = Request::from_parts(parts, Body::from(body.clone()));
     // From here on nothing depends on the client: a key that is begun comes to its end.
     let done = tokio::spawn(run_and_store(app, key, scope, body, request, next));
@@ -172,7 +172,7 @@ impl KeyGuard {
         let (parts, body) = response.into_parts();
         let body = axum::body::to_bytes(body, MAX_IMPORT_BYTES).await;
         let body = body.map_err(|error| Problem::host(error.to_string()))?;
-        let headers = KEPT_HEADERS.iter().filter_map(|name| {
+        let headers = REPLAYED_HEADERS.iter().filter_map(|name| {
             let value = parts.headers.get(name)?.to_str().ok()?;
             Some((name.as_str().to_owned(), value.to_owned()))
         });

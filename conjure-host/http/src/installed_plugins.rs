@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
 
-use super::extract::{ImportRoom, JsonBody, Named, Params, Ref, large};
+use super::extract::{ImportPermit, JsonBody, Params, PathParams, Ref, large_body};
 use super::operations::{Operations, routes};
 use super::problem::Problem;
 use super::state::App;
@@ -31,14 +31,14 @@ pub(super) fn router() -> Operations {
 }
 
 /// The bytes of a library.
-struct SentLibrary(Bytes, ImportRoom);
+struct LibraryBody(Bytes, ImportPermit);
 
-impl FromRequest<App> for SentLibrary {
+impl FromRequest<App> for LibraryBody {
     type Rejection = Problem;
 
     async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
         let what = "the body has to be a library: `Content-Type: application/octet-stream`";
-        let (body, room) = large(request, app, &["application/octet-stream"], what).await?;
+        let (body, room) = large_body(request, app, &["application/octet-stream"], what).await?;
         Ok(Self(body, room))
     }
 }
@@ -87,11 +87,11 @@ struct Changed {
 async fn add(
     State(app): State<App>,
     Params(query): Params<AddQuery>,
-    SentLibrary(bytes, _room): SentLibrary,
+    LibraryBody(bytes, _room): LibraryBody,
 ) -> Result<Json<Changed>, Problem> {
     let (file, plugin) = load_checked(&app, bytes).await?;
     let name = file.header.name.clone();
-    let installed = installed(&app);
+    let installed = installed_plugins(&app);
     let (state, before) = {
         let (installed, name) = (installed.clone(), name.clone());
         let read = move || installed.state_and_file(&name);
@@ -101,7 +101,7 @@ async fn add(
     // Where none is installed, the one that sessions use now, such as one that came with the program.
     let in_use = registry.snapshot().get(&name).cloned();
     let known = match &before {
-        Some(old) => registry.loader().kept_manifest(&old.sha256),
+        Some(old) => registry.loader().stored_manifest(&old.sha256),
         None => in_use
             .as_ref()
             .map(|plugin| Manifest::clone(plugin.manifest())),
@@ -122,7 +122,9 @@ async fn add(
         false => offered,
     };
     let in_package = "to take the place of one that came in a package";
-    consent.more.extend(locked.map(|_| in_package.to_owned()));
+    consent
+        .added_requests
+        .extend(locked.map(|_| in_package.to_owned()));
     if !query.yes {
         check_grants(&plugin.id().to_string(), &consent, &difference)?;
     }
@@ -130,7 +132,7 @@ async fn add(
         let installed = installed.clone();
         blocking(move || installed.add_if_unchanged(&file, &state)).await??
     };
-    let loaded = live(&app, installed, &name, change.as_ref()).await?;
+    let loaded = activate(&app, installed, &name, change.as_ref()).await?;
     Ok(Json(Changed {
         plugin: name,
         change,
@@ -163,7 +165,7 @@ async fn history(
     State(app): State<App>,
     Params(query): Params<HistoryQuery>,
 ) -> Result<Json<PluginHistory>, Problem> {
-    let installed = installed(&app);
+    let installed = installed_plugins(&app);
     let changes = blocking(move || installed.history(query.plugin.as_deref())).await??;
     Ok(Json(PluginHistory { changes }))
 }
@@ -175,9 +177,9 @@ async fn history(
         (status = 404, description = "No plugin of this name is installed")))]
 async fn remove(
     State(app): State<App>,
-    Named(Ref(name)): Named<Ref>,
+    PathParams(Ref(name)): PathParams<Ref>,
 ) -> Result<Json<Changed>, Problem> {
-    let installed = installed(&app);
+    let installed = installed_plugins(&app);
     let registry = Arc::clone(app.host.registry());
     let change = blocking(move || {
         let path = installed.file(&name)?.map(|file| file.path);
@@ -204,9 +206,9 @@ async fn remove(
         (status = 422, description = "It cannot be loaded; what was loaded stays in use")))]
 async fn reload(
     State(app): State<App>,
-    Named(Ref(name)): Named<Ref>,
+    PathParams(Ref(name)): PathParams<Ref>,
 ) -> Result<Json<Changed>, Problem> {
-    let (registry, installed) = (Arc::clone(app.host.registry()), installed(&app));
+    let (registry, installed) = (Arc::clone(app.host.registry()), installed_plugins(&app));
     let wanted = name.clone();
     let reloaded = blocking(move || {
         registry.reload_renewed(&wanted, |path| {
@@ -250,17 +252,17 @@ struct RollbackWish {
         (status = 409, description = "It asks to be allowed more")))]
 async fn rollback(
     State(app): State<App>,
-    Named(Ref(name)): Named<Ref>,
+    PathParams(Ref(name)): PathParams<Ref>,
     JsonBody(wish): JsonBody<RollbackWish>,
 ) -> Result<Json<Changed>, Problem> {
-    let installed = installed(&app);
+    let installed = installed_plugins(&app);
     let RollbackWish { version, yes } = wish;
     let (change, difference) = {
         let (installed, name) = (installed.clone(), name.clone());
         let registry = Arc::clone(app.host.registry());
         let rolled_back = blocking(move || {
             let (state, there) = installed.state_and_file(&name)?;
-            let build = installed.earlier(&name, version.as_deref())?;
+            let build = installed.rollback_target(&name, version.as_deref())?;
             let (consent, difference) =
                 consent_to_roll_back(registry.loader(), there.as_ref(), &state, &build);
             if !yes {
@@ -271,7 +273,7 @@ async fn rollback(
         });
         rolled_back.await??
     };
-    let loaded = live(&app, installed, &name, Some(&change)).await?;
+    let loaded = activate(&app, installed, &name, Some(&change)).await?;
     Ok(Json(Changed {
         plugin: name,
         change: Some(change),
@@ -286,7 +288,7 @@ fn check_grants(
     consent: &InstallConsent,
     difference: &PluginDifference,
 ) -> Result<(), Problem> {
-    let more = consent.to_agree_to();
+    let more = consent.phrases();
     if more.is_empty() {
         return Ok(());
     }
@@ -294,11 +296,11 @@ fn check_grants(
         "{build} asks for what nobody has allowed yet: {}. Say `yes` if it may",
         more.join(", ")
     );
-    let problem = Problem::conflict("asks-for-more", detail).with("more", more);
-    Err(problem.with("difference", difference.json()))
+    let problem = Problem::conflict("asks-for-more", detail).with_member("more", more);
+    Err(problem.with_member("difference", difference.json()))
 }
 
-fn installed(app: &App) -> InstalledPlugins {
+fn installed_plugins(app: &App) -> InstalledPlugins {
     InstalledPlugins::of(app.host.data_dir())
 }
 
@@ -336,7 +338,7 @@ async fn load_checked(app: &App, bytes: Bytes) -> Result<(PluginFile, Arc<Loaded
 
 /// Has the host take what is installed at once, without waiting for the directory to tell. Where it
 /// does not, the change is taken back.
-async fn live(
+async fn activate(
     app: &App,
     installed: InstalledPlugins,
     name: &str,
@@ -371,12 +373,12 @@ async fn live(
 impl From<InstallError> for Problem {
     fn from(error: InstallError) -> Self {
         match error {
-            InstallError::NotInstalled { .. } | InstallError::NotKept { .. } => {
+            InstallError::NotInstalled { .. } | InstallError::NoBackup { .. } => {
                 Self::not_found(error.to_string())
             }
             InstallError::Altered { .. } => Self::conflict("altered", error.to_string()),
-            InstallError::Overtaken { .. } => Self::conflict("overtaken", error.to_string()),
-            InstallError::InTheWay { .. } => Self::conflict("in-the-way", error.to_string()),
+            InstallError::ChangedMeanwhile { .. } => Self::conflict("overtaken", error.to_string()),
+            InstallError::Conflict { .. } => Self::conflict("in-the-way", error.to_string()),
             InstallError::Plugin(_) => Self::invalid(error.to_string()),
             InstallError::Io(ref source) => Self::of_disk(source, error.to_string()),
             InstallError::Lock(_) => Self::host(error.to_string()),

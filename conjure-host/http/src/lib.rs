@@ -9,6 +9,7 @@
 mod approvals;
 mod auths;
 mod browsers;
+mod client_presence;
 #[cfg(test)]
 mod describing;
 mod ended_cookies;
@@ -31,7 +32,6 @@ mod openapi;
 mod operations;
 mod page_parts;
 mod pages;
-mod passing_clients;
 mod personas;
 mod plugin_events;
 mod plugins;
@@ -208,7 +208,7 @@ impl ApiServer {
             options: options.clone(),
             metrics: Metrics::new(),
             closing: closing.clone(),
-            ended: ended.clone(),
+            shutdown: ended.clone(),
             imports: Arc::new(Semaphore::new(MAX_IMPORTS)),
             trials: Semaphore::new(MAX_TRIALS),
             fetches: Semaphore::new(fetching::MAX_FETCHES),
@@ -228,7 +228,7 @@ impl ApiServer {
             make(PageParts {
                 api: operations(app.clone()).layer(from_fn(page_parts::as_browser)),
                 manager: manager.clone(),
-                ended: ended.clone(),
+                shutdown: ended.clone(),
                 follow: page_parts::follow(&app),
             })
         });

@@ -14,7 +14,7 @@ use conjure_store::StoreError;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::extract::{ImportRoom, JsonBody, Params, is_json, large, shown_name};
+use super::extract::{ImportPermit, JsonBody, Params, is_json, large_body, shown_name};
 use super::mcp_servers::{MAX_NAME_CHARS, McpServerView};
 use super::operations::{Operations, routes};
 use super::problem::Problem;
@@ -96,7 +96,7 @@ async fn import(
     let settings = import.settings().map_err(Problem::invalid)?;
     if settings.is_empty() {
         let said = "there are no MCP servers in it".to_owned();
-        return Err(Problem::invalid(said).with("notes", import.notes));
+        return Err(Problem::invalid(said).with_member("notes", import.notes));
     }
     let mut new = Vec::new();
     for (name, settings) in settings {
@@ -121,7 +121,7 @@ async fn import(
     }
     let secrets = import.secrets.iter().map(|secret| WantedSecret {
         secret: secret.name.clone(),
-        what: secret.what.clone(),
+        what: secret.location.clone(),
         variable: conjure_config::env::secret_variable(&secret.name),
         from: secret.from.clone(),
     });
@@ -154,7 +154,7 @@ enum Configuration {
     /// A text, whichever of the forms it has.
     Text(McpConfiguration),
     /// An MCP bundle, with the room for it.
-    Bundle(Bytes, ImportRoom),
+    Bundle(Bytes, ImportPermit),
 }
 
 impl FromRequest<App> for Configuration {
@@ -168,7 +168,7 @@ impl FromRequest<App> for Configuration {
         let what = "the body has to be JSON (`Content-Type: application/json`) or an MCP bundle \
                     (`Content-Type: application/zip`)";
         let kinds = ["application/zip", "application/octet-stream"];
-        let (bytes, room) = large(request, app, &kinds, what).await?;
+        let (bytes, room) = large_body(request, app, &kinds, what).await?;
         Ok(Self::Bundle(bytes, room))
     }
 }
@@ -181,7 +181,7 @@ impl Configuration {
             (Self::Text(_), Some(_)) => Err(Problem::invalid(
                 "`directory` belongs to an MCP bundle, and the body is JSON; leave it out",
             )),
-            (Self::Bundle(bytes, room), Some(directory)) if is_place(&directory) => {
+            (Self::Bundle(bytes, room), Some(directory)) if is_absolute_path(&directory) => {
                 let read = blocking(move || {
                     let read = conjure_import::read_bundle(&bytes, &directory);
                     drop((bytes, room));
@@ -198,6 +198,6 @@ impl Configuration {
 }
 
 /// Whether a text is a path that means the same wherever a server is started.
-fn is_place(directory: &str) -> bool {
+fn is_absolute_path(directory: &str) -> bool {
     Path::new(directory).is_absolute() && !directory.contains(char::is_control)
 }

@@ -22,8 +22,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use utoipa::ToSchema;
 
-use super::extract::{Id, JsonBody, Named, line};
-use super::mcp_servers::switched_on;
+use super::extract::{Id, JsonBody, PathParams, line};
+use super::mcp_servers::enabled_settings;
 use super::operations::{Operations, routes};
 use super::problem::Problem;
 use super::state::App;
@@ -105,9 +105,9 @@ pub(super) struct Logins(Mutex<HashMap<String, Arc<Login>>>);
 
 /// A login.
 struct Login {
-    now: watch::Sender<McpLogin>,
+    progress: watch::Sender<McpLogin>,
     address: watch::Sender<String>,
-    ended: Mutex<Option<Instant>>,
+    ended_at: Mutex<Option<Instant>>,
     cancel: CancellationToken,
 }
 
@@ -152,24 +152,24 @@ impl Logins {
 impl Login {
     fn new() -> Self {
         Self {
-            now: watch::Sender::new(McpLogin {
+            progress: watch::Sender::new(McpLogin {
                 state: LoginState::Starting,
                 message: None,
                 url: None,
                 error: None,
             }),
             address: watch::Sender::new(String::new()),
-            ended: Mutex::default(),
+            ended_at: Mutex::default(),
             cancel: CancellationToken::new(),
         }
     }
 
     fn is_over(&self) -> bool {
-        self.now.borrow().state.is_over()
+        self.progress.borrow().state.is_over()
     }
 
     fn is_forgotten(&self) -> bool {
-        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let ended = self.ended_at.lock().unwrap_or_else(PoisonError::into_inner);
         ended.is_some_and(|ended| ended.elapsed() > OUTCOME_RETENTION)
     }
 
@@ -180,12 +180,12 @@ impl Login {
 
     /// The first end counts. The page to visit is of no use from then on.
     fn end(&self, state: LoginState, error: Option<String>) {
-        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ended = self.ended_at.lock().unwrap_or_else(PoisonError::into_inner);
         if ended.is_some() {
             return;
         }
         *ended = Some(Instant::now());
-        self.now.send_replace(McpLogin {
+        self.progress.send_replace(McpLogin {
             state,
             message: None,
             url: None,
@@ -239,20 +239,23 @@ impl Asker for WebLoginPrompt {
     tag = "mcp-servers", params(("server" = String, Path, description = "The server's id")),
     responses((status = 202, description = "How it is with it", body = McpLogin,
         headers(("Location" = String, description = "Where it is looked at")))))]
-async fn begin(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Response, Problem> {
+async fn begin(
+    State(app): State<App>,
+    PathParams(Id(id)): PathParams<Id>,
+) -> Result<Response, Problem> {
     let server = app.store.mcp_server(&id).await?;
     let (login, is_new) = app.logins.begin(&id)?;
     if is_new {
         tokio::spawn(log_in(app.clone(), server, Arc::clone(&login)));
     }
-    let mut now = login.now.subscribe();
+    let mut now = login.progress.subscribe();
     let known = now.wait_for(|now| now.state != LoginState::Starting);
     tokio::select! {
         _ = tokio::time::timeout(PAGE_TIMEOUT, known) => {}
         () = app.closing.cancelled() => {}
     }
     let at = [(header::LOCATION, format!("/api/v1/mcp-servers/{id}/login"))];
-    let now = login.now.borrow().clone();
+    let now = login.progress.borrow().clone();
     Ok((StatusCode::ACCEPTED, at, Json(now)).into_response())
 }
 
@@ -260,9 +263,12 @@ async fn begin(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Respo
 #[utoipa::path(get, path = "/api/v1/mcp-servers/{server}/login", operation_id = "get_mcp_login",
     tag = "mcp-servers", params(("server" = String, Path, description = "The server's id")),
     responses((status = 200, description = "How it is with it", body = McpLogin)))]
-async fn show(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Json<McpLogin>, Problem> {
+async fn show(
+    State(app): State<App>,
+    PathParams(Id(id)): PathParams<Id>,
+) -> Result<Json<McpLogin>, Problem> {
     let login = app.logins.of(&id).ok_or_else(no_login)?;
-    let now = login.now.borrow().clone();
+    let now = login.progress.borrow().clone();
     Ok(Json(now))
 }
 
@@ -271,7 +277,10 @@ async fn show(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Json<M
     operation_id = "cancel_mcp_login", tag = "mcp-servers",
     params(("server" = String, Path, description = "The server's id")),
     responses((status = 204, description = "It is over")))]
-async fn cancel(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<StatusCode, Problem> {
+async fn cancel(
+    State(app): State<App>,
+    PathParams(Id(id)): PathParams<Id>,
+) -> Result<StatusCode, Problem> {
     let login = app.logins.of(&id).ok_or_else(no_login)?;
     login.stop();
     Ok(StatusCode::NO_CONTENT)
@@ -286,12 +295,12 @@ async fn cancel(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Stat
         (status = 409, description = "No login waits for it")))]
 async fn address(
     State(app): State<App>,
-    Named(Id(id)): Named<Id>,
+    PathParams(Id(id)): PathParams<Id>,
     JsonBody(body): JsonBody<LoginAddress>,
 ) -> Result<StatusCode, Problem> {
     let address = line("address", &body.address, MAX_ADDRESS_CHARS)?;
     let login = app.logins.of(&id).ok_or_else(no_login)?;
-    if login.now.borrow().state != LoginState::Waiting {
+    if login.progress.borrow().state != LoginState::Waiting {
         return Err(Problem::conflict(
             "conflict",
             "the login waits for no address; begin it anew",
@@ -309,18 +318,21 @@ async fn address(
         (status = 502, description = "It did not work")))]
 async fn logout(
     State(app): State<App>,
-    Named(Id(id)): Named<Id>,
+    PathParams(Id(id)): PathParams<Id>,
 ) -> Result<Json<McpLogout>, Problem> {
     let server = app.store.mcp_server(&id).await?;
     let name = server.name.clone();
-    let _trial = app.trial().await?;
-    let asker = Arc::new(conjure_runtime::backend::Nobody);
-    let alone = app.host.alone_asking(&backend(server), None, asker).await?;
+    let _trial = app.trial_permit().await?;
+    let asker = Arc::new(conjure_runtime::backend::NoAsker);
+    let alone = app
+        .host
+        .open_backend_with_asker(&backend(server), None, asker)
+        .await?;
     let done = tokio::time::timeout(LOGOUT_TIMEOUT, alone.call(managing("logout", &name))).await;
     alone.close().await;
     let failed = |why: String| {
         let said = format!("the logout of `{name}` did not work: {why}");
-        Problem::new(StatusCode::BAD_GATEWAY, "backend", said).with("backend", KIND)
+        Problem::new(StatusCode::BAD_GATEWAY, "backend", said).with_member("backend", KIND)
     };
     match done {
         Ok(Ok(done)) => {
@@ -344,12 +356,15 @@ fn no_login() -> Problem {
 /// Lets the plugin log in, and notes what became of it.
 async fn log_in(app: App, server: McpServer, login: Arc<Login>) {
     let person = Arc::new(WebLoginPrompt {
-        now: login.now.clone(),
+        now: login.progress.clone(),
         address: login.address.subscribe(),
     });
     let name = server.name.clone();
     let logging_in = async {
-        let alone = app.host.alone_asking(&backend(server), None, person).await;
+        let alone = app
+            .host
+            .open_backend_with_asker(&backend(server), None, person)
+            .await;
         let alone = alone.map_err(|error| error.to_string())?;
         let done = tokio::select! {
             done = alone.call(managing("login", &name)) => {
@@ -374,7 +389,7 @@ async fn log_in(app: App, server: McpServer, login: Arc<Login>) {
 fn backend(server: McpServer) -> BackendSpec {
     BackendSpec {
         kind: KIND.to_owned(),
-        config: Some(json!({ "servers": switched_on(server) })),
+        config: Some(json!({ "servers": enabled_settings(server) })),
         ..BackendSpec::default()
     }
 }

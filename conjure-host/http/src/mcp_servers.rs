@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
-use super::extract::{Id, JsonBody, Named, Params, shown_name};
+use super::extract::{Id, JsonBody, Params, PathParams, shown_name};
 use super::operations::{Operations, routes};
 use super::pages::{Page, Paging};
 use super::problem::Problem;
@@ -114,9 +114,11 @@ async fn list(
     let after = paging.after()?;
     let found = app.store.mcp_servers(after.as_deref(), limit + 1).await?;
     let servers = found.into_iter().map(McpServerView::from).collect();
-    Ok(Json(Page::cut(servers, limit, |one: &McpServerView| {
-        &one.id
-    })))
+    Ok(Json(Page::from_items(
+        servers,
+        limit,
+        |one: &McpServerView| &one.id,
+    )))
 }
 
 /// Save an MCP server
@@ -130,7 +132,7 @@ async fn create(
     JsonBody(body): JsonBody<NewMcpServer>,
 ) -> Result<Response, Problem> {
     let name = shown_name("name", &body.name, MAX_NAME_CHARS)?;
-    let mut settings = checked(body.settings)?;
+    let mut settings = check_settings(body.settings)?;
     let secrets = app.auths.seal_typed(name, &mut settings, &[]).await?;
     let server = conjure_store::McpServer::new(name, settings, body.enabled.unwrap_or(true));
     let server = match app.store.create_mcp_server(server).await {
@@ -144,7 +146,7 @@ async fn create(
         header::LOCATION,
         format!("/api/v1/mcp-servers/{}", server.id),
     )];
-    Ok((StatusCode::CREATED, at, shown(server)).into_response())
+    Ok((StatusCode::CREATED, at, tagged_view(server)).into_response())
 }
 
 /// Show an MCP server
@@ -152,8 +154,11 @@ async fn create(
     tag = "mcp-servers", params(("server" = String, Path, description = "Its id")),
     responses((status = 200, description = "It", body = McpServerView,
         headers(("ETag" = String, description = "Which version of it this is")))))]
-async fn get(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Response, Problem> {
-    Ok(shown(app.store.mcp_server(&id).await?).into_response())
+async fn get(
+    State(app): State<App>,
+    PathParams(Id(id)): PathParams<Id>,
+) -> Result<Response, Problem> {
+    Ok(tagged_view(app.store.mcp_server(&id).await?).into_response())
 }
 
 /// Change an MCP server, or switch it on or off; sessions keep the copy that they have
@@ -166,7 +171,7 @@ async fn get(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Respons
         (status = 412, description = "It is another version than the one of `If-Match`")))]
 async fn change(
     State(app): State<App>,
-    Named(Id(id)): Named<Id>,
+    PathParams(Id(id)): PathParams<Id>,
     wanted: VersionCondition,
     JsonBody(body): JsonBody<ChangeMcpServer>,
 ) -> Result<Response, Problem> {
@@ -178,7 +183,7 @@ async fn change(
     }
     let mut secrets = Vec::new();
     if let Some(settings) = body.settings {
-        let mut settings = checked(settings)?;
+        let mut settings = check_settings(settings)?;
         let before = [&server.settings.0];
         let sealed = app.auths.seal_typed(&server.name, &mut settings, &before);
         secrets = sealed.await?;
@@ -186,7 +191,7 @@ async fn change(
     }
     server.enabled = body.enabled.unwrap_or(server.enabled);
     match app.store.update_mcp_server(server).await {
-        Ok(server) => Ok(shown(server).into_response()),
+        Ok(server) => Ok(tagged_view(server).into_response()),
         Err(error) => {
             app.auths.forget_unless_saved(&secrets, &error).await;
             Err(wanted.explain_conflict(error.into()))
@@ -198,7 +203,10 @@ async fn change(
 #[utoipa::path(delete, path = "/api/v1/mcp-servers/{server}", operation_id = "delete_mcp_server",
     tag = "mcp-servers", params(("server" = String, Path, description = "Its id")),
     responses((status = 204, description = "It is removed")))]
-async fn remove(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<StatusCode, Problem> {
+async fn remove(
+    State(app): State<App>,
+    PathParams(Id(id)): PathParams<Id>,
+) -> Result<StatusCode, Problem> {
     app.store.delete_mcp_server(&id).await?;
     app.logins.forget(&id);
     Ok(StatusCode::NO_CONTENT)
@@ -211,16 +219,16 @@ async fn remove(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Stat
         (status = 409, description = "The plugin for MCP servers is not loaded")))]
 async fn test(
     State(app): State<App>,
-    Named(Id(id)): Named<Id>,
+    PathParams(Id(id)): PathParams<Id>,
 ) -> Result<Json<McpServerTest>, Problem> {
-    let mut servers = switched_on(app.store.mcp_server(&id).await?);
+    let mut servers = enabled_settings(app.store.mcp_server(&id).await?);
     let limit = start_all(&mut servers).min(TRIAL_TIMEOUT);
     let backend = BackendSpec {
         kind: KIND.to_owned(),
         config: Some(json!({ "servers": servers })),
         ..BackendSpec::default()
     };
-    let _trial = app.trial().await?;
+    let _trial = app.trial_permit().await?;
     let statuses = app.host.mcp_status(&backend, None, limit).await?;
     let status = statuses.into_iter().next().unwrap_or_default();
     let text = |name: &str| status.get(name).and_then(Value::as_str).map(str::to_owned);
@@ -236,7 +244,7 @@ async fn test(
 
 /// The servers of a backend that has this one, switched on: whether sessions may choose it is
 /// another matter.
-pub(super) fn switched_on(server: conjure_store::McpServer) -> Map<String, Value> {
+pub(super) fn enabled_settings(server: conjure_store::McpServer) -> Map<String, Value> {
     let mut settings = server.settings.0;
     if let Some(settings) = settings.as_object_mut() {
         settings.remove("enabled");
@@ -245,13 +253,13 @@ pub(super) fn switched_on(server: conjure_store::McpServer) -> Map<String, Value
 }
 
 /// A server with its version.
-fn shown(server: conjure_store::McpServer) -> Tagged<McpServerView> {
+fn tagged_view(server: conjure_store::McpServer) -> Tagged<McpServerView> {
     Tagged(server.updated_at_ms, server.into())
 }
 
 /// Settings of the right types, which name a program or an address. The plugin looks at the rest
 /// when it starts the server.
-fn checked(settings: Map<String, Value>) -> Result<Value, Problem> {
+fn check_settings(settings: Map<String, Value>) -> Result<Value, Problem> {
     let settings = Value::Object(settings);
     check_server(&settings).map_err(|unfit| unfit.below("settings"))?;
     Ok(settings)

@@ -71,7 +71,7 @@ impl Metrics {
     }
 
     /// Counts a request.
-    pub(super) fn answered(&self, asked: &RequestLabels, seconds: f64) {
+    pub(super) fn record(&self, asked: &RequestLabels, seconds: f64) {
         self.requests.get_or_create(asked).inc();
         self.seconds.observe(seconds);
     }

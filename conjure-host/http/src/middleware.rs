@@ -16,10 +16,10 @@ use futures_util::StreamExt as _;
 
 use super::browsers::LOGIN;
 use super::metrics::RequestLabels;
-use super::page_parts::{ShowProblem, shown, wants_page};
+use super::page_parts::{ShowProblem, problem_page, wants_page};
 use super::problem::Problem;
 use super::state::App;
-use conjure_http_server::{AccessTokens, AllowedHosts, Visitor};
+use conjure_http_server::{AccessTokens, AllowedHosts, ConnectionHandle};
 
 /// Paths at which somebody asks who has no token: a supervisor, and a browser with a link.
 pub(super) const OPEN_PATHS: [&str; 3] = ["/healthz", "/readyz", LOGIN];
@@ -83,7 +83,7 @@ pub(super) async fn admit(
     let asked_with = show.map(|_| request.headers().clone());
     let mut response = checks.answer(request, next).await;
     if let (Some(show), Some(headers)) = (show, asked_with) {
-        response = shown(show, &headers, response);
+        response = problem_page(show, &headers, response);
     }
     let headers = response.headers_mut();
     headers
@@ -106,16 +106,16 @@ pub(super) async fn admit(
     checks
         .app
         .metrics
-        .answered(&asked, begun.elapsed().as_secs_f64());
+        .record(&asked, begun.elapsed().as_secs_f64());
     response
 }
 
 impl Middleware {
     async fn answer(&self, mut request: Request, next: Next) -> Response {
-        if let Err(problem) = self.checked_host(request.headers(), request.uri()) {
+        if let Err(problem) = self.check_host(request.headers(), request.uri()) {
             return problem.into_response();
         }
-        let origin = match self.checked_origin(request.headers()) {
+        let origin = match self.check_origin(request.headers()) {
             Ok(origin) => origin,
             Err(problem) => return problem.into_response(),
         };
@@ -150,7 +150,7 @@ impl Middleware {
         response
     }
 
-    fn checked_host(&self, headers: &HeaderMap, uri: &Uri) -> Result<(), Problem> {
+    fn check_host(&self, headers: &HeaderMap, uri: &Uri) -> Result<(), Problem> {
         let mut named = headers.get_all(header::HOST).iter();
         let (Some(host), None) = (named.next(), named.next()) else {
             return Err(Problem::malformed("a request has one `Host` header"));
@@ -171,7 +171,7 @@ impl Middleware {
     }
 
     /// The origin of the page that asks, where it may.
-    fn checked_origin(&self, headers: &HeaderMap) -> Result<Option<HeaderValue>, Problem> {
+    fn check_origin(&self, headers: &HeaderMap) -> Result<Option<HeaderValue>, Problem> {
         let mut named = headers.get_all(header::ORIGIN).iter();
         let Some(origin) = named.next() else {
             return Ok(None);
@@ -191,7 +191,7 @@ impl Middleware {
     /// A stream goes on for as long as its reader likes, and no longer than the cookie that let it in.
     fn until_logged_out(&self, response: Response, cookie: String) -> Response {
         let app = self.app.clone();
-        let logged_out = async move { app.browsers.logged_out(&cookie).await };
+        let logged_out = async move { app.browsers.wait_for_logout(&cookie).await };
         response.map(|body| {
             let events = body.into_data_stream();
             Body::from_stream(events.take_until(logged_out))
@@ -212,8 +212,8 @@ impl Middleware {
             known => (known, None),
         };
         if let Some(name) = known {
-            let visitor = request.extensions().get::<Visitor>();
-            if visitor.is_some_and(|visitor| !visitor.is(&name)) {
+            let visitor = request.extensions().get::<ConnectionHandle>();
+            if visitor.is_some_and(|visitor| !visitor.identify(&name)) {
                 return Err(Problem::unavailable(
                     "too-many-connections",
                     "this client has as many connections as it may: three quarters of \

@@ -27,7 +27,7 @@ pub struct PageParts {
     /// The sessions.
     pub manager: Manager,
     /// Cancelled when the server ends and no turn runs any more: streams of the page end then.
-    pub ended: CancellationToken,
+    pub shutdown: CancellationToken,
     /// Begins a stream for the client that a request's extensions name.
     pub follow: FollowStream,
 }
@@ -109,7 +109,11 @@ pub(super) fn wants_page(headers: &HeaderMap) -> bool {
 }
 
 /// The problem that a response tells, as a page where there is one.
-pub(super) fn shown(show: &ShowProblem, headers: &HeaderMap, response: Response) -> Response {
+pub(super) fn problem_page(
+    show: &ShowProblem,
+    headers: &HeaderMap,
+    response: Response,
+) -> Response {
     let Some(problem) = response.extensions().get::<ShownProblem>() else {
         return response;
     };

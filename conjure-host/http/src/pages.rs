@@ -57,7 +57,7 @@ impl Paging {
 
 impl<T> Page<T> {
     /// A page of a list that was asked for one item more than it shows.
-    pub(super) fn cut(mut items: Vec<T>, limit: u64, id: impl Fn(&T) -> &str) -> Self {
+    pub(super) fn from_items(mut items: Vec<T>, limit: u64, id: impl Fn(&T) -> &str) -> Self {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let is_last = items.len() <= limit;
         items.truncate(limit);
@@ -91,10 +91,10 @@ mod tests {
     #[test]
     fn a_page_says_where_the_next_one_begins() {
         let items = || vec!["a".to_owned(), "b".to_owned(), "c".to_owned()];
-        let page = Page::cut(items(), 2, |item| item);
+        let page = Page::from_items(items(), 2, |item| item);
         assert_eq!(page.items, ["a", "b"]);
         assert_eq!(read(&page.next.unwrap()).unwrap(), "b");
-        assert_eq!(Page::cut(items(), 3, |item| item).next, None);
+        assert_eq!(Page::from_items(items(), 3, |item| item).next, None);
         assert!(read("not base64!").is_err());
     }
 }

@@ -7,7 +7,7 @@ use axum::response::{IntoResponse as _, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::extract::{Id, JsonBody, Named, Params, shown_name, text};
+use super::extract::{Id, JsonBody, Params, PathParams, shown_name, text};
 use super::operations::{Operations, routes};
 use super::pages::{Page, Paging};
 use super::problem::Problem;
@@ -85,9 +85,11 @@ async fn list(
     let after = paging.after()?;
     let found = app.store.personas(after.as_deref(), limit + 1).await?;
     let personas = found.into_iter().map(PersonaView::from).collect();
-    Ok(Json(Page::cut(personas, limit, |one: &PersonaView| {
-        &one.id
-    })))
+    Ok(Json(Page::from_items(
+        personas,
+        limit,
+        |one: &PersonaView| &one.id,
+    )))
 }
 
 /// Save a persona
@@ -111,7 +113,7 @@ async fn create(
     );
     let persona = app.store.create_persona(persona).await?;
     let at = [(header::LOCATION, format!("/api/v1/personas/{}", persona.id))];
-    Ok((StatusCode::CREATED, at, shown(persona)).into_response())
+    Ok((StatusCode::CREATED, at, tagged_view(persona)).into_response())
 }
 
 /// Show a persona
@@ -119,8 +121,11 @@ async fn create(
     tag = "personas", params(("persona" = String, Path, description = "Its id")),
     responses((status = 200, description = "It", body = PersonaView,
         headers(("ETag" = String, description = "Which version of it this is")))))]
-async fn get(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Response, Problem> {
-    Ok(shown(app.store.persona(&id).await?).into_response())
+async fn get(
+    State(app): State<App>,
+    PathParams(Id(id)): PathParams<Id>,
+) -> Result<Response, Problem> {
+    Ok(tagged_view(app.store.persona(&id).await?).into_response())
 }
 
 /// Change a persona; sessions keep the copy that they have
@@ -133,7 +138,7 @@ async fn get(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Respons
         (status = 412, description = "It is another version than the one of `If-Match`")))]
 async fn change(
     State(app): State<App>,
-    Named(Id(id)): Named<Id>,
+    PathParams(Id(id)): PathParams<Id>,
     wanted: VersionCondition,
     JsonBody(body): JsonBody<ChangePersona>,
 ) -> Result<Response, Problem> {
@@ -151,11 +156,11 @@ async fn change(
     }
     let changed = app.store.update_persona(persona).await;
     let changed = changed.map_err(|error| wanted.explain_conflict(error.into()))?;
-    Ok(shown(changed).into_response())
+    Ok(tagged_view(changed).into_response())
 }
 
 /// A persona with its version.
-fn shown(persona: conjure_store::Persona) -> Tagged<PersonaView> {
+fn tagged_view(persona: conjure_store::Persona) -> Tagged<PersonaView> {
     Tagged(persona.updated_at_ms, persona.into())
 }
 
@@ -163,7 +168,10 @@ fn shown(persona: conjure_store::Persona) -> Tagged<PersonaView> {
 #[utoipa::path(delete, path = "/api/v1/personas/{persona}", operation_id = "delete_persona",
     tag = "personas", params(("persona" = String, Path, description = "Its id")),
     responses((status = 204, description = "It is removed")))]
-async fn remove(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<StatusCode, Problem> {
+async fn remove(
+    State(app): State<App>,
+    PathParams(Id(id)): PathParams<Id>,
+) -> Result<StatusCode, Problem> {
     app.store.delete_persona(&id).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -33,22 +33,22 @@ async fn follow(
     let following = app.streams.follow(&client)?;
     let generations = app.host.registry().subscribe();
     let seen = *generations.borrow();
-    let begin = vec![sent_event("missed", seen, json!({}))];
+    let begin = vec![sse_event("missed", seen, json!({}))];
     Ok(event_stream(stream::unfold(
         (begin, generations, seen, app, following),
         |(mut waiting, mut generations, mut seen, app, following)| async move {
             while waiting.is_empty() {
                 tokio::select! {
                     biased;
-                    () = app.ended.cancelled() => return None,
+                    () = app.shutdown.cancelled() => return None,
                     changed = generations.changed() => changed.ok()?,
                 }
                 let snapshot = app.host.registry().snapshot();
                 let mut changes: Vec<_> = snapshot.changes_since(seen).collect();
                 changes.reverse();
                 waiting = changes.into_iter().map(event).collect();
-                if !snapshot.remembers_since(seen) {
-                    waiting = vec![sent_event("missed", snapshot.generation, json!({}))];
+                if !snapshot.is_complete_since(seen) {
+                    waiting = vec![sse_event("missed", snapshot.generation, json!({}))];
                 }
                 seen = snapshot.generation;
             }
@@ -60,7 +60,7 @@ async fn follow(
 
 fn event(change: &RegistryChange) -> Sent {
     let named = |id: &PluginId| json!({ "plugin": &*id.name, "version": id.version.to_string() });
-    let (kind, said) = match &change.what {
+    let (kind, said) = match &change.event {
         RegistryEvent::Added(id) => ("added", named(id)),
         RegistryEvent::Replaced { old, new } => {
             let mut said = named(new);
@@ -71,7 +71,11 @@ fn event(change: &RegistryChange) -> Sent {
         }
         RegistryEvent::Reloaded(id) => ("reloaded", named(id)),
         RegistryEvent::Removed(id) => ("removed", named(id)),
-        RegistryEvent::Failed { path, reason, kept } => (
+        RegistryEvent::Failed {
+            path,
+            reason,
+            still_loaded: kept,
+        } => (
             "failed",
             json!({
                 "file": path,
@@ -80,10 +84,10 @@ fn event(change: &RegistryChange) -> Sent {
             }),
         ),
     };
-    sent_event(kind, change.generation, said)
+    sse_event(kind, change.generation, said)
 }
 
-fn sent_event(kind: &str, generation: u64, mut said: Value) -> Sent {
+fn sse_event(kind: &str, generation: u64, mut said: Value) -> Sent {
     if let Value::Object(said) = &mut said {
         said.insert("generation".to_owned(), generation.into());
     }

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::page_parts::ShownProblem;
-use super::versions::CHANGED;
+use super::versions::CHANGED_KIND;
 use conjure_providers::ProviderError;
 use conjure_providers::auths::{AuthError, KeyError};
 use conjure_runtime::manager::{ManagerError, RemoteErrorKind};
@@ -52,7 +52,7 @@ struct ProblemParts {
     status: StatusCode,
     kind: &'static str,
     detail: String,
-    more: Map<String, Value>,
+    extensions: Map<String, Value>,
     headers: Vec<(HeaderName, HeaderValue)>,
 }
 
@@ -62,7 +62,7 @@ impl Problem {
             status,
             kind,
             detail: detail.into(),
-            more: Map::new(),
+            extensions: Map::new(),
             headers: Vec::new(),
         }))
     }
@@ -115,19 +115,19 @@ impl Problem {
     }
 
     /// Whether it is of a kind.
-    pub(super) fn is(&self, kind: &str) -> bool {
+    pub(super) fn is_kind(&self, kind: &str) -> bool {
         self.0.kind == kind
     }
 
     /// Adds a member to the problem.
-    pub(super) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
-        self.0.more.insert(name.to_owned(), value.into());
+    pub(super) fn with_member(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.0.extensions.insert(name.to_owned(), value.into());
         self
     }
 
     /// Says which member of what was sent is wrong: a form shows the problem at the field of that name.
     pub(super) fn at(self, field: &str) -> Self {
-        self.with("field", field)
+        self.with_member("field", field)
     }
 
     /// Adds a header to the answer.
@@ -163,7 +163,7 @@ impl IntoResponse for Problem {
             title,
             status: problem.status.as_u16(),
             detail: problem.detail,
-            more: problem.more,
+            more: problem.extensions,
         };
         let body = serde_json::to_vec(&described).unwrap_or_default();
         let content = [(header::CONTENT_TYPE, MEDIA_TYPE)];
@@ -188,12 +188,12 @@ impl From<StoreError> for Problem {
             StoreError::NameTaken { .. } => Self::conflict("name-taken", said).at("name"),
             StoreError::ThreadExists { .. } => Self::conflict("thread-exists", said),
             StoreError::InUse { sessions, .. } => {
-                Self::conflict("in-use", said).with("sessions", sessions)
+                Self::conflict("in-use", said).with_member("sessions", sessions)
             }
             StoreError::Busy { .. } | StoreError::Lost { .. } | StoreError::SessionBusy { .. } => {
                 Self::conflict("busy", said)
             }
-            StoreError::Changed { .. } => Self::conflict(CHANGED, said),
+            StoreError::Changed { .. } => Self::conflict(CHANGED_KIND, said),
             StoreError::TooLarge { .. } => {
                 Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", said)
             }
@@ -273,7 +273,7 @@ impl From<ManagerError> for Problem {
                     .header(header::RETRY_AFTER, RETRY_AFTER_SECONDS.clone())
             }
             ManagerError::Elsewhere { address, .. } => {
-                Self::conflict("elsewhere", said).with("owner", address)
+                Self::conflict("elsewhere", said).with_member("owner", address)
             }
             ManagerError::Remote(error) => match error.kind {
                 RemoteErrorKind::NotFound => Self::not_found(said),
@@ -281,7 +281,7 @@ impl From<ManagerError> for Problem {
                 RemoteErrorKind::Conflict | RemoteErrorKind::NotSupported => {
                     Self::conflict("conflict", said)
                 }
-                RemoteErrorKind::Changed => Self::conflict(CHANGED, said),
+                RemoteErrorKind::Changed => Self::conflict(CHANGED_KIND, said),
                 RemoteErrorKind::Moved => Self::conflict("busy", said),
                 RemoteErrorKind::Full => {
                     Self::new(StatusCode::TOO_MANY_REQUESTS, "queue-full", said)
@@ -311,8 +311,8 @@ impl From<ProviderError> for Problem {
     fn from(error: ProviderError) -> Self {
         let said = error.to_string();
         Self::new(StatusCode::BAD_GATEWAY, "provider", said)
-            .with("provider", json!(error.provider))
-            .with("kind", json!(error.kind))
+            .with_member("provider", json!(error.provider))
+            .with_member("kind", json!(error.kind))
     }
 }
 
@@ -332,12 +332,12 @@ mod tests {
             (problem.0.status.as_u16(), problem.0.kind, problem.title()),
             (409, "in-use", "In use".to_owned())
         );
-        assert_eq!(problem.0.more["sessions"], json!(["s1"]));
+        assert_eq!(problem.0.extensions["sessions"], json!(["s1"]));
     }
 
     #[test]
     fn a_problem_with_a_member_of_what_was_sent_has_it_as_data() {
-        let field = |problem: Problem| problem.0.more.get("field").cloned();
+        let field = |problem: Problem| problem.0.extensions.get("field").cloned();
         let taken = StoreError::NameTaken {
             kind: "persona",
             name: "keeper".to_owned(),
@@ -365,6 +365,6 @@ mod tests {
             path: "/data/backups".into(),
             source: std::sync::Arc::new(ErrorKind::StorageFull.into()),
         };
-        assert!(Problem::from(error).is("no-space"));
+        assert!(Problem::from(error).is_kind("no-space"));
     }
 }

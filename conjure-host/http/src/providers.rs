@@ -6,12 +6,12 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::auths;
-use super::extract::{Id, Named};
+use super::extract::{Id, PathParams};
 use super::operations::{Operations, routes};
 use super::pages::Page;
 use super::problem::Problem;
 use super::state::App;
-use conjure_providers::{BUILT_IN, KNOWN, ListedModel, ModelBook};
+use conjure_providers::{BUILT_IN_PROVIDERS, KNOWN_PROVIDERS, ListedModel, ModelBook};
 
 pub(super) fn router() -> Operations {
     Operations::new()
@@ -58,7 +58,7 @@ struct ModelPrice {
 #[utoipa::path(get, path = "/api/v1/providers", operation_id = "list_providers", tag = "providers",
     responses((status = 200, description = "All of them", body = Page<ProviderView>)))]
 async fn list() -> Json<Page<ProviderView>> {
-    let known = KNOWN.iter().map(|known| ProviderView {
+    let known = KNOWN_PROVIDERS.iter().map(|known| ProviderView {
         name: known.name,
         wire: known.wire.to_string(),
         base_url: known.base_url,
@@ -79,10 +79,10 @@ async fn list() -> Json<Page<ProviderView>> {
         (status = 502, description = "The provider gave no list")))]
 async fn models(
     State(app): State<App>,
-    Named(Id(id)): Named<Id>,
+    PathParams(Id(id)): PathParams<Id>,
 ) -> Result<Json<Page<Model>>, Problem> {
     let name = app.auths.get(&id).await?.provider;
-    let listed = if BUILT_IN.contains(&name.as_str()) {
+    let listed = if BUILT_IN_PROVIDERS.contains(&name.as_str()) {
         vec![ListedModel {
             name: name.clone(),
             context: None,
@@ -94,14 +94,14 @@ async fn models(
     let book = app.host.models();
     let models = listed
         .into_iter()
-        .map(|listed| described(&name, listed, book));
+        .map(|listed| model_view(&name, listed, book));
     Ok(Json(Page {
         items: models.collect(),
         next: None,
     }))
 }
 
-fn described(provider: &str, listed: ListedModel, book: &ModelBook) -> Model {
+fn model_view(provider: &str, listed: ListedModel, book: &ModelBook) -> Model {
     let facts = book.facts(provider, &listed.name).unwrap_or_default();
     Model {
         model: listed.name,

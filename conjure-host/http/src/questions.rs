@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use super::extract::{JsonBody, Named, Ref};
+use super::extract::{JsonBody, PathParams, Ref};
 use super::operations::{Operations, routes};
 use super::pages::Page;
 use super::problem::Problem;
@@ -67,9 +67,9 @@ enum QuestionAction {
     responses((status = 200, description = "All of them", body = Page<QuestionView>)))]
 async fn list(
     State(app): State<App>,
-    Named(Ref(id)): Named<Ref>,
+    PathParams(Ref(id)): PathParams<Ref>,
 ) -> Result<Json<Page<QuestionView>>, Problem> {
-    let _client = app.looks_at_session(&id).await;
+    let _client = app.presence_in_session(&id).await;
     let items = waiting(&app, &id).await?;
     Ok(Json(Page { items, next: None }))
 }
@@ -79,7 +79,7 @@ pub(super) async fn waiting(app: &App, session: &str) -> Result<Vec<QuestionView
     let questions = app.manager.questions(session).await?;
     let views = questions.into_iter().map(
         |manager::PendingQuestion {
-             asked,
+             question: asked,
              cancelled_in_ms,
          }| QuestionView {
             id: asked.id,
@@ -102,7 +102,7 @@ pub(super) async fn waiting(app: &App, session: &str) -> Result<Vec<QuestionView
     request_body = QuestionAnswer, responses((status = 204, description = "It is answered")))]
 async fn answer(
     State(app): State<App>,
-    Named((Ref(id), Ref(question))): Named<(Ref, Ref)>,
+    PathParams((Ref(id), Ref(question))): PathParams<(Ref, Ref)>,
     JsonBody(body): JsonBody<QuestionAnswer>,
 ) -> Result<StatusCode, Problem> {
     let reply = match body.action {

@@ -7,7 +7,7 @@ use conjure_store::RunState;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use super::extract::{JsonBody, Named, Ref, text};
+use super::extract::{JsonBody, PathParams, Ref, text};
 use super::operations::{Operations, routes};
 use super::problem::Problem;
 use super::state::App;
@@ -33,7 +33,7 @@ struct RewordTurn {
         (status = 409, description = "It has begun, or is over")))]
 async fn reword(
     State(app): State<App>,
-    Named(Ref(id)): Named<Ref>,
+    PathParams(Ref(id)): PathParams<Ref>,
     JsonBody(body): JsonBody<RewordTurn>,
 ) -> Result<Json<TurnView>, Problem> {
     let run = app.manager.run(&id).await?;

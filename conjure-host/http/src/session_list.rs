@@ -61,7 +61,7 @@ pub(super) async fn list(
             let after = query.cursor.as_deref().map(pages::read).transpose()?;
             let found = app.manager.list(after.as_deref(), limit + 1).await?;
             let sessions = found.into_iter().map(SessionResponse::from).collect();
-            Page::cut(sessions, limit, |one: &SessionResponse| &one.id)
+            Page::from_items(sessions, limit, |one: &SessionResponse| &one.id)
         }
         SessionOrder::Used => {
             sessions_used(

@@ -4,12 +4,12 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use conjure_core::turn::When;
+use conjure_core::turn::EffectiveFrom;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::{IntoParams, ToSchema};
 
-use super::extract::{JsonBody, Named, Params, Ref, line, text};
+use super::extract::{JsonBody, Params, PathParams, Ref, line, text};
 use super::operations::{Operations, routes};
 use super::problem::Problem;
 use super::state::App;
@@ -188,7 +188,7 @@ pub(super) fn rule_warnings(policy: &PolicySpec) -> Vec<String> {
 }
 
 impl PersonaCopyBody {
-    fn checked(self) -> Result<manager::PersonaCopy, Problem> {
+    fn validate(self) -> Result<manager::PersonaCopy, Problem> {
         for (what, given) in [
             ("persona.name", &self.name),
             ("persona.version", &self.version),
@@ -335,14 +335,14 @@ async fn create(
         model: text("model", &body.model)?.to_owned(),
         working_dir: text("working_dir", &body.working_dir)?.into(),
         thread: body.thread.read()?,
-        persona: body.persona.unwrap_or_default().checked()?,
+        persona: body.persona.unwrap_or_default().validate()?,
         memory: body.memory.unwrap_or_default(),
         tools: body.tools.unwrap_or_default(),
         mcps: body.mcps.unwrap_or_default(),
     };
     let session = app.manager.create(new).await?;
     let at = [(header::LOCATION, format!("/api/v1/sessions/{}", session.id))];
-    Ok((StatusCode::CREATED, at, shown(session)).into_response())
+    Ok((StatusCode::CREATED, at, tagged_view(session)).into_response())
 }
 
 /// Show a session
@@ -350,8 +350,11 @@ async fn create(
     tag = "sessions", params(("session" = String, Path, description = "Its id or its name")),
     responses((status = 200, description = "It", body = SessionResponse,
         headers(("ETag" = String, description = "Which version of its settings this is")))))]
-async fn get(State(app): State<App>, Named(Ref(id)): Named<Ref>) -> Result<Response, Problem> {
-    Ok(shown(app.manager.get(&id).await?).into_response())
+async fn get(
+    State(app): State<App>,
+    PathParams(Ref(id)): PathParams<Ref>,
+) -> Result<Response, Problem> {
+    Ok(tagged_view(app.manager.get(&id).await?).into_response())
 }
 
 /// Change a session
@@ -365,14 +368,14 @@ async fn get(State(app): State<App>, Named(Ref(id)): Named<Ref>) -> Result<Respo
         (status = 412, description = "Its settings are another version than the one of `If-Match`")))]
 async fn change(
     State(app): State<App>,
-    Named(Ref(id)): Named<Ref>,
+    PathParams(Ref(id)): PathParams<Ref>,
     Params(query): Params<ChangeQuery>,
     wanted: VersionCondition,
     JsonBody(body): JsonBody<ChangeSession>,
 ) -> Result<Response, Problem> {
     let when = match query.apply {
-        Some(Apply::Now) => When::Now,
-        Some(Apply::NextTurn) | None => When::NextTurn,
+        Some(Apply::Now) => EffectiveFrom::Now,
+        Some(Apply::NextTurn) | None => EffectiveFrom::NextTurn,
     };
     let mut patch = body.read()?;
     if wanted != VersionCondition::Any {
@@ -382,7 +385,7 @@ async fn change(
     }
     let changed = app.manager.update(&id, patch, when).await;
     let changed = changed.map_err(|error| wanted.explain_conflict(error.into()))?;
-    Ok(shown(changed).into_response())
+    Ok(tagged_view(changed).into_response())
 }
 
 /// Remove a session; what runs in it is ended first
@@ -393,7 +396,7 @@ async fn change(
         (status = 409, description = "Another program has its thread open")))]
 async fn remove(
     State(app): State<App>,
-    Named(Ref(id)): Named<Ref>,
+    PathParams(Ref(id)): PathParams<Ref>,
     Params(query): Params<RemoveQuery>,
 ) -> Result<StatusCode, Problem> {
     let chat = match query.chat {
@@ -418,11 +421,11 @@ async fn remove(
         (status = 409, description = "Its thread or its tools are not to be had")))]
 async fn check(
     State(app): State<App>,
-    Named(Ref(id)): Named<Ref>,
+    PathParams(Ref(id)): PathParams<Ref>,
     JsonBody(body): JsonBody<ChangeSession>,
 ) -> Result<Response, Problem> {
     let patch = body.read()?;
-    let _trial = app.trial().await?;
+    let _trial = app.trial_permit().await?;
     let report = app.manager.check(&id, &patch).await?;
     Ok(Json(report).into_response())
 }
@@ -435,12 +438,15 @@ async fn check(
             `server_tools`, which run at the provider, `left_out`, which it does not take, and \
             `failed_backends`", body = Object),
         (status = 409, description = "The tools are not to be had")))]
-async fn tools(State(app): State<App>, Named(Ref(id)): Named<Ref>) -> Result<Json<Value>, Problem> {
+async fn tools(
+    State(app): State<App>,
+    PathParams(Ref(id)): PathParams<Ref>,
+) -> Result<Json<Value>, Problem> {
     // What is open holds up nobody for whom backends are made ready.
     let tool_preview = match app.manager.open_tools(&id).await? {
         Some(open) => open,
         None => {
-            let _trial = app.trial().await?;
+            let _trial = app.trial_permit().await?;
             let policy = PolicySpec::default();
             app.manager.tool_preview(&id, &policy).await?
         }
@@ -461,7 +467,7 @@ async fn tools(State(app): State<App>, Named(Ref(id)): Named<Ref>) -> Result<Jso
     responses((status = 200, description = "The session as it is now", body = SessionResponse)))]
 async fn thread(
     State(app): State<App>,
-    Named(Ref(id)): Named<Ref>,
+    PathParams(Ref(id)): PathParams<Ref>,
     JsonBody(body): JsonBody<ThreadChoiceBody>,
 ) -> Result<Json<SessionResponse>, Problem> {
     let session = match body.read()? {
@@ -488,7 +494,7 @@ impl ChangeSession {
             auth: whole("auth", self.auth)?,
             model: whole("model", self.model)?,
             working_dir: whole("working_dir", self.working_dir)?.map(Into::into),
-            persona: self.persona.map(PersonaCopyBody::checked).transpose()?,
+            persona: self.persona.map(PersonaCopyBody::validate).transpose()?,
             memory: self.memory,
             tools: self.tools,
             mcps: self.mcps,
@@ -498,7 +504,7 @@ impl ChangeSession {
 }
 
 /// A session with the version of its settings.
-fn shown(session: SessionView) -> Tagged<SessionResponse> {
+fn tagged_view(session: SessionView) -> Tagged<SessionResponse> {
     Tagged(session.updated_at_ms, session.into())
 }
 

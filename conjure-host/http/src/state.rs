@@ -8,11 +8,11 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
 use super::browsers::Browsers;
+use super::client_presence::UndeclaredTurns;
 use super::fetching::Fetching;
 use super::mcp_logins::Logins;
 use super::metrics::Metrics;
 use super::page_parts::ShareThread;
-use super::passing_clients::UndeclaredTurns;
 use super::problem::Problem;
 use super::streams::Streams;
 use conjure_config::SyncBox;
@@ -65,7 +65,7 @@ pub(super) struct AppParts {
     /// Cancelled when the server is to end: nobody waits for anything from then on.
     pub(super) closing: CancellationToken,
     /// Cancelled when no turn runs any more: streams end then.
-    pub(super) ended: CancellationToken,
+    pub(super) shutdown: CancellationToken,
     /// Imports that may be read at the same time: each is whole in memory.
     pub(super) imports: Arc<Semaphore>,
     /// Times that backends may be made ready at the same time outside of a turn: each may start
@@ -92,7 +92,7 @@ impl App {
     }
 
     /// Waits until backends may be made ready, for as long as a body may take.
-    pub(super) async fn trial(&self) -> Result<SemaphorePermit<'_>, Problem> {
+    pub(super) async fn trial_permit(&self) -> Result<SemaphorePermit<'_>, Problem> {
         match tokio::time::timeout(self.options.body_timeout, self.trials.acquire()).await {
             Ok(Ok(trial)) => Ok(trial),
             _ => Err(Problem::unavailable(

@@ -12,9 +12,9 @@ use super::problem::Problem;
 pub(super) struct Streams {
     /// Most streams of one client: half of the connections that the server may have, and three quarters
     /// of what the others leave of `of_all`, so that another client gets some.
-    of_one: usize,
+    max_per_client: usize,
     /// Most streams of all clients together: three quarters of the connections.
-    of_all: usize,
+    max_total: usize,
     open: Arc<Mutex<HashMap<ClientName, usize>>>,
 }
 
@@ -29,8 +29,8 @@ impl Streams {
     /// Limits for a server that may have so many connections.
     pub(super) fn new(connections: usize) -> Self {
         Self {
-            of_one: connections - connections / 2,
-            of_all: connections - connections / 4,
+            max_per_client: connections - connections / 2,
+            max_total: connections - connections / 4,
             open: Arc::default(),
         }
     }
@@ -43,10 +43,10 @@ impl Streams {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let all = open.values().sum::<usize>();
         let its = open.get(client).copied().unwrap_or_default();
-        let left = self.of_all.saturating_sub(all - its);
-        let of_one = self.of_one.min(left - left / 4);
+        let left = self.max_total.saturating_sub(all - its);
+        let of_one = self.max_per_client.min(left - left / 4);
         let whose = match its {
-            _ if all >= self.of_all => "the server has",
+            _ if all >= self.max_total => "the server has",
             its if its >= of_one => "this client has",
             its => {
                 open.insert(client.clone(), its + 1);
@@ -61,7 +61,7 @@ impl Streams {
             format!(
                 "{whose} as many streams of events as it may ({of_one} for this client now, {} in \
                  all; `--max-connections` makes more room); close some, and try again",
-                self.of_all
+                self.max_total
             ),
         ))
     }
@@ -90,7 +90,7 @@ mod tests {
         let client = |name: &str| ClientName(Some(Arc::from(name)));
         let follow = |name: &str| streams.follow(&client(name));
         let first: Vec<_> = (0..4).map(|_| follow("a").unwrap()).collect();
-        assert!(follow("a").unwrap_err().is("too-many-streams"));
+        assert!(follow("a").unwrap_err().is_kind("too-many-streams"));
         let second: Vec<_> = (0..2).map(|_| follow("b").unwrap()).collect();
         assert!(follow("c").is_err());
         drop(second);

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
-use super::extract::{Id, JsonBody, Named, Params, shown_name};
+use super::extract::{Id, JsonBody, Params, PathParams, shown_name};
 use super::operations::{Operations, routes};
 use super::pages::{self, Page};
 use super::problem::Problem;
@@ -211,7 +211,7 @@ async fn list(
     responses((status = 200, description = "It", body = ThreadDetail)))]
 async fn get(
     State(app): State<App>,
-    Named(Id(id)): Named<Id>,
+    PathParams(Id(id)): PathParams<Id>,
 ) -> Result<Json<ThreadDetail>, Problem> {
     let id = ThreadId::parse(&id)?;
     let thread = app.store.thread(&id).await?;
@@ -235,7 +235,7 @@ async fn get(
     responses((status = 200, description = "As it is now", body = ThreadResponse)))]
 async fn change(
     State(app): State<App>,
-    Named(Id(id)): Named<Id>,
+    PathParams(Id(id)): PathParams<Id>,
     JsonBody(body): JsonBody<ChangeThread>,
 ) -> Result<Json<ThreadResponse>, Problem> {
     let id = ThreadId::parse(&id)?;
@@ -251,7 +251,10 @@ async fn change(
     tag = "threads", params(("thread" = String, Path, description = "Its id")),
     responses((status = 204, description = "It is gone"),
         (status = 409, description = "It is open")))]
-async fn remove(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<StatusCode, Problem> {
+async fn remove(
+    State(app): State<App>,
+    PathParams(Id(id)): PathParams<Id>,
+) -> Result<StatusCode, Problem> {
     app.manager.remove_thread(&ThreadId::parse(&id)?).await?;
     app.store.collect_blobs().await?;
     Ok(StatusCode::NO_CONTENT)
@@ -290,7 +293,7 @@ struct Averages {
         body = Object)))]
 async fn cost(
     State(app): State<App>,
-    Named(Id(id)): Named<Id>,
+    PathParams(Id(id)): PathParams<Id>,
     Params(query): Params<CostQuery>,
 ) -> Result<Response, Problem> {
     let last = query.last.unwrap_or(DEFAULT_TURNS);
@@ -315,7 +318,7 @@ async fn cost(
         headers(("Location" = String, description = "Its address")))))]
 async fn fork(
     State(app): State<App>,
-    Named(Id(id)): Named<Id>,
+    PathParams(Id(id)): PathParams<Id>,
     JsonBody(body): JsonBody<ForkThread>,
 ) -> Result<Response, Problem> {
     let id = ThreadId::parse(&id)?;
@@ -346,7 +349,7 @@ async fn fork(
         (status = 409, description = "Another program has it open")))]
 async fn clear(
     State(app): State<App>,
-    Named(Id(id)): Named<Id>,
+    PathParams(Id(id)): PathParams<Id>,
 ) -> Result<Json<ClearedThread>, Problem> {
     let id = ThreadId::parse(&id)?;
     let kept_by_forks = kept_by_forks(&app, &id).await?;

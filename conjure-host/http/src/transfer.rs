@@ -10,7 +10,7 @@ use axum::response::{IntoResponse as _, Response};
 use conjure_core::log::EntryBody;
 use tempfile::TempPath;
 
-use super::extract::{Id, Named, SentLines};
+use super::extract::{Id, JsonLinesBody, PathParams};
 use super::operations::{Operations, routes};
 use super::page_parts::SharedThread;
 use super::problem::Problem;
@@ -38,7 +38,10 @@ pub(super) fn import_router() -> Operations {
     tag = "threads", params(("thread" = String, Path, description = "The thread's id")),
     responses((status = 200, description = "Its records", body = String,
         content_type = "application/jsonl")))]
-async fn export(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Response, Problem> {
+async fn export(
+    State(app): State<App>,
+    PathParams(Id(id)): PathParams<Id>,
+) -> Result<Response, Problem> {
     let id = ThreadId::parse(&id)?;
     let records = app.store.read(&id).await?;
     let lines = blocking(move || json_lines(&records)).await?;
@@ -61,7 +64,10 @@ async fn export(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Resp
     params(("thread" = String, Path, description = "The thread's id")),
     responses((status = 200, description = "The file", body = String, content_type = "text/html"),
         (status = 501, description = "The server has no page, which makes it")))]
-async fn share(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Response, Problem> {
+async fn share(
+    State(app): State<App>,
+    PathParams(Id(id)): PathParams<Id>,
+) -> Result<Response, Problem> {
     let id = ThreadId::parse(&id)?;
     let Some(share) = &app.share else {
         return Err(Problem::new(
@@ -99,7 +105,7 @@ async fn share(State(app): State<App>, Named(Id(id)): Named<Id>) -> Result<Respo
         headers(("Location" = String, description = "Its address")))))]
 async fn import(
     State(app): State<App>,
-    SentLines(lines, _room): SentLines,
+    JsonLinesBody(lines, _room): JsonLinesBody,
 ) -> Result<Response, Problem> {
     let dir = app.host.data_dir().join("tmp");
     let written = blocking(move || {
@@ -162,9 +168,14 @@ fn records(lines: &Bytes) -> Result<(Vec<Record>, Vec<usize>), Problem> {
         })?;
         has_some = true;
         if let Record::Entry(entry) = &mut record
-            && let EntryBody::File { place, remote, .. } = &mut entry.body
+            && let EntryBody::File {
+                place,
+                remote,
+                holder,
+                ..
+            } = &mut entry.body
         {
-            (*place, *remote) = (None, None);
+            (*place, *remote, *holder) = (None, None, None);
         }
         // Its events say the same.
         if !matches!(record, Record::Opened { .. }) {

@@ -15,7 +15,7 @@ use utoipa::openapi::schema::{self, ObjectBuilder, SchemaType, Type};
 use utoipa::{IntoParams, ToSchema};
 
 use super::approvals::{self, ApprovalView};
-use super::extract::{JsonBody, Named, Params, Ref, line, text};
+use super::extract::{JsonBody, Params, PathParams, Ref, line, text};
 use super::idempotency::Idempotency;
 use super::operations::{Operations, routes};
 use super::pages::{self, Page};
@@ -149,9 +149,9 @@ struct NewTurn {
     #[serde(default)]
     policy: TurnPolicy,
     /// Whether whoever says it cannot be asked. `true`: a call that asks is denied at once and a
-    /// question cancelled, unless somebody follows events as a person who can (`attended`). `false`:
-    /// both wait for somebody. Without it the client counts as one that follows for half a minute, and
-    /// again whenever it looks at the turn or lists what waits.
+    /// question cancelled, unless somebody follows events as a person who can be asked
+    /// (`attended=true`). `false`: both wait for somebody. Without it the client counts as such a
+    /// person for half a minute, and again whenever it looks at the turn or lists what waits.
     unattended: Option<bool>,
     /// JSON Schema that the answer must fit.
     #[schema(schema_with = schema_of_output_schema)]
@@ -259,7 +259,7 @@ struct CancelTurn {
     responses((status = 200, description = "The newest", body = Page<TurnView>)))]
 async fn list(
     State(app): State<App>,
-    Named(Ref(id)): Named<Ref>,
+    PathParams(Ref(id)): PathParams<Ref>,
     Params(query): Params<TurnQuery>,
 ) -> Result<Json<Page<TurnView>>, Problem> {
     let limit = pages::limit(query.limit)?;
@@ -283,7 +283,7 @@ async fn list(
         (status = 429, description = "Too many follow-ups wait")))]
 async fn say(
     State(app): State<App>,
-    Named(Ref(id)): Named<Ref>,
+    PathParams(Ref(id)): PathParams<Ref>,
     idempotency: Option<Extension<Idempotency>>,
     JsonBody(body): JsonBody<NewTurn>,
 ) -> Result<Response, Problem> {
@@ -352,7 +352,7 @@ fn message(
     responses((status = 200, description = "It", body = TurnView)))]
 async fn get(
     State(app): State<App>,
-    Named(Ref(id)): Named<Ref>,
+    PathParams(Ref(id)): PathParams<Ref>,
     Params(query): Params<WaitQuery>,
 ) -> Result<Json<TurnView>, Problem> {
     let seconds = query.wait.unwrap_or(0);
@@ -369,7 +369,7 @@ async fn get(
     }
     // Whoever waits for longer is seen while it does: most turns are over before that.
     let is_short = Duration::from_secs(seconds) <= 2 * POLL_INTERVAL;
-    let _client = is_short.then(|| app.looks_at_turn(&id));
+    let _client = is_short.then(|| app.presence_at_turn(&id));
     if seconds == 0 {
         return Ok(Json(view(&app, run).await));
     }
@@ -387,7 +387,7 @@ async fn get(
 async fn wait_for_question(app: &App, turn: &str) -> Result<TurnView, Problem> {
     let mut changes = app.manager.own_changes();
     tokio::time::sleep(POLL_INTERVAL).await;
-    let _client = app.looks_at_turn(turn);
+    let _client = app.presence_at_turn(turn);
     loop {
         let view = view(app, app.manager.run(turn).await?).await;
         if !view.approvals.is_empty() || !view.questions.is_empty() {
@@ -423,7 +423,7 @@ pub(super) async fn view(app: &App, run: Run) -> TurnView {
         (status = 404, description = "There is no such session, or no such turn in it")))]
 async fn cancel(
     State(app): State<App>,
-    Named(Ref(id)): Named<Ref>,
+    PathParams(Ref(id)): PathParams<Ref>,
     JsonBody(body): JsonBody<CancelTurn>,
 ) -> Result<StatusCode, Problem> {
     match (body.turn, body.drop_queued) {

@@ -7,7 +7,7 @@ use conjure_runtime::uploads::{MOST_ATTACHED, Upload, UploadError};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::extract::{self, ImportRoom, Params, line};
+use super::extract::{self, ImportPermit, Params, line};
 use super::operations::{Operations, routes};
 use super::problem::Problem;
 use super::state::App;
@@ -70,7 +70,7 @@ struct UploadQuery {
 struct FileBody {
     bytes: Bytes,
     media_type: String,
-    _room: ImportRoom,
+    _permit: ImportPermit,
 }
 
 impl FromRequest<App> for FileBody {
@@ -78,11 +78,11 @@ impl FromRequest<App> for FileBody {
 
     async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
         let media_type = extract::media_type(request.headers());
-        let (bytes, room) = extract::large_of_any_type(request, app).await?;
+        let (bytes, room) = extract::large_body_of_any_type(request, app).await?;
         Ok(Self {
             bytes,
             media_type,
-            _room: room,
+            _permit: room,
         })
     }
 }
@@ -130,8 +130,8 @@ pub(super) fn resolve_attachments(
             )));
         }
         Ok(match turn {
-            Some(turn) => app.host.uploaded_for(turn, id)?,
-            None => app.host.uploaded(id)?,
+            Some(turn) => app.host.upload_for_turn(turn, id)?,
+            None => app.host.pending_upload(id)?,
         })
     });
     known.collect()

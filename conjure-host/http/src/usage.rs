@@ -92,9 +92,9 @@ impl CountedEntries {
             return Ok(BTreeSet::new());
         }
         let mut kept = BTreeSet::new();
-        for entries in app.store.kept_entries(&thread.id).await? {
+        for entries in app.store.retained_entries(&thread.id).await? {
             let counted = self.0.entry(entries.thread).or_default();
-            let numbers = entries.above + 1..=entries.upto;
+            let numbers = entries.after_seq + 1..=entries.last_seq;
             kept.extend(numbers.filter(|seq| counted.insert(*seq)));
         }
         Ok(kept)

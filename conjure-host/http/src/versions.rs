@@ -13,7 +13,7 @@ use super::problem::Problem;
 use super::state::App;
 
 /// The kind of the problem that somebody else was first.
-pub(super) const CHANGED: &str = "changed";
+pub(super) const CHANGED_KIND: &str = "changed";
 
 /// The header, as the description has it.
 #[derive(IntoParams)]
@@ -45,7 +45,7 @@ pub(super) enum VersionCondition {
     /// Whatever there is.
     Any,
     /// One of these tags.
-    These(Vec<String>),
+    Tags(Vec<String>),
 }
 
 impl VersionCondition {
@@ -57,23 +57,23 @@ impl VersionCondition {
         if tags.is_empty() || tags.iter().any(|tag| tag == "*") {
             Self::Any
         } else {
-            Self::These(tags)
+            Self::Tags(tags)
         }
     }
 
     /// Whether the version that there is may be changed.
     pub(super) fn check(&self, version: i64) -> Result<(), Problem> {
         match self {
-            Self::These(tags) if !tags.contains(&tag(version)) => Err(changed_problem()),
-            Self::Any | Self::These(_) => Ok(()),
+            Self::Tags(tags) if !tags.contains(&tag(version)) => Err(changed_problem()),
+            Self::Any | Self::Tags(_) => Ok(()),
         }
     }
 
     /// What is said where somebody else changed it after the check.
     pub(super) fn explain_conflict(&self, problem: Problem) -> Problem {
         match self {
-            Self::These(_) if problem.is(CHANGED) => changed_problem(),
-            Self::Any | Self::These(_) => problem,
+            Self::Tags(_) if problem.is_kind(CHANGED_KIND) => changed_problem(),
+            Self::Any | Self::Tags(_) => problem,
         }
     }
 }
@@ -90,7 +90,7 @@ impl FromRequestParts<App> for VersionCondition {
 fn changed_problem() -> Problem {
     Problem::new(
         StatusCode::PRECONDITION_FAILED,
-        CHANGED,
+        CHANGED_KIND,
         "it was changed since the version of `If-Match`; read it anew, and change that",
     )
 }

@@ -29,7 +29,7 @@ impl From<UnfitJson> for Problem {
 }
 
 /// What is wrong with a parameter of a query, without the words of Rust's numbers.
-pub(super) fn in_words_of_a_query(why: &str) -> &str {
+pub(super) fn query_error_text(why: &str) -> &str {
     let mut known = PARAMETERS.iter();
     let known = known.find(|(rust, _)| *rust == why);
     known.map_or(why, |&(_, words)| words)

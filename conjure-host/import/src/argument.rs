@@ -2,7 +2,7 @@
 
 use super::own_env::ServerEnv;
 use super::secret::{self, ValueKind};
-use super::secret_value::{is_connection, is_in_location_of};
+use super::secret_value::{contains_secret_address, is_connection};
 use super::server::{ConfigText, ImportResult};
 
 /// An argument that names itself: `--option=value`, `NAME=value` or `Header: value`.
@@ -10,7 +10,7 @@ struct NamedArgument<'a> {
     name: &'a str,
     value: &'a str,
     /// Text before the value, with its white space.
-    beginning: &'a str,
+    prefix: &'a str,
 }
 
 impl ImportResult {
@@ -41,14 +41,14 @@ impl ImportResult {
         let is_option = |word: &&str| word.starts_with('-') && !word.contains(['=', ':']);
         let option = before.filter(is_option).filter(|_| !value.starts_with('-'));
         if own.is_left_to_program(option, value) {
-            self.tell_others(server, &own.others(value));
+            self.note_unexpanded(server, &own.foreign_variables(value));
             return ConfigText::Plain(value.to_owned());
         }
-        if value.contains("://") && (value.contains("${") || is_in_location_of(value)) {
+        if value.contains("://") && (value.contains("${") || contains_secret_address(value)) {
             return self.address(server, value);
         }
-        if let Some(named) = named(value) {
-            return self.named(server, &named, value);
+        if let Some(named) = parse_named(value) {
+            return self.named_argument(server, &named, value);
         }
         match option {
             Some(option) => self.text(server, &format!("the value of `{option}`"), option, value),
@@ -56,18 +56,23 @@ impl ImportResult {
         }
     }
 
-    fn named(&mut self, server: &str, named: &NamedArgument<'_>, whole: &str) -> ConfigText {
+    fn named_argument(
+        &mut self,
+        server: &str,
+        named: &NamedArgument<'_>,
+        whole: &str,
+    ) -> ConfigText {
         let NamedArgument {
             name,
             value,
-            beginning,
+            prefix: beginning,
         } = named;
         let what = format!("the value of `{name}`");
-        match secret::find(name, value) {
+        match secret::classify(name, value) {
             ValueKind::Plain => ConfigText::Plain(whole.to_owned()),
             ValueKind::Expand(text) => ConfigText::Expand(format!("{beginning}{text}")),
             ValueKind::Unknown(found) => {
-                self.unknown(server, &what, &found);
+                self.note_unknown_variables(server, &what, &found);
                 ConfigText::Plain(whole.to_owned())
             }
             ValueKind::Secret { prefix, from, .. } => {
@@ -77,7 +82,7 @@ impl ImportResult {
     }
 
     /// Tells of variables that nobody expands, for they stand beside some that the program expands.
-    fn tell_others(&mut self, server: &str, others: &[String]) {
+    fn note_unexpanded(&mut self, server: &str, others: &[String]) {
         if others.is_empty() {
             return;
         }
@@ -90,7 +95,7 @@ impl ImportResult {
     }
 }
 
-fn named(text: &str) -> Option<NamedArgument<'_>> {
+fn parse_named(text: &str) -> Option<NamedArgument<'_>> {
     if is_connection(text) {
         return None;
     }
@@ -110,7 +115,7 @@ fn named(text: &str) -> Option<NamedArgument<'_>> {
         Some(NamedArgument {
             name,
             value,
-            beginning,
+            prefix: beginning,
         })
     })
 }

@@ -55,12 +55,12 @@ pub(crate) fn manifest(bytes: &[u8]) -> Result<Value, String> {
 /// Reads a manifest. `directory` is where its bundle is unpacked.
 pub(crate) fn read(manifest: &Value, directory: &str, import: &mut ImportResult) {
     let text = |field: &str| manifest.get(field).and_then(Value::as_str);
-    let name = json::tidy(text("name").unwrap_or("bundle"));
+    let name = json::sanitize_name(text("name").unwrap_or("bundle"));
     let described = manifest.get("server").unwrap_or(&Value::Null);
     let bundle = McpBundle {
         name: &name,
         directory,
-        questions: manifest.get("user_config").unwrap_or(&Value::Null),
+        user_config: manifest.get("user_config").unwrap_or(&Value::Null),
     };
     let config = launch_config(described);
     let command = config.as_ref().and_then(|config| config.get("command"));
@@ -142,14 +142,14 @@ struct McpBundle<'a> {
     name: &'a str,
     directory: &'a str,
     /// Settings that the bundle asks the person for.
-    questions: &'a Value,
+    user_config: &'a Value,
 }
 
 impl McpBundle<'_> {
     /// The values of an argument that stands for several.
     fn array_values(&self, arg: &str) -> Option<Vec<String>> {
         let key = arg.strip_prefix("${user_config.")?.strip_suffix('}')?;
-        let defaults = self.questions.get(key)?.get("default")?.as_array()?;
+        let defaults = self.user_config.get(key)?.get("default")?.as_array()?;
         let defaults = defaults.iter().filter_map(Value::as_str);
         Some(defaults.map(str::to_owned).collect())
     }
@@ -157,9 +157,9 @@ impl McpBundle<'_> {
     /// A text of the manifest; nothing where it stands for what may be left out.
     fn text(&self, label: &str, text: &str, import: &mut ImportResult) -> Option<ConfigText> {
         let mut text = text.replace("${__dirname}", self.directory);
-        while let Some(key) = question(&text) {
+        while let Some(key) = first_user_setting(&text) {
             let place = format!("${{user_config.{key}}}");
-            let asked = self.questions.get(&key).unwrap_or(&Value::Null);
+            let asked = self.user_config.get(&key).unwrap_or(&Value::Null);
             let is = |flag: &str| asked.get(flag) == Some(&Value::Bool(true));
             if is("sensitive") {
                 let (prefix, after) = text.split_once(&place).unwrap_or_default();
@@ -198,9 +198,9 @@ impl McpBundle<'_> {
         }
         text = text.replace("${HOME}", "${userHome}");
         Some(match variables::of(&text) {
-            Some(found) if !found.stays() => ConfigText::Expand(found.expand),
+            Some(found) if !found.is_untranslatable() => ConfigText::Expand(found.expand),
             Some(found) => {
-                import.unknown(self.name, label, &found);
+                import.note_unknown_variables(self.name, label, &found);
                 ConfigText::Plain(text)
             }
             None => ConfigText::Plain(text),
@@ -209,7 +209,7 @@ impl McpBundle<'_> {
 }
 
 /// The first setting of the person's that a text names.
-fn question(text: &str) -> Option<String> {
+fn first_user_setting(text: &str) -> Option<String> {
     let (_, rest) = text.split_once("${user_config.")?;
     let (key, _) = rest.split_once('}')?;
     Some(key.to_owned())

@@ -35,7 +35,7 @@ fn server(name: &str, fields: &Table, import: &mut ImportResult) {
     let is_first = |field: &str| is_remote && field == "env";
     let (first, rest): (Vec<_>, Vec<_>) = fields.iter().partition(|(field, _)| is_first(field));
     for (field, value) in first.into_iter().chain(rest) {
-        take(field, value, &own, &mut server, import);
+        apply_field(field, value, &own, &mut server, import);
     }
     if server.command.is_none() && server.url.is_none() {
         import.note(
@@ -55,7 +55,7 @@ fn pairs(value: &Value) -> Vec<(String, String)> {
         .collect()
 }
 
-fn take(
+fn apply_field(
     field: &str,
     value: &Value,
     own: &ServerEnv,
@@ -65,7 +65,7 @@ fn take(
     let name = server.name.clone();
     match (field, value) {
         ("command", Value::String(command)) => {
-            if !import.take_apart(server, own, command) {
+            if !import.split_command(server, own, command) {
                 server.command = Some(ConfigText::Plain(command.clone()));
             }
         }

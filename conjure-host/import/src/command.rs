@@ -12,7 +12,7 @@ const ENV: &str = "env";
 impl ImportResult {
     /// Makes a program and its first arguments of a command that is a line with a secret in it.
     /// Whether it is one; the command of any other is only its program.
-    pub(crate) fn take_apart(
+    pub(crate) fn split_command(
         &mut self,
         server: &mut ImportedServer,
         own: &ServerEnv,
@@ -35,7 +35,7 @@ impl ImportResult {
 /// The words of a command that is a line with a secret in it; none where it is no such line.
 fn secret_words(command: &str) -> Vec<String> {
     let is_line = command.trim().contains(char::is_whitespace);
-    if !is_line || !holds_secret(&variables::stand_in(command, &|_| false)) {
+    if !is_line || !holds_secret(&variables::with_placeholders(command, &|_| false)) {
         return Vec::new();
     }
     let by_spaces = |_| command.split_whitespace().map(str::to_owned).collect();

@@ -12,9 +12,10 @@ const BUNDLE_DIRECTORY: &str = "/BUNDLE_DIRECTORY";
 
 /// Reads a whole file; comments and commas at the end of lists are VS Code's.
 pub(crate) fn read(text: &str) -> Result<ImportResult, String> {
-    let value: Value = serde_json::from_str(&plain(text)).map_err(|error| error.to_string())?;
+    let value: Value =
+        serde_json::from_str(&strip_comments(text)).map_err(|error| error.to_string())?;
     let mut import = ImportResult::default();
-    if registry::is_one(&value) {
+    if registry::is_server_document(&value) {
         registry::read(&value, &mut import);
         return Ok(import);
     }
@@ -63,7 +64,7 @@ pub(crate) fn server(name: &str, value: &Value, import: &mut ImportResult) {
         .unwrap_or_default();
     match kind {
         "" | "stdio" | "http" | "streamable-http" | "streamableHttp" | "local" | "remote" => {}
-        "sse" => old_transport(name, import),
+        "sse" => note_old_transport(name, import),
         other => {
             import.note(
                 name,
@@ -90,7 +91,7 @@ pub(crate) fn server(name: &str, value: &Value, import: &mut ImportResult) {
             // Zed's older form has all of it below `command`.
             let zed = value.pointer("/command/env");
             let own = own_env([fields.get("env"), fields.get("environment"), zed]);
-            if !import.take_apart(&mut server, &own, command) {
+            if !import.split_command(&mut server, &own, command) {
                 server.command = Some(import.program(name, command));
             }
             server.args.extend(import.arguments(name, &own, args));
@@ -117,14 +118,14 @@ pub(crate) fn server(name: &str, value: &Value, import: &mut ImportResult) {
                 import.note(name, &told);
                 server.settings.push(("request_timeout_ms", ms.into()));
             }
-            _ => take(field, value, &mut server, import),
+            _ => apply_field(field, value, &mut server, import),
         }
     }
     import.servers.push(server);
 }
 
 /// The transport before streamable HTTP.
-pub(crate) fn old_transport(name: &str, import: &mut ImportResult) {
+pub(crate) fn note_old_transport(name: &str, import: &mut ImportResult) {
     import.note(
         name,
         "it used HTTP with SSE, which is not spoken here; its address is written down as it is, \
@@ -156,7 +157,7 @@ fn strings(value: Option<&Value>) -> Vec<&str> {
 }
 
 /// A name as a session file has it: without spaces and signs.
-pub(crate) fn tidy(name: &str) -> String {
+pub(crate) fn sanitize_name(name: &str) -> String {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     let parts = name.split(|c| !is_part(c)).filter(|part| !part.is_empty());
     let tidy = parts.collect::<Vec<_>>().join("-");
@@ -224,7 +225,7 @@ fn scalar_text(value: &Value) -> Option<String> {
     }
 }
 
-fn take(field: &str, value: &Value, server: &mut ImportedServer, import: &mut ImportResult) {
+fn apply_field(field: &str, value: &Value, server: &mut ImportedServer, import: &mut ImportResult) {
     let name = server.name.clone();
     match (field, value) {
         ("type" | "transport" | "command" | "args" | "url" | "serverUrl" | "httpUrl", _) => {}
@@ -279,7 +280,7 @@ fn oauth(fields: &Map<String, Value>, server: &mut ImportedServer, import: &mut 
 }
 
 /// The text without comments and without commas before a closing bracket.
-fn plain(text: &str) -> String {
+fn strip_comments(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();
     let mut in_text = false;
@@ -330,7 +331,7 @@ mod tests {
     #[test]
     fn comments_and_commas_too_many_are_left_out() {
         let text = "{ // a\n \"a\": \"// no, /* no */ ,]\", /* b */ \"c\": [1, 2,\n ], }";
-        let value: Value = serde_json::from_str(&plain(text)).unwrap();
+        let value: Value = serde_json::from_str(&strip_comments(text)).unwrap();
         assert_eq!(
             value,
             serde_json::json!({ "a": "// no, /* no */ ,]", "c": [1, 2] })

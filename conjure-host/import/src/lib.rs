@@ -20,7 +20,7 @@ mod shell_words;
 #[cfg(test)]
 mod tests;
 mod timeout;
-mod typed;
+mod typed_secret;
 mod used_secrets;
 mod variables;
 mod yaml;
@@ -28,7 +28,7 @@ mod yaml;
 use serde_json::{Map, Value};
 
 pub use server::{ImportResult, RequiredSecret};
-pub use typed::{TypedSecret, secrets as typed_secrets};
+pub use typed_secret::{TypedSecret, secrets as typed_secrets};
 pub use used_secrets::used_secrets;
 
 /// First bytes of an MCP bundle, as of every zip archive.
@@ -48,7 +48,7 @@ const ZIP_MAGIC: &[u8] = b"PK\x03\x04";
 /// Why it is none of them.
 pub fn read(text: &str) -> Result<ImportResult, String> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let begin = behind_comments(text);
+    let begin = skip_comments(text);
     let line = begin.strip_prefix("$ ").unwrap_or(begin);
     if line.starts_with("claude ") || line.starts_with("codex ") {
         return line::read(text);
@@ -70,7 +70,7 @@ pub fn read(text: &str) -> Result<ImportResult, String> {
 }
 
 /// A text from its first line on that is neither empty nor a comment: that says which form it has.
-fn behind_comments(text: &str) -> &str {
+fn skip_comments(text: &str) -> &str {
     let mut rest = text.trim_start();
     while rest.starts_with('#') {
         let behind = rest.split_once('\n').map_or("", |(_, behind)| behind);

@@ -113,7 +113,7 @@ fn add(words: &[&str], import: &mut ImportResult) -> Result<(), String> {
     }
     let is_address = target.starts_with("http://") || target.starts_with("https://");
     match line.transport {
-        Some("sse") => json::old_transport(name, import),
+        Some("sse") => json::note_old_transport(name, import),
         Some("http" | "stdio" | "streamable-http") | None => {}
         Some(other) => import.note(name, &format!("the transport `{other}` is not understood")),
     }
@@ -141,7 +141,7 @@ fn add(words: &[&str], import: &mut ImportResult) -> Result<(), String> {
                 "its command is an address, which is taken for a server over HTTP",
             );
             server.url = Some(import.remote_address(&server, target));
-        } else if !import.take_apart(&mut server, &own, target) {
+        } else if !import.split_command(&mut server, &own, target) {
             server.command = Some(import.program(name, target));
         }
         let args = import.arguments(name, &own, args.iter().copied());
@@ -278,7 +278,7 @@ fn add_of_codex(words: &[&str], import: &mut ImportResult) -> Result<(), String>
         }
         (None, Some((program, args))) => {
             let own = own_env(&line.env);
-            if !import.take_apart(&mut server, &own, program) {
+            if !import.split_command(&mut server, &own, program) {
                 server.command = Some(ConfigText::Plain((*program).to_owned()));
             }
             let args = import.arguments(name, &own, args.iter().copied());

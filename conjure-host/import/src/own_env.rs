@@ -5,7 +5,7 @@
 //! nothing is started, so its address and headers get the values here.
 
 use super::secret;
-use super::secret_name::is_name;
+use super::secret_name::is_secret_name;
 use super::secret_value::holds_secret;
 use super::server::{ConfigText, ImportResult, ImportedServer};
 use super::variables::{self, TextPiece};
@@ -37,7 +37,7 @@ impl ServerEnv {
         if !pieces.iter().any(|piece| self.is_own(piece)) {
             return false;
         }
-        let judged = variables::stand_in(argument, &|name| self.has(name));
+        let judged = variables::with_placeholders(argument, &|name| self.has(name));
         let judged = match option {
             Some(option) => format!("{option}={judged}"),
             None => judged,
@@ -46,7 +46,7 @@ impl ServerEnv {
     }
 
     /// The variables of an argument that are none of these, as they are written.
-    pub(crate) fn others(&self, argument: &str) -> Vec<String> {
+    pub(crate) fn foreign_variables(&self, argument: &str) -> Vec<String> {
         let pieces = variables::pieces(argument);
         let others = pieces.iter().filter(|piece| !self.is_own(piece));
         let others = others.filter_map(|piece| match piece {
@@ -75,30 +75,34 @@ impl ImportResult {
         value: &str,
     ) -> ConfigText {
         let what = format!("header {header}");
-        match put_in(&server.env, value) {
-            FilledText::Same => self.text(&server.name, &what, header, value),
-            FilledText::Filled(text) => self.text(&server.name, &what, header, &text),
-            FilledText::Secret(ConfigText::Secret { prefix, .. }) if is_half(header, &prefix) => {
-                self.composed(&server.name, &what, header)
+        match substitute(&server.env, value) {
+            SubstitutedText::Unchanged => self.text(&server.name, &what, header, value),
+            SubstitutedText::Substituted(text) => self.text(&server.name, &what, header, &text),
+            SubstitutedText::Secret(ConfigText::Secret { prefix, .. })
+                if is_half(header, &prefix) =>
+            {
+                self.composed_secret(&server.name, &what, header)
             }
-            FilledText::Secret(secret) => secret,
-            FilledText::Composed => self.composed(&server.name, &what, header),
+            SubstitutedText::Secret(secret) => secret,
+            SubstitutedText::Composed => self.composed_secret(&server.name, &what, header),
         }
     }
 
     /// The address of a server over HTTP, with values of its `env` in place of their variables.
     pub(crate) fn remote_address(&mut self, server: &ImportedServer, url: &str) -> ConfigText {
-        match put_in(&server.env, url) {
-            FilledText::Same => self.address(&server.name, url),
-            FilledText::Filled(url) => self.address(&server.name, &url),
-            FilledText::Secret(secret) => secret,
-            FilledText::Composed => self.composed(&server.name, "the whole address", "URL"),
+        match substitute(&server.env, url) {
+            SubstitutedText::Unchanged => self.address(&server.name, url),
+            SubstitutedText::Substituted(url) => self.address(&server.name, &url),
+            SubstitutedText::Secret(secret) => secret,
+            SubstitutedText::Composed => {
+                self.composed_secret(&server.name, "the whole address", "URL")
+            }
         }
     }
 
     /// A text with a secret of `env` inside: all of it is another secret, for a session file has
     /// only what stands before one.
-    fn composed(&mut self, server: &str, what: &str, label: &str) -> ConfigText {
+    fn composed_secret(&mut self, server: &str, what: &str, label: &str) -> ConfigText {
         let told =
             format!("{what} is put together of a secret of its `env` and more: set all of it");
         self.note(server, &told);
@@ -108,35 +112,35 @@ impl ImportResult {
 
 /// Whether what stands before a secret in a header is a part of it, and no scheme such as `Bearer `.
 fn is_half(header: &str, prefix: &str) -> bool {
-    is_name(header) && !prefix.is_empty() && !prefix.ends_with(char::is_whitespace)
+    is_secret_name(header) && !prefix.is_empty() && !prefix.ends_with(char::is_whitespace)
 }
 
 /// A text after values of `env` were put in place of their variables.
 #[derive(Debug, PartialEq, Eq)]
-enum FilledText {
+enum SubstitutedText {
     /// The text names no variable of `env`.
-    Same,
-    Filled(String),
+    Unchanged,
+    Substituted(String),
     /// The text ends with a secret of `env`, and has no other.
     Secret(ConfigText),
     /// The text has a secret of `env`, and more that is secret or follows it.
     Composed,
 }
 
-fn put_in(env: &[(String, ConfigText)], text: &str) -> FilledText {
+fn substitute(env: &[(String, ConfigText)], text: &str) -> SubstitutedText {
     let alone = secret::variable(text);
     let pieces = match alone.as_deref() {
         Some(name) => vec![TextPiece::Variable(name)],
         None => variables::pieces(text),
     };
     if !pieces.iter().any(|piece| value_of(env, piece).is_some()) {
-        return FilledText::Same;
+        return SubstitutedText::Unchanged;
     }
     let mut out = String::new();
     let mut secret = None;
     for piece in &pieces {
         if secret.is_some() {
-            return FilledText::Composed;
+            return SubstitutedText::Composed;
         }
         match (value_of(env, piece), piece) {
             (Some(ConfigText::Plain(value) | ConfigText::Expand(value)), _) => out.push_str(value),
@@ -149,9 +153,9 @@ fn put_in(env: &[(String, ConfigText)], text: &str) -> FilledText {
         }
     }
     match secret {
-        None => FilledText::Filled(out),
-        Some(_) if holds_secret(&out) || variables::of(&out).is_some() => FilledText::Composed,
-        Some(name) => FilledText::Secret(ConfigText::Secret { name, prefix: out }),
+        None => SubstitutedText::Substituted(out),
+        Some(_) if holds_secret(&out) || variables::of(&out).is_some() => SubstitutedText::Composed,
+        Some(name) => SubstitutedText::Secret(ConfigText::Secret { name, prefix: out }),
     }
 }
 
@@ -195,7 +199,7 @@ mod tests {
         }
         assert!(own.is_left_to_program(Some("--password"), "${A}"));
         assert!(!own.is_left_to_program(Some("--password"), "x${A}"));
-        assert_eq!(own.others("${A}/${file}"), ["`${file}`"]);
+        assert_eq!(own.foreign_variables("${A}/${file}"), ["`${file}`"]);
     }
 
     #[test]
@@ -210,24 +214,27 @@ mod tests {
             ("AUTH".to_owned(), secret("MCP_S_AUTH", "Bearer ")),
         ];
         for (text, filled) in [
-            ("plain", FilledText::Same),
-            ("${OTHER}", FilledText::Same),
-            ("$OTHER", FilledText::Same),
-            ("a${HOST}b", FilledText::Filled("ahb".to_owned())),
-            ("${HOST}${X}", FilledText::Filled("h${X}".to_owned())),
+            ("plain", SubstitutedText::Unchanged),
+            ("${OTHER}", SubstitutedText::Unchanged),
+            ("$OTHER", SubstitutedText::Unchanged),
+            ("a${HOST}b", SubstitutedText::Substituted("ahb".to_owned())),
+            (
+                "${HOST}${X}",
+                SubstitutedText::Substituted("h${X}".to_owned()),
+            ),
             (
                 "${AUTH}",
-                FilledText::Secret(secret("MCP_S_AUTH", "Bearer ")),
+                SubstitutedText::Secret(secret("MCP_S_AUTH", "Bearer ")),
             ),
-            ("$T", FilledText::Secret(secret("MCP_S_T", ""))),
+            ("$T", SubstitutedText::Secret(secret("MCP_S_T", ""))),
             (
                 "Bearer ${T}",
-                FilledText::Secret(secret("MCP_S_T", "Bearer ")),
+                SubstitutedText::Secret(secret("MCP_S_T", "Bearer ")),
             ),
-            ("${T}/mcp", FilledText::Composed),
-            ("${X}${T}", FilledText::Composed),
+            ("${T}/mcp", SubstitutedText::Composed),
+            ("${X}${T}", SubstitutedText::Composed),
         ] {
-            assert_eq!(put_in(&env, text), filled, "{text}");
+            assert_eq!(substitute(&env, text), filled, "{text}");
         }
     }
 }

@@ -7,11 +7,11 @@
 use serde_json::{Map, Value};
 
 use super::json;
-use super::secret::in_capitals;
+use super::secret::to_variable_name;
 use super::server::{ConfigText, ImportResult, ImportedServer};
 
 /// Whether this is such a description, or a list of them.
-pub(crate) fn is_one(value: &Value) -> bool {
+pub(crate) fn is_server_document(value: &Value) -> bool {
     let is_server = |value: &Value| {
         let has = |name: &str| value.get(name).is_some_and(Value::is_array);
         value.get("name").is_some_and(Value::is_string) && (has("packages") || has("remotes"))
@@ -39,7 +39,7 @@ fn server(described: &Value, import: &mut ImportResult) {
         .and_then(Value::as_str)
         .unwrap_or_default();
     // The name has its owner before it.
-    let name = json::tidy(whole.rsplit('/').next().unwrap_or(whole));
+    let name = json::sanitize_name(whole.rsplit('/').next().unwrap_or(whole));
     let list = |field: &str| described.get(field).and_then(Value::as_array);
     let remotes: Vec<&Value> = list("remotes").into_iter().flatten().collect();
     let packages: Vec<&Value> = list("packages").into_iter().flatten().collect();
@@ -50,7 +50,7 @@ fn server(described: &Value, import: &mut ImportResult) {
     } else if let Some(package) = packages.iter().find(|package| runner(package).is_some()) {
         self::package(&name, package, import);
     } else if let Some(remote) = remotes.first() {
-        json::old_transport(&name, import);
+        json::note_old_transport(&name, import);
         self::remote(&name, remote, import);
     } else {
         let text = "none of its packages can be started from a description; it is left out";
@@ -87,7 +87,7 @@ fn remote(name: &str, remote: &Value, import: &mut ImportResult) {
         other => other,
     });
     for header in inputs(remote.get("headers")) {
-        if let Some((header, text)) = named(name, "header", header, import) {
+        if let Some((header, text)) = named_input(name, "header", header, import) {
             server.headers.push((header, text));
         }
     }
@@ -137,7 +137,7 @@ fn package(name: &str, package: &Value, import: &mut ImportResult) {
     server.args.extend(own);
     let env = field(package, "environmentVariables", "environment_variables");
     for variable in inputs(env) {
-        if let Some((variable, text)) = named(name, "env", variable, import) {
+        if let Some((variable, text)) = named_input(name, "env", variable, import) {
             if program == "docker" {
                 // It is the container that needs it, and takes it from its client.
                 server.args.extend([plain("-e"), plain(&variable)]);
@@ -198,7 +198,7 @@ fn arguments(server: &str, list: Option<&Value>, import: &mut ImportResult) -> V
     args
 }
 
-fn named(
+fn named_input(
     server: &str,
     what: &str,
     of: &Value,
@@ -288,7 +288,7 @@ fn fill_in(
 
 /// The variable of the environment for an input.
 pub(crate) fn variable(label: &str) -> String {
-    let text = in_capitals(label);
+    let text = to_variable_name(label);
     if text.starts_with(|c: char| c.is_ascii_digit()) {
         format!("_{text}")
     } else {

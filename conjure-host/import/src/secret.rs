@@ -4,8 +4,8 @@
 //! A value that is taken for one by mistake costs a line to set; one that is missed is written
 //! down. So this errs on the careful side.
 
-use super::secret_name::is_name;
-use super::secret_value::{holds_secret, is_only_plain_word, prefixed};
+use super::secret_name::is_secret_name;
+use super::secret_value::{holds_secret, is_only_plain_word, split_scheme};
 use super::variables::{self, TextPiece, Variables};
 
 /// Classification of a value.
@@ -25,8 +25,8 @@ pub(crate) enum ValueKind {
 }
 
 /// Classifies a value by its name and content.
-pub(crate) fn find(name: &str, value: &str) -> ValueKind {
-    let (prefix, rest) = prefixed(value);
+pub(crate) fn classify(name: &str, value: &str) -> ValueKind {
+    let (prefix, rest) = split_scheme(value);
     if let Some(text) = rest
         .strip_prefix("${input:")
         .and_then(|rest| rest.strip_suffix('}'))
@@ -55,7 +55,7 @@ pub(crate) fn find(name: &str, value: &str) -> ValueKind {
         };
     }
     if let Some(found) = variables::of(rest) {
-        return with_variables(name, rest, prefix, found);
+        return classify_variables(name, rest, prefix, found);
     }
     if let Some(from) = variable(rest) {
         return ValueKind::Secret {
@@ -64,7 +64,7 @@ pub(crate) fn find(name: &str, value: &str) -> ValueKind {
             note: None,
         };
     }
-    let is_named = is_name(name) && !is_only_plain_word(rest);
+    let is_named = is_secret_name(name) && !is_only_plain_word(rest);
     if !rest.is_empty() && (is_named || !prefix.is_empty() || holds_secret(rest)) {
         return ValueKind::Secret {
             prefix,
@@ -77,15 +77,15 @@ pub(crate) fn find(name: &str, value: &str) -> ValueKind {
 
 /// What a text with variables is: a secret by its name or theirs or by what stands around them, or
 /// variables as they are.
-fn with_variables(name: &str, text: &str, prefix: String, found: Variables) -> ValueKind {
-    let is_named = is_name(name) || !prefix.is_empty();
+fn classify_variables(name: &str, text: &str, prefix: String, found: Variables) -> ValueKind {
+    let is_named = is_secret_name(name) || !prefix.is_empty();
     // What stands beside the variables is a part of it.
     let is_part = is_named && !found.is_whole && !is_path(text);
-    let holds = is_part || holds_secret(&variables::stand_in(text, &|_| false));
-    if found.stays() && !holds {
+    let holds = is_part || holds_secret(&variables::with_placeholders(text, &|_| false));
+    if found.is_untranslatable() && !holds {
         return ValueKind::Unknown(found);
     }
-    let is_of_secret = is_named || found.names.iter().any(|name| is_name(name));
+    let is_of_secret = is_named || found.names.iter().any(|name| is_secret_name(name));
     let is_secret = holds || (!found.names.is_empty() && is_of_secret);
     // A variable alone may hold anything.
     let may_be = found.is_whole && !found.has_default && !found.names.is_empty();
@@ -117,11 +117,15 @@ fn is_path(text: &str) -> bool {
 
 /// The name of a secret.
 pub(crate) fn name(server: &str, label: &str) -> String {
-    format!("MCP_{}_{}", in_capitals(server), in_capitals(label))
+    format!(
+        "MCP_{}_{}",
+        to_variable_name(server),
+        to_variable_name(label)
+    )
 }
 
 /// A text as names of variables have it.
-pub(crate) fn in_capitals(text: &str) -> String {
+pub(crate) fn to_variable_name(text: &str) -> String {
     let part = |c: char| match c.is_ascii_alphanumeric() {
         true => c.to_ascii_uppercase(),
         false => '_',
@@ -142,7 +146,7 @@ mod tests {
     use super::*;
 
     fn is_secret(name: &str, value: &str) -> bool {
-        matches!(find(name, value), ValueKind::Secret { .. })
+        matches!(classify(name, value), ValueKind::Secret { .. })
     }
 
     #[test]
@@ -153,12 +157,12 @@ mod tests {
             ("ANY", "a-${VAR}", "a-${env:VAR}"),
         ] {
             assert_eq!(
-                find(name, value),
+                classify(name, value),
                 ValueKind::Expand(expand.to_owned()),
                 "{value}"
             );
         }
-        let unknown = find("ANY", "${file}");
+        let unknown = classify("ANY", "${file}");
         assert!(matches!(unknown, ValueKind::Unknown(found) if found.unknown == ["${file}"]));
     }
 
@@ -216,17 +220,18 @@ mod tests {
             assert!(is_secret(name, value), "{name}={value}");
         }
         for value in ["${workspaceFolder}/private.pem", "${userHome}/.ssh/id"] {
-            let kind = find("KEY_FILE", value);
+            let kind = classify("KEY_FILE", value);
             assert_eq!(kind, ValueKind::Expand(value.to_owned()));
         }
-        let address = find("ANY", "https://${HOST}:${PORT:-80}/mcp");
+        let address = classify("ANY", "https://${HOST}:${PORT:-80}/mcp");
         let expand = "https://${env:HOST}:${env:PORT:-80}/mcp";
         assert_eq!(address, ValueKind::Expand(expand.to_owned()));
     }
 
     #[test]
     fn a_note_does_not_repeat_what_is_secret() {
-        let ValueKind::Secret { note, .. } = find("ANY", "postgres://u:hunter2@${HOST}/db") else {
+        let ValueKind::Secret { note, .. } = classify("ANY", "postgres://u:hunter2@${HOST}/db")
+        else {
             panic!("it is no secret");
         };
         let note = note.unwrap();

@@ -31,24 +31,24 @@ const HARMLESS_WORDS: &[&str] = &[
 const SECRET_PARAMETERS: &[&str] = &["code", "hmac", "ticket"];
 
 /// Whether a name is one that secrets have.
-pub(crate) fn is_name(name: &str) -> bool {
+pub(crate) fn is_secret_name(name: &str) -> bool {
     // Every shell keeps its working directory in it.
     if name == "PWD" {
         return false;
     }
     let lower = name.to_ascii_lowercase();
     let mut parts = lower.split(|c: char| !c.is_ascii_alphanumeric());
-    parts.any(is_part) || lower.contains("authorization")
+    parts.any(is_secret_part) || lower.contains("authorization")
 }
 
 /// Whether a parameter in the query of an address has a name of secrets.
-pub(crate) fn is_parameter(name: &str) -> bool {
+pub(crate) fn is_secret_parameter(name: &str) -> bool {
     let is_one = |known: &&str| name.eq_ignore_ascii_case(known);
-    is_name(name) || SECRET_PARAMETERS.iter().any(is_one)
+    is_secret_name(name) || SECRET_PARAMETERS.iter().any(is_one)
 }
 
 /// Whether a part of a name, in small letters, is one that secrets have.
-fn is_part(part: &str) -> bool {
+fn is_secret_part(part: &str) -> bool {
     let ends = SECRET_SUFFIXES.iter().any(|end| part.ends_with(*end));
     SECRET_FRAGMENTS.iter().any(|known| part.contains(*known))
         || SECRET_WORDS.contains(&part)
@@ -77,7 +77,7 @@ mod tests {
             "sig",
             "Proxy-Authorization",
         ] {
-            assert!(is_name(name), "{name}");
+            assert!(is_secret_name(name), "{name}");
         }
         for name in [
             "PWD",
@@ -90,9 +90,9 @@ mod tests {
             "COUNTRY_CODE",
             "",
         ] {
-            assert!(!is_name(name), "{name}");
+            assert!(!is_secret_name(name), "{name}");
         }
-        assert!(is_parameter("code") && is_parameter("api_key"));
-        assert!(!is_parameter("region"));
+        assert!(is_secret_parameter("code") && is_secret_parameter("api_key"));
+        assert!(!is_secret_parameter("region"));
     }
 }

@@ -5,7 +5,7 @@
 //! is found in one place is found in the others. Knows no variables: they are replaced before, see
 //! [`stand_in`](super::variables::stand_in).
 
-use super::secret_name::{is_name, is_parameter};
+use super::secret_name::{is_secret_name, is_secret_parameter};
 
 /// Stands in a text for a value that is no secret of this text, because it is known elsewhere.
 pub(crate) const REFERENCE: char = '\u{fffc}';
@@ -56,21 +56,21 @@ pub(crate) fn holds_secret(value: &str) -> bool {
     is_token(value)
         || value.contains("PRIVATE KEY-----")
         || split_words(value).any(is_known_token)
-        || is_in_location_of(value)
+        || contains_secret_address(value)
         || is_login(value)
-        || is_in_pairs(value)
+        || has_secret_pair(value)
         || is_behind_scheme(value)
         || is_behind_option(value)
 }
 
 /// Whether the address of a server has a secret in it.
 pub(crate) fn is_secret_address(url: &str) -> bool {
-    holds_secret(url) || (!url.contains("://") && is_in_location(url))
+    holds_secret(url) || (!url.contains("://") && is_secret_location(url))
 }
 
 /// Whether an address that stands in a text has a secret in it.
-pub(crate) fn is_in_location_of(text: &str) -> bool {
-    text.split("://").skip(1).any(is_in_location)
+pub(crate) fn contains_secret_address(text: &str) -> bool {
+    text.split("://").skip(1).any(is_secret_location)
 }
 
 /// Whether a text is one secret as a whole: a connection string, or `user:password@host`. Its first
@@ -79,11 +79,11 @@ pub(crate) fn is_connection(text: &str) -> bool {
     let first = text.split(';').next().unwrap_or_default();
     let pairs = text.split(';').filter(|part| part.contains('=')).count();
     let is_list = pairs > 1 && !text.starts_with('-') && first.matches('=').count() == 1;
-    (is_list && is_in_pairs(text)) || is_login(text)
+    (is_list && has_secret_pair(text)) || is_login(text)
 }
 
 /// A value without the scheme that stands before it, such as `Bearer `.
-pub(crate) fn prefixed(value: &str) -> (String, &str) {
+pub(crate) fn split_scheme(value: &str) -> (String, &str) {
     for scheme in SCHEMES {
         if let Some(rest) = value.strip_prefix(scheme) {
             return (scheme.to_owned(), rest);
@@ -94,7 +94,7 @@ pub(crate) fn prefixed(value: &str) -> (String, &str) {
 
 /// Whether a value looks like a token as a whole.
 fn is_token(value: &str) -> bool {
-    if is_begun(value) {
+    if has_token_prefix(value) {
         return true;
     }
     let is_part = |c: char| c.is_ascii_alphanumeric() || "-_.+=".contains(c);
@@ -109,7 +109,7 @@ fn is_token(value: &str) -> bool {
 }
 
 /// Whether a text begins as tokens do; a name with its value behind `=` is none.
-fn is_begun(value: &str) -> bool {
+fn has_token_prefix(value: &str) -> bool {
     value.len() >= MIN_TOKEN_BYTES
         && TOKEN_PREFIXES.iter().any(|begin| value.starts_with(*begin))
         && !value.trim_end_matches('=').contains('=')
@@ -118,7 +118,7 @@ fn is_begun(value: &str) -> bool {
 /// Whether a word within a text is a token. Names such as `npm_config_cache` begin like one and have
 /// no digits.
 fn is_known_token(word: &str) -> bool {
-    is_begun(word) && word.contains(|c: char| c.is_ascii_digit())
+    has_token_prefix(word) && word.contains(|c: char| c.is_ascii_digit())
 }
 
 fn split_words(text: &str) -> impl Iterator<Item = &str> {
@@ -131,7 +131,7 @@ fn is_quote(c: char) -> bool {
 
 /// Whether what stands behind `://` has a secret in it: a login, a part of the path that is a token,
 /// or a parameter.
-fn is_in_location(text: &str) -> bool {
+fn is_secret_location(text: &str) -> bool {
     let is_end = |c: char| c.is_whitespace() || matches!(c, '"' | '\\' | '`' | '<' | '>');
     let location = text.split(is_end).next().unwrap_or_default();
     let (path, query) = match location.find(['?', '#']) {
@@ -139,7 +139,7 @@ fn is_in_location(text: &str) -> bool {
         None => (location, ""),
     };
     let (authority, path) = path.split_once('/').unwrap_or((path, ""));
-    has_login(authority, path) || path.split('/').any(is_token) || is_in_query(query)
+    has_login(authority, path) || path.split('/').any(is_token) || is_secret_query(query)
 }
 
 /// Whether an authority has a login; a password with a `/` in it ends only in the path.
@@ -155,12 +155,12 @@ fn has_login(authority: &str, path: &str) -> bool {
     path.contains('@') && behind.is_some_and(|text| !text.ends_with(']') && !is_port(text))
 }
 
-fn is_in_query(query: &str) -> bool {
+fn is_secret_query(query: &str) -> bool {
     let mut pairs = query.split(['?', '#', '&', ';']);
     pairs.any(|pair| match pair.split_once('=') {
         Some((name, value)) => {
             let is_there = !value.is_empty() && !is_reference(value);
-            is_there && (is_parameter(name) || is_token(value))
+            is_there && (is_secret_parameter(name) || is_token(value))
         }
         None => is_token(pair),
     })
@@ -192,14 +192,14 @@ fn is_login(text: &str) -> bool {
 
 /// Whether `name=value` or `Name: value` with a name of secrets stands in a text: connection strings,
 /// JSON, headers, assignments of a shell.
-fn is_in_pairs(text: &str) -> bool {
+fn has_secret_pair(text: &str) -> bool {
     text.match_indices(['=', ':']).any(|(at, sign)| {
         let before = text.get(..at).unwrap_or_default();
         let after = text.get(at + 1..).unwrap_or_default();
         let name = last_name(before);
         // In a connection string it is a password, and a path is a shell's working directory.
         let is_pwd = name.eq_ignore_ascii_case("pwd") && !after.starts_with('/');
-        (is_name(name) || is_pwd) && is_assigned(before, sign, after)
+        (is_secret_name(name) || is_pwd) && is_assigned(before, sign, after)
     })
 }
 
@@ -219,17 +219,17 @@ fn is_assigned(before: &str, sign: &str, after: &str) -> bool {
         || is_header
         || before.trim_end().ends_with(is_quote)
         || after.starts_with(|c: char| c.is_whitespace() || is_quote(c))
-        || !prefixed(after).0.is_empty();
+        || !split_scheme(after).0.is_empty();
     // Members of an object are looked at by themselves.
     let is_object = sign == ":" && after.trim_start().starts_with('{');
-    is_sure && !is_object && is_given(after)
+    is_sure && !is_object && begins_with_value(after)
 }
 
 /// Whether a text begins with a value that may be secret: not with nothing, a reference, or a word
 /// such as `false`.
-fn is_given(text: &str) -> bool {
+fn begins_with_value(text: &str) -> bool {
     let text = text.trim_start_matches(|c: char| c.is_whitespace() || is_quote(c) || c == '[');
-    let (_, text) = prefixed(text);
+    let (_, text) = split_scheme(text);
     let Some(first) = text.chars().next() else {
         return false;
     };
@@ -281,15 +281,15 @@ fn is_end_sign(c: char) -> bool {
 
 fn is_behind_scheme(text: &str) -> bool {
     let mut schemes = CLEAR_SCHEMES.iter();
-    schemes.any(|scheme| text.split(*scheme).skip(1).any(is_given))
+    schemes.any(|scheme| text.split(*scheme).skip(1).any(begins_with_value))
 }
 
 /// Whether a command line has `--option value` with an option that takes a secret.
 fn is_behind_option(text: &str) -> bool {
     let mut words = text.split_whitespace().peekable();
     while let Some(word) = words.next() {
-        let is_option = word.starts_with("--") && !word.contains('=') && is_name(word);
-        let is_value = |next: &&str| !next.starts_with('-') && is_given(next);
+        let is_option = word.starts_with("--") && !word.contains('=') && is_secret_name(word);
+        let is_value = |next: &&str| !next.starts_with('-') && begins_with_value(next);
         if is_option && words.peek().is_some_and(is_value) {
             return true;
         }

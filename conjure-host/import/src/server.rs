@@ -2,7 +2,7 @@
 //! told.
 
 use super::secret::{self, ValueKind};
-use super::secret_name::is_name;
+use super::secret_name::is_secret_name;
 use super::secret_value::is_secret_address;
 use super::variables::{self, Variables};
 
@@ -41,7 +41,7 @@ pub struct RequiredSecret {
     /// Name of the secret, as the settings have it.
     pub name: String,
     /// Where the secret was found.
-    pub what: String,
+    pub location: String,
     /// The variable that holds it already, if the source says so.
     pub from: Option<String>,
 }
@@ -70,11 +70,11 @@ impl ImportResult {
         label: &str,
         value: &str,
     ) -> ConfigText {
-        match secret::find(label, value) {
+        match secret::classify(label, value) {
             ValueKind::Plain => ConfigText::Plain(value.to_owned()),
             ValueKind::Expand(text) => ConfigText::Expand(text),
             ValueKind::Unknown(found) => {
-                self.unknown(server, what, &found);
+                self.note_unknown_variables(server, what, &found);
                 ConfigText::Plain(value.to_owned())
             }
             ValueKind::Secret { prefix, from, note } => {
@@ -107,14 +107,14 @@ impl ImportResult {
             );
         self.secrets.push(RequiredSecret {
             name: name.clone(),
-            what: format!("{what} of `{server}`"),
+            location: format!("{what} of `{server}`"),
             from,
         });
         ConfigText::Secret { name, prefix }
     }
 
     /// Variables that mean nothing here, or are none, so that all of a text's stay as they are.
-    pub(crate) fn unknown(&mut self, server: &str, what: &str, found: &Variables) {
+    pub(crate) fn note_unknown_variables(&mut self, server: &str, what: &str, found: &Variables) {
         let listed = |names: &[String]| {
             let names = names.iter().map(|name| format!("`{name}`"));
             names.collect::<Vec<_>>().join(", ")
@@ -141,9 +141,9 @@ impl ImportResult {
     /// The program of a server, or a directory: no secret, and maybe with variables.
     pub(crate) fn path(&mut self, server: &str, what: &str, value: &str) -> ConfigText {
         match variables::of(value) {
-            Some(found) if !found.stays() => ConfigText::Expand(found.expand),
+            Some(found) if !found.is_untranslatable() => ConfigText::Expand(found.expand),
             Some(found) => {
-                self.unknown(server, what, &found);
+                self.note_unknown_variables(server, what, &found);
                 ConfigText::Plain(value.to_owned())
             }
             None => ConfigText::Plain(value.to_owned()),
@@ -159,8 +159,8 @@ impl ImportResult {
     pub(crate) fn address(&mut self, server: &str, url: &str) -> ConfigText {
         let is_secret = match variables::of(url) {
             Some(found) => {
-                let around = variables::stand_in(url, &|_| false);
-                found.names.iter().any(|name| is_name(name)) || is_secret_address(&around)
+                let around = variables::with_placeholders(url, &|_| false);
+                found.names.iter().any(|name| is_secret_name(name)) || is_secret_address(&around)
             }
             None => is_secret_address(url),
         };

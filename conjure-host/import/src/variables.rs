@@ -60,7 +60,7 @@ pub(crate) fn of(value: &str) -> Option<Variables> {
                 found.is_open |= text.contains("${");
                 found.expand.push_str(text);
             }
-            TextPiece::Variable(inner) => found.take(inner),
+            TextPiece::Variable(inner) => found.add(inner),
         }
     }
     found.is_whole = matches!(pieces.as_slice(), [TextPiece::Variable(_)]);
@@ -100,7 +100,7 @@ pub(crate) fn name_and_default(inner: &str) -> (&str, Option<&str>) {
 /// A value with something in place of its variables, so that what stands around them can be judged:
 /// a default as it is, [`REFERENCE`] for a variable that `is_elsewhere` and for one that is none of
 /// the environment, and a letter for any other.
-pub(crate) fn stand_in(value: &str, is_elsewhere: &dyn Fn(&str) -> bool) -> String {
+pub(crate) fn with_placeholders(value: &str, is_elsewhere: &dyn Fn(&str) -> bool) -> String {
     let mut out = String::new();
     for piece in pieces(value) {
         match piece {
@@ -109,7 +109,7 @@ pub(crate) fn stand_in(value: &str, is_elsewhere: &dyn Fn(&str) -> bool) -> Stri
                 let (name, default) = name_and_default(inner);
                 let of_environment = name.strip_prefix("env:").unwrap_or(name);
                 match default.filter(|default| !default.is_empty()) {
-                    Some(default) => out.push_str(&stand_in(default, is_elsewhere)),
+                    Some(default) => out.push_str(&with_placeholders(default, is_elsewhere)),
                     None if is_elsewhere(name) || !is_of_environment(of_environment) => {
                         out.push(REFERENCE);
                     }
@@ -154,11 +154,11 @@ fn end(text: &str) -> Option<usize> {
 
 impl Variables {
     /// Whether a session file cannot say what the value means, so that it stays as it is.
-    pub(crate) fn stays(&self) -> bool {
+    pub(crate) fn is_untranslatable(&self) -> bool {
         self.is_open || !self.unknown.is_empty()
     }
 
-    fn take(&mut self, name: &str) {
+    fn add(&mut self, name: &str) {
         let (variable, default) = name_and_default(name);
         let variable = variable.strip_prefix("env:").unwrap_or(variable);
         if !FOREIGN_VARIABLES.contains(&variable) && (is_own(variable) || is_name(variable)) {
@@ -235,8 +235,8 @@ mod tests {
         assert!(of("${A}").unwrap().is_whole && !of("a${A}").unwrap().is_whole);
         assert_eq!(of("$A {x} ${open"), None);
         let open = of("${A}/${open").unwrap();
-        assert!(open.stays() && open.unknown.is_empty());
-        assert!(!of("${A}/{env:open").unwrap().stays());
+        assert!(open.is_untranslatable() && open.unknown.is_empty());
+        assert!(!of("${A}/{env:open").unwrap().is_untranslatable());
         let unknown = of("${file}:${config:a.b}").unwrap().unknown;
         assert_eq!(unknown, ["${file}", "${config:a.b}"]);
     }
@@ -253,7 +253,7 @@ mod tests {
             ("${workspaceFolder}/${file}/${input:a}", "*/*/*"),
         ] {
             let judged = judged.replace('*', &REFERENCE.to_string());
-            assert_eq!(stand_in(value, &is_elsewhere), judged, "{value}");
+            assert_eq!(with_placeholders(value, &is_elsewhere), judged, "{value}");
         }
     }
 }

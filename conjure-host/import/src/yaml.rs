@@ -36,7 +36,7 @@ pub(crate) fn read(text: &str) -> Result<ImportResult, String> {
     match value.get("mcpServers") {
         Some(Value::Array(servers)) => {
             for (at, server) in servers.iter().enumerate() {
-                of_continue(&name_of(server, at), server, &mut import);
+                continue_server(&name_of(server, at), server, &mut import);
             }
         }
         Some(Value::Object(servers)) => {
@@ -72,7 +72,7 @@ fn parse(text: &str) -> Result<Value, String> {
 
 fn name_of(value: &Value, at: usize) -> String {
     let name = value.get("name").and_then(Value::as_str);
-    name.map_or_else(|| format!("server-{}", at + 1), json::tidy)
+    name.map_or_else(|| format!("server-{}", at + 1), json::sanitize_name)
 }
 
 /// An extension of goose.
@@ -82,7 +82,7 @@ fn goose(name: &str, extension: &Value, import: &mut ImportResult) {
     let settings = inner.unwrap_or(extension);
     let text = |field: &str| settings.get(field).and_then(Value::as_str);
     let mut server = ImportedServer {
-        name: json::tidy(name),
+        name: json::sanitize_name(name),
         ..ImportedServer::default()
     };
     let name = server.name.clone();
@@ -91,7 +91,7 @@ fn goose(name: &str, extension: &Value, import: &mut ImportResult) {
             Some(command) => {
                 let mut own = json::own_env([settings.get("envs")]);
                 env_keys(settings).for_each(|key| own.add(key, ""));
-                if !import.take_apart(&mut server, &own, command) {
+                if !import.split_command(&mut server, &own, command) {
                     server.command = Some(import.program(&name, command));
                 }
                 let args = settings.get("args").and_then(Value::as_array);
@@ -102,7 +102,7 @@ fn goose(name: &str, extension: &Value, import: &mut ImportResult) {
         },
         kind @ ("streamable_http" | "sse") => {
             if kind == "sse" {
-                json::old_transport(&name, import);
+                json::note_old_transport(&name, import);
             }
             match text("uri") {
                 Some(uri) => {
@@ -166,7 +166,7 @@ fn is_named(settings: &Value, variable: &str) -> bool {
 }
 
 /// A server of Continue.
-fn of_continue(name: &str, value: &Value, import: &mut ImportResult) {
+fn continue_server(name: &str, value: &Value, import: &mut ImportResult) {
     let Value::Object(fields) = value else {
         import.note(name, "it is no table, and left out");
         return;

@@ -1,7 +1,8 @@
 //! Errors and results that several requests have in common.
 
-use rmcp::model::{ErrorData, ReadResourceResponse, ReadResourceResult};
-use serde_json::{Value, json};
+use conjure_skill_sdk::protocol::PromptText;
+use rmcp::model::{ErrorData, GetPromptResult, ReadResourceResponse, ReadResourceResult};
+use serde_json::{Map, Value, json};
 
 use super::results;
 use super::suspended::ResumeError;
@@ -35,7 +36,18 @@ pub(super) fn read_result(
     Ok(result.into())
 }
 
-pub(super) fn wrong_kind() -> ErrorData {
+pub(super) fn prompt_result(filled: PromptText) -> Result<GetPromptResult, ErrorData> {
+    let mut result = Map::new();
+    result.insert("resultType".to_owned(), "complete".into());
+    if let Some(text) = filled.description {
+        result.insert("description".to_owned(), text.into());
+    }
+    result.insert("messages".to_owned(), filled.messages.into());
+    results::typed(result.into())
+        .ok_or_else(|| ErrorData::internal_error("the prompt's messages are none of MCP's", None))
+}
+
+pub(super) fn unexpected_answer() -> ErrorData {
     ErrorData::internal_error(
         "the host answered something else; this is a bug of it",
         None,

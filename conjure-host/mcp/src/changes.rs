@@ -40,9 +40,9 @@ pub(super) struct SessionChanges {
     notices: broadcast::Receiver<Arc<str>>,
     /// Resources that may have changed before their sources knew of a listener.
     missed: mpsc::UnboundedReceiver<Arc<str>>,
-    told: Revision,
+    last_revision: Revision,
     /// Earliest time of the next message about the list.
-    next: Instant,
+    next_message_at: Instant,
 }
 
 impl SessionChanges {
@@ -52,16 +52,16 @@ impl SessionChanges {
         let told = *revision.borrow_and_update();
         Self {
             revision,
-            updated: calls.updated(),
+            updated: calls.resource_updates(),
             notices: calls.notices(),
             missed: mpsc::unbounded_channel().1,
-            told,
-            next: Instant::now(),
+            last_revision: told,
+            next_message_at: Instant::now(),
         }
     }
 
     /// From when the session is open on; nothing when it ends before.
-    pub(super) async fn once_open(session: std::sync::Weak<ClientSession>) -> Option<Self> {
+    pub(super) async fn after_open(session: std::sync::Weak<ClientSession>) -> Option<Self> {
         let mut opened = session.upgrade()?.opened();
         opened.wait_for(|opened| *opened).await.ok()?;
         let session = session.upgrade()?;
@@ -71,7 +71,7 @@ impl SessionChanges {
     /// Tells a listener of the new era until it goes, its session is over, or the server ends, and
     /// the sources of its resources at the same time. `missed` is what may have changed before
     /// anybody listened.
-    pub(super) async fn tell_listener(
+    pub(super) async fn notify_listener(
         mut self,
         context: &SubscriptionContext,
         session: &ClientSession,
@@ -82,11 +82,11 @@ impl SessionChanges {
         let (out, missed_resources) = mpsc::unbounded_channel();
         self.missed = missed_resources;
         let telling_sources = async {
-            stream.tell_sources(out).await;
+            stream.subscribe_sources(out).await;
             std::future::pending::<()>().await;
         };
         tokio::select! {
-            _ = self.pass_on(context, stream, missed) => {}
+            _ = self.forward(context, stream, missed) => {}
             () = telling_sources => {}
             () = context.cancelled() => {}
             () = closing.cancelled() => {}
@@ -94,7 +94,7 @@ impl SessionChanges {
     }
 
     /// Passes changes on to a listener, until it takes no more or the session is over.
-    async fn pass_on(
+    async fn forward(
         &mut self,
         context: &SubscriptionContext,
         stream: &ResourceStream<'_>,
@@ -104,8 +104,8 @@ impl SessionChanges {
         loop {
             for change in changed {
                 match change {
-                    ChangeNotice::AnyResource => tell_of_all(context, stream).await?,
-                    change => tell_one(context, &change).await?,
+                    ChangeNotice::AnyResource => notify_all_resources(context, stream).await?,
+                    change => notify_change(context, &change).await?,
                 }
             }
             changed = self.next().await?;
@@ -118,20 +118,20 @@ impl SessionChanges {
             tokio::select! {
                 changed = self.revision.changed() => {
                     changed.ok()?;
-                    tokio::time::sleep_until(self.next).await;
-                    self.next = Instant::now() + MIN_INTERVAL;
+                    tokio::time::sleep_until(self.next_message_at).await;
+                    self.next_message_at = Instant::now() + MIN_INTERVAL;
                     let now = *self.revision.borrow_and_update();
                     let mut changed = Vec::new();
-                    if now.tools != self.told.tools {
+                    if now.tools != self.last_revision.tools {
                         changed.push(ChangeNotice::Tools);
                     }
-                    if now.resources != self.told.resources {
+                    if now.resources != self.last_revision.resources {
                         changed.push(ChangeNotice::Resources);
                     }
-                    if now.prompts != self.told.prompts {
+                    if now.prompts != self.last_revision.prompts {
                         changed.push(ChangeNotice::Prompts);
                     }
-                    self.told = now;
+                    self.last_revision = now;
                     if !changed.is_empty() {
                         return Some(changed);
                     }
@@ -155,7 +155,7 @@ impl SessionChanges {
 }
 
 /// Tells a listener of a change, if it wants to hear of such; nothing where it takes no more.
-async fn tell_one(context: &SubscriptionContext, change: &ChangeNotice) -> Option<()> {
+async fn notify_change(context: &SubscriptionContext, change: &ChangeNotice) -> Option<()> {
     let (accepted, sink) = (context.accepted(), context.sink());
     let uris = accepted
         .resource_subscriptions
@@ -180,7 +180,10 @@ async fn tell_one(context: &SubscriptionContext, change: &ChangeNotice) -> Optio
 }
 
 /// Tells a listener of each resource that it wants to hear of; nothing where it takes no more.
-async fn tell_of_all(context: &SubscriptionContext, stream: &ResourceStream<'_>) -> Option<()> {
+async fn notify_all_resources(
+    context: &SubscriptionContext,
+    stream: &ResourceStream<'_>,
+) -> Option<()> {
     for uri in stream.uris() {
         context.sink().notify_resource_updated(uri).await.ok()?;
     }
@@ -188,7 +191,7 @@ async fn tell_of_all(context: &SubscriptionContext, stream: &ResourceStream<'_>)
 }
 
 /// Tells a client of the old era that resources changed, of those that it asked for.
-async fn tell_requested(
+async fn notify_requested(
     peer: &Peer<RoleServer>,
     subscriptions: &Subscriptions,
     change: &ChangeNotice,
@@ -206,7 +209,7 @@ async fn tell_requested(
 }
 
 /// Tells a client of the old era, on a task of its own, until it or its session goes.
-pub(super) fn tell_client(peer: Peer<RoleServer>, session: &Arc<ClientSession>) {
+pub(super) fn notify_client(peer: Peer<RoleServer>, session: &Arc<ClientSession>) {
     let subscriptions = Arc::clone(session.subscriptions());
     let closing = session.common.closing.clone();
     let wants = {
@@ -214,13 +217,13 @@ pub(super) fn tell_client(peer: Peer<RoleServer>, session: &Arc<ClientSession>) 
         move || {
             session
                 .upgrade()
-                .is_some_and(|it| notes::takes("notice", it.wants()))
+                .is_some_and(|it| notes::accepts_level("notice", it.message_filter()))
         }
     };
     let session = Arc::downgrade(session);
     tokio::spawn(async move {
         let telling = async {
-            let mut changes = SessionChanges::once_open(session).await?;
+            let mut changes = SessionChanges::after_open(session).await?;
             while let Some(now) = changes.next().await {
                 for change in now {
                     let sent = match change {
@@ -235,7 +238,7 @@ pub(super) fn tell_client(peer: Peer<RoleServer>, session: &Arc<ClientSession>) 
                             peer.send_notification(note).await
                         }
                         ChangeNotice::Resource(_) | ChangeNotice::AnyResource => {
-                            tell_requested(&peer, &subscriptions, &change).await
+                            notify_requested(&peer, &subscriptions, &change).await
                         }
                     };
                     sent.ok()?;
@@ -262,8 +265,8 @@ mod tests {
             updated,
             notices,
             missed,
-            told: Revision::default(),
-            next: Instant::now(),
+            last_revision: Revision::default(),
+            next_message_at: Instant::now(),
         };
         for uri in ["a", "b"] {
             updates.send(Arc::from(uri)).unwrap();

@@ -14,8 +14,8 @@ use rmcp::RoleServer;
 use rmcp::model::{ErrorData, Tool};
 use rmcp::service::RequestContext;
 
-use super::asking::ClientQuestionKinds;
-use super::session::{ClientSession, Common, lock};
+use super::client_questions::ClientQuestionKinds;
+use super::session::{ClientSession, SharedServerState, lock};
 use super::session_manager::AdmittedRequest;
 use super::session_slots::{NoSlot, SessionSlot, SessionSlots};
 
@@ -26,7 +26,7 @@ const END_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The clients.
 pub(super) struct ClientSessions {
-    pub(super) common: Arc<Common>,
+    pub(super) common: Arc<SharedServerState>,
     /// Slots of all sessions over HTTP.
     pub(super) slots: SessionSlots,
     /// Sessions of clients without connections.
@@ -65,7 +65,7 @@ impl Identity {
 
 impl ClientSessions {
     /// The sessions of a server that lets so many clients in.
-    pub(super) fn new(common: Common, clients: usize) -> Arc<Self> {
+    pub(super) fn new(common: SharedServerState, clients: usize) -> Arc<Self> {
         Arc::new(Self {
             slots: SessionSlots::new(common.options.max_sessions, clients),
             common: Arc::new(common),
@@ -75,7 +75,7 @@ impl ClientSessions {
     }
 
     /// A session of a connection's own, with its slot over HTTP. It ends with its last holder.
-    pub(super) fn fresh(&self, slot: Option<Arc<SessionSlot>>) -> Arc<ClientSession> {
+    pub(super) fn new_session(&self, slot: Option<Arc<SessionSlot>>) -> Arc<ClientSession> {
         let session = ClientSession::new(Arc::clone(&self.common), slot);
         let mut all = lock(&self.all);
         all.retain(|known| known.strong_count() > 0);
@@ -87,14 +87,17 @@ impl ClientSessions {
     ///
     /// # Errors
     /// When there are too many.
-    pub(super) fn of(&self, client: &Identity) -> Result<Arc<ClientSession>, ErrorData> {
+    pub(super) fn shared_session(
+        &self,
+        client: &Identity,
+    ) -> Result<Arc<ClientSession>, ErrorData> {
         // Until it is in there, or two requests of one client would take a slot each.
         let mut shared = lock(&self.shared);
         if let Some(known) = shared.get(client) {
             return Ok(Arc::clone(known));
         }
         let slot = self.slots.take(&client.principal)?;
-        let session = self.fresh(Some(Arc::new(slot)));
+        let session = self.new_session(Some(Arc::new(slot)));
         shared.insert(client.clone(), Arc::clone(&session));
         Ok(session)
     }
@@ -104,18 +107,21 @@ impl ClientSessions {
     ///
     /// # Errors
     /// When there are too many.
-    pub(super) fn begun(&self, by: &AdmittedRequest) -> Result<Arc<ClientSession>, ErrorData> {
+    pub(super) fn connection_session(
+        &self,
+        by: &AdmittedRequest,
+    ) -> Result<Arc<ClientSession>, ErrorData> {
         let slot = match by.slot() {
             Some(slot) => slot,
             None => Arc::new(self.slots.take(&by.principal)?),
         };
-        Ok(self.fresh(Some(slot)))
+        Ok(self.new_session(Some(slot)))
     }
 
     /// A served tool by its name, of any session.
     pub(super) fn tool(&self, name: &str) -> Option<Tool> {
         let all: Vec<_> = lock(&self.all).iter().filter_map(Weak::upgrade).collect();
-        let mut known = all.iter().filter_map(|session| session.known_tools());
+        let mut known = all.iter().filter_map(|session| session.cached_tools());
         known.find_map(|tools| tools.find(name).map(|served| served.tool.clone()))
     }
 

@@ -32,7 +32,7 @@ pub(super) async fn complete(
     if let (Some(name), true) = (asked, reference.get("uri").is_none()) {
         let served = lists::prompt(session, calls, cancel, &name).await?;
         if let Some(fields) = reference.as_object_mut() {
-            fields.insert("name".to_owned(), served.own.into());
+            fields.insert("name".to_owned(), served.source_name.into());
         }
         source = Some(served.source);
     }
@@ -44,7 +44,7 @@ pub(super) async fn complete(
         context: filled_in.unwrap_or_default().into_iter().collect(),
     };
     let snapshot = calls.snapshot();
-    let live = lists::no_output();
+    let live = lists::discard_output();
     let with = lists::silent_call(&snapshot, cancel, &live);
     let reader = calls.reader(None, &with);
     let said = reader.complete(source.as_deref(), body).await;

@@ -20,16 +20,18 @@ use rmcp::model::{
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-use super::answers::{as_text, no_resource, read_error, read_result, resume_error, wrong_kind};
-use super::asking::ClientQuestionKinds;
+use super::answers::{
+    as_text, no_resource, prompt_result, read_error, read_result, resume_error, unexpected_answer,
+};
 use super::changes::{ChangeNotice, SessionChanges};
+use super::client_questions::ClientQuestionKinds;
 use super::clients::{ClientSessions, Identity};
 use super::instructions::instructions;
-use super::lists::{ListOf, listed};
-use super::notes::{Outlet, Wants, rank};
+use super::lists::{SourceListKind, fetch_lists};
+use super::notes::{MessageFilter, Outlet, rank};
 use super::session::{ClientSession, RequestWork, WorkStart};
 use super::session_manager::AdmittedRequest;
 use super::subscriptions::ResourceStream;
@@ -50,14 +52,14 @@ pub(super) struct McpHandler {
     clients: Arc<ClientSessions>,
     /// Whether requests of the new era come without a connection.
     over_http: bool,
-    own: OnceCell<Arc<ClientSession>>,
+    own_session: OnceCell<Arc<ClientSession>>,
     /// How often anything had changed when a listener was about to be acknowledged.
-    before: AtomicU64,
+    changes_at_listen: AtomicU64,
 }
 
 /// A request that its client may have to continue.
 struct ResumableRequest {
-    what: RequestTarget,
+    target: RequestTarget,
     responses: Option<InputResponses>,
     state: Option<String>,
 }
@@ -67,8 +69,8 @@ impl McpHandler {
         Self {
             clients,
             over_http,
-            own: OnceCell::new(),
-            before: AtomicU64::new(0),
+            own_session: OnceCell::new(),
+            changes_at_listen: AtomicU64::new(0),
         }
     }
 
@@ -78,7 +80,7 @@ impl McpHandler {
     ) -> Result<Arc<ClientSession>, ErrorData> {
         if self.over_http && is_modern(context) {
             let identity = Identity::of(&AdmittedRequest::of(context)?.principal, context);
-            let session = self.clients.of(&identity)?;
+            let session = self.clients.shared_session(&identity)?;
             session.declare(|| identity.kinds);
             return Ok(session);
         }
@@ -93,10 +95,10 @@ impl McpHandler {
         context: &RequestContext<RoleServer>,
     ) -> Result<Arc<ClientSession>, ErrorData> {
         let begin = || match self.over_http {
-            true => AdmittedRequest::of(context).and_then(|by| self.clients.begun(by)),
-            false => Ok(self.clients.fresh(None)),
+            true => AdmittedRequest::of(context).and_then(|by| self.clients.connection_session(by)),
+            false => Ok(self.clients.new_session(None)),
         };
-        let own = self.own.get_or_try_init(|| ready(begin())).await?;
+        let own = self.own_session.get_or_try_init(|| ready(begin())).await?;
         Ok(Arc::clone(own))
     }
 
@@ -115,19 +117,21 @@ impl McpHandler {
     {
         Box::pin(async move {
             let modern = is_modern(context);
-            let outlet = note_outlet(session, context, modern, &request.what.name);
+            let outlet = note_outlet(session, context, modern, &request.target.name);
             let suspendable: SuspendableRequest = match request.state {
                 Some(state) => {
                     let responses = request.responses.unwrap_or_default();
-                    let resumed = session.suspended.resume(&state, &request.what, &responses);
+                    let resumed = session
+                        .suspended
+                        .resume(&state, &request.target, &responses);
                     resumed.map_err(|error| resume_error(&error))?
                 }
                 None => {
                     let capabilities = context.client_capabilities();
                     let start = WorkStart {
-                        what: request.what,
+                        target: request.target,
                         capabilities: capabilities.as_ref(),
-                        ready: request.responses.unwrap_or_default(),
+                        initial_answers: request.responses.unwrap_or_default(),
                         lane,
                     };
                     session.start(start, work).await?
@@ -142,11 +146,11 @@ impl McpHandler {
             };
             match suspendable.drive(served).await? {
                 DriveResult::Input(suspendable, requests) => {
-                    let state = session.suspended.keep(*suspendable, answer_timeout);
+                    let state = session.suspended.insert(*suspendable, answer_timeout);
                     Ok(RequestOutcome::Input(input_required(requests, state)))
                 }
                 DriveResult::Done(done, call) => {
-                    let missing = call.undeclared().filter(|_| modern && done.failed());
+                    let missing = call.undeclared().filter(|_| modern && done.is_failure());
                     match missing {
                         Some(missing) => {
                             Err(ErrorData::missing_required_client_capability(missing))
@@ -167,7 +171,7 @@ impl McpHandler {
     ) -> Result<CallToolResponse, ErrorData> {
         let name = request.name.to_string();
         let Some(served) = tools.find(&name) else {
-            let text = match tools.snapshot.table().kept_out(&name) {
+            let text = match tools.snapshot.table().find_quarantined(&name) {
                 Some(kept_out) => format!("the tool `{name}` is not offered: {}", kept_out.error),
                 None => {
                     format!("there is no tool `{name}`; `tools/list` has those that there are")
@@ -181,9 +185,10 @@ impl McpHandler {
             arguments: request.arguments,
         };
         let (snapshot, public) = (Arc::clone(&tools.snapshot), served.public.clone());
+        let source = snapshot.source_of(&public).unwrap_or_default().to_owned();
         let arguments = Value::Object(what.arguments.clone().unwrap_or_default());
         let request = ResumableRequest {
-            what,
+            target: what,
             responses: request.input_responses,
             state: request.request_state,
         };
@@ -194,8 +199,8 @@ impl McpHandler {
                 arguments,
                 arguments_text: None,
             };
-            let with = work.with(&snapshot);
-            if let Err(refusal) = permission::of(&work, &snapshot, &call).await {
+            let with = work.call_options(&snapshot);
+            if let Err(refusal) = permission::authorize(&work, &snapshot, &call).await {
                 let route = snapshot.table().route(&call.name);
                 let backend = route.map(|route| &*route.backend);
                 let report = CallReport::not_run(&call, backend, refusal.kind());
@@ -211,16 +216,19 @@ impl McpHandler {
             RequestOutcome::Done(done) => match *done {
                 WorkResult::Call(Ok(report)) => {
                     let calls = session.calls().await?;
-                    let meta = report.said.as_ref().and_then(|said| said.meta.as_ref());
+                    let said = report.plugin_result.as_ref();
+                    let meta = said.and_then(|said| said.meta.as_ref());
                     if let Some(answer) = verbatim::answer(meta, calls.artifacts()) {
+                        session.links.note_answer(&source, &answer);
                         let result: CallToolResult = sdk_value(answer, AnswerKind::Call, modern)?;
                         return Ok(result.into());
                     }
                     let result = results::call(report, calls.artifacts(), calls.most_bytes());
+                    session.links.note_content(&source, &result.content);
                     Ok(result.into())
                 }
                 WorkResult::Call(Err(text)) => Err(ErrorData::invalid_params(text, None)),
-                WorkResult::Read(_) | WorkResult::Prompt(_) => Err(wrong_kind()),
+                WorkResult::Read(_) | WorkResult::Prompt(_) => Err(unexpected_answer()),
             },
         }
     }
@@ -228,11 +236,11 @@ impl McpHandler {
     async fn lists(
         &self,
         context: &RequestContext<RoleServer>,
-        of: ListOf,
+        of: SourceListKind,
     ) -> Result<(Arc<ToolSession>, Vec<SourceLists>), ErrorData> {
         let session = self.session(context).await?;
         let calls = Arc::clone(session.calls().await?);
-        let listed = listed(&calls, &context.ct, of).await;
+        let listed = fetch_lists(&calls, &context.ct, of).await;
         Ok((calls, listed))
     }
 }
@@ -330,7 +338,7 @@ impl ServerHandler for McpHandler {
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
         let session = self.session(&context).await?;
-        let (calls, listed) = self.lists(&context, ListOf::Resources).await?;
+        let (calls, listed) = self.lists(&context, SourceListKind::Resources).await?;
         let resources = lists::resources(&listed, &session.hidden, calls.artifacts());
         let (resources, next) = lists::page(resources, cursor(request.as_ref()))?;
         let mut result = ListResourcesResult::with_all_items(resources);
@@ -343,7 +351,7 @@ impl ServerHandler for McpHandler {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        let (_, listed) = self.lists(&context, ListOf::Resources).await?;
+        let (_, listed) = self.lists(&context, SourceListKind::Resources).await?;
         let templates = lists::templates(&listed);
         let (templates, next) = lists::page(templates, cursor(request.as_ref()))?;
         let mut result = ListResourceTemplatesResult::with_all_items(templates);
@@ -368,7 +376,7 @@ impl ServerHandler for McpHandler {
             };
         }
         let request = ResumableRequest {
-            what: RequestTarget {
+            target: RequestTarget {
                 method: "resources/read",
                 name: uri.clone(),
                 arguments: None,
@@ -376,11 +384,12 @@ impl ServerHandler for McpHandler {
             responses: request.input_responses,
             state: request.request_state,
         };
-        let asked = uri.clone();
+        let (asked, linked) = (uri.clone(), session.links.source(&uri));
         let work = |work: RequestWork| async move {
             let snapshot = work.calls.snapshot();
-            let with = work.with(&snapshot);
-            WorkResult::Read(work.calls.reader(Some(&work.id), &with).read(&asked).await)
+            let with = work.call_options(&snapshot);
+            let reader = work.calls.reader(Some(&work.id), &with);
+            WorkResult::Read(reader.read(&asked, linked.as_deref()).await)
         };
         match self.follow(&session, &context, request, None, work).await? {
             RequestOutcome::Input(input) => Ok(input.into()),
@@ -400,7 +409,7 @@ impl ServerHandler for McpHandler {
                 }
                 WorkResult::Read(Err(ReadError::NotFound(text))) => Err(no_resource(&uri, &text)),
                 WorkResult::Read(Err(error)) => Err(read_error(&error)),
-                WorkResult::Call(_) | WorkResult::Prompt(_) => Err(wrong_kind()),
+                WorkResult::Call(_) | WorkResult::Prompt(_) => Err(unexpected_answer()),
             },
         }
     }
@@ -410,7 +419,7 @@ impl ServerHandler for McpHandler {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        let (_, listed) = self.lists(&context, ListOf::Prompts).await?;
+        let (_, listed) = self.lists(&context, SourceListKind::Prompts).await?;
         let prompts = lists::prompts(&listed).into_values();
         let prompts = prompts.map(|served| served.prompt).collect();
         let (prompts, next) = lists::page(prompts, cursor(request.as_ref()))?;
@@ -429,11 +438,11 @@ impl ServerHandler for McpHandler {
         let served = lists::prompt(&session, calls, &context.ct, &request.name).await?;
         let arguments = request.arguments.clone().unwrap_or_default();
         let prompt = PromptGet {
-            name: served.own,
+            name: served.source_name,
             arguments: arguments.into_iter().map(as_text).collect(),
         };
         let request = ResumableRequest {
-            what: RequestTarget {
+            target: RequestTarget {
                 method: "prompts/get",
                 name: request.name,
                 arguments: request.arguments,
@@ -441,11 +450,12 @@ impl ServerHandler for McpHandler {
             responses: request.input_responses,
             state: request.request_state,
         };
+        let source = served.source.clone();
         let work = |work: RequestWork| async move {
             let snapshot = work.calls.snapshot();
-            let with = work.with(&snapshot);
+            let with = work.call_options(&snapshot);
             let reader = work.calls.reader(Some(&work.id), &with);
-            WorkResult::Prompt(reader.prompt(&served.source, prompt).await)
+            WorkResult::Prompt(reader.prompt(&source, prompt).await)
         };
         match self.follow(&session, &context, request, None, work).await? {
             RequestOutcome::Input(input) => Ok(input.into()),
@@ -454,25 +464,19 @@ impl ServerHandler for McpHandler {
                     let meta = filled.meta.as_ref().and_then(Value::as_object);
                     if let Some(answer) = verbatim::answer(meta, session.calls().await?.artifacts())
                     {
+                        session.links.note_answer(&served.source, &answer);
                         let modern = is_modern(&context);
                         let result: GetPromptResult =
                             sdk_value(answer, AnswerKind::Prompt, modern)?;
                         return Ok(result.into());
                     }
-                    let mut result = Map::new();
-                    result.insert("resultType".to_owned(), "complete".into());
-                    if let Some(text) = filled.description {
-                        result.insert("description".to_owned(), text.into());
-                    }
-                    result.insert("messages".to_owned(), filled.messages.into());
-                    let result: Option<GetPromptResult> = results::typed(result.into());
-                    let result = result.ok_or_else(|| {
-                        ErrorData::internal_error("the prompt's messages are none of MCP's", None)
-                    })?;
+                    let result = prompt_result(filled)?;
+                    let content = result.messages.iter().map(|message| &message.content);
+                    session.links.note_content(&served.source, content);
                     Ok(result.into())
                 }
                 WorkResult::Prompt(Err(error)) => Err(read_error(&error)),
-                WorkResult::Call(_) | WorkResult::Read(_) => Err(wrong_kind()),
+                WorkResult::Call(_) | WorkResult::Read(_) => Err(unexpected_answer()),
             },
         }
     }
@@ -528,19 +532,20 @@ impl ServerHandler for McpHandler {
         requested: &SubscriptionFilter,
     ) -> Option<SubscriptionFilter> {
         // The acknowledgement goes out before anybody listens.
-        self.before.store(self.clients.changes(), Ordering::Relaxed);
+        self.changes_at_listen
+            .store(self.clients.changes(), Ordering::Relaxed);
         Some(subscriptions::accepted(requested))
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
         let session = self.session(context.request_context()).await?;
         // Held until the sources know that it is over; a session in use is not closed.
-        let _listening = session.listening();
+        let _listening = session.listener_guard();
         let was_open = session.open_calls().is_some();
         let calls = Arc::clone(session.calls().await?);
         let changes = SessionChanges::of(&calls);
         let mut missed = Vec::new();
-        if !was_open || self.clients.changes() != self.before.load(Ordering::Relaxed) {
+        if !was_open || self.clients.changes() != self.changes_at_listen.load(Ordering::Relaxed) {
             let lists = [
                 ChangeNotice::Tools,
                 ChangeNotice::Resources,
@@ -550,14 +555,14 @@ impl ServerHandler for McpHandler {
         }
         let uris = context.accepted().resource_subscriptions.clone();
         let stream = ResourceStream::begin(&session, &calls, &uris.unwrap_or_default());
-        Box::pin(changes.tell_listener(&context, &session, &stream, missed)).await;
+        Box::pin(changes.notify_listener(&context, &session, &stream, missed)).await;
         Box::pin(stream.end()).await;
         Ok(())
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        if let Some(session) = self.own.get() {
-            changes::tell_client(context.peer, session);
+        if let Some(session) = self.own_session.get() {
+            changes::notify_client(context.peer, session);
         }
     }
 }
@@ -579,11 +584,11 @@ fn note_outlet(
         let level = context.meta.log_level();
         let level = level.and_then(|level| serde_json::to_value(level).ok());
         match level.as_ref().and_then(Value::as_str) {
-            Some(level) => Wants::From(rank(level)),
-            None => Wants::Nothing,
+            Some(level) => MessageFilter::From(rank(level)),
+            None => MessageFilter::Nothing,
         }
     } else {
-        session.wants()
+        session.message_filter()
     };
     let token = context.meta.get_progress_token();
     Outlet::new(context.peer.clone(), token, wants, tool)

@@ -11,8 +11,8 @@ const MAX_CHARS: usize = 200;
 /// The owner of a resource that is hidden, and the owner of the one that is listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct HiddenBy<'a> {
-    pub(super) of: &'a str,
-    pub(super) by: &'a str,
+    pub(super) hidden_owner: &'a str,
+    pub(super) listed_owner: &'a str,
 }
 
 /// What was told of the list before.
@@ -21,13 +21,13 @@ pub(super) struct HiddenResources(Mutex<BTreeSet<String>>);
 
 impl HiddenResources {
     /// Logs what a list hides, except for what was so in the list before.
-    pub(super) fn tell(&self, hidden: &BTreeMap<HiddenBy<'_>, Vec<&str>>) {
-        for text in self.news(hidden) {
+    pub(super) fn log_new(&self, hidden: &BTreeMap<HiddenBy<'_>, Vec<&str>>) {
+        for text in self.new_messages(hidden) {
             tracing::warn!("{text}");
         }
     }
 
-    fn news(&self, hidden: &BTreeMap<HiddenBy<'_>, Vec<&str>>) -> Vec<String> {
+    fn new_messages(&self, hidden: &BTreeMap<HiddenBy<'_>, Vec<&str>>) -> Vec<String> {
         let now: BTreeSet<String> = hidden.iter().map(|(by, uris)| text(*by, uris)).collect();
         let mut before = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let news = now.difference(&before).cloned().collect();
@@ -36,7 +36,13 @@ impl HiddenResources {
     }
 }
 
-fn text(HiddenBy { of, by }: HiddenBy<'_>, uris: &[&str]) -> String {
+fn text(
+    HiddenBy {
+        hidden_owner: of,
+        listed_owner: by,
+    }: HiddenBy<'_>,
+    uris: &[&str],
+) -> String {
     let shown = uris.iter().take(MAX_SHOWN);
     let shown = shown.map(|uri| {
         // A server wrote it, and the log is read line by line.
@@ -61,10 +67,13 @@ mod tests {
     #[test]
     fn what_is_hidden_is_told_once_and_again_when_it_is_other_resources() {
         let hidden = HiddenResources::default();
-        let by = HiddenBy { of: "b", by: "a" };
+        let by = HiddenBy {
+            hidden_owner: "b",
+            listed_owner: "a",
+        };
         let news = |uris: &[&str]| {
             let lists = BTreeMap::from([(by, uris.to_vec())]);
-            hidden.news(&lists)
+            hidden.new_messages(&lists)
         };
         let told = news(&["x://1"]);
         let [told] = told.as_slice() else {
@@ -75,7 +84,7 @@ mod tests {
         assert_eq!(news(&["x://1"]), [""; 0]);
         let told = news(&["x://1", "x://2", "x://3", "x://4", "x://5"]);
         assert!(told[0].contains("`x://3` and 2 more. "), "{told:?}");
-        assert_eq!(hidden.news(&BTreeMap::new()), [""; 0]);
+        assert_eq!(hidden.new_messages(&BTreeMap::new()), [""; 0]);
         assert_eq!(news(&["x://1"]).len(), 1);
     }
 }

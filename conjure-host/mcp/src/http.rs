@@ -17,11 +17,11 @@ use tokio_util::sync::CancellationToken;
 use super::clients::{ClientSessions, Principal};
 use super::handler::McpHandler;
 use super::owners::Owners;
-use super::passthrough::whole_messages;
+use super::passthrough::passthrough_layer;
 use super::session_manager::{AdmittedRequest, BoundedSessions};
 use super::{McpHost, ServeError};
 use conjure_http_server::connections::{self, ConnectionBounds};
-use conjure_http_server::{AccessTokens, AllowedHosts, Visitor};
+use conjure_http_server::{AccessTokens, AllowedHosts, ConnectionHandle};
 pub use conjure_http_server::{HttpAccess, UserTokenError, user_token, user_token_file};
 
 /// The path of the endpoint.
@@ -108,7 +108,7 @@ impl HttpServer {
             sessions,
             owners: Owners::default(),
         });
-        let whole = axum::middleware::from_fn_with_state(Arc::clone(&clients), whole_messages);
+        let whole = axum::middleware::from_fn_with_state(Arc::clone(&clients), passthrough_layer);
         let router = Router::new()
             .route_service(ENDPOINT, service)
             .layer(whole)
@@ -168,13 +168,13 @@ async fn admit(
         return unauthorised.into_response();
     };
     if let Some(session) = session_of(request.headers())
-        && admission.owners.is_anothers(session, &principal)
+        && admission.owners.belongs_to_other(session, &principal)
     {
         let unknown = "there is no such session; begin a new one\n";
         return (StatusCode::NOT_FOUND, unknown).into_response();
     }
-    let visitor = request.extensions().get::<Visitor>();
-    if visitor.is_some_and(|visitor| !visitor.is(&principal.0)) {
+    let visitor = request.extensions().get::<ConnectionHandle>();
+    if visitor.is_some_and(|visitor| !visitor.identify(&principal.0)) {
         let full = "this client has as many connections as it may; close some\n";
         let close = [(header::CONNECTION, "close")];
         return (StatusCode::SERVICE_UNAVAILABLE, close, full).into_response();

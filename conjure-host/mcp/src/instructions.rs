@@ -26,7 +26,7 @@ pub(super) async fn instructions(session: &Arc<ClientSession>) -> Option<String>
     // Nobody begins anew when the time is over.
     let opening = tokio::spawn(async move {
         if let Ok(calls) = opened.calls().await {
-            calls.until_listed(HANDSHAKE_TIMEOUT).await;
+            calls.wait_for_listing(HANDSHAKE_TIMEOUT).await;
         }
     });
     let _ = tokio::time::timeout(HANDSHAKE_TIMEOUT, opening).await;

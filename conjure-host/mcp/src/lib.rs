@@ -6,8 +6,8 @@
 //! runtime has in public, and nothing below knows it. Begin at `handler.rs`.
 
 mod answers;
-mod asking;
 mod changes;
+mod client_questions;
 mod clients;
 mod completion;
 mod files;
@@ -15,6 +15,7 @@ mod handler;
 mod hidden_resources;
 mod http;
 mod instructions;
+mod links;
 mod lists;
 mod meta_tools;
 mod names;
@@ -52,7 +53,7 @@ const DEFAULT_RESULT_BYTES: usize = 1024 * 1024;
 
 /// A host that serves MCP clients. Each client has a session of this specification.
 pub struct McpHost {
-    common: session::Common,
+    common: session::SharedServerState,
 }
 
 /// Errors of a server that cannot serve, or not any more.
@@ -93,7 +94,7 @@ impl McpHost {
         host.check_grants(&spec)?;
         spec.max_output_bytes.get_or_insert(DEFAULT_RESULT_BYTES);
         Ok(Self {
-            common: session::Common {
+            common: session::SharedServerState {
                 host,
                 spec,
                 options,

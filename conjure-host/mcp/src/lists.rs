@@ -18,7 +18,7 @@ use super::{files, passthrough};
 use conjure_runtime::artifacts::Artifacts;
 use conjure_runtime::backend::readers::SourceLists;
 use conjure_runtime::backend::{LiveOutput, ToolSnapshot};
-use conjure_runtime::session::{CallWith, ToolSession};
+use conjure_runtime::session::{ToolCallOptions, ToolSession};
 
 /// Entries of one page of a list.
 const PAGE_SIZE: usize = 1000;
@@ -47,13 +47,19 @@ pub(super) fn resources(
                 Entry::Occupied(taken) => {
                     let (of, by) = (owner.1, taken.get().1);
                     if owner != *taken.get() {
-                        behind.entry(HiddenBy { of, by }).or_default().push(uri);
+                        behind
+                            .entry(HiddenBy {
+                                hidden_owner: of,
+                                listed_owner: by,
+                            })
+                            .or_default()
+                            .push(uri);
                     }
                 }
             }
         }
     }
-    hidden.tell(&behind);
+    hidden.log_new(&behind);
     let files = artifacts.list();
     let newest = files.len().saturating_sub(MAX_FILES);
     resources.extend(files.iter().skip(newest).map(files::resource));
@@ -82,7 +88,7 @@ pub(super) fn templates(lists: &[SourceLists]) -> Vec<Value> {
 pub(super) struct ServedPrompt {
     pub(super) source: String,
     /// Name at the source.
-    pub(super) own: String,
+    pub(super) source_name: String,
     pub(super) prompt: Value,
 }
 
@@ -107,7 +113,7 @@ pub(super) fn prompts(lists: &[SourceLists]) -> BTreeMap<String, ServedPrompt> {
         };
         let entry = ServedPrompt {
             source: source.clone(),
-            own: prompt.name.clone(),
+            source_name: prompt.name.clone(),
             prompt: prompt_entry(prompt, &name),
         };
         served.entry(name).or_insert(entry);
@@ -129,7 +135,7 @@ pub(super) async fn prompt(
     let mut revision = calls.revision();
     loop {
         let known = revision.borrow_and_update().prompts;
-        let mut prompts = prompts(&listed(calls, cancel, ListOf::Prompts).await);
+        let mut prompts = prompts(&fetch_lists(calls, cancel, SourceListKind::Prompts).await);
         if let Some(served) = prompts.remove(name) {
             return Ok(served);
         }
@@ -137,7 +143,7 @@ pub(super) async fn prompt(
         let changed = revision.wait_for(|now| now.prompts != known);
         if !more_may_come
             || !matches!(
-                tokio::time::timeout(session.settling(), changed).await,
+                tokio::time::timeout(session.remaining_settle_time(), changed).await,
                 Ok(Ok(_))
             )
         {
@@ -216,13 +222,13 @@ pub(super) fn page<T: DeserializeOwned>(
 
 /// The lists that sources are asked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum ListOf {
+pub(super) enum SourceListKind {
     Resources,
     Prompts,
 }
 
 /// Takes the output of requests that nobody follows.
-pub(super) fn no_output() -> LiveOutput {
+pub(super) fn discard_output() -> LiveOutput {
     Arc::new(|_, _| {})
 }
 
@@ -231,8 +237,8 @@ pub(super) fn silent_call<'a>(
     snapshot: &'a ToolSnapshot,
     cancel: &'a CancellationToken,
     live: &'a LiveOutput,
-) -> CallWith<'a> {
-    CallWith {
+) -> ToolCallOptions<'a> {
+    ToolCallOptions {
         snapshot,
         cancel,
         live,
@@ -242,18 +248,18 @@ pub(super) fn silent_call<'a>(
 }
 
 /// Asks the sources for their lists.
-pub(super) async fn listed(
+pub(super) async fn fetch_lists(
     calls: &ToolSession,
     cancel: &CancellationToken,
-    of: ListOf,
+    of: SourceListKind,
 ) -> Vec<SourceLists> {
     let snapshot = calls.snapshot();
-    let live = no_output();
+    let live = discard_output();
     let with = silent_call(&snapshot, cancel, &live);
     let reader = calls.reader(None, &with);
     match of {
-        ListOf::Resources => reader.resources().await,
-        ListOf::Prompts => reader.prompts().await,
+        SourceListKind::Resources => reader.resources().await,
+        SourceListKind::Prompts => reader.prompts().await,
     }
 }
 
@@ -283,7 +289,7 @@ mod tests {
         let names: Vec<&str> = served.keys().map(String::as_str).collect();
         assert_eq!(names, ["a_both", "b_both", "x"]);
         assert_eq!(
-            (&*served["b_both"].source, &*served["b_both"].own),
+            (&*served["b_both"].source, &*served["b_both"].source_name),
             ("b", "both")
         );
         assert_eq!(served["x"].prompt, json!({ "title": "T", "name": "x" }));

@@ -13,8 +13,8 @@ pub(super) const CALL: &str = "call_tool";
 pub(super) const NAMES: [&str; 3] = [SEARCH, DETAILS, CALL];
 
 /// Tools that a search finds, where nothing else is said, and at the most.
-const DEFAULT_FOUND: usize = 10;
-const MAX_FOUND: usize = 100;
+const DEFAULT_RESULTS: usize = 10;
+const MAX_RESULTS: usize = 100;
 /// The most characters of a description in what a search finds.
 const MAX_DESCRIPTION_CHARS: usize = 300;
 
@@ -61,7 +61,7 @@ pub(super) fn tools() -> Vec<Tool> {
                 "type": "object",
                 "properties": {
                     "query": { "type": "string", "description": "Words to look for" },
-                    "limit": { "type": "integer", "minimum": 1, "maximum": MAX_FOUND },
+                    "limit": { "type": "integer", "minimum": 1, "maximum": MAX_RESULTS },
                 },
             }),
             true,
@@ -112,7 +112,7 @@ fn search(arguments: &Map<String, Value>, tools: &ServedTools) -> Result<Value, 
     };
     let limit = arguments.get("limit").and_then(Value::as_u64);
     let limit = limit.and_then(|limit| usize::try_from(limit).ok());
-    let limit = limit.unwrap_or(DEFAULT_FOUND).clamp(1, MAX_FOUND);
+    let limit = limit.unwrap_or(DEFAULT_RESULTS).clamp(1, MAX_RESULTS);
     let words: Vec<&str> = query.split_whitespace().collect();
     let mut found: Vec<(usize, &Tool)> = tools
         .all()

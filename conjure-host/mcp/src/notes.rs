@@ -48,7 +48,7 @@ pub(super) fn listener(calls: &Arc<ToolSession>) -> (LiveOutput, mpsc::Receiver<
         if kind == EmitKind::Event
             && let Some(calls) = calls.upgrade()
         {
-            calls.heard(kind, bytes);
+            calls.handle_event(kind, bytes);
         }
         if let Some(note) = CallNote::of(kind, bytes) {
             // A client that does not keep up must not hold the call.
@@ -120,21 +120,21 @@ pub(super) fn rank(level: &str) -> usize {
 
 /// The messages that a client wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wants {
+pub(super) enum MessageFilter {
     /// No messages.
     Nothing,
     /// What a tool says on purpose, from `info` on: a client of the old era that set no level.
-    Said,
+    ToolMessages,
     /// From this rank on, live output too.
     From(usize),
 }
 
 /// Whether a client gets messages of this level.
-pub(super) fn takes(level: &str, wants: Wants) -> bool {
+pub(super) fn accepts_level(level: &str, wants: MessageFilter) -> bool {
     match wants {
-        Wants::Nothing => false,
-        Wants::Said => rank(level) >= rank("info"),
-        Wants::From(from) => rank(level) >= from,
+        MessageFilter::Nothing => false,
+        MessageFilter::ToolMessages => rank(level) >= rank("info"),
+        MessageFilter::From(from) => rank(level) >= from,
     }
 }
 
@@ -142,28 +142,28 @@ pub(super) fn takes(level: &str, wants: Wants) -> bool {
 pub(super) struct Outlet {
     peer: Peer<RoleServer>,
     token: Option<ProgressToken>,
-    wants: Wants,
+    filter: MessageFilter,
     tool: String,
     /// Bytes of live output so far, which count as progress.
     bytes: f64,
     /// Whether the tool tells its progress itself.
-    told: bool,
+    has_own_progress: bool,
 }
 
 impl Outlet {
     pub(super) fn new(
         peer: Peer<RoleServer>,
         token: Option<ProgressToken>,
-        wants: Wants,
+        wants: MessageFilter,
         tool: &str,
     ) -> Self {
         Self {
             peer,
             token,
-            wants,
+            filter: wants,
             tool: tool.to_owned(),
             bytes: 0.0,
-            told: false,
+            has_own_progress: false,
         }
     }
 
@@ -181,21 +181,21 @@ impl Outlet {
                 total,
                 message,
             } => {
-                self.told = true;
+                self.has_own_progress = true;
                 let mut param = ProgressNotificationParam::new(self.token.clone()?, done);
                 param.total = total;
                 param.message = message;
                 Some(progress(param))
             }
             CallNote::Output { text, stream } => match &self.token {
-                Some(token) if !self.told => {
+                Some(token) if !self.has_own_progress => {
                     self.bytes += text.len() as f64;
                     let mut param = ProgressNotificationParam::new(token.clone(), self.bytes);
                     param.message = Some(text);
                     Some(progress(param))
                 }
-                _ => match self.wants {
-                    Wants::From(rank_wanted) if rank("info") >= rank_wanted => {
+                _ => match self.filter {
+                    MessageFilter::From(rank_wanted) if rank("info") >= rank_wanted => {
                         let data = json!({ "stream": stream, "text": text });
                         Some(message("info", &self.tool, &data))
                     }
@@ -209,7 +209,7 @@ impl Outlet {
             } => {
                 let level = LEVELS.get(rank(&level)).copied().unwrap_or("info");
                 let logger = logger.as_deref().unwrap_or(&self.tool);
-                takes(level, self.wants).then(|| message(level, logger, &data))
+                accepts_level(level, self.filter).then(|| message(level, logger, &data))
             }
         }
     }

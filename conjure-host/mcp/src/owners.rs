@@ -25,7 +25,7 @@ impl Owners {
     }
 
     /// Whether a session is another client's.
-    pub(super) fn is_anothers(&self, session: &str, client: &Principal) -> bool {
+    pub(super) fn belongs_to_other(&self, session: &str, client: &Principal) -> bool {
         let owners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         owners.get(session).is_some_and(|owner| owner != client)
     }
@@ -42,11 +42,14 @@ mod tests {
         let client = |name: &str| Principal(Arc::from(name));
         let owners = Owners::default();
         owners.record_owner("s1", &client("a"), |_| true);
-        assert!(!owners.is_anothers("s1", &client("a")));
-        assert!(owners.is_anothers("s1", &client("b")));
-        assert!(!owners.is_anothers("s2", &client("b")), "it is nobody's");
+        assert!(!owners.belongs_to_other("s1", &client("a")));
+        assert!(owners.belongs_to_other("s1", &client("b")));
+        assert!(
+            !owners.belongs_to_other("s2", &client("b")),
+            "it is nobody's"
+        );
         owners.record_owner("s2", &client("b"), |session| session != "s1");
-        assert!(owners.is_anothers("s2", &client("a")));
+        assert!(owners.belongs_to_other("s2", &client("a")));
         assert_eq!(owners.0.lock().unwrap().len(), 1, "the first is over");
     }
 }

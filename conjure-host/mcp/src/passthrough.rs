@@ -31,7 +31,7 @@ static KEY: LazyLock<String> = LazyLock::new(|| format!("{RESERVED}-{}", Uuid::n
 const MAX_MESSAGE_BYTES: usize = 256 * 1024 * 1024;
 
 /// Key of `_meta` under which an answer travels as a whole.
-pub(super) fn whole_key() -> &'static str {
+pub(super) fn passthrough_key() -> &'static str {
     KEY.as_str()
 }
 
@@ -53,7 +53,7 @@ pub(super) fn tool_json(tool: &Tool, whole: Option<&Value>) -> Value {
     if let (Some(whole), Some(fields)) = (whole, packed.as_object_mut()) {
         let meta = fields.entry("_meta").or_insert_with(|| Map::new().into());
         if let Some(meta) = meta.as_object_mut() {
-            meta.insert(whole_key().to_owned(), whole.clone());
+            meta.insert(passthrough_key().to_owned(), whole.clone());
         }
     }
     packed
@@ -61,14 +61,14 @@ pub(super) fn tool_json(tool: &Tool, whole: Option<&Value>) -> Value {
 
 /// Puts what travels as a whole into a result; false when there is nothing such.
 pub(super) fn unpack(result: &mut Value) -> bool {
-    if let Some(whole) = packed_in(result) {
+    if let Some(whole) = take_packed(result) {
         *result = whole;
         return true;
     }
     let tools = result.get_mut("tools").and_then(Value::as_array_mut);
     let mut any = false;
     for tool in tools.into_iter().flatten() {
-        if let Some(whole) = packed_in(tool) {
+        if let Some(whole) = take_packed(tool) {
             *tool = whole;
             any = true;
         }
@@ -76,15 +76,15 @@ pub(super) fn unpack(result: &mut Value) -> bool {
     any
 }
 
-fn packed_in(value: &mut Value) -> Option<Value> {
-    let whole = value.get_mut("_meta")?.get_mut(whole_key())?;
+fn take_packed(value: &mut Value) -> Option<Value> {
+    let whole = value.get_mut("_meta")?.get_mut(passthrough_key())?;
     whole.is_object().then(|| whole.take())
 }
 
 /// A transport that sends what travels as a whole.
-pub(super) struct WholeMessages<T>(pub(super) T);
+pub(super) struct PassthroughTransport<T>(pub(super) T);
 
-impl<T: Transport<RoleServer>> Transport<RoleServer> for WholeMessages<T> {
+impl<T: Transport<RoleServer>> Transport<RoleServer> for PassthroughTransport<T> {
     type Error = T::Error;
 
     fn send(
@@ -92,7 +92,7 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for WholeMessages<T> {
         mut item: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
         if let JsonRpcMessage::Response(response) = &mut item
-            && let Some(whole) = unpacked(&mut response.result)
+            && let Some(whole) = unpack_result(&mut response.result)
         {
             response.result = ServerResult::CustomResult(CustomResult(whole));
         }
@@ -109,11 +109,11 @@ impl<T: Transport<RoleServer>> Transport<RoleServer> for WholeMessages<T> {
 }
 
 /// The result with what travels as a whole in it, if that is anything.
-fn unpacked(result: &mut ServerResult) -> Option<Value> {
+fn unpack_result(result: &mut ServerResult) -> Option<Value> {
     match result {
-        ServerResult::CallToolResult(result) => take_whole(&mut result.meta),
-        ServerResult::ReadResourceResult(result) => take_whole(&mut result.meta),
-        ServerResult::GetPromptResult(result) => take_whole(&mut result.meta),
+        ServerResult::CallToolResult(result) => take_passthrough(&mut result.meta),
+        ServerResult::ReadResourceResult(result) => take_passthrough(&mut result.meta),
+        ServerResult::GetPromptResult(result) => take_passthrough(&mut result.meta),
         ServerResult::ListToolsResult(list) => {
             let any = list.tools.iter().any(is_packed);
             any.then(|| list_value(list)).flatten()
@@ -122,8 +122,8 @@ fn unpacked(result: &mut ServerResult) -> Option<Value> {
     }
 }
 
-fn take_whole(meta: &mut Option<MetaObject>) -> Option<Value> {
-    let whole = meta.as_mut()?.get_mut(whole_key())?;
+fn take_passthrough(meta: &mut Option<MetaObject>) -> Option<Value> {
+    let whole = meta.as_mut()?.get_mut(passthrough_key())?;
     whole.is_object().then(|| whole.take())
 }
 
@@ -136,11 +136,11 @@ fn list_value(list: &impl Serialize) -> Option<Value> {
 fn is_packed(tool: &Tool) -> bool {
     tool.meta
         .as_ref()
-        .is_some_and(|meta| meta.contains_key(whole_key()))
+        .is_some_and(|meta| meta.contains_key(passthrough_key()))
 }
 
 /// Lets messages go out over HTTP with what travels as a whole.
-pub(super) async fn whole_messages(
+pub(super) async fn passthrough_layer(
     State(clients): State<Arc<ClientSessions>>,
     request: Request,
     next: Next,
@@ -167,7 +167,7 @@ pub(super) async fn whole_messages(
         return (StatusCode::INTERNAL_SERVER_ERROR, text).into_response();
     };
     parts.headers.remove(header::CONTENT_LENGTH);
-    Response::from_parts(parts, Body::from(lines(body)))
+    Response::from_parts(parts, Body::from(unpack_lines(body)))
 }
 
 /// A request once all of it is there, for which it has so much time.
@@ -200,7 +200,7 @@ fn events(body: Body) -> impl Stream<Item = Result<Bytes, axum::Error>> {
         loop {
             let Some(chunk) = body.next().await else {
                 let rest = std::mem::take(&mut begun);
-                return (!rest.is_empty()).then(|| (Ok(lines(rest.into())), (body, begun)));
+                return (!rest.is_empty()).then(|| (Ok(unpack_lines(rest.into())), (body, begun)));
             };
             let chunk = match chunk {
                 Ok(chunk) => chunk,
@@ -222,16 +222,16 @@ fn events(body: Body) -> impl Stream<Item = Result<Bytes, axum::Error>> {
                 std::mem::take(&mut begun).into()
             };
             begun.extend_from_slice(&rest);
-            return Some((Ok(lines(complete)), (body, begun)));
+            return Some((Ok(unpack_lines(complete)), (body, begun)));
         }
     })
 }
 
 /// Whole lines, with what travels as a whole in them.
-fn lines(lines: Bytes) -> Bytes {
+fn unpack_lines(lines: Bytes) -> Bytes {
     match std::str::from_utf8(&lines) {
-        Ok(text) if text.contains(whole_key()) => {
-            let changed: String = text.split_inclusive('\n').map(line).collect();
+        Ok(text) if text.contains(passthrough_key()) => {
+            let changed: String = text.split_inclusive('\n').map(unpack_line).collect();
             changed.into()
         }
         _ => lines,
@@ -239,7 +239,7 @@ fn lines(lines: Bytes) -> Bytes {
 }
 
 /// A line of an answer, which is a message or an event with one.
-fn line(line: &str) -> String {
+fn unpack_line(line: &str) -> String {
     let (field, data) = match line.strip_prefix("data:") {
         Some(data) => ("data: ", data),
         None => ("", line),
@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn a_result_comes_out_as_it_was() {
-        let key = whole_key();
+        let key = passthrough_key();
         let whole = json!({ "content": 5, "vendor": 1.0, "_meta": { RESERVED: "a server's own" } });
         let packed = json!({ "content": [], "_meta": { key: whole } });
         let mut over_http = packed.clone();
@@ -291,7 +291,7 @@ mod tests {
         assert_eq!(over_http, whole);
         let typed: rmcp::model::CallToolResult = serde_json::from_value(packed).unwrap();
         let mut typed = ServerResult::CallToolResult(typed);
-        assert_eq!(unpacked(&mut typed), Some(whole));
+        assert_eq!(unpack_result(&mut typed), Some(whole));
     }
 
     #[test]
@@ -299,7 +299,7 @@ mod tests {
         let other = json!({ "name": "evil", "inputSchema": {} });
         let entry = |key: &str, value: &Value| json!({ "name": "a", "inputSchema": {}, "_meta": { key: value } });
         // A key that everybody knows, and the host's own with something that is no object.
-        for (key, value) in [(RESERVED, other), (whole_key(), json!("evil"))] {
+        for (key, value) in [(RESERVED, other), (passthrough_key(), json!("evil"))] {
             let mut result = entry(key, &value);
             result["tools"] = json!([entry(key, &value)]);
             let before = result.clone();
@@ -307,13 +307,16 @@ mod tests {
             assert_eq!(result, before);
             let typed: rmcp::model::CallToolResult =
                 serde_json::from_value(json!({ "content": [], "_meta": { key: value } })).unwrap();
-            assert_eq!(unpacked(&mut ServerResult::CallToolResult(typed)), None);
+            assert_eq!(
+                unpack_result(&mut ServerResult::CallToolResult(typed)),
+                None
+            );
         }
     }
 
     #[test]
     fn the_hosts_keys_are_taken_out_of_what_a_peer_wrote() {
-        let key = whole_key();
+        let key = passthrough_key();
         let entry =
             json!({ "_meta": { RESERVED: {}, "k": 1, key: {} }, RESERVED: "its own member" });
         let mut entry = entry.as_object().unwrap().clone();
@@ -328,7 +331,7 @@ mod tests {
     async fn a_stream_is_changed_by_its_lines_however_it_is_cut() {
         let message = |result: Value| format!("data: {}\n", json!({ "id": 1, "result": result }));
         let whole = json!({ "content": [], "text": "grün" });
-        let key = whole_key();
+        let key = passthrough_key();
         let packed = message(json!({ "content": [], "_meta": { key: whole } }));
         let sent = format!("id: 0\n{packed}\n: {key}\n\n{packed}data: end");
         let expected = sent.replace(&packed, &message(whole));
@@ -347,9 +350,9 @@ mod tests {
         let message = |tool: Value| json!({ "id": 1, "result": { "tools": [tool], "ttlMs": 0 } });
         let before = message(tool_json(&tool, Some(&whole()))).to_string();
         let after = message(whole()).to_string();
-        assert_eq!(line(&before), after);
+        assert_eq!(unpack_line(&before), after);
         assert_eq!(
-            line(&format!("data: {before}\r\n")),
+            unpack_line(&format!("data: {before}\r\n")),
             format!("data: {after}\r\n")
         );
         for other in [
@@ -359,7 +362,7 @@ mod tests {
             "data: \n",
             "data: {\"result\":{}}\n",
         ] {
-            assert_eq!(line(other), other);
+            assert_eq!(unpack_line(other), other);
         }
     }
 }

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::session::RequestWork;
 use conjure_runtime::backend::ToolSnapshot;
 use conjure_runtime::backend::questions::{
-    AskedBy, ClientQuestion, QuestionKind, SessionClient as _,
+    ClientQuestion, QuestionKind, QuestionSource, SessionClient as _,
 };
 
 /// The most characters of a call's arguments that a question shows.
@@ -42,7 +42,7 @@ impl CallDenial {
 ///
 /// # Errors
 /// Why it may not.
-pub(super) async fn of(
+pub(super) async fn authorize(
     work: &RequestWork,
     snapshot: &ToolSnapshot,
     call: &FunctionCall,
@@ -61,7 +61,7 @@ async fn ask_permission(work: &RequestWork, call: &FunctionCall) -> Result<(), C
         .chars()
         .take(MAX_ARGUMENTS_CHARS)
         .collect();
-    let by = AskedBy {
+    let by = QuestionSource {
         plugin: "conjure".to_owned(),
         call_id: Some(std::sync::Arc::clone(&work.id)),
     };
@@ -70,7 +70,7 @@ async fn ask_permission(work: &RequestWork, call: &FunctionCall) -> Result<(), C
         kind: QuestionKind::Elicit,
         body: json!({ "message": format!("May `{}` run with {arguments}?", call.name) }),
     };
-    let answer = work.asking.ask(by, vec![question]).await.pop().flatten();
+    let answer = work.questions.ask(by, vec![question]).await.pop().flatten();
     match answer {
         Some(Ok(answer))
             if answer

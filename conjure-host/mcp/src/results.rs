@@ -17,7 +17,7 @@ const MAX_INLINE_BYTES: u64 = 4 * 1024 * 1024;
 
 /// The result of a call.
 pub(super) fn call(report: CallReport, artifacts: &Artifacts, most_bytes: usize) -> CallToolResult {
-    let said = report.said.as_deref();
+    let said = report.plugin_result.as_deref();
     let mut content = match said.filter(|said| fits(said, most_bytes)) {
         Some(said) => with_note(verbatim(said), report.note.as_deref()),
         None => shown_content(&report, artifacts),
@@ -57,17 +57,17 @@ fn with_note(mut content: Vec<ContentBlock>, note: Option<&str>) -> Vec<ContentB
 }
 
 /// The `_meta` that a result has of its source's, without what is the host's there.
-fn own_meta(said: &ToolResult) -> Option<MetaObject> {
-    let mut meta = said.meta.as_ref()?.get("mcp")?.as_object()?.clone();
+fn own_meta(result: &ToolResult) -> Option<MetaObject> {
+    let mut meta = result.meta.as_ref()?.get("mcp")?.as_object()?.clone();
     passthrough::clean_meta(&mut meta);
     Some(MetaObject(meta))
 }
 
 /// Whether a result goes out word for word: its texts are not too long, and none of them crossed
 /// as a file.
-fn fits(said: &ToolResult, most_bytes: usize) -> bool {
+fn fits(result: &ToolResult, most_bytes: usize) -> bool {
     let mut bytes = 0;
-    for part in &said.content {
+    for part in &result.content {
         match part {
             Part::Text { text } => bytes += text.len(),
             Part::File { file } if file.media_type.as_deref() == Some("text/plain") => {
@@ -79,9 +79,12 @@ fn fits(said: &ToolResult, most_bytes: usize) -> bool {
     bytes <= most_bytes
 }
 
-fn verbatim(said: &ToolResult) -> Vec<ContentBlock> {
+fn verbatim(result: &ToolResult) -> Vec<ContentBlock> {
     // A peer's own blocks, where the plugin kept them.
-    let own = said.meta.as_ref().and_then(|meta| meta.get("mcp_content"));
+    let own = result
+        .meta
+        .as_ref()
+        .and_then(|meta| meta.get("mcp_content"));
     if let Some(Value::Array(blocks)) = own {
         return blocks.iter().map(block).collect();
     }
@@ -93,7 +96,7 @@ fn verbatim(said: &ToolResult) -> Vec<ContentBlock> {
         Part::File { .. } => None,
         Part::Raw { value, .. } | Part::Other(value) => Some(ContentBlock::text(value.to_string())),
     };
-    said.content.iter().filter_map(part).collect()
+    result.content.iter().filter_map(part).collect()
 }
 
 /// A block of content in MCP's form; as text when it is none that MCP has.
@@ -121,7 +124,7 @@ fn shown_content(report: &CallReport, artifacts: &Artifacts) -> Vec<ContentBlock
 
 fn read_small(file: &Artifact) -> Option<Vec<u8>> {
     let path = file.path.as_deref()?;
-    conjure_config::fs::read_same(path, MAX_INLINE_BYTES).ok()?
+    conjure_config::fs::read_no_follow(path, MAX_INLINE_BYTES).ok()?
 }
 
 fn link(file: &Artifact) -> Option<ContentBlock> {
@@ -133,8 +136,8 @@ fn link(file: &Artifact) -> Option<ContentBlock> {
 }
 
 /// The contents of a resource that a source read, as JSON in MCP's form.
-pub(super) fn contents(uri: &str, said: &ToolResult, artifacts: &Artifacts) -> Vec<Value> {
-    let own = said.meta.as_ref().and_then(|meta| meta.get("mcp"));
+pub(super) fn contents(uri: &str, result: &ToolResult, artifacts: &Artifacts) -> Vec<Value> {
+    let own = result.meta.as_ref().and_then(|meta| meta.get("mcp"));
     if let Some(Value::Array(contents)) = own.and_then(|own| own.get("contents")) {
         return contents.clone();
     }
@@ -172,7 +175,7 @@ pub(super) fn contents(uri: &str, said: &ToolResult, artifacts: &Artifacts) -> V
             Some(json!({ "uri": uri, "mimeType": "application/json", "text": value.to_string() }))
         }
     };
-    said.content.iter().filter_map(part).collect()
+    result.content.iter().filter_map(part).collect()
 }
 
 /// A value of the SDK's from JSON.
@@ -199,8 +202,8 @@ mod tests {
             server_items: None,
             state: None,
             spent: Vec::new(),
-            beside: Vec::new(),
-            said: Some(Box::new(said)),
+            other_files: Vec::new(),
+            plugin_result: Some(Box::new(said)),
             note: None,
         }
     }

@@ -11,23 +11,24 @@ use tokio::sync::{OnceCell, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::asking::{ClientQuestionKinds, SessionQuestions};
+use super::client_questions::{ClientQuestionKinds, SessionQuestions};
 use super::hidden_resources::HiddenResources;
-use super::notes::{Wants, listener};
+use super::links::ResourceLinks;
+use super::notes::{MessageFilter, listener};
 use super::options::McpOptions;
 use super::session_slots::SessionSlot;
 use super::subscriptions::Subscriptions;
 use super::suspendable_request::{
     RequestTarget, SuspendableRequest, SuspendableRequestParts, WorkResult,
 };
-use super::suspended::Suspended;
+use super::suspended::SuspendedWork;
 use super::tools::ServedTools;
 use conjure_config::SessionSpec;
 use conjure_runtime::Host;
 use conjure_runtime::backend::questions::SessionClient;
 use conjure_runtime::backend::request_context::RequestContext;
 use conjure_runtime::backend::{LiveOutput, ToolSnapshot};
-use conjure_runtime::session::{CallWith, SessionError, ToolSession};
+use conjure_runtime::session::{SessionError, ToolCallOptions, ToolSession};
 
 /// How long after the opening of a session servers behind may take to say what they have.
 const SETTLE_TIME: Duration = Duration::from_secs(5);
@@ -36,7 +37,7 @@ const SETTLE_TIME: Duration = Duration::from_secs(5);
 type KeyedLocks = Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>;
 
 /// State that all clients share.
-pub(super) struct Common {
+pub(super) struct SharedServerState {
     pub(super) host: Host,
     pub(super) spec: SessionSpec,
     pub(super) options: McpOptions,
@@ -48,14 +49,14 @@ pub(super) struct Common {
 
 /// Session of one client.
 pub(super) struct ClientSession {
-    pub(super) common: Arc<Common>,
+    pub(super) common: Arc<SharedServerState>,
     /// Slot of the session over HTTP; the connection of an old session holds it too.
     _slot: Option<Arc<SessionSlot>>,
     calls: OnceCell<Arc<ToolSession>>,
     opened: watch::Sender<bool>,
     opened_at: OnceLock<Instant>,
-    asking: Arc<SessionQuestions>,
-    pub(super) suspended: Arc<Suspended>,
+    questions: Arc<SessionQuestions>,
+    pub(super) suspended: Arc<SuspendedWork>,
     /// Locks of calls, by lane.
     lanes: KeyedLocks,
     /// Locks of telling sources of a resource, by URI.
@@ -63,10 +64,12 @@ pub(super) struct ClientSession {
     tools: Mutex<Option<Arc<ServedTools>>>,
     /// What the list of resources does not show.
     pub(super) hidden: HiddenResources,
+    /// The resources that results linked to.
+    pub(super) links: ResourceLinks,
     /// Level of messages that a client of the old era asked for.
     level: Mutex<Option<usize>>,
     subscriptions: Arc<Subscriptions>,
-    used: Mutex<Instant>,
+    last_used: Mutex<Instant>,
     /// Streams that wait for changes.
     listeners: AtomicU64,
     number: AtomicU64,
@@ -74,10 +77,10 @@ pub(super) struct ClientSession {
 
 /// Context that starting work needs.
 pub(super) struct WorkStart<'a> {
-    pub(super) what: RequestTarget,
+    pub(super) target: RequestTarget,
     pub(super) capabilities: Option<&'a ClientCapabilities>,
     /// Answers that came with the request.
-    pub(super) ready: BTreeMap<String, Value>,
+    pub(super) initial_answers: BTreeMap<String, Value>,
     /// Calls in one lane wait for each other.
     pub(super) lane: Option<&'a str>,
 }
@@ -86,7 +89,7 @@ pub(super) struct WorkStart<'a> {
 pub(super) struct RequestWork {
     pub(super) calls: Arc<ToolSession>,
     pub(super) id: Arc<str>,
-    pub(super) asking: Arc<SessionQuestions>,
+    pub(super) questions: Arc<SessionQuestions>,
     pub(super) cancel: CancellationToken,
     pub(super) live: LiveOutput,
     /// What its requests say about the session, where its client declares something else than the
@@ -96,8 +99,8 @@ pub(super) struct RequestWork {
 
 impl RequestWork {
     /// Options of the session's calls and questions.
-    pub(super) fn with<'a>(&'a self, snapshot: &'a ToolSnapshot) -> CallWith<'a> {
-        CallWith {
+    pub(super) fn call_options<'a>(&'a self, snapshot: &'a ToolSnapshot) -> ToolCallOptions<'a> {
+        ToolCallOptions {
             snapshot,
             cancel: &self.cancel,
             live: &self.live,
@@ -108,22 +111,23 @@ impl RequestWork {
 }
 
 impl ClientSession {
-    pub(super) fn new(common: Arc<Common>, slot: Option<Arc<SessionSlot>>) -> Arc<Self> {
+    pub(super) fn new(common: Arc<SharedServerState>, slot: Option<Arc<SessionSlot>>) -> Arc<Self> {
         Arc::new(Self {
             common,
             _slot: slot,
             calls: OnceCell::new(),
             opened: watch::Sender::new(false),
             opened_at: OnceLock::new(),
-            asking: Arc::default(),
+            questions: Arc::default(),
             suspended: Arc::default(),
             lanes: Mutex::default(),
             resources: Mutex::default(),
             tools: Mutex::default(),
             hidden: HiddenResources::default(),
+            links: ResourceLinks::default(),
             level: Mutex::default(),
             subscriptions: Arc::default(),
-            used: Mutex::new(Instant::now()),
+            last_used: Mutex::new(Instant::now()),
             listeners: AtomicU64::new(0),
             number: AtomicU64::new(0),
         })
@@ -131,12 +135,12 @@ impl ClientSession {
 
     /// Notes what the client declares, for what is opened then; only the first time counts.
     pub(super) fn declare(&self, kinds: impl FnOnce() -> ClientQuestionKinds) {
-        self.asking.declare(kinds);
+        self.questions.declare(kinds);
     }
 
     /// The host's session, opened at the first use.
     pub(super) async fn calls(&self) -> Result<&Arc<ToolSession>, ErrorData> {
-        *lock(&self.used) = Instant::now();
+        *lock(&self.last_used) = Instant::now();
         match self.calls.get() {
             Some(calls) if *self.opened.borrow() => Ok(calls),
             // In a box of its own: it is large and needed once, and every request has a place for
@@ -147,7 +151,7 @@ impl ClientSession {
 
     async fn open(&self) -> Result<&Arc<ToolSession>, ErrorData> {
         let calls = self.calls.get_or_try_init(|| async {
-            let client: Arc<dyn SessionClient> = Arc::clone(&self.asking) as _;
+            let client: Arc<dyn SessionClient> = Arc::clone(&self.questions) as _;
             let opened = self.common.host.calls_for(self.common.spec.clone(), client);
             opened.await.map(Arc::new)
         });
@@ -163,7 +167,7 @@ impl ClientSession {
     }
 
     /// Remaining time for servers behind to say what they have.
-    pub(super) fn settling(&self) -> Duration {
+    pub(super) fn remaining_settle_time(&self) -> Duration {
         let since = self.opened_at.get().map_or(SETTLE_TIME, Instant::elapsed);
         SETTLE_TIME.saturating_sub(since)
     }
@@ -184,7 +188,7 @@ impl ClientSession {
     }
 
     /// The tools as they were served last; nothing before the first time.
-    pub(super) fn known_tools(&self) -> Option<Arc<ServedTools>> {
+    pub(super) fn cached_tools(&self) -> Option<Arc<ServedTools>> {
         Some(self.tools_of(self.calls.get()?))
     }
 
@@ -218,7 +222,7 @@ impl ClientSession {
         F: Future<Output = WorkResult> + Send + 'static,
     {
         let most = self.common.options.max_calls;
-        if self.asking.len() >= most {
+        if self.questions.len() >= most {
             let text = format!("{most} calls are under way already; wait for one, or cancel it");
             return Err(ErrorData::internal_error(text, None));
         }
@@ -228,13 +232,13 @@ impl ClientSession {
         let (live, notes) = listener(&calls);
         let cancel = CancellationToken::new();
         let kinds = ClientQuestionKinds::of(start.capabilities);
-        let (call, rounds) = self.asking.begin(&id, kinds, start.ready);
+        let (call, rounds) = self.questions.begin(&id, kinds, start.initial_answers);
         let lane = start.lane.map(|lane| self.lane(lane));
         let work = work(RequestWork {
-            request_context: calls.around_for(kinds.served()),
+            request_context: calls.context_for_client(kinds.served()),
             calls,
             id: Arc::clone(&id),
-            asking: Arc::clone(&self.asking),
+            questions: Arc::clone(&self.questions),
             cancel: cancel.clone(),
             live,
         });
@@ -252,11 +256,11 @@ impl ClientSession {
         });
         Ok(SuspendableRequest::new(SuspendableRequestParts {
             id,
-            what: start.what,
+            target: start.target,
             work,
             notes,
             rounds,
-            asking: Arc::clone(&self.asking),
+            questions: Arc::clone(&self.questions),
             call,
             cancel,
         }))
@@ -272,10 +276,10 @@ impl ClientSession {
     }
 
     /// The messages that a client of the old era gets.
-    pub(super) fn wants(&self) -> Wants {
+    pub(super) fn message_filter(&self) -> MessageFilter {
         match *lock(&self.level) {
-            Some(rank) => Wants::From(rank),
-            None => Wants::Said,
+            Some(rank) => MessageFilter::From(rank),
+            None => MessageFilter::ToolMessages,
         }
     }
 
@@ -290,15 +294,15 @@ impl ClientSession {
     }
 
     /// Counts a stream that waits for changes, for as long as the guard lives.
-    pub(super) fn listening(self: &Arc<Self>) -> Listening {
+    pub(super) fn listener_guard(self: &Arc<Self>) -> ListenerGuard {
         self.listeners.fetch_add(1, Ordering::Relaxed);
-        Listening(Arc::clone(self))
+        ListenerGuard(Arc::clone(self))
     }
 
     /// Time since the last use; nothing while the session is in use.
     pub(super) fn idle(&self) -> Option<Duration> {
-        let busy = self.asking.len() > 0 || self.listeners.load(Ordering::Relaxed) > 0;
-        (!busy).then(|| lock(&self.used).elapsed())
+        let busy = self.questions.len() > 0 || self.listeners.load(Ordering::Relaxed) > 0;
+        (!busy).then(|| lock(&self.last_used).elapsed())
     }
 
     /// Ends what it started.
@@ -323,12 +327,12 @@ impl Drop for ClientSession {
 }
 
 /// Somebody who waits for changes.
-pub(super) struct Listening(Arc<ClientSession>);
+pub(super) struct ListenerGuard(Arc<ClientSession>);
 
-impl Drop for Listening {
+impl Drop for ListenerGuard {
     fn drop(&mut self) {
         self.0.listeners.fetch_sub(1, Ordering::Relaxed);
-        *lock(&self.0.used) = Instant::now();
+        *lock(&self.0.last_used) = Instant::now();
     }
 }
 

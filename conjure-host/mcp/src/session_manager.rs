@@ -95,7 +95,7 @@ pub(super) enum SessionManagerError {
     #[error(transparent)]
     NoSlot(#[from] NoSlot),
     #[error("nobody is known to have sent this; this is a bug")]
-    Nobody,
+    UnknownSender,
 }
 
 /// The SDK's own sessions, no more of them than there are slots.
@@ -116,7 +116,7 @@ impl SessionManager for BoundedSessions {
 
     async fn create_session(&self) -> Result<(SessionId, Self::Transport), Self::Error> {
         let admitted = ADMITTED.try_with(Arc::clone);
-        let admitted = admitted.map_err(|_| SessionManagerError::Nobody)?;
+        let admitted = admitted.map_err(|_| SessionManagerError::UnknownSender)?;
         let slot = admitted.take_slot(&self.slots)?;
         let (id, transport) = self.local.create_session().await?;
         let transport = SlotTransport {

@@ -16,11 +16,11 @@ pub(super) struct SessionSlots(Arc<SessionLimit>);
 
 #[derive(Debug)]
 struct SessionLimit {
-    most: usize,
+    max_sessions: usize,
     /// How many clients are known.
     clients: usize,
     /// How many each client has.
-    taken: Mutex<HashMap<Principal, usize>>,
+    used_slots: Mutex<HashMap<Principal, usize>>,
 }
 
 /// Holds the slot of a session. Dropping it makes room.
@@ -43,16 +43,16 @@ pub(super) enum NoSlot {
          needed, or wait until one was idle for long; whoever runs the server can allow more with \
          `--max-sessions`"
     )]
-    OfOne { most: usize },
+    ClientFull { most: usize },
 }
 
 impl SessionSlots {
     /// With so many slots that are taken at once, by so many clients.
     pub(super) fn new(most: usize, clients: usize) -> Self {
         Self(Arc::new(SessionLimit {
-            most,
+            max_sessions: most,
             clients,
-            taken: Mutex::default(),
+            used_slots: Mutex::default(),
         }))
     }
 
@@ -61,8 +61,12 @@ impl SessionSlots {
     /// # Errors
     /// When the server or the client has as many sessions as it may.
     pub(super) fn take(&self, principal: &Principal) -> Result<SessionSlot, NoSlot> {
-        let SessionLimit { most, clients, .. } = *self.0;
-        let mut taken = lock(&self.0.taken);
+        let SessionLimit {
+            max_sessions: most,
+            clients,
+            ..
+        } = *self.0;
+        let mut taken = lock(&self.0.used_slots);
         let all = taken.values().sum::<usize>();
         if all >= most {
             return Err(NoSlot::Full { most });
@@ -75,7 +79,7 @@ impl SessionSlots {
             false => left,
         };
         if own >= most {
-            return Err(NoSlot::OfOne { most });
+            return Err(NoSlot::ClientFull { most });
         }
         taken.insert(principal.clone(), own + 1);
         Ok(SessionSlot {
@@ -87,7 +91,7 @@ impl SessionSlots {
 
 impl Drop for SessionSlot {
     fn drop(&mut self) {
-        let mut taken = lock(&self.slots.0.taken);
+        let mut taken = lock(&self.slots.0.used_slots);
         if let Some(own) = taken.get_mut(&self.principal) {
             *own = own.saturating_sub(1);
         }
@@ -147,7 +151,7 @@ mod tests {
         let slots = SessionSlots::new(4, 2);
         let (me, you) = (client("me"), client("you"));
         let held: Vec<_> = (0..3).map(|_| slots.take(&me).unwrap()).collect();
-        assert_eq!(slots.take(&me).unwrap_err(), NoSlot::OfOne { most: 3 });
+        assert_eq!(slots.take(&me).unwrap_err(), NoSlot::ClientFull { most: 3 });
         let _his = slots.take(&you).unwrap();
         let full = slots.take(&you).unwrap_err();
         assert_eq!(full, NoSlot::Full { most: 4 });

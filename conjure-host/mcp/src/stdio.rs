@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::clients::ClientSessions;
 use super::handler::McpHandler;
-use super::passthrough::WholeMessages;
+use super::passthrough::PassthroughTransport;
 use super::{McpHost, ServeError};
 
 impl McpHost {
@@ -35,7 +35,7 @@ impl McpHost {
         let handler = McpHandler::new(Arc::clone(&clients), false);
         let longest = clients.common.options.max_message_bytes;
         let transport = AsyncRwTransport::new_server(read, write).with_max_line_length(longest);
-        let transport = WholeMessages(transport);
+        let transport = PassthroughTransport(transport);
         let served = rmcp::service::serve_server_with_ct(handler, transport, end.clone()).await;
         let ended = match served {
             Ok(running) => match running.waiting().await {

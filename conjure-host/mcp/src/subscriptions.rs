@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::answers::read_error;
 use super::files;
-use super::lists::{no_output, silent_call};
+use super::lists::{discard_output, silent_call};
 use super::session::{ClientSession, lock};
 use conjure_runtime::backend::readers::ReadError;
 use conjure_runtime::session::ToolSession;
@@ -31,9 +31,9 @@ pub(super) struct Subscriptions {
     /// Resources that requests of the old era asked for.
     requested: Mutex<BTreeSet<String>>,
     /// How many streams of the new era want each.
-    streamed: Mutex<BTreeMap<String, usize>>,
+    stream_counts: Mutex<BTreeMap<String, usize>>,
     /// Resources whose sources know that somebody wants to hear of them.
-    told: Mutex<BTreeSet<String>>,
+    announced: Mutex<BTreeSet<String>>,
 }
 
 impl Subscriptions {
@@ -44,7 +44,7 @@ impl Subscriptions {
 
     /// Whether anybody wants to hear of it.
     fn is_wanted(&self, uri: &str) -> bool {
-        self.is_requested(uri) || lock(&self.streamed).contains_key(uri)
+        self.is_requested(uri) || lock(&self.stream_counts).contains_key(uri)
     }
 
     /// The resources that a client of the old era asked for.
@@ -53,18 +53,18 @@ impl Subscriptions {
     }
 
     /// Whether its sources know that somebody wants to hear of it.
-    fn is_told(&self, uri: &str) -> bool {
-        lock(&self.told).contains(uri)
+    fn is_announced(&self, uri: &str) -> bool {
+        lock(&self.announced).contains(uri)
     }
 
     /// Notes that the sources of a resource know that somebody wants to hear of it.
-    fn note_told(&self, uri: &str) {
-        lock(&self.told).insert(uri.to_owned());
+    fn mark_announced(&self, uri: &str) {
+        lock(&self.announced).insert(uri.to_owned());
     }
 
     /// Takes that note back, before the sources are told that nobody wants to hear of it any more.
-    fn forget_told(&self, uri: &str) {
-        lock(&self.told).remove(uri);
+    fn clear_announced(&self, uri: &str) {
+        lock(&self.announced).remove(uri);
     }
 
     /// A client of the old era subscribes to a resource, maybe once more. Gives back whether it was
@@ -82,18 +82,18 @@ impl Subscriptions {
     }
 
     /// Ends the subscription of a client of the old era. Gives back whether it was subscribed.
-    fn take_back(&self, uri: &str) -> bool {
+    fn cancel_request(&self, uri: &str) -> bool {
         lock(&self.requested).remove(uri)
     }
 
     /// A stream of the new era wants to hear of a resource.
     fn begin_stream(&self, uri: &str) {
-        *lock(&self.streamed).entry(uri.to_owned()).or_default() += 1;
+        *lock(&self.stream_counts).entry(uri.to_owned()).or_default() += 1;
     }
 
     /// A stream of the new era does not want to hear of a resource any more.
     fn end_stream(&self, uri: &str) {
-        let mut streamed = lock(&self.streamed);
+        let mut streamed = lock(&self.stream_counts);
         if let Some(streams) = streamed.get_mut(uri) {
             *streams = streams.saturating_sub(1);
         }
@@ -124,12 +124,12 @@ pub(super) async fn subscribe(session: &ClientSession, uri: &str) -> Result<(), 
     let _in_order = resource.lock().await;
     let subscriptions = session.subscriptions();
     let is_new = subscriptions.request(uri)?;
-    let told = tell_sources(&calls, uri, true).await;
+    let told = set_source_subscription(session, &calls, uri, true).await;
     if told.is_ok() {
-        subscriptions.note_told(uri);
+        subscriptions.mark_announced(uri);
     } else if is_new {
         // What it asked for before stands.
-        subscriptions.take_back(uri);
+        subscriptions.cancel_request(uri);
     }
     told.map_err(|error| read_error(&error))
 }
@@ -143,9 +143,9 @@ pub(super) async fn unsubscribe(session: &ClientSession, uri: &str) -> Result<()
     let resource = session.resource_lock(uri);
     let _in_order = resource.lock().await;
     let subscriptions = session.subscriptions();
-    if subscriptions.take_back(uri) && !subscriptions.is_wanted(uri) {
-        subscriptions.forget_told(uri);
-        let _ = tell_sources(&calls, uri, false).await;
+    if subscriptions.cancel_request(uri) && !subscriptions.is_wanted(uri) {
+        subscriptions.clear_announced(uri);
+        let _ = set_source_subscription(session, &calls, uri, false).await;
     }
     Ok(())
 }
@@ -169,7 +169,7 @@ impl<'a> ResourceStream<'a> {
         let subscriptions = session.subscriptions();
         let uris: BTreeSet<&String> = uris.iter().filter(|uri| !files::is_file(uri)).collect();
         let begin = |uri: &String| {
-            let is_told = subscriptions.is_told(uri);
+            let is_told = subscriptions.is_announced(uri);
             subscriptions.begin_stream(uri);
             (uri.clone(), !is_told)
         };
@@ -188,16 +188,16 @@ impl<'a> ResourceStream<'a> {
     /// Tells the sources, of several resources at a time: each may take long to answer. Sends what
     /// the client has to be told: a resource may have changed after the stream was acknowledged and
     /// before a source knew.
-    pub(super) async fn tell_sources(&self, missed: mpsc::UnboundedSender<Arc<str>>) {
+    pub(super) async fn subscribe_sources(&self, missed: mpsc::UnboundedSender<Arc<str>>) {
         let mut tasks = Vec::new();
         for (uri, is_new) in &self.uris {
-            tasks.push(self.tell_sources_of(uri, *is_new, &missed).boxed());
+            tasks.push(self.subscribe_source_of(uri, *is_new, &missed).boxed());
         }
-        at_once(tasks).await;
+        run_concurrently(tasks).await;
     }
 
     /// Tells the sources of one of them, in order with whoever else tells them of it.
-    async fn tell_sources_of(
+    async fn subscribe_source_of(
         &self,
         uri: &str,
         is_new: bool,
@@ -207,12 +207,13 @@ impl<'a> ResourceStream<'a> {
         let _in_order = resource.lock().await;
         let subscriptions = self.session.subscriptions();
         // Who listened before may be gone meanwhile, and the sources told that.
-        let is_new = is_new || !subscriptions.is_told(uri);
+        let is_new = is_new || !subscriptions.is_announced(uri);
         // The acknowledgement is out; what tells of nothing is heard of by nobody.
-        if tell_sources(self.calls, uri, true).await.is_err() {
+        let told = set_source_subscription(self.session, self.calls, uri, true).await;
+        if told.is_err() {
             return;
         }
-        subscriptions.note_told(uri);
+        subscriptions.mark_announced(uri);
         if is_new {
             // Whoever listened may be gone.
             let _ = missed.send(Arc::from(uri));
@@ -223,26 +224,26 @@ impl<'a> ResourceStream<'a> {
     pub(super) async fn end(self) {
         let mut tasks = Vec::new();
         for (uri, _) in &self.uris {
-            tasks.push(self.end_of(uri).boxed());
+            tasks.push(self.end_resource(uri).boxed());
         }
-        at_once(tasks).await;
+        run_concurrently(tasks).await;
     }
 
     /// Ends one of the stream's resources: where nobody else wants to hear of it, its sources are told.
-    async fn end_of(&self, uri: &str) {
+    async fn end_resource(&self, uri: &str) {
         let resource = self.session.resource_lock(uri);
         let _in_order = resource.lock().await;
         let subscriptions = self.session.subscriptions();
         subscriptions.end_stream(uri);
         if !subscriptions.is_wanted(uri) {
-            subscriptions.forget_told(uri);
-            let _ = tell_sources(self.calls, uri, false).await;
+            subscriptions.clear_announced(uri);
+            let _ = set_source_subscription(self.session, self.calls, uri, false).await;
         }
     }
 }
 
 /// Does these, a few at the same time.
-async fn at_once(tasks: Vec<BoxFuture<'_, ()>>) {
+async fn run_concurrently(tasks: Vec<BoxFuture<'_, ()>>) {
     let mut tasks = stream::iter(tasks).buffer_unordered(MAX_AT_ONCE);
     while tasks.next().await.is_some() {}
 }
@@ -251,13 +252,19 @@ async fn at_once(tasks: Vec<BoxFuture<'_, ()>>) {
 ///
 /// # Errors
 /// Why whoever has it tells of no changes.
-async fn tell_sources(calls: &ToolSession, uri: &str, on: bool) -> Result<(), ReadError> {
+async fn set_source_subscription(
+    session: &ClientSession,
+    calls: &ToolSession,
+    uri: &str,
+    on: bool,
+) -> Result<(), ReadError> {
     let snapshot = calls.snapshot();
-    let (live, cancel) = (no_output(), CancellationToken::new());
+    let (live, cancel) = (discard_output(), CancellationToken::new());
     // Whoever waits may go; the sources are not to go on with it then.
     let _cancelled = cancel.clone().drop_guard();
     let with = silent_call(&snapshot, &cancel, &live);
-    calls.reader(None, &with).subscribe(uri, on).await
+    let (reader, linked) = (calls.reader(None, &with), session.links.source(uri));
+    reader.subscribe(uri, on, linked.as_deref()).await
 }
 
 #[cfg(test)]
@@ -271,8 +278,11 @@ mod tests {
             subscriptions.request("a").unwrap();
             subscriptions.begin_stream("a");
         }
-        assert!(subscriptions.take_back("a"), "twice is no more than once");
-        assert!(!subscriptions.take_back("a"));
+        assert!(
+            subscriptions.cancel_request("a"),
+            "twice is no more than once"
+        );
+        assert!(!subscriptions.cancel_request("a"));
         subscriptions.end_stream("a");
         assert!(subscriptions.is_wanted("a") && !subscriptions.is_requested("a"));
         for _ in 0..2 {

@@ -25,12 +25,14 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::asking::{AskingCall, QuestionRound, SessionQuestions, from_client, to_client};
+use super::client_questions::{
+    AskingCall, QuestionRound, SessionQuestions, from_client, to_client,
+};
 use super::notes::{CallNote, Outlet};
 use conjure_runtime::backend::CallReport;
 use conjure_runtime::backend::questions::ClientQuestion;
 use conjure_runtime::backend::readers::ReadError;
-use conjure_runtime::backend::results::has_answer;
+use conjure_runtime::backend::results::has_server_answer;
 use conjure_skill_sdk::protocol::{PromptText, ToolResult};
 
 /// Time for work that was cancelled to end, before nobody waits for it any more.
@@ -48,10 +50,12 @@ pub(super) enum WorkResult {
 
 impl WorkResult {
     /// Whether it failed in other than a server's own words.
-    pub(super) fn failed(&self) -> bool {
-        let is_verbatim = |said: &ToolResult| said.meta.as_ref().is_some_and(has_answer);
+    pub(super) fn is_failure(&self) -> bool {
+        let is_verbatim = |said: &ToolResult| said.meta.as_ref().is_some_and(has_server_answer);
         match self {
-            Self::Call(Ok(report)) if report.said.as_deref().is_some_and(is_verbatim) => false,
+            Self::Call(Ok(report)) if report.plugin_result.as_deref().is_some_and(is_verbatim) => {
+                false
+            }
             Self::Read(Ok(said)) if is_verbatim(said) => false,
             Self::Call(Ok(report)) => report.output.is_error,
             Self::Call(Err(_)) | Self::Read(Err(_)) | Self::Prompt(Err(_)) => true,
@@ -65,11 +69,11 @@ impl WorkResult {
 pub(super) struct SuspendableRequest {
     id: Arc<str>,
     /// What the client asked for, so that another request cannot go on with it.
-    what: RequestTarget,
+    target: RequestTarget,
     work: SuspendableWork,
     notes: mpsc::Receiver<CallNote>,
     rounds: mpsc::Receiver<QuestionRound>,
-    asking: Arc<SessionQuestions>,
+    questions: Arc<SessionQuestions>,
     call: Arc<AskingCall>,
     cancel: CancellationToken,
     _cancel: DropGuard,
@@ -80,25 +84,25 @@ pub(super) struct SuspendableRequest {
 /// The work itself: a part of its request, because a task of its own would cost each call two
 /// changes of threads; and a task of its own from when it is suspended.
 enum SuspendableWork {
-    Here(BoxFuture<'static, Result<WorkResult, Panicked>>),
-    Task(JoinHandle<Result<WorkResult, Panicked>>),
+    Inline(BoxFuture<'static, Result<WorkResult, PanicPayload>>),
+    Task(JoinHandle<Result<WorkResult, PanicPayload>>),
 }
 
-type Panicked = Box<dyn Any + Send>;
+type PanicPayload = Box<dyn Any + Send>;
 
 impl SuspendableWork {
     /// Waits for the result; nothing when the host broke at it.
     async fn completion(&mut self) -> Option<WorkResult> {
         match self {
-            Self::Here(work) => work.await.ok(),
+            Self::Inline(work) => work.await.ok(),
             Self::Task(work) => work.await.ok()?.ok(),
         }
     }
 
     /// Goes on by itself.
-    fn detached(self) -> Self {
+    fn detach(self) -> Self {
         match self {
-            Self::Here(work) => Self::Task(tokio::spawn(work)),
+            Self::Inline(work) => Self::Task(tokio::spawn(work)),
             Self::Task(_) => self,
         }
     }
@@ -129,11 +133,11 @@ pub(super) enum DriveResult {
 /// Parts of a suspendable request.
 pub(super) struct SuspendableRequestParts {
     pub(super) id: Arc<str>,
-    pub(super) what: RequestTarget,
+    pub(super) target: RequestTarget,
     pub(super) work: BoxFuture<'static, WorkResult>,
     pub(super) notes: mpsc::Receiver<CallNote>,
     pub(super) rounds: mpsc::Receiver<QuestionRound>,
-    pub(super) asking: Arc<SessionQuestions>,
+    pub(super) questions: Arc<SessionQuestions>,
     pub(super) call: Arc<AskingCall>,
     pub(super) cancel: CancellationToken,
 }
@@ -152,11 +156,11 @@ impl SuspendableRequest {
     pub(super) fn new(parts: SuspendableRequestParts) -> Self {
         Self {
             id: parts.id,
-            what: parts.what,
-            work: SuspendableWork::Here(AssertUnwindSafe(parts.work).catch_unwind().boxed()),
+            target: parts.target,
+            work: SuspendableWork::Inline(AssertUnwindSafe(parts.work).catch_unwind().boxed()),
             notes: parts.notes,
             rounds: parts.rounds,
-            asking: parts.asking,
+            questions: parts.questions,
             call: parts.call,
             _cancel: parts.cancel.clone().drop_guard(),
             cancel: parts.cancel,
@@ -165,7 +169,7 @@ impl SuspendableRequest {
     }
 
     pub(super) fn is_for(&self, what: &RequestTarget) -> bool {
-        self.what == *what
+        self.target == *what
     }
 
     /// Follows the work until it is done, or until the client has to answer.
@@ -256,14 +260,14 @@ impl SuspendableRequest {
             }
         }
         let nothing = std::future::pending().boxed();
-        self.work = std::mem::replace(&mut self.work, SuspendableWork::Here(nothing)).detached();
+        self.work = std::mem::replace(&mut self.work, SuspendableWork::Inline(nothing)).detach();
         Ok(DriveResult::Input(Box::new(self), requests))
     }
 }
 
 impl Drop for SuspendableRequest {
     fn drop(&mut self) {
-        self.asking.end(&self.id);
+        self.questions.end(&self.id);
     }
 }
 

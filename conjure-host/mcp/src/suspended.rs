@@ -15,12 +15,12 @@ use super::suspendable_request::{RequestTarget, SuspendableRequest};
 
 /// Work that waits, by its state.
 #[derive(Default)]
-pub(super) struct Suspended {
-    requests: Mutex<SuspendedRequests>,
+pub(super) struct SuspendedWork {
+    requests: Mutex<RequestsByState>,
 }
 
 /// Each with what ends it when its time is up.
-type SuspendedRequests = HashMap<String, (SuspendableRequest, AbortOnDropHandle<()>)>;
+type RequestsByState = HashMap<String, (SuspendableRequest, AbortOnDropHandle<()>)>;
 
 /// Reasons why a request cannot be continued.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -36,9 +36,9 @@ pub(super) enum ResumeError {
     Answer(String),
 }
 
-impl Suspended {
+impl SuspendedWork {
     /// Keeps work until its state is used, for `limit` at the most. The state.
-    pub(super) fn keep(self: &Arc<Self>, request: SuspendableRequest, limit: Duration) -> String {
+    pub(super) fn insert(self: &Arc<Self>, request: SuspendableRequest, limit: Duration) -> String {
         let state = format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple());
         let (kept, expiring) = (Arc::downgrade(self), state.clone());
         let expiry = tokio::spawn(async move {
@@ -73,7 +73,7 @@ impl Suspended {
         Ok(request)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, SuspendedRequests> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, RequestsByState> {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -43,13 +43,13 @@ pub(super) struct ServedTool {
     pub(super) lane: Option<String>,
     pub(super) tool: Tool,
     /// All that its source says of it, where the SDK's type has no place for some.
-    whole: Option<Value>,
+    raw_definition: Option<Value>,
 }
 
 impl ServedTool {
     /// Definition of the tool for a model, as JSON.
     pub(super) fn definition(&self) -> Value {
-        let mut definition = match &self.whole {
+        let mut definition = match &self.raw_definition {
             Some(whole) => whole.clone(),
             None => serde_json::to_value(&self.tool).unwrap_or_default(),
         };
@@ -92,8 +92,8 @@ impl ServedTools {
     /// The tools that a list shows, ready to be sent.
     pub(super) fn listed(&self) -> Vec<Value> {
         let routed = self.tools.iter();
-        let routed =
-            routed.map(|served| passthrough::tool_json(&served.tool, served.whole.as_ref()));
+        let routed = routed
+            .map(|served| passthrough::tool_json(&served.tool, served.raw_definition.as_ref()));
         let own = meta_tools::tools();
         let own = own.iter().map(|tool| passthrough::tool_json(tool, None));
         match self.meta {
@@ -138,7 +138,7 @@ fn serve_tool(route: &Route, name: &str) -> Option<ServedTool> {
         public: route.name.as_str().to_owned(),
         lane: route.lane(),
         tool,
-        whole: (!is_all).then_some(raw),
+        raw_definition: (!is_all).then_some(raw),
     })
 }
 
@@ -147,7 +147,7 @@ fn raw(route: &Route, name: &str) -> Value {
     let definition = &route.definition;
     let said = definition.meta.as_ref();
     let mut fields: Map<String, Value> = match said.and_then(|meta| meta.get("mcp")) {
-        Some(Value::Object(raw)) => of_peer(raw, definition),
+        Some(Value::Object(raw)) => peer_fields(raw, definition),
         _ => {
             let mut fields = Map::new();
             let declared = said.and_then(|meta| meta.get("annotations"));
@@ -193,7 +193,7 @@ fn raw(route: &Route, name: &str) -> Value {
 
 /// What a peer says of a tool, with what was compared in place of its own words: those may be longer
 /// than what was.
-fn of_peer(raw: &Map<String, Value>, definition: &CatalogTool) -> Map<String, Value> {
+fn peer_fields(raw: &Map<String, Value>, definition: &CatalogTool) -> Map<String, Value> {
     let mut fields = raw.clone();
     passthrough::clean_entry(&mut fields);
     set_text(&mut fields, "title", definition.title.as_deref());
@@ -204,12 +204,12 @@ fn of_peer(raw: &Map<String, Value>, definition: &CatalogTool) -> Map<String, Va
 
 /// Puts a text in the place of one that is there; what is there and no text goes.
 fn set_text(fields: &mut Map<String, Value>, member: &str, text: Option<&str>) {
-    let Some(said) = fields.get_mut(member) else {
+    let Some(current) = fields.get_mut(member) else {
         return;
     };
     match text {
-        _ if said.is_null() => {}
-        Some(text) if said.is_string() => *said = text.into(),
+        _ if current.is_null() => {}
+        Some(text) if current.is_string() => *current = text.into(),
         _ => {
             fields.shift_remove(member);
         }
@@ -244,7 +244,7 @@ mod tests {
         };
         let tool = serve_tool(&route, "m_add").unwrap();
         // Through the SDK's types and back.
-        let packed = passthrough::tool_json(&tool.tool, tool.whole.as_ref());
+        let packed = passthrough::tool_json(&tool.tool, tool.raw_definition.as_ref());
         let typed: Tool = serde_json::from_value(packed).unwrap();
         let mut result = json!({ "tools": [typed] });
         passthrough::unpack(&mut result);

@@ -10,7 +10,7 @@ use rmcp::model::{ErrorCode, ErrorData};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use super::passthrough::whole_key;
+use super::passthrough::passthrough_key;
 use super::results;
 use conjure_runtime::artifacts::Artifacts;
 
@@ -39,7 +39,7 @@ pub(super) fn answer(meta: Option<&Map<String, Value>>, files: &Artifacts) -> Op
         return Some(RawAnswer::Error(error_of(error)?));
     }
     if let Some(path) = meta.get("mcp_result_file").and_then(Value::as_str) {
-        return in_file(Path::new(path), files)
+        return read_answer_file(Path::new(path), files)
             .inspect_err(|why| tracing::warn!("an answer in the file {path} is lost: {why}"))
             .map(RawAnswer::Result)
             .ok();
@@ -58,7 +58,7 @@ fn error_of(error: &Value) -> Option<ErrorData> {
 }
 
 /// Reads a large answer, which is nobody's any more then.
-fn in_file(path: &Path, files: &Artifacts) -> Result<Value, String> {
+fn read_answer_file(path: &Path, files: &Artifacts) -> Result<Value, String> {
     let found = path.symlink_metadata().map_err(|error| error.to_string())?;
     if !found.is_file() {
         return Err("it is no file of the session".to_owned());
@@ -68,7 +68,7 @@ fn in_file(path: &Path, files: &Artifacts) -> Result<Value, String> {
         .bytes(MAX_ANSWER_BYTES)
         .map_err(|error| error.to_string())?;
     let bytes = bytes.ok_or_else(|| format!("it has more than {MAX_ANSWER_BYTES} bytes"))?;
-    conjure_config::fs::remove_same(&opened.path);
+    conjure_config::fs::remove_no_follow(&opened.path);
     serde_json::from_slice(&bytes).map_err(|error| error.to_string())
 }
 
@@ -91,20 +91,20 @@ pub(super) fn sdk_value<T: DeserializeOwned>(
         }
         RawAnswer::Error(error) => return Err(error),
     };
-    between_eras(&mut whole, kind, modern);
+    adapt_to_era(&mut whole, kind, modern);
     let content = match kind {
         AnswerKind::Call => "content",
         AnswerKind::Read => "contents",
         AnswerKind::Prompt => "messages",
     };
-    let key = whole_key();
+    let key = passthrough_key();
     let packed = json!({ content: [], "_meta": { key: whole } });
     results::typed(packed)
         .ok_or_else(|| ErrorData::internal_error("an answer cannot be packed; this is a bug", None))
 }
 
 /// What each era demands of a result beside what a server of the other one says.
-fn between_eras(result: &mut Map<String, Value>, kind: AnswerKind, modern: bool) {
+fn adapt_to_era(result: &mut Map<String, Value>, kind: AnswerKind, modern: bool) {
     if modern {
         let complete = || "complete".into();
         result
@@ -178,7 +178,7 @@ mod tests {
         fn whole<T: DeserializeOwned + serde::Serialize>(kind: AnswerKind) -> Value {
             let answer = RawAnswer::Result(json!({ "odd": [1.0, 1], "content": "none" }));
             let packed: T = sdk_value(answer, kind, false).unwrap();
-            serde_json::to_value(packed).unwrap()["_meta"][whole_key()].clone()
+            serde_json::to_value(packed).unwrap()["_meta"][passthrough_key()].clone()
         }
         let expected = json!({ "odd": [1.0, 1], "content": "none" }).to_string();
         assert_eq!(
@@ -209,7 +209,7 @@ mod tests {
     fn between_the_eras_only_what_an_era_demands_is_another() {
         let changed = |result: Value, kind, modern| {
             let mut fields = result.as_object().unwrap().clone();
-            between_eras(&mut fields, kind, modern);
+            adapt_to_era(&mut fields, kind, modern);
             Value::Object(fields)
         };
         assert_eq!(

@@ -15,13 +15,13 @@ const END: (&[u8], usize) = (b"PK\x05\x06", 22);
 /// What stands in the list beside what the file itself says: the system of the first version that could
 /// make it (4.4.2: Unix), no number of another disk, no internal attributes, and as external ones (4.4.15)
 /// a regular file that its owner may write and everybody read.
-const MADE_ON: u8 = 3;
+const HOST_SYSTEM: u8 = 3;
 const ATTRIBUTES: u32 = 0o100_644 << 16;
 
 /// The longest comment at the end of an archive.
-const COMMENT: usize = 65_535;
+const MAX_COMMENT_BYTES: usize = 65_535;
 
-const STRAY: &str = "it has bytes that belong to no file in it, so nobody signed them; ask its author for \
+const STRAY_BYTES: &str = "it has bytes that belong to no file in it, so nobody signed them; ask its author for \
                      one as `conjure plugin pack` makes it";
 
 /// Judges the layout of an archive with at most so many files.
@@ -37,34 +37,34 @@ pub(crate) fn judge(bytes: &[u8], most: usize) -> Result<(), String> {
     if end.files > most {
         return Err(format!("it has {} files, and {most} are enough", end.files));
     }
-    let (mut entry_at, mut file_at) = (end.list, 0);
+    let (mut entry_at, mut file_at) = (end.list_offset, 0);
     for _ in 0..end.files {
         let entry = ListedFile::read(bytes, entry_at);
         let entry = entry.ok_or("its list of files is damaged")?;
-        if entry.has_more || entry.file_at != file_at {
-            return Err(STRAY.to_owned());
+        if entry.has_extra_fields || entry.file_offset != file_at {
+            return Err(STRAY_BYTES.to_owned());
         }
-        file_at = entry.file_end(bytes).ok_or(STRAY)?;
+        file_at = entry.file_end(bytes).ok_or(STRAY_BYTES)?;
         entry_at += ENTRY.1 + entry.name.len();
     }
-    match (file_at, entry_at) == (end.list, end.at) {
+    match (file_at, entry_at) == (end.list_offset, end.offset) {
         true => Ok(()),
-        false => Err(STRAY.to_owned()),
+        false => Err(STRAY_BYTES.to_owned()),
     }
 }
 
 /// The end of an archive, which says where the list of its files is.
 struct ArchiveEnd {
-    at: usize,
+    offset: usize,
     files: usize,
-    list: usize,
+    list_offset: usize,
 }
 
 impl ArchiveEnd {
     fn read(bytes: &[u8]) -> Result<Self, String> {
         const MISSING: &str = "its end is missing";
         let (mark, size) = END;
-        let from = bytes.len().saturating_sub(size + COMMENT);
+        let from = bytes.len().saturating_sub(size + MAX_COMMENT_BYTES);
         let tail = bytes.get(from..).unwrap_or_default();
         let found = tail.windows(mark.len()).rposition(|four| four == mark);
         let at = from + found.ok_or(MISSING)?;
@@ -80,22 +80,22 @@ impl ArchiveEnd {
         }
         let read = || {
             let end = Self {
-                at,
-                files: short(bytes, at + 10)?,
-                list: long(bytes, at + 16)?,
+                offset: at,
+                files: read_u16(bytes, at + 10)?,
+                list_offset: read_u32(bytes, at + 16)?,
             };
             // How many files this part of the archive has, and the size of their list.
-            let (here, size) = (short(bytes, at + 8)?, long(bytes, at + 12)?);
+            let (here, size) = (read_u16(bytes, at + 8)?, read_u32(bytes, at + 12)?);
             // The numbers of further parts, and the length of a comment.
-            let (parts, comment) = (long(bytes, at + 4)?, short(bytes, at + 20)?);
+            let (parts, comment) = (read_u32(bytes, at + 4)?, read_u16(bytes, at + 20)?);
             let agrees = here == end.files
-                && end.list.checked_add(size) == Some(at)
+                && end.list_offset.checked_add(size) == Some(at)
                 && (parts, comment) == (0, 0);
             Some((end, agrees))
         };
         match read() {
             Some((end, true)) => Ok(end),
-            Some((_, false)) => Err(STRAY.to_owned()),
+            Some((_, false)) => Err(STRAY_BYTES.to_owned()),
             None => Err(MISSING.to_owned()),
         }
     }
@@ -106,26 +106,26 @@ struct ListedFile<'a> {
     name: &'a [u8],
     /// Bytes of its data, as they are in the archive.
     size: usize,
-    file_at: usize,
+    file_offset: usize,
     /// What the file itself says as well: how it is packed, when it changed, its digest and its sizes.
     header: &'a [u8],
     /// Whether it has a comment, further fields, or other attributes than a plain file that
     /// [`crate::PackageBuilder`] wrote.
-    has_more: bool,
+    has_extra_fields: bool,
 }
 
 impl<'a> ListedFile<'a> {
     fn read(bytes: &'a [u8], at: usize) -> Option<Self> {
         let (mark, size) = ENTRY;
         let name_at = at.checked_add(size)?;
-        let name_end = name_at + short(bytes, at + 28)?;
-        has_mark(bytes, at, mark).then_some(Self {
+        let name_end = name_at + read_u16(bytes, at + 28)?;
+        has_signature(bytes, at, mark).then_some(Self {
             name: bytes.get(name_at..name_end)?,
-            size: long(bytes, at + 20)?,
-            file_at: long(bytes, at + 42)?,
+            size: read_u32(bytes, at + 20)?,
+            file_offset: read_u32(bytes, at + 42)?,
             header: bytes.get(at + 6..at + 28)?,
-            has_more: short(bytes, at + 30)? > 0
-                || short(bytes, at + 32)? > 0
+            has_extra_fields: read_u16(bytes, at + 30)? > 0
+                || read_u16(bytes, at + 32)? > 0
                 || !is_plain_file(bytes, at)?,
         })
     }
@@ -133,13 +133,13 @@ impl<'a> ListedFile<'a> {
     /// Where the data of the file ends; nothing where the file itself says otherwise.
     fn file_end(&self, bytes: &[u8]) -> Option<usize> {
         let (mark, size) = FILE;
-        let name_at = self.file_at.checked_add(size)?;
+        let name_at = self.file_offset.checked_add(size)?;
         let data_at = name_at + self.name.len();
-        let is_it = has_mark(bytes, self.file_at, mark)
-            && bytes.get(self.file_at + 4..self.file_at + 26) == Some(self.header)
+        let is_it = has_signature(bytes, self.file_offset, mark)
+            && bytes.get(self.file_offset + 4..self.file_offset + 26) == Some(self.header)
             && bytes.get(name_at..data_at) == Some(self.name)
-            && short(bytes, self.file_at + 26)? == self.name.len()
-            && short(bytes, self.file_at + 28)? == 0;
+            && read_u16(bytes, self.file_offset + 26)? == self.name.len()
+            && read_u16(bytes, self.file_offset + 28)? == 0;
         let end = data_at.checked_add(self.size)?;
         (is_it && end <= bytes.len()).then_some(end)
     }
@@ -149,27 +149,27 @@ impl<'a> ListedFile<'a> {
 fn is_plain_file(bytes: &[u8], at: usize) -> Option<bool> {
     let made_by = bytes.get(at + 4..at + 6)?;
     let needed = bytes.get(at + 6)?;
-    let (disk, internal) = (short(bytes, at + 34)?, short(bytes, at + 36)?);
+    let (disk, internal) = (read_u16(bytes, at + 34)?, read_u16(bytes, at + 36)?);
     let external = bytes.get(at + 38..at + 42)?;
     Some(
-        made_by == [*needed, MADE_ON]
+        made_by == [*needed, HOST_SYSTEM]
             && (disk, internal) == (0, 0)
             && external == ATTRIBUTES.to_le_bytes(),
     )
 }
 
-fn has_mark(bytes: &[u8], at: usize, mark: &[u8]) -> bool {
+fn has_signature(bytes: &[u8], at: usize, mark: &[u8]) -> bool {
     bytes.get(at..).is_some_and(|rest| rest.starts_with(mark))
 }
 
 /// The little-endian `u16` at a place.
-fn short(bytes: &[u8], at: usize) -> Option<usize> {
+fn read_u16(bytes: &[u8], at: usize) -> Option<usize> {
     let two = bytes.get(at..)?.first_chunk::<2>()?;
     Some(u16::from_le_bytes(*two).into())
 }
 
 /// The little-endian `u32` at a place.
-fn long(bytes: &[u8], at: usize) -> Option<usize> {
+fn read_u32(bytes: &[u8], at: usize) -> Option<usize> {
     let four = bytes.get(at..)?.first_chunk::<4>()?;
     usize::try_from(u32::from_le_bytes(*four)).ok()
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::SignerKey;
 
 /// The number of the form.
-pub(crate) const FORM: u32 = 1;
+pub(crate) const FORMAT_VERSION: u32 = 1;
 
 /// The kind of a skill folder.
 pub const SKILL_FOLDER: &str = "skill-folder";
@@ -19,7 +19,7 @@ pub const SKILL_FOLDER: &str = "skill-folder";
 const CONTENTS_LIMIT: u64 = 2 * 1024 * 1024 * 1024;
 
 /// The most characters of a version: those of a tag in a registry.
-const VERSION: usize = 128;
+const MAX_VERSION_BYTES: usize = 128;
 
 /// The description of a package. The signature covers it, and it covers all the rest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -90,9 +90,9 @@ impl PackageDescription {
 
     /// What is wrong with it.
     pub(crate) fn fault(&self) -> Option<String> {
-        if self.package != FORM {
+        if self.package != FORMAT_VERSION {
             return Some(format!(
-                "its form is number {}, and this program reads number {FORM}",
+                "its form is number {}, and this program reads number {FORMAT_VERSION}",
                 self.package
             ));
         }
@@ -100,8 +100,10 @@ impl PackageDescription {
         if self.name.is_empty() || self.name.len() > 64 || !self.name.chars().all(is_name) {
             return Some("its name is none that a plugin can have".to_owned());
         }
-        if self.version.len() > VERSION {
-            return Some(format!("its version has more than {VERSION} characters"));
+        if self.version.len() > MAX_VERSION_BYTES {
+            return Some(format!(
+                "its version has more than {MAX_VERSION_BYTES} characters"
+            ));
         }
         if semver::Version::parse(&self.version).is_err() {
             return Some("its version is not a semantic version".to_owned());

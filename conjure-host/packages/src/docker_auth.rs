@@ -12,16 +12,16 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
 
 /// How long a helper may take: it may ask a person to open a keyring.
-const PATIENCE: Duration = Duration::from_secs(60);
+const HELPER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The most bytes of a helper's answer.
-const ANSWER: u64 = 64 * 1024;
+const MAX_ANSWER_BYTES: u64 = 64 * 1024;
 
 /// The user that stands for a token, which has to be exchanged at another address.
-const TOKEN: &str = "<token>";
+const TOKEN_USER: &str = "<token>";
 
 /// What a helper says that has no password for a registry.
-const NONE: &str = "credentials not found";
+const NOT_FOUND: &str = "credentials not found";
 
 /// What `docker login` keeps for a registry; nobody's where there is nothing.
 ///
@@ -36,10 +36,10 @@ pub(crate) async fn auth(registry: &str) -> Result<RegistryAuth, String> {
         return Ok(RegistryAuth::Anonymous);
     };
     let found = match helper(&config, registry) {
-        Some(name) => asked(name, registry, PATIENCE).await?,
+        Some(name) => ask_helper(name, registry, HELPER_TIMEOUT).await?,
         None => None,
     };
-    let kept = || kept_auth(&config, registry);
+    let kept = || stored_auth(&config, registry);
     Ok(found.or_else(kept).unwrap_or(RegistryAuth::Anonymous))
 }
 
@@ -59,7 +59,7 @@ fn helper<'a>(config: &'a Value, registry: &str) -> Option<&'a str> {
     Some(name).filter(|name| !name.is_empty())
 }
 
-fn kept_auth(config: &Value, registry: &str) -> Option<RegistryAuth> {
+fn stored_auth(config: &Value, registry: &str) -> Option<RegistryAuth> {
     let auth = config.get("auths")?.get(key(registry))?.get("auth")?;
     let auth = base64::engine::general_purpose::STANDARD
         .decode(auth.as_str()?)
@@ -79,7 +79,7 @@ struct HelperAnswer {
 }
 
 /// Asks `docker-credential-NAME get`; nothing where it knows no password.
-async fn asked(
+async fn ask_helper(
     name: &str,
     registry: &str,
     patience: Duration,
@@ -95,7 +95,7 @@ async fn asked(
     if name.contains(['/', '\\', '\0']) {
         return Err(failed("that is no name of a program".to_owned()));
     }
-    let answered = tokio::time::timeout(patience, answer(&program, key(registry)));
+    let answered = tokio::time::timeout(patience, run_helper(&program, key(registry)));
     let (is_fine, text, said) = match answered.await {
         Ok(Ok(answered)) => answered,
         Ok(Err(error)) => return Err(failed(format!("it cannot be asked: {error}"))),
@@ -107,7 +107,7 @@ async fn asked(
     if !is_fine {
         // Docker's own helpers say why on their standard output.
         let reason = [&text, &said].map(|text| text.trim().to_owned()).join(" ");
-        if reason.to_lowercase().contains(NONE) {
+        if reason.to_lowercase().contains(NOT_FOUND) {
             return Ok(None);
         }
         return Err(failed(match reason.trim() {
@@ -119,7 +119,7 @@ async fn asked(
     let answer = serde_json::from_str::<HelperAnswer>(&text)
         .map_err(|_| failed("it answered something else than a user and a secret".to_owned()))?;
     match (answer.username.as_str(), answer.secret.is_empty()) {
-        (TOKEN, _) => Err(failed(
+        (TOKEN_USER, _) => Err(failed(
             "it has a token that is no password, which is not supported".to_owned(),
         )),
         (_, true) => Ok(None),
@@ -128,9 +128,9 @@ async fn asked(
 }
 
 /// Runs a helper: whether it ended well, its standard output and its standard error.
-async fn answer(program: &str, registry: &str) -> std::io::Result<(bool, String, String)> {
+async fn run_helper(program: &str, registry: &str) -> std::io::Result<(bool, String, String)> {
     let mut command = std::process::Command::new(program);
-    env::keep_from(&mut command);
+    env::remove_secrets(&mut command);
     let mut child = Command::from(command)
         .arg("get")
         .stdin(Stdio::piped())
@@ -146,13 +146,13 @@ async fn answer(program: &str, registry: &str) -> std::io::Result<(bool, String,
     let (mut text, mut said) = (Vec::new(), Vec::new());
     let stdout = async {
         match stdout {
-            Some(stdout) => stdout.take(ANSWER).read_to_end(&mut text).await,
+            Some(stdout) => stdout.take(MAX_ANSWER_BYTES).read_to_end(&mut text).await,
             None => Ok(0),
         }
     };
     let stderr = async {
         match stderr {
-            Some(stderr) => stderr.take(ANSWER).read_to_end(&mut said).await,
+            Some(stderr) => stderr.take(MAX_ANSWER_BYTES).read_to_end(&mut said).await,
             None => Ok(0),
         }
     };
@@ -172,11 +172,11 @@ mod tests {
     fn only_the_password_of_that_registry_is_taken() {
         let config = json!({ "auths": { "r.example": { "auth": "dTpwOnE=" }, "x": {} } });
         assert_eq!(
-            kept_auth(&config, "r.example"),
+            stored_auth(&config, "r.example"),
             Some(RegistryAuth::Basic("u".to_owned(), "p:q".to_owned()))
         );
         for other in ["x", "example", "other.example"] {
-            assert_eq!(kept_auth(&config, other), None);
+            assert_eq!(stored_auth(&config, other), None);
         }
     }
 

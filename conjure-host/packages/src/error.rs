@@ -5,48 +5,48 @@
 #[non_exhaustive]
 pub enum PackageError {
     /// The package does not have the form of one, or contradicts itself.
-    #[error("{place} is not a package that can be used: {reason}. Nothing of it was used")]
+    #[error("{location} is not a package that can be used: {reason}. Nothing of it was used")]
     Form {
         /// The file or the address.
-        place: String,
+        location: String,
         /// What is wrong.
         reason: String,
     },
     /// An index does not have the form of one, or leads where it may not.
     #[error(
-        "{place} is not an index of packages that can be used: {reason}. Tell whoever keeps it"
+        "{location} is not an index of packages that can be used: {reason}. Tell whoever keeps it"
     )]
     Index {
         /// The file or the address.
-        place: String,
+        location: String,
         /// What is wrong.
         reason: String,
     },
     /// Nobody signed the package.
     #[error(
-        "{place} is not signed, so nobody says that it is what its author made. `conjure plugin \
+        "{location} is not signed, so nobody says that it is what its author made. `conjure plugin \
          sign` signs a package of your own; `--unsigned` takes it as it is"
     )]
     Unsigned {
         /// The file or the address.
-        place: String,
+        location: String,
     },
     /// The signature is not one of this description and this key.
     #[error(
-        "the signature of {place} is not valid: {reason}. It was altered, or signed with another \
+        "the signature of {location} is not valid: {reason}. It was altered, or signed with another \
          key; nothing of it was used"
     )]
     Signature {
         /// The file or the address.
-        place: String,
+        location: String,
         /// What is wrong.
         reason: String,
     },
     /// The package is signed, but not with the key that is wanted.
-    #[error("{place} is signed by {found}, and {why}")]
+    #[error("{location} is signed by {found}, and {why}")]
     Signer {
         /// The file or the address.
-        place: String,
+        location: String,
         /// The key that signed it.
         found: String,
         /// The key that is wanted, and what to do.
@@ -57,30 +57,30 @@ pub enum PackageError {
     Key(String),
     /// The package has no library for this machine.
     #[error(
-        "{place} has no library for this machine ({here}); it has some for {there}. Its author can \
+        "{location} has no library for this machine ({here}); it has some for {there}. Its author can \
          add one with `conjure plugin pack`"
     )]
     Target {
         /// The file or the address.
-        place: String,
+        location: String,
         /// Target of the machine that the host runs on.
         here: String,
         /// Targets that the package has libraries for.
         there: String,
     },
     /// The package or the index cannot be fetched.
-    #[error("{place} cannot be had: {reason}")]
+    #[error("{location} cannot be had: {reason}")]
     Fetch {
         /// The file or the address.
-        place: String,
+        location: String,
         /// The reason, and what to do.
         reason: String,
     },
     /// The package is not what was asked for.
-    #[error("{place} is {found}, and {wanted} was asked for; nothing of it was used")]
-    Other {
+    #[error("{location} is {found}, and {wanted} was asked for; nothing of it was used")]
+    Mismatch {
         /// The file or the address.
-        place: String,
+        location: String,
         /// What came.
         found: String,
         /// What was asked for.
@@ -95,10 +95,10 @@ pub enum PackageError {
         looked: String,
     },
     /// The package cannot be published there.
-    #[error("{place} does not take the package: {reason}")]
+    #[error("{location} does not take the package: {reason}")]
     Publish {
         /// The folder or the registry that was to take the package.
-        place: String,
+        location: String,
         /// The reason, and what to do.
         reason: String,
     },

@@ -9,20 +9,20 @@ use reqwest::{NoProxy, Proxy, StatusCode, Url};
 use crate::PackageError;
 
 /// How long a server may say nothing.
-pub(crate) const SILENCE: Duration = Duration::from_secs(30);
+pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long all of it may take, also from a server that says a little now and then.
-pub(crate) const WHOLE: Duration = Duration::from_secs(3600);
+pub(crate) const TOTAL_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// The most addresses that one leads to after another.
-const REDIRECTS: usize = 10;
+const MAX_REDIRECTS: usize = 10;
 
 /// What is on this machine, behind whatever else goes by no proxy.
-const HERE: &str = ",localhost,127.0.0.0/8,::1";
+const LOCAL_HOSTS: &str = ",localhost,127.0.0.0/8,::1";
 
 /// Goes where an answer leads, but from an encrypted address only to another one, and from this machine
 /// to another one only encrypted.
-fn never_less_private(attempt: reqwest::redirect::Attempt<'_>) -> reqwest::redirect::Action {
+fn check_redirect(attempt: reqwest::redirect::Attempt<'_>) -> reqwest::redirect::Action {
     if attempt
         .previous()
         .iter()
@@ -30,7 +30,7 @@ fn never_less_private(attempt: reqwest::redirect::Attempt<'_>) -> reqwest::redir
     {
         return attempt.error("it leads from an encrypted address to one that is not");
     }
-    match attempt.previous().len() > REDIRECTS {
+    match attempt.previous().len() > MAX_REDIRECTS {
         true => attempt.error("it leads from one address to another without end"),
         false => attempt.follow(),
     }
@@ -41,11 +41,11 @@ pub(crate) fn is_less_private(from: &Url, to: &Url) -> bool {
     if to.scheme() == "https" {
         return false;
     }
-    from.scheme() == "https" || (is_here(from) && !is_here(to))
+    from.scheme() == "https" || (is_local(from) && !is_local(to))
 }
 
 /// Whether an address is one of this machine.
-pub(crate) fn is_here(url: &Url) -> bool {
+pub(crate) fn is_local(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default();
     let address = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
     host == "localhost" || address.is_ok_and(|address| address.is_loopback())
@@ -56,9 +56,9 @@ pub(crate) fn is_here(url: &Url) -> bool {
 /// nothing; while bytes are sent it says nothing either.
 pub(crate) fn client(silence: Option<Duration>) -> Result<reqwest::Client, reqwest::Error> {
     let mut client = reqwest::Client::builder()
-        .connect_timeout(SILENCE)
-        .timeout(WHOLE)
-        .redirect(reqwest::redirect::Policy::custom(never_less_private))
+        .connect_timeout(IDLE_TIMEOUT)
+        .timeout(TOTAL_TIMEOUT)
+        .redirect(reqwest::redirect::Policy::custom(check_redirect))
         .user_agent(concat!("conjure/", env!("CARGO_PKG_VERSION")));
     if let Some(silence) = silence {
         client = client.read_timeout(silence);
@@ -76,7 +76,7 @@ type ProxyKind = fn(String) -> reqwest::Result<Proxy>;
 fn proxies(var: impl Fn(&str) -> Option<String>) -> Vec<Proxy> {
     let first = |names: [&str; 2]| names.into_iter().find_map(&var);
     let mut not = first(["NO_PROXY", "no_proxy"]).unwrap_or_default();
-    not.push_str(HERE);
+    not.push_str(LOCAL_HOSTS);
     let kinds: [([&str; 2], ProxyKind); 3] = [
         (["HTTP_PROXY", "http_proxy"], Proxy::http::<String>),
         (["HTTPS_PROXY", "https_proxy"], Proxy::https::<String>),
@@ -91,7 +91,7 @@ fn proxies(var: impl Fn(&str) -> Option<String>) -> Vec<Proxy> {
 }
 
 /// An address without the name and the password that may be in it.
-pub(crate) fn shown(url: &Url) -> String {
+pub(crate) fn redacted_url(url: &Url) -> String {
     let mut url = url.clone();
     // Both fail only for addresses that can have neither.
     let _ = url.set_username("");
@@ -101,13 +101,13 @@ pub(crate) fn shown(url: &Url) -> String {
 
 /// A place as people may see it: a path, a name, or an address without the name and the password that
 /// may be in it, also one that cannot be read as an address.
-pub(crate) fn shown_text(place: &str) -> String {
+pub(crate) fn redacted_text(place: &str) -> String {
     let Some((scheme, rest)) = place.split_once("://") else {
         return place.to_owned();
     };
     match (rest.rsplit_once('@'), Url::parse(place)) {
         (None, _) => place.to_owned(),
-        (Some(_), Ok(url)) => shown(&url),
+        (Some(_), Ok(url)) => redacted_url(&url),
         (Some((_, rest)), Err(_)) => format!("{scheme}://{rest}"),
     }
 }
@@ -127,10 +127,10 @@ fn remedy(status: StatusCode) -> &'static str {
 /// What is at an address, at most so many bytes.
 pub(crate) async fn get(url: &Url, limit: u64) -> Result<Vec<u8>, PackageError> {
     let failed = |reason: String| PackageError::Fetch {
-        place: shown(url),
+        location: redacted_url(url),
         reason,
     };
-    let client = client(Some(SILENCE)).map_err(|error| failed(error.to_string()))?;
+    let client = client(Some(IDLE_TIMEOUT)).map_err(|error| failed(error.to_string()))?;
     let sent = client.get(url.clone()).send().await;
     let response = sent.map_err(|error| failed(with_causes(&error)))?;
     let status = response.status();
@@ -140,14 +140,17 @@ pub(crate) async fn get(url: &Url, limit: u64) -> Result<Vec<u8>, PackageError> 
             remedy(status)
         )));
     }
-    body(response, limit).await.map_err(failed)
+    read_body(response, limit).await.map_err(failed)
 }
 
 /// What an answer has, at most so many bytes.
 ///
 /// # Errors
 /// Why it cannot be had.
-pub(crate) async fn body(mut response: reqwest::Response, limit: u64) -> Result<Vec<u8>, String> {
+pub(crate) async fn read_body(
+    mut response: reqwest::Response,
+    limit: u64,
+) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     loop {
         let piece = response.chunk().await;
@@ -182,7 +185,7 @@ mod tests {
             ("./packages", "./packages"),
             ("weather@1.0.0", "weather@1.0.0"),
         ] {
-            assert_eq!(shown_text(given), shown);
+            assert_eq!(redacted_text(given), shown);
         }
     }
 
@@ -206,7 +209,7 @@ mod tests {
         ] {
             assert!(!leads(from, to), "{from} {to}");
         }
-        assert!(!is_here(&url("http://127.0.0.1.example/")));
+        assert!(!is_local(&url("http://127.0.0.1.example/")));
     }
 
     #[test]

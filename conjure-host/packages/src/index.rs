@@ -15,10 +15,10 @@ use crate::{Package, PackageError, SignerKey, http};
 pub const INDEX_FILE: &str = "index.jsonl";
 
 /// The most bytes of an index: 64 MiB, some hundred thousand packages.
-const LIMIT: u64 = 64 * 1024 * 1024;
+const MAX_INDEX_BYTES: u64 = 64 * 1024 * 1024;
 
 /// The most characters that are told of what is wrong with a line.
-const FAULT: usize = 200;
+const MAX_FAULT_CHARS: usize = 200;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
@@ -81,7 +81,7 @@ impl IndexEntry {
 /// An index.
 #[derive(Debug)]
 pub struct PluginIndex {
-    place: IndexLocation,
+    location: IndexLocation,
     entries: Vec<IndexEntry>,
     /// The lines that name no package.
     faults: LineFaults,
@@ -111,8 +111,8 @@ impl PluginIndex {
         let is_address = place.starts_with("http://") || place.starts_with("https://");
         let (place, bytes) = match is_address {
             true => {
-                let url = address(place)?;
-                let bytes = http::get(&url, LIMIT).await?;
+                let url = index_url(place)?;
+                let bytes = http::get(&url, MAX_INDEX_BYTES).await?;
                 (IndexLocation::Address(url), bytes)
             }
             false => {
@@ -121,20 +121,22 @@ impl PluginIndex {
                     path.push(INDEX_FILE);
                 }
                 let failed = |reason: String| PackageError::Fetch {
-                    place: path.display().to_string(),
+                    location: path.display().to_string(),
                     reason,
                 };
                 let is_other = path.exists() && !path.is_file();
-                if is_other || fs::size(&path).is_ok_and(|size| size > LIMIT) {
-                    return Err(failed(format!("it is no file of at most {LIMIT} bytes")));
+                if is_other || fs::size(&path).is_ok_and(|size| size > MAX_INDEX_BYTES) {
+                    return Err(failed(format!(
+                        "it is no file of at most {MAX_INDEX_BYTES} bytes"
+                    )));
                 }
                 let bytes = fs::read(&path).map_err(|error| failed(error.to_string()))?;
                 (IndexLocation::File(path), bytes)
             }
         };
-        let (entries, faults) = lines(&bytes);
+        let (entries, faults) = parse_lines(&bytes);
         let index = Self {
-            place,
+            location: place,
             entries,
             faults,
         };
@@ -152,7 +154,7 @@ impl PluginIndex {
             count => format!(", and {} others do not either", count - 1),
         };
         Some(PackageError::Index {
-            place: self.place.to_string(),
+            location: self.location.to_string(),
             reason: format!("{first}{more}"),
         })
     }
@@ -191,16 +193,16 @@ impl PluginIndex {
     ///
     /// # Errors
     /// [`PackageError::Index`] where it leads out of what an index may name.
-    pub(crate) fn place_of(&self, entry: &IndexEntry) -> Result<String, PackageError> {
+    pub(crate) fn package_location(&self, entry: &IndexEntry) -> Result<String, PackageError> {
         let named = entry.package.as_str();
         let refused = || PackageError::Index {
-            place: self.place.to_string(),
+            location: self.location.to_string(),
             reason: format!("its package of {} is at {named:?}", entry.name),
         };
         if named.starts_with("https://") || named.starts_with("oci://") {
             return Ok(named.to_owned());
         }
-        match &self.place {
+        match &self.location {
             IndexLocation::Address(url) => {
                 let joined = url.join(named).map_err(|_| refused())?;
                 let is_beside = joined.origin() == url.origin();
@@ -218,8 +220,8 @@ impl PluginIndex {
     }
 
     /// Path or address of the index, for people.
-    pub fn place(&self) -> String {
-        self.place.to_string()
+    pub fn location(&self) -> String {
+        self.location.to_string()
     }
 
     /// Puts a package into a folder and names it in the index there, in the place of one of the same
@@ -229,12 +231,12 @@ impl PluginIndex {
     /// [`PackageError::Publish`], and [`PackageError::Index`] of an index that is none.
     pub(crate) fn publish(dir: &Path, package: &Package) -> Result<PathBuf, PackageError> {
         let failed = |error: std::io::Error| PackageError::Publish {
-            place: dir.display().to_string(),
+            location: dir.display().to_string(),
             reason: error.to_string(),
         };
         // From before the index is read until it is written.
         let _lock = fs::lock_dir(dir).map_err(|error| PackageError::Publish {
-            place: dir.display().to_string(),
+            location: dir.display().to_string(),
             reason: format!(
                 "nobody can be kept from changing its index at the same time ({error}). Make sure that you \
                  may write there; where the file system has no locks, publish into a folder of another one \
@@ -247,11 +249,11 @@ impl PluginIndex {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(failed(error)),
         };
-        let (mut entries, faults) = lines(&text);
+        let (mut entries, faults) = parse_lines(&text);
         if let Some(first) = faults.first {
             // It is written as a whole, and what is not understood would be lost.
             return Err(PackageError::Index {
-                place: index.display().to_string(),
+                location: index.display().to_string(),
                 reason: first,
             });
         }
@@ -259,7 +261,7 @@ impl PluginIndex {
         let entry = IndexEntry::of(package, package.file_name());
         let taken = |reason: String| {
             Err(PackageError::Publish {
-                place: dir.display().to_string(),
+                location: dir.display().to_string(),
                 reason,
             })
         };
@@ -312,24 +314,24 @@ impl std::fmt::Display for IndexLocation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::File(path) => path.display().fmt(f),
-            Self::Address(url) => f.write_str(&http::shown(url)),
+            Self::Address(url) => f.write_str(&http::redacted_url(url)),
         }
     }
 }
 
-fn address(place: &str) -> Result<Url, PackageError> {
+fn index_url(place: &str) -> Result<Url, PackageError> {
     let whole = match place.ends_with(".jsonl") {
         true => place.to_owned(),
         false => format!("{}/{INDEX_FILE}", place.trim_end_matches('/')),
     };
     Url::parse(&whole).map_err(|error| PackageError::Fetch {
-        place: http::shown_text(place),
+        location: http::redacted_text(place),
         reason: format!("it is no address ({error})"),
     })
 }
 
 /// The packages that the lines of an index name, and which lines name none.
-fn lines(bytes: &[u8]) -> (Vec<IndexEntry>, LineFaults) {
+fn parse_lines(bytes: &[u8]) -> (Vec<IndexEntry>, LineFaults) {
     // Some editors write one in front of a text.
     let bytes = bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(bytes);
     let (mut entries, mut faults) = (Vec::new(), LineFaults::default());
@@ -343,7 +345,7 @@ fn lines(bytes: &[u8]) -> (Vec<IndexEntry>, LineFaults) {
                 faults.count += 1;
                 faults.first.get_or_insert_with(|| {
                     // It may quote what is there, whatever its length.
-                    let why: String = error.to_string().chars().take(FAULT).collect();
+                    let why: String = error.to_string().chars().take(MAX_FAULT_CHARS).collect();
                     format!("its line {} does not name a package ({why})", number + 1)
                 });
             }
@@ -392,10 +394,10 @@ mod tests {
     #[test]
     fn what_is_no_index_is_called_one_that_cannot_be_used() {
         let read = |text: &[u8]| {
-            let (entries, faults) = lines(text);
+            let (entries, faults) = parse_lines(text);
             let place = IndexLocation::File(PathBuf::from("i"));
             PluginIndex {
-                place,
+                location: place,
                 entries,
                 faults,
             }
@@ -410,7 +412,7 @@ mod tests {
 
     #[test]
     fn an_index_shows_no_password() {
-        let place = IndexLocation::Address(address("https://ada:secret@h.example/d").unwrap());
+        let place = IndexLocation::Address(index_url("https://ada:secret@h.example/d").unwrap());
         assert_eq!(place.to_string(), "https://h.example/d/index.jsonl");
     }
 
@@ -429,12 +431,12 @@ mod tests {
             signer: None,
         };
         let file = PluginIndex {
-            place: IndexLocation::File(PathBuf::from("/srv/index.jsonl")),
+            location: IndexLocation::File(PathBuf::from("/srv/index.jsonl")),
             entries: Vec::new(),
             faults: LineFaults::default(),
         };
         assert_eq!(
-            file.place_of(&entry("a.conjure-plugin")).unwrap(),
+            file.package_location(&entry("a.conjure-plugin")).unwrap(),
             "/srv/a.conjure-plugin"
         );
         for other in [
@@ -445,16 +447,21 @@ mod tests {
             "http://elsewhere.example/a",
             "file:///a",
         ] {
-            file.place_of(&entry(other)).unwrap_err();
+            file.package_location(&entry(other)).unwrap_err();
         }
         let web = PluginIndex {
-            place: IndexLocation::Address(Url::parse("http://127.0.0.1:1/d/index.jsonl").unwrap()),
+            location: IndexLocation::Address(
+                Url::parse("http://127.0.0.1:1/d/index.jsonl").unwrap(),
+            ),
             entries: Vec::new(),
             faults: LineFaults::default(),
         };
-        assert_eq!(web.place_of(&entry("a")).unwrap(), "http://127.0.0.1:1/d/a");
         assert_eq!(
-            web.place_of(&entry("https://x.example/a")).unwrap(),
+            web.package_location(&entry("a")).unwrap(),
+            "http://127.0.0.1:1/d/a"
+        );
+        assert_eq!(
+            web.package_location(&entry("https://x.example/a")).unwrap(),
             "https://x.example/a"
         );
         for other in [
@@ -462,7 +469,7 @@ mod tests {
             "file:///etc/passwd",
             "http://elsewhere.example/a",
         ] {
-            web.place_of(&entry(other)).unwrap_err();
+            web.package_location(&entry(other)).unwrap_err();
         }
     }
 }

@@ -28,4 +28,4 @@ pub use pack::PackageBuilder;
 pub use package::{PACKAGE_EXTENSION, PACKAGE_LIMIT, Package};
 pub use sbom::{LICENSE_FILE, SBOM_FILE, sbom};
 pub use signature::{SignerKey, SigningKey};
-pub use source::{FetchedPackage, NewerPackage, PackageSource, publish, shown_place};
+pub use source::{FetchedPackage, NewerPackage, PackageSource, publish, redacted_location};

@@ -29,17 +29,17 @@ const LAYER: &str = "application/vnd.conjure.plugin.v1+zip";
 const CONFIG: &str = "application/vnd.conjure.plugin.config.v1+json";
 
 /// Why a package is not put where another one is.
-const TAKEN: &str = "it has another package there, which locks of others may name; give this one \
+const VERSION_TAKEN: &str = "it has another package there, which locks of others may name; give this one \
                      another version";
 
 /// How many versions are named to whoever asked for one that there is not.
-const SHOWN: usize = 10;
+const MAX_SHOWN_VERSIONS: usize = 10;
 
 /// How long after a package was put there it is looked at once more.
-const SETTLING: Duration = Duration::from_millis(1_500);
+const SETTLE_TIME: Duration = Duration::from_millis(1_500);
 
 /// How long all the versions may take that a registry has.
-const LISTING: Duration = Duration::from_secs(300);
+const LIST_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// The manifest of an artifact, as far as it says what is in it.
 #[derive(Deserialize)]
@@ -70,12 +70,12 @@ impl RegistryReference {
     pub(crate) fn read(text: &str) -> Result<Self, PackageError> {
         let named = text.strip_prefix(SCHEME).unwrap_or(text);
         let Some((host, rest)) = named.split_once('/') else {
-            return Err(unreadable(text, "it has no name of a registry"));
+            return Err(parse_error(text, "it has no name of a registry"));
         };
         // Anything else is taken for a name at Docker's own registry.
         if host != "localhost" && !host.contains(['.', ':']) {
             let reason = format!("`{host}` is no whole name of a registry");
-            return Err(unreadable(text, &reason));
+            return Err(parse_error(text, &reason));
         }
         let last = rest.rsplit('/').next().unwrap_or_default();
         let is_exact = last.contains([':', '@']);
@@ -84,7 +84,7 @@ impl RegistryReference {
                 reference,
                 is_exact,
             }),
-            Err(error) => Err(unreadable(text, &error.to_string())),
+            Err(error) => Err(parse_error(text, &error.to_string())),
         }
     }
 
@@ -125,7 +125,7 @@ impl RegistryReference {
     }
 
     /// Returns this place with the newest version that the registry has, where it names no version.
-    pub(crate) async fn exact(&self) -> Result<Self, PackageError> {
+    pub(crate) async fn resolve_version(&self) -> Result<Self, PackageError> {
         if self.is_exact {
             return Ok(self.clone());
         }
@@ -133,7 +133,7 @@ impl RegistryReference {
         match super::index::newest(versions.iter().map(String::as_str)) {
             Some(version) => Ok(self.with_tag(version)),
             None => Err(PackageError::Fetch {
-                place: self.to_string(),
+                location: self.to_string(),
                 reason: "it has no version there".to_owned(),
             }),
         }
@@ -142,13 +142,13 @@ impl RegistryReference {
     /// Logs in to read it.
     async fn connect(&self) -> Result<RegistryClient, PackageError> {
         let failed = |reason: String| PackageError::Fetch {
-            place: self.to_string(),
+            location: self.to_string(),
             reason,
         };
         let auth = auth(self.reference.resolve_registry()).await;
         let auth = auth.map_err(failed)?;
         let client = RegistryClient::connect(&self.reference, &auth, RegistryAccess::Read).await;
-        client.map_err(|error| failed(help(&error)))
+        client.map_err(|error| failed(explain(&error)))
     }
 
     /// The versions that there are.
@@ -157,27 +157,27 @@ impl RegistryReference {
         let tags = async {
             let tags = self.connect().await?.tags().await;
             tags.map_err(|error| match error.is_missing() {
-                true => nothing_of_name(&place),
+                true => unknown_name(&place),
                 false => fetch_error(&place, &error),
             })
         };
-        let tags = within(LISTING, &place, tags).await?;
+        let tags = with_timeout(LIST_TIMEOUT, &place, tags).await?;
         Ok(tags.into_iter().map(|tag| tag.replace('_', "+")).collect())
     }
 
     /// The error that the registry does not have this version, with the versions that it has.
-    async fn missing(&self) -> PackageError {
+    async fn missing_version(&self) -> PackageError {
         let place = self.to_string();
         let versions = match self.versions().await {
             Ok(versions) => versions,
             Err(error) => return error,
         };
         let mut newest = newest_first(&versions);
-        newest.truncate(SHOWN);
+        newest.truncate(MAX_SHOWN_VERSIONS);
         match newest.is_empty() {
-            true => nothing_of_name(&place),
+            true => unknown_name(&place),
             false => PackageError::Fetch {
-                place,
+                location: place,
                 reason: format!(
                     "the registry does not have this version; it has {}",
                     newest.join(", ")
@@ -188,7 +188,7 @@ impl RegistryReference {
 
     /// The package there, and the place with the digest of what is there now.
     pub(crate) async fn fetch(&self) -> Result<(Package, Self), PackageError> {
-        within(http::WHOLE, &self.to_string(), self.fetch_all()).await
+        with_timeout(http::TOTAL_TIMEOUT, &self.to_string(), self.fetch_all()).await
     }
 
     async fn fetch_all(&self) -> Result<(Package, Self), PackageError> {
@@ -196,7 +196,7 @@ impl RegistryReference {
         let client = self.connect().await?;
         let found = match client.manifest(&self.reference).await {
             Ok(found) => found,
-            Err(error) if error.is_missing() => return Err(Box::pin(self.missing()).await),
+            Err(error) if error.is_missing() => return Err(Box::pin(self.missing_version()).await),
             Err(error) => return Err(fetch_error(&place, &error)),
         };
         let layers = layers(&found.bytes);
@@ -204,7 +204,7 @@ impl RegistryReference {
             Some([layer]) if layer.media_type == LAYER => layer,
             _ => {
                 return Err(PackageError::Form {
-                    place,
+                    location: place,
                     reason: "it is an image or an artifact of another kind".to_owned(),
                 });
             }
@@ -227,29 +227,30 @@ impl RegistryReference {
             false => place.with_tag(&package.description().version),
         };
         let shown = place.to_string();
-        let published = tokio::time::timeout(http::WHOLE, Box::pin(place.put(package))).await;
+        let published =
+            tokio::time::timeout(http::TOTAL_TIMEOUT, Box::pin(place.push(package))).await;
         let reason = match published {
             Ok(Ok(())) => return Ok(shown),
             Ok(Err(reason)) => reason,
-            Err(_) => too_long(http::WHOLE),
+            Err(_) => timeout_reason(http::TOTAL_TIMEOUT),
         };
         Err(PackageError::Publish {
-            place: shown,
+            location: shown,
             reason,
         })
     }
 
     /// Puts a package there, or says why not.
-    async fn put(&self, package: &Package) -> Result<(), String> {
+    async fn push(&self, package: &Package) -> Result<(), String> {
         let reference = &self.reference;
-        let failed = |error: RegistryError| help(&error);
+        let failed = |error: RegistryError| explain(&error);
         let auth: RegistryAuth = auth(reference.resolve_registry()).await?;
         let client = RegistryClient::connect(reference, &auth, RegistryAccess::Write).await;
         let client = client.map_err(failed)?;
         let own = format!("sha256:{}", package.sha256());
         // One of another name may move.
         let is_version = names_version(reference);
-        if is_version && is_there(&client, reference, &own).await? {
+        if is_version && is_published(&client, reference, &own).await? {
             return Ok(());
         }
         let description = serde_json::to_vec(package.description());
@@ -270,23 +271,23 @@ impl RegistryReference {
         let pushed = client.push_blob(Bytes::from(description)).await;
         pushed.map_err(failed)?;
         // Somebody else may have put one there meanwhile, …
-        if is_version && is_there(&client, reference, &own).await? {
+        if is_version && is_published(&client, reference, &own).await? {
             return Ok(());
         }
         let manifest = manifest.to_string().into_bytes();
         match client.push_manifest(reference, manifest, is_version).await {
             Err(error) if is_version && error.is_taken() => {
-                let is_own = is_there(&client, reference, &own).await?;
-                return is_own.then_some(()).ok_or_else(|| TAKEN.to_owned());
+                let is_own = is_published(&client, reference, &own).await?;
+                return is_own.then_some(()).ok_or_else(|| VERSION_TAKEN.to_owned());
             }
             pushed => pushed.map_err(failed)?,
         }
         // … and in the same moment, of which a registry keeps the last: so it is looked at again when
         // somebody else who saw nothing there has put theirs there as well.
         if is_version {
-            is_there(&client, reference, &own).await?;
-            tokio::time::sleep(SETTLING).await;
-            is_there(&client, reference, &own).await?;
+            is_published(&client, reference, &own).await?;
+            tokio::time::sleep(SETTLE_TIME).await;
+            is_published(&client, reference, &own).await?;
         }
         Ok(())
     }
@@ -311,16 +312,16 @@ impl std::fmt::Display for RegistryReference {
     }
 }
 
-fn unreadable(text: &str, reason: &str) -> PackageError {
+fn parse_error(text: &str, reason: &str) -> PackageError {
     PackageError::Fetch {
-        place: super::http::shown_text(text),
+        location: super::http::redacted_text(text),
         reason: format!("{reason}; write `oci://HOST/NAME:VERSION`"),
     }
 }
 
-fn nothing_of_name(place: &str) -> PackageError {
+fn unknown_name(place: &str) -> PackageError {
     PackageError::Fetch {
-        place: place.to_owned(),
+        location: place.to_owned(),
         reason:
             "the registry has nothing of this name, or shows it only to whom it knows; check the \
                  name, or log in with `docker login`"
@@ -348,7 +349,7 @@ fn names_version(reference: &Reference) -> bool {
 ///
 /// # Errors
 /// That another one is there, or why the registry does not say it.
-async fn is_there(
+async fn is_published(
     client: &RegistryClient,
     reference: &Reference,
     own: &str,
@@ -357,14 +358,14 @@ async fn is_there(
         Ok(found) => found,
         // A login that is not taken says nothing of what is there.
         Err(error) if error.is_unauthorized() && client.has_login().await => {
-            return Err(help(&error));
+            return Err(explain(&error));
         }
         Err(error) if error.is_missing() || error.is_hidden() => return Ok(false),
-        Err(error) => return Err(help(&error)),
+        Err(error) => return Err(explain(&error)),
     };
     match layers(&found.bytes).as_deref() {
         Some([layer]) if layer.digest == own => Ok(true),
-        _ => Err(TAKEN.to_owned()),
+        _ => Err(VERSION_TAKEN.to_owned()),
     }
 }
 
@@ -375,7 +376,7 @@ fn layers(manifest: &[u8]) -> Option<Vec<ArtifactLayer>> {
 }
 
 /// Does something in so much time.
-async fn within<T>(
+async fn with_timeout<T>(
     limit: Duration,
     place: &str,
     work: impl Future<Output = Result<T, PackageError>>,
@@ -383,13 +384,13 @@ async fn within<T>(
     let done = tokio::time::timeout(limit, Box::pin(work)).await;
     done.unwrap_or_else(|_| {
         Err(PackageError::Fetch {
-            place: place.to_owned(),
-            reason: too_long(limit),
+            location: place.to_owned(),
+            reason: timeout_reason(limit),
         })
     })
 }
 
-fn too_long(limit: Duration) -> String {
+fn timeout_reason(limit: Duration) -> String {
     format!(
         "the registry takes longer than {} s. Try again later",
         limit.as_secs()
@@ -398,13 +399,13 @@ fn too_long(limit: Duration) -> String {
 
 fn fetch_error(place: &str, error: &RegistryError) -> PackageError {
     PackageError::Fetch {
-        place: place.to_owned(),
-        reason: help(error),
+        location: place.to_owned(),
+        reason: explain(error),
     }
 }
 
 /// Why a registry did not do something, and what to do.
-fn help(error: &RegistryError) -> String {
+fn explain(error: &RegistryError) -> String {
     match error.is_hidden() {
         true => format!(
             "{error}. A password for the registry is taken from where `docker login` keeps it: Docker's \

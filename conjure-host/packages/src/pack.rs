@@ -6,7 +6,7 @@ use conjure_plugins::{LibraryTarget, Sha256, SkillArchive};
 use conjure_skill_sdk::protocol::{Manifest, Permissions, Requires, StateScope};
 use zip::write::SimpleFileOptions;
 
-use crate::description::{FORM, SKILL_FOLDER};
+use crate::description::{FORMAT_VERSION, SKILL_FOLDER};
 use crate::package::{DESCRIPTION, SIGNATURE, target_of};
 use crate::{PackageDescription, PackageError, PackagedFile, PackagedLibrary, SigningKey};
 
@@ -41,7 +41,7 @@ impl PackageBuilder {
             .filter(|it| semver::Version::parse(it).is_ok());
         let Some(version) = version else {
             return Err(PackageError::Form {
-                place: place.to_owned(),
+                location: place.to_owned(),
                 reason:
                     "its SKILL.md says no semantic version, and a package has one: add `metadata:` \
                          with `version: \"1.0.0\"` to its front matter"
@@ -64,7 +64,7 @@ impl PackageBuilder {
             examples: Vec::new(),
         });
         package.license = skill.license;
-        package.skill = Some((described(path, &skill.bytes), skill.bytes));
+        package.skill = Some((packaged_file(path, &skill.bytes), skill.bytes));
         Ok(package)
     }
 
@@ -74,7 +74,7 @@ impl PackageBuilder {
     /// [`PackageError::Form`] where it is none of this plugin, or one for that machine is there.
     pub fn library(&mut self, place: &str, bytes: Vec<u8>) -> Result<&str, PackageError> {
         let refused = |reason: String| PackageError::Form {
-            place: place.to_owned(),
+            location: place.to_owned(),
             reason,
         };
         let LibraryTarget { target, header } = target_of(&bytes).map_err(refused)?;
@@ -107,7 +107,7 @@ impl PackageBuilder {
             }
         };
         let library = PackagedLibrary {
-            file: described(format!("lib/{target}/{name}"), &bytes),
+            file: packaged_file(format!("lib/{target}/{name}"), &bytes),
             compiler: header.rustc,
             target,
         };
@@ -128,7 +128,7 @@ impl PackageBuilder {
 
     /// Adds another file.
     pub fn file(&mut self, path: &str, bytes: Vec<u8>) {
-        let file = described(path.to_owned(), &bytes);
+        let file = packaged_file(path.to_owned(), &bytes);
         self.files.push((file, bytes));
     }
 
@@ -142,7 +142,7 @@ impl PackageBuilder {
         self.files
             .sort_by(|(one, _), (two, _)| one.path.cmp(&two.path));
         let description = PackageDescription {
-            package: FORM,
+            package: FORMAT_VERSION,
             name: self.manifest.name.clone(),
             version: self.manifest.version.clone(),
             license: self.license,
@@ -172,7 +172,7 @@ pub(crate) fn archive(
     contents: impl Iterator<Item = Result<(String, Vec<u8>), PackageError>>,
 ) -> Result<Vec<u8>, PackageError> {
     let failed = |reason: String| PackageError::Form {
-        place: description.id(),
+        location: description.id(),
         reason,
     };
     if let Some(fault) = description.fault() {
@@ -204,7 +204,7 @@ pub(crate) fn archive(
     Ok(archive.into_inner())
 }
 
-fn described(path: String, bytes: &[u8]) -> PackagedFile {
+fn packaged_file(path: String, bytes: &[u8]) -> PackagedFile {
     PackagedFile {
         path,
         sha256: Sha256::of(bytes),

@@ -33,7 +33,7 @@ const DESCRIPTION_LIMIT: u64 = 4 * 1024 * 1024;
 /// The most bytes of a signature.
 const SIGNATURE_LIMIT: u64 = 8 * 1024;
 /// The most files in a package.
-const FILES: usize = 128;
+const MAX_FILES: usize = 128;
 
 type Archive<'a> = zip::ZipArchive<Cursor<&'a [u8]>>;
 
@@ -41,7 +41,7 @@ type Archive<'a> = zip::ZipArchive<Cursor<&'a [u8]>>;
 /// signed, if anybody did.
 #[derive(Debug)]
 pub struct Package {
-    place: String,
+    location: String,
     bytes: Vec<u8>,
     sha256: Sha256,
     description: PackageDescription,
@@ -55,18 +55,18 @@ impl Package {
     pub fn open(path: &Path) -> Result<Self, PackageError> {
         let place = path.display().to_string();
         let failed = |error: std::io::Error| PackageError::Fetch {
-            place: place.clone(),
+            location: place.clone(),
             reason: error.to_string(),
         };
         if path.exists() && !path.is_file() {
             return Err(PackageError::Fetch {
-                place,
+                location: place,
                 reason: "it is not a file".to_owned(),
             });
         }
         if conjure_plugins::is_description(path) && path.is_file() {
             return Err(PackageError::Form {
-                place,
+                location: place,
                 reason:
                     "it describes a program and is no package; `conjure plugin add` takes it, and \
                          `conjure plugin pack` makes a package of it"
@@ -88,10 +88,10 @@ impl Package {
     /// [`PackageError::Form`] and [`PackageError::Signature`].
     pub fn read(place: &str, bytes: Vec<u8>) -> Result<Self, PackageError> {
         let refused = |reason: String| PackageError::Form {
-            place: place.to_owned(),
+            location: place.to_owned(),
             reason,
         };
-        let mut archive = opened(&bytes).map_err(refused)?;
+        let mut archive = open_archive(&bytes).map_err(refused)?;
         let text = entry(&mut archive, DESCRIPTION, DESCRIPTION_LIMIT).map_err(refused)?;
         let description: PackageDescription = serde_json::from_slice(&text)
             .map_err(|error| refused(format!("`{DESCRIPTION}` does not describe one ({error})")))?;
@@ -105,20 +105,20 @@ impl Package {
                     Err(error) => Err(error.to_string()),
                 };
                 verified.map_err(|reason| PackageError::Signature {
-                    place: place.to_owned(),
+                    location: place.to_owned(),
                     reason,
                 })?;
             }
             (None, false) => {}
             (Some(_), false) => {
                 return Err(PackageError::Signature {
-                    place: place.to_owned(),
+                    location: place.to_owned(),
                     reason: "it names a signer and has no signature".to_owned(),
                 });
             }
             (None, true) => {
                 return Err(PackageError::Signature {
-                    place: place.to_owned(),
+                    location: place.to_owned(),
                     reason: "it has a signature and names no signer".to_owned(),
                 });
             }
@@ -126,9 +126,9 @@ impl Package {
         if let Some(fault) = description.fault() {
             return Err(refused(fault));
         }
-        every_file(&description, &mut archive).map_err(refused)?;
+        check_files(&description, &mut archive).map_err(refused)?;
         Ok(Self {
-            place: place.to_owned(),
+            location: place.to_owned(),
             sha256: Sha256::of(&bytes),
             bytes,
             description,
@@ -136,8 +136,8 @@ impl Package {
     }
 
     /// Path or address that the package is from, for people.
-    pub fn place(&self) -> &str {
-        &self.place
+    pub fn location(&self) -> &str {
+        &self.location
     }
 
     /// The package's description of itself.
@@ -162,7 +162,7 @@ impl Package {
     pub fn signer(&self) -> Result<&SignerKey, PackageError> {
         let signer = self.description.signer.as_ref();
         signer.ok_or_else(|| PackageError::Unsigned {
-            place: self.place.clone(),
+            location: self.location.clone(),
         })
     }
 
@@ -188,14 +188,14 @@ impl Package {
     ///
     /// # Errors
     /// [`PackageError::Target`] where there is none.
-    pub fn library_here(&self) -> Result<(&PackagedLibrary, Vec<u8>), PackageError> {
+    pub fn local_library(&self) -> Result<(&PackagedLibrary, Vec<u8>), PackageError> {
         let here = LibraryTarget::here();
         let libraries = &self.description.libraries;
         let of = |target: &str| libraries.iter().find(|library| library.target == target);
         let Some(library) = of(&here).or_else(|| of(ANY_TARGET)) else {
             let there: Vec<&str> = libraries.iter().map(|one| one.target.as_str()).collect();
             return Err(PackageError::Target {
-                place: self.place.clone(),
+                location: self.location.clone(),
                 here,
                 there: there.join(", "),
             });
@@ -208,9 +208,9 @@ impl Package {
     /// # Errors
     /// [`PackageError::Form`].
     pub fn file(&self, file: &PackagedFile) -> Result<Vec<u8>, PackageError> {
-        let read = || contents(&mut opened(&self.bytes)?, file);
+        let read = || contents(&mut open_archive(&self.bytes)?, file);
         read().map_err(|reason| PackageError::Form {
-            place: self.place.clone(),
+            location: self.location.clone(),
             reason,
         })
     }
@@ -228,7 +228,7 @@ impl Package {
     }
 
     /// What a lock says of it.
-    pub(crate) fn locked(&self, source: &str) -> LockedPlugin {
+    pub(crate) fn lock_entry(&self, source: &str) -> LockedPlugin {
         let description = &self.description;
         let libraries = description.libraries.iter();
         LockedPlugin {
@@ -249,19 +249,19 @@ impl Package {
 
 pub(crate) fn too_large(place: &str) -> PackageError {
     PackageError::Form {
-        place: place.to_owned(),
+        location: place.to_owned(),
         reason: format!("it has more than {PACKAGE_LIMIT} bytes"),
     }
 }
 
-fn opened(bytes: &[u8]) -> Result<Archive<'_>, String> {
+fn open_archive(bytes: &[u8]) -> Result<Archive<'_>, String> {
     if let Some(what) = bare_plugin(bytes) {
         return Err(format!(
             "it is {what} and in no package; `conjure plugin add` takes that, and `conjure plugin pack` \
              makes a package of it"
         ));
     }
-    archive_layout::judge(bytes, FILES)?;
+    archive_layout::judge(bytes, MAX_FILES)?;
     let archive = zip::ZipArchive::new(Cursor::new(bytes)).map_err(|error| error.to_string())?;
     match archive.has_duplicate_names() {
         true => Err("it has two files of one name".to_owned()),
@@ -350,7 +350,7 @@ fn contents(archive: &mut Archive<'_>, file: &PackagedFile) -> Result<Vec<u8>, S
 }
 
 /// Every file that is named is there and is what it should be, and no other is there.
-fn every_file(description: &PackageDescription, archive: &mut Archive<'_>) -> Result<(), String> {
+fn check_files(description: &PackageDescription, archive: &mut Archive<'_>) -> Result<(), String> {
     let named = description.all_files().map(|file| file.path.as_str());
     let known: HashSet<&str> = named.chain([DESCRIPTION, SIGNATURE]).collect();
     for name in archive.file_names() {
@@ -389,18 +389,18 @@ fn every_file(description: &PackageDescription, archive: &mut Archive<'_>) -> Re
     }
     if let Some(skill) = &description.skill {
         let bytes = contents(archive, skill)?;
-        its_skill(description, &bytes).map_err(|reason| format!("`{}`: {reason}", skill.path))?;
+        check_skill(description, &bytes).map_err(|reason| format!("`{}`: {reason}", skill.path))?;
     }
     Ok(())
 }
 
 /// Whether an archive is the skill folder that a description says it is.
-fn its_skill(description: &PackageDescription, bytes: &[u8]) -> Result<(), String> {
+fn check_skill(description: &PackageDescription, bytes: &[u8]) -> Result<(), String> {
     let skill = SkillArchive::judge(bytes).map_err(|error| error.to_string())?;
-    let said = &description.manifest;
+    let manifest = &description.manifest;
     let is_it = skill.name == description.name
         && skill.version.as_deref() == Some(&description.version)
-        && skill.description == said.description;
+        && skill.description == manifest.description;
     match is_it {
         true => Ok(()),
         false => Err(format!(
@@ -428,10 +428,10 @@ mod tests {
     fn a_plugin_in_no_package_is_called_what_it_is() {
         let head = [b"PK\x03\x04".as_slice(), &[0; 26]].concat();
         let bundle = [head.as_slice(), b"plugin.toml and more"].concat();
-        let error = opened(&bundle).unwrap_err();
+        let error = open_archive(&bundle).unwrap_err();
         assert!(error.contains("conjure plugin add"), "{error}");
         let other = [head.as_slice(), b"package.json and more"].concat();
-        let error = opened(&other).unwrap_err();
+        let error = open_archive(&other).unwrap_err();
         assert!(!error.contains("conjure plugin add"), "{error}");
     }
 
@@ -443,12 +443,12 @@ mod tests {
             archive.start_file(name, options).unwrap();
         }
         let mut bytes = archive.finish().unwrap().into_inner();
-        assert_eq!(opened(&bytes).err(), None);
+        assert_eq!(open_archive(&bytes).err(), None);
         let other = b"package.jsom";
         while let Some(at) = bytes.windows(other.len()).position(|part| part == other) {
             bytes[at..at + other.len()].copy_from_slice(DESCRIPTION.as_bytes());
         }
-        let error = opened(&bytes).unwrap_err();
+        let error = open_archive(&bytes).unwrap_err();
         assert!(error.contains("two files of one name"), "{error}");
     }
 

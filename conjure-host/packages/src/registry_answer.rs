@@ -15,20 +15,20 @@ pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(60);
 /// The most bytes of what a registry says about a request that it refuses, and the most characters that
 /// are shown of it.
 const REFUSAL_LIMIT: u64 = 64 * 1024;
-const SHOWN: usize = 200;
+const MAX_SHOWN_CHARS: usize = 200;
 
 /// Why a registry did not do something.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RegistryError {
     /// The registry refuses the request.
-    #[error("the registry answers {status}{said}")]
+    #[error("the registry answers {status}{details}")]
     Answer {
         /// What it answers.
         status: StatusCode,
         /// The names of its errors.
         codes: Vec<String>,
         /// What it says of them, behind a colon, if it says anything.
-        said: String,
+        details: String,
     },
     /// The registry could not be asked, or does not answer as one does.
     #[error("{0}")]
@@ -90,25 +90,27 @@ struct RefusalItem {
 }
 
 /// What a request is answered, at most so many bytes.
-pub(crate) async fn small(request: RequestBuilder, limit: u64) -> Result<Vec<u8>, RegistryError> {
-    let answer = accepted(sent(request).await?).await?;
-    let answer = http::body(answer, limit).await;
+pub(crate) async fn fetch(request: RequestBuilder, limit: u64) -> Result<Vec<u8>, RegistryError> {
+    let answer = check_status(send(request).await?).await?;
+    let answer = http::read_body(answer, limit).await;
     answer.map_err(RegistryError::Failed)
 }
 
 /// Sends a request.
-pub(crate) async fn sent(request: RequestBuilder) -> Result<Response, RegistryError> {
+pub(crate) async fn send(request: RequestBuilder) -> Result<Response, RegistryError> {
     let sent = request.send().await;
     sent.map_err(|error| RegistryError::Failed(with_causes(&error)))
 }
 
 /// An answer, unless it says no.
-pub(crate) async fn accepted(answer: Response) -> Result<Response, RegistryError> {
+pub(crate) async fn check_status(answer: Response) -> Result<Response, RegistryError> {
     let status = answer.status();
     if status.is_success() {
         return Ok(answer);
     }
-    let said = http::body(answer, REFUSAL_LIMIT).await.unwrap_or_default();
+    let said = http::read_body(answer, REFUSAL_LIMIT)
+        .await
+        .unwrap_or_default();
     Err(refusal(status, &said))
 }
 
@@ -118,9 +120,13 @@ fn refusal(status: StatusCode, body: &[u8]) -> RegistryError {
     let mut codes = Vec::new();
     for RefusalItem { code, message } in refusal.errors {
         let code = code.unwrap_or_default().to_uppercase();
-        let message: String = message.unwrap_or_default().chars().take(SHOWN).collect();
+        let message: String = message
+            .unwrap_or_default()
+            .chars()
+            .take(MAX_SHOWN_CHARS)
+            .collect();
         let words = [code.as_str(), &message].map(str::trim).join(" ");
-        if said.chars().count() < SHOWN && !words.trim().is_empty() {
+        if said.chars().count() < MAX_SHOWN_CHARS && !words.trim().is_empty() {
             said = format!("{said}: {}", words.trim());
         }
         codes.push(code);
@@ -128,7 +134,7 @@ fn refusal(status: StatusCode, body: &[u8]) -> RegistryError {
     RegistryError::Answer {
         status,
         codes,
-        said,
+        details: said,
     }
 }
 

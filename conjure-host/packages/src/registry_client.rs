@@ -19,7 +19,7 @@ use serde::Deserialize;
 use tokio::sync::RwLock;
 
 use crate::http;
-use crate::registry_answer::{ANSWER_TIME, RegistryError, accepted, sent};
+use crate::registry_answer::{ANSWER_TIME, RegistryError, check_status, send};
 use crate::registry_login::{RegistryAccess, authorization};
 
 /// The form of the manifests that are written.
@@ -33,12 +33,12 @@ const MANIFESTS: &str = "application/vnd.oci.image.manifest.v1+json, \
 /// The most bytes of a manifest, or of a page of tags: what registries take of a manifest.
 const ANSWER_LIMIT: u64 = 4 * 1024 * 1024;
 /// The fewest bytes a second at which something is sent.
-const SLOWEST: u64 = 32 * 1024;
+const MIN_BYTES_PER_SECOND: u64 = 32 * 1024;
 
 /// How many tags are asked for at once, and how many there may be; a longer tag is none.
-const PAGE: usize = 1_000;
-const TAGS: usize = 100_000;
-const TAG_LENGTH: usize = 128;
+const TAGS_PER_PAGE: usize = 1_000;
+const MAX_TAGS: usize = 100_000;
+const MAX_TAG_LENGTH: usize = 128;
 
 /// A manifest that a registry has.
 pub(crate) struct FoundManifest {
@@ -78,7 +78,7 @@ impl RegistryClient {
         let client = |silence| {
             http::client(silence).map_err(|error| RegistryError::Failed(error.to_string()))
         };
-        let (client, uploads) = (client(Some(http::SILENCE))?, client(None)?);
+        let (client, uploads) = (client(Some(http::IDLE_TIMEOUT))?, client(None)?);
         let repository = reference.repository().to_owned();
         let authorization = authorization(&client, &base, &repository, auth, access).await?;
         Ok(Self {
@@ -94,9 +94,9 @@ impl RegistryClient {
 
     /// Sends a request; once more after another login where the registry takes the one before no more, as
     /// it does with a token whose time is over.
-    async fn sent(&self, request: RequestBuilder) -> Result<Response, RegistryError> {
+    async fn send(&self, request: RequestBuilder) -> Result<Response, RegistryError> {
         let again = request.try_clone();
-        let answer = sent(self.authorized(request).await?).await?;
+        let answer = send(self.authorize(request).await?).await?;
         let is_refused = answer.status() == StatusCode::UNAUTHORIZED;
         let is_registry = answer.url().origin() == self.base.origin();
         let again = again.filter(|_| is_refused && is_registry);
@@ -107,7 +107,7 @@ impl RegistryClient {
         let (base, repository) = (&self.base, &self.repository);
         let new = authorization(&self.client, base, repository, &self.auth, self.access);
         *self.authorization.write().await = Box::pin(new).await?;
-        sent(self.authorized(again).await?).await
+        send(self.authorize(again).await?).await
     }
 
     /// Whether requests say who sends them.
@@ -116,9 +116,9 @@ impl RegistryClient {
     }
 
     /// What a request is answered, at most so many bytes.
-    async fn small(&self, request: RequestBuilder, limit: u64) -> Result<Vec<u8>, RegistryError> {
-        let answer = accepted(self.sent(request).await?).await?;
-        let answer = http::body(answer, limit).await;
+    async fn fetch(&self, request: RequestBuilder, limit: u64) -> Result<Vec<u8>, RegistryError> {
+        let answer = check_status(self.send(request).await?).await?;
+        let answer = http::read_body(answer, limit).await;
         answer.map_err(RegistryError::Failed)
     }
 
@@ -131,7 +131,7 @@ impl RegistryClient {
         let url = self.url(&format!("manifests/{}", name.unwrap_or("latest")))?;
         let request = self.client.request(Method::GET, url);
         let request = request.header(ACCEPT, MANIFESTS).timeout(ANSWER_TIME);
-        let bytes = self.small(request, ANSWER_LIMIT).await?;
+        let bytes = self.fetch(request, ANSWER_LIMIT).await?;
         let digest = digest(&bytes);
         match reference.digest() {
             Some(wanted) if wanted != digest => Err(RegistryError::Failed(format!(
@@ -144,20 +144,21 @@ impl RegistryClient {
     /// The tags of the repository, as often as the registry says each.
     pub(crate) async fn tags(&self) -> Result<Vec<String>, RegistryError> {
         let mut tags: Vec<String> = Vec::new();
-        while tags.len() < TAGS {
+        while tags.len() < MAX_TAGS {
             let mut url = self.url("tags/list")?;
-            url.query_pairs_mut().append_pair("n", &PAGE.to_string());
+            url.query_pairs_mut()
+                .append_pair("n", &TAGS_PER_PAGE.to_string());
             if let Some(last) = tags.last() {
                 url.query_pairs_mut().append_pair("last", last);
             }
             let request = self.client.request(Method::GET, url);
             let page = request.timeout(ANSWER_TIME);
-            let page = self.small(page, ANSWER_LIMIT).await?;
+            let page = self.fetch(page, ANSWER_LIMIT).await?;
             let page = serde_json::from_slice::<TagList>(&page).map_err(|error| {
                 RegistryError::Failed(format!("its list of tags cannot be read ({error})"))
             })?;
             let mut page = page.tags.unwrap_or_default();
-            page.retain(|tag| tag.len() <= TAG_LENGTH);
+            page.retain(|tag| tag.len() <= MAX_TAG_LENGTH);
             // One that knows no pages says the same again.
             let is_over = page.is_empty() || page.last() == tags.last();
             tags.extend(page);
@@ -172,7 +173,7 @@ impl RegistryClient {
     pub(crate) async fn blob(&self, wanted: &str, limit: u64) -> Result<Vec<u8>, RegistryError> {
         let url = self.url(&format!("blobs/{wanted}"))?;
         let request = self.client.request(Method::GET, url);
-        let bytes = self.small(request, limit).await?;
+        let bytes = self.fetch(request, limit).await?;
         let digest = digest(&bytes);
         match digest == wanted {
             true => Ok(bytes),
@@ -187,26 +188,26 @@ impl RegistryClient {
         let digest = digest(&bytes);
         let url = self.url(&format!("blobs/{digest}"))?;
         let request = self.client.request(Method::HEAD, url);
-        let there = self.sent(request.timeout(ANSWER_TIME)).await;
+        let there = self.send(request.timeout(ANSWER_TIME)).await;
         if there.is_ok_and(|there| there.status() == StatusCode::OK) {
             return Ok(());
         }
         let url = self.url("blobs/uploads/")?;
         let request = self.client.request(Method::POST, url);
         let request = request.header(CONTENT_LENGTH, 0).timeout(ANSWER_TIME);
-        let mut place = self.upload_place(&accepted(self.sent(request).await?).await?)?;
+        let mut place = self.upload_url(&check_status(self.send(request).await?).await?)?;
         place.query_pairs_mut().append_pair("digest", &digest);
-        let seconds = ANSWER_TIME.as_secs() + bytes.len() as u64 / SLOWEST;
-        let time = Duration::from_secs(seconds).min(http::WHOLE);
+        let seconds = ANSWER_TIME.as_secs() + bytes.len() as u64 / MIN_BYTES_PER_SECOND;
+        let time = Duration::from_secs(seconds).min(http::TOTAL_TIMEOUT);
         let request = self.uploads.request(Method::PUT, place);
         let request = request.header(CONTENT_TYPE, "application/octet-stream");
         let request = request.body(bytes).timeout(time);
-        accepted(self.sent(request).await?).await?;
+        check_status(self.send(request).await?).await?;
         Ok(())
     }
 
     /// Where the registry wants what is put there.
-    fn upload_place(&self, answer: &Response) -> Result<Url, RegistryError> {
+    fn upload_url(&self, answer: &Response) -> Result<Url, RegistryError> {
         let named = answer.headers().get(LOCATION);
         let named = named.and_then(|place| place.to_str().ok());
         let place = named.and_then(|named| answer.url().join(named).ok());
@@ -216,7 +217,7 @@ impl RegistryClient {
         match http::is_less_private(&self.base, &place) {
             true => Err(RegistryError::Failed(format!(
                 "it wants the package at {}, where others can alter it on its way",
-                http::shown(&place)
+                http::redacted_url(&place)
             ))),
             false => Ok(place),
         }
@@ -237,7 +238,7 @@ impl RegistryClient {
         if is_new {
             request = request.header(IF_NONE_MATCH, "*");
         }
-        accepted(self.sent(request.timeout(ANSWER_TIME)).await?).await?;
+        check_status(self.send(request.timeout(ANSWER_TIME)).await?).await?;
         Ok(())
     }
 
@@ -247,7 +248,7 @@ impl RegistryClient {
     }
 
     /// A request that says who asks to nobody but the registry.
-    async fn authorized(&self, request: RequestBuilder) -> Result<RequestBuilder, RegistryError> {
+    async fn authorize(&self, request: RequestBuilder) -> Result<RequestBuilder, RegistryError> {
         let (client, request) = request.build_split();
         let request = request.map_err(|error| RegistryError::Failed(with_causes(&error)));
         let mut request = request?;
@@ -263,7 +264,7 @@ impl RegistryClient {
 /// Where a registry is, by its name.
 fn base(registry: &str) -> Result<Url, RegistryError> {
     let read = |scheme: &str| Url::parse(&format!("{scheme}://{registry}/v2/"));
-    let url = read("https").and_then(|url| match http::is_here(&url) {
+    let url = read("https").and_then(|url| match http::is_local(&url) {
         true => read("http"),
         false => Ok(url),
     });

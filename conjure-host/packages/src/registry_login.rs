@@ -12,7 +12,7 @@ use reqwest::{Client, Url};
 use serde::Deserialize;
 
 use crate::http;
-use crate::registry_answer::{ANSWER_TIME, RegistryError, small};
+use crate::registry_answer::{ANSWER_TIME, RegistryError, fetch};
 
 /// The most bytes of an answer with a token.
 const TOKEN_LIMIT: u64 = 1024 * 1024;
@@ -113,7 +113,7 @@ async fn token(
     if let RegistryAuth::Basic(user, password) = auth {
         request = request.basic_auth(user, Some(password));
     }
-    let answer = small(request, TOKEN_LIMIT).await?;
+    let answer = fetch(request, TOKEN_LIMIT).await?;
     let answer = serde_json::from_slice::<TokenAnswer>(&answer).ok();
     let token = answer.and_then(|answer| answer.token.or(answer.access_token));
     token.ok_or_else(|| {

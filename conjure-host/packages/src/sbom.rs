@@ -45,7 +45,7 @@ impl LockedCrate {
 
 impl CargoLock {
     /// The other crates that one depends on, directly or not, in the order of the lock.
-    fn beneath(&self, root: &LockedCrate) -> Vec<&LockedCrate> {
+    fn transitive_dependencies(&self, root: &LockedCrate) -> Vec<&LockedCrate> {
         let mut reached = vec![false; self.package.len()];
         let mut left = vec![root];
         while let Some(one) = left.pop() {
@@ -70,7 +70,11 @@ pub fn sbom(name: &str, version: &str, own: &str, cargo_lock: &str) -> Option<St
     let lock: CargoLock = toml::from_str(cargo_lock).ok()?;
     let mut crates = lock.package.iter();
     let root = crates.find(|one| one.name == own && one.source.is_none())?;
-    let components: Vec<Value> = lock.beneath(root).into_iter().map(component).collect();
+    let components: Vec<Value> = lock
+        .transitive_dependencies(root)
+        .into_iter()
+        .map(component)
+        .collect();
     let document = json!({
         "bomFormat": "CycloneDX",
         "specVersion": "1.5",

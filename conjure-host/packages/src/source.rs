@@ -39,7 +39,7 @@ pub struct FetchedPackage {
     /// The index that named it.
     pub index: Option<String>,
     /// Why indexes before that one could not be read as a whole: they may have named another one.
-    pub unread: Vec<PackageError>,
+    pub index_errors: Vec<PackageError>,
     /// What of that index was left out.
     pub left_out: Option<PackageError>,
 }
@@ -64,7 +64,7 @@ impl PackageSource {
         }
         if text.starts_with("http://") || text.starts_with("https://") {
             let url = Url::parse(text).map_err(|error| PackageError::Fetch {
-                place: http::shown_text(text),
+                location: http::redacted_text(text),
                 reason: format!("it is no address ({error})"),
             })?;
             return Ok(Self::Address(url));
@@ -92,22 +92,22 @@ impl PackageSource {
     #[boxed]
     pub async fn fetch(&self, indexes: &[String]) -> Result<FetchedPackage, PackageError> {
         let (package, source) = match self {
-            Self::File(path) => (Package::open(path)?, whole(path)),
-            Self::Address(url) => (at_address(url).await?, self.to_string()),
+            Self::File(path) => (Package::open(path)?, absolute_path(path)),
+            Self::Address(url) => (fetch_url(url).await?, self.to_string()),
             Self::Registry(place) => {
-                let place = Box::pin(place.exact()).await?;
+                let place = Box::pin(place.resolve_version()).await?;
                 let (package, place) = Box::pin(place.fetch()).await?;
                 (package, place.to_string())
             }
             Self::Indexed { name, version } => {
-                return Box::pin(indexed(name, version.as_deref(), indexes)).await;
+                return Box::pin(fetch_indexed(name, version.as_deref(), indexes)).await;
             }
         };
         Ok(FetchedPackage {
             package,
             source,
             index: None,
-            unread: Vec::new(),
+            index_errors: Vec::new(),
             left_out: None,
         })
     }
@@ -124,7 +124,7 @@ impl PackageSource {
         wanted: &Sha256,
     ) -> Result<FetchedPackage, PackageError> {
         let (place, reason) = match Box::pin(self.fetch(indexes)).await {
-            Err(PackageError::Fetch { place, reason }) => (place, reason),
+            Err(PackageError::Fetch { location, reason }) => (location, reason),
             found => return found,
         };
         let tagged = match self {
@@ -132,16 +132,22 @@ impl PackageSource {
             _ => None,
         };
         let Some(tagged) = tagged else {
-            return Err(PackageError::Fetch { place, reason });
+            return Err(PackageError::Fetch {
+                location: place,
+                reason,
+            });
         };
         let shown = tagged.to_string();
         let what = match Box::pin(Self::Registry(tagged).fetch(indexes)).await {
-            Ok(found) if found.is(wanted).is_ok() => return Ok(found),
+            Ok(found) if found.check_digest(wanted).is_ok() => return Ok(found),
             Ok(_) => "is another package than the lock names",
             Err(_) => "cannot be had either",
         };
         let reason = format!("{reason}; what {shown} leads to {what}");
-        Err(PackageError::Fetch { place, reason })
+        Err(PackageError::Fetch {
+            location: place,
+            reason,
+        })
     }
 
     /// Where a newer version than this one is, as far as that can be known before it is fetched. An index
@@ -187,7 +193,7 @@ impl std::fmt::Display for PackageSource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::File(path) => path.display().fmt(f),
-            Self::Address(url) => f.write_str(&http::shown(url)),
+            Self::Address(url) => f.write_str(&http::redacted_url(url)),
             Self::Registry(place) => place.fmt(f),
             Self::Indexed { name, version } => match version {
                 Some(version) => write!(f, "{name}@{version}"),
@@ -197,13 +203,13 @@ impl std::fmt::Display for PackageSource {
     }
 }
 
-async fn at_address(url: &Url) -> Result<Package, PackageError> {
+async fn fetch_url(url: &Url) -> Result<Package, PackageError> {
     let bytes = http::get(url, PACKAGE_LIMIT).await?;
-    Package::read(&http::shown(url), bytes)
+    Package::read(&http::redacted_url(url), bytes)
 }
 
 /// The package of the first index that names it.
-async fn indexed(
+async fn fetch_indexed(
     name: &str,
     version: Option<&str>,
     indexes: &[String],
@@ -214,9 +220,9 @@ async fn indexed(
     };
     let found = look_up(indexes, &wanted, |index| index.find(name, version).cloned());
     let (entry, (place, index), unread) = found.await?;
-    let found = of_entry(&index, &place, &entry).await?;
+    let found = fetch_entry(&index, &place, &entry).await?;
     Ok(FetchedPackage {
-        unread,
+        index_errors: unread,
         left_out: index.left_out(),
         ..found
     })
@@ -227,9 +233,9 @@ async fn indexed(
 async fn look_up<T>(
     indexes: &[String],
     wanted: &str,
-    look: impl Fn(&PluginIndex) -> Option<T>,
+    find: impl Fn(&PluginIndex) -> Option<T>,
 ) -> Result<(T, (String, PluginIndex), Vec<PackageError>), PackageError> {
-    let (mut looked, mut unread) = (Vec::new(), Vec::new());
+    let (mut searched, mut unread) = (Vec::new(), Vec::new());
     for place in indexes {
         let index = match PluginIndex::read(place).await {
             Ok(index) => index,
@@ -239,23 +245,23 @@ async fn look_up<T>(
             }
             Err(error) => return Err(error),
         };
-        if let Some(found) = look(&index) {
+        if let Some(found) = find(&index) {
             return Ok((found, (place.clone(), index), unread));
         }
-        looked.push(index.place());
+        searched.push(index.location());
         // What was left out may be what is looked for.
         unread.extend(index.left_out());
     }
     match unread.pop() {
-        Some(only) if looked.is_empty() && unread.is_empty() => Err(only),
+        Some(only) if searched.is_empty() && unread.is_empty() => Err(only),
         last => {
             unread.extend(last);
-            Err(unknown(wanted.to_owned(), &looked, &unread))
+            Err(unknown_plugin(wanted.to_owned(), &searched, &unread))
         }
     }
 }
 
-fn unknown(wanted: String, looked: &[String], unread: &[PackageError]) -> PackageError {
+fn unknown_plugin(wanted: String, looked: &[String], unread: &[PackageError]) -> PackageError {
     let looked = match looked.is_empty() {
         false => Some(format!("looked in {}", looked.join(", "))),
         true if unread.is_empty() => Some(
@@ -273,19 +279,19 @@ fn unknown(wanted: String, looked: &[String], unread: &[PackageError]) -> Packag
 }
 
 /// The package that an index names, if it is the one that is there.
-async fn of_entry(
+async fn fetch_entry(
     index: &PluginIndex,
     named: &str,
     entry: &IndexEntry,
 ) -> Result<FetchedPackage, PackageError> {
-    let place = index.place_of(entry)?;
+    let place = index.package_location(entry)?;
     let package = match PackageSource::read(&place)? {
         PackageSource::File(path) => Package::open(&path)?,
-        PackageSource::Address(url) => at_address(&url).await?,
+        PackageSource::Address(url) => fetch_url(&url).await?,
         PackageSource::Registry(place) => Box::pin(place.fetch()).await?.0,
         PackageSource::Indexed { .. } => {
             return Err(PackageError::Index {
-                place: index.place(),
+                location: index.location(),
                 reason: format!("its package of {} is nowhere", entry.name),
             });
         }
@@ -300,24 +306,24 @@ async fn of_entry(
             entry.name,
             entry.version,
             entry.sha256.short(),
-            index.place()
+            index.location()
         );
-        return Err(other(&package, wanted));
+        return Err(digest_mismatch(&package, wanted));
     }
     Ok(FetchedPackage {
         source: format!("{}@{}", entry.name, entry.version),
         index: Some(match Path::new(named).exists() {
-            true => whole(Path::new(named)),
-            false => http::shown_text(named),
+            true => absolute_path(Path::new(named)),
+            false => http::redacted_text(named),
         }),
         package,
-        unread: Vec::new(),
+        index_errors: Vec::new(),
         left_out: None,
     })
 }
 
 /// A path from the root, that goes back nowhere: what is above a directory does not begin with it.
-fn whole(path: &Path) -> String {
+fn absolute_path(path: &Path) -> String {
     let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let goes_back = whole.components().any(|part| part == Component::ParentDir);
     let real = goes_back.then(|| whole.canonicalize().ok()).flatten();
@@ -326,16 +332,16 @@ fn whole(path: &Path) -> String {
 
 /// A place of packages as people may see it: an address is without the name and the password that may be
 /// in it, which are kept nowhere.
-pub fn shown_place(place: &str) -> String {
-    http::shown_text(place)
+pub fn redacted_location(place: &str) -> String {
+    http::redacted_text(place)
 }
 
 impl FetchedPackage {
     /// What a lock says of it.
-    pub fn locked(&self) -> LockedPlugin {
+    pub fn lock_entry(&self) -> LockedPlugin {
         LockedPlugin {
             index: self.index.clone(),
-            ..self.package.locked(&self.source)
+            ..self.package.lock_entry(&self.source)
         }
     }
 
@@ -343,20 +349,20 @@ impl FetchedPackage {
     ///
     /// # Errors
     /// [`PackageError::Other`].
-    pub fn is(&self, wanted: &Sha256) -> Result<(), PackageError> {
+    pub fn check_digest(&self, wanted: &Sha256) -> Result<(), PackageError> {
         match self.package.sha256() == *wanted {
             true => Ok(()),
             false => {
                 let wanted = format!("the package with the digest {}", wanted.short());
-                Err(other(&self.package, wanted))
+                Err(digest_mismatch(&self.package, wanted))
             }
         }
     }
 }
 
-fn other(package: &Package, wanted: String) -> PackageError {
-    PackageError::Other {
-        place: package.place().to_owned(),
+fn digest_mismatch(package: &Package, wanted: String) -> PackageError {
+    PackageError::Mismatch {
+        location: package.location().to_owned(),
         found: format!(
             "{} with the digest {}",
             package.description().id(),
@@ -377,7 +383,7 @@ pub async fn publish(package: &Package, place: &str) -> Result<String, PackageEr
     }
     if place.contains("://") {
         return Err(PackageError::Publish {
-            place: shown_place(place),
+            location: redacted_location(place),
             reason:
                 "name a folder, or `oci://HOST/NAME`; what a web server shows is a folder that \
                      was published into"
@@ -387,7 +393,7 @@ pub async fn publish(package: &Package, place: &str) -> Result<String, PackageEr
     let dir = Path::new(place);
     if !dir.is_dir() {
         return Err(PackageError::Publish {
-            place: place.to_owned(),
+            location: place.to_owned(),
             reason: "it is no folder; make it first".to_owned(),
         });
     }
@@ -407,12 +413,12 @@ mod tests {
         conjure_config::fs::create_private_dir(&inner).unwrap();
         conjure_config::fs::write(real.join("p"), "x").unwrap();
         assert_eq!(
-            whole(&inner.join("../p")),
+            absolute_path(&inner.join("../p")),
             real.join("p").display().to_string()
         );
         // What is not there is left as it was named.
         let missing = inner.join("../q");
-        assert_eq!(whole(&missing), missing.display().to_string());
+        assert_eq!(absolute_path(&missing), missing.display().to_string());
     }
 
     #[test]

@@ -16,9 +16,9 @@ use crate::forms::{Field, form_error};
 use crate::layout::{Nav, PageFrame, layout};
 use crate::request::PageRequest;
 use crate::respond::{Swap, go_to, piece, pieces};
-use crate::saved::{AuthInfo, ProviderInfo, Sent, Wrong, all, items, kind_words};
-use crate::sheet::{Confirmation, refused, sheet};
-use crate::when::time;
+use crate::saved::{AuthInfo, FormData, FormProblem, ProviderInfo, fetch_all, items, kind_label};
+use crate::sheet::{Confirmation, refused_sheet, sheet};
+use crate::timestamps::time;
 
 const KINDS: [&str; 4] = ["api_key", "bearer_token", "custom_headers", "base_url"];
 const FIELDS: [&str; 5] = ["name", "provider", "kind", "secret", "base_url"];
@@ -33,7 +33,7 @@ pub(crate) fn router() -> Router<PageState> {
 }
 
 async fn list(State(app): State<PageState>, request: PageRequest) -> Result<Response, PageFailure> {
-    let auths: Vec<AuthInfo> = all(&app.api, "/api/v1/auths").await?;
+    let auths: Vec<AuthInfo> = fetch_all(&app.api, "/api/v1/auths").await?;
     let body = html! {
         header."row spread" {
             h1 { "Saved auths" }
@@ -74,11 +74,11 @@ fn row(auth: &AuthInfo) -> Markup {
         tr id={ "auth-" (auth.id) } {
             th scope="row" { (auth.name) }
             td { (auth.provider) @if let Some(url) = &auth.base_url { " " span.muted.break { (url) } } }
-            td { (auth.kind_words()) }
+            td { (auth.kind_label()) }
             td { (time(auth.created_at_ms)) }
             td {
                 div.row {
-                    @if auth.asks_models() {
+                    @if auth.is_for_models() {
                         form method="post" action={ (at) "/test" } data-swap {
                             button.small id={ "auth-test-" (auth.id) }
                                 aria-label={ "Test " (auth.name) } { "Test" }
@@ -96,32 +96,32 @@ fn row(auth: &AuthInfo) -> Markup {
 }
 
 async fn new(State(app): State<PageState>, request: PageRequest) -> Result<Response, PageFailure> {
-    let body = new_form(&app, &Sent::default(), None).await?;
+    let body = new_form(&app, &FormData::default(), None).await?;
     Ok(sheet(&request, Nav::Auths, "New auth", &body))
 }
 
 async fn new_form(
     app: &PageState,
-    sent: &Sent,
+    sent: &FormData,
     problem: Option<&ApiProblem>,
 ) -> Result<Markup, ApiProblem> {
     let known: Vec<ProviderInfo> = items(&app.api, "/api/v1/providers").await?;
-    let wrong = Wrong::of(problem, &FIELDS);
-    let kinds = KINDS.map(|kind| (kind.to_owned(), kind_words(kind).to_owned()));
+    let wrong = FormProblem::of(problem, &FIELDS);
+    let kinds = KINDS.map(|kind| (kind.to_owned(), kind_label(kind).to_owned()));
     Ok(html! {
         form #auth-form method="post" action="/auths" data-swap {
-            (form_error(wrong.elsewhere()))
-            (Field::new("auth-name", "name", "Name").required().error(wrong.at("name"))
+            (form_error(wrong.general()))
+            (Field::new("auth-name", "name", "Name").required().error(wrong.for_field("name"))
                 .hint("3 to 50 of A-Z a-z 0-9 _ -").input("text", &sent.text("name")))
             (with_list(&Field::new("auth-provider", "provider", "Provider").required()
-                .error(wrong.at("provider")).hint("One that is known, or the name of your own server"),
+                .error(wrong.for_field("provider")).hint("One that is known, or the name of your own server"),
                 &sent.text("provider"), &known))
-            (Field::new("auth-kind", "kind", "Kind").error(wrong.at("kind"))
+            (Field::new("auth-kind", "kind", "Kind").error(wrong.for_field("kind"))
                 .select(&sent.text("kind"), &kinds))
-            (Field::new("auth-secret", "secret", "Secret").error(wrong.at("secret"))
+            (Field::new("auth-secret", "secret", "Secret").error(wrong.for_field("secret"))
                 .hint("For custom headers: lines of “Name: value”. Nothing for a base URL alone")
                 .input("password", ""))
-            (Field::new("auth-base-url", "base_url", "Base URL").error(wrong.at("base_url"))
+            (Field::new("auth-base-url", "base_url", "Base URL").error(wrong.for_field("base_url"))
                 .hint("Only for a compatible server").input("url", &sent.text("base_url")))
             div.row { button.primary #auth-save { "Save" } }
         }
@@ -151,7 +151,7 @@ fn with_list(field: &Field<'_>, value: &str, known: &[ProviderInfo]) -> Markup {
 async fn create(
     State(app): State<PageState>,
     request: PageRequest,
-    sent: Sent,
+    sent: FormData,
 ) -> Result<Response, PageFailure> {
     let mut body = Map::new();
     for name in ["name", "provider", "kind"] {
@@ -175,7 +175,7 @@ async fn create(
         Ok(_) => Ok(go_to(&request, "/auths")),
         Err(problem) => {
             let body = new_form(&app, &sent, Some(&problem)).await?;
-            Ok(refused(&request, Nav::Auths, "New auth", &body))
+            Ok(refused_sheet(&request, Nav::Auths, "New auth", &body))
         }
     }
 }
@@ -194,14 +194,14 @@ async fn edit(
 }
 
 fn edit_form(auth: &AuthInfo, name: &str, problem: Option<&ApiProblem>) -> Markup {
-    let wrong = Wrong::of(problem, &["name", "secret"]);
+    let wrong = FormProblem::of(problem, &["name", "secret"]);
     html! {
         form #auth-form method="post" action={ "/auths/" (segment(&auth.id)) } data-swap {
-            (form_error(wrong.elsewhere()))
-            p { (auth.provider) ", " (auth.kind_words()) }
-            (Field::new("auth-name", "name", "Name").required().error(wrong.at("name"))
+            (form_error(wrong.general()))
+            p { (auth.provider) ", " (auth.kind_label()) }
+            (Field::new("auth-name", "name", "Name").required().error(wrong.for_field("name"))
                 .input("text", name))
-            (Field::new("auth-secret", "secret", "Another secret").error(wrong.at("secret"))
+            (Field::new("auth-secret", "secret", "Another secret").error(wrong.for_field("secret"))
                 .hint("Nothing: it stays").input("password", ""))
             div.row { button.primary #auth-save { "Save" } }
         }
@@ -212,7 +212,7 @@ async fn change(
     State(app): State<PageState>,
     Path(id): Path<String>,
     request: PageRequest,
-    sent: Sent,
+    sent: FormData,
 ) -> Result<Response, PageFailure> {
     let at = format!("/api/v1/auths/{}", segment(&id));
     let mut body = Map::new();
@@ -227,7 +227,7 @@ async fn change(
         Err(problem) => {
             let auth: AuthInfo = app.api.get(&at).await?;
             let body = edit_form(&auth, &sent.text("name"), Some(&problem));
-            Ok(refused(&request, Nav::Auths, "Edit auth", &body))
+            Ok(refused_sheet(&request, Nav::Auths, "Edit auth", &body))
         }
     }
 }
@@ -238,7 +238,7 @@ async fn test(
     request: PageRequest,
 ) -> Result<Response, PageFailure> {
     let at = format!("/api/v1/auths/{}/test", segment(&id));
-    let found: Value = app.api.bare(Method::POST, &at).await?;
+    let found: Value = app.api.send_empty(Method::POST, &at).await?;
     let works = found.get("works").and_then(Value::as_bool).unwrap_or(false);
     let words = match (works, found.get("models").and_then(Value::as_u64)) {
         (true, Some(1)) => "It works: the provider lists 1 model.".to_owned(),
@@ -276,7 +276,7 @@ async fn ask(
 fn question(auth: &AuthInfo, error: Option<&str>, request: &PageRequest) -> Response {
     Confirmation {
         title: "Remove auth",
-        words: html! { p { "Remove the auth " strong { (auth.name) } " for good?" } },
+        message: html! { p { "Remove the auth " strong { (auth.name) } " for good?" } },
         action: format!("/auths/{}/remove", segment(&auth.id)),
         button: "Remove",
         id: "auth-remove-yes",
@@ -291,7 +291,7 @@ async fn remove(
     request: PageRequest,
 ) -> Result<Response, PageFailure> {
     let at = format!("/api/v1/auths/{}", segment(&id));
-    match app.api.bare::<Value>(Method::DELETE, &at).await {
+    match app.api.send_empty::<Value>(Method::DELETE, &at).await {
         Ok(_) => Ok(go_to(&request, "/auths")),
         Err(problem) => {
             let auth: AuthInfo = app.api.get(&at).await?;

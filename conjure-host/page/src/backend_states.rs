@@ -9,7 +9,7 @@ use maud::{Markup, html};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use crate::when::time;
+use crate::timestamps::time;
 
 /// A backend that takes this long to say how its servers are is slow, in milliseconds.
 const SLOW_ANSWER_MS: u64 = 2_000;
@@ -141,7 +141,7 @@ impl BackendState {
 
 /// The backends of a session, each with the servers behind it. `failed` are those that could not say
 /// what they add to a request, with why.
-pub(crate) fn shown(
+pub(crate) fn backend_list(
     backends: &[BackendInfo],
     failed: &[(&str, &str)],
     calls: &RoutedCalls,
@@ -191,7 +191,7 @@ fn row(
     let plugins: Vec<&PluginHealthInfo> = plugins
         .filter_map(|plugin| health.get(plugin).copied())
         .collect();
-    let (state, why) = judged(backend, failed, &plugins);
+    let (state, why) = backend_state(backend, failed, &plugins);
     html! {
         tr id={ "routes-backend-" (at) } {
             th scope="row" {
@@ -208,7 +208,7 @@ fn row(
         @for (number, server) in backend.servers.iter().enumerate() {
             @let of = (backend.name.clone(), server.server.clone());
             @let sums = calls.servers.get(&of).copied().unwrap_or_default();
-            @let (state, why) = server_judged(server);
+            @let (state, why) = server_state(server);
             tr id={ "routes-backend-" (at) "-server-" (number) } {
                 th scope="row" { (clean(&backend.name)) ": " (clean(&server.server)) }
                 td { (state.badge()) }
@@ -233,7 +233,7 @@ pub(crate) fn calls_in_short(sums: CallSums) -> Markup {
 }
 
 /// How a backend is, and why.
-fn judged(
+fn backend_state(
     backend: &BackendInfo,
     failed: Option<&str>,
     plugins: &[&PluginHealthInfo],
@@ -281,7 +281,7 @@ fn judged(
 }
 
 /// How a server behind a backend is, and why.
-fn server_judged(server: &BackendServerInfo) -> (BackendState, Vec<String>) {
+fn server_state(server: &BackendServerInfo) -> (BackendState, Vec<String>) {
     let said = server.failed_as.as_deref().unwrap_or(&server.state);
     let state = match said {
         "ready" => return (BackendState::Ready, Vec::new()),
@@ -355,17 +355,17 @@ mod tests {
             (&late, &well, BackendState::Slow),
             (&late, &shaky, BackendState::Failing),
         ] {
-            let (found, why) = judged(backend, None, &[plugin]);
+            let (found, why) = backend_state(backend, None, &[plugin]);
             assert_eq!(found, state, "{why:?}");
             assert_eq!(why.is_empty(), state == BackendState::Ready, "{why:?}");
         }
-        let (found, why) = judged(&backend(), Some("it says no"), &[&well]);
+        let (found, why) = backend_state(&backend(), Some("it says no"), &[&well]);
         assert_eq!(
             (found, why),
             (BackendState::Down, vec!["it says no".to_owned()])
         );
         // One of several skills.
-        let (found, why) = judged(&backend(), None, &[&well, &gone]);
+        let (found, why) = backend_state(&backend(), None, &[&well, &gone]);
         assert_eq!(found, BackendState::Failing, "{why:?}");
     }
 
@@ -389,7 +389,7 @@ mod tests {
             let mut whole = status.clone();
             whole["server"] = "notes".into();
             let server: BackendServerInfo = serde_json::from_value(whole).unwrap();
-            assert_eq!(server_judged(&server).0, state, "{status}");
+            assert_eq!(server_state(&server).0, state, "{status}");
         }
     }
 
@@ -420,7 +420,7 @@ mod tests {
             backends: HashMap::from([("local".to_owned(), failed)]),
             ..RoutedCalls::default()
         };
-        let shown = shown(&[backend()], &[], &calls, &[], "/sessions/s").into_string();
+        let shown = backend_list(&[backend()], &[], &calls, &[], "/sessions/s").into_string();
         assert!(shown.contains(">ready<"), "{shown}");
         assert!(shown.contains("9 calls"), "{shown}");
         assert!(
@@ -437,7 +437,7 @@ mod tests {
             "servers": [{ "server": "notes", "state": "failed", "why": "no <i>program" }],
         }))
         .unwrap();
-        let shown = shown(&[backend], &[], &RoutedCalls::default(), &[], "/sessions/s");
+        let shown = backend_list(&[backend], &[], &RoutedCalls::default(), &[], "/sessions/s");
         let shown = shown.into_string();
         for part in [
             "&lt;b&gt;gone",

@@ -11,7 +11,9 @@ use serde_json::{Value, json};
 use crate::PageState;
 use crate::client::ApiProblem;
 use crate::forms::Field;
-use crate::saved::{ListPage, Sent, SessionInfo, ThreadInfo, Wrong, first, invalid_at};
+use crate::saved::{
+    FormData, FormProblem, ListPage, SessionInfo, ThreadInfo, fetch_first, invalid_at,
+};
 
 /// How many chats there are to choose from, the newest first; about as many.
 const THREADS: usize = 1_000;
@@ -32,7 +34,7 @@ pub(crate) struct ChatChoices {
 impl ChatChoices {
     pub(crate) async fn read(app: &PageState) -> Result<Self, ApiProblem> {
         Ok(Self {
-            threads: first(&app.api, "/api/v1/threads", THREADS).await?,
+            threads: fetch_first(&app.api, "/api/v1/threads", THREADS).await?,
         })
     }
 
@@ -40,16 +42,16 @@ impl ChatChoices {
     pub(crate) fn show(
         &self,
         prefix: &str,
-        sent: &Sent,
+        sent: &FormData,
         kept: Option<&SessionInfo>,
-        wrong: &Wrong<'_>,
+        wrong: &FormProblem<'_>,
     ) -> Markup {
         let chosen = match sent.text("history") {
             kind if !kind.is_empty() => kind,
             _ if kept.is_some() => KEEP.to_owned(),
             _ => NEW.to_owned(),
         };
-        let keep = kept.map(|session| (KEEP, kept_words(session)));
+        let keep = kept.map(|session| (KEEP, current_chat_text(session)));
         let others = [(NEW, "New"), (EXISTING, "Existing"), (FORK, "Fork")];
         let others = others.map(|(value, words)| (value, words.to_owned()));
         let has_none = self.threads.items.is_empty();
@@ -65,18 +67,18 @@ impl ChatChoices {
                         }
                     }
                 }
-                (self.which(prefix, sent, kept, wrong))
+                (self.thread_fields(prefix, sent, kept, wrong))
             }
         }
     }
 
     /// Fields for the chat that a form names, and for the entry behind which that is forked.
-    fn which(
+    fn thread_fields(
         &self,
         prefix: &str,
-        sent: &Sent,
+        sent: &FormData,
         kept: Option<&SessionInfo>,
-        wrong: &Wrong<'_>,
+        wrong: &FormProblem<'_>,
     ) -> Markup {
         let hint = match self.threads.next {
             Some(_) => OLDER,
@@ -93,12 +95,12 @@ impl ChatChoices {
         };
         // Without it the browser would choose the first one, which may be anybody's.
         if !chosen.is_empty() && named.iter().all(|(id, _)| *id != chosen) {
-            named.insert(0, (chosen.clone(), older_words(&chosen, kept)));
+            named.insert(0, (chosen.clone(), older_chat_text(&chosen, kept)));
         }
         let (thread, upto) = (format!("{prefix}-thread"), format!("{prefix}-upto"));
         html! {
             div.of-thread {
-                (Field::new(&thread, "thread", "Chat").hint(hint).error(wrong.at("thread"))
+                (Field::new(&thread, "thread", "Chat").hint(hint).error(wrong.for_field("thread"))
                     .select(&chosen, &named))
             }
             div.of-fork {
@@ -110,7 +112,7 @@ impl ChatChoices {
 }
 
 /// A chat that is none of the newest, in words: its name where it is the session's own.
-fn older_words(id: &str, kept: Option<&SessionInfo>) -> String {
+fn older_chat_text(id: &str, kept: Option<&SessionInfo>) -> String {
     let own = kept.and_then(|session| session.thread.as_ref());
     match own.filter(|own| own.id == id && !own.label.is_empty()) {
         Some(own) => clean(&own.label).into_owned(),
@@ -119,7 +121,7 @@ fn older_words(id: &str, kept: Option<&SessionInfo>) -> String {
 }
 
 /// The chat that a session has, in words.
-fn kept_words(session: &SessionInfo) -> String {
+fn current_chat_text(session: &SessionInfo) -> String {
     match &session.thread {
         Some(thread) if thread.label.is_empty() => "As it is".to_owned(),
         Some(thread) => format!("As it is: {}", clean(&thread.label)),
@@ -134,7 +136,10 @@ fn active(session: &SessionInfo) -> Option<&str> {
 
 /// The chat that a form chose, as the API takes it; nothing where none was chosen, or where a session
 /// keeps the one that it has.
-pub(crate) fn chosen(sent: &Sent, kept: Option<&SessionInfo>) -> Result<Option<Value>, ApiProblem> {
+pub(crate) fn thread_choice(
+    sent: &FormData,
+    kept: Option<&SessionInfo>,
+) -> Result<Option<Value>, ApiProblem> {
     let kind = sent.text("history");
     let thread = sent.text("thread");
     let chosen = match kind.as_str() {
@@ -144,7 +149,7 @@ pub(crate) fn chosen(sent: &Sent, kept: Option<&SessionInfo>) -> Result<Option<V
         }
         EXISTING if kept.and_then(active) == Some(thread.as_str()) => return Ok(None),
         EXISTING => json!({ "kind": EXISTING, "thread": thread }),
-        FORK => match entry(&sent.line("upto"))? {
+        FORK => match fork_entry(&sent.line("upto"))? {
             Some(upto) => json!({ "kind": FORK, "thread": thread, "upto": upto }),
             None => json!({ "kind": FORK, "thread": thread }),
         },
@@ -154,7 +159,7 @@ pub(crate) fn chosen(sent: &Sent, kept: Option<&SessionInfo>) -> Result<Option<V
 }
 
 /// The number of the entry that a fork begins behind; nothing for the newest.
-fn entry(text: &str) -> Result<Option<u64>, ApiProblem> {
+fn fork_entry(text: &str) -> Result<Option<u64>, ApiProblem> {
     if text.is_empty() {
         return Ok(None);
     }
@@ -168,8 +173,8 @@ fn entry(text: &str) -> Result<Option<u64>, ApiProblem> {
 mod tests {
     use super::*;
 
-    fn sent(history: &str, thread: &str, upto: &str) -> Sent {
-        Sent::from([
+    fn sent(history: &str, thread: &str, upto: &str) -> FormData {
+        FormData::from([
             ("history", history.to_owned()),
             ("thread", thread.to_owned()),
             ("upto", upto.to_owned()),
@@ -204,7 +209,8 @@ mod tests {
     #[test]
     fn a_session_keeps_its_chat_unless_another_one_is_chosen() {
         let session = session();
-        let of = |history, thread, upto| chosen(&sent(history, thread, upto), Some(&session));
+        let of =
+            |history, thread, upto| thread_choice(&sent(history, thread, upto), Some(&session));
         for kept in [
             of("keep", "u", ""),
             of("", "u", ""),
@@ -230,10 +236,10 @@ mod tests {
 
     #[test]
     fn a_chat_that_is_none_of_the_newest_stays_chosen() {
-        let (session, wrong) = (session(), Wrong::of(None, &[]));
+        let (session, wrong) = (session(), FormProblem::of(None, &[]));
         let mut choices = choices();
         choices.threads.items.retain(|thread| thread.id != "t");
-        let shown = choices.show("config", &Sent::default(), Some(&session), &wrong);
+        let shown = choices.show("config", &FormData::default(), Some(&session), &wrong);
         let shown = shown.into_string();
         assert!(
             shown.contains("value=\"t\" selected>A &lt;lamp&gt;<"),
@@ -248,13 +254,13 @@ mod tests {
 
     #[test]
     fn a_form_of_a_session_begins_with_the_chat_that_it_has() {
-        let (session, wrong) = (session(), Wrong::of(None, &[]));
-        let shown = choices().show("config", &Sent::default(), Some(&session), &wrong);
+        let (session, wrong) = (session(), FormProblem::of(None, &[]));
+        let shown = choices().show("config", &FormData::default(), Some(&session), &wrong);
         let shown = shown.into_string();
         assert!(shown.contains("value=\"keep\" checked"), "{shown}");
         assert!(shown.contains("As it is: A &lt;lamp&gt;"), "{shown}");
         assert!(shown.contains("value=\"t\" selected"), "{shown}");
-        let shown = choices().show("new", &Sent::default(), None, &wrong);
+        let shown = choices().show("new", &FormData::default(), None, &wrong);
         let shown = shown.into_string();
         assert!(shown.contains("value=\"new\" checked"), "{shown}");
         assert!(!shown.contains("keep"), "{shown}");

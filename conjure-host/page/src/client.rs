@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use tower::ServiceExt as _;
 
 /// The most bytes of an answer.
-const MOST: usize = 64 * 1024 * 1024;
+const MAX_ANSWER_BYTES: usize = 64 * 1024 * 1024;
 
 /// Calls operations. Cloning it is cheap.
 #[derive(Clone)]
@@ -101,7 +101,7 @@ impl ApiClient {
     ///
     /// # Errors
     /// As [`ApiClient::get`].
-    pub(crate) async fn bare<T: DeserializeOwned>(
+    pub(crate) async fn send_empty<T: DeserializeOwned>(
         &self,
         method: Method,
         path: &str,
@@ -114,7 +114,7 @@ impl ApiClient {
     ///
     /// # Errors
     /// The operation's problem.
-    pub(crate) async fn beginning(
+    pub(crate) async fn read_prefix(
         &self,
         path: &str,
         most: u64,
@@ -146,7 +146,7 @@ impl ApiClient {
         if head.status.is_success() {
             return Ok(body);
         }
-        let words = to_bytes(body, MOST).await;
+        let words = to_bytes(body, MAX_ANSWER_BYTES).await;
         let words = words.map_err(|error| internal(&error))?;
         Err(ApiProblem::of(head.status, &words))
     }
@@ -155,7 +155,7 @@ impl ApiClient {
     ///
     /// # Errors
     /// As [`ApiClient::get`].
-    pub(crate) async fn hand_over<T: DeserializeOwned>(
+    pub(crate) async fn upload<T: DeserializeOwned>(
         &self,
         path: &str,
         key: Option<&HeaderValue>,
@@ -204,7 +204,7 @@ impl ApiClient {
         let answer = self.api.clone().oneshot(request).await;
         let Ok(response) = answer;
         let (head, body) = response.into_parts();
-        let body = to_bytes(body, MOST)
+        let body = to_bytes(body, MAX_ANSWER_BYTES)
             .await
             .map_err(|error| internal(&error))?;
         if !head.status.is_success() {

@@ -7,7 +7,7 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderValue, Method, header};
 use axum::response::Response;
 use axum::routing::{get, post};
-use conjure_core::switch::{SwitchReport, words};
+use conjure_core::switch::{SwitchReport, describe};
 use maud::{Markup, html};
 use serde_json::{Map, Value};
 
@@ -19,11 +19,13 @@ use crate::forms::{Field, close_dialog, form_error};
 use crate::layout::Nav;
 use crate::request::PageRequest;
 use crate::respond::{Swap, go_to, piece, pieces, toast};
-use crate::saved::{McpServerInfo, Sent, SessionInfo, Wrong, all, invalid, invalid_at, session};
+use crate::saved::{
+    FormData, FormProblem, McpServerInfo, SessionInfo, fetch_all, invalid, invalid_at, session,
+};
 use crate::session_form::{
     AuthFields, Choices, FIELDS, SessionDraft, memory, persona, working_dir,
 };
-use crate::sheet::{refused, sheet};
+use crate::sheet::{refused_sheet, sheet};
 use crate::tools_form::{mcps, mcps_of, tools, tools_of};
 
 const PREFIX: &str = "config";
@@ -38,12 +40,12 @@ pub(crate) fn router() -> Router<PageState> {
 /// A session, as a form of it is shown.
 struct ConfigForm<'a> {
     session: &'a SessionInfo,
-    sent: &'a Sent,
+    sent: &'a FormData,
     problem: Option<&'a ApiProblem>,
     /// The version of the settings that the form began with.
-    seen: &'a str,
+    version: &'a str,
     /// The person has to say when the change is to hold.
-    asks_when: bool,
+    asks_apply_time: bool,
 }
 
 async fn show(
@@ -51,13 +53,13 @@ async fn show(
     Path(name): Path<String>,
     request: PageRequest,
 ) -> Result<Response, PageFailure> {
-    let (session, seen) = tagged(&app, &name).await?;
+    let (session, seen) = fetch_versioned(&app, &name).await?;
     let shown = ConfigForm {
         session: &session,
-        sent: &Sent::default(),
+        sent: &FormData::default(),
         problem: None,
-        seen: &seen,
-        asks_when: false,
+        version: &seen,
+        asks_apply_time: false,
     };
     let body = form(&app, &shown).await?;
     Ok(sheet(&request, Nav::Sessions, &title(&session), &body))
@@ -68,15 +70,15 @@ async fn filter(
     State(app): State<PageState>,
     Path(name): Path<String>,
     request: PageRequest,
-    sent: Sent,
+    sent: FormData,
 ) -> Result<Response, PageFailure> {
-    let (session, _) = tagged(&app, &name).await?;
+    let (session, _) = fetch_versioned(&app, &name).await?;
     let shown = ConfigForm {
         session: &session,
         sent: &sent,
         problem: None,
-        seen: &sent.text("seen"),
-        asks_when: false,
+        version: &sent.text("seen"),
+        asks_apply_time: false,
     };
     let body = form(&app, &shown).await?;
     Ok(sheet(&request, Nav::Sessions, &title(&session), &body))
@@ -87,7 +89,7 @@ fn title(session: &SessionInfo) -> String {
 }
 
 /// A session with the version of its settings.
-async fn tagged(app: &PageState, name: &str) -> Result<(SessionInfo, String), ApiProblem> {
+async fn fetch_versioned(app: &PageState, name: &str) -> Result<(SessionInfo, String), ApiProblem> {
     let path = format!("/api/v1/sessions/{}", crate::client::segment(name));
     versioned(app.api.call(Method::GET, &path, &[], None).await?)
 }
@@ -108,9 +110,9 @@ async fn form(app: &PageState, shown: &ConfigForm<'_>) -> Result<Markup, ApiProb
     let ConfigForm { session, sent, .. } = shown;
     let choices = Choices::read(app).await?;
     let chats = ChatChoices::read(app).await?;
-    let servers: Vec<McpServerInfo> = all(&app.api, "/api/v1/mcp-servers").await?;
+    let servers: Vec<McpServerInfo> = fetch_all(&app.api, "/api/v1/mcp-servers").await?;
     let kinds = crate::tools_form::kinds(app).await?;
-    let wrong = Wrong::of(shown.problem, &[&FIELDS[..], &["tools", "mcps"]].concat());
+    let wrong = FormProblem::of(shown.problem, &[&FIELDS[..], &["tools", "mcps"]].concat());
     let was_sent = sent.has("auth");
     let text = |name: &str, now: &str| {
         if was_sent {
@@ -130,9 +132,9 @@ async fn form(app: &PageState, shown: &ConfigForm<'_>) -> Result<Markup, ApiProb
     };
     Ok(html! {
         form #config-form method="post" action={ (at) "/config" } data-swap {
-            (seen_field(shown.seen))
-            (form_error(wrong.elsewhere()))
-            (Field::new("config-name", "name", "Name").error(wrong.at("name"))
+            (version_field(shown.version))
+            (form_error(wrong.general()))
+            (Field::new("config-name", "name", "Name").error(wrong.for_field("name"))
                 .input("text", &text("name", session.name.as_deref().unwrap_or(""))))
             (fields.show(&wrong))
             (working_dir(PREFIX, &text("working_dir", &session.working_dir), &wrong))
@@ -142,13 +144,13 @@ async fn form(app: &PageState, shown: &ConfigForm<'_>) -> Result<Markup, ApiProb
             (tools(sent, &session.tools, &kinds, &wrong))
             (mcps(sent, &session.mcps, &servers, &wrong))
             div #config-report role="status" {}
-            (buttons(session, shown.asks_when))
+            (buttons(session, shown.asks_apply_time))
         }
     })
 }
 
 /// The version of the settings that the form began with.
-fn seen_field(seen: &str) -> Markup {
+fn version_field(seen: &str) -> Markup {
     html! { input #config-seen type="hidden" name="seen" value=(seen); }
 }
 
@@ -177,9 +179,9 @@ fn buttons(session: &SessionInfo, asks_when: bool) -> Markup {
 async fn changes(
     app: &PageState,
     session: &SessionInfo,
-    sent: &Sent,
+    sent: &FormData,
 ) -> Result<Map<String, Value>, ApiProblem> {
-    let servers: Vec<McpServerInfo> = all(&app.api, "/api/v1/mcp-servers").await?;
+    let servers: Vec<McpServerInfo> = fetch_all(&app.api, "/api/v1/mcp-servers").await?;
     let mut members = SessionDraft::read(app, sent, Some(session)).await?.members;
     members.insert("tools".to_owned(), tools_of(sent, &session.tools)?.into());
     members.insert(
@@ -207,28 +209,33 @@ async fn save(
     State(app): State<PageState>,
     Path(name): Path<String>,
     request: PageRequest,
-    sent: Sent,
+    sent: FormData,
 ) -> Result<Response, PageFailure> {
-    let (session, version) = tagged(&app, &name).await?;
-    let refusal = match settle(&app, &session, &version, &sent).await {
+    let (session, version) = fetch_versioned(&app, &name).await?;
+    let refusal = match apply_changes(&app, &session, &version, &sent).await {
         Ok((changed, seen)) if request.pieces => {
-            return Ok(saved(&session, &changed, &seen, &request));
+            return Ok(saved_response(&session, &changed, &seen, &request));
         }
         Ok((changed, _)) => return Ok(go_to(&request, &changed.url())),
         Err(refusal) => refusal,
     };
     // As it is by now: settings may be saved already whose chat was refused.
-    let (session, version) = tagged(&app, &session.id).await?;
-    let (problem, seen) = (refusal.problem(), refusal.seen(&sent, &version));
+    let (session, version) = fetch_versioned(&app, &session.id).await?;
+    let (problem, seen) = (refusal.problem(), refusal.next_version(&sent, &version));
     let shown = ConfigForm {
         session: &session,
         sent: &sent,
         problem: Some(&problem),
-        seen: &seen,
-        asks_when: sent.has("apply"),
+        version: &seen,
+        asks_apply_time: sent.has("apply"),
     };
     let body = form(&app, &shown).await?;
-    Ok(refused(&request, Nav::Sessions, &title(&session), &body))
+    Ok(refused_sheet(
+        &request,
+        Nav::Sessions,
+        &title(&session),
+        &body,
+    ))
 }
 
 /// Why a form was not saved, or not all of it.
@@ -236,7 +243,7 @@ enum ConfigRefusal {
     /// The settings are another version than the form began with.
     Stale,
     /// A reply streams, and nobody said when the change is to hold.
-    AsksWhen,
+    ApplyTimeNeeded,
     /// Something of it cannot be.
     Invalid(ApiProblem),
     /// The chat cannot be had. The settings are saved, and this version by that.
@@ -249,7 +256,7 @@ impl ConfigRefusal {
             Self::Stale => invalid(
                 "Somebody else changed this session meanwhile. Save again to put this over it",
             ),
-            Self::AsksWhen => {
+            Self::ApplyTimeNeeded => {
                 invalid("A reply began to stream meanwhile: say below when the change is to hold")
             }
             Self::Invalid(problem) | Self::Chat { problem, .. } => problem.clone(),
@@ -258,10 +265,10 @@ impl ConfigRefusal {
 
     /// The version that the form goes on with, where the newest one is `newest`. What somebody else
     /// saved is put over only where the person was told of it.
-    fn seen(&self, sent: &Sent, newest: &str) -> String {
+    fn next_version(&self, sent: &FormData, newest: &str) -> String {
         match self {
             Self::Stale => newest.to_owned(),
-            Self::AsksWhen | Self::Invalid(_) => sent.text("seen"),
+            Self::ApplyTimeNeeded | Self::Invalid(_) => sent.text("seen"),
             Self::Chat { seen, .. } => seen.clone(),
         }
     }
@@ -277,20 +284,20 @@ impl From<ApiProblem> for ConfigRefusal {
 }
 
 /// Whether a form began with another version than this one.
-fn is_stale(sent: &Sent, version: &str) -> bool {
+fn is_stale(sent: &FormData, version: &str) -> bool {
     let seen = sent.text("seen");
     !seen.is_empty() && seen != version
 }
 
 /// Saves what is another one, and goes on with the chat that was chosen. `version` is the one of the
 /// settings; the one that they have then is in the answer.
-async fn settle(
+async fn apply_changes(
     app: &PageState,
     session: &SessionInfo,
     version: &str,
-    sent: &Sent,
+    sent: &FormData,
 ) -> Result<(SessionInfo, String), ConfigRefusal> {
-    let chat = chat_history::chosen(sent, Some(session))?;
+    let chat = chat_history::thread_choice(sent, Some(session))?;
     let changes = changes(app, session, sent).await?;
     if is_stale(sent, version) && (chat.is_some() || !changes.is_empty()) {
         return Err(ConfigRefusal::Stale);
@@ -298,7 +305,7 @@ async fn settle(
     // A name says nothing to a model, and a reply comes to its end in the chat that it began in.
     let matters = changes.keys().any(|member| member != "name");
     if session.is_active() && !sent.has("apply") && matters {
-        return Err(ConfigRefusal::AsksWhen);
+        return Err(ConfigRefusal::ApplyTimeNeeded);
     }
     let (settled, seen) = match changes.is_empty() {
         true => (session.clone(), version.to_owned()),
@@ -307,14 +314,14 @@ async fn settle(
     let Some(chat) = chat else {
         return Ok((settled, seen));
     };
-    match go_on(app, &settled, &chat).await {
+    match continue_chat(app, &settled, &chat).await {
         Ok(settled) => Ok((settled, seen)),
         Err(problem) => Err(ConfigRefusal::Chat { problem, seen }),
     }
 }
 
 /// Goes on with a chat.
-async fn go_on(
+async fn continue_chat(
     app: &PageState,
     session: &SessionInfo,
     chat: &Value,
@@ -327,7 +334,7 @@ async fn go_on(
 async fn change(
     app: &PageState,
     session: &SessionInfo,
-    sent: &Sent,
+    sent: &FormData,
     changes: Map<String, Value>,
 ) -> Result<(SessionInfo, String), ApiProblem> {
     let apply = match sent.text("apply").as_str() {
@@ -350,14 +357,19 @@ async fn change(
 
 /// What a page shows of a session that was saved, in place; elsewhere where its address or its chat is
 /// another one.
-fn saved(before: &SessionInfo, now: &SessionInfo, seen: &str, request: &PageRequest) -> Response {
+fn saved_response(
+    before: &SessionInfo,
+    now: &SessionInfo,
+    seen: &str,
+    request: &PageRequest,
+) -> Response {
     let chat = |session: &SessionInfo| session.thread.as_ref().map(|thread| thread.id.clone());
     if before.url() != now.url() || chat(before) != chat(now) {
         return go_to(request, &now.url());
     }
     pieces(html! {
         // Where it is a page of its own, it goes on with what was saved.
-        (piece(Swap::Outer, "config-seen", &seen_field(seen)))
+        (piece(Swap::Outer, "config-seen", &version_field(seen)))
         (close_dialog())
         (piece(Swap::Outer, &format!("session-{}", now.id), &crate::dashboard::card(now)))
         (toast("Saved"))
@@ -369,7 +381,7 @@ async fn check(
     State(app): State<PageState>,
     Path(name): Path<String>,
     request: PageRequest,
-    sent: Sent,
+    sent: FormData,
 ) -> Result<Response, PageFailure> {
     let session = session(&app.api, &name).await?;
     let report = report(&app, &session, &sent).await;
@@ -390,21 +402,21 @@ async fn check(
 async fn report(
     app: &PageState,
     session: &SessionInfo,
-    sent: &Sent,
+    sent: &FormData,
 ) -> Result<Vec<String>, ApiProblem> {
     if sent.text("persona") == "new" {
         return Err(invalid(
             "Save first: the persona that is written here is not in the list yet",
         ));
     }
-    let chat = chat_history::chosen(sent, Some(session))?;
+    let chat = chat_history::thread_choice(sent, Some(session))?;
     let changes = changes(app, session, sent).await?;
     let mut said: Vec<String> = Vec::new();
     if changes.is_empty() && chat.is_none() {
         said.push("Nothing: all fields are as the session has them".to_owned());
     }
     for member in changes.keys() {
-        said.push(format!("{} is another one", spelled(member)));
+        said.push(format!("{} is another one", member_label(member)));
     }
     if chat.is_some() {
         said.push("The chat is another one; what follows is told of the one it has now".to_owned());
@@ -415,12 +427,12 @@ async fn report(
         .send::<SwitchReport>(Method::POST, &path, &Value::Object(changes))
         .await?;
     said.push("With that the model would get:".to_owned());
-    said.extend(words(&report, None));
+    said.extend(describe(&report, None));
     Ok(said)
 }
 
 /// A member of a session in words.
-fn spelled(member: &str) -> &str {
+fn member_label(member: &str) -> &str {
     match member {
         "name" => "The name",
         "auth" => "The saved auth",
@@ -440,26 +452,26 @@ mod tests {
 
     #[test]
     fn a_form_that_was_refused_goes_on_with_the_version_that_its_fields_are_of() {
-        let sent = Sent::from([("seen", "\"1\"".to_owned())]);
+        let sent = FormData::from([("seen", "\"1\"".to_owned())]);
         let unfit = ConfigRefusal::from(invalid_at("model", "`model`: it is empty"));
-        for refusal in [unfit, ConfigRefusal::AsksWhen] {
-            assert_eq!(refusal.seen(&sent, "\"3\""), "\"1\"");
+        for refusal in [unfit, ConfigRefusal::ApplyTimeNeeded] {
+            assert_eq!(refusal.next_version(&sent, "\"3\""), "\"1\"");
         }
         let mut changed = invalid("it was changed");
         changed.status = 412;
         let stale = ConfigRefusal::from(changed);
-        assert_eq!(stale.seen(&sent, "\"3\""), "\"3\"");
+        assert_eq!(stale.next_version(&sent, "\"3\""), "\"3\"");
         let chat = ConfigRefusal::Chat {
             problem: invalid_at("thread", "there is no such entry"),
             seen: "\"2\"".to_owned(),
         };
-        assert_eq!(chat.seen(&sent, "\"3\""), "\"2\"");
+        assert_eq!(chat.next_version(&sent, "\"3\""), "\"2\"");
     }
 
     #[test]
     fn a_form_is_stale_where_it_began_with_another_version() {
-        let sent = Sent::from([("seen", "\"1\"".to_owned())]);
+        let sent = FormData::from([("seen", "\"1\"".to_owned())]);
         assert!(is_stale(&sent, "\"2\"") && !is_stale(&sent, "\"1\""));
-        assert!(!is_stale(&Sent::default(), "\"2\""));
+        assert!(!is_stale(&FormData::default(), "\"2\""));
     }
 }

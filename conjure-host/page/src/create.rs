@@ -18,11 +18,11 @@ use crate::forms::{Field, form_error};
 use crate::layout::Nav;
 use crate::request::PageRequest;
 use crate::respond::{Swap, go_to, piece, pieces};
-use crate::saved::{Sent, SessionInfo, Wrong};
+use crate::saved::{FormData, FormProblem, SessionInfo};
 use crate::session_form::{
     AuthFields, Choices, FIELDS, SessionDraft, memory, models, persona, working_dir,
 };
-use crate::sheet::{refused, sheet};
+use crate::sheet::{refused_sheet, sheet};
 
 const TITLE: &str = "New session";
 const PREFIX: &str = "new";
@@ -32,12 +32,12 @@ pub(crate) fn router() -> Router<PageState> {
         .route("/new", get(new).post(create))
         .route("/new/filter", post(filter))
         .route("/choices/{prefix}", get(choices))
-        .route("/choices/{prefix}/models", get(listed))
+        .route("/choices/{prefix}/models", get(refresh_models))
 }
 
 /// What was chosen so far.
 #[derive(Default, Deserialize)]
-struct Chosen {
+struct CreateQuery {
     #[serde(default)]
     provider: String,
     #[serde(default)]
@@ -47,9 +47,9 @@ struct Chosen {
 async fn new(
     State(app): State<PageState>,
     request: PageRequest,
-    Query(chosen): Query<Chosen>,
+    Query(chosen): Query<CreateQuery>,
 ) -> Result<Response, PageFailure> {
-    let sent = Sent::from([("provider", chosen.provider), ("auth", chosen.auth)]);
+    let sent = FormData::from([("provider", chosen.provider), ("auth", chosen.auth)]);
     let body = form(&app, &sent, None).await?;
     Ok(sheet(&request, Nav::Sessions, TITLE, &body))
 }
@@ -58,7 +58,7 @@ async fn new(
 async fn filter(
     State(app): State<PageState>,
     request: PageRequest,
-    sent: Sent,
+    sent: FormData,
 ) -> Result<Response, PageFailure> {
     let body = form(&app, &sent, None).await?;
     Ok(sheet(&request, Nav::Sessions, TITLE, &body))
@@ -66,7 +66,7 @@ async fn filter(
 
 async fn form(
     app: &PageState,
-    sent: &Sent,
+    sent: &FormData,
     problem: Option<&ApiProblem>,
 ) -> Result<Markup, ApiProblem> {
     let choices = Choices::read(app).await?;
@@ -77,7 +77,7 @@ async fn form(
         });
     }
     let chats = ChatChoices::read(app).await?;
-    let wrong = Wrong::of(problem, &FIELDS);
+    let wrong = FormProblem::of(problem, &FIELDS);
     let (provider, auth, model) = (sent.text("provider"), sent.text("auth"), sent.text("model"));
     let fields = AuthFields {
         prefix: PREFIX,
@@ -89,8 +89,8 @@ async fn form(
     };
     Ok(html! {
         form #new-form method="post" action="/new" data-swap {
-            (form_error(wrong.elsewhere()))
-            (Field::new("new-name", "name", "Name").error(wrong.at("name"))
+            (form_error(wrong.general()))
+            (Field::new("new-name", "name", "Name").error(wrong.for_field("name"))
                 .hint("Nothing: it is called by its id").input("text", &sent.text("name")))
             (fields.show(&wrong))
             (working_dir(PREFIX, &sent.text("working_dir"), &wrong))
@@ -105,19 +105,19 @@ async fn form(
 async fn create(
     State(app): State<PageState>,
     request: PageRequest,
-    sent: Sent,
+    sent: FormData,
 ) -> Result<Response, PageFailure> {
-    match made(&app, &sent).await {
+    match create_session(&app, &sent).await {
         Ok(session) => Ok(go_to(&request, &session.url())),
         Err(problem) => {
             let body = form(&app, &sent, Some(&problem)).await?;
-            Ok(refused(&request, Nav::Sessions, TITLE, &body))
+            Ok(refused_sheet(&request, Nav::Sessions, TITLE, &body))
         }
     }
 }
 
-async fn made(app: &PageState, sent: &Sent) -> Result<SessionInfo, ApiProblem> {
-    let chat = chat_history::chosen(sent, None)?;
+async fn create_session(app: &PageState, sent: &FormData) -> Result<SessionInfo, ApiProblem> {
+    let chat = chat_history::thread_choice(sent, None)?;
     let mut members = SessionDraft::read(app, sent, None).await?.members;
     if let Some(chat) = chat {
         members.insert("thread".to_owned(), chat);
@@ -133,7 +133,7 @@ async fn made(app: &PageState, sent: &Sent) -> Result<SessionInfo, ApiProblem> {
 async fn choices(
     State(app): State<PageState>,
     Path(prefix): Path<String>,
-    Query(chosen): Query<Chosen>,
+    Query(chosen): Query<CreateQuery>,
 ) -> Result<Response, PageFailure> {
     let choices = Choices::read(&app).await?;
     let fields = AuthFields {
@@ -145,7 +145,7 @@ async fn choices(
         // Who asks for pieces has a script.
         filter: "",
     };
-    let fresh = fields.show(&Wrong::of(None, &[]));
+    let fresh = fields.show(&FormProblem::of(None, &[]));
     Ok(pieces(piece(
         Swap::Outer,
         &format!("{prefix}-auth-fields"),
@@ -154,10 +154,10 @@ async fn choices(
 }
 
 /// The models of an auth's provider.
-async fn listed(
+async fn refresh_models(
     State(app): State<PageState>,
     Path(prefix): Path<String>,
-    Query(chosen): Query<Chosen>,
+    Query(chosen): Query<CreateQuery>,
 ) -> Response {
     let fresh = models(&app, &prefix, &chosen.auth).await;
     pieces(piece(Swap::Outer, &format!("{prefix}-model-list"), &fresh))

@@ -25,9 +25,9 @@ use crate::layout::{Nav, PageFrame, layout};
 use crate::live::live;
 use crate::request::PageRequest;
 use crate::respond::{Swap, go_to, piece};
-use crate::saved::{AuthInfo, ListPage, Sent, SessionInfo, all, session};
+use crate::saved::{AuthInfo, FormData, ListPage, SessionInfo, fetch_all, session};
 use crate::sheet::Confirmation;
-use crate::when::time;
+use crate::timestamps::time;
 
 pub(crate) fn router() -> Router<PageState> {
     Router::new()
@@ -78,7 +78,7 @@ async fn show(
     request: PageRequest,
 ) -> Result<Response, PageFailure> {
     let sessions = wanted.page(&app.api).await?;
-    let auths: Vec<AuthInfo> = all(&app.api, "/api/v1/auths").await?;
+    let auths: Vec<AuthInfo> = fetch_all(&app.api, "/api/v1/auths").await?;
     let is_first = wanted.after.is_empty();
     let is_searched = !wanted.q.trim().is_empty();
     let is_long = is_searched || !is_first || sessions.next.is_some();
@@ -178,15 +178,15 @@ fn badge(session: &SessionInfo) -> Markup {
 }
 
 /// For how long changes are gathered: each costs whoever looks a reading of the session.
-const GATHERED: Duration = Duration::from_millis(100);
+const GATHER_TIME: Duration = Duration::from_millis(100);
 
 /// What a stream of the sessions knows.
 struct DashboardStream {
     app: PageState,
-    wanted: SessionFilter,
+    filter: SessionFilter,
     changes: SessionChangeStream,
     /// The sessions whose cards are on the page, by their ids.
-    shown: BTreeMap<String, ShownSession>,
+    shown_sessions: BTreeMap<String, ShownSession>,
     has_begun: bool,
 }
 
@@ -201,9 +201,9 @@ struct ShownSession {
 #[derive(Default)]
 struct ChangedSessions {
     sessions: BTreeSet<String>,
-    gone: BTreeSet<String>,
+    removed: BTreeSet<String>,
     /// All of them are to be listed anew.
-    lists: bool,
+    is_list_stale: bool,
 }
 
 async fn follow(
@@ -214,10 +214,10 @@ async fn follow(
     let mut changes = app.manager.changes();
     changes.ready().await;
     let following = DashboardStream {
-        wanted,
+        filter: wanted,
         changes,
         app: app.clone(),
-        shown: BTreeMap::new(),
+        shown_sessions: BTreeMap::new(),
         has_begun: false,
     };
     let pieces = stream::unfold(following, |mut following| async move {
@@ -232,11 +232,11 @@ impl DashboardStream {
     async fn next(&mut self) -> Option<Markup> {
         if !self.has_begun {
             self.has_begun = true;
-            return Some(self.all_of_them().await);
+            return Some(self.redraw_all().await);
         }
         let mut gathered = ChangedSessions::default();
         let mut change = self.changes.next().await?;
-        let until = Instant::now() + GATHERED;
+        let until = Instant::now() + GATHER_TIME;
         loop {
             self.gather(change, &mut gathered);
             match timeout_at(until, self.changes.next()).await {
@@ -250,31 +250,32 @@ impl DashboardStream {
         match change {
             SessionChange::State { session, .. } | SessionChange::Saved { session } => {
                 // One more card, or one that may have the words now.
-                let is_searched = !self.wanted.q.trim().is_empty();
-                let is_more = !self.shown.contains_key(&session);
-                gathered.lists |= is_more && (is_searched || self.shown.len() >= CARDS);
+                let is_searched = !self.filter.q.trim().is_empty();
+                let is_more = !self.shown_sessions.contains_key(&session);
+                gathered.is_list_stale |=
+                    is_more && (is_searched || self.shown_sessions.len() >= CARDS);
                 gathered.sessions.insert(session);
             }
             SessionChange::Deleted { session } => {
                 gathered.sessions.remove(&session);
-                gathered.gone.insert(session);
+                gathered.removed.insert(session);
             }
             SessionChange::Thread { thread, .. } => {
                 let is_its = |of: &ShownSession| of.thread.as_deref() == Some(thread.as_str());
-                let shown = self.shown.iter().filter(|(_, of)| is_its(of));
+                let shown = self.shown_sessions.iter().filter(|(_, of)| is_its(of));
                 gathered.sessions.extend(shown.map(|(id, _)| id.clone()));
             }
-            SessionChange::Missed => gathered.lists = true,
+            SessionChange::Missed => gathered.is_list_stale = true,
         }
     }
 
     async fn pieces(&mut self, gathered: ChangedSessions) -> Markup {
-        if gathered.lists {
-            return self.all_of_them().await;
+        if gathered.is_list_stale {
+            return self.redraw_all().await;
         }
         let mut pieces = Vec::new();
-        for id in gathered.gone {
-            self.shown.remove(&id);
+        for id in gathered.removed {
+            self.shown_sessions.remove(&id);
             pieces.push(piece(Swap::Remove, &format!("session-{id}"), &html! {}));
         }
         let mut changed: Vec<SessionInfo> = Vec::new();
@@ -284,26 +285,26 @@ impl DashboardStream {
         }
         // Each that was used since goes before the others: what was used last goes last.
         changed.sort_by_key(SessionInfo::used_at_ms);
-        pieces.extend(changed.iter().map(|session| self.one(session)));
+        pieces.extend(changed.iter().map(|session| self.redraw_one(session)));
         html! { @for piece in &pieces { (piece) } }
     }
 
-    async fn all_of_them(&mut self) -> Markup {
-        let Ok(sessions) = self.wanted.page(&self.app.api).await else {
+    async fn redraw_all(&mut self) -> Markup {
+        let Ok(sessions) = self.filter.page(&self.app.api).await else {
             return html! {};
         };
         let sessions = sessions.items;
-        self.shown = sessions
+        self.shown_sessions = sessions
             .iter()
             .map(|it| (it.id.clone(), ShownSession::of(it)))
             .collect();
         piece(Swap::Inner, "sessions", &cards(&sessions))
     }
 
-    fn one(&mut self, session: &SessionInfo) -> Markup {
+    fn redraw_one(&mut self, session: &SessionInfo) -> Markup {
         let card = card(session);
         let now = ShownSession::of(session);
-        match self.shown.insert(session.id.clone(), now.clone()) {
+        match self.shown_sessions.insert(session.id.clone(), now.clone()) {
             // One that was used since stands before the others.
             Some(before) if before.used_at_ms == now.used_at_ms => {
                 piece(Swap::Outer, &format!("session-{}", session.id), &card)
@@ -334,7 +335,7 @@ async fn ask(
 fn question<'a>(session: &SessionInfo, error: Option<&'a str>) -> Confirmation<'a> {
     Confirmation {
         title: "Delete session",
-        words: html! {
+        message: html! {
             p { "Delete the session " strong { (session.shown_name()) } "? What runs in it is ended first." }
             fieldset {
                 legend { "Its chat" }
@@ -359,7 +360,7 @@ async fn delete(
     State(app): State<PageState>,
     Path(name): Path<String>,
     request: PageRequest,
-    sent: Sent,
+    sent: FormData,
 ) -> Result<Response, PageFailure> {
     let session = session(&app.api, &name).await?;
     let chat = match sent.text("chat").as_str() {
@@ -367,8 +368,10 @@ async fn delete(
         _ => "keep",
     };
     let path = format!("/api/v1/sessions/{}?chat={chat}", segment(&session.id));
-    Ok(match app.api.bare::<Value>(Method::DELETE, &path).await {
-        Ok(_) => go_to(&request, "/"),
-        Err(problem) => question(&session, Some(&problem.detail)).ask(&request, Nav::Sessions),
-    })
+    Ok(
+        match app.api.send_empty::<Value>(Method::DELETE, &path).await {
+            Ok(_) => go_to(&request, "/"),
+            Err(problem) => question(&session, Some(&problem.detail)).ask(&request, Nav::Sessions),
+        },
+    )
 }

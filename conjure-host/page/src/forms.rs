@@ -53,18 +53,18 @@ impl<'a> Field<'a> {
 
     /// A line of text; `kind` is the input's type, such as `text` or `password`.
     pub(crate) fn input(&self, kind: &str, value: &str) -> Markup {
-        self.around(&html! {
+        self.wrap(&html! {
             input id=(self.id) name=(self.name) type=(kind) value=(value) required[self.required]
-                aria-invalid=[self.error.map(|_| "true")] aria-describedby=[self.described()]
+                aria-invalid=[self.error.map(|_| "true")] aria-describedby=[self.description_id()]
                 autofocus[self.error.is_some()] autocomplete="off" spellcheck="false";
         })
     }
 
     /// Several lines of text.
     pub(crate) fn textarea(&self, rows: usize, value: &str) -> Markup {
-        self.around(&html! {
+        self.wrap(&html! {
             textarea id=(self.id) name=(self.name) rows=(rows) required[self.required]
-                aria-invalid=[self.error.map(|_| "true")] aria-describedby=[self.described()]
+                aria-invalid=[self.error.map(|_| "true")] aria-describedby=[self.description_id()]
                 autofocus[self.error.is_some()] {
                 // A browser takes the first line end away.
                 "\n" (value)
@@ -74,9 +74,9 @@ impl<'a> Field<'a> {
 
     /// One of several: value and words.
     pub(crate) fn select(&self, chosen: &str, all: &[(String, String)]) -> Markup {
-        self.around(&html! {
+        self.wrap(&html! {
             select id=(self.id) name=(self.name) required[self.required]
-                aria-invalid=[self.error.map(|_| "true")] aria-describedby=[self.described()]
+                aria-invalid=[self.error.map(|_| "true")] aria-describedby=[self.description_id()]
                 autofocus[self.error.is_some()] {
                 @for (value, words) in all {
                     option value=(value) selected[value == chosen] { (words) }
@@ -90,31 +90,31 @@ impl<'a> Field<'a> {
         html! {
             div.field.check {
                 input id=(self.id) name=(self.name) type="checkbox" checked[checked]
-                    aria-describedby=[self.described()];
+                    aria-describedby=[self.description_id()];
                 label for=(self.id) { (self.label) }
-                (self.words())
+                (self.description())
             }
         }
     }
 
-    fn described(&self) -> Option<String> {
+    fn description_id(&self) -> Option<String> {
         let is_said = self.error.is_some() || !self.hint.is_empty();
         is_said.then(|| format!("{}-words", self.id))
     }
 
-    fn around(&self, control: &Markup) -> Markup {
+    fn wrap(&self, control: &Markup) -> Markup {
         html! {
             div.field {
                 label for=(self.id) { (self.label) }
                 (control)
-                (self.words())
+                (self.description())
             }
         }
     }
 
-    fn words(&self) -> Markup {
+    fn description(&self) -> Markup {
         html! {
-            @if let Some(id) = self.described() {
+            @if let Some(id) = self.description_id() {
                 p.hint.wrong[self.error.is_some()] id=(id) { (self.error.unwrap_or(self.hint)) }
             }
         }

@@ -14,7 +14,7 @@ use crate::fingerprint::fingerprint;
 use crate::saved::items;
 
 /// How often it is looked for.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A tool that is held.
 #[derive(Deserialize)]
@@ -47,7 +47,7 @@ pub(crate) struct HeldTools {
     /// What each look found.
     marks: Arc<watch::Sender<u64>>,
     /// Whether somebody looks. Pages begin to follow, and the last look ends, under this lock.
-    is_looking: Arc<Mutex<bool>>,
+    is_polling: Arc<Mutex<bool>>,
 }
 
 impl HeldTools {
@@ -55,7 +55,7 @@ impl HeldTools {
         Self {
             api,
             marks: Arc::new(watch::Sender::new(0)),
-            is_looking: Arc::default(),
+            is_polling: Arc::default(),
         }
     }
 
@@ -67,23 +67,26 @@ impl HeldTools {
     /// Tells when other tools are held than `known`, a [`held_mark`].
     pub(crate) fn follow(&self, known: u64) -> HeldToolWatch {
         let mut is_looking = self
-            .is_looking
+            .is_polling
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let marks = self.marks.subscribe();
         if !std::mem::replace(&mut *is_looking, true) {
-            tokio::spawn(self.clone().look());
+            tokio::spawn(self.clone().poll());
         }
-        HeldToolWatch { marks, known }
+        HeldToolWatch {
+            marks,
+            last_mark: known,
+        }
     }
 
     /// Looks until nobody follows any more.
-    async fn look(self) {
-        let mut next = interval_at(Instant::now() + LOOK, LOOK);
+    async fn poll(self) {
+        let mut next = interval_at(Instant::now() + POLL_INTERVAL, POLL_INTERVAL);
         next.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             next.tick().await;
-            if self.is_over() {
+            if self.has_no_followers() {
                 return;
             }
             // What cannot be read is looked for again.
@@ -94,9 +97,9 @@ impl HeldTools {
     }
 
     /// Whether nobody follows; then nobody looks either.
-    fn is_over(&self) -> bool {
+    fn has_no_followers(&self) -> bool {
         let mut is_looking = self
-            .is_looking
+            .is_polling
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         *is_looking = self.marks.receiver_count() > 0;
@@ -108,16 +111,16 @@ impl HeldTools {
 pub(crate) struct HeldToolWatch {
     marks: watch::Receiver<u64>,
     /// What was held at the last look.
-    known: u64,
+    last_mark: u64,
 }
 
 impl HeldToolWatch {
     /// Waits until it is otherwise than at the last look; never where nobody looks any more. Safe to
     /// drop and call again.
-    pub(crate) async fn changed(&mut self) {
+    pub(crate) async fn wait_for_change(&mut self) {
         while self.marks.changed().await.is_ok() {
             let now = *self.marks.borrow_and_update();
-            if std::mem::replace(&mut self.known, now) != now {
+            if std::mem::replace(&mut self.last_mark, now) != now {
                 return;
             }
         }
@@ -154,18 +157,18 @@ mod tests {
         // The first look finds what the pages show already, the second one something else.
         let mut pages: Vec<HeldToolWatch> = (0..10).map(|_| held.follow(known)).collect();
         for page in &mut pages {
-            page.changed().await;
+            page.wait_for_change().await;
         }
         assert_eq!(looks.load(Ordering::Relaxed), 2);
         drop(pages);
         for _ in 0..10 {
-            tokio::time::advance(LOOK).await;
+            tokio::time::advance(POLL_INTERVAL).await;
             tokio::task::yield_now().await;
         }
-        assert!(!*held.is_looking.lock().unwrap());
+        assert!(!*held.is_polling.lock().unwrap());
         assert_eq!(looks.load(Ordering::Relaxed), 2);
         // Whoever comes back is told again.
-        held.follow(known).changed().await;
+        held.follow(known).wait_for_change().await;
         assert_eq!(looks.load(Ordering::Relaxed), 3);
     }
 }

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 use serde_json::{Map, Value};
 
 use crate::client::ApiProblem;
-use crate::saved::{Sent, invalid_at};
+use crate::saved::{FormData, invalid_at};
 
 /// The tabs of one object.
 pub(crate) struct Tabs<'a> {
@@ -14,11 +14,11 @@ pub(crate) struct Tabs<'a> {
     name: &'a str,
     /// Name of the object for people.
     legend: &'a str,
-    sent: &'a Sent,
+    sent: &'a FormData,
 }
 
 impl<'a> Tabs<'a> {
-    pub(crate) fn new(prefix: &'a str, name: &'a str, legend: &'a str, sent: &'a Sent) -> Self {
+    pub(crate) fn new(prefix: &'a str, name: &'a str, legend: &'a str, sent: &'a FormData) -> Self {
         Self {
             prefix,
             name,
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn only_a_field_that_is_seen_is_where_one_goes_on() {
         for mode in ["form", "json"] {
-            let sent = Sent::from([("settings_mode", mode.to_owned())]);
+            let sent = FormData::from([("settings_mode", mode.to_owned())]);
             let tabs = Tabs::new("mcp", "settings", "Settings", &sent);
             let shown = tabs.show(&html! {}, "All of it", &Map::new(), Some("it is empty"));
             let shown = shown.into_string();

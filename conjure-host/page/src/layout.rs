@@ -102,7 +102,7 @@ fn sidebar(request: &PageRequest, view: &PageFrame<'_>) -> Markup {
         aside #menu popover aria-label="Menu" {
             a.brand #brand href="/" { "Conjure" }
             form role="search" aria-label="Search all chats" method="get" action="/search" {
-                input #search type="search" name="q" required maxlength=(search::LONGEST) data-key="g s"
+                input #search type="search" name="q" required maxlength=(search::MAX_QUERY_CHARS) data-key="g s"
                     placeholder="Search" aria-label="Search all chats" autocomplete="off";
                 button #menu-search-go { "Go" }
             }

@@ -16,6 +16,7 @@ mod conversation;
 mod create;
 mod dashboard;
 mod failure;
+mod file_form;
 mod fingerprint;
 mod forms;
 mod held_tools;
@@ -36,13 +37,12 @@ mod respond;
 mod routes;
 mod saved;
 mod search;
-mod sent_file;
 mod session_form;
 mod sheet;
+mod timestamps;
 mod tools_form;
 mod usage;
 mod usage_picture;
-mod when;
 
 use std::any::Any;
 use std::ops::Deref;
@@ -59,8 +59,8 @@ use tokio_util::sync::CancellationToken;
 
 use client::ApiClient;
 use conversation::ReplayRooms;
+use file_form::FileForms;
 use held_tools::HeldTools;
-use sent_file::SentFiles;
 
 pub use conversation::{shared_file_name, shared_html};
 
@@ -71,7 +71,7 @@ pub struct PageServices {
     /// The sessions.
     pub manager: Manager,
     /// Cancelled when the server ends and no turn runs any more: streams end then.
-    pub ended: CancellationToken,
+    pub shutdown: CancellationToken,
     /// Takes a place among the server's streams for the client that a request's extensions name;
     /// dropping it frees the place.
     pub follow: StreamAdmission,
@@ -89,7 +89,7 @@ pub(crate) struct PageState(Arc<SyncBox<PageStateParts>>);
 pub(crate) struct PageStateParts {
     pub(crate) api: ApiClient,
     pub(crate) manager: Manager,
-    pub(crate) ended: CancellationToken,
+    pub(crate) shutdown: CancellationToken,
     pub(crate) follow: StreamAdmission,
     /// What is held until somebody approves it.
     pub(crate) held_tools: HeldTools,
@@ -99,7 +99,7 @@ pub(crate) struct PageStateParts {
     /// Room for chats that are replayed.
     pub(crate) replays: ReplayRooms,
     /// Forms with files.
-    pub(crate) sent_files: SentFiles,
+    pub(crate) file_forms: FileForms,
 }
 
 impl Deref for PageState {
@@ -120,10 +120,10 @@ pub fn router(parts: PageServices) -> Router {
         held_tools: HeldTools::new(api.clone()),
         redraws: Arc::new(Semaphore::new(MAX_REDRAWS)),
         replays: ReplayRooms::default(),
-        sent_files: SentFiles::default(),
+        file_forms: FileForms::default(),
         api,
         manager: parts.manager,
-        ended: parts.ended,
+        shutdown: parts.shutdown,
         follow: parts.follow,
     })));
     Router::new()

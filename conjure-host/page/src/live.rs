@@ -33,7 +33,7 @@ pub(crate) fn live(
         Ok(place) => place,
         Err(refused) => return *refused,
     };
-    let ended = app.ended.clone();
+    let ended = app.shutdown.clone();
     let begin = stream::iter([Ok::<_, Infallible>(Event::default().retry(RETRY))]);
     let told = pieces.map(move |pieces| {
         // The place among the streams is this one's for as long as it lives.

@@ -18,8 +18,8 @@ use crate::json_form::{Tabs, object};
 use crate::layout::{Nav, PageFrame, layout};
 use crate::request::PageRequest;
 use crate::respond::{Swap, go_to, piece, pieces};
-use crate::saved::{McpServerInfo, Sent, Wrong, all, invalid_at};
-use crate::sheet::{Confirmation, refused, sheet};
+use crate::saved::{FormData, FormProblem, McpServerInfo, fetch_all, invalid_at};
+use crate::sheet::{Confirmation, refused_sheet, sheet};
 
 pub(crate) fn router() -> Router<PageState> {
     Router::new()
@@ -32,7 +32,7 @@ pub(crate) fn router() -> Router<PageState> {
 }
 
 async fn list(State(app): State<PageState>, request: PageRequest) -> Result<Response, PageFailure> {
-    let servers: Vec<McpServerInfo> = all(&app.api, "/api/v1/mcp-servers").await?;
+    let servers: Vec<McpServerInfo> = fetch_all(&app.api, "/api/v1/mcp-servers").await?;
     let body = html! {
         header."row spread" {
             h1 { "MCP servers" }
@@ -62,7 +62,7 @@ fn text<'a>(settings: &'a Map<String, Value>, name: &str) -> &'a str {
 }
 
 /// A list of settings, as words.
-fn words(settings: &Map<String, Value>, name: &str) -> Vec<String> {
+fn string_list(settings: &Map<String, Value>, name: &str) -> Vec<String> {
     let list = settings.get(name).and_then(Value::as_array);
     let list = list.map_or(&[] as &[Value], Vec::as_slice);
     let word = |one: &Value| match one.as_str() {
@@ -80,7 +80,7 @@ fn card(server: &McpServerInfo) -> Markup {
     let reached = match url.is_empty() {
         true => {
             let mut all = vec![text(&server.settings, "command").to_owned()];
-            all.extend(words(&server.settings, "args"));
+            all.extend(string_list(&server.settings, "args"));
             all.join(" ")
         }
         false => url.to_owned(),
@@ -117,7 +117,7 @@ fn card(server: &McpServerInfo) -> Markup {
 }
 
 async fn new(request: PageRequest) -> Response {
-    let sent = Sent::default();
+    let sent = FormData::default();
     let body = form("/mcp", &sent, "", &Map::new(), None);
     sheet(&request, Nav::Mcp, "Add MCP server", &body)
 }
@@ -163,12 +163,12 @@ fn object_of(
 
 fn form(
     action: &str,
-    sent: &Sent,
+    sent: &FormData,
     name: &str,
     now: &Map<String, Value>,
     problem: Option<&ApiProblem>,
 ) -> Markup {
-    let wrong = Wrong::of(
+    let wrong = FormProblem::of(
         problem,
         &[
             "name", "url", "command", "args", "env", "headers", "settings",
@@ -190,38 +190,38 @@ fn form(
             }
         }
         div.by-command {
-            (Field::new("mcp-command", "command", "Command").error(wrong.at("command"))
+            (Field::new("mcp-command", "command", "Command").error(wrong.for_field("command"))
                 .input("text", &text_of("command", text(now, "command").to_owned())))
-            (Field::new("mcp-args", "args", "Arguments").error(wrong.at("args")).hint("One a line")
-                .textarea(2, &text_of("args", shown(now, "args"))))
-            (Field::new("mcp-env", "env", "Environment").error(wrong.at("env"))
+            (Field::new("mcp-args", "args", "Arguments").error(wrong.for_field("args")).hint("One a line")
+                .textarea(2, &text_of("args", field_text(now, "args"))))
+            (Field::new("mcp-env", "env", "Environment").error(wrong.for_field("env"))
                 .hint("Lines of NAME=value; what is typed here is sealed, and named from then on")
-                .textarea(2, &text_of("env", shown(now, "env"))))
+                .textarea(2, &text_of("env", field_text(now, "env"))))
         }
         div.by-url {
-            (Field::new("mcp-url", "url", "URL").error(wrong.at("url"))
+            (Field::new("mcp-url", "url", "URL").error(wrong.for_field("url"))
                 .input("text", &text_of("url", text(now, "url").to_owned())))
-            (Field::new("mcp-headers", "headers", "Headers").error(wrong.at("headers"))
+            (Field::new("mcp-headers", "headers", "Headers").error(wrong.for_field("headers"))
                 .hint("Lines of Name: value; sealed as well")
-                .textarea(2, &text_of("headers", shown(now, "headers"))))
+                .textarea(2, &text_of("headers", field_text(now, "headers"))))
         }
     };
     let tabs = Tabs::new("mcp", "settings", "Settings", sent);
     html! {
         form #mcp-form method="post" action=(action) data-swap {
-            (form_error(wrong.elsewhere()))
-            (Field::new("mcp-name", "name", "Name").required().error(wrong.at("name"))
+            (form_error(wrong.general()))
+            (Field::new("mcp-name", "name", "Name").required().error(wrong.for_field("name"))
                 .input("text", &text_of("name", name.to_owned())))
-            div.reach { (tabs.show(&fields, "As below backend.config.servers in a session file", now, wrong.at("settings"))) }
+            div.reach { (tabs.show(&fields, "As below backend.config.servers in a session file", now, wrong.for_field("settings"))) }
             div.row { button.primary #mcp-save { "Save" } }
         }
     }
 }
 
 /// A setting as its field shows it.
-fn shown(settings: &Map<String, Value>, name: &str) -> String {
+fn field_text(settings: &Map<String, Value>, name: &str) -> String {
     match name {
-        "args" => words(settings, name).join("\n"),
+        "args" => string_list(settings, name).join("\n"),
         "env" => pairs(settings, name, "="),
         "headers" => pairs(settings, name, ": "),
         _ => text(settings, name).to_owned(),
@@ -229,7 +229,7 @@ fn shown(settings: &Map<String, Value>, name: &str) -> String {
 }
 
 /// What a field says, as a setting; none where it says nothing.
-fn said(name: &str, text: &str) -> Result<Option<Value>, ApiProblem> {
+fn parse_field(name: &str, text: &str) -> Result<Option<Value>, ApiProblem> {
     let lines: Vec<String> = text.lines().map(str::trim).map(str::to_owned).collect();
     let lines: Vec<String> = lines.into_iter().filter(|line| !line.is_empty()).collect();
     Ok(match name {
@@ -253,23 +253,26 @@ fn value_of(
         let text = text.replace("\r\n", "\n").replace('\r', "\n");
         text.strip_prefix('\n').map(str::to_owned).unwrap_or(text)
     };
-    let (was, kept) = (shown(before, name), before.get(name));
+    let (was, kept) = (field_text(before, name), before.get(name));
     if as_sent(sent) == as_sent(&was) {
         return Ok(kept.cloned());
     }
     let is_line = matches!(name, "command" | "url");
-    if !is_line && kept.is_some() && said(name, &was).ok().flatten().as_ref() != kept {
+    if !is_line && kept.is_some() && parse_field(name, &was).ok().flatten().as_ref() != kept {
         let detail = format!(
             "`{name}` holds what lines cannot say, such as a line break, an empty value or blanks \
              at the ends: change it under “Advanced”"
         );
         return Err(invalid_at(name, detail));
     }
-    said(name, sent)
+    parse_field(name, sent)
 }
 
 /// The settings that a form asks for. A form of fields keeps what they do not show.
-fn settings_of(sent: &Sent, before: &Map<String, Value>) -> Result<Map<String, Value>, ApiProblem> {
+fn settings_of(
+    sent: &FormData,
+    before: &Map<String, Value>,
+) -> Result<Map<String, Value>, ApiProblem> {
     if sent.text("settings_mode") == "json" {
         return object("settings", &sent.text("settings_json"));
     }
@@ -293,7 +296,7 @@ fn settings_of(sent: &Sent, before: &Map<String, Value>) -> Result<Map<String, V
     Ok(settings)
 }
 
-async fn create(State(app): State<PageState>, request: PageRequest, sent: Sent) -> Response {
+async fn create(State(app): State<PageState>, request: PageRequest, sent: FormData) -> Response {
     let body = settings_of(&sent, &Map::new());
     let made = match body {
         Ok(settings) => {
@@ -308,7 +311,7 @@ async fn create(State(app): State<PageState>, request: PageRequest, sent: Sent) 
         Ok(_) => go_to(&request, "/mcp"),
         Err(problem) => {
             let body = form("/mcp", &sent, "", &Map::new(), Some(&problem));
-            refused(&request, Nav::Mcp, "Add MCP server", &body)
+            refused_sheet(&request, Nav::Mcp, "Add MCP server", &body)
         }
     }
 }
@@ -326,7 +329,7 @@ async fn edit(
     let action = format!("/mcp/servers/{}", segment(&id));
     let body = form(
         &action,
-        &Sent::default(),
+        &FormData::default(),
         &server.name,
         &server.settings,
         None,
@@ -338,7 +341,7 @@ async fn change(
     State(app): State<PageState>,
     Path(id): Path<String>,
     request: PageRequest,
-    sent: Sent,
+    sent: FormData,
 ) -> Result<Response, PageFailure> {
     let server: McpServerInfo = app.api.get(&at(&id)).await?;
     let changed = match settings_of(&sent, &server.settings) {
@@ -359,7 +362,7 @@ async fn change(
                 &server.settings,
                 Some(&problem),
             );
-            refused(&request, Nav::Mcp, "Edit MCP server", &body)
+            refused_sheet(&request, Nav::Mcp, "Edit MCP server", &body)
         }
     })
 }
@@ -368,7 +371,7 @@ async fn switch(
     State(app): State<PageState>,
     Path(id): Path<String>,
     request: PageRequest,
-    sent: Sent,
+    sent: FormData,
 ) -> Result<Response, PageFailure> {
     let body = json!({ "enabled": sent.text("enabled") == "yes" });
     let server: McpServerInfo = app.api.send(Method::PATCH, &at(&id), &body).await?;
@@ -390,10 +393,10 @@ async fn test(
 ) -> Result<Response, PageFailure> {
     let tested = app
         .api
-        .bare::<Value>(Method::POST, &format!("{}/test", at(&id)))
+        .send_empty::<Value>(Method::POST, &format!("{}/test", at(&id)))
         .await;
     let said = match &tested {
-        Ok(found) => tested_words(found),
+        Ok(found) => test_result(found),
         Err(problem) => html! { p.wrong { (problem.detail) } },
     };
     if request.pieces {
@@ -407,7 +410,7 @@ async fn test(
     Ok(sheet(&request, Nav::Mcp, "Test of an MCP server", &body))
 }
 
-fn tested_words(found: &Value) -> Markup {
+fn test_result(found: &Value) -> Markup {
     let works = found.get("works").and_then(Value::as_bool).unwrap_or(false);
     let text = |name: &str| found.get(name).and_then(Value::as_str);
     let tools = found.get("tools").and_then(Value::as_u64);
@@ -428,7 +431,7 @@ async fn ask(
     let server: McpServerInfo = app.api.get(&at(&id)).await?;
     let question = Confirmation {
         title: "Delete MCP server",
-        words: html! {
+        message: html! {
             p { "Delete the MCP server " strong { (clean(&server.name)) } "? Sessions keep the copy that they have." }
         },
         action: format!("/mcp/servers/{}/remove", segment(&id)),
@@ -444,7 +447,9 @@ async fn remove(
     Path(id): Path<String>,
     request: PageRequest,
 ) -> Result<Response, PageFailure> {
-    app.api.bare::<Value>(Method::DELETE, &at(&id)).await?;
+    app.api
+        .send_empty::<Value>(Method::DELETE, &at(&id))
+        .await?;
     Ok(go_to(&request, "/mcp"))
 }
 
@@ -457,7 +462,7 @@ mod tests {
         let sealed =
             json!({ "command": "old", "timeout": 5, "env": { "A": { "secret": "MCP_A" } } });
         let before = sealed.as_object().unwrap().clone();
-        let sent = Sent::from([
+        let sent = FormData::from([
             ("reach", "command".to_owned()),
             ("command", "notes-server".to_owned()),
             ("args", "--all\n\nx y".to_owned()),
@@ -471,7 +476,7 @@ mod tests {
                 "env": { "A": { "secret": "MCP_A" }, "B": "c=d" },
             })
         );
-        let sent = Sent::from([
+        let sent = FormData::from([
             ("reach", "url".to_owned()),
             ("headers", "no colon".to_owned()),
         ]);
@@ -485,21 +490,21 @@ mod tests {
         let odd = json!({ "command": "run ", "args": ["", " a\nb", 5], "env": { "A": " x " } });
         let odd = odd.as_object().unwrap().clone();
         let of = |args: &str| {
-            let sent = Sent::from([
+            let sent = FormData::from([
                 ("reach", "command".to_owned()),
                 ("command", "run ".to_owned()),
                 ("args", args.to_owned()),
-                ("env", shown(&odd, "env")),
+                ("env", field_text(&odd, "env")),
             ]);
             settings_of(&sent, &odd)
         };
-        let args = shown(&odd, "args");
+        let args = field_text(&odd, "args");
         assert_eq!(of(&args).unwrap(), odd);
         // A browser leaves out the first line break.
         assert_eq!(of(args.trim_start_matches('\n')).unwrap(), odd);
         let refused = of("new").unwrap_err().detail;
         assert!(refused.starts_with("`args`") && refused.contains("Advanced"));
-        let sent = Sent::from([("reach", "url".to_owned())]);
+        let sent = FormData::from([("reach", "url".to_owned())]);
         assert_eq!(
             settings_of(&sent, &before).unwrap_err().detail,
             "`url` is needed"

@@ -15,8 +15,8 @@ use crate::client::ApiProblem;
 use crate::forms::{Field, form_error};
 use crate::layout::Nav;
 use crate::request::PageRequest;
-use crate::saved::{McpServerInfo, Sent};
-use crate::sheet::{refused, sheet};
+use crate::saved::{FormData, McpServerInfo};
+use crate::sheet::{refused_sheet, sheet};
 
 const TITLE: &str = "Import MCP servers";
 
@@ -56,19 +56,19 @@ struct MissingSecretInfo {
     variable: String,
 }
 
-async fn import(State(app): State<PageState>, request: PageRequest, sent: Sent) -> Response {
+async fn import(State(app): State<PageState>, request: PageRequest, sent: FormData) -> Response {
     let text = sent.text("text");
     let body = json!({ "text": text });
     let made = app
         .api
         .send::<McpImportInfo>(Method::POST, "/api/v1/mcp-servers/import", &body);
     match made.await {
-        Ok(imported) => sheet(&request, Nav::Mcp, "Imported", &told(&imported)),
-        Err(problem) => refused(&request, Nav::Mcp, TITLE, &form(&text, Some(&problem))),
+        Ok(imported) => sheet(&request, Nav::Mcp, "Imported", &import_result(&imported)),
+        Err(problem) => refused_sheet(&request, Nav::Mcp, TITLE, &form(&text, Some(&problem))),
     }
 }
 
-fn told(imported: &McpImportInfo) -> Markup {
+fn import_result(imported: &McpImportInfo) -> Markup {
     html! {
         p { "Saved: " @for (at, server) in imported.servers.iter().enumerate() {
             @if at > 0 { ", " } strong { (clean(&server.name)) }

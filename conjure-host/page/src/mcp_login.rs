@@ -22,8 +22,8 @@ use crate::layout::Nav;
 use crate::mcp;
 use crate::request::PageRequest;
 use crate::respond::{Swap, piece, pieces};
-use crate::saved::{McpServerInfo, Sent};
-use crate::sheet::{refused, sheet};
+use crate::saved::{FormData, McpServerInfo};
+use crate::sheet::{refused_sheet, sheet};
 
 /// What a view of a login is in.
 const BODY: &str = "mcp-login";
@@ -32,13 +32,13 @@ const WAITING: &str = "mcp-login-waiting";
 /// How long a change of a login is waited for at a time.
 const WAIT: Duration = Duration::from_secs(10);
 /// How often it is looked at meanwhile.
-const LOOK: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 pub(crate) fn router() -> Router<PageState> {
     Router::new()
         .route("/mcp/servers/{server}/login", get(show).post(begin))
         .route("/mcp/servers/{server}/login/address", post(address))
-        .route("/mcp/servers/{server}/login/changed", get(changed))
+        .route("/mcp/servers/{server}/login/changed", get(wait_for_change))
         .route("/mcp/servers/{server}/logout", post(logout))
 }
 
@@ -75,7 +75,7 @@ async fn show(
         &request,
         Nav::Mcp,
         &title(&server),
-        &told(&server, login.as_ref(), None),
+        &login_view(&server, login.as_ref(), None),
     ))
 }
 
@@ -91,16 +91,16 @@ async fn login_of(app: &PageState, id: &str) -> Result<Option<McpLoginInfo>, Api
 
 /// What a view of a login shows of it.
 #[derive(Deserialize)]
-struct SeenLogin {
+struct LoginChangeQuery {
     seen: u64,
 }
 
 /// Waits until the login is another one than was seen or [`WAIT`] is over, and shows it where it is:
 /// whoever looks at a login that waits sees its end without asking.
-async fn changed(
+async fn wait_for_change(
     State(app): State<PageState>,
     Path(id): Path<String>,
-    Query(seen): Query<SeenLogin>,
+    Query(seen): Query<LoginChangeQuery>,
 ) -> Result<Response, PageFailure> {
     let until = Instant::now() + WAIT;
     let login = loop {
@@ -111,10 +111,10 @@ async fn changed(
         }
         tokio::select! {
             // Nothing waits for a server that ends.
-            () = app.ended.cancelled() => {
+            () = app.shutdown.cancelled() => {
                 return Ok(pieces(piece(Swap::Remove, WAITING, &html! {})));
             }
-            () = tokio::time::sleep(LOOK) => {}
+            () = tokio::time::sleep(POLL_INTERVAL) => {}
         }
     };
     let what = match &login {
@@ -123,7 +123,11 @@ async fn changed(
         }
         login => {
             let server: McpServerInfo = app.api.get(&mcp::at(&id)).await?;
-            piece(Swap::Outer, BODY, &told(&server, login.as_ref(), None))
+            piece(
+                Swap::Outer,
+                BODY,
+                &login_view(&server, login.as_ref(), None),
+            )
         }
     };
     Ok(pieces(what))
@@ -145,7 +149,7 @@ fn title(server: &McpServerInfo) -> String {
     format!("Login to {}", clean(&server.name))
 }
 
-fn told(
+fn login_view(
     server: &McpServerInfo,
     login: Option<&McpLoginInfo>,
     problem: Option<&ApiProblem>,
@@ -211,10 +215,10 @@ async fn done(
         .get::<McpLoginInfo>(&format!("{}/login", mcp::at(id)))
         .await
         .ok();
-    let body = told(&server, login.as_ref(), answer.as_ref().err());
+    let body = login_view(&server, login.as_ref(), answer.as_ref().err());
     Ok(match answer {
         Ok(_) => sheet(request, Nav::Mcp, &title(&server), &body),
-        Err(_) => refused(request, Nav::Mcp, &title(&server), &body),
+        Err(_) => refused_sheet(request, Nav::Mcp, &title(&server), &body),
     })
 }
 
@@ -230,7 +234,7 @@ async fn address(
     State(app): State<PageState>,
     Path(id): Path<String>,
     request: PageRequest,
-    sent: Sent,
+    sent: FormData,
 ) -> Result<Response, PageFailure> {
     let body = json!({ "address": sent.line("address") });
     done(&app, &id, &request, "login/address", Some(body)).await

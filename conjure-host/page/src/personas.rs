@@ -17,12 +17,12 @@ use crate::forms::{Field, form_error};
 use crate::layout::{Nav, PageFrame, layout};
 use crate::request::PageRequest;
 use crate::respond::go_to;
-use crate::saved::{PersonaInfo, Sent, Wrong, all};
-use crate::sheet::{Confirmation, refused, sheet};
-use crate::when::time;
+use crate::saved::{FormData, FormProblem, PersonaInfo, fetch_all};
+use crate::sheet::{Confirmation, refused_sheet, sheet};
+use crate::timestamps::time;
 
 /// Characters of a persona's text that the list shows.
-const SHOWN: usize = 240;
+const MAX_SHOWN_CHARS: usize = 240;
 
 pub(crate) fn router() -> Router<PageState> {
     Router::new()
@@ -33,7 +33,7 @@ pub(crate) fn router() -> Router<PageState> {
 }
 
 async fn list(State(app): State<PageState>, request: PageRequest) -> Result<Response, PageFailure> {
-    let personas: Vec<PersonaInfo> = all(&app.api, "/api/v1/personas").await?;
+    let personas: Vec<PersonaInfo> = fetch_all(&app.api, "/api/v1/personas").await?;
     let body = html! {
         header."row spread" {
             h1 { "Personas" }
@@ -58,7 +58,7 @@ async fn list(State(app): State<PageState>, request: PageRequest) -> Result<Resp
 fn card(persona: &PersonaInfo) -> Markup {
     let at = format!("/personas/{}", segment(&persona.id));
     let (name, text) = (clean(&persona.name), clean(&persona.persona_text));
-    let shown: String = text.chars().take(SHOWN).collect();
+    let shown: String = text.chars().take(MAX_SHOWN_CHARS).collect();
     let is_cut = shown.len() < text.len();
     html! {
         li.card id={ "persona-" (persona.id) } {
@@ -76,26 +76,32 @@ fn card(persona: &PersonaInfo) -> Markup {
 }
 
 /// The fields of a persona, with ids that begin so. `in_session`: the form is a session's, which has a name of its own.
-pub(crate) fn fields(prefix: &str, sent: &Sent, wrong: &Wrong<'_>, in_session: bool) -> Markup {
+pub(crate) fn fields(
+    prefix: &str,
+    sent: &FormData,
+    wrong: &FormProblem<'_>,
+    in_session: bool,
+) -> Markup {
     let [name, version, text] = ["name", "version", "text"].map(|what| format!("{prefix}-{what}"));
-    let mut name = Field::new(&name, "persona_name", "Name").error(wrong.at(match in_session {
-        true => "persona",
-        false => "name",
-    }));
+    let mut name =
+        Field::new(&name, "persona_name", "Name").error(wrong.for_field(match in_session {
+            true => "persona",
+            false => "name",
+        }));
     if !in_session {
         name = name.required();
     }
     html! {
         (name.input("text", &sent.text("persona_name")))
-        (Field::new(&version, "persona_version", "Version").error(wrong.at("version"))
+        (Field::new(&version, "persona_version", "Version").error(wrong.for_field("version"))
             .hint("Such as 1; nothing: 1").input("text", &sent.text("persona_version")))
-        (Field::new(&text, "persona_text", "Text").error(wrong.at("persona_text"))
+        (Field::new(&text, "persona_text", "Text").error(wrong.for_field("persona_text"))
             .hint("What the model is told about who it is").textarea(6, &sent.text("persona_text")))
     }
 }
 
 /// What a form of these fields wants to save.
-pub(crate) fn body(sent: &Sent) -> Value {
+pub(crate) fn body(sent: &FormData) -> Value {
     let version = sent.line("persona_version");
     json!({
         "name": sent.line("persona_name"),
@@ -104,11 +110,11 @@ pub(crate) fn body(sent: &Sent) -> Value {
     })
 }
 
-fn form(action: &str, sent: &Sent, problem: Option<&ApiProblem>) -> Markup {
-    let wrong = Wrong::of(problem, &["name", "version", "persona_text"]);
+fn form(action: &str, sent: &FormData, problem: Option<&ApiProblem>) -> Markup {
+    let wrong = FormProblem::of(problem, &["name", "version", "persona_text"]);
     html! {
         form #persona-form method="post" action=(action) data-swap {
-            (form_error(wrong.elsewhere()))
+            (form_error(wrong.general()))
             (fields("persona", sent, &wrong, false))
             div.row { button.primary #persona-save { "Save" } }
         }
@@ -116,14 +122,14 @@ fn form(action: &str, sent: &Sent, problem: Option<&ApiProblem>) -> Markup {
 }
 
 async fn new(request: PageRequest) -> Response {
-    let body = form("/personas", &Sent::default(), None);
+    let body = form("/personas", &FormData::default(), None);
     sheet(&request, Nav::Personas, "New persona", &body)
 }
 
 async fn create(
     State(app): State<PageState>,
     request: PageRequest,
-    sent: Sent,
+    sent: FormData,
 ) -> Result<Response, PageFailure> {
     let wanted = body(&sent);
     let made = app
@@ -133,7 +139,7 @@ async fn create(
         Ok(_) => go_to(&request, "/personas"),
         Err(problem) => {
             let body = form("/personas", &sent, Some(&problem));
-            refused(&request, Nav::Personas, "New persona", &body)
+            refused_sheet(&request, Nav::Personas, "New persona", &body)
         }
     })
 }
@@ -144,7 +150,7 @@ async fn edit(
     request: PageRequest,
 ) -> Result<Response, PageFailure> {
     let persona: PersonaInfo = app.api.get(&at(&id)).await?;
-    let sent = Sent::from([
+    let sent = FormData::from([
         ("persona_name", persona.name),
         ("persona_version", persona.version),
         ("persona_text", persona.persona_text),
@@ -157,7 +163,7 @@ async fn change(
     State(app): State<PageState>,
     Path(id): Path<String>,
     request: PageRequest,
-    sent: Sent,
+    sent: FormData,
 ) -> Response {
     match app
         .api
@@ -171,7 +177,7 @@ async fn change(
                 &sent,
                 Some(&problem),
             );
-            refused(&request, Nav::Personas, "Edit persona", &body)
+            refused_sheet(&request, Nav::Personas, "Edit persona", &body)
         }
     }
 }
@@ -184,7 +190,7 @@ async fn ask(
     let persona: PersonaInfo = app.api.get(&at(&id)).await?;
     let question = Confirmation {
         title: "Remove persona",
-        words: html! {
+        message: html! {
             p { "Remove the persona " strong { (clean(&persona.name)) } "? Sessions keep the copy that they have." }
         },
         action: format!("/personas/{}/remove", segment(&id)),
@@ -200,7 +206,9 @@ async fn remove(
     Path(id): Path<String>,
     request: PageRequest,
 ) -> Result<Response, PageFailure> {
-    app.api.bare::<Value>(Method::DELETE, &at(&id)).await?;
+    app.api
+        .send_empty::<Value>(Method::DELETE, &at(&id))
+        .await?;
     Ok(go_to(&request, "/personas"))
 }
 

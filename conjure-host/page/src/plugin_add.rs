@@ -13,17 +13,17 @@ use serde_json::Value;
 
 use crate::PageState;
 use crate::client::ApiProblem;
+use crate::file_form;
 use crate::forms::form_error;
 use crate::layout::Nav;
 use crate::request::PageRequest;
 use crate::respond::{Swap, piece, pieces};
-use crate::sent_file;
-use crate::sheet::{refused, sheet};
+use crate::sheet::{refused_sheet, sheet};
 
 const TITLE: &str = "Add plugin";
 
 pub(crate) fn router() -> Router<PageState> {
-    sent_file::route("/plugins/new", get(show).post(add))
+    file_form::route("/plugins/new", get(show).post(add))
 }
 
 async fn show(request: PageRequest) -> Response {
@@ -49,13 +49,13 @@ fn report(problem: Option<&ApiProblem>) -> Markup {
     html! {
         div #plugin-report {
             (form_error(problem.map(|problem| problem.detail.as_str())))
-            (allowed(problem))
+            (consent_fields(problem))
         }
     }
 }
 
 /// What a build asks for beyond the one before, and the box that allows it.
-pub(crate) fn allowed(problem: Option<&ApiProblem>) -> Markup {
+pub(crate) fn consent_fields(problem: Option<&ApiProblem>) -> Markup {
     let more = problem
         .and_then(|problem| problem.more.get("more"))
         .and_then(Value::as_array);
@@ -79,26 +79,31 @@ async fn add(
     request: PageRequest,
     mut sent: Multipart,
 ) -> Response {
-    let made = match app.sent_files.read(&mut sent, &limits).await {
+    let made = match app.file_forms.read(&mut sent, &limits).await {
         Ok(library) => {
             let path = format!("/api/v1/plugins?yes={}", library.is_ticked("yes"));
             let media_type = HeaderValue::from_static("application/octet-stream");
             let content = Body::from(library.content);
-            app.api.hand_over(&path, None, media_type, content).await
+            app.api.upload(&path, None, media_type, content).await
         }
         Err(problem) => Err(problem),
     };
     match made {
-        Ok(changed) => sheet(&request, Nav::Plugins, "Installed", &told(&changed)),
+        Ok(changed) => sheet(
+            &request,
+            Nav::Plugins,
+            "Installed",
+            &install_result(&changed),
+        ),
         Err(problem) if request.pieces => {
             pieces(piece(Swap::Outer, "plugin-report", &report(Some(&problem))))
         }
-        Err(problem) => refused(&request, Nav::Plugins, TITLE, &form(Some(&problem))),
+        Err(problem) => refused_sheet(&request, Nav::Plugins, TITLE, &form(Some(&problem))),
     }
 }
 
 /// What was installed, and what is different now.
-fn told(changed: &Value) -> Markup {
+fn install_result(changed: &Value) -> Markup {
     let name = changed
         .get("plugin")
         .and_then(Value::as_str)

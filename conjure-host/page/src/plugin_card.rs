@@ -45,11 +45,11 @@ struct PluginToolInfo {
 }
 
 /// What is held of a plugin.
-pub(crate) struct HeldOfPlugin<'a> {
+pub(crate) struct PluginHeldTools<'a> {
     /// How many tools, what servers say about their use among them.
     pub(crate) tools: usize,
     /// Address of the view that approves them; `None` where there is no session.
-    pub(crate) approving: Option<&'a str>,
+    pub(crate) approval_url: Option<&'a str>,
 }
 
 /// Whether a plugin offers a tool that is held.
@@ -61,7 +61,7 @@ pub(crate) fn is_of(plugin: &PluginInfo, tool: &HeldToolInfo) -> bool {
 }
 
 /// A plugin with what can be done with it.
-pub(crate) fn card(plugin: &PluginInfo, is_installed: bool, held: &HeldOfPlugin<'_>) -> Markup {
+pub(crate) fn card(plugin: &PluginInfo, is_installed: bool, held: &PluginHeldTools<'_>) -> Markup {
     let (name, at) = (
         &plugin.name,
         format!("/plugins/of/{}", segment(&plugin.name)),
@@ -83,7 +83,7 @@ pub(crate) fn card(plugin: &PluginInfo, is_installed: bool, held: &HeldOfPlugin<
             @if held.tools > 0 {
                 p id={ "plugin-held-" (id) } {
                     (count(held.tools as u64, "tool")) " held: no session offers what changed until somebody approves it. "
-                    @if let Some(approving) = held.approving {
+                    @if let Some(approving) = held.approval_url {
                         a id={ "plugin-approve-" (id) } href=(approving)
                             aria-label={ "What is held of " (name) } { "What is held" }
                     }
@@ -91,12 +91,12 @@ pub(crate) fn card(plugin: &PluginInfo, is_installed: bool, held: &HeldOfPlugin<
             }
             p.said { (clean(&plugin.description)) }
             p.muted id={ "plugin-place-" (id) } {
-                (plugin.kind) ", " (place(plugin)) ", " (in_use(plugin))
+                (plugin.kind) ", " (isolation_text(plugin)) ", " (usage_text(plugin))
                 @if plugin.worker_ends > 0 { ", a worker ended by itself " (count(plugin.worker_ends, "time")) }
             }
             details id={ "plugin-may-" (id) } {
                 summary id={ "plugin-may-show-" (id) } { "May do" }
-                @let asked = asked(&plugin.permissions);
+                @let asked = permission_lines(&plugin.permissions);
                 @if asked.is_empty() { p { "Nothing beside its session’s directories." } }
                 ul { @for line in &asked { li { (line) } } }
             }
@@ -125,7 +125,7 @@ pub(crate) fn card(plugin: &PluginInfo, is_installed: bool, held: &HeldOfPlugin<
 }
 
 /// Where a plugin runs and why there, in words.
-fn place(plugin: &PluginInfo) -> String {
+fn isolation_text(plugin: &PluginInfo) -> String {
     let place = match plugin.isolation.as_str() {
         "in-process" => "in the host’s process",
         "process" => "in a process of its own",
@@ -138,7 +138,7 @@ fn place(plugin: &PluginInfo) -> String {
 }
 
 /// How many use a plugin now.
-fn in_use(plugin: &PluginInfo) -> String {
+fn usage_text(plugin: &PluginInfo) -> String {
     let pids: Vec<String> = plugin.worker_pids.iter().map(u32::to_string).collect();
     let pids = match pids.is_empty() {
         true => String::new(),
@@ -151,7 +151,7 @@ fn in_use(plugin: &PluginInfo) -> String {
 }
 
 /// What a plugin asks to be allowed, a line each.
-fn asked(permissions: &Map<String, Value>) -> Vec<String> {
+fn permission_lines(permissions: &Map<String, Value>) -> Vec<String> {
     let words = |name: &str| match name {
         "secrets" => "Read the secrets",
         "http" => "Reach the hosts",
@@ -206,9 +206,9 @@ mod tests {
         let (of_mcp, of_notes) = (held("mcp", Some("notes")), held("native", Some("notes")));
         assert!(is_of(&mcp, &of_mcp) && !is_of(&mcp, &of_notes));
         assert!(is_of(&notes, &of_notes) && !is_of(&notes, &of_mcp));
-        let some = HeldOfPlugin {
+        let some = PluginHeldTools {
             tools: 2,
-            approving: Some("/sessions/s/routes#routes-held"),
+            approval_url: Some("/sessions/s/routes#routes-held"),
         };
         let shown = card(&mcp, false, &some).into_string();
         assert!(shown.contains("2 tools held"), "{shown}");
@@ -217,9 +217,9 @@ mod tests {
             "{shown}"
         );
         assert!(shown.contains("in use by 2 instances"), "{shown}");
-        let none = HeldOfPlugin {
+        let none = PluginHeldTools {
             tools: 0,
-            approving: None,
+            approval_url: None,
         };
         let shown = card(&notes, false, &none).into_string();
         assert!(
@@ -232,9 +232,9 @@ mod tests {
     fn what_a_plugin_says_of_its_compiler_is_shown_without_what_nobody_sees() {
         let mut plugin = plugin("notes", "skill", "in-process", 0);
         plugin.rustc = Some("1.\u{202e}85 <b>".to_owned());
-        let none = HeldOfPlugin {
+        let none = PluginHeldTools {
             tools: 0,
-            approving: None,
+            approval_url: None,
         };
         let shown = card(&plugin, false, &none).into_string();
         assert!(shown.contains("built by rustc 1.85 &lt;b&gt;"), "{shown}");
@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn permissions_are_said_in_words() {
         let permissions = json!({ "http": ["a.example", "*.b.example"], "sample": true, "network": false, "read": [] });
-        let lines = asked(permissions.as_object().unwrap());
+        let lines = permission_lines(permissions.as_object().unwrap());
         assert_eq!(
             lines,
             [

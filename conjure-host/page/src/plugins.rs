@@ -22,12 +22,12 @@ use crate::forms::form_error;
 use crate::held_tools::{HeldToolInfo, HeldToolWatch, held_mark};
 use crate::layout::{Nav, PageFrame, layout};
 use crate::live::live;
-use crate::plugin_card::{HeldOfPlugin, PluginInfo, card, is_of};
+use crate::plugin_card::{PluginHeldTools, PluginInfo, card, is_of};
 use crate::request::PageRequest;
 use crate::respond::{Swap, go_to, piece, pieces, toast};
-use crate::saved::Sent;
-use crate::sheet::{Confirmation, refused, sheet};
-use crate::when::time;
+use crate::saved::FormData;
+use crate::sheet::{Confirmation, refused_sheet, sheet};
+use crate::timestamps::time;
 
 pub(crate) fn router() -> Router<PageState> {
     Router::new()
@@ -36,7 +36,7 @@ pub(crate) fn router() -> Router<PageState> {
         .route("/plugins/of/{plugin}/reload", post(reload))
         .route(
             "/plugins/of/{plugin}/rollback",
-            get(ask_back).post(put_back),
+            get(rollback_dialog).post(roll_back),
         )
         .route("/plugins/of/{plugin}/remove", get(ask_remove).post(remove))
 }
@@ -92,7 +92,7 @@ async fn show(State(app): State<PageState>, request: PageRequest) -> Result<Resp
             }
         }
         div data-stream={ "/plugins/live?generation=" (plugins.generation) "&held=" (mark) } {
-            (listed(&app, &plugins, &held).await)
+            (plugin_list(&app, &plugins, &held).await)
         }
     };
     Ok(layout(
@@ -103,7 +103,7 @@ async fn show(State(app): State<PageState>, request: PageRequest) -> Result<Resp
 }
 
 /// Everything that changes.
-async fn listed(
+async fn plugin_list(
     app: &PageState,
     plugins: &PluginsInfo,
     held: &Result<Vec<HeldToolInfo>, ApiProblem>,
@@ -120,11 +120,11 @@ async fn listed(
     let all = held.as_deref().unwrap_or_default();
     let approving = match all.is_empty() {
         true => None,
-        false => approving_url(app).await,
+        false => approval_url(app).await,
     };
-    let held_of = |plugin: &PluginInfo| HeldOfPlugin {
+    let held_of = |plugin: &PluginInfo| PluginHeldTools {
         tools: all.iter().filter(|tool| is_of(plugin, tool)).count(),
-        approving: approving.as_deref(),
+        approval_url: approving.as_deref(),
     };
     let is_installed = |name: &str| newest.get(name).is_some_and(|change| change.to.is_some());
     html! {
@@ -150,7 +150,7 @@ async fn listed(
 }
 
 /// Where tools are approved that are held: in the session that was used last.
-async fn approving_url(app: &PageState) -> Option<String> {
+async fn approval_url(app: &PageState) -> Option<String> {
     let newest = app.manager.recent("", None, 1).await.ok()?;
     let (session, _) = newest.first()?;
     Some(format!(
@@ -204,30 +204,30 @@ struct PluginsStream {
     app: PageState,
     generations: watch::Receiver<u64>,
     /// The generation that the page shows.
-    seen: u64,
+    shown_generation: u64,
     held: HeldToolWatch,
 }
 
 impl PluginsStream {
     /// The plugins when they are others, or other tools are held; nothing at the end.
     async fn next(&mut self) -> Option<Markup> {
-        let (generations, seen) = (&mut self.generations, self.seen);
+        let (generations, seen) = (&mut self.generations, self.shown_generation);
         let generation = async move {
             let now = generations.wait_for(|now| *now != seen).await;
             now.map(|now| *now)
         };
         let generation = tokio::select! {
             generation = generation => Some(generation),
-            () = self.held.changed() => None,
+            () = self.held.wait_for_change() => None,
         };
         if let Some(generation) = generation {
-            self.seen = generation.ok()?;
+            self.shown_generation = generation.ok()?;
         }
         Some(
             match self.app.api.get::<PluginsInfo>("/api/v1/plugins").await {
                 Ok(plugins) => {
                     let held = self.app.held_tools.list().await;
-                    let fresh = listed(&self.app, &plugins, &held).await;
+                    let fresh = plugin_list(&self.app, &plugins, &held).await;
                     piece(Swap::Outer, "plugins", &fresh)
                 }
                 Err(problem) => toast(&problem.detail),
@@ -243,7 +243,7 @@ async fn follow(
 ) -> Response {
     let following = PluginsStream {
         generations: app.manager.host().registry().subscribe(),
-        seen: shown.generation,
+        shown_generation: shown.generation,
         held: app.held_tools.follow(shown.held),
         app: app.clone(),
     };
@@ -264,29 +264,29 @@ async fn reload(
     request: PageRequest,
 ) -> Result<Response, PageFailure> {
     app.api
-        .bare::<Value>(Method::POST, &at(&name, "/reload"))
+        .send_empty::<Value>(Method::POST, &at(&name, "/reload"))
         .await?;
     if !request.pieces {
         return Ok(go_to(&request, "/plugins"));
     }
     let plugins: PluginsInfo = app.api.get("/api/v1/plugins").await?;
     let held = app.held_tools.list().await;
-    let fresh = listed(&app, &plugins, &held).await;
+    let fresh = plugin_list(&app, &plugins, &held).await;
     Ok(pieces(
         html! { (piece(Swap::Outer, "plugins", &fresh)) (toast("Loaded again")) },
     ))
 }
 
-async fn ask_back(
+async fn rollback_dialog(
     State(app): State<PageState>,
     Path(name): Path<String>,
     request: PageRequest,
 ) -> Result<Response, PageFailure> {
-    let form = back_form(&app, &name, "", None).await?;
+    let form = rollback_form(&app, &name, "", None).await?;
     Ok(sheet(&request, Nav::Plugins, "Put a build back", &form))
 }
 
-async fn back_form(
+async fn rollback_form(
     app: &PageState,
     name: &str,
     chosen: &str,
@@ -316,17 +316,17 @@ async fn back_form(
             (form_error(problem.map(|problem| problem.detail.as_str())))
             p { "A build of " strong { (name) } " that was installed before takes the place of the one that is there. Sessions move to it between two steps." }
             (crate::forms::Field::new("plugin-version", "version", "Version").select(chosen, &all))
-            (crate::plugin_add::allowed(problem))
+            (crate::plugin_add::consent_fields(problem))
             div.row { button.primary #plugin-rollback-yes { "Put back" } }
         }
     })
 }
 
-async fn put_back(
+async fn roll_back(
     State(app): State<PageState>,
     Path(name): Path<String>,
     request: PageRequest,
-    sent: Sent,
+    sent: FormData,
 ) -> Result<Response, PageFailure> {
     let mut wish = Map::new();
     wish.insert("yes".to_owned(), sent.has("yes").into());
@@ -342,8 +342,13 @@ async fn put_back(
     {
         Ok(_) => Ok(go_to(&request, "/plugins")),
         Err(problem) => {
-            let form = back_form(&app, &name, &version, Some(&problem)).await?;
-            Ok(refused(&request, Nav::Plugins, "Put a build back", &form))
+            let form = rollback_form(&app, &name, &version, Some(&problem)).await?;
+            Ok(refused_sheet(
+                &request,
+                Nav::Plugins,
+                "Put a build back",
+                &form,
+            ))
         }
     }
 }
@@ -351,7 +356,7 @@ async fn put_back(
 fn question(name: &str, error: Option<&str>, request: &PageRequest) -> Response {
     Confirmation {
         title: "Remove plugin",
-        words: html! {
+        message: html! {
             p { "Remove the plugin " strong { (name) } "? Sessions lose its tools. It is kept and can be put back." }
         },
         action: format!("/plugins/of/{}/remove", segment(name)),
@@ -371,7 +376,11 @@ async fn remove(
     Path(name): Path<String>,
     request: PageRequest,
 ) -> Response {
-    match app.api.bare::<Value>(Method::DELETE, &at(&name, "")).await {
+    match app
+        .api
+        .send_empty::<Value>(Method::DELETE, &at(&name, ""))
+        .await
+    {
         Ok(_) => go_to(&request, "/plugins"),
         Err(problem) => question(&name, Some(&problem.detail), &request),
     }

@@ -12,7 +12,7 @@ use crate::request::PageRequest;
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
      connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 /// Where the module is to go.
-const GO: HeaderName = HeaderName::from_static("x-conjure-go");
+const GO_HEADER: HeaderName = HeaderName::from_static("x-conjure-go");
 
 /// How pieces come into the page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,7 +69,7 @@ pub(crate) fn go_to(request: &PageRequest, url: &str) -> Response {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     };
     if request.pieces {
-        (StatusCode::NO_CONTENT, [(GO, url)]).into_response()
+        (StatusCode::NO_CONTENT, [(GO_HEADER, url)]).into_response()
     } else {
         (StatusCode::SEE_OTHER, [(header::LOCATION, url)]).into_response()
     }

@@ -30,7 +30,7 @@ use crate::layout::{Nav, PageFrame, layout};
 use crate::live::live;
 use crate::request::PageRequest;
 use crate::respond::{Swap, go_to, piece, pieces, toast};
-use crate::saved::{Sent, SessionInfo, session};
+use crate::saved::{FormData, SessionInfo, session};
 
 pub(crate) fn router() -> Router<PageState> {
     Router::new()
@@ -44,10 +44,10 @@ pub(crate) fn router() -> Router<PageState> {
 struct RoutingTableInfo {
     version: u64,
     routes: Vec<RouteInfo>,
-    shadowed: Vec<KeptOutInfo>,
-    quarantined: Vec<KeptOutInfo>,
+    shadowed: Vec<ExcludedToolInfo>,
+    quarantined: Vec<ExcludedToolInfo>,
     server_tools: Vec<ServerToolInfo>,
-    left_out: Vec<KeptOutInfo>,
+    left_out: Vec<ExcludedToolInfo>,
     failed_backends: Vec<FailedBackendInfo>,
     #[serde(default)]
     backends: Vec<BackendInfo>,
@@ -70,7 +70,7 @@ struct RouteInfo {
 }
 
 #[derive(Deserialize)]
-struct KeptOutInfo {
+struct ExcludedToolInfo {
     name: String,
     #[serde(default)]
     source: String,
@@ -143,19 +143,19 @@ async fn table(
         .api
         .get::<RoutingTableInfo>(&format!("{}/tools", session.api()))
         .await;
-    let calls = lately(app).await;
+    let calls = recent_calls(app).await;
     let plugins = app.api.get::<PluginHealthsInfo>("/api/v1/plugins").await;
     let plugins = plugins.map(|all| all.plugins).unwrap_or_default();
     html! {
         div #routes {
             @match &table {
                 Ok(table) => {
-                    (routed(table, &calls))
+                    (routes_table(table, &calls))
                     (backends(table, &calls, &plugins, &session.url()))
                 },
                 Err(problem) => { p.form-error role="alert" { (problem.detail) } }
             }
-            (held_part(held, &session.url()))
+            (held_section(held, &session.url()))
         }
     }
 }
@@ -197,15 +197,15 @@ fn backends(
         .iter()
         .map(|failed| (failed.backend.as_str(), failed.reason.as_str()))
         .collect();
-    backend_states::shown(&table.backends, &failed, &routed, plugins, session_url)
+    backend_states::backend_list(&table.backends, &failed, &routed, plugins, session_url)
 }
 
 /// What is held, where anything is, or why nobody knows.
-fn held_part(held: &Result<Vec<HeldToolInfo>, ApiProblem>, session_url: &str) -> Markup {
+fn held_section(held: &Result<Vec<HeldToolInfo>, ApiProblem>, session_url: &str) -> Markup {
     html! {
         @match held {
             Ok(held) if held.is_empty() => {}
-            Ok(held) => (waiting(held, session_url)),
+            Ok(held) => (held_list(held, session_url)),
             Err(problem) => {
                 p.form-error role="alert" { "Which tools are held could not be read: " (problem.detail) }
             }
@@ -213,7 +213,7 @@ fn held_part(held: &Result<Vec<HeldToolInfo>, ApiProblem>, session_url: &str) ->
     }
 }
 
-async fn lately(app: &PageState) -> HashMap<String, ToolCallsInfo> {
+async fn recent_calls(app: &PageState) -> HashMap<String, ToolCallsInfo> {
     #[derive(Deserialize)]
     struct RecentUsageInfo {
         tools: Vec<ToolCallsInfo>,
@@ -226,7 +226,7 @@ async fn lately(app: &PageState) -> HashMap<String, ToolCallsInfo> {
         .collect()
 }
 
-fn routed(table: &RoutingTableInfo, calls: &HashMap<String, ToolCallsInfo>) -> Markup {
+fn routes_table(table: &RoutingTableInfo, calls: &HashMap<String, ToolCallsInfo>) -> Markup {
     let tokens: u64 = table.routes.iter().map(|route| route.schema_tokens).sum();
     let count = table.routes.len();
     html! {
@@ -249,19 +249,19 @@ fn routed(table: &RoutingTableInfo, calls: &HashMap<String, ToolCallsInfo>) -> M
         @for tool in &table.server_tools {
             p { code { (tool.name) } " runs at the provider, through the backend " (tool.backend) "." }
         }
-        (kept_out("Shadowed", "routes-shadowed", "Another tool is routed in their place.", &table.shadowed))
-        (kept_out("Quarantined", "routes-quarantined", "The table would be wrong with them.", &table.quarantined))
-        (kept_out("Not sent", "routes-left-out", "The provider of this session does not take them.", &table.left_out))
+        (excluded_tools("Shadowed", "routes-shadowed", "Another tool is routed in their place.", &table.shadowed))
+        (excluded_tools("Quarantined", "routes-quarantined", "The table would be wrong with them.", &table.quarantined))
+        (excluded_tools("Not sent", "routes-left-out", "The provider of this session does not take them.", &table.left_out))
     }
 }
 
 /// A schema as a person reads it.
-fn shown(schema: &Value) -> String {
+fn schema_text(schema: &Value) -> String {
     clean(&serde_json::to_string_pretty(schema).unwrap_or_default()).into_owned()
 }
 
 fn row(route: &RouteInfo, calls: Option<&ToolCallsInfo>) -> Markup {
-    let schema = shown(&route.input_schema);
+    let schema = schema_text(&route.input_schema);
     html! {
         tr id={ "route-" (route.name) } {
             th scope="row" { code { (route.name) } }
@@ -289,7 +289,7 @@ fn row(route: &RouteInfo, calls: Option<&ToolCallsInfo>) -> Markup {
     }
 }
 
-fn kept_out(title: &str, id: &str, words: &str, tools: &[KeptOutInfo]) -> Markup {
+fn excluded_tools(title: &str, id: &str, words: &str, tools: &[ExcludedToolInfo]) -> Markup {
     html! {
         @if !tools.is_empty() {
             section aria-labelledby=(id) {
@@ -310,7 +310,7 @@ fn kept_out(title: &str, id: &str, words: &str, tools: &[KeptOutInfo]) -> Markup
 }
 
 /// What is held until somebody approves it.
-fn waiting(held: &[HeldToolInfo], session_url: &str) -> Markup {
+fn held_list(held: &[HeldToolInfo], session_url: &str) -> Markup {
     html! {
         section aria-labelledby="routes-held" {
             h2 #routes-held { "Held" }
@@ -336,7 +336,7 @@ fn waiting(held: &[HeldToolInfo], session_url: &str) -> Markup {
 }
 
 fn definition(title: &str, definition: &ToolDefinitionInfo) -> Markup {
-    let schema = shown(&definition.input_schema);
+    let schema = schema_text(&definition.input_schema);
     html! {
         div { h4 { (title) } p.said { (clean(&definition.description)) } pre { (schema) } }
     }
@@ -346,7 +346,7 @@ async fn approve(
     State(app): State<PageState>,
     Path(name): Path<String>,
     request: PageRequest,
-    sent: Sent,
+    sent: FormData,
 ) -> Result<Response, PageFailure> {
     let session = session(&app.api, &name).await?;
     let body = json!({ "digests": [sent.text("digest")] });
@@ -377,13 +377,13 @@ struct RoutesStreamQuery {
 }
 
 /// For how long changes are gathered: a turn that begins or ends is several.
-const GATHERED: Duration = Duration::from_millis(100);
+const GATHER_TIME: Duration = Duration::from_millis(100);
 
 /// For how long a stream waits for others that make tables, which a backend may hold up.
 const REDRAW_WAIT: Duration = Duration::from_millis(300);
 
 /// Makes a table in its turn. Where that does not come in time, it is made all the same.
-async fn in_turn<T>(redraws: &Semaphore, made: impl Future<Output = T>) -> T {
+async fn with_redraw_permit<T>(redraws: &Semaphore, made: impl Future<Output = T>) -> T {
     let _turn = timeout_at(Instant::now() + REDRAW_WAIT, redraws.acquire()).await;
     made.await
 }
@@ -403,9 +403,9 @@ impl RoutesStream {
     /// The table when it may be another one next; nothing at the end.
     async fn next(&mut self) -> Option<Markup> {
         if !std::mem::take(&mut self.is_due) {
-            self.changed().await?;
-            let until = Instant::now() + GATHERED;
-            while let Ok(more) = timeout_at(until, self.changed()).await {
+            self.wait_for_change().await?;
+            let until = Instant::now() + GATHER_TIME;
+            while let Ok(more) = timeout_at(until, self.wait_for_change()).await {
                 more?;
             }
         }
@@ -414,17 +414,17 @@ impl RoutesStream {
             let held = self.app.held_tools.list().await;
             table(&self.app, &self.session, &held).await
         });
-        let fresh = in_turn(&self.app.redraws, made).await;
+        let fresh = with_redraw_permit(&self.app.redraws, made).await;
         Some(piece(Swap::Outer, "routes", &fresh))
     }
 
     /// Waits until a plugin comes or goes, something of the session changes, such as its settings, or
     /// other tools are held.
-    async fn changed(&mut self) -> Option<()> {
+    async fn wait_for_change(&mut self) -> Option<()> {
         tokio::select! {
             () = self.changes.of(&self.session.id) => Some(()),
             changed = self.generations.changed() => changed.ok(),
-            () = self.held.changed() => Some(()),
+            () = self.held.wait_for_change() => Some(()),
         }
     }
 }
@@ -468,20 +468,23 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_table_that_is_never_made_holds_up_no_other() {
         let redraws = Semaphore::new(1);
-        let mut never_made = pin!(in_turn(&redraws, std::future::pending::<()>()));
+        let mut never_made = pin!(with_redraw_permit(&redraws, std::future::pending::<()>()));
         assert!(never_made.as_mut().now_or_never().is_none());
         // It has the only turn.
         assert_eq!(redraws.available_permits(), 0);
-        let mut waits = pin!(in_turn(&redraws, async { "made" }));
+        let mut waits = pin!(with_redraw_permit(&redraws, async { "made" }));
         assert!(waits.as_mut().now_or_never().is_none());
         assert_eq!(waits.await, "made");
     }
 
     #[test]
     fn held_tools_that_cannot_be_read_are_not_none() {
-        let broken = held_part(&Err(invalid("the disk is full")), "/sessions/a").into_string();
+        let broken = held_section(&Err(invalid("the disk is full")), "/sessions/a").into_string();
         assert!(broken.contains("form-error"), "{broken}");
         assert!(broken.contains("the disk is full"), "{broken}");
-        assert_eq!(held_part(&Ok(Vec::new()), "/sessions/a").into_string(), "");
+        assert_eq!(
+            held_section(&Ok(Vec::new()), "/sessions/a").into_string(),
+            ""
+        );
     }
 }

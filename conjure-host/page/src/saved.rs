@@ -36,18 +36,18 @@ pub(crate) struct AuthInfo {
 
 impl AuthInfo {
     /// The auth's kind in words.
-    pub(crate) fn kind_words(&self) -> &str {
-        kind_words(&self.kind)
+    pub(crate) fn kind_label(&self) -> &str {
+        kind_label(&self.kind)
     }
 
     /// Whether a model can be asked with it: a secret of an MCP server is none.
-    pub(crate) fn asks_models(&self) -> bool {
+    pub(crate) fn is_for_models(&self) -> bool {
         self.provider != "mcp"
     }
 }
 
 /// The kind of a saved auth in words.
-pub(crate) fn kind_words(kind: &str) -> &str {
+pub(crate) fn kind_label(kind: &str) -> &str {
     match kind {
         "api_key" => "API key",
         "bearer_token" => "Bearer token",
@@ -190,16 +190,16 @@ impl ThreadInfo {
 }
 
 /// Everything in a list of the API.
-pub(crate) async fn all<T: DeserializeOwned>(
+pub(crate) async fn fetch_all<T: DeserializeOwned>(
     api: &ApiClient,
     path: &str,
 ) -> Result<Vec<T>, ApiProblem> {
-    Ok(first(api, path, usize::MAX).await?.items)
+    Ok(fetch_first(api, path, usize::MAX).await?.items)
 }
 
 /// The first of a list of the API, at least `most` of them where there are more; `next` is there where
 /// something is left.
-pub(crate) async fn first<T: DeserializeOwned>(
+pub(crate) async fn fetch_first<T: DeserializeOwned>(
     api: &ApiClient,
     path: &str,
     most: usize,
@@ -239,9 +239,9 @@ pub(crate) async fn session(api: &ApiClient, name: &str) -> Result<SessionInfo, 
 
 /// What a form sent: names and values, in their order.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Sent(Vec<(String, String)>);
+pub(crate) struct FormData(Vec<(String, String)>);
 
-impl Sent {
+impl FormData {
     /// What was sent under a name; empty where nothing was. Line ends are those of this system.
     pub(crate) fn text(&self, name: &str) -> String {
         let found = self.0.iter().find(|(given, _)| given == name);
@@ -259,7 +259,7 @@ impl Sent {
     }
 
     /// Everything that was sent under a name.
-    pub(crate) fn every(&self, name: &str) -> Vec<&str> {
+    pub(crate) fn all_values(&self, name: &str) -> Vec<&str> {
         let found = self.0.iter().filter(|(given, _)| given == name);
         found.map(|(_, value)| value.as_str()).collect()
     }
@@ -275,13 +275,13 @@ impl Sent {
     }
 }
 
-impl<const N: usize> From<[(&str, String); N]> for Sent {
+impl<const N: usize> From<[(&str, String); N]> for FormData {
     fn from(pairs: [(&str, String); N]) -> Self {
         Self(pairs.map(|(name, value)| (name.to_owned(), value)).into())
     }
 }
 
-impl<S: Send + Sync> FromRequest<S> for Sent {
+impl<S: Send + Sync> FromRequest<S> for FormData {
     type Rejection = Response;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Response> {
@@ -298,12 +298,12 @@ fn wrong_field<'a>(problem: &ApiProblem, fields: &[&'a str]) -> Option<&'a str> 
 }
 
 /// A problem beside the field that it is about.
-pub(crate) struct Wrong<'a> {
+pub(crate) struct FormProblem<'a> {
     problem: Option<&'a ApiProblem>,
     field: Option<&'a str>,
 }
 
-impl<'a> Wrong<'a> {
+impl<'a> FormProblem<'a> {
     /// Assigns a problem to the field of the form that it is about.
     pub(crate) fn of(problem: Option<&'a ApiProblem>, fields: &[&'a str]) -> Self {
         let field = problem.and_then(|problem| wrong_field(problem, fields));
@@ -311,13 +311,13 @@ impl<'a> Wrong<'a> {
     }
 
     /// What is wrong with a field.
-    pub(crate) fn at(&self, field: &str) -> Option<&'a str> {
+    pub(crate) fn for_field(&self, field: &str) -> Option<&'a str> {
         let problem = self.problem.filter(|_| self.field == Some(field))?;
         Some(&problem.detail)
     }
 
     /// What is wrong with no field of its own.
-    pub(crate) fn elsewhere(&self) -> Option<&'a str> {
+    pub(crate) fn general(&self) -> Option<&'a str> {
         let problem = self.problem.filter(|_| self.field.is_none())?;
         Some(&problem.detail)
     }
@@ -347,23 +347,23 @@ mod tests {
     #[test]
     fn a_problem_is_at_the_field_that_it_has_as_data_whatever_its_words_are() {
         let problem = invalid_at("model", "`name` and the working directory are fine");
-        let wrong = Wrong::of(Some(&problem), &["name", "working_dir", "model"]);
-        assert_eq!(wrong.at("model"), Some(problem.detail.as_str()));
-        assert_eq!((wrong.at("name"), wrong.elsewhere()), (None, None));
+        let wrong = FormProblem::of(Some(&problem), &["name", "working_dir", "model"]);
+        assert_eq!(wrong.for_field("model"), Some(problem.detail.as_str()));
+        assert_eq!((wrong.for_field("name"), wrong.general()), (None, None));
         // A field that this form has not: it stands above the form.
-        let wrong = Wrong::of(Some(&problem), &["name"]);
-        assert_eq!(wrong.at("name"), None);
-        assert!(wrong.elsewhere().is_some());
+        let wrong = FormProblem::of(Some(&problem), &["name"]);
+        assert_eq!(wrong.for_field("name"), None);
+        assert!(wrong.general().is_some());
     }
 
     #[test]
     fn a_form_gives_texts_lines_and_lists() {
         let pairs = [("a", " x \r\n\r\n y"), ("b", "1"), ("b", "2")];
         let pairs = pairs.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let sent = Sent(pairs.to_vec());
+        let sent = FormData(pairs.to_vec());
         assert_eq!(sent.text("a"), " x \n\n y");
         assert_eq!(sent.lines("a"), ["x", "y"]);
-        assert_eq!(sent.every("b"), ["1", "2"]);
+        assert_eq!(sent.all_values("b"), ["1", "2"]);
         assert!(sent.has("b") && !sent.has("c"));
     }
 }

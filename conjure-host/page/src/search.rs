@@ -13,12 +13,12 @@ use crate::client::{ApiProblem, segment};
 use crate::failure::PageFailure;
 use crate::layout::{Nav, PageFrame, layout};
 use crate::request::PageRequest;
-use crate::when::time;
+use crate::timestamps::time;
 
 /// The most hits that are shown.
-const MOST: usize = 50;
+const MAX_HITS: usize = 50;
 /// The most characters that are looked for.
-pub(crate) const LONGEST: usize = 500;
+pub(crate) const MAX_QUERY_CHARS: usize = 500;
 
 pub(crate) fn router() -> Router<PageState> {
     Router::new().route("/search", get(search))
@@ -34,7 +34,7 @@ pub(crate) struct SearchWords {
 impl SearchWords {
     /// As many as are looked for, without blanks around them.
     pub(crate) fn words(&self) -> String {
-        let words: String = self.q.chars().take(LONGEST).collect();
+        let words: String = self.q.chars().take(MAX_QUERY_CHARS).collect();
         words.trim().to_owned()
     }
 }
@@ -79,14 +79,14 @@ async fn search(
     request: PageRequest,
 ) -> Result<Response, PageFailure> {
     let words = wanted.words();
-    let found = found(&app, &words, "").await?;
+    let found = search_hits(&app, &words, "").await?;
     // A chat that no session spoke in is shown by the session that was used last.
     let newest = app.manager.recent("", None, 1).await?;
     let newest = newest.first().map(|(session, _)| session.id.as_str());
     let body = html! {
         h1 { "Search" }
         form.row.search role="search" aria-label="Search" method="get" action="/search" {
-            input.grow #search-words type="search" name="q" value=(words) maxlength=(LONGEST) required
+            input.grow #search-words type="search" name="q" value=(words) maxlength=(MAX_QUERY_CHARS) required
                 autofocus[words.is_empty()] autocomplete="off" aria-label="Words";
             button.primary #search-go { "Search" }
         }
@@ -104,7 +104,7 @@ async fn search(
 
 /// What has the words; nothing is looked for without any. `scope` is what of the search's query comes
 /// behind them.
-pub(crate) async fn found(
+pub(crate) async fn search_hits(
     app: &PageState,
     words: &str,
     scope: &str,
@@ -112,17 +112,20 @@ pub(crate) async fn found(
     if words.is_empty() {
         return Ok(None);
     }
-    let path = format!("/api/v1/search?q={}&limit={MOST}{scope}", segment(words));
+    let path = format!(
+        "/api/v1/search?q={}&limit={MAX_HITS}{scope}",
+        segment(words)
+    );
     let found: SearchInfo = app.api.get(&path).await?;
     Ok(Some(found.items))
 }
 
 /// How many were found, in words.
-pub(crate) fn counted(hits: usize) -> String {
+pub(crate) fn hit_count_text(hits: usize) -> String {
     match hits {
         0 => "Nothing that was said has all these words.".to_owned(),
         1 => "One entry".to_owned(),
-        MOST => format!("The newest {MOST} entries; further words narrow it down"),
+        MAX_HITS => format!("The newest {MAX_HITS} entries; further words narrow it down"),
         count => format!("{count} entries, the newest first"),
     }
 }
@@ -140,7 +143,7 @@ pub(crate) fn excerpt(pieces: &[ExcerptPieceInfo]) -> Markup {
 
 fn results(hits: &[SearchHitInfo], newest: Option<&str>) -> Markup {
     html! {
-        p.muted[!hits.is_empty()] #search-count role="status" { (counted(hits.len())) }
+        p.muted[!hits.is_empty()] #search-count role="status" { (hit_count_text(hits.len())) }
         @if !hits.is_empty() {
             ol.hits #search-hits { @for hit in hits { (result(hit, newest)) } }
         }

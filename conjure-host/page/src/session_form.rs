@@ -12,7 +12,8 @@ use crate::forms::Field;
 use crate::json_form::{Tabs, object};
 use crate::personas;
 use crate::saved::{
-    AuthInfo, PersonaCopyInfo, PersonaInfo, Sent, SessionInfo, Wrong, all, invalid_at, items,
+    AuthInfo, FormData, FormProblem, PersonaCopyInfo, PersonaInfo, SessionInfo, fetch_all,
+    invalid_at, items,
 };
 
 /// The members of a session that a problem may name.
@@ -40,11 +41,11 @@ pub(crate) struct Choices {
 
 impl Choices {
     pub(crate) async fn read(app: &PageState) -> Result<Self, ApiProblem> {
-        let mut auths: Vec<AuthInfo> = all(&app.api, "/api/v1/auths").await?;
-        auths.retain(AuthInfo::asks_models);
+        let mut auths: Vec<AuthInfo> = fetch_all(&app.api, "/api/v1/auths").await?;
+        auths.retain(AuthInfo::is_for_models);
         Ok(Self {
             auths,
-            personas: all(&app.api, "/api/v1/personas").await?,
+            personas: fetch_all(&app.api, "/api/v1/personas").await?,
         })
     }
 
@@ -95,11 +96,11 @@ pub(crate) struct AuthFields<'a> {
 
 impl AuthFields<'_> {
     /// The fields; they are put in place anew when provider or auth is another one.
-    pub(crate) fn show(&self, wrong: &Wrong<'_>) -> Markup {
+    pub(crate) fn show(&self, wrong: &FormProblem<'_>) -> Markup {
         let prefix = self.prefix;
         let chosen = self.choices.auth(self.provider, self.auth);
         let auths = self.choices.of(self.provider).map(|auth| {
-            let words = format!("{} ({}, {})", auth.name, auth.provider, auth.kind_words());
+            let words = format!("{} ({}, {})", auth.name, auth.provider, auth.kind_label());
             (auth.id.clone(), words)
         });
         let auths: Vec<(String, String)> = auths.collect();
@@ -109,8 +110,8 @@ impl AuthFields<'_> {
                 (changing(&Field::new(&format!("{prefix}-provider"), "provider", "Provider")
                     .hint("Only filters the saved auths"), &changed, self.provider, &self.choices.providers()))
                 (changing(&Field::new(&format!("{prefix}-auth"), "auth", "Saved auth").required()
-                    .error(wrong.at("auth")), &changed, chosen.map_or("", |auth| &auth.id), &auths))
-                (model_field(prefix, self.model, wrong.at("model"), None))
+                    .error(wrong.for_field("auth")), &changed, chosen.map_or("", |auth| &auth.id), &auths))
+                (model_field(prefix, self.model, wrong.for_field("model"), None))
                 @if let Some(auth) = chosen {
                     div data-fetch={ "/choices/" (prefix) "/models?auth=" (segment(&auth.id)) } {}
                 }
@@ -199,12 +200,12 @@ pub(crate) async fn models(app: &PageState, prefix: &str, auth: &str) -> Markup 
 }
 
 /// The working directory.
-pub(crate) fn working_dir(prefix: &str, value: &str, wrong: &Wrong<'_>) -> Markup {
+pub(crate) fn working_dir(prefix: &str, value: &str, wrong: &FormProblem<'_>) -> Markup {
     let id = format!("{prefix}-dir");
     let field = Field::new(&id, "working_dir", "Working dir").required();
     let hint = "Where tools work: an absolute path on the server's machine";
     field
-        .error(wrong.at("working_dir"))
+        .error(wrong.for_field("working_dir"))
         .hint(hint)
         .input("text", value)
 }
@@ -213,9 +214,9 @@ pub(crate) fn working_dir(prefix: &str, value: &str, wrong: &Wrong<'_>) -> Marku
 pub(crate) fn persona(
     prefix: &str,
     choices: &Choices,
-    sent: &Sent,
+    sent: &FormData,
     kept: Option<&PersonaCopyInfo>,
-    wrong: &Wrong<'_>,
+    wrong: &FormProblem<'_>,
 ) -> Markup {
     let kept = kept.filter(|kept| !kept.name.is_empty() || !kept.persona_text.is_empty());
     let mut all: Vec<(String, String)> = Vec::new();
@@ -246,7 +247,7 @@ pub(crate) fn persona(
     };
     let id = format!("{prefix}-persona");
     // What is wrong with a new one stands beside its own fields.
-    let at_choice = wrong.at("persona").filter(|_| chosen != NEW);
+    let at_choice = wrong.for_field("persona").filter(|_| chosen != NEW);
     html! {
         fieldset.persona {
             legend { "Persona" }
@@ -262,9 +263,9 @@ pub(crate) fn persona(
 /// The memory: as a text with its name, or whole as JSON.
 pub(crate) fn memory(
     prefix: &str,
-    sent: &Sent,
+    sent: &FormData,
     memory: &Map<String, Value>,
-    wrong: &Wrong<'_>,
+    wrong: &FormProblem<'_>,
 ) -> Markup {
     let tabs = Tabs::new(prefix, "memory", "Memory", sent);
     let id = |what: &str| format!("{prefix}-memory-{what}");
@@ -287,12 +288,15 @@ pub(crate) fn memory(
         &form,
         "Any object; the model reads memory_text as it is and the rest as JSON",
         memory,
-        wrong.at("memory"),
+        wrong.for_field("memory"),
     )
 }
 
 /// The memory that a form asks for. A form of the text keeps the other members.
-fn memory_of(sent: &Sent, before: &Map<String, Value>) -> Result<Map<String, Value>, ApiProblem> {
+fn memory_of(
+    sent: &FormData,
+    before: &Map<String, Value>,
+) -> Result<Map<String, Value>, ApiProblem> {
     if sent.text("memory_mode") == "json" {
         return object("memory", &sent.text("memory_json"));
     }
@@ -321,7 +325,7 @@ impl SessionDraft {
     /// Reads what a form sent. A persona that is written in it is saved first.
     pub(crate) async fn read(
         app: &PageState,
-        sent: &Sent,
+        sent: &FormData,
         before: Option<&SessionInfo>,
     ) -> Result<Self, ApiProblem> {
         let mut members = Map::new();
@@ -339,7 +343,7 @@ impl SessionDraft {
 }
 
 /// The copy of the persona that a form chose; nothing where the session's own stays.
-async fn persona_of(app: &PageState, sent: &Sent) -> Result<Option<Value>, ApiProblem> {
+async fn persona_of(app: &PageState, sent: &FormData) -> Result<Option<Value>, ApiProblem> {
     let choice = sent.text("persona");
     let copy = match choice.as_str() {
         KEEP => return Ok(None),
@@ -351,7 +355,7 @@ async fn persona_of(app: &PageState, sent: &Sent) -> Result<Option<Value>, ApiPr
                 match made.await {
                     Ok(persona) => persona,
                     // It was saved with a form whose rest was refused then.
-                    Err(problem) => saved_before(app, &body)
+                    Err(problem) => matching_persona(app, &body)
                         .await?
                         .ok_or_else(|| of_persona(&problem))?,
                 }
@@ -371,8 +375,11 @@ async fn persona_of(app: &PageState, sent: &Sent) -> Result<Option<Value>, ApiPr
 }
 
 /// The persona of the list that is just this one.
-async fn saved_before(app: &PageState, body: &Value) -> Result<Option<PersonaInfo>, ApiProblem> {
-    let listed: Vec<PersonaInfo> = all(&app.api, "/api/v1/personas").await?;
+async fn matching_persona(
+    app: &PageState,
+    body: &Value,
+) -> Result<Option<PersonaInfo>, ApiProblem> {
+    let listed: Vec<PersonaInfo> = fetch_all(&app.api, "/api/v1/personas").await?;
     let is_it = |one: &PersonaInfo| {
         *body
             == json!({ "name": one.name, "version": one.version, "persona_text": one.persona_text })

@@ -23,7 +23,12 @@ pub(crate) fn sheet(request: &PageRequest, nav: Nav, title: &str, body: &Markup)
 }
 
 /// Like [`sheet`], for a form that was refused: a page of its own says so by its status.
-pub(crate) fn refused(request: &PageRequest, nav: Nav, title: &str, body: &Markup) -> Response {
+pub(crate) fn refused_sheet(
+    request: &PageRequest,
+    nav: Nav,
+    title: &str,
+    body: &Markup,
+) -> Response {
     let mut response = sheet(request, nav, title, body);
     if !request.pieces {
         *response.status_mut() = StatusCode::UNPROCESSABLE_ENTITY;
@@ -34,7 +39,7 @@ pub(crate) fn refused(request: &PageRequest, nav: Nav, title: &str, body: &Marku
 /// A question before something is done for good: its words, and a form that does it.
 pub(crate) struct Confirmation<'a> {
     pub(crate) title: &'a str,
-    pub(crate) words: Markup,
+    pub(crate) message: Markup,
     /// Where the form is sent.
     pub(crate) action: String,
     /// What the button says.
@@ -50,12 +55,12 @@ impl Confirmation<'_> {
         let body = html! {
             form method="post" action=(self.action) data-swap {
                 (crate::forms::form_error(self.error))
-                (self.words)
+                (self.message)
                 div.row { button.danger id=(self.id) { (self.button) } }
             }
         };
         match self.error {
-            Some(_) => refused(request, nav, self.title, &body),
+            Some(_) => refused_sheet(request, nav, self.title, &body),
             None => sheet(request, nav, self.title, &body),
         }
     }

@@ -11,7 +11,7 @@ use crate::PageState;
 use crate::client::ApiProblem;
 use crate::forms::Field;
 use crate::json_form::{Tabs, object};
-use crate::saved::{McpServerInfo, Sent, Wrong};
+use crate::saved::{FormData, FormProblem, McpServerInfo};
 
 /// The rules of a policy, in the order in which they are shown.
 const RULES: [(&str, &str, &str); 3] = [
@@ -77,15 +77,15 @@ fn rules(tools: &Map<String, Value>, rule: &str) -> String {
 
 /// The tools: backends and the policy, or all settings as JSON.
 pub(crate) fn tools(
-    sent: &Sent,
+    sent: &FormData,
     now: &Map<String, Value>,
     kinds: &[String],
-    wrong: &Wrong<'_>,
+    wrong: &FormProblem<'_>,
 ) -> Markup {
     let was_sent = sent.has("tools_mode");
     let chosen: BTreeSet<String> = match was_sent {
         true => sent
-            .every("backend")
+            .all_values("backend")
             .into_iter()
             .map(str::to_owned)
             .collect(),
@@ -125,13 +125,13 @@ pub(crate) fn tools(
         &fields,
         "In the shape of the session file",
         now,
-        wrong.at("tools"),
+        wrong.for_field("tools"),
     )
 }
 
 /// The settings that a form asks for. A form of fields keeps what they do not show.
 pub(crate) fn tools_of(
-    sent: &Sent,
+    sent: &FormData,
     before: &Map<String, Value>,
 ) -> Result<Map<String, Value>, ApiProblem> {
     if sent.text("tools_mode") == "json" {
@@ -139,7 +139,7 @@ pub(crate) fn tools_of(
     }
     let mut tools = before.clone();
     let known = backends(before);
-    let chosen = sent.every("backend");
+    let chosen = sent.all_values("backend");
     let mut list: Vec<Value> = Vec::new();
     list.extend(
         known
@@ -216,13 +216,13 @@ fn put(object: &mut Map<String, Value>, name: &str, value: Value) {
 
 /// The MCP servers: those of the session, and those that can be chosen.
 pub(crate) fn mcps(
-    sent: &Sent,
+    sent: &FormData,
     now: &Map<String, Value>,
     servers: &[McpServerInfo],
-    wrong: &Wrong<'_>,
+    wrong: &FormProblem<'_>,
 ) -> Markup {
     let chosen: BTreeSet<&str> = match sent.has("tools_mode") {
-        true => sent.every("mcp").into_iter().collect(),
+        true => sent.all_values("mcp").into_iter().collect(),
         false => now.keys().map(String::as_str).collect(),
     };
     let enabled = servers.iter().filter(|server| server.enabled);
@@ -246,19 +246,19 @@ pub(crate) fn mcps(
                     }
                 }
             }
-            @if let Some(error) = wrong.at("mcps") { p.hint.wrong { (error) } }
+            @if let Some(error) = wrong.for_field("mcps") { p.hint.wrong { (error) } }
         }
     }
 }
 
 /// The MCP servers that a form asks for: a copy that the session has stays as it is.
 pub(crate) fn mcps_of(
-    sent: &Sent,
+    sent: &FormData,
     before: &Map<String, Value>,
     servers: &[McpServerInfo],
 ) -> Result<Map<String, Value>, ApiProblem> {
     let mut wanted = Map::new();
-    for name in sent.every("mcp") {
+    for name in sent.all_values("mcp") {
         let saved = || servers.iter().find(|server| server.name == name);
         let settings = match before.get(name) {
             Some(settings) => settings.clone(),
@@ -290,7 +290,7 @@ mod tests {
             "policy": { "allow": ["*"], "default": "ask" },
             "budget": { "usd": 1 },
         }));
-        let sent = Sent::from([
+        let sent = FormData::from([
             ("tools_mode", "form".to_owned()),
             ("backend", "local".to_owned()),
             ("backend", "native".to_owned()),
@@ -310,7 +310,7 @@ mod tests {
     #[test]
     fn another_sandbox_keeps_the_paths_that_are_allowed_besides() {
         let after = |before: Value, choice: &str| {
-            let sent = Sent::from([
+            let sent = FormData::from([
                 ("tools_mode", "form".to_owned()),
                 ("sandbox", choice.to_owned()),
             ]);
@@ -353,12 +353,12 @@ mod tests {
             settings: map(&json!({ "command": "new" })),
             enabled: true,
         }];
-        let sent = Sent::from([("mcp", "notes".to_owned())]);
+        let sent = FormData::from([("mcp", "notes".to_owned())]);
         let wanted = mcps_of(&sent, &before, &servers).unwrap();
         assert_eq!(wanted["notes"]["command"], "old");
         let wanted = mcps_of(&sent, &Map::new(), &servers).unwrap();
         assert_eq!(wanted["notes"]["command"], "new");
-        let sent = Sent::from([("mcp", "gone".to_owned())]);
+        let sent = FormData::from([("mcp", "gone".to_owned())]);
         assert!(mcps_of(&sent, &before, &servers).is_err());
     }
 }

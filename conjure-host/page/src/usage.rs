@@ -15,8 +15,8 @@ use crate::PageState;
 use crate::failure::PageFailure;
 use crate::layout::{Nav, PageFrame, layout};
 use crate::request::PageRequest;
+use crate::timestamps::day;
 use crate::usage_picture::{Column, bar, columns};
-use crate::when::day;
 
 /// The spans that are proposed.
 const SPANS: [u32; 4] = [7, 30, 90, 365];
@@ -132,7 +132,7 @@ async fn show(
             strong { (thousands(usage.total.total)) } " tokens in " (thousands(usage.total.replies)) " replies, "
             strong { (usd(usage.total.usd)) }
             @if usage.total.unpriced_tokens > 0 { " and " (thousands(usage.total.unpriced_tokens)) " tokens whose price is not known" }
-            ". Of the input " (cached(&usage.total)) " came out of a cache."
+            ". Of the input " (cache_share(&usage.total)) " came out of a cache."
         }
         @if usage.days.is_empty() {
             p.empty { "Nothing was used in these days." }
@@ -161,13 +161,13 @@ fn over_time(usage: &UsageInfo) -> Markup {
         ]
     };
     let tokens: Vec<Column> = each_day(&usage.days, |day, spent| Column {
-        words: format!("{day}: {} tokens", spent.map_or(0, |spent| spent.total)),
+        label: format!("{day}: {} tokens", spent.map_or(0, |spent| spent.total)),
         parts: spent.map_or_else(Vec::new, |spent| {
             parts(spent).map(|part| part as f64).to_vec()
         }),
     });
     let money: Vec<Column> = each_day(&usage.days, |day, spent| Column {
-        words: format!("{day}: {}", usd(spent.map_or(0.0, |spent| spent.usd))),
+        label: format!("{day}: {}", usd(spent.map_or(0.0, |spent| spent.usd))),
         parts: vec![spent.map_or(0.0, |spent| spent.usd)],
     });
     let classes = BUCKETS.map(|(class, _)| class);
@@ -335,7 +335,7 @@ fn cause(name: &str) -> &str {
     }
 }
 
-fn cached(spent: &SpentInfo) -> String {
+fn cache_share(spent: &SpentInfo) -> String {
     let input = spent.input + spent.cache_read + spent.cache_write;
     format!(
         "{} %",

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 /// A day's column: its words, and the heights of its parts.
 pub(crate) struct Column {
-    pub(crate) words: String,
+    pub(crate) label: String,
     pub(crate) parts: Vec<f64>,
 }
 
@@ -30,14 +30,14 @@ pub(crate) fn columns(label: &str, columns: &[Column], classes: &[&str]) -> Mark
             @for (at, column) in columns.iter().enumerate() {
                 @let x = at as f64 * step + (step - wide) / 2.0;
                 g {
-                    title { (column.words) }
-                    @for (class, y, height) in stacked(column, classes, most, high) {
+                    title { (column.label) }
+                    @for (class, y, height) in stack_parts(column, classes, most, high) {
                         rect class=(class) x=(round(x)) y=(round(y)) width=(round(wide)) height=(round(height)) {}
                     }
                 }
                 @if at % every == 0 {
                     text x=(round(x + wide / 2.0)) y=(HEIGHT - 5.0) text-anchor="middle" {
-                        (column.words.split(':').next().unwrap_or_default().get(5..).unwrap_or_default())
+                        (column.label.split(':').next().unwrap_or_default().get(5..).unwrap_or_default())
                     }
                 }
             }
@@ -46,7 +46,7 @@ pub(crate) fn columns(label: &str, columns: &[Column], classes: &[&str]) -> Mark
 }
 
 /// The parts of a column from below: class, top and height.
-fn stacked<'a>(
+fn stack_parts<'a>(
     column: &Column,
     classes: &[&'a str],
     most: f64,
@@ -89,10 +89,10 @@ mod tests {
     #[test]
     fn parts_stand_on_one_another_and_nothing_is_drawn_for_none() {
         let column = Column {
-            words: "2026-11-26: 30".to_owned(),
+            label: "2026-11-26: 30".to_owned(),
             parts: vec![10.0, 0.0, 20.0],
         };
-        let parts = stacked(&column, &["a", "b", "c"], 30.0, 104.0);
+        let parts = stack_parts(&column, &["a", "b", "c"], 30.0, 104.0);
         let heights: Vec<(&str, f64)> = parts
             .iter()
             .map(|(class, _, high)| (*class, round(*high)))

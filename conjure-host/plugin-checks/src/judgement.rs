@@ -14,7 +14,7 @@ use serde::Serialize;
 /// A description beyond so many characters is one that models read at every step for little.
 const LONG_DESCRIPTION: usize = 1024;
 /// A file beyond so many bytes is one that takes a while to fetch and to hash.
-const LARGE: usize = 20_000_000;
+const LARGE_FILE_BYTES: usize = 20_000_000;
 
 /// What is to be said of a plugin.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -96,10 +96,10 @@ impl Judgement {
             licence,
             findings: Vec::new(),
         };
-        judgement.tools(file.header.kind.as_str(), &file.header.name, tools);
-        judgement.symbols(&contents.other_symbols);
-        judgement.about_size();
-        judgement.about_licence();
+        judgement.check_tools(file.header.kind.as_str(), &file.header.name, tools);
+        judgement.check_symbols(&contents.other_symbols);
+        judgement.check_size();
+        judgement.check_licence();
         judgement
     }
 
@@ -123,7 +123,7 @@ impl Judgement {
     }
 
     /// Names and schemas, as a session's table and the requests to providers have them.
-    fn tools(&mut self, kind: &str, plugin: &str, tools: &[ToolDecl]) {
+    fn check_tools(&mut self, kind: &str, plugin: &str, tools: &[ToolDecl]) {
         let table = match table(kind, plugin, tools) {
             Ok(table) => table,
             Err(error) => {
@@ -175,15 +175,15 @@ impl Judgement {
             description: route.definition.description.clone(),
             input_schema: route.definition.input_schema.clone(),
         });
-        self.schemas(&definitions.collect::<Vec<_>>());
+        self.check_schemas(&definitions.collect::<Vec<_>>());
     }
 
     /// What each wire makes of the tools.
-    fn schemas(&mut self, tools: &[ToolDefinition]) {
+    fn check_schemas(&mut self, tools: &[ToolDefinition]) {
         // By what is said: the wires that say it.
-        let mut said: Vec<(FindingLevel, String, Vec<&str>)> = Vec::new();
+        let mut messages: Vec<(FindingLevel, String, Vec<&str>)> = Vec::new();
         for wire in Wire::ALL {
-            let target = RepairTarget::new(wire.as_str(), "model").over(wire);
+            let target = RepairTarget::new(wire.as_str(), "model").with_wire(wire);
             let request = ModelRequest {
                 tools: tools.to_vec(),
                 ..ModelRequest::empty(&target)
@@ -199,13 +199,13 @@ impl Judgement {
             let recast = encoded.notes.iter();
             let recast = recast.map(|note| (FindingLevel::Warning, note.clone()));
             for (level, words) in refused.chain(recast) {
-                match said.iter_mut().find(|(_, known, _)| *known == words) {
+                match messages.iter_mut().find(|(_, known, _)| *known == words) {
                     Some((_, _, wires)) => wires.push(wire.as_str()),
-                    None => said.push((level, words, vec![wire.as_str()])),
+                    None => messages.push((level, words, vec![wire.as_str()])),
                 }
             }
         }
-        for (level, words, wires) in said {
+        for (level, words, wires) in messages {
             let wires = match wires.len() == Wire::ALL.len() {
                 true => "every wire".to_owned(),
                 false => wires.join(", "),
@@ -214,7 +214,7 @@ impl Judgement {
         }
     }
 
-    fn symbols(&mut self, other: &[String]) {
+    fn check_symbols(&mut self, other: &[String]) {
         const SHOWN: usize = 3;
         if other.is_empty() {
             return;
@@ -240,9 +240,9 @@ impl Judgement {
         );
     }
 
-    fn about_size(&mut self) {
+    fn check_size(&mut self) {
         let extra = self.debug_bytes + self.symbol_bytes;
-        if self.size > LARGE && extra > self.size as u64 / 4 {
+        if self.size > LARGE_FILE_BYTES && extra > self.size as u64 / 4 {
             self.warn(
                 "size",
                 format!(
@@ -252,7 +252,7 @@ impl Judgement {
                     megabytes(extra),
                 ),
             );
-        } else if self.size > LARGE {
+        } else if self.size > LARGE_FILE_BYTES {
             self.warn(
                 "size",
                 format!(
@@ -264,7 +264,7 @@ impl Judgement {
         }
     }
 
-    fn about_licence(&mut self) {
+    fn check_licence(&mut self) {
         if let Licence::NotNamed { manifest } = &self.licence {
             let message = format!(
                 "{} names no licence, so nobody may pass the plugin on: add `license = \"…\"`",
@@ -386,7 +386,7 @@ mod tests {
             licence: Licence::NoCrate,
             findings: Vec::new(),
         };
-        judgement.tools("skill", "notes", &tools);
+        judgement.check_tools("skill", "notes", &tools);
         let findings = judgement.findings.into_iter();
         findings
             .map(|finding| format!("{:?} {}: {}", finding.level, finding.about, finding.message))
@@ -495,7 +495,7 @@ mod tests {
                 licence: Licence::NoCrate,
                 findings: Vec::new(),
             };
-            judgement.tools("skill", "notes", &[tool(op)]);
+            judgement.check_tools("skill", "notes", &[tool(op)]);
             judgement.findings
         };
         for op in ["skill.tool.count", "skill.execute", "backend.call"] {

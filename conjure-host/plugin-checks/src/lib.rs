@@ -9,7 +9,7 @@ mod contract;
 mod judgement;
 
 pub use contract::{
-    CheckOutcome, Contract, ContractError, ContractOptions, ToldTools, Verdict, hands_over,
-    tools_of,
+    CheckOutcome, Contract, ContractError, ContractOptions, DiscoveredTools, Verdict,
+    check_hand_over, tools_of,
 };
 pub use judgement::{Finding, FindingLevel, Judgement, Licence};

@@ -46,19 +46,19 @@ pub(super) struct CallRecord {
     /// Cancelled with the call, and when it is over.
     stop: CancellationToken,
     /// Cancelled when it is over.
-    gone: CancellationToken,
-    live: Mutex<Option<CallServices>>,
+    finished: CancellationToken,
+    services: Mutex<Option<CallServices>>,
     slot: Mutex<Option<OwnedSemaphorePermit>>,
     thread: AtomicU8,
     /// Whether the call was given up: it did not stop when it was told to, in a worker.
     given_up: AtomicBool,
     operations: AtomicUsize,
     /// How often its end and room for output are waited for.
-    waits: AtomicUsize,
+    pending_waits: AtomicUsize,
     /// Whether it made any use of its context that a call in place may not.
-    pub(super) busy: AtomicBool,
+    pub(super) used_context: AtomicBool,
     /// How long the plugin's code took, in nanoseconds.
-    pub(super) took: AtomicU64,
+    pub(super) elapsed_nanos: AtomicU64,
 }
 
 /// What a call holds of the host, until it is over.
@@ -67,7 +67,7 @@ struct CallServices {
     services: Arc<dyn HostServices>,
 }
 
-const ELSEWHERE: u8 = 0;
+const OFF_THREAD: u8 = 0;
 const ON_THREAD: u8 = 1;
 const LOST: u8 = 2;
 
@@ -87,15 +87,15 @@ impl CallRecord {
             runtime,
             cancelled: AtomicBool::new(false),
             stop: CancellationToken::new(),
-            gone: CancellationToken::new(),
-            live: Mutex::new(Some(CallServices { sink, services })),
+            finished: CancellationToken::new(),
+            services: Mutex::new(Some(CallServices { sink, services })),
             slot: Mutex::new(None),
-            thread: AtomicU8::new(ELSEWHERE),
+            thread: AtomicU8::new(OFF_THREAD),
             given_up: AtomicBool::new(false),
             operations: AtomicUsize::new(0),
-            waits: AtomicUsize::new(0),
-            busy: AtomicBool::new(false),
-            took: AtomicU64::new(0),
+            pending_waits: AtomicUsize::new(0),
+            used_context: AtomicBool::new(false),
+            elapsed_nanos: AtomicU64::new(0),
         })
     }
 
@@ -113,9 +113,9 @@ impl CallRecord {
     /// The call is over: its context does nothing from now on.
     pub(super) fn finish(&self) {
         // First what it can still do, then the word that wakes whoever waits for the end.
-        drop(lock(&self.live).take());
+        drop(lock(&self.services).take());
         self.cancel();
-        self.gone.cancel();
+        self.finished.cancel();
     }
 
     /// The call takes a thread of the plugin's.
@@ -125,8 +125,8 @@ impl CallRecord {
 
     /// The call's code came back from its thread, which is free again.
     pub(super) fn leave(&self) {
-        if self.thread.swap(ELSEWHERE, Ordering::AcqRel) == LOST {
-            self.health.returned();
+        if self.thread.swap(OFF_THREAD, Ordering::AcqRel) == LOST {
+            self.health.recover_thread();
         }
         drop(lock(&self.slot).take());
     }
@@ -156,11 +156,11 @@ impl CallRecord {
     }
 
     fn emit(&self, kind: u32, bytes: &[u8]) -> EmitStatus {
-        self.busy.store(true, Ordering::Relaxed);
+        self.used_context.store(true, Ordering::Relaxed);
         if self.cancelled.load(Ordering::Acquire) {
             return EmitStatus::Cancelled;
         }
-        let sink = match &*lock(&self.live) {
+        let sink = match &*lock(&self.services) {
             None => return EmitStatus::Cancelled,
             Some(live) => live.sink.clone(),
         };
@@ -172,7 +172,7 @@ impl CallRecord {
     }
 
     fn log(&self, level: u32, target: &[u8], message: &[u8]) {
-        let services = lock(&self.live)
+        let services = lock(&self.services)
             .as_ref()
             .map(|live| Arc::clone(&live.services));
         self.health
@@ -180,16 +180,16 @@ impl CallRecord {
     }
 
     fn host(self: &Arc<Self>, op: &[u8], json: &[u8]) -> FfiFuture<Reply> {
-        self.busy.store(true, Ordering::Relaxed);
-        let (sink, services) = match &*lock(&self.live) {
-            None => return refused(code::GONE, "the call is over"),
+        self.used_context.store(true, Ordering::Relaxed);
+        let (sink, services) = match &*lock(&self.services) {
+            None => return ready_fault(code::GONE, "the call is over"),
             Some(live) => (live.sink.clone(), Arc::clone(&live.services)),
         };
         let Ok(op) = std::str::from_utf8(op) else {
-            return refused(code::INVALID, "the operation's name is not UTF-8");
+            return ready_fault(code::INVALID, "the operation's name is not UTF-8");
         };
         if json.len() > MAX_HOST_REQUEST_BYTES {
-            return refused(
+            return ready_fault(
                 code::INVALID,
                 "the request has more than 1 MiB; hand over a file instead",
             );
@@ -206,7 +206,7 @@ impl CallRecord {
             }),
             _ if self.operations.fetch_add(1, Ordering::AcqRel) >= HOST_OPERATIONS => {
                 self.operations.fetch_sub(1, Ordering::AcqRel);
-                refused(code::BUSY, "the call has 64 host operations under way")
+                ready_fault(code::BUSY, "the call has 64 host operations under way")
             }
             _ => {
                 let operation = HostOperation(Arc::clone(self));
@@ -224,33 +224,33 @@ impl CallRecord {
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        if self.waits.fetch_add(1, Ordering::AcqRel) >= HOST_WAITS {
-            self.waits.fetch_sub(1, Ordering::AcqRel);
-            return refused(code::BUSY, "the call waits 1,024 times already");
+        if self.pending_waits.fetch_add(1, Ordering::AcqRel) >= HOST_WAITS {
+            self.pending_waits.fetch_sub(1, Ordering::AcqRel);
+            return ready_fault(code::BUSY, "the call waits 1,024 times already");
         }
         let waiting = HostWait(Arc::clone(self));
         let until = until(self.stop.clone());
         async move {
             until.await;
             drop(waiting);
-            nothing()
+            empty_reply()
         }
         .into_ffi()
     }
 
     /// Gives the call's thread slot back while somebody else is waited for.
-    fn give_back(&self) -> bool {
+    fn release_slot(&self) -> bool {
         lock(&self.slot).take().is_some()
     }
 
-    async fn take_again(&self) {
+    async fn reacquire_slot(&self) {
         let slot = tokio::select! {
             slot = Arc::clone(&self.health.slots).acquire_owned() => slot.ok(),
-            () = self.gone.cancelled() => None,
+            () = self.finished.cancelled() => None,
         };
         // When the call has left its thread meanwhile, nobody needs the slot.
         let mut held = lock(&self.slot);
-        if self.thread.load(Ordering::Acquire) != ELSEWHERE {
+        if self.thread.load(Ordering::Acquire) != OFF_THREAD {
             *held = slot;
         }
     }
@@ -267,17 +267,17 @@ impl HostOperation {
         json: Vec<u8>,
     ) -> Result<Vec<u8>, Fault> {
         let call = &self.0;
-        let waits = services.waits_for_somebody(&op);
+        let waits = services.is_interactive(&op);
         let paused = waits.then(|| call.clock.pause());
-        let gave_back = waits && call.give_back();
+        let gave_back = waits && call.release_slot();
         let work = services.host(&call.health.id, &call.meta, &op, json);
         drop(services);
         let result = tokio::select! {
             result = work => result,
-            () = call.gone.cancelled() => Err(Fault::new(code::GONE, "the call is over")),
+            () = call.finished.cancelled() => Err(Fault::new(code::GONE, "the call is over")),
         };
         if gave_back {
-            call.take_again().await;
+            call.reacquire_slot().await;
         }
         drop(paused);
         result
@@ -295,7 +295,7 @@ struct HostWait(Arc<CallRecord>);
 
 impl Drop for HostWait {
     fn drop(&mut self) {
-        self.0.waits.fetch_sub(1, Ordering::AcqRel);
+        self.0.pending_waits.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -345,11 +345,11 @@ impl CallCx for Port {
     }
 }
 
-pub(super) fn refused(code: u32, message: &str) -> FfiFuture<Reply> {
+pub(super) fn ready_fault(code: u32, message: &str) -> FfiFuture<Reply> {
     std::future::ready(RResult::RErr(Fault::new(code, message))).into_ffi()
 }
 
-fn nothing() -> Reply {
+fn empty_reply() -> Reply {
     RResult::ROk(b"{}".to_vec().into())
 }
 

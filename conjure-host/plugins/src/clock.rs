@@ -13,8 +13,8 @@ pub(super) struct CallClock {
 
 struct ClockState {
     deadline: Option<Instant>,
-    paused: u32,
-    since: Instant,
+    pause_count: u32,
+    paused_at: Instant,
 }
 
 impl CallClock {
@@ -23,23 +23,23 @@ impl CallClock {
         Self {
             state: Mutex::new(ClockState {
                 deadline: limit.and_then(|limit| now.checked_add(limit)),
-                paused: 0,
-                since: now,
+                pause_count: 0,
+                paused_at: now,
             }),
             changed: Notify::new(),
         }
     }
 
     /// Stops the clock until the guard is dropped. Several may hold it.
-    pub(super) fn pause(&self) -> Paused<'_> {
+    pub(super) fn pause(&self) -> PauseGuard<'_> {
         let mut state = self.lock();
-        if state.paused == 0 {
-            state.since = Instant::now();
+        if state.pause_count == 0 {
+            state.paused_at = Instant::now();
         }
-        state.paused += 1;
+        state.pause_count += 1;
         drop(state);
         self.changed.notify_waiters();
-        Paused(self)
+        PauseGuard(self)
     }
 
     /// Becomes ready when the time is up.
@@ -48,7 +48,7 @@ impl CallClock {
             let changed = self.changed.notified();
             let until = {
                 let state = self.lock();
-                state.deadline.filter(|_| state.paused == 0)
+                state.deadline.filter(|_| state.pause_count == 0)
             };
             let Some(until) = until else {
                 changed.await;
@@ -57,7 +57,7 @@ impl CallClock {
             tokio::select! {
                 () = tokio::time::sleep_until(until) => {
                     let state = self.lock();
-                    if state.paused == 0 && state.deadline.is_some_and(|d| d <= Instant::now()) {
+                    if state.pause_count == 0 && state.deadline.is_some_and(|d| d <= Instant::now()) {
                         return;
                     }
                 }
@@ -71,14 +71,14 @@ impl CallClock {
     }
 }
 
-pub(super) struct Paused<'a>(&'a CallClock);
+pub(super) struct PauseGuard<'a>(&'a CallClock);
 
-impl Drop for Paused<'_> {
+impl Drop for PauseGuard<'_> {
     fn drop(&mut self) {
         let mut state = self.0.lock();
-        state.paused = state.paused.saturating_sub(1);
-        if state.paused == 0 {
-            let waited = state.since.elapsed();
+        state.pause_count = state.pause_count.saturating_sub(1);
+        if state.pause_count == 0 {
+            let waited = state.paused_at.elapsed();
             state.deadline = state.deadline.and_then(|d| d.checked_add(waited));
         }
         drop(state);

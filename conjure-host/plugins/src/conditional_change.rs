@@ -25,7 +25,7 @@ impl InstalledState {
         if now == self || is_wanted {
             return Ok(());
         }
-        Err(InstallError::Overtaken {
+        Err(InstallError::ChangedMeanwhile {
             name: name.to_owned(),
         })
     }
@@ -49,7 +49,7 @@ impl InstalledPlugins {
         &self,
         name: &str,
     ) -> Result<(InstalledState, Option<PluginFile>), InstallError> {
-        self.end_halves()?;
+        self.recover_interrupted()?;
         let file = self.file(name)?;
         let build = match &file {
             Some(file) => Some(file.sha256),
@@ -76,7 +76,7 @@ impl InstalledPlugins {
         file: &PluginFile,
         before: &InstalledState,
     ) -> Result<Option<InstallChange>, InstallError> {
-        let _lock = self.one_at_a_time()?;
+        let _lock = self.lock_changes()?;
         let name = &file.header.name;
         let current = self.build(name)?;
         let now = self.state_with(name, current.as_ref().map(|it| it.sha256))?;
@@ -84,7 +84,7 @@ impl InstalledPlugins {
         let is_same = now.build == Some(file.sha256) && now.locked == before.locked;
         before.check_unchanged(name, &now, is_same)?;
         let new = (version(file), file.bytes.as_slice());
-        self.put(name, current.as_ref(), new, None)
+        self.install_build(name, current.as_ref(), new, None)
     }
 
     /// Installs what came in a package, as [`InstalledPlugins::add_if_unchanged`] what did not.
@@ -126,7 +126,7 @@ impl InstalledPlugins {
         (new, bytes): (InstalledVersion, &[u8]),
         before: &InstalledState,
     ) -> Result<Option<InstallChange>, InstallError> {
-        let _lock = self.one_at_a_time()?;
+        let _lock = self.lock_changes()?;
         let name = package.name.clone();
         let current = self.build(&name)?;
         let now = self.state_with(&name, current.as_ref().map(|it| it.sha256))?;
@@ -134,8 +134,8 @@ impl InstalledPlugins {
         let is_same = now.build == Some(new.sha256)
             && now.locked().is_some_and(|now| now.sha256 == package.sha256);
         before.check_unchanged(&name, &now, is_same)?;
-        self.packaged.note(&package)?;
-        self.put(&name, current.as_ref(), (new, bytes), Some(package))
+        self.packaged.record_package(&package)?;
+        self.install_build(&name, current.as_ref(), (new, bytes), Some(package))
     }
 
     /// Puts the very build back that was judged, which [`InstalledPlugins::earlier`] found, in the place
@@ -149,11 +149,11 @@ impl InstalledPlugins {
         build: &InstalledVersion,
         before: &InstalledState,
     ) -> Result<InstallChange, InstallError> {
-        let _lock = self.one_at_a_time()?;
+        let _lock = self.lock_changes()?;
         let current = self.build(name)?;
         let now = self.state_with(name, current.as_ref().map(|it| it.sha256))?;
         before.check_unchanged(name, &now, false)?;
-        self.put_back(name, current.as_ref(), build)
+        self.restore(name, current.as_ref(), build)
     }
 }
 
@@ -162,7 +162,7 @@ mod tests {
     use conjure_config::fs;
 
     use super::super::SkillArchive;
-    use super::super::installed_build::SkillPlaces;
+    use super::super::installed_build::UserSkillFolders;
     use super::*;
 
     #[test]
@@ -170,7 +170,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let of = |name: &str| {
             let mut installed = InstalledPlugins::of(&dir.path().join(name));
-            installed.skills = SkillPlaces::below(dir.path().join("home/skills"));
+            installed.skills = UserSkillFolders::below(dir.path().join("home/skills"));
             installed
         };
         let archive = |body: &str| {

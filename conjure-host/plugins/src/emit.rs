@@ -31,21 +31,21 @@ pub struct Emit {
 #[derive(Debug, Clone)]
 pub struct EmitSink {
     sender: mpsc::Sender<Emit>,
-    room: Arc<OutputRoom>,
+    budget: Arc<OutputBudget>,
 }
 
 /// The host's end.
 #[derive(Debug)]
 pub struct EmitStream {
     receiver: mpsc::Receiver<Emit>,
-    room: Arc<OutputRoom>,
+    room: Arc<OutputBudget>,
 }
 
 #[derive(Debug, Default)]
-struct OutputRoom {
+struct OutputBudget {
     bytes: AtomicUsize,
     /// Size of the piece that found no room last.
-    wanted: AtomicUsize,
+    rejected_size: AtomicUsize,
     closed: AtomicBool,
     freed: Notify,
 }
@@ -53,10 +53,10 @@ struct OutputRoom {
 /// A channel for the output of one call.
 pub fn emit_channel() -> (EmitSink, EmitStream) {
     let (sender, receiver) = mpsc::channel(EMIT_ITEMS);
-    let room = Arc::new(OutputRoom::default());
+    let room = Arc::new(OutputBudget::default());
     let sink = EmitSink {
         sender,
-        room: Arc::clone(&room),
+        budget: Arc::clone(&room),
     };
     (sink, EmitStream { receiver, room })
 }
@@ -67,14 +67,16 @@ impl EmitSink {
         if bytes.len() > EMIT_PIECE {
             return EmitStatus::Cancelled;
         }
-        if self.room.closed.load(Ordering::Acquire) {
+        if self.budget.closed.load(Ordering::Acquire) {
             return EmitStatus::Ok;
         }
         if !self.fits(bytes.len()) {
-            self.room.wanted.store(bytes.len(), Ordering::Release);
+            self.budget
+                .rejected_size
+                .store(bytes.len(), Ordering::Release);
             return EmitStatus::Full;
         }
-        self.room.bytes.fetch_add(bytes.len(), Ordering::AcqRel);
+        self.budget.bytes.fetch_add(bytes.len(), Ordering::AcqRel);
         let piece = Emit {
             kind,
             bytes: bytes.to_vec(),
@@ -82,8 +84,10 @@ impl EmitSink {
         match self.sender.try_send(piece) {
             Ok(()) => EmitStatus::Ok,
             Err(mpsc::error::TrySendError::Full(_)) => {
-                self.room.bytes.fetch_sub(bytes.len(), Ordering::AcqRel);
-                self.room.wanted.store(bytes.len(), Ordering::Release);
+                self.budget.bytes.fetch_sub(bytes.len(), Ordering::AcqRel);
+                self.budget
+                    .rejected_size
+                    .store(bytes.len(), Ordering::Release);
                 EmitStatus::Full
             }
             Err(mpsc::error::TrySendError::Closed(_)) => EmitStatus::Ok,
@@ -91,17 +95,17 @@ impl EmitSink {
     }
 
     fn fits(&self, length: usize) -> bool {
-        let under_way = self.room.bytes.load(Ordering::Acquire);
+        let under_way = self.budget.bytes.load(Ordering::Acquire);
         under_way == 0 || under_way.saturating_add(length) <= EMIT_BYTES
     }
 
     /// Becomes ready when the piece that found no room last would find some.
     pub(super) async fn writable(&self) {
         loop {
-            let freed = self.room.freed.notified();
-            let wanted = self.room.wanted.load(Ordering::Acquire);
+            let freed = self.budget.freed.notified();
+            let wanted = self.budget.rejected_size.load(Ordering::Acquire);
             let room = self.fits(wanted) && self.sender.capacity() > 0;
-            if room || self.room.closed.load(Ordering::Acquire) {
+            if room || self.budget.closed.load(Ordering::Acquire) {
                 return;
             }
             freed.await;
@@ -113,18 +117,18 @@ impl EmitStream {
     /// The next piece; nothing when the call is over and everything was read.
     pub async fn next(&mut self) -> Option<Emit> {
         let piece = self.receiver.recv().await?;
-        self.took(&piece);
+        self.release(&piece);
         Some(piece)
     }
 
     /// The next piece that is already there.
     pub fn try_next(&mut self) -> Option<Emit> {
         let piece = self.receiver.try_recv().ok()?;
-        self.took(&piece);
+        self.release(&piece);
         Some(piece)
     }
 
-    fn took(&self, piece: &Emit) {
+    fn release(&self, piece: &Emit) {
         self.room
             .bytes
             .fetch_sub(piece.bytes.len(), Ordering::AcqRel);

@@ -419,7 +419,7 @@ pub enum PluginError {
     },
     /// The plugin hung when it was loaded last, and its file is the same.
     #[error(transparent)]
-    HungBefore(#[from] super::HungBefore),
+    PreviousHang(#[from] super::PreviousHang),
     /// The plugin's workers end again and again.
     #[error(
         "{}: the worker process of {plugin} ended {ends} times without an answer in between, and \

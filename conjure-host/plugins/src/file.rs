@@ -55,7 +55,7 @@ pub enum Pin {
     /// Only the host's user and root can change the directory or any above it.
     OwnDirectory,
     /// Others could have put the file there.
-    No {
+    Unpinned {
         /// The place, and why others can change it.
         reason: String,
     },
@@ -65,8 +65,8 @@ pub enum Pin {
 
 impl Pin {
     /// Whether the plugin may run inside the host.
-    pub fn holds(&self) -> bool {
-        !matches!(self, Self::No { .. })
+    pub fn is_pinned(&self) -> bool {
+        !matches!(self, Self::Unpinned { .. })
     }
 }
 
@@ -87,7 +87,7 @@ impl FileStamp {
     /// The stamp of what is at the path now, links followed, with the files that a description
     /// names; nothing when there is nothing.
     pub fn of(path: &Path) -> Option<Self> {
-        let own = Self::of_one(path)?;
+        let own = Self::of_single_file(path)?;
         Some(match program::is_description(path) {
             true => own.with_files(program::stamp(path)),
             false => own,
@@ -95,7 +95,7 @@ impl FileStamp {
     }
 
     /// The stamp of the very file.
-    pub(super) fn of_one(path: &Path) -> Option<Self> {
+    pub(super) fn of_single_file(path: &Path) -> Option<Self> {
         rustix::fs::stat(path).ok().map(|stat| Self::from(&stat))
     }
 
@@ -196,27 +196,27 @@ impl LibraryCandidate {
     }
 
     /// Refuses the file where it is larger than a description may be.
-    pub(super) fn of_description(self) -> Result<Self, PluginError> {
+    pub(super) fn check_description_size(self) -> Result<Self, PluginError> {
         program::judge_size(&self.path, self.stamp().size)?;
         Ok(self)
     }
 
     /// Reads it and judges what is in it.
     pub(super) fn read(self, named: bool) -> Result<PluginFile, PluginError> {
-        self.header()?.judged(named)
+        self.header()?.into_plugin_file(named)
     }
 
     /// Reads it and judges its header.
-    fn header(self) -> Result<HeadedFile, PluginError> {
+    fn header(self) -> Result<FileWithHeader, PluginError> {
         let (path, mut stamp, identity) = (self.path.clone(), self.stamp(), self.identity());
         let is_description = program::is_description(&path);
         let bytes = contents(match is_description {
-            true => self.of_description()?,
+            true => self.check_description_size()?,
             false => self,
         })?;
         let (bytes, header_section, header, program) = if is_description {
             let gathered = program::gather(&path, &bytes)?;
-            stamp = stamp.with_files(gathered.files);
+            stamp = stamp.with_files(gathered.fingerprint);
             let header = gathered.description.header();
             (
                 gathered.bytes,
@@ -234,7 +234,7 @@ impl LibraryCandidate {
             let section = section.get(..length).unwrap_or_default().into();
             (bytes, section, header, None)
         };
-        Ok(HeadedFile {
+        Ok(FileWithHeader {
             path,
             bytes,
             header,
@@ -247,7 +247,7 @@ impl LibraryCandidate {
 }
 
 /// A file that was read, and of which nothing behind the header is judged yet.
-struct HeadedFile {
+struct FileWithHeader {
     path: PathBuf,
     bytes: Vec<u8>,
     header: HeaderFields,
@@ -257,11 +257,11 @@ struct HeadedFile {
     identity: FileIdentity,
 }
 
-impl HeadedFile {
+impl FileWithHeader {
     /// Judges the rest of it.
-    fn judged(self, named: bool) -> Result<PluginFile, PluginError> {
+    fn into_plugin_file(self, named: bool) -> Result<PluginFile, PluginError> {
         if self.program.is_none() {
-            elf::loadable(&self.bytes).map_err(|error| structure(&self.path, error))?;
+            elf::check_loadable(&self.bytes).map_err(|error| structure_error(&self.path, error))?;
         }
         Ok(PluginFile {
             sha256: Sha256::of(&self.bytes),
@@ -281,7 +281,7 @@ impl HeadedFile {
 pub(super) fn pin(path: &Path, named: bool) -> Pin {
     match named {
         true => Pin::Named,
-        false => own_directory(path),
+        false => pin_by_directory(path),
     }
 }
 
@@ -302,7 +302,7 @@ impl PluginFile {
     pub fn read_of(path: &Path, name: &str, named: bool) -> Result<Option<Self>, PluginError> {
         let headed = LibraryCandidate::open(path)?.header()?;
         match headed.header.name == name {
-            true => headed.judged(named).map(Some),
+            true => headed.into_plugin_file(named).map(Some),
             false => Ok(None),
         }
     }
@@ -392,8 +392,8 @@ fn examine(path: &Path, dir: &OwnedFd, file: &OwnedFd) -> Result<Stat, PluginErr
             target: None,
         });
     }
-    trusted(path, "the file", path, &file)?;
-    trusted(path, "its directory", parent(path), &stat(dir)?)?;
+    check_ownership(path, "the file", path, &file)?;
+    check_ownership(path, "its directory", parent(path), &stat(dir)?)?;
     let size = FileStamp::from(&file).size;
     if size > FILE_LIMIT {
         return Err(PluginError::TooLarge {
@@ -411,10 +411,10 @@ pub(super) fn judge_dir(path: &Path, dir: &Path) -> Result<(), PluginError> {
         path: path.to_owned(),
         source: Arc::new(error.into()),
     })?;
-    trusted(path, "its directory", dir, &stat)
+    check_ownership(path, "its directory", dir, &stat)
 }
 
-fn trusted(
+fn check_ownership(
     path: &Path,
     what: &'static str,
     subject: &Path,
@@ -488,14 +488,14 @@ pub(super) fn contents(candidate: LibraryCandidate) -> Result<Vec<u8>, PluginErr
 
 /// The section that holds the header of a whole library of this machine.
 fn header_section<'a>(path: &Path, bytes: &'a [u8]) -> Result<&'a [u8], PluginError> {
-    let section = elf::header_section(bytes).map_err(|error| structure(path, error))?;
+    let section = elf::header_section(bytes).map_err(|error| structure_error(path, error))?;
     section.ok_or_else(|| PluginError::NoHeader {
         path: path.to_owned(),
         section: elf::SECTION,
     })
 }
 
-fn structure(path: &Path, error: StructureError) -> PluginError {
+fn structure_error(path: &Path, error: StructureError) -> PluginError {
     let path = path.to_owned();
     match error {
         StructureError::NotALibrary { found } => PluginError::NotALibrary {
@@ -521,12 +521,16 @@ pub(super) fn judge_header(path: &Path, section: &[u8]) -> Result<HeaderFields, 
             found,
             needed: ABI_MAJOR,
         },
-        HeaderError::Short { found } => broken(path(), format!("it has only {found} bytes")),
-        HeaderError::Magic => broken(path(), "it does not begin with the magic bytes".to_owned()),
-        HeaderError::Length { found } => {
-            broken(path(), format!("it gives its length as {found} bytes"))
+        HeaderError::Short { found } => header_error(path(), format!("it has only {found} bytes")),
+        HeaderError::Magic => {
+            header_error(path(), "it does not begin with the magic bytes".to_owned())
         }
-        HeaderError::Field { field } => broken(path(), format!("its field `{field}` is not valid")),
+        HeaderError::Length { found } => {
+            header_error(path(), format!("it gives its length as {found} bytes"))
+        }
+        HeaderError::Field { field } => {
+            header_error(path(), format!("its field `{field}` is not valid"))
+        }
     })?;
     if usize::from(header.pointer_size) != size_of::<usize>() {
         return Err(PluginError::PointerSize {
@@ -536,10 +540,13 @@ pub(super) fn judge_header(path: &Path, section: &[u8]) -> Result<HeaderFields, 
         });
     }
     if header.name.is_empty() || header.name.chars().any(char::is_control) {
-        return Err(broken(path(), "its field `name` is not valid".to_owned()));
+        return Err(header_error(
+            path(),
+            "its field `name` is not valid".to_owned(),
+        ));
     }
     if semver::Version::parse(&header.version).is_err() {
-        return Err(broken(
+        return Err(header_error(
             path(),
             format!("its version `{}` is not a semantic version", header.version),
         ));
@@ -547,17 +554,17 @@ pub(super) fn judge_header(path: &Path, section: &[u8]) -> Result<HeaderFields, 
     Ok(header)
 }
 
-fn broken(path: PathBuf, what: String) -> PluginError {
+fn header_error(path: PathBuf, what: String) -> PluginError {
     PluginError::Header { path, what }
 }
 
 /// Whether nobody but the host's user and root can put another file at the path: each directory
 /// up to the root is theirs, and not writable by others unless it is sticky.
-fn own_directory(path: &Path) -> Pin {
+fn pin_by_directory(path: &Path) -> Pin {
     let dir = match std::fs::canonicalize(parent(path)) {
         Ok(dir) => dir,
         Err(error) => {
-            return Pin::No {
+            return Pin::Unpinned {
                 reason: error.to_string(),
             };
         }
@@ -566,19 +573,19 @@ fn own_directory(path: &Path) -> Pin {
         let stat = match rustix::fs::stat(ancestor) {
             Ok(stat) => stat,
             Err(error) => {
-                return Pin::No {
+                return Pin::Unpinned {
                     reason: format!("{}: {error}", ancestor.display()),
                 };
             }
         };
         if stat.st_uid != 0 && stat.st_uid != platform::current_user() {
-            return Pin::No {
+            return Pin::Unpinned {
                 reason: format!("{} belongs to user {}", ancestor.display(), stat.st_uid),
             };
         }
         let sticky = depth > 0 && mode(&stat) & 0o1000 != 0;
         if let Some(by) = writers(&stat).filter(|_| !sticky) {
-            return Pin::No {
+            return Pin::Unpinned {
                 reason: format!("{} can be written by {by}", ancestor.display()),
             };
         }

@@ -31,7 +31,7 @@ pub enum GrantError {
         "the session grants `{plugin}` {what}, which its manifest does not ask for; a session grants \
          what the manifest names, in its words, or less, so leave that out"
     )]
-    NotAsked {
+    NotRequested {
         /// Name and version.
         plugin: String,
         /// What is granted too much.
@@ -43,7 +43,7 @@ pub enum GrantError {
          process of its own is confined, and only on Linux. Let it run in one (`conjure plugin list` says \
          where it runs and why), or grant that too"
     )]
-    NotKept {
+    NotConfined {
         /// Name and version.
         plugin: String,
         /// What it could do all the same.
@@ -71,14 +71,14 @@ impl LoadedPlugin {
     /// from.
     pub fn check_grant(&self, granted: &Permissions) -> Result<(), GrantError> {
         let allowed = narrowed_permissions(&self.manifest().permissions, granted);
-        let too_much = beyond(granted, &allowed);
+        let too_much = permission_difference(granted, &allowed);
         if too_much != Permissions::default() {
-            return Err(GrantError::NotAsked {
+            return Err(GrantError::NotRequested {
                 plugin: self.id().to_string(),
                 what: permission_phrases(&too_much).join(", "),
             });
         }
-        self.check_kept(&allowed)
+        self.check_enforced(&allowed)
     }
 
     /// Whether a session can withhold its working directory, or changes there.
@@ -89,7 +89,7 @@ impl LoadedPlugin {
         let plugin = self.id().to_string();
         let what = "the working directory to read and change".to_owned();
         if !self.is_confined() {
-            return Err(GrantError::NotKept { plugin, what });
+            return Err(GrantError::NotConfined { plugin, what });
         }
         match EnforcedConfinement::of_kernel().files {
             true => Ok(()),
@@ -99,7 +99,7 @@ impl LoadedPlugin {
 
     /// Whether something keeps an instance to these permissions. The host itself answers for secrets,
     /// requests and questions; for the rest the kernel does, as far as it can, where the plugin is confined.
-    pub(super) fn check_kept(&self, allowed: &Permissions) -> Result<(), GrantError> {
+    pub(super) fn check_enforced(&self, allowed: &Permissions) -> Result<(), GrantError> {
         let withheld = withheld_by_system(&self.manifest().permissions, allowed);
         if withheld == Permissions::default() {
             return Ok(());
@@ -107,9 +107,9 @@ impl LoadedPlugin {
         let plugin = self.id().to_string();
         if !self.is_confined() {
             let what = permission_phrases(&withheld).join(", ");
-            return Err(GrantError::NotKept { plugin, what });
+            return Err(GrantError::NotConfined { plugin, what });
         }
-        let open = unenforced(withheld, EnforcedConfinement::of_kernel());
+        let open = unenforced_permissions(withheld, EnforcedConfinement::of_kernel());
         if open == Permissions::default() {
             return Ok(());
         }
@@ -135,11 +135,11 @@ fn narrowed_permissions(asked: &Permissions, granted: &Permissions) -> Permissio
     // What may be changed may be read.
     let readable: Vec<String> = asked.read.iter().chain(&asked.write).cloned().collect();
     Permissions {
-        secrets: covered(&granted.secrets, &asked.secrets, covers_secret),
-        http: covered(&granted.http, &asked.http, covers_host),
+        secrets: covered_names(&granted.secrets, &asked.secrets, covers_secret),
+        http: covered_names(&granted.http, &asked.http, covers_host),
         sample: granted.sample && asked.sample,
-        read: covered(&granted.read, &readable, covers_file),
-        write: covered(&granted.write, &asked.write, covers_file),
+        read: covered_names(&granted.read, &readable, covers_file),
+        write: covered_names(&granted.write, &asked.write, covers_file),
         network: granted.network && asked.network,
         commands: granted.commands && asked.commands,
     }
@@ -176,13 +176,13 @@ pub fn permission_phrases(permissions: &Permissions) -> Vec<String> {
 
 /// What is asked for and not allowed, of what the system keeps and not the host.
 fn withheld_by_system(asked: &Permissions, allowed: &Permissions) -> Permissions {
-    let withheld = beyond(asked, allowed);
+    let withheld = permission_difference(asked, allowed);
     // What is below a directory that may be changed may be changed too, and read.
     let is_changed_anyway = |name: &String| {
         let mut changed = allowed.write.iter();
         changed.any(|changed| Path::new(name).starts_with(changed))
     };
-    let apart = |names: Vec<String>| -> Vec<String> {
+    let exclude_changeable = |names: Vec<String>| -> Vec<String> {
         let names = names.into_iter();
         names.filter(|name| !is_changed_anyway(name)).collect()
     };
@@ -190,15 +190,15 @@ fn withheld_by_system(asked: &Permissions, allowed: &Permissions) -> Permissions
         secrets: Vec::new(),
         http: Vec::new(),
         sample: false,
-        read: apart(withheld.read),
-        write: apart(withheld.write),
+        read: exclude_changeable(withheld.read),
+        write: exclude_changeable(withheld.write),
         network: withheld.network,
         commands: withheld.commands,
     }
 }
 
 /// What of these a kernel that enforces this much keeps nobody from.
-fn unenforced(withheld: Permissions, enforced: EnforcedConfinement) -> Permissions {
+fn unenforced_permissions(withheld: Permissions, enforced: EnforcedConfinement) -> Permissions {
     let files = |names: Vec<String>| match enforced.files {
         true => Vec::new(),
         false => names,
@@ -213,7 +213,7 @@ fn unenforced(withheld: Permissions, enforced: EnforcedConfinement) -> Permissio
 }
 
 /// What is in these and not in those, by name.
-fn beyond(these: &Permissions, those: &Permissions) -> Permissions {
+fn permission_difference(these: &Permissions, those: &Permissions) -> Permissions {
     let rest = |these: &[String], those: &[String]| {
         let rest = these.iter().filter(|name| !those.contains(name));
         rest.cloned().collect()
@@ -229,7 +229,7 @@ fn beyond(these: &Permissions, those: &Permissions) -> Permissions {
     }
 }
 
-fn covered(
+fn covered_names(
     granted: &[String],
     asked: &[String],
     covers: impl Fn(&str, &str) -> bool,
@@ -324,7 +324,7 @@ mod tests {
             commands: true,
             ..Permissions::default()
         };
-        assert_eq!(beyond(&granted, &asked()), too_much);
+        assert_eq!(permission_difference(&granted, &asked()), too_much);
         let withheld = Permissions {
             write: names(&["/srv/out"]),
             ..Permissions::default()
@@ -378,7 +378,7 @@ mod tests {
         };
         let open = |files, calls| {
             let enforced = EnforcedConfinement { files, calls };
-            permission_phrases(&unenforced(withheld.clone(), enforced))
+            permission_phrases(&unenforced_permissions(withheld.clone(), enforced))
         };
         let files = ["reading ~/notes", "changing /srv/out"];
         let calls = ["connections of its own", "programs that it starts"];

@@ -69,7 +69,7 @@ pub(super) struct SharedHealth {
     pub(super) calls: AtomicU64,
     abandoned: AtomicU32,
     pub(super) late_panics: AtomicU64,
-    lost: AtomicUsize,
+    lost_threads: AtomicUsize,
     quarantined: OnceLock<String>,
     removed: AtomicBool,
     log: Mutex<LogBudget>,
@@ -85,7 +85,7 @@ impl SharedHealth {
             calls: AtomicU64::new(0),
             abandoned: AtomicU32::new(0),
             late_panics: AtomicU64::new(0),
-            lost: AtomicUsize::new(0),
+            lost_threads: AtomicUsize::new(0),
             quarantined: OnceLock::new(),
             removed: AtomicBool::new(false),
             log: Mutex::new(LogBudget::new()),
@@ -98,7 +98,7 @@ impl SharedHealth {
             calls: self.calls.load(Ordering::Relaxed),
             abandoned: self.abandoned.load(Ordering::Relaxed),
             late_panics: self.late_panics.load(Ordering::Relaxed),
-            lost_threads: self.lost.load(Ordering::Relaxed),
+            lost_threads: self.lost_threads.load(Ordering::Relaxed),
             quarantined: self.quarantined.get().cloned(),
             worker_ends: 0,
         }
@@ -119,7 +119,7 @@ impl SharedHealth {
 
     /// A call did not stop within its grace; its thread is lost until it comes back.
     pub(super) fn abandon(&self) {
-        let lost = self.lost.fetch_add(1, Ordering::Relaxed) + 1;
+        let lost = self.lost_threads.fetch_add(1, Ordering::Relaxed) + 1;
         let count = self.abandoned.fetch_add(1, Ordering::Relaxed) + 1;
         tracing::warn!(
             target: "plugin",
@@ -143,8 +143,8 @@ impl SharedHealth {
     }
 
     /// A lost thread came back.
-    pub(super) fn returned(&self) {
-        self.lost.fetch_sub(1, Ordering::Relaxed);
+    pub(super) fn recover_thread(&self) {
+        self.lost_threads.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Passes on a line of the plugin's log, as far as its budget goes.
@@ -193,27 +193,30 @@ pub(super) fn dropped_lines(dropped: u64) -> String {
 /// 200 lines at once, 50 a second in the long run.
 pub(super) struct LogBudget {
     lines: f64,
-    at: Instant,
+    refilled_at: Instant,
     dropped: u64,
 }
 
 impl LogBudget {
     const BURST: f64 = 200.0;
-    const A_SECOND: f64 = 50.0;
+    const PER_SECOND: f64 = 50.0;
 
     pub(super) fn new() -> Self {
         Self {
             lines: Self::BURST,
-            at: Instant::now(),
+            refilled_at: Instant::now(),
             dropped: 0,
         }
     }
 
     /// Whether a line may pass, and how many were dropped before it.
     pub(super) fn take(&mut self, now: Instant) -> Option<u64> {
-        let earned = now.saturating_duration_since(self.at).as_secs_f64() * Self::A_SECOND;
+        let earned = now
+            .saturating_duration_since(self.refilled_at)
+            .as_secs_f64()
+            * Self::PER_SECOND;
         self.lines = (self.lines + earned).min(Self::BURST);
-        self.at = now;
+        self.refilled_at = now;
         if self.lines < 1.0 {
             self.dropped += 1;
             return None;
@@ -235,7 +238,7 @@ mod tests {
     #[test]
     fn a_flood_of_log_lines_is_cut_and_told() {
         let mut budget = LogBudget::new();
-        let start = budget.at;
+        let start = budget.refilled_at;
         let passed = (0..1000).filter(|_| budget.take(start).is_some()).count();
         assert_eq!(passed, 200);
         let later = start + Duration::from_secs(1);

@@ -17,7 +17,7 @@ use conjure_abi::{
 };
 
 use super::CallMeta;
-use super::call::refused;
+use super::call::ready_fault;
 use super::emit::Emit;
 use super::health::SharedHealth;
 
@@ -25,29 +25,29 @@ use super::health::SharedHealth;
 const TRIALS: u32 = 100;
 
 /// Number of times that the permission is taken back before it cannot be earned again.
-const TAKEN_BACK: u8 = 3;
+const MAX_REVOCATIONS: u8 = 3;
 
 /// The most bytes of output that are kept of a call.
-const OUTPUT: usize = 1024 * 1024;
+const MAX_OUTPUT_BYTES: usize = 1024 * 1024;
 
 /// Time between two looks of the watchdog, which takes the permission back when it sees a call twice
 /// more.
-const TICK: Duration = Duration::from_millis(5);
+const WATCH_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Number of looks without any call before the watchdog sleeps.
-const QUIET: u32 = 40;
+const IDLE_TICKS: u32 = 40;
 
 /// State of a plugin's operations: which may be called in place. Each plugin has one of these.
-pub(super) struct Earned {
+pub(super) struct InPlaceOperations {
     operations: Vec<InPlaceOperation>,
     /// What at most one call of a trial may exceed.
-    short: Duration,
+    trial_limit: Duration,
 }
 
 struct InPlaceOperation {
     name: String,
     state: AtomicU8,
-    taken_back: AtomicU8,
+    revocations: AtomicU8,
     trial: Mutex<Trial>,
 }
 
@@ -61,7 +61,7 @@ const ON_TRIAL: u8 = 0;
 const GRANTED: u8 = 1;
 const DENIED: u8 = 2;
 
-impl Earned {
+impl InPlaceOperations {
     /// `declared` are the operations whose tools ask for it, and `short` what at most one call of a trial
     /// may exceed.
     pub(super) fn new(declared: impl IntoIterator<Item = String>, short: Duration) -> Self {
@@ -70,11 +70,14 @@ impl Earned {
             .map(|name| InPlaceOperation {
                 name,
                 state: AtomicU8::new(ON_TRIAL),
-                taken_back: AtomicU8::new(0),
+                revocations: AtomicU8::new(0),
                 trial: Mutex::new(Trial::default()),
             })
             .collect();
-        Self { operations, short }
+        Self {
+            operations,
+            trial_limit: short,
+        }
     }
 
     /// Whether the operation may be called in place now.
@@ -101,7 +104,7 @@ impl Earned {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         trial.calls += 1;
-        trial.slow += u32::from(took > self.short);
+        trial.slow += u32::from(took > self.trial_limit);
         if trial.calls >= TRIALS {
             let passed = trial.slow <= TRIALS / 100;
             *trial = Trial::default();
@@ -124,10 +127,10 @@ impl Earned {
     }
 
     /// Takes it back; gives the operation's name.
-    fn take_back(&self, index: usize) -> Option<&str> {
+    fn revoke(&self, index: usize) -> Option<&str> {
         let operation = self.operations.get(index)?;
-        let times = operation.taken_back.fetch_add(1, Ordering::AcqRel) + 1;
-        let next = if times >= TAKEN_BACK {
+        let times = operation.revocations.fetch_add(1, Ordering::AcqRel) + 1;
+        let next = if times >= MAX_REVOCATIONS {
             DENIED
         } else {
             ON_TRIAL
@@ -142,12 +145,12 @@ impl Earned {
 
 /// Where calls in place of one instance happen, one at a time.
 pub(super) struct InPlaceSlot {
-    turns: Arc<SlotState>,
+    state: Arc<SlotState>,
     /// The object that the plugin gets. One for all turns, so that a call allocates nothing for it.
     context: CallContext,
     operation: AtomicUsize,
     watched: AtomicBool,
-    earned: Arc<Earned>,
+    operations: Arc<InPlaceOperations>,
 }
 
 struct SlotState {
@@ -155,7 +158,7 @@ struct SlotState {
     number: AtomicU64,
     health: Arc<SharedHealth>,
     /// Whether the call that runs had output or asked the host.
-    used: AtomicBool,
+    used_context: AtomicBool,
     output: Mutex<Vec<Emit>>,
 }
 
@@ -166,27 +169,27 @@ impl SlotState {
 }
 
 impl InPlaceSlot {
-    pub(super) fn new(earned: Arc<Earned>, health: Arc<SharedHealth>) -> Arc<Self> {
+    pub(super) fn new(earned: Arc<InPlaceOperations>, health: Arc<SharedHealth>) -> Arc<Self> {
         let turns = Arc::new(SlotState {
             number: AtomicU64::new(0),
             health,
-            used: AtomicBool::new(false),
+            used_context: AtomicBool::new(false),
             output: Mutex::default(),
         });
         let context = InPlaceContext(Arc::clone(&turns));
         Arc::new(Self {
-            turns,
+            state: turns,
             context: CallCx_TO::from_ptr(RArc::new(context), TD_Opaque),
             operation: AtomicUsize::new(0),
             watched: AtomicBool::new(false),
-            earned,
+            operations: earned,
         })
     }
 
     /// Takes the slot for an operation that has earned it, unless another call is in it.
     pub(super) fn enter(self: &Arc<Self>, op: &str) -> Option<SlotGuard<'_>> {
-        let operation = self.earned.granted(op)?;
-        let turns = &self.turns;
+        let operation = self.operations.granted(op)?;
+        let turns = &self.state;
         let number = turns.number.load(Ordering::Relaxed);
         if number % 2 == 1 || turns.health.quarantined().is_some() {
             return None;
@@ -209,16 +212,16 @@ impl InPlaceSlot {
 
 impl InPlaceSlot {
     #[cold]
-    fn take_for_ever(&self) -> Vec<Emit> {
-        self.turns.used.store(false, Ordering::Relaxed);
-        if let Some(op) = self.earned.deny(self.operation.load(Ordering::Relaxed)) {
+    fn deny_and_take_output(&self) -> Vec<Emit> {
+        self.state.used_context.store(false, Ordering::Relaxed);
+        if let Some(op) = self.operations.deny(self.operation.load(Ordering::Relaxed)) {
             tracing::warn!(
                 target: "plugin",
-                plugin = %self.turns.health.id,
+                plugin = %self.state.health.id,
                 "`{op}` has output or asks the host, and is not called in place any more"
             );
         }
-        std::mem::take(&mut *self.turns.output())
+        std::mem::take(&mut *self.state.output())
     }
 }
 
@@ -236,8 +239,8 @@ impl SlotGuard<'_> {
 
     /// Ends it, and gives the output that the call had all the same.
     pub(super) fn end(self) -> Vec<Emit> {
-        if self.slot.turns.used.load(Ordering::Relaxed) {
-            self.slot.take_for_ever()
+        if self.slot.state.used_context.load(Ordering::Relaxed) {
+            self.slot.deny_and_take_output()
         } else {
             Vec::new()
         }
@@ -247,7 +250,7 @@ impl SlotGuard<'_> {
 impl Drop for SlotGuard<'_> {
     fn drop(&mut self) {
         let over = self.number.wrapping_add(1);
-        self.slot.turns.number.store(over, Ordering::Release);
+        self.slot.state.number.store(over, Ordering::Release);
     }
 }
 
@@ -267,11 +270,11 @@ impl CallCx for InPlaceContext {
         if self.is_over() {
             return EmitStatus::Cancelled as u32;
         }
-        self.0.used.store(true, Ordering::Relaxed);
+        self.0.used_context.store(true, Ordering::Relaxed);
         let mut output = self.0.output();
         let kept: usize = output.iter().map(|emit| emit.bytes.len()).sum();
         if let Some(kind) = EmitKind::from_number(kind)
-            && kept + bytes.len() <= OUTPUT
+            && kept + bytes.len() <= MAX_OUTPUT_BYTES
         {
             output.push(Emit {
                 kind,
@@ -287,10 +290,10 @@ impl CallCx for InPlaceContext {
 
     fn host(&self, _op: RSlice<'_, u8>, _json: RSlice<'_, u8>) -> FfiFuture<Reply> {
         if self.is_over() {
-            return refused(code::GONE, "the call is over");
+            return ready_fault(code::GONE, "the call is over");
         }
-        self.0.used.store(true, Ordering::Relaxed);
-        refused(code::DENIED, "a call in place has no host operations")
+        self.0.used_context.store(true, Ordering::Relaxed);
+        ready_fault(code::DENIED, "a call in place has no host operations")
     }
 
     fn log(&self, level: u32, target: RSlice<'_, u8>, message: RSlice<'_, u8>) {
@@ -345,14 +348,14 @@ impl Watchdog {
         let mut seen: Vec<(Weak<InPlaceSlot>, u64, u32)> = Vec::new();
         let mut quiet = 0;
         loop {
-            if quiet >= QUIET {
+            if quiet >= IDLE_TICKS {
                 self.asleep.store(true, Ordering::Release);
                 // A call that began just before sees no sleeper, so the sleep has an end.
                 thread::park_timeout(Duration::from_secs(1));
                 self.asleep.store(false, Ordering::Release);
-                quiet = QUIET - 2;
+                quiet = IDLE_TICKS - 2;
             }
-            thread::sleep(TICK);
+            thread::sleep(WATCH_INTERVAL);
             seen.retain(|(slot, ..)| slot.strong_count() > 0);
             let new =
                 std::mem::take(&mut *self.slots.lock().unwrap_or_else(PoisonError::into_inner));
@@ -360,7 +363,7 @@ impl Watchdog {
             quiet += 1;
             for (slot, turn, ticks) in &mut seen {
                 let Some(slot) = slot.upgrade() else { continue };
-                let now = slot.turns.number.load(Ordering::Acquire);
+                let now = slot.state.number.load(Ordering::Acquire);
                 if now != *turn {
                     (*turn, *ticks) = (now, 0);
                     quiet = 0;
@@ -368,7 +371,7 @@ impl Watchdog {
                     *ticks += 1;
                     quiet = 0;
                     if *ticks == 2 {
-                        take_back(&slot);
+                        revoke_running(&slot);
                     }
                 }
             }
@@ -376,14 +379,14 @@ impl Watchdog {
     }
 }
 
-fn take_back(slot: &InPlaceSlot) {
+fn revoke_running(slot: &InPlaceSlot) {
     if let Some(op) = slot
-        .earned
-        .take_back(slot.operation.load(Ordering::Relaxed))
+        .operations
+        .revoke(slot.operation.load(Ordering::Relaxed))
     {
         tracing::warn!(
             target: "plugin",
-            plugin = %slot.turns.health.id,
+            plugin = %slot.state.health.id,
             "`{op}` took more than 10 ms in place and has to earn that again"
         );
     }
@@ -395,11 +398,11 @@ mod tests {
 
     const SHORT: Duration = Duration::from_micros(50);
 
-    fn earned() -> Earned {
-        Earned::new(["skill.tool.add".to_owned()], SHORT)
+    fn earned() -> InPlaceOperations {
+        InPlaceOperations::new(["skill.tool.add".to_owned()], SHORT)
     }
 
-    fn trial(earned: &Earned, slow: u32) {
+    fn trial(earned: &InPlaceOperations, slow: u32) {
         for call in 0..TRIALS {
             let took = if call < slow { SHORT * 2 } else { SHORT };
             earned.record("skill.tool.add", took, false);
@@ -438,10 +441,10 @@ mod tests {
     #[test]
     fn what_was_taken_back_three_times_stays_so() {
         let earned = earned();
-        for _ in 0..TAKEN_BACK {
+        for _ in 0..MAX_REVOCATIONS {
             trial(&earned, 0);
             assert_eq!(earned.granted("skill.tool.add"), Some(0));
-            assert_eq!(earned.take_back(0), Some("skill.tool.add"));
+            assert_eq!(earned.revoke(0), Some("skill.tool.add"));
             assert_eq!(earned.granted("skill.tool.add"), None);
         }
         trial(&earned, 0);

@@ -74,7 +74,7 @@ pub enum InstallError {
         "there is no {wanted} of `{name}` to put back; kept are: {kept}. `conjure plugin history \
          {name}` shows what there was"
     )]
-    NotKept {
+    NoBackup {
         /// The plugin.
         name: String,
         /// What was asked for.
@@ -101,13 +101,13 @@ pub enum InstallError {
         "{name} became another one while this one was looked at, so nothing was changed: install it \
          again to have it compared with the one that is there now"
     )]
-    Overtaken {
+    ChangedMeanwhile {
         /// The plugin.
         name: String,
     },
     /// The plugin cannot take the place of what has its name.
     #[error("{name} cannot be installed: {reason}")]
-    InTheWay {
+    Conflict {
         /// The name.
         name: String,
         /// What is there, and what to do.

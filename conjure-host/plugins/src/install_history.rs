@@ -11,9 +11,9 @@ use super::installed_build::BuildForm;
 use super::{InstallAction, InstallChange, InstallError, InstalledPlugins, Sha256};
 
 /// Changes of one plugin whose builds are kept.
-const KEPT: usize = 10;
+const MAX_KEPT_CHANGES: usize = 10;
 /// Changes that are taken back at once are no changes, and cost no build.
-const TAKEN_BACK: usize = 2;
+const MAX_UNDONE_CHANGES: usize = 2;
 
 impl InstalledPlugins {
     /// What was changed, the oldest first: of one plugin, or of all.
@@ -52,7 +52,10 @@ impl InstalledPlugins {
     /// Removes kept libraries that only older changes name.
     pub(super) fn sweep(&self, name: &str) -> Result<(), InstallError> {
         let own = self.history(Some(name))?;
-        let (old, new) = own.split_at(own.len().saturating_sub(KEPT + TAKEN_BACK));
+        let (old, new) = own.split_at(
+            own.len()
+                .saturating_sub(MAX_KEPT_CHANGES + MAX_UNDONE_CHANGES),
+        );
         let others = self.history(None)?;
         let others: Vec<_> = others
             .into_iter()
@@ -60,7 +63,7 @@ impl InstalledPlugins {
             .collect();
         let needed: HashSet<Sha256> = &builds(new) | &builds(&others);
         for gone in builds(old).difference(&needed) {
-            fs::remove_file(self.kept(gone));
+            fs::remove_file(self.backup_path(gone));
         }
         Ok(())
     }
@@ -71,7 +74,7 @@ impl InstalledPlugins {
     /// # Errors
     /// [`InstallError::Altered`], and the system's.
     pub fn undo(&self, change: &InstallChange) -> Result<bool, InstallError> {
-        let _lock = self.one_at_a_time()?;
+        let _lock = self.lock_changes()?;
         let name = &change.plugin;
         let current = self.build(name)?;
         let there = current.as_ref().map(|current| current.sha256);
@@ -80,7 +83,7 @@ impl InstalledPlugins {
             return Ok(false);
         }
         let back = match &change.from {
-            Some(from) => self.put_back(name, current.as_ref(), from)?,
+            Some(from) => self.restore(name, current.as_ref(), from)?,
             None => self.replace(InstallAction::Remove, name, current.as_ref(), None)?,
         };
         self.forget(&[change, &back])?;
@@ -99,20 +102,20 @@ impl InstalledPlugins {
         }
         fs::write_atomic(self.history.join("history.jsonl"), text.as_bytes())?;
         for build in builds(&gone).difference(&builds(&left)) {
-            fs::remove_file(self.kept(build));
+            fs::remove_file(self.backup_path(build));
         }
         Ok(())
     }
 
     /// Where a build is kept, if it is.
-    pub(super) fn kept(&self, sha256: &Sha256) -> PathBuf {
+    pub(super) fn backup_path(&self, sha256: &Sha256) -> PathBuf {
         let others = [BuildForm::Program, BuildForm::Skill].into_iter();
-        let mut others = others.map(|form| self.kept_as(sha256, form));
+        let mut others = others.map(|form| self.backup_path_as(sha256, form));
         let other = others.find(|path| path.is_file());
-        other.unwrap_or_else(|| self.kept_as(sha256, BuildForm::Library))
+        other.unwrap_or_else(|| self.backup_path_as(sha256, BuildForm::Library))
     }
 
-    pub(super) fn kept_as(&self, sha256: &Sha256, form: BuildForm) -> PathBuf {
+    pub(super) fn backup_path_as(&self, sha256: &Sha256, form: BuildForm) -> PathBuf {
         self.history.join(format!("{sha256}.{}", form.extension()))
     }
 }
@@ -124,7 +127,7 @@ fn builds(changes: &[InstallChange]) -> HashSet<Sha256> {
 }
 
 /// Notes a change at the end of the history.
-pub(super) fn note(
+pub(super) fn append_change(
     history: &mut std::fs::File,
     change: &InstallChange,
 ) -> Result<(), InstallError> {

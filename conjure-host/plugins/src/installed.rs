@@ -15,10 +15,10 @@ use conjure_config::file_name::safe_name;
 use conjure_config::fs;
 use semver::Version;
 
-use super::install_history::note;
-use super::installed_build::{self, BuildForm, InstalledBuild, SkillPlaces, now_ms};
+use super::adopted_skills::has_extra_files;
+use super::install_history::append_change;
+use super::installed_build::{self, BuildForm, InstalledBuild, UserSkillFolders, now_ms};
 use super::pending::PendingChange;
-use super::taken_over::holds_more;
 use super::{
     InstallAction, InstallChange, InstallError, InstalledVersion, LockedPlugin, PackagedPlugins,
     PluginFile, PluginLock, Sha256, libraries, program,
@@ -30,7 +30,7 @@ pub struct InstalledPlugins {
     plugins: PathBuf,
     pub(super) history: PathBuf,
     pub(super) packaged: PackagedPlugins,
-    pub(super) skills: SkillPlaces,
+    pub(super) skills: UserSkillFolders,
 }
 
 impl InstalledPlugins {
@@ -40,7 +40,7 @@ impl InstalledPlugins {
             plugins: data_dir.join("plugins"),
             history: data_dir.join("plugin-history"),
             packaged: PackagedPlugins::of(data_dir),
-            skills: SkillPlaces::of_user(),
+            skills: UserSkillFolders::of_user(),
         }
     }
 
@@ -60,7 +60,7 @@ impl InstalledPlugins {
     /// Every file of this name, the highest version first, which is the one that hosts use; what is no
     /// plugin has none.
     fn files(&self, name: &str) -> io::Result<Vec<PluginFile>> {
-        let paths = self.installed()?.into_iter();
+        let paths = self.installed_paths()?.into_iter();
         let files = paths.filter_map(|path| PluginFile::read_of(&path, name, true).ok()?);
         let mut files: Vec<PluginFile> = files.collect();
         files.sort_by_cached_key(|file| Reverse(Version::parse(&file.header.version).ok()));
@@ -105,7 +105,7 @@ impl InstalledPlugins {
 
     /// What is installed: libraries and bundles. Whoever describes a program there keeps its files
     /// there too, and changes them.
-    fn installed(&self) -> io::Result<Vec<PathBuf>> {
+    fn installed_paths(&self) -> io::Result<Vec<PathBuf>> {
         let mut paths = libraries(&self.plugins)?;
         paths.retain(|path| !program::is_description(path));
         Ok(paths)
@@ -117,14 +117,14 @@ impl InstalledPlugins {
     /// # Errors
     /// The system's; what was there before is then as it was.
     pub fn add(&self, file: &PluginFile) -> Result<Option<InstallChange>, InstallError> {
-        let _lock = self.one_at_a_time()?;
+        let _lock = self.lock_changes()?;
         let name = &file.header.name;
         let current = self.build(name)?;
         let new = (version(file), file.bytes.as_slice());
-        self.put(name, current.as_ref(), new, None)
+        self.install_build(name, current.as_ref(), new, None)
     }
 
-    pub(super) fn put(
+    pub(super) fn install_build(
         &self,
         name: &str,
         current: Option<&InstalledBuild>,
@@ -136,7 +136,7 @@ impl InstalledPlugins {
                 self.lock().set(name, package)?;
                 if current.form != BuildForm::Skill {
                     // Another file with the same bytes, so that hosts look at it again.
-                    self.place(&current.path, &current.bytes)?;
+                    self.write_build(&current.path, &current.bytes)?;
                 }
             }
             return Ok(None);
@@ -155,14 +155,14 @@ impl InstalledPlugins {
     ///
     /// # Errors
     /// The system's; what was there before is then as it was.
-    pub fn put_next(&self, file: &PluginFile, own: &Sha256) -> Result<bool, InstallError> {
-        let _lock = self.one_at_a_time()?;
+    pub fn replace_own_build(&self, file: &PluginFile, own: &Sha256) -> Result<bool, InstallError> {
+        let _lock = self.lock_changes()?;
         let name = &file.header.name;
         let form = BuildForm::of(&file.bytes);
         let is_own = |it: &PluginFile| it.sha256 == *own && BuildForm::of(&it.bytes) == form;
         let there = self.file(name)?.filter(is_own);
         let there = there.filter(|_| matches!(self.lock().plugin(name), Ok(None)));
-        let placed = there.map(|there| self.place(&there.path, &file.bytes));
+        let placed = there.map(|there| self.write_build(&there.path, &file.bytes));
         Ok(placed.transpose()?.is_some())
     }
 
@@ -171,7 +171,7 @@ impl InstalledPlugins {
     /// # Errors
     /// [`InstallError::NotInstalled`], and the system's.
     pub fn remove(&self, name: &str) -> Result<InstallChange, InstallError> {
-        let _lock = self.one_at_a_time()?;
+        let _lock = self.lock_changes()?;
         let Some(before) = self.build(name)? else {
             if self.lock().plugin(name)?.is_none() {
                 return Err(self.not_installed(name));
@@ -186,22 +186,22 @@ impl InstalledPlugins {
     ///
     /// # Errors
     /// [`InstallError::NotKept`], and the system's.
-    pub fn earlier(
+    pub fn rollback_target(
         &self,
         name: &str,
         wanted: Option<&str>,
     ) -> Result<InstalledVersion, InstallError> {
         let now = self.build(name)?.map(|build| build.sha256);
-        self.kept_build(name, wanted, now)
+        self.find_backup(name, wanted, now)
     }
 
-    pub(super) fn put_back(
+    pub(super) fn restore(
         &self,
         name: &str,
         current: Option<&InstalledBuild>,
         build: &InstalledVersion,
     ) -> Result<InstallChange, InstallError> {
-        let path = self.kept(&build.sha256);
+        let path = self.backup_path(&build.sha256);
         let bytes = fs::read(&path)?;
         if Sha256::of(&bytes) != build.sha256 {
             return Err(InstallError::Altered {
@@ -216,7 +216,7 @@ impl InstalledPlugins {
 
     /// The newest build of a version that is kept and is not there now; of any, what the newest change
     /// took away comes first.
-    fn kept_build(
+    fn find_backup(
         &self,
         name: &str,
         wanted: Option<&str>,
@@ -229,7 +229,7 @@ impl InstalledPlugins {
             .flat_map(|change| [change.from, change.to]);
         let mut kept: Vec<InstalledVersion> = Vec::new();
         for build in builds.flatten() {
-            let is_there = self.kept(&build.sha256).is_file();
+            let is_there = self.backup_path(&build.sha256).is_file();
             if is_there && now != Some(build.sha256) && !kept.contains(&build) {
                 kept.push(build);
             }
@@ -239,13 +239,13 @@ impl InstalledPlugins {
             return Ok(build.clone());
         }
         let versions: Vec<&str> = kept.iter().map(|build| build.version.as_str()).collect();
-        Err(InstallError::NotKept {
+        Err(InstallError::NoBackup {
             name: name.to_owned(),
             wanted: match wanted {
                 Some(wanted) => format!("version {wanted}"),
                 None => "earlier build".to_owned(),
             },
-            kept: listed(&versions),
+            kept: join_or_none(&versions),
         })
     }
 
@@ -254,12 +254,12 @@ impl InstalledPlugins {
     /// # Errors
     /// [`InstallError::NotInstalled`], and the system's.
     pub fn reload(&self, name: &str) -> Result<InstalledVersion, InstallError> {
-        let _lock = self.one_at_a_time()?;
+        let _lock = self.lock_changes()?;
         let Some(there) = self.file(name)? else {
             return Err(self.not_installed(name));
         };
         // Another file with the same bytes.
-        self.place(&there.path, &there.bytes)?;
+        self.write_build(&there.path, &there.bytes)?;
         Ok(version(&there))
     }
 
@@ -273,7 +273,7 @@ impl InstalledPlugins {
         // What its lock does not know is nothing to put back.
         let known = before.and_then(|before| self.version(before));
         if let (Some(before), Some(_)) = (before, &known) {
-            let kept = self.kept_as(&before.sha256, before.form);
+            let kept = self.backup_path_as(&before.sha256, before.form);
             fs::write_atomic(kept, &before.bytes)?;
         }
         let is_unknown = known.is_none();
@@ -287,7 +287,7 @@ impl InstalledPlugins {
             (None, None) if self.locked_skill(name)?.is_some() => BuildForm::Skill,
             (None, None) => BuildForm::Library,
         };
-        self.not_in_the_way(name, before, form, to.map(|(bytes, _)| bytes))?;
+        self.check_conflict(name, before, form, to.map(|(bytes, _)| bytes))?;
         let path = match before {
             Some(before) if before.form == form => before.path.clone(),
             _ => self.free_path(name, form)?,
@@ -305,7 +305,7 @@ impl InstalledPlugins {
         // Before the library, which whoever watches loads as soon as it is there.
         let locked = self.lock().plugin(name)?;
         let package = to.and_then(|(_, version)| version.package.as_deref().cloned());
-        let takes_over = before.is_none() && self.is_there(name, to.map(|(bytes, _)| bytes));
+        let takes_over = before.is_none() && self.is_same_skill(name, to.map(|(bytes, _)| bytes));
         let pending = PendingChange {
             change,
             locked,
@@ -313,32 +313,32 @@ impl InstalledPlugins {
             takes_over,
         };
         // From here on a crash leaves something to end.
-        self.begin(&pending)?;
+        self.write_pending(&pending)?;
         if to.is_some() {
             self.lock().set(name, package)?;
         }
-        let stays = takes_over || (to.is_none() && self.is_taken_over(name));
+        let stays = takes_over || (to.is_none() && self.is_adopted(name));
         if form == BuildForm::Skill && is_unknown && !stays {
             // Somebody changed it, or it is no skill any more: nothing else has what was written there.
             self.skills.set_aside(name, pending.change.at_ms)?;
         }
         let placed = match to {
             Some(_) if takes_over => Ok(()),
-            Some((bytes, _)) => self.place(&pending.path, bytes),
-            None => self.take_away(&pending.change, &mut history),
+            Some((bytes, _)) => self.write_build(&pending.path, bytes),
+            None => self.remove_all_builds(&pending.change, &mut history),
         };
         match placed {
             Ok(()) if to.is_none() => self.lock().set(name, None)?,
             Ok(()) => self.remove_others(&pending, &mut history)?,
             Err(error) => {
                 self.lock().set(name, pending.locked.clone())?;
-                self.end();
+                self.clear_pending();
                 return Err(error);
             }
         }
-        self.note_taken_over(name, takes_over)?;
-        note(&mut history, &pending.change)?;
-        self.end();
+        self.set_adopted(name, takes_over)?;
+        append_change(&mut history, &pending.change)?;
+        self.clear_pending();
         let change = pending.change;
         if let Err(error) = self.sweep(name) {
             tracing::warn!("kept builds of {name} cannot be looked through: {error}");
@@ -349,7 +349,7 @@ impl InstalledPlugins {
     /// A skill folder of the user's own is not replaced, and neither a plugin by a skill folder. One that is
     /// the very one that comes, and nothing more, is taken over: another data directory of the user's may
     /// have it too.
-    fn not_in_the_way(
+    fn check_conflict(
         &self,
         name: &str,
         before: Option<&InstalledBuild>,
@@ -358,7 +358,7 @@ impl InstalledPlugins {
     ) -> Result<(), InstallError> {
         let refused = |reason: String| {
             let name = name.to_owned();
-            Err(InstallError::InTheWay { name, reason })
+            Err(InstallError::Conflict { name, reason })
         };
         let is_skill = form == BuildForm::Skill;
         if before.is_some_and(|before| (before.form == BuildForm::Skill) != is_skill) {
@@ -375,7 +375,7 @@ impl InstalledPlugins {
             .path(name)
             .filter(|_| is_skill && before.is_none());
         match place.filter(|place| std::fs::symlink_metadata(place).is_ok()) {
-            Some(place) if self.locked_skill(name)?.is_none() && !self.is_there(name, new) => {
+            Some(place) if self.locked_skill(name)?.is_none() && !self.is_same_skill(name, new) => {
                 refused(format!(
                     "{} is a skill that {} does not name: your own, maybe with files that no package has \
                      (such as `.git`), or another version that another data directory has. Move it away \
@@ -389,19 +389,19 @@ impl InstalledPlugins {
     }
 
     /// Whether the skill folder of this name, which is no link, is that of an archive and holds no more.
-    fn is_there(&self, name: &str, archive: Option<&[u8]>) -> bool {
+    fn is_same_skill(&self, name: &str, archive: Option<&[u8]>) -> bool {
         let (Some(place), Some(archive)) = (self.skills.path(name), archive) else {
             return false;
         };
         std::fs::symlink_metadata(&place).is_ok_and(|there| there.is_dir())
             && installed_build::archive(&place).is_ok_and(|there| there == archive)
-            && matches!(holds_more(&place), Ok(false))
+            && matches!(has_extra_files(&place), Ok(false))
     }
 
     /// Puts a build there in one step: readers see all of it or what was there before.
-    fn place(&self, path: &Path, bytes: &[u8]) -> Result<(), InstallError> {
+    fn write_build(&self, path: &Path, bytes: &[u8]) -> Result<(), InstallError> {
         if BuildForm::of(bytes) == BuildForm::Skill {
-            return Ok(self.skills.place(path, bytes)?);
+            return Ok(self.skills.install(path, bytes)?);
         }
         fs::create_private_dir(&self.plugins)?;
         Ok(fs::write_atomic(path, bytes)?)
@@ -419,8 +419,8 @@ impl InstalledPlugins {
                 continue;
             }
             match there.form {
-                BuildForm::Skill if self.is_taken_over(name) => {}
-                BuildForm::Skill => self.skills.take_away(name)?,
+                BuildForm::Skill if self.is_adopted(name) => {}
+                BuildForm::Skill => self.skills.remove(name)?,
                 BuildForm::Library | BuildForm::Program => std::fs::remove_file(&there.path)?,
             }
         }
@@ -428,13 +428,17 @@ impl InstalledPlugins {
     }
 
     /// Removes every file of a plugin, or the folder of a skill.
-    fn take_away(&self, change: &InstallChange, history: &mut File) -> Result<(), InstallError> {
+    fn remove_all_builds(
+        &self,
+        change: &InstallChange,
+        history: &mut File,
+    ) -> Result<(), InstallError> {
         let name = &change.plugin;
         for file in self.files(name)? {
-            self.remove_noted(&file, change, history)?;
+            self.remove_and_record(&file, change, history)?;
         }
-        if self.locked_skill(name)?.is_some() && !self.is_taken_over(name) {
-            self.skills.take_away(name)?;
+        if self.locked_skill(name)?.is_some() && !self.is_adopted(name) {
+            self.skills.remove(name)?;
         }
         Ok(())
     }
@@ -447,7 +451,7 @@ impl InstalledPlugins {
     ) -> Result<(), InstallError> {
         for other in self.files(&pending.change.plugin)? {
             if other.path != pending.path {
-                self.remove_noted(&other, &pending.change, history)?;
+                self.remove_and_record(&other, &pending.change, history)?;
             }
         }
         Ok(())
@@ -455,7 +459,7 @@ impl InstalledPlugins {
 
     /// Removes a file of a plugin. What the change does not name is a removal of its own, which is noted
     /// first: it is kept and can be put back as well.
-    fn remove_noted(
+    fn remove_and_record(
         &self,
         file: &PluginFile,
         change: &InstallChange,
@@ -464,7 +468,7 @@ impl InstalledPlugins {
         let named = [&change.from, &change.to].into_iter().flatten();
         let mut named = named.map(|build| build.sha256);
         if !named.any(|sha256| sha256 == file.sha256) {
-            let kept = self.kept_as(&file.sha256, BuildForm::of(&file.bytes));
+            let kept = self.backup_path_as(&file.sha256, BuildForm::of(&file.bytes));
             fs::write_atomic(kept, &file.bytes)?;
             let removal = InstallChange {
                 at_ms: change.at_ms,
@@ -474,7 +478,7 @@ impl InstalledPlugins {
                 to: None,
                 altered: false,
             };
-            note(history, &removal)?;
+            append_change(history, &removal)?;
         }
         Ok(std::fs::remove_file(&file.path)?)
     }
@@ -482,7 +486,10 @@ impl InstalledPlugins {
     /// What is there, and the package that it came in; nothing where it is not what its lock says.
     fn version(&self, build: &InstalledBuild) -> Option<InstalledVersion> {
         let locked = self.lock().plugin(&build.name).ok()?;
-        if locked.as_ref().is_some_and(|it| !it.holds(&build.sha256)) {
+        if locked
+            .as_ref()
+            .is_some_and(|it| !it.contains(&build.sha256))
+        {
             return None;
         }
         Some(InstalledVersion {
@@ -498,14 +505,14 @@ impl InstalledPlugins {
         Ok(locked.and_then(|locked| {
             Some(InstalledVersion {
                 version: locked.version.clone(),
-                sha256: *locked.digest_here()?,
+                sha256: *locked.local_digest()?,
                 package: Some(Box::new(locked)),
             })
         }))
     }
 
     fn not_installed(&self, name: &str) -> InstallError {
-        let found = self.installed().unwrap_or_default().into_iter();
+        let found = self.installed_paths().unwrap_or_default().into_iter();
         let files = found.filter_map(|path| PluginFile::read(&path, true).ok());
         // Skill folders lie elsewhere, and what was altered or lost is no plugin any more.
         let locked = self.lock().plugins().unwrap_or_default().into_iter();
@@ -515,7 +522,7 @@ impl InstalledPlugins {
         InstallError::NotInstalled {
             name: name.to_owned(),
             dir: self.plugins.clone(),
-            installed: listed(&names),
+            installed: join_or_none(&names),
         }
     }
 
@@ -530,7 +537,7 @@ impl InstalledPlugins {
                 return self
                     .skills
                     .path(name)
-                    .ok_or_else(|| InstallError::InTheWay {
+                    .ok_or_else(|| InstallError::Conflict {
                         name: name.to_owned(),
                         reason:
                             "there is no home directory, or none that has a place for this name"
@@ -550,20 +557,20 @@ impl InstalledPlugins {
     }
 
     /// One change at a time, whoever makes it; what one before left half is ended first.
-    pub(super) fn one_at_a_time(&self) -> Result<File, InstallError> {
+    pub(super) fn lock_changes(&self) -> Result<File, InstallError> {
         fs::create_private_dir(&self.history)?;
         let lock = fs::lock(self.history.join("lock"))?;
-        self.end_half()?;
+        self.finish_interrupted()?;
         Ok(lock)
     }
 
     /// Brings a change that ended in its middle to its beginning or its end, and removes what such
     /// changes left; whether there was something.
-    pub(super) fn end_halves(&self) -> Result<bool, InstallError> {
-        if !self.has_halves() {
+    pub(super) fn recover_interrupted(&self) -> Result<bool, InstallError> {
+        if !self.has_interrupted_change() {
             return Ok(false);
         }
-        drop(self.one_at_a_time()?);
+        drop(self.lock_changes()?);
         Ok(true)
     }
 }
@@ -576,7 +583,7 @@ pub(super) fn version(file: &PluginFile) -> InstalledVersion {
     }
 }
 
-fn listed(words: &[&str]) -> String {
+fn join_or_none(words: &[&str]) -> String {
     match words {
         [] => "none".to_owned(),
         words => words.join(", "),

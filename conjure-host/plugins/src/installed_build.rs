@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use conjure_config::platform::LIBRARY_EXTENSION;
-use conjure_config::skill_folders::{self, LeftOutFile, LoadedFolder};
+use conjure_config::skill_folders::{self, LoadedFolder, SkippedFile};
 use conjure_config::{env, fs, skill_archive};
 use rustix::fs::{CWD, RenameFlags};
 
-use super::taken_over::holds_more;
+use super::adopted_skills::has_extra_files;
 use super::{LockedPlugin, PluginFile, Sha256, program};
 
 /// Where what was replaced is, below what was made for a change.
-const OLD: &str = "old";
+const REPLACED_DIR: &str = "old";
 
 /// What a build is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,11 +75,11 @@ impl From<PluginFile> for InstalledBuild {
 
 /// The user's skill folders, where those out of packages lie beside the user's own.
 #[derive(Debug, Clone)]
-pub(crate) struct SkillPlaces {
+pub(crate) struct UserSkillFolders {
     root: Option<PathBuf>,
 }
 
-impl SkillPlaces {
+impl UserSkillFolders {
     /// Returns the places below the home directory.
     pub(crate) fn of_user() -> Self {
         let home = env::home();
@@ -141,9 +141,9 @@ impl SkillPlaces {
     }
 
     /// Puts the folder of an archive there, in one step where the system can exchange directories.
-    pub(crate) fn place(&self, path: &Path, archive: &[u8]) -> io::Result<()> {
+    pub(crate) fn install(&self, path: &Path, archive: &[u8]) -> io::Result<()> {
         let staging = self.staging()?;
-        let placed = self.place_by(&staging, path, archive);
+        let placed = self.swap_in(&staging, path, archive);
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         self.drop_staging(&staging, placed, &name)
     }
@@ -158,7 +158,7 @@ impl SkillPlaces {
     ) -> io::Result<()> {
         if let Ok(Some(old)) = &replaced
             && !old.is_symlink()
-            && holds_more(old).unwrap_or(true)
+            && has_extra_files(old).unwrap_or(true)
             && let Err(error) = self.move_aside(old, name, now_ms())
         {
             // The change is made, and nothing is to be lost by it.
@@ -167,13 +167,13 @@ impl SkillPlaces {
             return Ok(());
         }
         let _ = fs::remove_dir_all(staging);
-        self.drop_empty();
+        self.remove_empty_staging_root();
         replaced.map(drop)
     }
 
     /// The folder that was replaced, if there was one.
-    fn place_by(&self, staging: &Path, path: &Path, archive: &[u8]) -> io::Result<Option<PathBuf>> {
-        let new = unpacked(staging, archive)?;
+    fn swap_in(&self, staging: &Path, path: &Path, archive: &[u8]) -> io::Result<Option<PathBuf>> {
+        let new = unpack(staging, archive)?;
         if let Some(root) = path.parent() {
             fs::create_dir_all(root)?;
         }
@@ -184,8 +184,10 @@ impl SkillPlaces {
         match exchanged {
             Ok(()) => Ok(Some(new.dir)),
             Err(_) => {
-                let old = staging.join(OLD).join(path.file_name().unwrap_or_default());
-                fs::create_private_dir(staging.join(OLD))?;
+                let old = staging
+                    .join(REPLACED_DIR)
+                    .join(path.file_name().unwrap_or_default());
+                fs::create_private_dir(staging.join(REPLACED_DIR))?;
                 fs::rename(path, &old)?;
                 fs::rename(&new.dir, path).inspect_err(|_| {
                     // Nothing is lost where the new one cannot come.
@@ -226,7 +228,7 @@ impl SkillPlaces {
     }
 
     /// Takes the folder of a skill away, in one step.
-    pub(crate) fn take_away(&self, name: &str) -> io::Result<()> {
+    pub(crate) fn remove(&self, name: &str) -> io::Result<()> {
         let Some(path) = self.path(name) else {
             return Ok(());
         };
@@ -235,8 +237,8 @@ impl SkillPlaces {
         }
         let staging = self.staging()?;
         // Under its own name, by which its archive is made.
-        let old = staging.join(OLD).join(name);
-        let taken = fs::create_private_dir(staging.join(OLD))
+        let old = staging.join(REPLACED_DIR).join(name);
+        let taken = fs::create_private_dir(staging.join(REPLACED_DIR))
             .and_then(|()| fs::rename(&path, &old))
             .map(|()| Some(old));
         self.drop_staging(&staging, taken, name)
@@ -245,7 +247,7 @@ impl SkillPlaces {
     /// A new directory on the file system of the folders, which nobody looks for skills in. Its name is none
     /// that a process of the same number left which was killed.
     fn staging(&self) -> io::Result<PathBuf> {
-        let all = self.all_staging().ok_or(io::ErrorKind::NotFound)?;
+        let all = self.staging_root().ok_or(io::ErrorKind::NotFound)?;
         fs::create_private_dir(&all)?;
         let own = tempfile::Builder::new()
             .prefix(&format!("{}-", std::process::id()))
@@ -253,42 +255,43 @@ impl SkillPlaces {
         Ok(own.keep())
     }
 
-    fn all_staging(&self) -> Option<PathBuf> {
+    fn staging_root(&self) -> Option<PathBuf> {
         let root = self.root.as_ref()?;
         Some(root.with_file_name("installing"))
     }
 
-    fn drop_empty(&self) {
-        if let Some(all) = self.all_staging() {
+    fn remove_empty_staging_root(&self) {
+        if let Some(all) = self.staging_root() {
             fs::remove_dir_if_empty(all);
         }
     }
 
     /// Removes what installations left that ended in their middle.
-    pub(crate) fn tidy(&self) {
-        let Some(all) = self.all_staging() else {
+    pub(crate) fn clean_staging(&self) {
+        let Some(all) = self.staging_root() else {
             return;
         };
         for dir in fs::entries(&all).unwrap_or_default() {
             let name = dir.file_name().and_then(|name| name.to_str());
             let owner = name.and_then(|name| name.split_once('-'));
             let is_left = owner.is_none_or(|(owner, _)| !is_running(owner));
-            if is_left && self.keep_what_is_more(&dir) {
+            if is_left && self.rescue_user_files(&dir) {
                 let _ = fs::remove_dir_all(&dir);
             }
         }
-        self.drop_empty();
+        self.remove_empty_staging_root();
     }
 
     /// Moves what somebody had in a folder that a killed change had replaced to where such folders are.
     /// Whether nothing of it is left in the directory of that change.
-    fn keep_what_is_more(&self, staging: &Path) -> bool {
+    fn rescue_user_files(&self, staging: &Path) -> bool {
         let below = |dir: &PathBuf| fs::entries(dir).unwrap_or_default();
         let mut folders = below(&staging.to_owned()).into_iter();
         let folders = folders.by_ref().filter(|dir| !dir.is_symlink());
         let replaced = folders.flat_map(|dir| below(&dir));
-        let of_somebody =
-            |dir: &PathBuf| !dir.is_symlink() && dir.is_dir() && holds_more(dir).unwrap_or(true);
+        let of_somebody = |dir: &PathBuf| {
+            !dir.is_symlink() && dir.is_dir() && has_extra_files(dir).unwrap_or(true)
+        };
         let mut is_kept = true;
         for dir in replaced.filter(of_somebody) {
             let name = dir.file_name().unwrap_or_default().to_string_lossy();
@@ -320,7 +323,7 @@ pub(crate) fn archive(dir: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// Unpacks an archive below a directory, where the folder is then what the archive was.
-fn unpacked(below: &Path, archive: &[u8]) -> io::Result<LoadedFolder> {
+fn unpack(below: &Path, archive: &[u8]) -> io::Result<LoadedFolder> {
     let file = below.join("sent.skill");
     fs::write(&file, archive)?;
     let folder = skill_folders::load(&file, below).map_err(io::Error::other)?;
@@ -345,7 +348,7 @@ pub struct SkillArchive {
     /// Licence of the skill, where it says one.
     pub license: Option<String>,
     /// Files of the skill's folder that are not in the archive: relative paths, each with the reason.
-    pub left_out: Vec<LeftOutFile>,
+    pub left_out: Vec<SkippedFile>,
     /// The archive: the same bytes for the same files.
     pub bytes: Vec<u8>,
 }
@@ -368,7 +371,7 @@ impl SkillArchive {
     /// What is wrong with it.
     pub fn judge(bytes: &[u8]) -> io::Result<Self> {
         let scratch = tempfile::tempdir()?;
-        let folder = unpacked(scratch.path(), bytes)?;
+        let folder = unpack(scratch.path(), bytes)?;
         Ok(Self::of_folder(folder, bytes.to_owned()))
     }
 
@@ -383,7 +386,7 @@ impl SkillArchive {
             name: folder.name.as_str().to_owned(),
             description: folder.description,
             license: folder.license,
-            left_out: loaded.left_out,
+            left_out: loaded.skipped,
             bytes,
         }
     }

@@ -21,7 +21,7 @@ use super::services::{AfterStop, CallOptions, HostServices, PluginCallFailure};
 use super::worker::InstanceDirs;
 
 /// The most bytes that are kept of a fault's message.
-const MESSAGE: usize = 16 * 1024;
+const MAX_MESSAGE_LENGTH: usize = 16 * 1024;
 
 /// The bytes of a reply, where the plugin put them: they go back to its allocator when this is
 /// dropped.
@@ -74,7 +74,10 @@ impl Instance {
         services: Arc<dyn HostServices>,
     ) -> Self {
         plugin.health.instances.fetch_add(1, Ordering::AcqRel);
-        let slot = InPlaceSlot::new(Arc::clone(&plugin.earned), Arc::clone(&plugin.health));
+        let slot = InPlaceSlot::new(
+            Arc::clone(&plugin.in_place_operations),
+            Arc::clone(&plugin.health),
+        );
         Self {
             plugin,
             link,
@@ -187,8 +190,8 @@ impl Instance {
     }
 
     /// Whether the operation's tool has earned calls in place.
-    pub fn has_earned(&self, op: &str) -> bool {
-        self.plugin.earned.granted(op).is_some()
+    pub fn can_run_in_place(&self, op: &str) -> bool {
+        self.plugin.in_place_operations.granted(op).is_some()
     }
 
     /// Carries out an operation on the calling thread, if its tool has earned that and no other
@@ -225,7 +228,7 @@ impl Instance {
             deadline: Some(limit),
             ..CallOptions::default()
         };
-        self.link.closed();
+        self.link.mark_closed();
         if let Err(failure) = self.request(op::SHUTDOWN, json, options).await {
             tracing::debug!("{failure}");
         }
@@ -241,7 +244,7 @@ impl Instance {
         call.cancel();
         match tokio::time::timeout(self.plugin.health.limits.grace, &mut reply).await {
             Ok(LinkReply::Reply(Ok(bytes))) => {
-                (self.checked(bytes).ok().map(Ok), AfterStop::Stopped)
+                (self.check_reply(bytes).ok().map(Ok), AfterStop::Stopped)
             }
             Ok(LinkReply::Reply(Err(fault))) if fault.code == code::PANIC => {
                 let panics = &self.plugin.health.late_panics;
@@ -250,7 +253,7 @@ impl Instance {
             }
             // That it was told to stop is known.
             Ok(LinkReply::Reply(Err(fault))) if fault.code != code::CANCELLED => {
-                let fault = Fault::new(fault.code, message_of(&fault));
+                let fault = Fault::new(fault.code, fault_message(&fault));
                 (Some(Err(fault)), AfterStop::Stopped)
             }
             Ok(LinkReply::WorkerEnded(_)) => (None, AfterStop::WorkerDied),
@@ -267,10 +270,10 @@ impl Instance {
     ) -> Result<Vec<u8>, PluginCallFailure> {
         match answer {
             LinkReply::Reply(Ok(bytes)) => {
-                let took = Duration::from_nanos(call.took.load(Ordering::Relaxed));
-                let busy = call.busy.load(Ordering::Relaxed);
-                self.plugin.earned.record(op, took, busy);
-                self.checked(bytes)
+                let took = Duration::from_nanos(call.elapsed_nanos.load(Ordering::Relaxed));
+                let busy = call.used_context.load(Ordering::Relaxed);
+                self.plugin.in_place_operations.record(op, took, busy);
+                self.check_reply(bytes)
                     .map_err(|reason| PluginCallFailure::BadReply {
                         plugin: self.name(),
                         reason,
@@ -279,7 +282,7 @@ impl Instance {
             LinkReply::Reply(Err(fault)) => Err(PluginCallFailure::Fault {
                 plugin: self.name(),
                 code: fault.code,
-                message: message_of(&fault),
+                message: fault_message(&fault),
             }),
             LinkReply::Broken(reason) => Err(PluginCallFailure::BadReply {
                 plugin: self.name(),
@@ -301,7 +304,7 @@ impl Instance {
     }
 
     /// A reply is JSON, in UTF-8, and of a size that a host can bear.
-    fn checked(&self, bytes: Vec<u8>) -> Result<Vec<u8>, String> {
+    fn check_reply(&self, bytes: Vec<u8>) -> Result<Vec<u8>, String> {
         let limit = self.plugin.health.limits.reply;
         if bytes.len() > limit {
             return Err(format!(
@@ -321,9 +324,9 @@ impl Instance {
 }
 
 /// A fault's message, as far as it is kept.
-fn message_of(fault: &Fault) -> String {
+fn fault_message(fault: &Fault) -> String {
     let mut message = fault.text().into_owned();
-    if let Some((end, _)) = message.char_indices().nth(MESSAGE) {
+    if let Some((end, _)) = message.char_indices().nth(MAX_MESSAGE_LENGTH) {
         message.truncate(end);
         message.push('…');
     }

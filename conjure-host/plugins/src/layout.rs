@@ -20,8 +20,8 @@ use conjure_abi::abi_stable::type_layout::{TLData, TypeLayout};
 /// The first difference that matters.
 pub(super) fn check(plugin: &'static TypeLayout) -> Result<(), String> {
     let host = <RootRef as StableAbi>::LAYOUT;
-    if let Err(newer) = one_way(host, plugin)
-        && let Err(older) = one_way(plugin, host)
+    if let Err(newer) = compare(host, plugin)
+        && let Err(older) = compare(plugin, host)
     {
         // The shorter list of differences is the one of the direction that was meant.
         return Err(if older.len() < newer.len() {
@@ -37,7 +37,7 @@ pub(super) fn check(plugin: &'static TypeLayout) -> Result<(), String> {
 }
 
 /// What differs when the first is expected and the second found, without sizes of prefixes.
-fn one_way(expected: &'static TypeLayout, found: &'static TypeLayout) -> Result<(), Vec<String>> {
+fn compare(expected: &'static TypeLayout, found: &'static TypeLayout) -> Result<(), Vec<String>> {
     // With tables of its own each time: the process-wide ones would compare a plugin with all
     // plugins before it.
     let globals = CheckingGlobals::new();
@@ -78,7 +78,7 @@ fn one_line(text: &str) -> String {
 /// How many items a function table has, and how many of them its callers rely on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FunctionTable {
-    relied_on: usize,
+    required_items: usize,
     items: usize,
 }
 
@@ -96,7 +96,7 @@ fn prefixes(root: &'static TypeLayout) -> HashMap<TypeName, FunctionTable> {
         if let TLData::PrefixType(prefix) = layout.data() {
             let name = (layout.mod_path().to_string(), layout.name().to_owned());
             let prefix = FunctionTable {
-                relied_on: prefix.first_suffix_field.into(),
+                required_items: prefix.first_suffix_field.into(),
                 items: prefix.fields.len(),
             };
             found.insert(name, prefix);
@@ -119,16 +119,16 @@ fn check_prefixes(
         // comes from `abi_stable` itself goes both ways.
         let host_makes = module.contains("CallCx") || !module.contains("conjure_abi");
         let plugin_makes = !module.contains("CallCx");
-        if host_makes && host.items < plugin.relied_on {
+        if host_makes && host.items < plugin.required_items {
             return Err(format!(
                 "the plugin relies on {} items of {module}::{ty}, and this host has {}",
-                plugin.relied_on, host.items
+                plugin.required_items, host.items
             ));
         }
-        if plugin_makes && plugin.items < host.relied_on {
+        if plugin_makes && plugin.items < host.required_items {
             return Err(format!(
                 "this host relies on {} items of {module}::{ty}, and the plugin has {}",
-                host.relied_on, plugin.items
+                host.required_items, plugin.items
             ));
         }
     }
@@ -160,7 +160,13 @@ mod tests {
     fn each_side_relies_only_on_what_the_other_has() {
         let table = |module: &str, relied_on, items| {
             let name = (module.to_owned(), "VTable".to_owned());
-            HashMap::from([(name, FunctionTable { relied_on, items })])
+            HashMap::from([(
+                name,
+                FunctionTable {
+                    required_items: relied_on,
+                    items,
+                },
+            )])
         };
         let context =
             |relied_on, items| table("conjure_abi::context::CallCx_trait", relied_on, items);

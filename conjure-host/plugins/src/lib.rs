@@ -8,6 +8,7 @@
 //! at `load.rs` for loading, at `instance.rs` for calls.
 
 mod access;
+mod adopted_skills;
 mod call;
 mod clock;
 mod conditional_change;
@@ -18,17 +19,17 @@ mod file;
 mod find;
 mod full_disk;
 mod grant;
+mod hang_records;
 mod hash;
 mod health;
-mod hung;
 mod in_place;
 mod install_change;
 mod install_history;
 mod installed;
 mod installed_build;
 mod instance;
-mod known;
 mod layout;
+mod library_records;
 mod link;
 mod load;
 mod loaded;
@@ -38,14 +39,13 @@ mod owners_list;
 mod packaged;
 mod parallel_load;
 mod pending;
+mod placement;
 mod pool;
 mod program;
 mod registry;
-mod run_place;
 mod services;
 mod signers;
 mod store;
-mod taken_over;
 mod target;
 mod watch;
 mod worker;
@@ -59,9 +59,9 @@ pub use find::{FoundLibrary, SearchPath, is_library_name, libraries};
 pub use grant::{
     GrantError, InstanceGrant, allowed_permissions, covers_host, covers_secret, permission_phrases,
 };
+pub use hang_records::PreviousHang;
 pub use hash::Sha256;
 pub use health::{PluginHealth, PluginLimits};
-pub use hung::HungBefore;
 pub use install_change::{InstallAction, InstallChange, InstallError, InstalledVersion};
 pub use installed::InstalledPlugins;
 pub use installed_build::SkillArchive;

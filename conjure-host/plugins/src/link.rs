@@ -22,11 +22,11 @@ use super::services::AfterStop;
 
 /// A `start` that takes no longer hands a task to the plugin's runtime and does little more. It
 /// counts one point for doing without a thread of its own.
-const QUICK: Duration = Duration::from_micros(100);
+const QUICK_START: Duration = Duration::from_micros(100);
 /// From so many points on the next one needs none.
-const ENOUGH: u32 = 64;
+const MIN_POINTS: u32 = 64;
 /// More are not kept.
-const MOST: u32 = 256;
+const MAX_POINTS: u32 = 256;
 /// What longer ones cost. A busy machine makes some of any plugin's long; one that takes longer
 /// than these takes all points.
 const COSTS: [(Duration, u32); 2] = [
@@ -34,7 +34,7 @@ const COSTS: [(Duration, u32); 2] = [
     (Duration::from_millis(10), 32),
 ];
 /// A request with more bytes always has a thread: the plugin reads it before it starts.
-const SMALL: usize = 16 * 1024;
+const MAX_UNTHREADED_BYTES: usize = 16 * 1024;
 
 /// What came of a request.
 pub(super) enum LinkReply {
@@ -65,7 +65,7 @@ pub(super) trait InstanceLink: Send + Sync + 'static {
     fn in_place(&self, op: &str, json: &[u8], cx: CallContext) -> Option<Result<RVec<u8>, Fault>>;
 
     /// Says that the instance was told to shut down.
-    fn closed(&self);
+    fn mark_closed(&self);
 
     /// Gives up a call that did not stop when it was told to; its request is dropped next. What
     /// becomes of the plugin's code.
@@ -86,7 +86,7 @@ impl InProcess {
                 object: Some(object),
                 context,
                 closed: AtomicBool::new(false),
-                starts: Starts::default(),
+                starts: StartScore::default(),
             }),
             asynchronous,
         }
@@ -101,7 +101,7 @@ impl InstanceLink for InProcess {
         call: Arc<CallRecord>,
     ) -> BoxFuture<'static, LinkReply> {
         let asynchronous = self.asynchronous;
-        if asynchronous && json.len() <= SMALL && self.object.starts.are_quick() {
+        if asynchronous && json.len() <= MAX_UNTHREADED_BYTES && self.object.starts.is_quick() {
             let started = self.object.run(op, &json, &call, asynchronous);
             return Box::pin(started.answer());
         }
@@ -134,13 +134,13 @@ impl InstanceLink for InProcess {
         Some(reply.into_result())
     }
 
-    fn closed(&self) {
+    fn mark_closed(&self) {
         self.object.closed.store(true, Ordering::Release);
     }
 
     fn abandon(&self, call: &CallRecord) -> AfterStop {
         call.abandon();
-        AfterStop::GoesOn
+        AfterStop::StillRunning
     }
 }
 
@@ -164,18 +164,18 @@ impl RequestStart {
 /// How an instance's starts were, of which the plugin's contract says that they take microseconds. A
 /// thread for one costs two changes of thread.
 #[derive(Default)]
-struct Starts(AtomicU32);
+struct StartScore(AtomicU32);
 
-impl Starts {
+impl StartScore {
     /// Whether the next one may run on whatever thread asks for it.
-    fn are_quick(&self) -> bool {
-        self.0.load(Ordering::Relaxed) >= ENOUGH
+    fn is_quick(&self) -> bool {
+        self.0.load(Ordering::Relaxed) >= MIN_POINTS
     }
 
-    fn note(&self, took: Duration) {
+    fn record(&self, took: Duration) {
         let points = self.0.load(Ordering::Relaxed);
-        let after = if took <= QUICK {
-            MOST.min(points + 1)
+        let after = if took <= QUICK_START {
+            MAX_POINTS.min(points + 1)
         } else {
             let cost = COSTS.iter().find(|(limit, _)| took <= *limit);
             cost.map_or(0, |(_, cost)| points.saturating_sub(*cost))
@@ -192,7 +192,7 @@ struct InstanceObject {
     object: Option<PluginObject>,
     context: Arc<CallRecord>,
     closed: AtomicBool,
-    starts: Starts,
+    starts: StartScore,
 }
 
 impl InstanceObject {
@@ -207,9 +207,9 @@ impl InstanceObject {
         let begun = Instant::now();
         let started = self.enter(op, json, call, asynchronous);
         let took = begun.elapsed();
-        self.starts.note(took);
+        self.starts.record(took);
         let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        call.took.store(took, Ordering::Relaxed);
+        call.elapsed_nanos.store(took, Ordering::Relaxed);
         call.leave();
         started
     }
@@ -271,34 +271,34 @@ mod tests {
     #[test]
     fn starts_need_no_thread_after_many_quick_ones_until_too_many_are_slow() {
         let [quick, longer, slow] = [100, 1_000, 10_000].map(Duration::from_micros);
-        let starts = Starts::default();
+        let starts = StartScore::default();
         for _ in 0..2 {
-            for _ in 0..ENOUGH - 1 {
-                starts.note(quick);
+            for _ in 0..MIN_POINTS - 1 {
+                starts.record(quick);
             }
-            assert!(!starts.are_quick());
-            starts.note(quick);
-            assert!(starts.are_quick());
+            assert!(!starts.is_quick());
+            starts.record(quick);
+            assert!(starts.is_quick());
             // One that really waits is one too many.
-            starts.note(slow + Duration::from_nanos(1));
-            assert!(!starts.are_quick());
+            starts.record(slow + Duration::from_nanos(1));
+            assert!(!starts.is_quick());
         }
-        for _ in 0..10 * MOST {
-            starts.note(quick);
+        for _ in 0..10 * MAX_POINTS {
+            starts.record(quick);
         }
         for _ in 0..6 {
-            starts.note(slow);
-            assert!(starts.are_quick());
+            starts.record(slow);
+            assert!(starts.is_quick());
         }
-        starts.note(slow);
-        assert!(!starts.are_quick());
-        starts.note(slow);
+        starts.record(slow);
+        assert!(!starts.is_quick());
+        starts.record(slow);
         // Where one in four is not quick, the rest makes up for nothing.
         for _ in 0..1_000 {
             for took in [quick, quick, quick, longer] {
-                starts.note(took);
+                starts.record(took);
             }
         }
-        assert!(!starts.are_quick());
+        assert!(!starts.is_quick());
     }
 }

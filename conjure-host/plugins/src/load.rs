@@ -16,12 +16,12 @@ use tokio::sync::OnceCell;
 
 use super::file::{LibraryCandidate, pin};
 use super::health::PluginLimits;
-use super::known::{self, KnownLibrary};
+use super::library_records::{self, RecordedLibrary};
 use super::loaded::{Factory, LoadedPlugin, PluginSource};
 use super::open::{self, OpenLibrary, open_with_deadline};
 use super::packaged::{PackagedOrigin, PackagedPlugins};
 use super::worker::{PluginWorkers, WorkerFile, WorkerOptions};
-use super::{CopyStore, Pin, PluginError, PluginFile, Sha256, hung};
+use super::{CopyStore, Pin, PluginError, PluginFile, Sha256, hang_records};
 
 /// Different libraries that one process opens at the most. The system has 1,024 thread-local
 /// keys, a library takes at least one, and taking the last one ends the process.
@@ -73,7 +73,7 @@ impl Loader {
     /// A loader whose copies are in a store. What changes of installed plugins left half is ended.
     pub fn new(store: CopyStore, options: LoaderOptions) -> Self {
         if let Some(packaged) = &options.packaged {
-            packaged.end_halves();
+            packaged.recover_interrupted();
         }
         Self { store, options }
     }
@@ -95,7 +95,7 @@ impl Loader {
 
     /// Threads of this process that were lost to libraries which hung while they were loaded.
     pub fn lost_threads() -> usize {
-        open::LOST.load(Ordering::Acquire)
+        open::LOST_THREADS.load(Ordering::Acquire)
     }
 
     /// Judges a file and loads the plugin in it. Blocks for as long as that takes, at most the
@@ -113,8 +113,8 @@ impl Loader {
 
     fn load_once(&self, path: &Path, named: bool) -> Result<LoadedPlugin, PluginError> {
         let candidate = LibraryCandidate::open(path)?;
-        match known::look_up(&self.store, &candidate) {
-            Some(library) => self.load_known(library, &candidate, named),
+        match library_records::look_up(&self.store, &candidate) {
+            Some(library) => self.load_recorded(library, &candidate, named),
             None => self.load_file(candidate.read(named)?),
         }
     }
@@ -127,9 +127,9 @@ impl Loader {
         named: bool,
     ) -> Result<Option<LoadedPlugin>, PluginError> {
         let candidate = LibraryCandidate::open(path)?;
-        if let Some(library) = known::look_up(&self.store, &candidate) {
+        if let Some(library) = library_records::look_up(&self.store, &candidate) {
             // Nothing of it runs yet.
-            return self.load_known(library, &candidate, named).map(Some);
+            return self.load_recorded(library, &candidate, named).map(Some);
         }
         if self.is_for_this_process(path) {
             // It is read and judged once, in its turn.
@@ -139,20 +139,21 @@ impl Loader {
         refuse_unpinned(&file.path, &file.pin)?;
         let (header, is_program) = (&file.header, file.program.is_some());
         let origin = self.origin(path, &file.sha256, header)?;
-        let place = self.place(path, &file.sha256, header, is_program, origin.as_ref())?;
+        let place =
+            self.choose_placement(path, &file.sha256, header, is_program, origin.as_ref())?;
         let in_worker = place.worker.is_some();
         in_worker.then(|| self.load_file(file)).transpose()
     }
 
     /// Has what is at a path tried again, also where it hung when it was loaded last.
     pub fn forget_hang(&self, path: &Path) {
-        hung::forget(&self.store, path);
+        hang_records::forget(&self.store, path);
     }
 
     /// Lists a library that was judged and opened before; it is opened when it is needed.
-    fn load_known(
+    fn load_recorded(
         &self,
-        library: KnownLibrary,
+        library: RecordedLibrary,
         candidate: &LibraryCandidate,
         named: bool,
     ) -> Result<LoadedPlugin, PluginError> {
@@ -160,14 +161,14 @@ impl Loader {
         refuse_unpinned(&library.path, &pin)?;
         let program = library.program.clone();
         let origin = self.origin(&library.path, &library.sha256, &library.header)?;
-        let place = self.place(
+        let place = self.choose_placement(
             &library.path,
             &library.sha256,
             &library.header,
             program.is_some(),
             origin.as_ref(),
         )?;
-        same_manifest(
+        check_manifest(
             &library.path,
             &library.header,
             origin.as_ref(),
@@ -185,7 +186,7 @@ impl Loader {
             header: Box::new(library.header.clone()),
             program: program.clone().map(Box::new),
             pin,
-            place: place.reason,
+            isolation_reason: place.reason,
             is_packaged: origin.is_some(),
             stamp: candidate.stamp(),
         };
@@ -213,14 +214,14 @@ impl Loader {
         refuse_unpinned(&file.path, &file.pin)?;
         let is_program = file.program.is_some();
         let origin = self.origin(&file.path, &file.sha256, &file.header)?;
-        let place = self.place(
+        let place = self.choose_placement(
             &file.path,
             &file.sha256,
             &file.header,
             is_program,
             origin.as_ref(),
         )?;
-        hung::refuse(&self.store, &file)?;
+        hang_records::refuse(&self.store, &file)?;
         let loaded = match place.worker {
             Some(worker) => self.in_worker(worker, &file),
             None => {
@@ -229,10 +230,10 @@ impl Loader {
             }
         };
         if let Err(PluginError::Hung { .. } | PluginError::HungInWorker { .. }) = &loaded {
-            hung::remember(&self.store, &file, self.options.deadline);
+            hang_records::remember(&self.store, &file, self.options.deadline);
         }
         let (json, factory) = loaded?;
-        same_manifest(&file.path, &file.header, origin.as_ref(), &json)?;
+        check_manifest(&file.path, &file.header, origin.as_ref(), &json)?;
         let manifest = self.accept(&file.path, &file.header, is_program, &json)?;
         if let Err(error) = self.store.put_manifest(&file.sha256, &json) {
             tracing::debug!(
@@ -240,14 +241,14 @@ impl Loader {
                 file.path.display()
             );
         }
-        known::remember(&self.store, &file, self.options.settled);
+        library_records::remember(&self.store, &file, self.options.settled);
         let source = PluginSource::File {
             path: file.path,
             sha256: file.sha256,
             header: Box::new(file.header),
             program: file.program.map(Box::new),
             pin: file.pin,
-            place: place.reason,
+            isolation_reason: place.reason,
             is_packaged: origin.is_some(),
             stamp: file.stamp,
         };
@@ -283,7 +284,7 @@ impl Loader {
         worker: &WorkerOptions,
         file: &PluginFile,
     ) -> Result<(Arc<[u8]>, Factory), PluginError> {
-        self.put(file)?;
+        self.store_copy(file)?;
         let library = WorkerFile {
             path: file.path.clone(),
             sha256: file.sha256,
@@ -300,12 +301,12 @@ impl Loader {
     /// # Errors
     /// [`PluginError::Changed`] when the copy is gone too.
     pub(super) fn copy_of(&self, path: &Path, sha256: &Sha256) -> Result<PathBuf, PluginError> {
-        let copy = match known::holds(&self.store, path, sha256) {
+        let copy = match library_records::is_current(&self.store, path, sha256) {
             true => Some(self.store.copy_path(sha256)),
-            false => self.store.verified(sha256),
+            false => self.store.verified_copy(sha256),
         };
         if let Some(copy) = copy {
-            known::keep(&self.store, path, sha256);
+            library_records::touch(&self.store, path, sha256);
             return Ok(copy);
         }
         // What is at the path is judged anew, and is what was loaded, or nothing is opened.
@@ -315,24 +316,26 @@ impl Loader {
                 path: path.to_owned(),
             });
         }
-        let copy = self.put(&file)?;
-        known::remember(&self.store, &file, self.options.settled);
+        let copy = self.store_copy(&file)?;
+        library_records::remember(&self.store, &file, self.options.settled);
         Ok(copy)
     }
 
     /// The manifest that was kept when the library with this hash was last loaded. Runs no code
     /// of the plugin.
-    pub fn kept_manifest(&self, sha256: &Sha256) -> Option<Manifest> {
+    pub fn stored_manifest(&self, sha256: &Sha256) -> Option<Manifest> {
         serde_json::from_slice(&self.store.manifest(sha256)?).ok()
     }
 
     /// The library with the file's contents: the one that is open already, or a new one.
     fn library(&self, file: &PluginFile) -> Result<OpenLibrary, PluginError> {
-        self.open_once(&file.path, &file.header, &file.sha256, || self.put(file))
+        self.open_once(&file.path, &file.header, &file.sha256, || {
+            self.store_copy(file)
+        })
     }
 
     /// Puts the bytes of a file into the store.
-    fn put(&self, file: &PluginFile) -> Result<PathBuf, PluginError> {
+    fn store_copy(&self, file: &PluginFile) -> Result<PathBuf, PluginError> {
         let copy = self.store.put(&file.sha256, &file.bytes);
         copy.map_err(|source| PluginError::Store {
             path: file.path.clone(),
@@ -342,14 +345,14 @@ impl Loader {
     }
 
     /// Opens a library that was only listed so far.
-    fn open_known(&self, known: &KnownLibrary) -> Result<OpenLibrary, PluginError> {
+    fn open_recorded(&self, known: &RecordedLibrary) -> Result<OpenLibrary, PluginError> {
         let copy = || self.copy_of(&known.path, &known.sha256);
         let opened = self.open_once(&known.path, &known.header, &known.sha256, copy);
         match &opened {
             Ok(opened) if *opened.manifest == *known.manifest => {}
             // What is wrong with it is found when it is judged anew.
             Ok(_) => {
-                known::forget(&self.store, &known.path);
+                library_records::forget(&self.store, &known.path);
                 tracing::warn!(
                     target: "plugin",
                     "{}: its manifest is another one than when it was last loaded; until it is \
@@ -357,7 +360,7 @@ impl Loader {
                     known.path.display()
                 );
             }
-            Err(_) => known::forget(&self.store, &known.path),
+            Err(_) => library_records::forget(&self.store, &known.path),
         }
         opened
     }
@@ -381,14 +384,14 @@ impl Loader {
         }
         // The system opens one at a time: who waits for another one is not the one that hangs.
         let _opening = lock(&OPENING);
-        if let Some(culprit) = open::stuck() {
+        if let Some(culprit) = open::hung_library() {
             return Err(PluginError::Blocked {
                 path: path.to_owned(),
                 culprit,
             });
         }
         let copy = copy()?;
-        self.count(path)?;
+        self.count_opened(path)?;
         let outcome = open_with_deadline(path, header, copy, self.options.deadline);
         match &outcome {
             // The system opened nothing, so it may do so later.
@@ -401,7 +404,7 @@ impl Loader {
         outcome
     }
 
-    fn count(&self, path: &Path) -> Result<(), PluginError> {
+    fn count_opened(&self, path: &Path) -> Result<(), PluginError> {
         let limit = self.options.library_limit;
         let counted = OPENED.fetch_update(Ordering::AcqRel, Ordering::Acquire, |opened| {
             (opened < limit).then_some(opened + 1)
@@ -472,12 +475,16 @@ impl Loader {
                 )));
             }
         }
-        self.serves(path, &manifest)?;
+        self.check_operations(path, &manifest)?;
         Ok(manifest)
     }
 
     /// Whether this host serves every operation that the plugin cannot do without.
-    pub(super) fn serves(&self, path: &Path, manifest: &Manifest) -> Result<(), PluginError> {
+    pub(super) fn check_operations(
+        &self,
+        path: &Path,
+        manifest: &Manifest,
+    ) -> Result<(), PluginError> {
         let served = |operation: &String| {
             operation == "call.cancelled/1"
                 || operation == "call.writable/1"
@@ -496,7 +503,7 @@ impl Loader {
 }
 
 /// Refuses a library that says something else of itself than what was allowed when it was installed.
-fn same_manifest(
+fn check_manifest(
     path: &Path,
     header: &HeaderFields,
     origin: Option<&PackagedOrigin>,
@@ -514,7 +521,7 @@ fn same_manifest(
 
 fn refuse_unpinned(path: &Path, pin: &Pin) -> Result<(), PluginError> {
     match pin {
-        Pin::No { reason } => Err(PluginError::NotPinned {
+        Pin::Unpinned { reason } => Err(PluginError::NotPinned {
             path: path.to_owned(),
             reason: reason.clone(),
         }),
@@ -525,15 +532,15 @@ fn refuse_unpinned(path: &Path, pin: &Pin) -> Result<(), PluginError> {
 /// A library that is known and not open yet.
 pub(super) struct DeferredLibrary {
     loader: Loader,
-    known: KnownLibrary,
+    library: RecordedLibrary,
     opened: OnceCell<RootRef>,
 }
 
 impl DeferredLibrary {
-    fn new(loader: Loader, known: KnownLibrary) -> Self {
+    fn new(loader: Loader, known: RecordedLibrary) -> Self {
         Self {
             loader,
-            known,
+            library: known,
             opened: OnceCell::new(),
         }
     }
@@ -546,12 +553,12 @@ impl DeferredLibrary {
         let open = || async {
             let library = Arc::clone(self);
             let opened = tokio::task::spawn_blocking(move || {
-                let opened = library.loader.open_known(&library.known)?;
+                let opened = library.loader.open_recorded(&library.library)?;
                 Ok(opened.root)
             });
             opened.await.unwrap_or_else(|error| {
                 Err(PluginError::Host {
-                    path: self.known.path.clone(),
+                    path: self.library.path.clone(),
                     reason: error.to_string(),
                 })
             })

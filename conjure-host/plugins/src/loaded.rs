@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use super::call::CallRecord;
 use super::grant::{InstanceGrant, allowed_permissions};
 use super::health::{PluginHealth, PluginLimits, SharedHealth};
-use super::in_place::Earned;
+use super::in_place::InPlaceOperations;
 use super::instance::Instance;
 use super::link::{InProcess, InstanceLink};
 use super::load::DeferredLibrary;
@@ -35,11 +35,11 @@ pub struct LoadedPlugin {
     source: PluginSource,
     factory: Factory,
     pub(super) health: Arc<SharedHealth>,
-    pub(super) earned: Arc<Earned>,
+    pub(super) in_place_operations: Arc<InPlaceOperations>,
 }
 
 /// What stands for the path of a plugin that is linked into the host.
-pub(super) const LINKED: &str = "(linked into the host)";
+pub(super) const LINKED_PATH: &str = "(linked into the host)";
 
 /// Where a plugin comes from.
 #[derive(Debug, Clone)]
@@ -57,7 +57,7 @@ pub enum PluginSource {
         /// Why it may run inside the host.
         pin: Pin,
         /// Why it runs where it does.
-        place: IsolationReason,
+        isolation_reason: IsolationReason,
         /// Whether it came in a package.
         is_packaged: bool,
         /// How to recognise that the file changed.
@@ -93,14 +93,14 @@ impl PluginSource {
     }
 }
 
-type Make = dyn Fn(&[u8], CallContext) -> Result<PluginObject, String> + Send + Sync;
+type MakeObject = dyn Fn(&[u8], CallContext) -> Result<PluginObject, String> + Send + Sync;
 
 /// Makes the objects of a plugin.
 pub(super) enum Factory {
     Library(RootRef),
     /// A library that is opened when it is needed.
     Deferred(Arc<DeferredLibrary>),
-    Linked(Arc<Make>),
+    Linked(Arc<MakeObject>),
     /// A library that a worker process opens.
     Worker(Arc<PluginWorkers>),
 }
@@ -108,7 +108,7 @@ pub(super) enum Factory {
 /// What can make objects at once.
 enum ObjectSource {
     Library(RootRef),
-    Linked(Arc<Make>),
+    Linked(Arc<MakeObject>),
 }
 
 impl ObjectSource {
@@ -143,7 +143,7 @@ impl LoadedPlugin {
         let declared = manifest.tools.iter().filter(|tool| tool.in_place && here);
         let declared = declared.map(|tool| tool.op.clone());
         Self {
-            earned: Arc::new(Earned::new(declared, limits.in_place)),
+            in_place_operations: Arc::new(InPlaceOperations::new(declared, limits.in_place)),
             health: Arc::new(SharedHealth::new(id.clone(), limits)),
             id,
             manifest: Arc::new(manifest),
@@ -164,7 +164,7 @@ impl LoadedPlugin {
         limits: PluginLimits,
     ) -> Result<Self, PluginError> {
         let refuse = |name: &str, reason: String| PluginError::Builder {
-            path: LINKED.into(),
+            path: LINKED_PATH.into(),
             name: name.to_owned(),
             reason,
         };
@@ -249,7 +249,10 @@ impl LoadedPlugin {
     /// Why its code runs where it does.
     pub fn isolation_reason(&self) -> IsolationReason {
         match &self.source {
-            PluginSource::File { place, .. } => *place,
+            PluginSource::File {
+                isolation_reason: place,
+                ..
+            } => *place,
             PluginSource::Linked => IsolationReason::Linked,
         }
     }
@@ -316,7 +319,7 @@ impl LoadedPlugin {
                 plugin: self.id.to_string(),
             });
         }
-        self.create_held(create, services, grant).await
+        self.create_even_if_removed(create, services, grant).await
     }
 
     /// Like [`Self::create_granted`], also after the plugin was removed, for whoever had it then, such
@@ -324,7 +327,7 @@ impl LoadedPlugin {
     ///
     /// # Errors
     /// As [`LoadedPlugin::create_granted`], without [`PluginError::Removed`].
-    pub async fn create_held(
+    pub async fn create_even_if_removed(
         self: &Arc<Self>,
         create: &Create,
         services: Arc<dyn HostServices>,
@@ -336,7 +339,7 @@ impl LoadedPlugin {
             true => self.check_working_dir(),
             false => Ok(()),
         };
-        if let Err(error) = kept.and_then(|()| self.check_kept(&allowed)) {
+        if let Err(error) = kept.and_then(|()| self.check_enforced(&allowed)) {
             return Err(PluginError::Create {
                 plugin: self.id.to_string(),
                 reason: sentence(&error.to_string()).into_owned(),
@@ -398,7 +401,7 @@ impl LoadedPlugin {
         mut grants: WorkerGrants,
     ) -> Result<Box<dyn InstanceLink>, PluginError> {
         let config =
-            serde_json::to_vec(create).map_err(|error| self.refuses(&error.to_string()))?;
+            serde_json::to_vec(create).map_err(|error| self.create_error(&error.to_string()))?;
         let asynchronous = self.manifest.has("start/1");
         let source = match &self.factory {
             Factory::Library(root) => ObjectSource::Library(*root),
@@ -408,13 +411,13 @@ impl LoadedPlugin {
                 if let Some(own) = create.data_dir.as_deref().map(Path::new) {
                     // What is not there cannot be granted.
                     conjure_config::fs::create_private_dir(own)
-                        .map_err(|error| self.refuses(&error.to_string()))?;
-                    grants.dirs = grants.dirs.and_own(own);
+                        .map_err(|error| self.create_error(&error.to_string()))?;
+                    grants.dirs = grants.dirs.with_own_dir(own);
                 }
                 let worker = InstanceWorker::new(Arc::clone(worker), grants);
                 let (context, limit) = (Arc::clone(context), self.health.limits.create);
                 let link = WorkerLink::create(worker, config, context, asynchronous, limit).await?;
-                let link = link.map_err(|fault| self.refuses(&fault.text()))?;
+                let link = link.map_err(|fault| self.create_error(&fault.text()))?;
                 let link: Box<dyn InstanceLink> = Box::new(link);
                 return Ok(link);
             }
@@ -437,7 +440,7 @@ impl LoadedPlugin {
         })
     }
 
-    fn refuses(&self, reason: &str) -> PluginError {
+    fn create_error(&self, reason: &str) -> PluginError {
         let reason = match self.trust_remedy() {
             Some(remedy) => sentence(&format!("{} {remedy}", sentence(reason))).into_owned(),
             None => sentence(reason).into_owned(),
@@ -454,7 +457,7 @@ impl LoadedPlugin {
         config: Vec<u8>,
         context: &Arc<CallRecord>,
     ) -> Result<PluginObject, PluginError> {
-        let refuse = |reason: String| self.refuses(&reason);
+        let refuse = |reason: String| self.create_error(&reason);
         let (sender, receiver) = oneshot::channel();
         let call = Arc::clone(context);
         context.enter();

@@ -16,10 +16,10 @@ use super::{ANY_TARGET, LibraryTarget, Sha256};
 pub const LOCK_FILE: &str = "conjure.lock";
 
 /// The number of the form.
-const FORM: u32 = 1;
+const FORMAT_VERSION: u32 = 1;
 
 /// The most bytes of a lock.
-const LIMIT: u64 = 4 * 1024 * 1024;
+const MAX_LOCK_BYTES: u64 = 4 * 1024 * 1024;
 
 /// A plugin that came in a package.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,7 +53,7 @@ pub struct LockedPlugin {
 
 impl LockedPlugin {
     /// Whether one of the package's libraries, or its skill, has these bytes.
-    pub fn holds(&self, sha256: &Sha256) -> bool {
+    pub fn contains(&self, sha256: &Sha256) -> bool {
         self.digests().any(|known| known == sha256)
     }
 
@@ -63,7 +63,7 @@ impl LockedPlugin {
     }
 
     /// The digest of what is installed of it on this machine.
-    pub(crate) fn digest_here(&self) -> Option<&Sha256> {
+    pub(crate) fn local_digest(&self) -> Option<&Sha256> {
         let of = |target: &str| self.libraries.get(target);
         let library = of(&LibraryTarget::here()).or_else(|| of(ANY_TARGET));
         self.skill.as_ref().or(library)
@@ -149,8 +149,10 @@ impl PluginLock {
     /// [`LockError`].
     pub fn plugins(&self) -> Result<Vec<LockedPlugin>, LockError> {
         let text = match fs::size(&self.path) {
-            Ok(size) if size > LIMIT => {
-                return Err(self.form(format!("it has {size} bytes, and {LIMIT} are enough")));
+            Ok(size) if size > MAX_LOCK_BYTES => {
+                return Err(self.format_error(format!(
+                    "it has {size} bytes, and {MAX_LOCK_BYTES} are enough"
+                )));
             }
             Ok(_) => fs::read_to_string(&self.path),
             Err(error) => Err(error),
@@ -164,15 +166,15 @@ impl PluginLock {
             }
         };
         let lock: LockText =
-            toml::from_str(&text).map_err(|error| self.form(one_line(error.message())))?;
-        if lock.lock != FORM {
-            return Err(self.form(format!(
-                "its form is number {}, and this program reads number {FORM}",
+            toml::from_str(&text).map_err(|error| self.format_error(one_line(error.message())))?;
+        if lock.lock != FORMAT_VERSION {
+            return Err(self.format_error(format!(
+                "its form is number {}, and this program reads number {FORMAT_VERSION}",
                 lock.lock
             )));
         }
         let mut plugins = lock.plugins;
-        self.each_place(&mut plugins, |dir, place| {
+        self.rewrite_sources(&mut plugins, |dir, place| {
             let below = place.strip_prefix("./")?;
             Some(dir.join(below).display().to_string())
         });
@@ -181,7 +183,7 @@ impl PluginLock {
             .windows(2)
             .find(|pair| matches!(pair, [one, two] if one.name == two.name));
         if let Some([twice, _]) = twice {
-            return Err(self.form(format!("it names `{}` twice", twice.name)));
+            return Err(self.format_error(format!("it names `{}` twice", twice.name)));
         }
         Ok(plugins)
     }
@@ -209,17 +211,17 @@ impl PluginLock {
             return Ok(());
         }
         // What lies with the lock stays with it, wherever both are moved.
-        self.each_place(&mut plugins, |dir, place| {
+        self.rewrite_sources(&mut plugins, |dir, place| {
             let place = Path::new(place).is_absolute().then_some(Path::new(place))?;
-            let real = || way_below(&place.canonicalize().ok()?, &dir.canonicalize().ok()?);
-            let below = way_below(place, dir).or_else(real)?;
+            let real = || relative_path(&place.canonicalize().ok()?, &dir.canonicalize().ok()?);
+            let below = relative_path(place, dir).or_else(real)?;
             Some(format!("./{}", below.to_str()?))
         });
         let lock = LockText {
-            lock: FORM,
+            lock: FORMAT_VERSION,
             plugins,
         };
-        let text = toml::to_string(&lock).map_err(|error| self.form(error.to_string()))?;
+        let text = toml::to_string(&lock).map_err(|error| self.format_error(error.to_string()))?;
         let text = format!(
             "# Written by `conjure plugin install`. Keep it under version control.\n\n{text}"
         );
@@ -242,7 +244,7 @@ impl PluginLock {
     }
 
     /// Writes the places of packages and indexes in another way, where there is one.
-    fn each_place(
+    fn rewrite_sources(
         &self,
         plugins: &mut [LockedPlugin],
         write: impl Fn(&Path, &str) -> Option<String>,
@@ -261,7 +263,7 @@ impl PluginLock {
         }
     }
 
-    fn form(&self, reason: String) -> LockError {
+    fn format_error(&self, reason: String) -> LockError {
         LockError::Form {
             path: self.path.clone(),
             reason,
@@ -270,7 +272,7 @@ impl PluginLock {
 }
 
 /// The way to a place from a directory that it is below, going back nowhere.
-fn way_below(place: &Path, dir: &Path) -> Option<PathBuf> {
+fn relative_path(place: &Path, dir: &Path) -> Option<PathBuf> {
     let way = place.strip_prefix(dir).ok()?;
     let goes_back = way.components().any(|part| part == Component::ParentDir);
     (!goes_back).then(|| way.to_owned())

@@ -47,14 +47,14 @@ pub(super) struct OpenLibrary {
 }
 
 /// Threads that were lost to libraries which hung while they were loaded.
-pub(super) static LOST: AtomicUsize = AtomicUsize::new(0);
+pub(super) static LOST_THREADS: AtomicUsize = AtomicUsize::new(0);
 
 /// Libraries that hang while the system opens them. It opens one at a time.
-static STUCK: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+static HUNG_LIBRARIES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 /// The library that hangs while the system opens it, if there is one.
-pub(super) fn stuck() -> Option<PathBuf> {
-    lock(&STUCK).first().cloned()
+pub(super) fn hung_library() -> Option<PathBuf> {
+    lock(&HUNG_LIBRARIES).first().cloned()
 }
 
 /// Ends the process with an exit code.
@@ -64,7 +64,7 @@ pub(super) fn stuck() -> Option<PathBuf> {
 /// process without running what is registered for its end.
 pub fn end_process(code: i32) -> ! {
     use std::io::Write as _;
-    if lock(&STUCK).is_empty() {
+    if lock(&HUNG_LIBRARIES).is_empty() {
         std::process::exit(code);
     }
     let _ = std::io::stdout().flush();
@@ -72,7 +72,7 @@ pub fn end_process(code: i32) -> ! {
 }
 
 /// Ends the process now, whatever its threads do; runs nothing that is registered for its end.
-pub(super) fn end_at_once(code: i32) -> ! {
+pub(super) fn exit_immediately(code: i32) -> ! {
     _exit(code)
 }
 
@@ -102,7 +102,7 @@ pub(super) fn open_with_deadline(
     copy: PathBuf,
     deadline: Duration,
 ) -> Result<OpenLibrary, PluginError> {
-    let handover = Arc::new(Handover::default());
+    let handover = Arc::new(ResultSlot::default());
     let stage = Arc::new(AtomicU8::new(0));
     let (path, label) = (file.to_owned(), LibraryLabel::from(header));
     thread::Builder::new()
@@ -111,15 +111,15 @@ pub(super) fn open_with_deadline(
             let (stage, handover) = (Arc::clone(&stage), Arc::clone(&handover));
             move || {
                 let opened = catch_unwind(AssertUnwindSafe(|| open(&path, &label, &copy, &stage)));
-                came_back(&path, &stage, 4);
+                finish_stage(&path, &stage, 4);
                 let outcome = opened.unwrap_or_else(|_| {
                     Err(PluginError::Host {
                         path,
                         reason: "the host broke while it opened it; this is a bug of it".to_owned(),
                     })
                 });
-                if !handover.give(outcome) {
-                    LOST.fetch_sub(1, Ordering::AcqRel);
+                if !handover.send(outcome) {
+                    LOST_THREADS.fetch_sub(1, Ordering::AcqRel);
                 }
             }
         })
@@ -127,8 +127,8 @@ pub(super) fn open_with_deadline(
             path: file.to_owned(),
             reason: format!("it has no thread ({error})"),
         })?;
-    handover.take(deadline).unwrap_or_else(|| {
-        let mut stuck = lock(&STUCK);
+    handover.receive(deadline).unwrap_or_else(|| {
+        let mut stuck = lock(&HUNG_LIBRARIES);
         let stage = stage.load(Ordering::Acquire);
         if stage == 0 {
             stuck.push(file.to_owned());
@@ -147,42 +147,42 @@ pub(super) fn open_with_deadline(
 /// No channel: while a constructor hangs, the system's lock is held under which a thread registers
 /// what its thread-locals need at its end, and the first use of a channel does that.
 #[derive(Default)]
-struct Handover {
-    state: Mutex<HandoverState>,
-    came: Condvar,
+struct ResultSlot {
+    state: Mutex<ResultSlotState>,
+    ready: Condvar,
 }
 
 #[derive(Default)]
-enum HandoverState {
+enum ResultSlotState {
     #[default]
-    Nothing,
+    Empty,
     Outcome(Result<OpenLibrary, PluginError>),
-    GivenUp,
+    Abandoned,
 }
 
-impl Handover {
+impl ResultSlot {
     /// Says whether somebody still waits for it.
-    fn give(&self, outcome: Result<OpenLibrary, PluginError>) -> bool {
+    fn send(&self, outcome: Result<OpenLibrary, PluginError>) -> bool {
         let mut state = lock(&self.state);
-        if matches!(*state, HandoverState::GivenUp) {
+        if matches!(*state, ResultSlotState::Abandoned) {
             return false;
         }
-        *state = HandoverState::Outcome(outcome);
-        self.came.notify_one();
+        *state = ResultSlotState::Outcome(outcome);
+        self.ready.notify_one();
         true
     }
 
     /// Waits for it; nothing when the time is up, and then the thread counts as lost.
-    fn take(&self, limit: Duration) -> Option<Result<OpenLibrary, PluginError>> {
-        let nothing = |state: &mut HandoverState| matches!(state, HandoverState::Nothing);
+    fn receive(&self, limit: Duration) -> Option<Result<OpenLibrary, PluginError>> {
+        let nothing = |state: &mut ResultSlotState| matches!(state, ResultSlotState::Empty);
         let (mut state, _) = self
-            .came
+            .ready
             .wait_timeout_while(lock(&self.state), limit, nothing)
             .unwrap_or_else(PoisonError::into_inner);
-        match std::mem::replace(&mut *state, HandoverState::GivenUp) {
-            HandoverState::Outcome(outcome) => Some(outcome),
-            HandoverState::Nothing | HandoverState::GivenUp => {
-                LOST.fetch_add(1, Ordering::AcqRel);
+        match std::mem::replace(&mut *state, ResultSlotState::Abandoned) {
+            ResultSlotState::Outcome(outcome) => Some(outcome),
+            ResultSlotState::Empty | ResultSlotState::Abandoned => {
+                LOST_THREADS.fetch_add(1, Ordering::AcqRel);
                 None
             }
         }
@@ -190,8 +190,8 @@ impl Handover {
 }
 
 /// The system has opened the library, or refused to.
-fn came_back(path: &Path, stage: &AtomicU8, next: u8) {
-    let mut stuck = lock(&STUCK);
+fn finish_stage(path: &Path, stage: &AtomicU8, next: u8) {
+    let mut stuck = lock(&HUNG_LIBRARIES);
     stage.store(next, Ordering::Release);
     stuck.retain(|other| other != path);
 }
@@ -218,7 +218,7 @@ pub(super) fn open(
             reason: with_causes(&error),
         }
     })?;
-    came_back(path, stage, 1);
+    finish_stage(path, stage, 1);
     let no_symbol = || PluginError::Symbol {
         path: path.to_owned(),
         symbol: "conjure_root_v1",

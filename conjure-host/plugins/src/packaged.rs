@@ -8,16 +8,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use conjure_config::fs;
-use conjure_config::skill_folders::{Discovered, FolderError};
+use conjure_config::skill_folders::{DiscoveredSkills, FolderError};
 use serde::Deserialize as _;
 use serde::de::IntoDeserializer;
 use serde::de::value::Error;
 
-use super::installed_build::SkillPlaces;
+use super::installed_build::UserSkillFolders;
 use super::{InstalledPlugins, LOCK_FILE, LockedPlugin, PluginError, PluginLock, Sha256};
 
 /// What stands in the list for a library that nobody signed.
-const NOBODY: &str = "-";
+const UNSIGNED: &str = "-";
 
 /// The packages of a data directory.
 #[derive(Debug, Clone)]
@@ -74,17 +74,21 @@ impl PackagedPlugins {
             path: path.to_owned(),
             reason,
         };
-        if self.is_here(path) {
+        if self.is_in_plugin_dir(path) {
             let locked = || {
                 let locked = self.lock.plugin(name);
                 locked.map_err(|error| unknown(error.to_string()))
             };
             let mut found = locked()?;
-            if found.as_ref().is_some_and(|locked| !locked.holds(sha256)) && self.end_halves() {
+            if found
+                .as_ref()
+                .is_some_and(|locked| !locked.contains(sha256))
+                && self.recover_interrupted()
+            {
                 found = locked()?;
             }
             if let Some(locked) = found {
-                if !locked.holds(sha256) {
+                if !locked.contains(sha256) {
                     return Err(PluginError::Locked {
                         path: path.to_owned(),
                         name: name.to_owned(),
@@ -98,7 +102,9 @@ impl PackagedPlugins {
                 }));
             }
         }
-        let listed = self.listed().map_err(|error| unknown(error.to_string()))?;
+        let listed = self
+            .read_list()
+            .map_err(|error| unknown(error.to_string()))?;
         Ok(listed.get(sha256).map(|signer| PackagedOrigin {
             signer: signer.clone(),
             manifest: None,
@@ -107,8 +113,8 @@ impl PackagedPlugins {
 
     /// Brings what a change left that ended in its middle to the state before it or after it, whichever
     /// is there; whether there was something.
-    pub(crate) fn end_halves(&self) -> bool {
-        let ended = InstalledPlugins::of(&self.data_dir).end_halves();
+    pub(crate) fn recover_interrupted(&self) -> bool {
+        let ended = InstalledPlugins::of(&self.data_dir).recover_interrupted();
         ended.unwrap_or_else(|error| {
             tracing::warn!("a change of plugins that ended in its middle is left so: {error}");
             false
@@ -122,18 +128,18 @@ impl PackagedPlugins {
     /// [`FolderError::Altered`] where it came in a package and is not what that had, and where nobody
     /// knows what was installed.
     pub fn judge_skill(&self, dir: &Path) -> Result<(), FolderError> {
-        self.judge_dir(&SkillPlaces::of_user(), dir)
+        self.judge_dir(&UserSkillFolders::of_user(), dir)
     }
 
-    fn judge_dir(&self, places: &SkillPlaces, dir: &Path) -> Result<(), FolderError> {
-        let names = places.names_of(dir);
+    fn judge_dir(&self, folders: &UserSkillFolders, dir: &Path) -> Result<(), FolderError> {
+        let names = folders.names_of(dir);
         let mut names = names.iter();
-        names.try_for_each(|name| self.judge_skill_in(places, name))
+        names.try_for_each(|name| self.judge_skill_in(folders, name))
     }
 
-    fn judge_skill_in(&self, places: &SkillPlaces, name: &str) -> Result<(), FolderError> {
+    fn judge_skill_in(&self, folders: &UserSkillFolders, name: &str) -> Result<(), FolderError> {
         let altered = |reason: String| FolderError::Altered {
-            path: places.path(name).unwrap_or_default(),
+            path: folders.path(name).unwrap_or_default(),
             reason,
         };
         let is_it = || {
@@ -142,11 +148,11 @@ impl PackagedPlugins {
             let Some(locked) = locked.filter(|locked| locked.skill.is_some()) else {
                 return Ok(None);
             };
-            let there = places.build(&locked).map(|build| build.sha256);
+            let there = folders.build(&locked).map(|build| build.sha256);
             Ok((there != locked.skill).then_some(locked.version))
         };
         let mut other = is_it()?;
-        if other.is_some() && self.end_halves() {
+        if other.is_some() && self.recover_interrupted() {
             other = is_it()?;
         }
         match other {
@@ -162,7 +168,7 @@ impl PackagedPlugins {
     }
 
     /// The skill folders that the lock names and that are nowhere.
-    fn lost_skills(&self, places: &SkillPlaces) -> Vec<FolderError> {
+    fn missing_skills(&self, places: &UserSkillFolders) -> Vec<FolderError> {
         let lost = || {
             // What cannot be read is told of each skill that is there.
             let locked = self.lock.plugins().unwrap_or_default().into_iter();
@@ -171,7 +177,7 @@ impl PackagedPlugins {
             lost.filter(|(path, _)| !path.exists()).collect::<Vec<_>>()
         };
         let mut found = lost();
-        if !found.is_empty() && self.end_halves() {
+        if !found.is_empty() && self.recover_interrupted() {
             found = lost();
         }
         let told = found.into_iter().map(|(path, locked)| FolderError::Altered {
@@ -190,11 +196,11 @@ impl PackagedPlugins {
 
     /// Leaves out the found skills that are not what their packages had, and tells those that are not
     /// there any more.
-    pub fn judge_skills(&self, found: &mut Discovered) {
+    pub fn judge_skills(&self, found: &mut DiscoveredSkills) {
         found
             .broken
-            .extend(self.lost_skills(&SkillPlaces::of_user()));
-        let Discovered { skills, broken, .. } = found;
+            .extend(self.missing_skills(&UserSkillFolders::of_user()));
+        let DiscoveredSkills { skills, broken, .. } = found;
         skills.retain(|skill| match self.judge_skill(&skill.path) {
             Ok(()) => true,
             Err(error) => {
@@ -208,8 +214,8 @@ impl PackagedPlugins {
     ///
     /// # Errors
     /// The system's.
-    pub(crate) fn note(&self, package: &LockedPlugin) -> io::Result<()> {
-        let mut listed = self.listed()?;
+    pub(crate) fn record_package(&self, package: &LockedPlugin) -> io::Result<()> {
+        let mut listed = self.read_list()?;
         let before = listed.clone();
         for sha256 in package.digests() {
             listed.insert(*sha256, package.signer.clone());
@@ -218,13 +224,13 @@ impl PackagedPlugins {
             return Ok(());
         }
         let lines = listed.iter().map(|(sha256, signer)| {
-            let signer = signer.as_deref().unwrap_or(NOBODY);
+            let signer = signer.as_deref().unwrap_or(UNSIGNED);
             format!("{sha256} {signer}\n")
         });
         fs::write_atomic(&self.list, lines.collect::<String>().as_bytes())
     }
 
-    fn listed(&self) -> io::Result<BTreeMap<Sha256, Option<String>>> {
+    fn read_list(&self) -> io::Result<BTreeMap<Sha256, Option<String>>> {
         match fs::read_to_string(&self.list) {
             Ok(text) => Ok(text.lines().filter_map(read_line).collect()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(BTreeMap::new()),
@@ -232,7 +238,7 @@ impl PackagedPlugins {
         }
     }
 
-    fn is_here(&self, path: &Path) -> bool {
+    fn is_in_plugin_dir(&self, path: &Path) -> bool {
         let dir = match path.parent() {
             Some(dir) if dir.as_os_str().is_empty() => Path::new("."),
             Some(dir) => dir,
@@ -249,7 +255,7 @@ impl PackagedPlugins {
 fn read_line(line: &str) -> Option<(Sha256, Option<String>)> {
     let (digest, signer) = line.split_once(' ')?;
     let digest = IntoDeserializer::<Error>::into_deserializer(digest);
-    let signer = (signer != NOBODY).then(|| signer.to_owned());
+    let signer = (signer != UNSIGNED).then(|| signer.to_owned());
     Some((Sha256::deserialize(digest).ok()?, signer))
 }
 
@@ -279,7 +285,7 @@ mod tests {
         let elsewhere = Path::new("/elsewhere/libx.so");
         let here = dir.path().join("plugins/libx.so");
         assert!(packaged.judge(&here, "x", &library).unwrap().is_none());
-        packaged.note(&package(Some("RWQ"))).unwrap();
+        packaged.record_package(&package(Some("RWQ"))).unwrap();
         for path in [elsewhere, here.as_path()] {
             let origin = packaged.judge(path, "x", &library).unwrap().unwrap();
             assert_eq!(origin.signer.as_deref(), Some("RWQ"));
@@ -293,7 +299,7 @@ mod tests {
     #[test]
     fn a_skill_folder_is_what_its_package_had_or_is_not_used() {
         let dir = tempfile::tempdir().unwrap();
-        let places = SkillPlaces::below(dir.path().join("skills"));
+        let places = UserSkillFolders::below(dir.path().join("skills"));
         let packaged = PackagedPlugins::of(dir.path());
         let own = dir.path().join("skills/x");
         fs::create_private_dir(&own).unwrap();
@@ -326,10 +332,10 @@ mod tests {
         let other = dir.path().join("elsewhere/x");
         fs::create_private_dir(&other).unwrap();
         packaged.judge_dir(&places, &other).unwrap();
-        assert!(packaged.lost_skills(&places).is_empty());
+        assert!(packaged.missing_skills(&places).is_empty());
         // Whoever renames it has made it their own.
         fs::rename(&own, dir.path().join("skills/renamed")).unwrap();
-        let lost = packaged.lost_skills(&places);
+        let lost = packaged.missing_skills(&places);
         let [error] = lost.as_slice() else {
             panic!("{lost:?}");
         };

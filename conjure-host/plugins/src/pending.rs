@@ -12,7 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use conjure_config::fs;
 use serde::{Deserialize, Serialize};
 
-use super::install_history::note;
+use super::install_history::append_change;
 use super::installed_build::{archive, is_running};
 use super::{InstallChange, InstallError, InstalledPlugins, LockedPlugin, Sha256};
 
@@ -32,7 +32,7 @@ pub(super) struct PendingChange {
 
 impl PendingChange {
     /// Whether the build is in its place; of a removal, which can be done again, always.
-    fn is_placed(&self) -> bool {
+    fn is_written(&self) -> bool {
         let Some(to) = &self.change.to else {
             return true;
         };
@@ -45,55 +45,55 @@ impl PendingChange {
 }
 
 impl InstalledPlugins {
-    fn pending(&self) -> PathBuf {
+    fn pending_path(&self) -> PathBuf {
         self.history.join("pending.json")
     }
 
     /// Notes that a change begins.
-    pub(super) fn begin(&self, pending: &PendingChange) -> Result<(), InstallError> {
+    pub(super) fn write_pending(&self, pending: &PendingChange) -> Result<(), InstallError> {
         let text = serde_json::to_vec(pending).map_err(io::Error::other)?;
-        Ok(fs::write_atomic(self.pending(), &text)?)
+        Ok(fs::write_atomic(self.pending_path(), &text)?)
     }
 
     /// Notes that it is over.
-    pub(super) fn end(&self) {
-        fs::remove_file(self.pending());
+    pub(super) fn clear_pending(&self) {
+        fs::remove_file(self.pending_path());
     }
 
     /// Whether a change may have ended in its middle. One that another process makes at this moment
     /// looks the same.
-    pub(super) fn has_halves(&self) -> bool {
-        self.pending().is_file() || !self.leftovers().is_empty()
+    pub(super) fn has_interrupted_change(&self) -> bool {
+        self.pending_path().is_file() || !self.leftovers().is_empty()
     }
 
     /// Ends what a change left half. Only for whoever may change something.
-    pub(super) fn end_half(&self) -> Result<(), InstallError> {
+    pub(super) fn finish_interrupted(&self) -> Result<(), InstallError> {
         for path in self.leftovers() {
             match path.is_dir() {
                 true => fs::remove_dir_all(path)?,
                 false => fs::remove_file(path),
             }
         }
-        self.skills.tidy();
-        let text = match fs::read(self.pending()) {
+        self.skills.clean_staging();
+        let text = match fs::read(self.pending_path()) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(error.into()),
         };
         let Ok(pending) = serde_json::from_slice::<PendingChange>(&text) else {
             // It comes into place whole, so it is none of ours.
-            fs::remove_file(self.pending());
+            fs::remove_file(self.pending_path());
             return Ok(());
         };
-        self.finish(&pending)?;
-        self.end();
+        self.resume_change(&pending)?;
+        self.clear_pending();
         Ok(())
     }
 
-    fn finish(&self, pending: &PendingChange) -> Result<(), InstallError> {
+    fn resume_change(&self, pending: &PendingChange) -> Result<(), InstallError> {
         let change = &pending.change;
         let name = &change.plugin;
-        if !pending.is_placed() {
+        if !pending.is_written() {
             tracing::warn!("a change of {name} had ended in its middle and is taken back");
             return Ok(self.lock().set(name, pending.locked.clone())?);
         }
@@ -103,18 +103,18 @@ impl InstalledPlugins {
                 self.lock().set(name, to.package.as_deref().cloned())?;
                 // What came there since by hand is not what the change was about.
                 self.remove_build(name, change.from.as_ref())?;
-                self.note_taken_over(name, pending.takes_over)?;
+                self.set_adopted(name, pending.takes_over)?;
             }
             None => {
                 self.remove_build(name, change.from.as_ref())?;
                 self.lock().set(name, None)?;
-                self.note_taken_over(name, false)?;
+                self.set_adopted(name, false)?;
             }
         }
         let is_noted = self.history(Some(name))?.last() == Some(change);
         match is_noted {
             true => Ok(()),
-            false => note(&mut self.open_history()?, change),
+            false => append_change(&mut self.open_history()?, change),
         }
     }
 
@@ -163,7 +163,7 @@ impl InstalledPlugins {
 
 #[cfg(test)]
 mod tests {
-    use super::super::installed_build::SkillPlaces;
+    use super::super::installed_build::UserSkillFolders;
     use super::super::{InstallAction, InstalledVersion};
     use super::*;
 
@@ -180,7 +180,7 @@ mod tests {
         fn new() -> Self {
             let dir = tempfile::tempdir().unwrap();
             let mut installed = InstalledPlugins::of(&dir.path().join("data"));
-            installed.skills = SkillPlaces::below(dir.path().join("home/skills"));
+            installed.skills = UserSkillFolders::below(dir.path().join("home/skills"));
             fs::create_private_dir(&installed.history).unwrap();
             Self { dir, installed }
         }
@@ -252,17 +252,17 @@ mod tests {
         let new = bed.put(NEW);
         let old = bed.put(OLD);
         let pending = bed.pending(Some(old), Some(new));
-        bed.installed.begin(&pending).unwrap();
+        bed.installed.write_pending(&pending).unwrap();
         // The lock may say the new one already.
         bed.lock(Some(new));
-        assert!(bed.installed.end_halves().unwrap());
+        assert!(bed.installed.recover_interrupted().unwrap());
         assert_eq!(
             (bed.locked(), bed.there().as_deref()),
             (Some(old), Some(OLD))
         );
         assert!(bed.installed.history(None).unwrap().is_empty());
         assert!(
-            !bed.installed.end_halves().unwrap(),
+            !bed.installed.recover_interrupted().unwrap(),
             "there is nothing more"
         );
     }
@@ -274,8 +274,8 @@ mod tests {
         let new = bed.put(NEW);
         let pending = bed.pending(Some(old), Some(new));
         for _ in ["before it was noted", "behind that"] {
-            bed.installed.begin(&pending).unwrap();
-            assert!(bed.installed.end_halves().unwrap());
+            bed.installed.write_pending(&pending).unwrap();
+            assert!(bed.installed.recover_interrupted().unwrap());
             assert_eq!(
                 (bed.locked(), bed.there().as_deref()),
                 (Some(new), Some(NEW))
@@ -293,11 +293,11 @@ mod tests {
             takes_over: true,
             ..bed.pending(None, Some(new))
         };
-        bed.installed.begin(&pending).unwrap();
-        assert!(bed.installed.end_halves().unwrap());
+        bed.installed.write_pending(&pending).unwrap();
+        assert!(bed.installed.recover_interrupted().unwrap());
         let removal = bed.pending(Some(new), None);
-        bed.installed.begin(&removal).unwrap();
-        assert!(bed.installed.end_halves().unwrap());
+        bed.installed.write_pending(&removal).unwrap();
+        assert!(bed.installed.recover_interrupted().unwrap());
         assert_eq!((bed.locked(), bed.there().as_deref()), (None, Some(NEW)));
     }
 
@@ -310,7 +310,7 @@ mod tests {
         fs::create_private_dir(&replaced).unwrap();
         fs::write(replaced.join("SKILL.md"), OLD).unwrap();
         fs::write(replaced.join(".env"), "KEY=1").unwrap();
-        bed.installed.skills.tidy();
+        bed.installed.skills.clean_staging();
         assert!(!home.join("installing").exists());
         let altered = fs::entries(home.join("altered")).unwrap();
         assert_eq!(altered.len(), 1);
@@ -322,13 +322,13 @@ mod tests {
         let bed = Bed::new();
         let old = bed.put(OLD);
         let pending = bed.pending(Some(old), None);
-        bed.installed.begin(&pending).unwrap();
-        assert!(bed.installed.end_halves().unwrap());
+        bed.installed.write_pending(&pending).unwrap();
+        assert!(bed.installed.recover_interrupted().unwrap());
         assert_eq!((bed.locked(), bed.there()), (None, None));
         bed.lock(Some(old));
         bed.put("---\nname: x\ndescription: My own\n---\nMine.\n");
-        bed.installed.begin(&pending).unwrap();
-        assert!(bed.installed.end_halves().unwrap());
+        bed.installed.write_pending(&pending).unwrap();
+        assert!(bed.installed.recover_interrupted().unwrap());
         assert!(bed.there().unwrap().contains("Mine."));
     }
 
@@ -344,12 +344,12 @@ mod tests {
         for name in names.iter().chain([&left]) {
             fs::write(plugins.join(name), "x").unwrap();
         }
-        assert!(bed.installed.end_halves().unwrap());
+        assert!(bed.installed.recover_interrupted().unwrap());
         assert!(!plugins.join(left).exists());
         for name in names {
             assert!(plugins.join(name).exists(), "{name}");
         }
-        assert!(!bed.installed.has_halves());
+        assert!(!bed.installed.has_interrupted_change());
     }
 
     #[test]
@@ -357,7 +357,7 @@ mod tests {
         let bed = Bed::new();
         let judged = bed.installed.judging_dir().unwrap();
         fs::write(judged.path().join("libx.so"), "x").unwrap();
-        assert!(!bed.installed.has_halves(), "it is in use");
+        assert!(!bed.installed.has_interrupted_change(), "it is in use");
         let path = judged.path().to_owned();
         drop(judged);
         assert!(!path.exists());
@@ -365,7 +365,7 @@ mod tests {
         let left = bed.installed.history.join(".judged.4194304.0.tmp");
         fs::create_private_dir(&left).unwrap();
         fs::write(left.join("libx.so"), "x").unwrap();
-        assert!(bed.installed.end_halves().unwrap());
+        assert!(bed.installed.recover_interrupted().unwrap());
         assert!(!left.exists());
     }
 }

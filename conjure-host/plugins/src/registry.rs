@@ -14,12 +14,12 @@ use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
 use super::access::FileAccess;
-use super::loaded::{LINKED, LoadedPlugin};
+use super::loaded::{LINKED_PATH, LoadedPlugin};
 use super::parallel_load::load_in_parallel;
-use super::{FileStamp, FoundLibrary, Loader, PluginError, PluginId};
+use super::{FileStamp, FoundLibrary, IsolationReason, Loader, PluginError, PluginId};
 
 /// Changes that a snapshot remembers.
-const CHANGES: usize = 64;
+const MAX_CHANGES: usize = 64;
 
 /// The plugin that a file holds, or why it was not loaded.
 type LoadOutcome = Result<Arc<LoadedPlugin>, Arc<PluginError>>;
@@ -29,7 +29,7 @@ pub struct PluginRegistry {
     loader: Loader,
     current: ArcSwap<PluginSnapshot>,
     /// Held by whoever makes a new snapshot; never while a library is loaded.
-    writing: Mutex<()>,
+    write_lock: Mutex<()>,
     /// One load of a path at a time, so that the last one wins.
     paths: Mutex<HashMap<PathBuf, Arc<Mutex<()>>>>,
     generation: watch::Sender<u64>,
@@ -44,7 +44,7 @@ pub struct PluginSnapshot {
     failed: Vec<FailedPlugin>,
     changes: VecDeque<RegistryChange>,
     /// The generation of the newest change that is not remembered any more.
-    forgotten: u64,
+    forgotten_generation: u64,
 }
 
 /// A file that is not loaded, or whose newest contents are not.
@@ -55,7 +55,7 @@ pub struct FailedPlugin {
     /// What is wrong with it.
     pub reason: Arc<PluginError>,
     /// What was loaded from this path before and is still used.
-    pub kept: Option<PluginId>,
+    pub still_loaded: Option<PluginId>,
     state: Option<PathState>,
 }
 
@@ -82,7 +82,7 @@ pub struct RegistryChange {
     /// The generation that it led to.
     pub generation: u64,
     /// What happened.
-    pub what: RegistryEvent,
+    pub event: RegistryEvent,
 }
 
 /// What happened to a plugin.
@@ -109,7 +109,7 @@ pub enum RegistryEvent {
         /// What is wrong with it.
         reason: Arc<PluginError>,
         /// What stays in use.
-        kept: Option<PluginId>,
+        still_loaded: Option<PluginId>,
     },
 }
 
@@ -121,11 +121,13 @@ impl fmt::Display for RegistryEvent {
             Self::Reloaded(id) => write!(f, "loaded {id} again"),
             Self::Removed(id) => write!(f, "removed {id}"),
             Self::Failed {
-                reason, kept: None, ..
+                reason,
+                still_loaded: None,
+                ..
             } => write!(f, "not loaded: {reason}"),
             Self::Failed {
                 reason,
-                kept: Some(id),
+                still_loaded: Some(id),
                 ..
             } => write!(f, "{id} stays in use: {reason}"),
         }
@@ -165,8 +167,8 @@ impl PluginSnapshot {
     }
 
     /// Whether all that happened after a generation is still remembered.
-    pub fn remembers_since(&self, generation: u64) -> bool {
-        self.forgotten <= generation
+    pub fn is_complete_since(&self, generation: u64) -> bool {
+        self.forgotten_generation <= generation
     }
 
     fn at(&self, path: &Path) -> Option<&Arc<LoadedPlugin>> {
@@ -175,7 +177,7 @@ impl PluginSnapshot {
             .find(|plugin| plugin.source().path() == Some(path))
     }
 
-    fn take(&mut self, path: &Path) -> Option<Arc<LoadedPlugin>> {
+    fn remove_at(&mut self, path: &Path) -> Option<Arc<LoadedPlugin>> {
         let index = self
             .plugins
             .iter()
@@ -184,21 +186,21 @@ impl PluginSnapshot {
     }
 
     /// Forgets which files failed because of what was at the path, so that they are tried again.
-    fn forget_twins(&mut self, path: &Path) {
+    fn forget_duplicates(&mut self, path: &Path) {
         self.failed.retain(|failed| {
             !matches!(&*failed.reason, PluginError::Duplicate { other, .. } if other == path)
         });
     }
 
-    fn note(&mut self, what: RegistryEvent) {
+    fn record(&mut self, what: RegistryEvent) {
         self.changes.push_back(RegistryChange {
             generation: self.generation,
-            what,
+            event: what,
         });
-        while self.changes.len() > CHANGES
+        while self.changes.len() > MAX_CHANGES
             && let Some(change) = self.changes.pop_front()
         {
-            self.forgotten = change.generation;
+            self.forgotten_generation = change.generation;
         }
     }
 }
@@ -209,7 +211,7 @@ impl PluginRegistry {
         Self {
             loader,
             current: ArcSwap::default(),
-            writing: Mutex::new(()),
+            write_lock: Mutex::new(()),
             paths: Mutex::default(),
             generation: watch::Sender::new(0),
         }
@@ -237,7 +239,7 @@ impl PluginRegistry {
         for (FoundLibrary { path, named }, load) in found.iter().zip(loads) {
             // The outcome is in the snapshot and in the log.
             let _ = match load.outcome {
-                Some(outcome) => self.take(path, outcome, load.state, false),
+                Some(outcome) => self.accept_load(path, outcome, load.state, false),
                 None => self.add(path, *named),
             };
         }
@@ -256,10 +258,10 @@ impl PluginRegistry {
 
     /// Like [`Self::add`], unless the file there was loaded, or refused, while this call waited for its
     /// turn. The outcome is in the snapshot and in the log.
-    pub(super) fn add_unknown(&self, path: &Path) {
+    pub(super) fn add_if_changed(&self, path: &Path) {
         let path_lock = self.path_lock(path);
         let _adding = lock(&path_lock);
-        let is_known = FileStamp::of(path).is_some_and(|stamp| self.knows(path, &stamp));
+        let is_known = FileStamp::of(path).is_some_and(|stamp| self.is_up_to_date(path, &stamp));
         if !is_known {
             let _ = self.load_from(path, false, false);
         }
@@ -277,11 +279,11 @@ impl PluginRegistry {
         is_asked: bool,
     ) -> Result<Arc<LoadedPlugin>, Arc<PluginError>> {
         let state = PathState::of(path);
-        self.take(path, self.loader.load(path, named), state, is_asked)
+        self.accept_load(path, self.loader.load(path, named), state, is_asked)
     }
 
     /// Takes what came of loading a file; `is_asked` where somebody wants it loaded again.
-    fn take(
+    fn accept_load(
         &self,
         path: &Path,
         loaded: Result<LoadedPlugin, PluginError>,
@@ -289,7 +291,7 @@ impl PluginRegistry {
         is_asked: bool,
     ) -> Result<Arc<LoadedPlugin>, Arc<PluginError>> {
         // That it failed is noted in the same step: what it is a duplicate of may be removed meanwhile.
-        let writing = lock(&self.writing);
+        let writing = lock(&self.write_lock);
         let outcome = loaded
             .map_err(Arc::new)
             .and_then(|plugin| self.publish(&writing, Arc::new(plugin), is_asked));
@@ -306,9 +308,9 @@ impl PluginRegistry {
     /// [`PluginError::Requires`] when this host lacks what it needs.
     pub fn add_linked(&self, plugin: LoadedPlugin) -> Result<Arc<LoadedPlugin>, Arc<PluginError>> {
         self.loader
-            .serves(Path::new(LINKED), plugin.manifest())
+            .check_operations(Path::new(LINKED_PATH), plugin.manifest())
             .map_err(Arc::new)?;
-        self.publish(&lock(&self.writing), Arc::new(plugin), false)
+        self.publish(&lock(&self.write_lock), Arc::new(plugin), false)
     }
 
     /// Loads again what is at the path of a plugin now, also when it was refused before.
@@ -348,26 +350,26 @@ impl PluginRegistry {
     /// Forgets what was loaded from a path: nobody finds it from now on. Whoever has it goes on with
     /// it, and a step whose table has it makes an instance yet ([`LoadedPlugin::create_held`]).
     pub fn remove(&self, path: &Path) -> Option<Arc<LoadedPlugin>> {
-        let _writing = lock(&self.writing);
-        let mut next = self.next();
+        let _writing = lock(&self.write_lock);
+        let mut next = self.next_snapshot();
         let failed = next.failed.len();
         next.failed.retain(|failed| failed.path != path);
-        let plugin = next.take(path);
+        let plugin = next.remove_at(path);
         if plugin.is_none() && next.failed.len() == failed {
             return None;
         }
-        next.forget_twins(path);
+        next.forget_duplicates(path);
         if let Some(plugin) = &plugin {
             plugin.remove();
             tracing::info!(target: "plugin", "removed {}", plugin.id());
-            next.note(RegistryEvent::Removed(plugin.id().clone()));
+            next.record(RegistryEvent::Removed(plugin.id().clone()));
         }
-        self.set(next);
+        self.set_snapshot(next);
         plugin
     }
 
     /// Whether the path holds what was last loaded, or refused, from it.
-    pub(super) fn knows(&self, path: &Path, stamp: &FileStamp) -> bool {
+    pub(super) fn is_up_to_date(&self, path: &Path, stamp: &FileStamp) -> bool {
         let snapshot = self.current.load();
         let failed = snapshot.failed.iter().find(|failed| failed.path == path);
         if let Some(failed) = failed {
@@ -382,7 +384,7 @@ impl PluginRegistry {
     }
 
     /// The paths below a directory that something is known of.
-    pub(super) fn known_paths(&self, dir: &Path) -> Vec<PathBuf> {
+    pub(super) fn registered_paths(&self, dir: &Path) -> Vec<PathBuf> {
         let snapshot = self.current.load();
         let loaded = snapshot.plugins.iter().filter_map(|p| p.source().path());
         let failed = snapshot.failed.iter().map(|failed| failed.path.as_path());
@@ -399,9 +401,9 @@ impl PluginRegistry {
         plugin: Arc<LoadedPlugin>,
         is_asked: bool,
     ) -> Result<Arc<LoadedPlugin>, Arc<PluginError>> {
-        let mut next = self.next();
+        let mut next = self.next_snapshot();
         let path = plugin.source().path();
-        let old = path.and_then(|path| next.take(path));
+        let old = path.and_then(|path| next.remove_at(path));
         let id = plugin.id();
         let twin = next
             .plugins
@@ -409,20 +411,20 @@ impl PluginRegistry {
             .find(|other| other.id().name == id.name && other.id().version == id.version);
         if let Some(other) = twin {
             return Err(Arc::new(PluginError::Duplicate {
-                path: path.unwrap_or(Path::new(LINKED)).to_owned(),
+                path: path.unwrap_or(Path::new(LINKED_PATH)).to_owned(),
                 name: id.name.to_string(),
                 version: id.version.to_string(),
                 other: other
                     .source()
                     .path()
-                    .unwrap_or(Path::new(LINKED))
+                    .unwrap_or(Path::new(LINKED_PATH))
                     .to_owned(),
             }));
         }
         let had_failed = next.failed.iter().any(|failed| Some(&*failed.path) == path);
         if let Some(path) = path {
             next.failed.retain(|failed| failed.path != path);
-            next.forget_twins(path);
+            next.forget_duplicates(path);
         }
         next.plugins.push(Arc::clone(&plugin));
         next.plugins.sort_by(|a, b| {
@@ -446,9 +448,16 @@ impl PluginRegistry {
         if let Some(event) = event {
             let fate = old.as_deref().map(|old| change_words(old, &plugin));
             tracing::info!(target: "plugin", "{event}{}", fate.unwrap_or_default());
-            next.note(event);
+            if plugin.isolation_reason() == IsolationReason::NoWorkers {
+                tracing::warn!(
+                    target: "plugin",
+                    "{id} runs in this process, and what ends it ends the host: the host has no workers \
+                     (`Host::builder().workers(…)` gives it some)"
+                );
+            }
+            next.record(event);
         }
-        self.set(next);
+        self.set_snapshot(next);
         Ok(plugin)
     }
 
@@ -459,7 +468,7 @@ impl PluginRegistry {
         reason: &Arc<PluginError>,
         state: Option<PathState>,
     ) {
-        let mut next = self.next();
+        let mut next = self.next_snapshot();
         let kept = next.at(path).map(|plugin| plugin.id().clone());
         match &kept {
             Some(id) => tracing::warn!(target: "plugin", "{id} stays in use: {reason}"),
@@ -469,26 +478,26 @@ impl PluginRegistry {
         next.failed.push(FailedPlugin {
             path: path.to_owned(),
             reason: Arc::clone(reason),
-            kept: kept.clone(),
+            still_loaded: kept.clone(),
             state,
         });
         next.failed.sort_by(|a, b| a.path.cmp(&b.path));
-        next.note(RegistryEvent::Failed {
+        next.record(RegistryEvent::Failed {
             path: path.to_owned(),
             reason: Arc::clone(reason),
-            kept,
+            still_loaded: kept,
         });
-        self.set(next);
+        self.set_snapshot(next);
     }
 
     /// A copy of the snapshot, one generation on.
-    fn next(&self) -> PluginSnapshot {
+    fn next_snapshot(&self) -> PluginSnapshot {
         let mut next = PluginSnapshot::clone(&self.current.load());
         next.generation += 1;
         next
     }
 
-    fn set(&self, next: PluginSnapshot) {
+    fn set_snapshot(&self, next: PluginSnapshot) {
         let generation = next.generation;
         self.current.store(Arc::new(next));
         self.generation.send_replace(generation);

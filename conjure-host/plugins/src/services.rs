@@ -81,7 +81,7 @@ pub trait HostServices: Send + Sync + 'static {
 
     /// Whether an operation waits for somebody outside the host, such as a person: the call's time
     /// stands still meanwhile, and it takes no thread of the plugin's.
-    fn waits_for_somebody(&self, op: &str) -> bool {
+    fn is_interactive(&self, op: &str) -> bool {
         let _ = op;
         false
     }
@@ -150,7 +150,7 @@ pub enum PluginCallFailure {
         message: String,
     },
     /// The plugin did not answer in time.
-    #[error("{plugin}: did not answer within {limit:?}{}", after.words())]
+    #[error("{plugin}: did not answer within {limit:?}{}", after.explanation())]
     TimedOut {
         /// Name and version.
         plugin: String,
@@ -163,7 +163,7 @@ pub enum PluginCallFailure {
         after: AfterStop,
     },
     /// The call was cancelled.
-    #[error("{plugin}: the call was cancelled{}", after.words())]
+    #[error("{plugin}: the call was cancelled{}", after.explanation())]
     Cancelled {
         /// Name and version.
         plugin: String,
@@ -241,11 +241,11 @@ pub enum AfterStop {
     /// The worker process of the code ended by itself meanwhile.
     WorkerDied,
     /// The code did not stop, and may go on.
-    GoesOn,
+    StillRunning,
 }
 
 impl AfterStop {
-    fn words(self) -> &'static str {
+    fn explanation(self) -> &'static str {
         match self {
             Self::Stopped => "",
             Self::WorkerKilled => {
@@ -255,7 +255,7 @@ impl AfterStop {
             Self::WorkerDied => {
                 ", and its worker process ended meanwhile: what the plugin kept in memory is lost"
             }
-            Self::GoesOn => ", did not stop when told to, and was abandoned",
+            Self::StillRunning => ", did not stop when told to, and was abandoned",
         }
     }
 }

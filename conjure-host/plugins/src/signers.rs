@@ -52,8 +52,8 @@ impl TrustedSigners {
     }
 
     /// Whether a key is listed. A list that cannot be read lists nobody.
-    pub fn holds(&self, key: &str) -> bool {
-        let listed = self.listed().unwrap_or_else(|error| {
+    pub fn contains(&self, key: &str) -> bool {
+        let listed = self.entries().unwrap_or_else(|error| {
             tracing::warn!("the list of trusted signers cannot be read: {error}");
             Vec::new()
         });
@@ -64,7 +64,7 @@ impl TrustedSigners {
     ///
     /// # Errors
     /// The system's.
-    pub fn listed(&self) -> io::Result<Vec<TrustedSigner>> {
+    pub fn entries(&self) -> io::Result<Vec<TrustedSigner>> {
         self.list.entries()
     }
 
@@ -98,14 +98,14 @@ mod tests {
             key: key.clone(),
             name: "the\n tools team".to_owned(),
         };
-        assert!(!signers.holds(&key));
+        assert!(!signers.contains(&key));
         assert!(signers.add(one.clone()).unwrap());
         assert!(!signers.add(one).unwrap());
-        assert!(signers.holds(&key));
-        assert_eq!(signers.listed().unwrap()[0].name, "the tools team");
+        assert!(signers.contains(&key));
+        assert_eq!(signers.entries().unwrap()[0].name, "the tools team");
         assert!(signers.remove(&key).unwrap());
         assert!(!signers.remove(&key).unwrap());
-        assert!(!signers.holds(&key));
+        assert!(!signers.contains(&key));
         assert_eq!(TrustedSigner::read("#", "a comment"), None);
     }
 }

@@ -15,13 +15,13 @@ use conjure_config::fs;
 use conjure_config::platform::{self, LIBRARY_EXTENSION};
 
 /// Copies that no host has opened for this long are removed.
-const KEEP: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+const COPY_RETENTION: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// What is left of a write that never ended is removed after this long.
-const KEEP_TEMPORARY: Duration = Duration::from_secs(24 * 60 * 60);
+const TEMPORARY_RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How often it is said that a copy is in use.
-const SAY: Duration = Duration::from_secs(24 * 60 * 60);
+const TOUCH_INTERVAL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The place of the copies: a directory with mode 0700, shared by all hosts of one user.
 #[derive(Debug, Clone)]
@@ -66,8 +66,8 @@ impl CopyStore {
         {
             return Ok(path);
         }
-        if holds(&path, bytes)? {
-            self.keep(sha256);
+        if has_bytes(&path, bytes)? {
+            self.touch(sha256);
         } else {
             fs::write_atomic(&path, bytes)?;
         }
@@ -75,7 +75,7 @@ impl CopyStore {
     }
 
     /// The copy of a library, if it is there and holds what it should.
-    pub(super) fn verified(&self, sha256: &Sha256) -> Option<PathBuf> {
+    pub(super) fn verified_copy(&self, sha256: &Sha256) -> Option<PathBuf> {
         self.check().ok()?;
         let path = self.copy_path(sha256);
         let bytes = std::fs::read(&path).ok()?;
@@ -87,7 +87,7 @@ impl CopyStore {
     ///
     /// # Errors
     /// What is wrong with the bundle, or the system's.
-    pub(super) fn unpacked(&self, sha256: &Sha256, copy: &Path) -> Result<PathBuf, String> {
+    pub(super) fn unpack(&self, sha256: &Sha256, copy: &Path) -> Result<PathBuf, String> {
         let bytes = fs::read(copy).map_err(|error| error.to_string())?;
         program::unpack(copy, &bytes, &self.dir, &sha256.to_string())
     }
@@ -99,10 +99,10 @@ impl CopyStore {
 
     /// Says once a day that a copy is in use; whether it was said now. If it cannot be said, the
     /// copy is made again one day.
-    pub(super) fn keep(&self, sha256: &Sha256) -> bool {
+    pub(super) fn touch(&self, sha256: &Sha256) -> bool {
         let path = self.copy_path(sha256);
         let modified = std::fs::metadata(&path).and_then(|m| m.modified());
-        let is_fresh = modified.is_ok_and(|at| at.elapsed().is_ok_and(|age| age < SAY));
+        let is_fresh = modified.is_ok_and(|at| at.elapsed().is_ok_and(|age| age < TOUCH_INTERVAL));
         let say = |file: std::fs::File| file.set_modified(SystemTime::now());
         !is_fresh && std::fs::File::open(&path).and_then(say).is_ok()
     }
@@ -164,9 +164,9 @@ impl CopyStore {
             .partition(|path| std::fs::symlink_metadata(path).is_ok_and(|there| there.is_dir()));
         for path in files {
             let keep = if path.extension().is_some_and(|e| e == "tmp") {
-                KEEP_TEMPORARY
+                TEMPORARY_RETENTION
             } else {
-                KEEP
+                COPY_RETENTION
             };
             if age(&path) > keep {
                 let _ = std::fs::remove_file(&path);
@@ -178,7 +178,10 @@ impl CopyStore {
     /// Removes directories with the files of a program. The one that was used last stays as long as its
     /// copy does. Another may be one that was altered, and what runs in it has a while to end.
     fn sweep_dirs(&self, dirs: &[PathBuf]) {
-        let is_files = |path: &&PathBuf| path.extension().is_some_and(|e| e == program::FILES);
+        let is_files = |path: &&PathBuf| {
+            path.extension()
+                .is_some_and(|e| e == program::FILES_EXTENSION)
+        };
         let mut last: HashMap<PathBuf, (Duration, &PathBuf)> = HashMap::new();
         for path in dirs.iter().filter(is_files) {
             let used = (age(path), path);
@@ -190,7 +193,7 @@ impl CopyStore {
             let is_last = last.get(&copy).is_some_and(|(_, last)| *last == path);
             let stays = match is_last {
                 true => copy.exists(),
-                false => age(path) <= KEEP_TEMPORARY,
+                false => age(path) <= TEMPORARY_RETENTION,
             };
             if !stays {
                 let _ = fs::remove_dir_all(path);
@@ -208,7 +211,7 @@ impl CopyStore {
 }
 
 /// Whether there is a file with these bytes, which no link leads to.
-fn holds(path: &Path, bytes: &[u8]) -> io::Result<bool> {
+fn has_bytes(path: &Path, bytes: &[u8]) -> io::Result<bool> {
     match std::fs::symlink_metadata(path) {
         Ok(metadata) => Ok(metadata.is_file() && fs::read(path)? == bytes),
         Err(_) => Ok(false),
@@ -305,7 +308,7 @@ mod tests {
         let (_dir, store) = store();
         let old = store.put(&Sha256::of(b"old"), b"old").unwrap();
         let new = store.put(&Sha256::of(b"new"), b"new").unwrap();
-        let long_ago = SystemTime::now() - KEEP - Duration::from_secs(60);
+        let long_ago = SystemTime::now() - COPY_RETENTION - Duration::from_secs(60);
         std::fs::File::open(&old)
             .unwrap()
             .set_modified(long_ago)

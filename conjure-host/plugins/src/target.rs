@@ -34,7 +34,7 @@ impl LibraryTarget {
     /// # Errors
     /// What is wrong with the bundle.
     pub fn of_program(bytes: &[u8]) -> Result<Self, PluginError> {
-        let (description, files) = program::opened(Path::new("the bundle"), bytes)?;
+        let (description, files) = program::open_bundle(Path::new("the bundle"), bytes)?;
         let mut targets: Vec<String> = files
             .iter()
             .filter_map(|(_, bytes)| elf::any_machine::target_of(bytes))

@@ -27,12 +27,12 @@ use super::program;
 use super::{FileStamp, PluginFile, PluginRegistry};
 
 /// What is loaded for longer leaves its place among those that are loaded at the same time to others.
-const SLOT: Duration = Duration::from_secs(1);
+const SLOT_TIME: Duration = Duration::from_secs(1);
 /// Files that are being loaded at the most, with those that have left their places.
 const MAX_ALL_LOADS: usize = 8 * MAX_LOADS;
 /// How often it is compared whether another directory is at a path. Nobody tells where a link leads
 /// elsewhere, or where a directory above is another one.
-const COMPARE: Duration = Duration::from_secs(2);
+const COMPARE_INTERVAL: Duration = Duration::from_secs(2);
 
 /// How the directories are watched.
 #[derive(Debug, Clone)]
@@ -42,7 +42,7 @@ pub struct WatchOptions {
     /// How often a directory without events is looked at; 1 s.
     pub poll: Duration,
     /// A file that is not whole is waited for so long before it counts as failed; 10 s.
-    pub patience: Duration,
+    pub incomplete_timeout: Duration,
     /// Whether to use the system's events; true. Without, every directory is polled.
     pub events: bool,
 }
@@ -52,7 +52,7 @@ impl Default for WatchOptions {
         Self {
             settle: Duration::from_millis(150),
             poll: Duration::from_secs(1),
-            patience: Duration::from_secs(10),
+            incomplete_timeout: Duration::from_secs(10),
             events: true,
         }
     }
@@ -62,7 +62,7 @@ impl Default for WatchOptions {
 #[derive(Debug)]
 pub struct Watcher {
     task: JoinHandle<()>,
-    looks: Arc<AtomicU64>,
+    scans: Arc<AtomicU64>,
 }
 
 impl Watcher {
@@ -106,14 +106,14 @@ impl Watcher {
         };
         Self {
             task: tokio::spawn(watch.run(events)),
-            looks,
+            scans: looks,
         }
     }
 
     /// How often the directories were looked at so far. It stands still while nothing happens
     /// and every directory has events.
-    pub fn looks(&self) -> u64 {
-        self.looks.load(Ordering::Relaxed)
+    pub fn scans(&self) -> u64 {
+        self.scans.load(Ordering::Relaxed)
     }
 }
 
@@ -141,13 +141,13 @@ struct LoadingPath {
     path: PathBuf,
     /// What was there when that began.
     stamp: Option<FileStamp>,
-    begun: Instant,
+    started_at: Instant,
 }
 
 impl LoadingPath {
     /// How long it still has its place among those that are loaded at the same time.
     fn slot_left(&self, now: Instant) -> Option<Duration> {
-        let left = (self.begun + SLOT).saturating_duration_since(now);
+        let left = (self.started_at + SLOT_TIME).saturating_duration_since(now);
         (!left.is_zero()).then_some(left)
     }
 
@@ -160,9 +160,9 @@ impl LoadingPath {
 struct PendingPath {
     stamp: Option<FileStamp>,
     /// When it was first seen like this.
-    since: Instant,
+    unchanged_since: Instant,
     /// When it was first seen at all.
-    first: Instant,
+    first_seen: Instant,
     /// Somebody said that it is complete.
     ready: bool,
 }
@@ -172,10 +172,10 @@ impl DirectoryWatch {
         let mut ready = HashSet::new();
         loop {
             self.watch_dirs();
-            self.look(&ready);
+            self.scan(&ready);
             ready.clear();
-            self.begin();
-            let pause = self.pause();
+            self.start_due();
+            let pause = self.wait_time();
             let sleep = async {
                 match pause {
                     Some(pause) => tokio::time::sleep(pause).await,
@@ -187,17 +187,17 @@ impl DirectoryWatch {
                     match event {
                         Some(event) => {
                             self.forget_deleted(&event);
-                            note(event, &mut ready);
+                            note_complete(event, &mut ready);
                         }
                         None => self.watcher = None,
                     }
                     while let Ok(event) = events.try_recv() {
                         self.forget_deleted(&event);
-                        note(event, &mut ready);
+                        note_complete(event, &mut ready);
                     }
                 }
-                Some(done) = self.loads.join_next_with_id() => self.end(done),
-                () = until_another(&self.watched), if !self.watched.is_empty() => {}
+                Some(done) = self.loads.join_next_with_id() => self.finish_load(done),
+                () = wait_for_replaced_dir(&self.watched), if !self.watched.is_empty() => {}
                 () = sleep => {}
             }
         }
@@ -250,7 +250,7 @@ impl DirectoryWatch {
     }
 
     /// Finds out which paths differ from what the registry knows.
-    fn look(&mut self, ready: &HashSet<PathBuf>) {
+    fn scan(&mut self, ready: &HashSet<PathBuf>) {
         self.looks.fetch_add(1, Ordering::Relaxed);
         let now = Instant::now();
         let mut differ = HashMap::new();
@@ -258,14 +258,14 @@ impl DirectoryWatch {
             let Ok(present) = libraries(dir) else {
                 continue;
             };
-            for path in self.registry.known_paths(dir) {
+            for path in self.registry.registered_paths(dir) {
                 if !present.contains(&path) {
                     differ.insert(path, None);
                 }
             }
             for path in present {
                 if let Some(stamp) = FileStamp::of(&path)
-                    && !self.registry.knows(&path, &stamp)
+                    && !self.registry.is_up_to_date(&path, &stamp)
                 {
                     differ.insert(path, Some(stamp));
                 }
@@ -273,16 +273,16 @@ impl DirectoryWatch {
         }
         self.pending.retain(|path, _| differ.contains_key(path));
         for (path, stamp) in differ {
-            let said = is_said(&path, ready);
+            let said = is_reported_complete(&path, ready);
             let pending = self.pending.entry(path).or_insert(PendingPath {
                 stamp,
-                since: now,
-                first: now,
+                unchanged_since: now,
+                first_seen: now,
                 ready: false,
             });
             if pending.stamp != stamp {
                 pending.stamp = stamp;
-                pending.since = now;
+                pending.unchanged_since = now;
                 pending.ready = false;
             }
             pending.ready |= said;
@@ -290,7 +290,7 @@ impl DirectoryWatch {
     }
 
     /// Begins to load what is complete and to remove what is gone.
-    fn begin(&mut self) {
+    fn start_due(&mut self) {
         let now = Instant::now();
         let due: Vec<LoadingPath> = self
             .pending
@@ -299,14 +299,17 @@ impl DirectoryWatch {
             .map(|(path, pending)| LoadingPath {
                 path: path.clone(),
                 stamp: pending.stamp,
-                begun: now,
+                started_at: now,
             })
             .collect();
         let is_removing = self.loading.values().any(LoadingPath::is_removal);
-        let room = room(self.loading.values(), now);
+        let room = free_slots(self.loading.values(), now);
         for due in removals_first(due, is_removing).into_iter().take(room) {
-            let first = self.pending.get(&due.path).map(|pending| pending.first);
-            let patient = first.is_some_and(|first| now - first < self.options.patience);
+            let first = self
+                .pending
+                .get(&due.path)
+                .map(|pending| pending.first_seen);
+            let patient = first.is_some_and(|first| now - first < self.options.incomplete_timeout);
             let (registry, path) = (Arc::clone(&self.registry), due.path.clone());
             let present = due.stamp.is_some();
             let load = move || settle(&registry, &path, present, patient);
@@ -316,7 +319,7 @@ impl DirectoryWatch {
     }
 
     /// Takes note of what came of a path.
-    fn end(&mut self, done: Result<(Id, SettleOutcome), JoinError>) {
+    fn finish_load(&mut self, done: Result<(Id, SettleOutcome), JoinError>) {
         let (id, outcome) = match done {
             Ok((id, outcome)) => (id, Ok(outcome)),
             Err(error) => (error.id(), Err(error)),
@@ -336,7 +339,7 @@ impl DirectoryWatch {
         }
         match outcome {
             Ok(SettleOutcome::Later) => {
-                pending.since = Instant::now();
+                pending.unchanged_since = Instant::now();
                 pending.ready = false;
             }
             Ok(SettleOutcome::Done) | Err(_) => {
@@ -350,18 +353,18 @@ impl DirectoryWatch {
     }
 
     fn is_due(&self, pending: &PendingPath, now: Instant) -> bool {
-        pending.ready || now - pending.since >= self.options.settle
+        pending.ready || now - pending.unchanged_since >= self.options.settle
     }
 
     /// How long to wait when nothing happens; without end when everything is settled and every
     /// directory has events. What is due already waits for what is loaded.
-    fn pause(&self) -> Option<Duration> {
+    fn wait_time(&self) -> Option<Duration> {
         let now = Instant::now();
         let settling = self
             .pending
             .iter()
             .filter(|(path, pending)| !self.is_due(pending, now) && !self.is_loading(path))
-            .map(|(_, p)| (p.since + self.options.settle).saturating_duration_since(now))
+            .map(|(_, p)| (p.unchanged_since + self.options.settle).saturating_duration_since(now))
             .min();
         let all_watched =
             self.watcher.is_some() && self.dirs.iter().all(|d| self.watched.contains_key(d));
@@ -378,7 +381,7 @@ impl DirectoryWatch {
 }
 
 /// How many more files can be loaded beside these.
-fn room<'a>(loading: impl Iterator<Item = &'a LoadingPath>, now: Instant) -> usize {
+fn free_slots<'a>(loading: impl Iterator<Item = &'a LoadingPath>, now: Instant) -> usize {
     let (mut all, mut in_slots) = (0, 0);
     for loading in loading {
         all += 1;
@@ -394,7 +397,7 @@ struct DirIdentity {
     device: u64,
     inode: u64,
     /// When it was made, where the system knows: a new directory may have the number of a deleted one.
-    born: Option<SystemTime>,
+    created_at: Option<SystemTime>,
 }
 
 impl DirIdentity {
@@ -407,7 +410,7 @@ impl DirIdentity {
         Some(Self {
             device: there.dev(),
             inode: there.ino(),
-            born: there.created().ok(),
+            created_at: there.created().ok(),
         })
     }
 }
@@ -430,12 +433,12 @@ fn unwatch(
 }
 
 /// Waits until another directory, or none, is at one of the paths.
-async fn until_another(watched: &HashMap<PathBuf, DirIdentity>) {
+async fn wait_for_replaced_dir(watched: &HashMap<PathBuf, DirIdentity>) {
     let is_there = |(dir, identity): (&PathBuf, &DirIdentity)| {
         DirIdentity::of(dir).is_some_and(|there| there == *identity)
     };
     while watched.iter().all(is_there) {
-        tokio::time::sleep(COMPARE).await;
+        tokio::time::sleep(COMPARE_INTERVAL).await;
     }
 }
 
@@ -485,7 +488,7 @@ fn settle(registry: &PluginRegistry, path: &Path, present: bool, patient: bool) 
     {
         return SettleOutcome::Later;
     }
-    registry.add_unknown(path);
+    registry.add_if_changed(path);
     SettleOutcome::Done
 }
 
@@ -496,14 +499,14 @@ fn changes_nothing(kind: EventKind) -> bool {
 }
 
 /// Whether what is at a path was said to be complete, or a file of the program that it describes.
-fn is_said(path: &Path, ready: &HashSet<PathBuf>) -> bool {
+fn is_reported_complete(path: &Path, ready: &HashSet<PathBuf>) -> bool {
     ready.contains(path)
         || program::is_description(path) && ready.iter().any(|file| program::has_file(path, file))
 }
 
 /// Takes note of the paths that an event says are complete. Of the files of a program those that were
 /// renamed, since whoever writes several of them closes each.
-fn note(event: notify::Result<notify::Event>, ready: &mut HashSet<PathBuf>) {
+fn note_complete(event: notify::Result<notify::Event>, ready: &mut HashSet<PathBuf>) {
     let Ok(event) = event else { return };
     let complete = match event.kind {
         EventKind::Access(AccessKind::Close(AccessMode::Write))
@@ -534,12 +537,12 @@ mod tests {
         let there = || LoadingPath {
             path: moved.clone(),
             stamp,
-            begun,
+            started_at: begun,
         };
         let gone = || LoadingPath {
             path: dir.path().join("libgone.so"),
             stamp: None,
-            begun,
+            started_at: begun,
         };
         let begun = |due: Vec<LoadingPath>, is_removing| -> Vec<PathBuf> {
             let begun = removals_first(due, is_removing).into_iter();
@@ -558,14 +561,17 @@ mod tests {
             let loading = (0..number).map(|number| LoadingPath {
                 path: format!("lib{number}.so").into(),
                 stamp: None,
-                begun,
+                started_at: begun,
             });
             loading.collect()
         };
-        assert_eq!(room(loading(MAX_LOADS).iter(), begun), 0);
-        assert_eq!(room(loading(MAX_LOADS).iter(), begun + SLOT), MAX_LOADS);
-        assert_eq!(room(loading(3).iter(), begun), MAX_LOADS - 3);
+        assert_eq!(free_slots(loading(MAX_LOADS).iter(), begun), 0);
+        assert_eq!(
+            free_slots(loading(MAX_LOADS).iter(), begun + SLOT_TIME),
+            MAX_LOADS
+        );
+        assert_eq!(free_slots(loading(3).iter(), begun), MAX_LOADS - 3);
         let too_many = loading(MAX_ALL_LOADS);
-        assert_eq!(room(too_many.iter(), begun + SLOT), 0);
+        assert_eq!(free_slots(too_many.iter(), begun + SLOT_TIME), 0);
     }
 }

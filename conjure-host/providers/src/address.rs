@@ -11,7 +11,7 @@ pub(crate) struct Address {
     /// With the version, without a slash at the end.
     api: String,
     /// What the person wrote, without what is secret.
-    shown: String,
+    redacted: String,
 }
 
 /// A base URL that cannot be used.
@@ -55,18 +55,21 @@ impl Address {
         let _ = url.set_username("");
         let _ = url.set_password(None);
         let shown = url.as_str().trim_end_matches('/').to_owned();
-        Ok(Self { api, shown })
+        Ok(Self {
+            api,
+            redacted: shown,
+        })
     }
 
     /// The URL of a resource.
-    pub(crate) fn of(&self, resource: &str) -> String {
+    pub(crate) fn resource_url(&self, resource: &str) -> String {
         format!("{}/{resource}", self.api)
     }
 }
 
 impl fmt::Display for Address {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&self.shown)
+        out.write_str(&self.redacted)
     }
 }
 
@@ -92,7 +95,7 @@ pub(super) fn same_address(one: &str, other: &str, wire: Wire) -> bool {
 }
 
 /// An address without what is secret in it.
-pub(crate) fn shown_base_url(base_url: &str) -> String {
+pub(crate) fn redacted_base_url(base_url: &str) -> String {
     Address::parse(base_url, Wire::OpenaiChat).map_or_else(
         |_| "another address".to_owned(),
         |address| address.to_string(),
@@ -157,7 +160,11 @@ mod tests {
                 "https://a.example/vertex/v1beta/x",
             ),
         ] {
-            assert_eq!(Address::parse(base, wire).unwrap().of("x"), url, "{base}");
+            assert_eq!(
+                Address::parse(base, wire).unwrap().resource_url("x"),
+                url,
+                "{base}"
+            );
         }
     }
 
@@ -165,7 +172,10 @@ mod tests {
     fn what_is_secret_in_an_address_is_not_shown() {
         let address = Address::parse("https://me:secret@a.example/v1", Wire::Gemini).unwrap();
         assert_eq!(address.to_string(), "https://a.example/v1");
-        assert_eq!(address.of("x"), "https://me:secret@a.example/v1/x");
+        assert_eq!(
+            address.resource_url("x"),
+            "https://me:secret@a.example/v1/x"
+        );
     }
 
     #[test]

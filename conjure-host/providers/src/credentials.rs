@@ -10,9 +10,9 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use secrecy::{ExposeSecret as _, SecretString};
 
 /// The fewest characters of a secret that is hidden; a shorter one may be a word of any text.
-const SHORTEST: usize = 4;
+const MIN_SECRET_CHARS: usize = 4;
 /// The fewest characters of one word of a secret that is hidden by itself.
-const SHORTEST_WORD: usize = 8;
+const MIN_WORD_CHARS: usize = 8;
 
 /// Headers that are nobody else's to see.
 #[derive(Default)]
@@ -68,8 +68,8 @@ impl Credentials {
         self.headers.push((name, value));
         // Of `Bearer KEY` a server may repeat the key alone.
         let words = secret.split_whitespace();
-        let words = words.filter(|word| word.len() >= SHORTEST_WORD && *word != secret);
-        let whole = (secret.len() >= SHORTEST).then_some(secret);
+        let words = words.filter(|word| word.len() >= MIN_WORD_CHARS && *word != secret);
+        let whole = (secret.len() >= MIN_SECRET_CHARS).then_some(secret);
         let hidden = whole.into_iter().chain(words);
         self.secrets.extend(hidden.map(SecretString::from));
         // One that is a part of another must not be taken out of it first.
@@ -79,14 +79,14 @@ impl Credentials {
     }
 
     /// Puts the credentials to other headers, in the place of those with the same names.
-    pub(super) fn put(&self, headers: &mut HeaderMap) {
+    pub(super) fn apply(&self, headers: &mut HeaderMap) {
         for (name, value) in &self.headers {
             headers.insert(name.clone(), value.clone());
         }
     }
 
     /// Returns a text with the secrets taken out.
-    pub(super) fn hidden(&self, mut text: String) -> String {
+    pub(super) fn redact(&self, mut text: String) -> String {
         for secret in &self.secrets {
             if text.contains(secret.expose_secret()) {
                 text = text.replace(secret.expose_secret(), "[key]");
@@ -96,12 +96,12 @@ impl Credentials {
     }
 
     /// Bytes of a server without them. Before they are cut: of a part nobody would know it.
-    pub(super) fn hidden_bytes(&self, bytes: Vec<u8>) -> Vec<u8> {
+    pub(super) fn redact_bytes(&self, bytes: Vec<u8>) -> Vec<u8> {
         match String::from_utf8(bytes) {
-            Ok(text) => self.hidden(text).into_bytes(),
+            Ok(text) => self.redact(text).into_bytes(),
             Err(error) => {
                 let text = String::from_utf8_lossy(error.as_bytes()).into_owned();
-                self.hidden(text).into_bytes()
+                self.redact(text).into_bytes()
             }
         }
     }
@@ -116,7 +116,7 @@ mod tests {
     fn sent(wire: Wire, credential: &Credential) -> Vec<(String, String)> {
         let mut headers = HeaderMap::new();
         let credentials = Credentials::saved(wire, credential).ok().unwrap();
-        credentials.put(&mut headers);
+        credentials.apply(&mut headers);
         assert!(headers.values().all(HeaderValue::is_sensitive));
         let text = |value: &HeaderValue| value.to_str().unwrap().to_owned();
         headers
@@ -156,11 +156,11 @@ mod tests {
             .unwrap();
         let said = "the bearer sk-secret of Bearer sk-secret is not for the red team";
         assert_eq!(
-            credentials.hidden(said.to_owned()),
+            credentials.redact(said.to_owned()),
             "the bearer [key] of [key] is not for the red team"
         );
         let said = [b"\xff sk-secret".as_slice()].concat();
-        let hidden = credentials.hidden_bytes(said);
+        let hidden = credentials.redact_bytes(said);
         assert_eq!(String::from_utf8(hidden).unwrap(), "\u{fffd} [key]");
     }
 }

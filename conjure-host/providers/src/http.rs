@@ -49,7 +49,7 @@ impl HttpOptions {
     }
 
     /// Takes what a session says of how requests travel.
-    pub fn take(&mut self, spec: &HttpSpec) {
+    pub fn apply_spec(&mut self, spec: &HttpSpec) {
         let set = |time: &mut Duration, ms: Option<u64>| {
             if let Some(ms) = ms {
                 *time = Duration::from_millis(ms);
@@ -121,14 +121,14 @@ impl Default for Retry {
 /// The clients of a host: one for all providers, one for those without TLS, and more for each other
 /// time-out of a connection.
 #[derive(Debug, Default)]
-pub struct Clients {
-    made: Mutex<Vec<((Duration, bool), reqwest::Client)>>,
+pub struct HttpClients {
+    cached: Mutex<Vec<((Duration, bool), reqwest::Client)>>,
 }
 
-impl Clients {
+impl HttpClients {
     /// The client for these options, made at first use.
     pub(crate) fn client(&self, options: &HttpOptions) -> reqwest::Result<reqwest::Client> {
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut made = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
         let kind = (options.connect_timeout, options.is_plain());
         if let Some((_, client)) = made.iter().find(|(known, _)| *known == kind) {
             return Ok(client.clone());
@@ -141,11 +141,11 @@ impl Clients {
 
 /// A failed attempt.
 #[derive(Debug)]
-pub(crate) struct Attempt {
+pub(crate) struct AttemptError {
     /// What failed.
     pub(crate) error: ProviderError,
     /// Whether another attempt may do better.
-    pub(crate) again: bool,
+    pub(crate) retryable: bool,
     /// What the provider asks for.
     pub(crate) retry_after: Option<Duration>,
 }
@@ -157,7 +157,7 @@ pub(crate) async fn with_retries<T, F>(
     mut attempt: impl FnMut() -> F,
 ) -> Result<T, ProviderError>
 where
-    F: Future<Output = Result<T, Attempt>>,
+    F: Future<Output = Result<T, AttemptError>>,
 {
     let mut number = 1;
     loop {
@@ -166,7 +166,7 @@ where
             Err(failed) => failed,
         };
         let wait = failed.retry_after.unwrap_or_else(|| backoff(retry, number));
-        if !failed.again || sink.has_begun() || number >= retry.attempts {
+        if !failed.retryable || sink.has_begun() || number >= retry.attempts {
             return Err(failed.error);
         }
         if wait > retry.longest_wait {
@@ -180,7 +180,7 @@ where
             return Err(error);
         }
         number += 1;
-        sink.retried(format!(
+        sink.notify_retry(format!(
             "{} Attempt {number} of {} in {:.1} s.",
             failed.error.message,
             retry.attempts,
@@ -265,18 +265,18 @@ mod tests {
 
     #[test]
     fn one_client_serves_all_that_connect_alike() {
-        let clients = Clients::default();
+        let clients = HttpClients::default();
         let mut options = HttpOptions::new("http://a");
         clients.client(&options).unwrap();
         options.base_url = "http://b".to_owned();
         options.idle_timeout = Duration::from_secs(1);
         clients.client(&options).unwrap();
-        assert_eq!(clients.made.lock().unwrap().len(), 1);
+        assert_eq!(clients.cached.lock().unwrap().len(), 1);
         options.connect_timeout = Duration::from_secs(1);
         clients.client(&options).unwrap();
-        assert_eq!(clients.made.lock().unwrap().len(), 2);
+        assert_eq!(clients.cached.lock().unwrap().len(), 2);
         options.base_url = "https://b".to_owned();
         clients.client(&options).unwrap();
-        assert_eq!(clients.made.lock().unwrap().len(), 3);
+        assert_eq!(clients.cached.lock().unwrap().len(), 3);
     }
 }

@@ -17,10 +17,10 @@ use secrecy::SecretString;
 
 use super::address::{Address, AddressError};
 use super::credentials::Credentials;
-use super::http::{Attempt, Clients, HttpOptions, Retry, retry_after, with_retries};
+use super::http::{AttemptError, HttpClients, HttpOptions, Retry, retry_after, with_retries};
 use super::reply_thread::on_reply_thread;
 use super::sse_reply::{self, ReplyBounds, root_cause};
-use super::{Provider, ProviderError, ReplySink, UnusableProvider, known};
+use super::{Provider, ProviderError, ReplySink, UnusableProvider, known_providers};
 use conjure_config::SessionSpec;
 use conjure_config::{AuthName, OpenAuth};
 
@@ -39,7 +39,7 @@ pub struct HttpProvider {
     options: HttpOptions,
     client: reqwest::Client,
     /// What was told about tools that are left out, so that it is told once.
-    told: Arc<Mutex<BTreeSet<String>>>,
+    sent_notices: Arc<Mutex<BTreeSet<String>>>,
 }
 
 /// Why a provider cannot be made.
@@ -116,7 +116,7 @@ impl HttpProvider {
         let credentials = credentials.map_err(|_| HttpProviderError::Key {
             provider: endpoint.provider.clone(),
         })?;
-        Self::made(wire, endpoint, credentials, None, options, client)
+        Self::build(wire, endpoint, credentials, None, options, client)
     }
 
     /// Like [`Self::with_client`], with the credential of a saved auth.
@@ -132,10 +132,10 @@ impl HttpProvider {
             provider: endpoint.provider.clone(),
         })?;
         let name = Some(auth.name.clone());
-        Self::made(wire, endpoint, credentials, name, options, client)
+        Self::build(wire, endpoint, credentials, name, options, client)
     }
 
-    fn made(
+    fn build(
         wire: Wire,
         endpoint: Endpoint,
         credentials: Credentials,
@@ -166,7 +166,7 @@ impl HttpProvider {
             auth,
             options,
             client,
-            told: Arc::default(),
+            sent_notices: Arc::default(),
         })
     }
 
@@ -175,8 +175,8 @@ impl HttpProvider {
     /// # Errors
     /// [`UnusableProvider`] when nobody knows the name, or something is missing, such as the key.
     pub fn of(name: &str, spec: &SessionSpec) -> Result<Self, UnusableProvider> {
-        let spec = spec.clone().with_base_url_at_its_provider();
-        Self::find(name, &spec, &Clients::default())?.ok_or_else(|| UnusableProvider {
+        let spec = spec.clone().with_provider_base_url();
+        Self::find(name, &spec, &HttpClients::default())?.ok_or_else(|| UnusableProvider {
             message: format!("there is no provider `{name}` that is asked over HTTP"),
         })
     }
@@ -188,9 +188,10 @@ impl HttpProvider {
     pub fn find(
         name: &str,
         spec: &SessionSpec,
-        clients: &Clients,
+        clients: &HttpClients,
     ) -> Result<Option<Self>, UnusableProvider> {
-        known::provider(name, spec, clients).map_err(|message| UnusableProvider { message })
+        known_providers::provider(name, spec, clients)
+            .map_err(|message| UnusableProvider { message })
     }
 
     pub(super) fn wire(&self) -> Wire {
@@ -206,7 +207,7 @@ impl HttpProvider {
     }
 
     /// Asks for a resource that is no answer of a model.
-    pub(super) async fn get(&self, resource: &str) -> Result<reqwest::Response, Attempt> {
+    pub(super) async fn get(&self, resource: &str) -> Result<reqwest::Response, AttemptError> {
         self.ask(reqwest::Method::GET, resource, None, None).await
     }
 
@@ -217,7 +218,7 @@ impl HttpProvider {
         resource: &str,
         form: Option<reqwest::multipart::Form>,
         beta: Option<&'static str>,
-    ) -> Result<reqwest::Response, Attempt> {
+    ) -> Result<reqwest::Response, AttemptError> {
         // What the wire sends with every request, such as its version.
         let nothing = ModelRequest::empty(&self.target(""));
         let headers = self.wire.encode(&nothing, &self.endpoint).headers;
@@ -230,7 +231,9 @@ impl HttpProvider {
             let beta = reqwest::header::HeaderValue::from_static(beta);
             headers.append("anthropic-beta", beta);
         }
-        let builder = self.client.request(method, self.address.of(resource));
+        let builder = self
+            .client
+            .request(method, self.address.resource_url(resource));
         let builder = builder.headers(headers);
         let builder = match form {
             Some(form) => builder.multipart(form),
@@ -248,8 +251,8 @@ impl HttpProvider {
     ) -> Result<Response, ProviderError> {
         let endpoint = self.endpoint.clone().with_model(&request.model);
         let encoded = self.wire.encode(request, &endpoint);
-        self.tell(&encoded, sink);
-        let url = self.address.of(&self.wire.resource(request));
+        self.report_notes(&encoded, sink);
+        let url = self.address.resource_url(&self.wire.resource(request));
         let headers = self.headers(&encoded.headers);
         let body = bytes::Bytes::from(encoded.body);
         let (provider, sink) = (self.clone(), sink.clone());
@@ -259,7 +262,7 @@ impl HttpProvider {
                 let reply = provider.send(builder.body(body.clone()), &endpoint).await?;
                 let decoder = provider.wire.decoder(&endpoint);
                 let decoded = sse_reply::read(reply, decoder, &sink, &provider.bounds()).await;
-                provider.whole(decoded, &sink)
+                provider.require_complete(decoded, &sink)
             })
             .await
         })
@@ -267,12 +270,15 @@ impl HttpProvider {
     }
 
     /// Logs what was recast; what a person would miss is told, once.
-    fn tell(&self, encoded: &Encoded, sink: &ReplySink) {
+    fn report_notes(&self, encoded: &Encoded, sink: &ReplySink) {
         let provider = &self.endpoint.provider;
         for note in &encoded.notes {
             tracing::debug!(provider, "{note}");
         }
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = self
+            .sent_notices
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         for left_out in &encoded.quarantined {
             let text = format!(
                 "The tool `{}` is not offered to {provider}: {}",
@@ -301,7 +307,7 @@ impl HttpProvider {
                 headers.insert(name, value);
             }
         }
-        self.credentials.put(&mut headers);
+        self.credentials.apply(&mut headers);
         headers
     }
 
@@ -310,7 +316,7 @@ impl HttpProvider {
         &self,
         builder: reqwest::RequestBuilder,
         endpoint: &Endpoint,
-    ) -> Result<reqwest::Response, Attempt> {
+    ) -> Result<reqwest::Response, AttemptError> {
         let sent = tokio::time::timeout(self.options.first_byte_timeout, builder.send());
         let reply = match sent.await {
             Ok(Ok(reply)) => reply,
@@ -321,7 +327,7 @@ impl HttpProvider {
                     self.address,
                     self.options.first_byte_timeout.as_secs_f32()
                 );
-                return Err(self.attempt("timeout", message, true));
+                return Err(self.failed_attempt("timeout", message, true));
             }
         };
         let status = reply.status();
@@ -334,12 +340,12 @@ impl HttpProvider {
                  would go along. Give the right address with `--base-url`.",
                 self.address
             );
-            return Err(self.attempt("protocol", message, false));
+            return Err(self.failed_attempt("protocol", message, false));
         }
         let wait = retry_after(reply.headers());
         let shown = |value: &HeaderValue| {
             let value = value.to_str().ok()?;
-            Some(self.credentials.hidden(value.to_owned()))
+            Some(self.credentials.redact(value.to_owned()))
         };
         let headers: Vec<(String, String)> = reply
             .headers()
@@ -353,16 +359,20 @@ impl HttpProvider {
             ..self.bounds()
         };
         let (body, _) = sse_reply::read_bounded(reply, &bounds).await;
-        let body = self.credentials.hidden_bytes(body);
+        let body = self.credentials.redact_bytes(body);
         let error = self.wire.error(endpoint, status.as_u16(), &headers, &body);
-        Err(Attempt {
+        Err(AttemptError {
             retry_after: wait.or(error.retry_after),
-            ..self.attempt(&error.kind, error.message, error.retryable)
+            ..self.failed_attempt(&error.kind, error.message, error.retryable)
         })
     }
 
     /// The reply if it is whole; else an error with what came of it.
-    fn whole(&self, decoded: Decoded, sink: &ReplySink) -> Result<Response, Attempt> {
+    fn require_complete(
+        &self,
+        decoded: Decoded,
+        sink: &ReplySink,
+    ) -> Result<Response, AttemptError> {
         let Decoded { response, error } = decoded;
         if error.is_none() && response.complete {
             return Ok(response);
@@ -384,27 +394,27 @@ impl HttpProvider {
             retryable: !begun,
             retry_after: None,
         });
-        let mut attempt = self.attempt(&kind, message, retryable);
+        let mut attempt = self.failed_attempt(&kind, message, retryable);
         attempt.retry_after = retry_after;
         attempt.error.partial = (!response.parts.is_empty()).then(|| Box::new(response));
         Err(attempt)
     }
 
-    fn unreachable(&self, error: &reqwest::Error) -> Attempt {
+    fn unreachable(&self, error: &reqwest::Error) -> AttemptError {
         let message = format!(
             "{} cannot be reached: {}. Check the network and `--base-url`.",
             self.address,
             root_cause(error)
         );
-        self.attempt("network", message, true)
+        self.failed_attempt("network", message, true)
     }
 
-    pub(super) fn attempt(&self, kind: &str, message: String, again: bool) -> Attempt {
+    pub(super) fn failed_attempt(&self, kind: &str, message: String, again: bool) -> AttemptError {
         // A server may repeat what it was sent.
-        let message = self.credentials.hidden(message);
-        Attempt {
+        let message = self.credentials.redact(message);
+        AttemptError {
             error: ProviderError::new(&self.endpoint.provider, kind, message),
-            again,
+            retryable: again,
             retry_after: None,
         }
     }
@@ -413,7 +423,7 @@ impl HttpProvider {
         ReplyBounds {
             first_byte: self.options.first_byte_timeout,
             idle: self.options.idle_timeout,
-            whole: self.options.reply_timeout,
+            total: self.options.reply_timeout,
             bytes: self.options.max_reply_bytes,
         }
     }
@@ -447,7 +457,7 @@ impl Provider for HttpProvider {
 
 /// Target of the repair of a conversation that goes to a model at an endpoint, over this wire.
 pub fn target(wire: Wire, endpoint: &Endpoint, model: &str) -> RepairTarget {
-    let target = RepairTarget::new(&endpoint.provider, model).over(wire);
+    let target = RepairTarget::new(&endpoint.provider, model).with_wire(wire);
     match wire {
         Wire::OpenaiChat => RepairTarget {
             images: endpoint.dialect.images,

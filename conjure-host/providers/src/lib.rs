@@ -12,7 +12,7 @@ pub mod auths;
 mod credentials;
 mod http;
 mod http_provider;
-mod known;
+mod known_providers;
 mod model_facts;
 mod model_list;
 mod piece_deadline;
@@ -30,17 +30,20 @@ mod tool_walk;
 use futures_util::future::BoxFuture;
 
 pub use address::AddressError;
-pub(crate) use address::{check_base_url, shown_base_url};
-pub use http::{Clients, HttpOptions, Retry};
+pub(crate) use address::{check_base_url, redacted_base_url};
+pub use http::{HttpClients, HttpOptions, Retry};
 pub use http_provider::{HttpProvider, HttpProviderError, target};
-pub use known::{BUILT_IN, KNOWN, KnownProvider, UnusableProvider, not_opened, spoken};
+pub use known_providers::{
+    BUILT_IN_PROVIDERS, KNOWN_PROVIDERS, KnownProvider, UnusableProvider, unopened_auth_message,
+    wire_and_endpoint,
+};
 pub use model_facts::{ModelBook, ModelBookError, ModelFacts};
 pub use model_list::ListedModel;
 pub use read_pace::ReadTicks;
 pub use remote_files::RemoteFile;
 pub use remote_skills::{RemoteSkill, RemoteVersion, SkillPackage, SkillUpload};
 pub use reply::ReplySink;
-pub use reply_size::written_size;
+pub use reply_size::json_size;
 pub use reply_thread::rest_until;
 pub use scripted::{Script, ScriptError, Scripted};
 pub use token_end::TokenError;

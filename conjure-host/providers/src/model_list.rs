@@ -6,7 +6,7 @@ use async_recursion::async_recursion as boxed;
 use conjure_core::wire::Wire;
 use serde_json::Value;
 
-use super::http::{Attempt, with_retries};
+use super::http::{AttemptError, with_retries};
 use super::http_provider::HttpProvider;
 use super::sse_reply;
 use super::{ProviderError, ReplySink};
@@ -50,7 +50,7 @@ impl HttpProvider {
         Ok(listed)
     }
 
-    async fn page(&self, resource: &str) -> Result<Value, Attempt> {
+    async fn page(&self, resource: &str) -> Result<Value, AttemptError> {
         let reply = self.get(resource).await?;
         let bounds = sse_reply::ReplyBounds {
             bytes: PAGE_BYTES,
@@ -63,7 +63,7 @@ impl HttpProvider {
         });
         value.ok_or_else(|| {
             let message = format!("{} sent no list of models.", self.address());
-            self.attempt("protocol", message, cut.is_some())
+            self.failed_attempt("protocol", message, cut.is_some())
         })
     }
 }

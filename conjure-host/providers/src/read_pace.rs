@@ -9,34 +9,37 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Pieces that are no farther apart than two reads and this come fast.
-const FAST: Duration = Duration::from_millis(5);
+const FAST_GAP: Duration = Duration::from_millis(5);
 /// For how long they must have come fast. A short reply ends before there is a rest.
-const STEADY: Duration = Duration::from_millis(100);
+const STEADY_TIME: Duration = Duration::from_millis(100);
 /// How long a batch is read at the most. Where more is there the reader is what is slow, and reads on.
-const READING: Duration = Duration::from_millis(2);
+const MAX_READ_TIME: Duration = Duration::from_millis(2);
 /// The most pieces of a batch, for the same reason.
-const MOST: usize = 256;
+const MAX_PIECES: usize = 256;
 /// The longest time between two reads.
-const LONGEST: Duration = Duration::from_secs(1);
+const MAX_INTERVAL: Duration = Duration::from_secs(1);
 
 /// When replies that come fast are read: all of a host at the same moments, so that what they say is
 /// written together.
 #[derive(Debug, Clone, Copy)]
 pub struct ReadTicks {
     begin: Instant,
-    every: Duration,
+    interval: Duration,
 }
 
 impl ReadTicks {
     /// Moments that are so far apart, a second at the most, counted from `begin`.
     pub fn new(begin: Instant, every: Duration) -> Self {
-        let every = every.clamp(Duration::from_millis(1), LONGEST);
-        Self { begin, every }
+        let every = every.clamp(Duration::from_millis(1), MAX_INTERVAL);
+        Self {
+            begin,
+            interval: every,
+        }
     }
 
     /// The next one.
     fn next(&self, now: Instant) -> Instant {
-        let every = self.every.as_micros();
+        let every = self.interval.as_micros();
         let left = every - now.duration_since(self.begin).as_micros() % every;
         now + Duration::from_micros(u64::try_from(left).unwrap_or_default())
     }
@@ -56,17 +59,17 @@ pub(crate) struct ReadPace {
 #[derive(Debug, Default)]
 pub(crate) struct ReadBatch {
     /// When the first one came.
-    begun: Option<Instant>,
+    started_at: Option<Instant>,
     pieces: usize,
     is_full: bool,
 }
 
 impl ReadBatch {
     /// A piece more was read; whether there is room for another one.
-    pub(crate) fn goes_on(&mut self) -> bool {
+    pub(crate) fn add_piece(&mut self) -> bool {
         self.pieces += 1;
-        let begun = *self.begun.get_or_insert_with(Instant::now);
-        self.is_full = self.pieces >= MOST || begun.elapsed() >= READING;
+        let begun = *self.started_at.get_or_insert_with(Instant::now);
+        self.is_full = self.pieces >= MAX_PIECES || begun.elapsed() >= MAX_READ_TIME;
         !self.is_full
     }
 }
@@ -83,11 +86,11 @@ impl ReadPace {
     }
 
     /// Something was read: one piece, or a batch.
-    pub(crate) fn came(&mut self, batch: Option<ReadBatch>) {
+    pub(crate) fn record(&mut self, batch: Option<ReadBatch>) {
         let now = Instant::now();
         let before = self.newest.replace(now);
-        let every = self.ticks.map_or(Duration::ZERO, |ticks| ticks.every);
-        let is_fast = before.is_some_and(|before| now.duration_since(before) <= every + FAST);
+        let every = self.ticks.map_or(Duration::ZERO, |ticks| ticks.interval);
+        let is_fast = before.is_some_and(|before| now.duration_since(before) <= every + FAST_GAP);
         let is_slow_reader = batch.is_some_and(|batch| batch.is_full);
         self.fast_since = match self.fast_since {
             Some(since) if is_fast && !is_slow_reader => Some(since),
@@ -97,8 +100,8 @@ impl ReadPace {
 
     /// Lets pieces gather where they come fast, until `end` at the latest. The batch that is to be read
     /// then; nothing where the next piece is read alone.
-    pub(crate) async fn rest(&self, end: Instant) -> Option<ReadBatch> {
-        let is_steady = |since: &Instant| since.elapsed() >= STEADY;
+    pub(crate) async fn wait_for_batch(&self, end: Instant) -> Option<ReadBatch> {
+        let is_steady = |since: &Instant| since.elapsed() >= STEADY_TIME;
         self.fast_since.filter(is_steady)?;
         let tick = self.ticks?.next(Instant::now());
         tokio::time::sleep_until(tick.min(end)).await;
@@ -124,7 +127,7 @@ mod tests {
     async fn after(mut pace: ReadPace, pieces: u32, apart: Duration) -> ReadPace {
         for _ in 0..pieces {
             tokio::time::sleep(apart).await;
-            pace.came(None);
+            pace.record(None);
         }
         pace
     }
@@ -134,7 +137,7 @@ mod tests {
         let ms = Duration::from_millis;
         let rests = async |pace, pieces, apart| {
             let pace = after(pace, pieces, ms(apart)).await;
-            pace.rest(never()).await.is_some()
+            pace.wait_for_batch(never()).await.is_some()
         };
         assert!(rests(pace(), 102, 1).await);
         assert!(!rests(pace(), 50, 1).await);
@@ -149,21 +152,24 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_gap_and_too_many_pieces_end_it() {
         let mut pace = after(self::pace(), 102, Duration::from_millis(1)).await;
-        let mut batch = pace.rest(never()).await.unwrap();
-        assert!(batch.goes_on());
-        pace.came(Some(batch));
+        let mut batch = pace.wait_for_batch(never()).await.unwrap();
+        assert!(batch.add_piece());
+        pace.record(Some(batch));
         batch = pace
-            .rest(never())
+            .wait_for_batch(never())
             .await
             .expect("it goes on while they come");
-        let pieces = 1 + (0..MOST * 2).take_while(|_| batch.goes_on()).count();
-        assert_eq!(pieces, MOST);
-        pace.came(Some(batch));
-        assert!(pace.rest(never()).await.is_none());
+        let pieces = 1
+            + (0..MAX_PIECES * 2)
+                .take_while(|_| batch.add_piece())
+                .count();
+        assert_eq!(pieces, MAX_PIECES);
+        pace.record(Some(batch));
+        assert!(pace.wait_for_batch(never()).await.is_none());
         pace = after(self::pace(), 102, Duration::from_millis(1)).await;
-        tokio::time::sleep((EVERY + FAST) * 2).await;
-        pace.came(None);
-        assert!(pace.rest(never()).await.is_none());
+        tokio::time::sleep((EVERY + FAST_GAP) * 2).await;
+        pace.record(None);
+        assert!(pace.wait_for_batch(never()).await.is_none());
     }
 
     #[test]
@@ -180,22 +186,22 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn no_rest_passes_the_end() {
         let pace = after(self::pace(), 102, Duration::from_millis(1)).await;
-        pace.rest(never()).await.unwrap();
+        pace.wait_for_batch(never()).await.unwrap();
         let end = Instant::now() + Duration::from_millis(1);
-        pace.rest(end).await.unwrap();
+        pace.wait_for_batch(end).await.unwrap();
         assert!(Instant::now() <= end + Duration::from_millis(1));
     }
 
     #[tokio::test(start_paused = true)]
     async fn reading_together_ends_after_a_moment() {
         let pace = after(self::pace(), 102, Duration::from_millis(1)).await;
-        let mut batch = pace.rest(never()).await.unwrap();
-        assert!(batch.goes_on());
-        tokio::time::sleep(READING).await;
-        assert!(!batch.goes_on());
+        let mut batch = pace.wait_for_batch(never()).await.unwrap();
+        assert!(batch.add_piece());
+        tokio::time::sleep(MAX_READ_TIME).await;
+        assert!(!batch.add_piece());
         let mut pace = pace;
-        pace.came(Some(batch));
-        assert!(pace.rest(never()).await.is_none(), "it is behind");
+        pace.record(Some(batch));
+        assert!(pace.wait_for_batch(never()).await.is_none(), "it is behind");
     }
 
     #[test]
@@ -203,7 +209,7 @@ mod tests {
         let begin = Instant::now();
         for every in [Duration::ZERO, Duration::MAX] {
             let next = ReadTicks::new(begin, every).next(begin);
-            assert!(next > begin && next <= begin + LONGEST);
+            assert!(next > begin && next <= begin + MAX_INTERVAL);
         }
     }
 }

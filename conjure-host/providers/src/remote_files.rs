@@ -44,8 +44,8 @@ impl HttpProvider {
     /// As [`HttpProvider::remote_files`].
     #[boxed]
     pub async fn delete_file(&self, id: &str) -> Result<(), ProviderError> {
-        self.keeps_things()?;
-        self.is_id(id)?;
+        self.check_file_api()?;
+        self.check_id(id)?;
         self.delete(&format!("files/{id}")).await
     }
 }

@@ -9,7 +9,7 @@ use reqwest::multipart::{Form, Part};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::http::{Attempt, with_retries};
+use super::http::{AttemptError, with_retries};
 use super::http_provider::HttpProvider;
 use super::sse_reply;
 use super::{Provider as _, ProviderError, ReplySink};
@@ -97,7 +97,7 @@ impl HttpProvider {
     /// As [`HttpProvider::remote_skills`].
     #[boxed]
     pub async fn remote_versions(&self, id: &str) -> Result<Vec<RemoteVersion>, ProviderError> {
-        self.is_id(id)?;
+        self.check_id(id)?;
         let listed = self.all(&format!("skills/{id}/versions"), "").await?;
         Ok(listed.iter().filter_map(version).collect())
     }
@@ -114,7 +114,7 @@ impl HttpProvider {
         upload: &SkillUpload,
         of: Option<&str>,
     ) -> Result<(String, Option<String>), ProviderError> {
-        self.keeps_things()?;
+        self.check_file_api()?;
         let size: usize = upload.files.iter().map(|(_, bytes)| bytes.len()).sum();
         if size >= SKILL_BYTES {
             return Err(self.error(
@@ -138,13 +138,13 @@ impl HttpProvider {
         }
         let resource = match of {
             Some(id) => {
-                self.is_id(id)?;
+                self.check_id(id)?;
                 format!("skills/{id}/versions")
             }
             None => "skills".to_owned(),
         };
         let sent = self
-            .answer_to(Method::POST, &resource, Some(form), None)
+            .ask_once(Method::POST, &resource, Some(form), None)
             .await;
         let made = sent.map_err(|attempt| attempt.error)?;
         let (id, version) = match of {
@@ -169,22 +169,24 @@ impl HttpProvider {
         id: &str,
         of: Option<&str>,
     ) -> Result<SkillPackage, ProviderError> {
-        self.keeps_things()?;
-        self.is_id(id)?;
+        self.check_file_api()?;
+        self.check_id(id)?;
         let wrong = |what: &str| self.error("protocol", what.to_owned());
         let latest = match of {
             Some(version) => version.to_owned(),
             None => {
                 let whole = self
-                    .retried(Method::GET, &format!("skills/{id}"), Some(BETA))
+                    .ask_with_retries(Method::GET, &format!("skills/{id}"), Some(BETA))
                     .await?;
                 let latest = skill(&whole).and_then(|skill| skill.latest_version);
                 latest.ok_or_else(|| wrong("it names no version of the skill"))?
             }
         };
-        self.is_id(&latest)?;
+        self.check_id(&latest)?;
         let resource = format!("skills/{id}/versions/{latest}");
-        let told = self.retried(Method::GET, &resource, Some(BETA)).await?;
+        let told = self
+            .ask_with_retries(Method::GET, &resource, Some(BETA))
+            .await?;
         let version = version(&told).ok_or_else(|| wrong("it does not say which version it is"))?;
         let sink = ReplySink::new(|_| {}, |text| tracing::info!("{text}"));
         let resource = format!("{resource}/content");
@@ -196,9 +198,9 @@ impl HttpProvider {
             };
             match sse_reply::read_bounded(reply, &bounds).await {
                 (bytes, None) => Ok(bytes),
-                (_, Some(cut)) => Err(Attempt {
+                (_, Some(cut)) => Err(AttemptError {
                     error: self.error("network", format!("the package broke off: {}", cut.reason)),
-                    again: true,
+                    retryable: true,
                     retry_after: None,
                 }),
             }
@@ -223,7 +225,7 @@ impl HttpProvider {
     /// As [`HttpProvider::remote_skills`].
     #[boxed]
     pub async fn delete_skill(&self, id: &str) -> Result<(), ProviderError> {
-        self.is_id(id)?;
+        self.check_id(id)?;
         let whole = format!("skills/{id}");
         let Err(refused) = self.delete(&whole).await else {
             return Ok(());
@@ -236,7 +238,7 @@ impl HttpProvider {
             return Err(refused);
         }
         for version in versions {
-            self.is_id(&version.version)?;
+            self.check_id(&version.version)?;
             self.delete(&format!("{whole}/versions/{}", version.version))
                 .await?;
         }
@@ -244,7 +246,9 @@ impl HttpProvider {
     }
 
     pub(super) async fn delete(&self, resource: &str) -> Result<(), ProviderError> {
-        self.retried(Method::DELETE, resource, None).await.map(drop)
+        self.ask_with_retries(Method::DELETE, resource, None)
+            .await
+            .map(drop)
     }
 
     /// Every entry of a list, page by page.
@@ -253,12 +257,12 @@ impl HttpProvider {
         resource: &str,
         filter: &str,
     ) -> Result<Vec<Value>, ProviderError> {
-        self.keeps_things()?;
+        self.check_file_api()?;
         let mut all = Vec::new();
         let mut page = String::new();
         for _ in 0..PAGES {
             let resource = format!("{resource}?limit={PAGE}{filter}{page}");
-            let body = self.retried(Method::GET, &resource, None).await?;
+            let body = self.ask_with_retries(Method::GET, &resource, None).await?;
             let data = body.get("data").and_then(Value::as_array);
             all.extend(data.into_iter().flatten().cloned());
             match text(&body, "next_page") {
@@ -269,7 +273,7 @@ impl HttpProvider {
         Ok(all)
     }
 
-    async fn retried(
+    async fn ask_with_retries(
         &self,
         method: Method,
         resource: &str,
@@ -277,32 +281,32 @@ impl HttpProvider {
     ) -> Result<Value, ProviderError> {
         let sink = ReplySink::new(|_| {}, |text| tracing::info!("{text}"));
         with_retries(self.retry(), &sink, async || {
-            self.answer_to(method.clone(), resource, None, beta).await
+            self.ask_once(method.clone(), resource, None, beta).await
         })
         .await
     }
 
-    async fn answer_to(
+    async fn ask_once(
         &self,
         method: Method,
         resource: &str,
         form: Option<Form>,
         beta: Option<&'static str>,
-    ) -> Result<Value, Attempt> {
+    ) -> Result<Value, AttemptError> {
         let reply = self.ask(method, resource, form, beta).await?;
         let bounds = sse_reply::ReplyBounds {
             bytes: ANSWER_BYTES,
             ..self.bounds()
         };
         let (body, _cut) = sse_reply::read_bounded(reply, &bounds).await;
-        serde_json::from_slice(&body).map_err(|error| Attempt {
+        serde_json::from_slice(&body).map_err(|error| AttemptError {
             error: self.error("protocol", format!("its answer is no JSON: {error}")),
-            again: false,
+            retryable: false,
             retry_after: None,
         })
     }
 
-    pub(super) fn keeps_things(&self) -> Result<(), ProviderError> {
+    pub(super) fn check_file_api(&self) -> Result<(), ProviderError> {
         if self.wire() == Wire::Anthropic {
             return Ok(());
         }
@@ -312,7 +316,7 @@ impl HttpProvider {
         ))
     }
 
-    pub(super) fn is_id(&self, id: &str) -> Result<(), ProviderError> {
+    pub(super) fn check_id(&self, id: &str) -> Result<(), ProviderError> {
         if is_word(id) {
             return Ok(());
         }

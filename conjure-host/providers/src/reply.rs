@@ -17,17 +17,17 @@ pub struct ReplySink {
     /// When pieces that come fast may be read, and who takes them in a batch.
     on_batch: Option<(ReadTicks, BatchListener)>,
     notice: Arc<dyn Fn(String) + Send + Sync>,
-    so_far: Arc<Mutex<SoFar>>,
+    progress: Arc<Mutex<ReplyProgress>>,
 }
 
 #[derive(Default)]
-struct SoFar {
+struct ReplyProgress {
     parts: Vec<Part>,
     usage: Usage,
     begun: bool,
     retries: u32,
     /// Usage of the attempts before this one.
-    lost: Usage,
+    wasted_usage: Usage,
 }
 
 impl ReplySink {
@@ -41,7 +41,7 @@ impl ReplySink {
             listener: Arc::new(listener),
             on_batch: None,
             notice: Arc::new(notice),
-            so_far: Arc::default(),
+            progress: Arc::default(),
         }
     }
 
@@ -59,7 +59,7 @@ impl ReplySink {
 
     /// Takes one piece.
     pub fn push(&self, event: StreamEvent) {
-        self.keep(&event);
+        self.record(&event);
         (self.listener)(event);
     }
 
@@ -70,15 +70,15 @@ impl ReplySink {
 
     /// Takes a batch: pieces that gathered already, so that nobody need wait for more.
     pub fn push_batch(&self, events: Vec<StreamEvent>) {
-        events.iter().for_each(|event| self.keep(event));
+        events.iter().for_each(|event| self.record(event));
         match &self.on_batch {
             Some((_, on_batch)) => on_batch(events),
             None => events.into_iter().for_each(&*self.listener),
         }
     }
 
-    fn keep(&self, event: &StreamEvent) {
-        let mut so_far = self.so_far.lock().unwrap_or_else(PoisonError::into_inner);
+    fn record(&self, event: &StreamEvent) {
+        let mut so_far = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
         // Providers tell what a request costs before they begin to answer it, and of a call that
         // is being written nobody is told anything and nothing runs.
         so_far.begun |= !matches!(
@@ -116,21 +116,21 @@ impl ReplySink {
     }
 
     /// Tells a person that the request is made again, and why.
-    pub fn retried(&self, text: String) {
+    pub fn notify_retry(&self, text: String) {
         {
-            let mut so_far = self.so_far.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut so_far = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
             so_far.retries += 1;
             let spent = std::mem::take(&mut so_far.usage);
-            so_far.lost += spent;
+            so_far.wasted_usage += spent;
         }
         (self.notice)(text);
     }
 
     /// Tokens of attempts that came to nothing: of those that were made again, and of the newest
     /// where `newest` came to nothing too.
-    pub fn lost(&self, newest: bool) -> Usage {
-        let so_far = self.so_far.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut lost = so_far.lost;
+    pub fn wasted_usage(&self, newest: bool) -> Usage {
+        let so_far = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lost = so_far.wasted_usage;
         if newest {
             lost += so_far.usage;
         }
@@ -139,7 +139,7 @@ impl ReplySink {
 
     /// How often the request was made again.
     pub fn retries(&self) -> u32 {
-        self.so_far
+        self.progress
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .retries
@@ -147,7 +147,7 @@ impl ReplySink {
 
     /// Whether any output came. After that a request is never tried again.
     pub fn has_begun(&self) -> bool {
-        self.so_far
+        self.progress
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .begun
@@ -155,7 +155,7 @@ impl ReplySink {
 
     /// What came so far, as an unfinished reply; nothing when nothing came.
     pub fn partial(&self) -> Option<Response> {
-        let so_far = self.so_far.lock().unwrap_or_else(PoisonError::into_inner);
+        let so_far = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
         so_far.begun.then(|| Response {
             parts: so_far.parts.clone(),
             usage: so_far.usage,

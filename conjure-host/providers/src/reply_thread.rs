@@ -21,14 +21,14 @@ const LONGEST_REST: Duration = Duration::from_millis(10);
 
 thread_local! {
     /// Moment until which this thread rests.
-    static REST: Cell<Option<Instant>> = const { Cell::new(None) };
+    static REST_UNTIL: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
 /// Says on the thread of the replies that what comes before a moment, 10 ms from now at the most, may be
 /// read then: once it has nothing to do it rests until that, and is not woken for each piece. A new request
 /// ends the rest. On other threads it means nothing.
 pub fn rest_until(moment: Instant) {
-    REST.set(Some(moment.min(Instant::now() + LONGEST_REST)));
+    REST_UNTIL.set(Some(moment.min(Instant::now() + LONGEST_REST)));
 }
 
 /// Does something on the thread of the replies. It ends when the future is dropped, perhaps a moment later,
@@ -123,10 +123,12 @@ impl WaitingWork {
 
     /// Rests, where this thread is to, until that moment or until there is work.
     fn rest(&self) {
-        let Some(moment) = REST.get() else { return };
+        let Some(moment) = REST_UNTIL.get() else {
+            return;
+        };
         let left = moment.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            REST.set(None);
+            REST_UNTIL.set(None);
             return;
         }
         let is_idle = |count: &mut usize| *count == 0;
@@ -227,7 +229,7 @@ mod tests {
             move || {
                 for _ in 0..2 {
                     // Far longer than the test may take.
-                    REST.set(Some(Instant::now() + Duration::from_secs(3600)));
+                    REST_UNTIL.set(Some(Instant::now() + Duration::from_secs(3600)));
                     let _ = resting.send(());
                     waiting.rest();
                 }
@@ -244,7 +246,7 @@ mod tests {
         let hour = Duration::from_secs(3600);
         let rest = async move {
             rest_until(Instant::now() + hour);
-            REST.get()
+            REST_UNTIL.get()
         };
         let rest = replies.run(rest).await.unwrap();
         assert!(rest <= Instant::now() + LONGEST_REST);

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::ReplySink;
 use super::piece_deadline::PieceDeadline;
 use super::read_pace::{ReadBatch, ReadPace};
-use super::reply_size::{self, ReplyRoom};
+use super::reply_size::{self, ReplyBudget};
 use super::reply_thread::result_of;
 
 /// How long to wait for what, and how much to take.
@@ -20,7 +20,7 @@ pub(crate) struct ReplyBounds {
     /// Time for each piece after that.
     pub(crate) idle: Duration,
     /// Time for the whole body.
-    pub(crate) whole: Duration,
+    pub(crate) total: Duration,
     /// Bytes of the body.
     pub(crate) bytes: usize,
 }
@@ -35,15 +35,15 @@ pub(crate) async fn read(
     sink: &ReplySink,
     bounds: &ReplyBounds,
 ) -> Decoded {
-    let end = after(bounds.whole);
+    let end = deadline_after(bounds.total);
     let mut deadline = PieceDeadline::new();
     let mut events = Vec::new();
-    let mut room = ReplyRoom::default();
+    let mut room = ReplyBudget::default();
     let mut pace = ReadPace::new(sink.ticks());
     let mut wait = bounds.first_byte;
     let mut total = 0;
     let cut = loop {
-        let mut batch = pace.rest(end).await;
+        let mut batch = pace.wait_for_batch(end).await;
         let mut next = next_piece(&mut reply, &mut deadline, wait, end).await;
         let read = loop {
             let piece = match next {
@@ -56,7 +56,7 @@ pub(crate) async fn read(
                 break ControlFlow::Break(Some(too_large(bounds.bytes)));
             }
             decoder.push(&piece, &mut events);
-            if !batch.as_mut().is_some_and(ReadBatch::goes_on) {
+            if !batch.as_mut().is_some_and(ReadBatch::add_piece) {
                 break ControlFlow::Continue(());
             }
             next = match ready_piece(&mut reply).await {
@@ -64,16 +64,16 @@ pub(crate) async fn read(
                 None => break ControlFlow::Continue(()),
             };
         };
-        show(&mut events, sink, &mut room, batch.is_some());
+        push_fitting(&mut events, sink, &mut room, batch.is_some());
         match read {
             ControlFlow::Break(None) => break None,
             // What came before the connection broke was too much already.
-            _ if room.is_used_up() => break Some(too_long()),
+            _ if room.is_exhausted() => break Some(too_long()),
             ControlFlow::Break(cut) => break cut,
             ControlFlow::Continue(()) => {}
         }
         wait = bounds.idle;
-        pace.came(batch);
+        pace.record(batch);
     };
     // What is behind it is not waited for, and takes no room meanwhile.
     drop(reply);
@@ -82,34 +82,34 @@ pub(crate) async fn read(
         let is_cut = reply_size::cut(&mut decoded.response);
         (decoded, is_cut, events)
     };
-    let finished = match total > LARGE {
+    let finished = match total > LARGE_REPLY_BYTES {
         // The thread reads other replies, too.
         true => result_of(tokio::task::spawn_blocking(finish)).await,
         false => finish(),
     };
     let (mut decoded, is_cut, mut events) = finished;
-    show(&mut events, sink, &mut room, false);
+    push_fitting(&mut events, sink, &mut room, false);
     let of_decoder = decoded.error.as_ref().and_then(|error| {
         let reason = (error.kind == TOO_LARGE).then(|| error.message.clone());
-        reason.map(|reason| Cut {
+        reason.map(|reason| BodyCut {
             kind: TOO_LARGE,
             reason,
-            passes: false,
+            is_transient: false,
         })
     });
     if let Some(error) = &mut decoded.error {
         // A provider's own words, which become an event and an entry.
-        reply_size::clip(&mut error.message, MOST_ERROR);
+        reply_size::clip(&mut error.message, MAX_ERROR_BYTES);
     }
     let cut = of_decoder.or(cut).or_else(|| is_cut.then(too_long));
     if let Some(cut) = cut {
-        end_at(&cut, is_cut, &mut decoded, sink);
+        apply_cut(&cut, is_cut, &mut decoded, sink);
     }
     decoded
 }
 
 /// Makes of what was read until a cut what is told of it. `is_cut`: some of it was left out.
-fn end_at(cut: &Cut, is_cut: bool, decoded: &mut Decoded, sink: &ReplySink) {
+fn apply_cut(cut: &BodyCut, is_cut: bool, decoded: &mut Decoded, sink: &ReplySink) {
     // A body without end in which nothing stands is no reply that could be kept.
     let is_kept = !decoded.response.parts.is_empty();
     if cut.kind == TOO_LARGE && (is_cut || is_kept) {
@@ -117,7 +117,7 @@ fn end_at(cut: &Cut, is_cut: bool, decoded: &mut Decoded, sink: &ReplySink) {
             "The reply is cut: {}. What came is kept; say something to go on.",
             cut.reason
         ));
-        reply_size::end(&mut decoded.response);
+        reply_size::mark_cut(&mut decoded.response);
         decoded.error = None;
         return;
     }
@@ -125,7 +125,7 @@ fn end_at(cut: &Cut, is_cut: bool, decoded: &mut Decoded, sink: &ReplySink) {
     let is_missing = !decoded.response.complete || cut.kind == TOO_LARGE;
     if is_missing && !is_of_provider(decoded.error.as_ref()) {
         let begun = sink.has_begun() || may_have_run(decoded.error.as_ref());
-        decoded.error = Some(broke_off(cut, begun, is_kept));
+        decoded.error = Some(cut_error(cut, begun, is_kept));
     }
 }
 
@@ -152,48 +152,48 @@ fn may_have_run(found: Option<&WireError>) -> bool {
 const TOO_LARGE: &str = conjure_core::wire::REPLY_TOO_LARGE;
 
 /// Bytes of a reply whose end takes long enough to be left to another thread.
-const LARGE: usize = 256 * 1024;
+const LARGE_REPLY_BYTES: usize = 256 * 1024;
 
 /// The most bytes of an error's message.
-const MOST_ERROR: usize = 16 * 1024;
+const MAX_ERROR_BYTES: usize = 16 * 1024;
 
-fn too_large(bytes: usize) -> Cut {
-    Cut {
+fn too_large(bytes: usize) -> BodyCut {
+    BodyCut {
         kind: TOO_LARGE,
         reason: format!(
             "it has more than {bytes} bytes, and a session takes no more (`max_reply_bytes`)"
         ),
-        passes: false,
+        is_transient: false,
     }
 }
 
-fn too_long() -> Cut {
-    Cut {
+fn too_long() -> BodyCut {
+    BodyCut {
         kind: TOO_LARGE,
         reason: format!(
             "it has more than {} MiB of text, calls and what belongs to them, and a session takes \
              no more",
-            reply_size::MOST / 1024 / 1024
+            reply_size::MAX_REPLY_BYTES / 1024 / 1024
         ),
-        passes: false,
+        is_transient: false,
     }
 }
 
 /// Why a body ended before its end.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Cut {
+pub(crate) struct BodyCut {
     kind: &'static str,
     pub(super) reason: String,
     /// Whether it is the connection's fault, so that another may do better.
-    passes: bool,
+    is_transient: bool,
 }
 
 /// Reads at most so many bytes of a body, as far as it comes in time; what is behind them is left.
 pub(crate) async fn read_bounded(
     mut reply: reqwest::Response,
     bounds: &ReplyBounds,
-) -> (Vec<u8>, Option<Cut>) {
-    let end = after(bounds.whole);
+) -> (Vec<u8>, Option<BodyCut>) {
+    let end = deadline_after(bounds.total);
     let mut deadline = PieceDeadline::new();
     let mut body = Vec::new();
     let mut wait = bounds.first_byte;
@@ -216,21 +216,23 @@ async fn next_piece(
     deadline: &mut PieceDeadline,
     wait: Duration,
     end: Instant,
-) -> Result<Option<bytes::Bytes>, Cut> {
-    let idle = after(wait);
+) -> Result<Option<bytes::Bytes>, BodyCut> {
+    let idle = deadline_after(wait);
     match deadline.until(idle.min(end), reply.chunk()).await {
-        Some(piece) => piece.map_err(|error| broken(&error)),
+        Some(piece) => piece.map_err(|error| connection_error(&error)),
         None if idle > end => Err(too_slow()),
-        None => Err(Cut {
+        None => Err(BodyCut {
             kind: "timeout",
             reason: format!("nothing came for {} s", wait.as_secs_f32()),
-            passes: true,
+            is_transient: true,
         }),
     }
 }
 
 /// What is next in a body where it has come already.
-async fn ready_piece(reply: &mut reqwest::Response) -> Option<Result<Option<bytes::Bytes>, Cut>> {
+async fn ready_piece(
+    reply: &mut reqwest::Response,
+) -> Option<Result<Option<bytes::Bytes>, BodyCut>> {
     /// How often the connection, which is another task, may take its turn meanwhile.
     const TURNS: usize = 3;
     let turns = async {
@@ -240,29 +242,29 @@ async fn ready_piece(reply: &mut reqwest::Response) -> Option<Result<Option<byte
     };
     tokio::select! {
         biased;
-        piece = reply.chunk() => Some(piece.map_err(|error| broken(&error))),
+        piece = reply.chunk() => Some(piece.map_err(|error| connection_error(&error))),
         () = turns => None,
     }
 }
 
-fn too_slow() -> Cut {
-    Cut {
+fn too_slow() -> BodyCut {
+    BodyCut {
         kind: "timeout",
         reason: "it did not end in the time that a reply has".to_owned(),
-        passes: false,
+        is_transient: false,
     }
 }
 
-fn broken(error: &reqwest::Error) -> Cut {
-    Cut {
+fn connection_error(error: &reqwest::Error) -> BodyCut {
+    BodyCut {
         kind: REPLY_CUT,
         reason: format!("the connection broke: {}", root_cause(error)),
-        passes: true,
+        is_transient: true,
     }
 }
 
 /// The moment at which this time has passed; a year from now at most, so that any setting is a moment.
-fn after(time: Duration) -> Instant {
+fn deadline_after(time: Duration) -> Instant {
     Instant::now() + time.min(Duration::from_secs(365 * 86_400))
 }
 
@@ -279,7 +281,7 @@ pub(crate) fn root_cause(error: &dyn std::error::Error) -> String {
 
 /// `begun`: something was shown, or a tool of the provider's ran, so nothing is tried again.
 /// `is_kept`: something stands in the reply.
-fn broke_off(cut: &Cut, begun: bool, is_kept: bool) -> WireError {
+fn cut_error(cut: &BodyCut, begun: bool, is_kept: bool) -> WireError {
     let rest = match (begun, is_kept) {
         (true, true) => " What came is kept.",
         (true, false) => {
@@ -290,13 +292,18 @@ fn broke_off(cut: &Cut, begun: bool, is_kept: bool) -> WireError {
     WireError {
         kind: cut.kind.to_owned(),
         message: format!("The reply broke off: {}.{rest}", cut.reason),
-        retryable: cut.passes && !begun,
+        retryable: cut.is_transient && !begun,
         retry_after: None,
     }
 }
 
 /// Gives a session what fits: together where nothing more is to be waited for.
-fn show(events: &mut Vec<StreamEvent>, sink: &ReplySink, room: &mut ReplyRoom, is_batch: bool) {
+fn push_fitting(
+    events: &mut Vec<StreamEvent>,
+    sink: &ReplySink,
+    room: &mut ReplyBudget,
+    is_batch: bool,
+) {
     let fitting = events.drain(..).filter_map(|event| room.take(event));
     if is_batch {
         sink.push_batch(fitting.collect());
@@ -335,7 +342,7 @@ mod tests {
     const QUICK: ReplyBounds = ReplyBounds {
         first_byte: Duration::from_secs(30),
         idle: Duration::from_millis(20),
-        whole: Duration::from_secs(30),
+        total: Duration::from_secs(30),
         bytes: 1000,
     };
 
@@ -408,7 +415,7 @@ mod tests {
         let decoder = Wire::Anthropic.decoder(&Endpoint::new("anthropic"));
         let bounds = ReplyBounds {
             idle: Duration::from_secs(30),
-            whole,
+            total: whole,
             bytes: 64 * 1024 * 1024,
             ..QUICK
         };
@@ -563,12 +570,12 @@ mod tests {
             told.message.contains("A tool of the provider's own"),
             "{told:?}"
         );
-        let cut = Cut {
+        let cut = BodyCut {
             kind: REPLY_CUT,
             reason: "the connection broke".to_owned(),
-            passes: true,
+            is_transient: true,
         };
-        assert!(broke_off(&cut, true, true).message.contains("is kept"));
-        assert!(broke_off(&cut, false, true).retryable);
+        assert!(cut_error(&cut, true, true).message.contains("is kept"));
+        assert!(cut_error(&cut, false, true).retryable);
     }
 }

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 /// How access tokens of vendors' logins begin, which end within hours: Anthropic's and Google's.
-const LOGINS: [&str; 2] = ["sk-ant-oat", "ya29."];
+const LOGIN_PREFIXES: [&str; 2] = ["sk-ant-oat", "ya29."];
 
 /// Why a token is not good for long.
 #[derive(Debug, thiserror::Error)]
@@ -17,10 +17,10 @@ pub enum TokenError {
         "this is the access token of a login, which ends within hours, and nothing here renews it: \
          save an API key of the provider (`--kind api-key`), or a token that lasts"
     )]
-    OfLogin,
+    LoginToken,
     /// The token has ended.
     #[error("this token ended at {end}: save a new one, or an API key of the provider")]
-    Ended {
+    Expired {
         /// The moment from which it was not valid any more.
         end: Timestamp,
     },
@@ -28,11 +28,11 @@ pub enum TokenError {
 
 /// Refuses a token that is not good for long.
 pub(crate) fn check_token(token: &str) -> Result<(), TokenError> {
-    if LOGINS.iter().any(|login| token.starts_with(login)) {
-        return Err(TokenError::OfLogin);
+    if LOGIN_PREFIXES.iter().any(|login| token.starts_with(login)) {
+        return Err(TokenError::LoginToken);
     }
     match token_end(token) {
-        Some(end) if end <= Timestamp::now() => Err(TokenError::Ended { end }),
+        Some(end) if end <= Timestamp::now() => Err(TokenError::Expired { end }),
         _ => Ok(()),
     }
 }
@@ -55,7 +55,7 @@ mod tests {
         assert!(check_token("sk-ant-api03-key").is_ok());
         for token in ["sk-ant-oat01-token", "ya29.token"] {
             let why = check_token(token).unwrap_err();
-            assert!(matches!(why, TokenError::OfLogin), "{why}");
+            assert!(matches!(why, TokenError::LoginToken), "{why}");
         }
     }
 }

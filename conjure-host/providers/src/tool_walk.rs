@@ -21,7 +21,7 @@ use super::{Provider, ProviderError, ReplySink};
 pub(crate) const NAME: &str = "tool-walk";
 
 /// Calls in one reply; what is left follows in the next.
-const A_REPLY: usize = 16;
+const CALLS_PER_REPLY: usize = 16;
 
 /// The provider `tool-walk`.
 #[derive(Debug, Default)]
@@ -81,7 +81,7 @@ fn answer(request: &ModelRequest) -> Response {
         .tools
         .iter()
         .filter(|tool| !called.contains(tool.name.as_str()))
-        .take(A_REPLY)
+        .take(CALLS_PER_REPLY)
         .zip(made + 1..)
         .map(|(tool, number)| {
             Content::FunctionCall(FunctionCall {
@@ -133,7 +133,7 @@ fn report(calls: &[&FunctionCall], turn: &[Message]) -> String {
             }
             Some(result) => {
                 let said = result.joined_text();
-                lines.push(format!("- {}: failed: {}", call.name, first_words(&said)));
+                lines.push(format!("- {}: failed: {}", call.name, summary_line(&said)));
             }
             None => lines.push(format!("- {}: no result", call.name)),
         }
@@ -146,7 +146,7 @@ fn report(calls: &[&FunctionCall], turn: &[Message]) -> String {
 }
 
 /// The line of a failure that says most: the first one that is no heading, such as `[stderr]`.
-fn first_words(said: &str) -> &str {
+fn summary_line(said: &str) -> &str {
     let lines = || said.lines().map(str::trim).filter(|line| !line.is_empty());
     let is_heading = |line: &&str| line.starts_with('[') && line.ends_with(']');
     let words = lines().find(|line| !is_heading(line));
@@ -214,7 +214,7 @@ mod tests {
                     messages.push(Message::user("Again."));
                     break;
                 }
-                assert!(names.len() - before <= A_REPLY);
+                assert!(names.len() - before <= CALLS_PER_REPLY);
                 messages = after(messages, reply);
             }
             let all: Vec<String> = (0..20).map(|number| format!("tool_{number}")).collect();
@@ -233,9 +233,9 @@ mod tests {
     #[test]
     fn a_failure_is_told_by_its_words_and_not_by_a_heading() {
         let said = "\n[stderr]\nsh: 1: nothing: not found\n[exit code 127]\n";
-        assert_eq!(first_words(said), "sh: 1: nothing: not found");
-        assert_eq!(first_words("[exit code 1]\n"), "[exit code 1]");
-        assert_eq!(first_words(" \n"), "");
+        assert_eq!(summary_line(said), "sh: 1: nothing: not found");
+        assert_eq!(summary_line("[exit code 1]\n"), "[exit code 1]");
+        assert_eq!(summary_line(" \n"), "");
     }
 
     #[test]

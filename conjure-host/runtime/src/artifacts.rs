@@ -4,43 +4,44 @@
 //! an id from outside never becomes a path.
 
 mod artifact;
+mod attribution;
+mod cache_path;
 mod copies;
 mod digest;
-mod fetched;
-mod found;
+mod elsewhere;
 mod hash_budget;
 mod media_type;
 mod open_artifact;
 mod pdf;
-mod registering;
+mod registration;
 mod text_encoding;
 mod windows;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use conjure_config::fs::{move_same, open_same};
+use conjure_config::fs::{move_no_follow, open_no_follow};
 use conjure_skill_sdk::protocol::FileRef;
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
-pub use artifact::{Artifact, FileError, KnownFile};
+pub use artifact::{Artifact, FileError, RecordedFile};
+pub(crate) use attribution::{FileMatch, WriteTracker};
 pub use conjure_config::file_name::safe_name;
 pub(crate) use copies::IncomingCopy;
-pub(crate) use digest::digest_aside;
-use digest::{ReadCheck, digest_while};
-pub(crate) use found::{FileMatch, Writes};
+pub(crate) use digest::digest_path;
+use digest::{ReadCheck, digest_checked};
 pub(crate) use hash_budget::HashBudget;
-pub(crate) use media_type::{is_lookable, is_media_type, sniffed};
+pub(crate) use media_type::{is_lookable, is_media_type, sniff};
 pub use media_type::{media_type, media_type_of};
 pub use open_artifact::OpenArtifact;
 pub use pdf::is_encrypted_pdf;
 pub(crate) use text_encoding::text_of;
-pub(crate) use windows::CallWindow;
+use windows::SessionWorkspace;
 pub use windows::UNKNOWN_SOURCE;
-use windows::Worker;
+pub(crate) use windows::{CallLocation, CallWindow, LocationSlot};
 
 /// Fetches a file from a backend to a path that does not exist yet.
 pub type Fetch =
@@ -52,17 +53,17 @@ pub struct Artifacts {
     roots: Vec<PathBuf>,
     cache: PathBuf,
     /// What the host keeps; a working directory that holds it does not make it the session's.
-    hosts_own: Option<PathBuf>,
+    host_dir: Option<PathBuf>,
     /// The exchange directory, which ends with the session; a file in it is moved into the cache.
-    exchange: Option<PathBuf>,
+    exchange_dir: Option<PathBuf>,
     /// Where files of the exchange directory have been moved to.
-    moved: Mutex<BTreeMap<PathBuf, PathBuf>>,
+    relocations: Mutex<BTreeMap<PathBuf, PathBuf>>,
     files: Mutex<BTreeMap<String, Arc<ArtifactSlot>>>,
-    writes: Arc<Writes>,
+    write_tracker: Arc<WriteTracker>,
     /// The session, among those that write.
-    worker: Arc<Worker>,
+    workspace: Arc<SessionWorkspace>,
     /// Turns for reading large files that plugins name while they run.
-    registering: registering::RegisteringTurns,
+    read_permits: registration::ReadPermits,
     /// The session is over.
     ended: CancellationToken,
 }
@@ -72,11 +73,13 @@ struct ArtifactSlot {
     artifact: Mutex<Artifact>,
     remote: Option<(String, Fetch)>,
     /// Whether who made it said so; else it was found beside a call.
-    told: AtomicBool,
+    is_reported: AtomicBool,
     /// Path under which an earlier session had the file.
-    place: Option<PathBuf>,
+    recorded_path: Option<PathBuf>,
     /// Path that the file was fetched to; locked while it is being fetched.
     fetched: tokio::sync::Mutex<Option<PathBuf>>,
+    /// Location where the call worked that told of the file, where that was elsewhere.
+    location: OnceLock<CallLocation>,
 }
 
 impl Artifacts {
@@ -86,7 +89,7 @@ impl Artifacts {
             .into_iter()
             .map(|root| root.canonicalize().unwrap_or(root))
             .collect();
-        let worker = Worker {
+        let worker = SessionWorkspace {
             session: String::new(),
             dir: Arc::from(roots.first().map_or(Path::new(""), PathBuf::as_path)),
             is_shared: false,
@@ -94,13 +97,13 @@ impl Artifacts {
         Self {
             roots,
             cache,
-            hosts_own: None,
-            exchange: None,
-            moved: Mutex::default(),
+            host_dir: None,
+            exchange_dir: None,
+            relocations: Mutex::default(),
             files: Mutex::new(BTreeMap::new()),
-            writes: Arc::default(),
-            worker: Arc::new(worker),
-            registering: registering::RegisteringTurns::default(),
+            write_tracker: Arc::default(),
+            workspace: Arc::new(worker),
+            read_permits: registration::ReadPermits::default(),
             ended: CancellationToken::new(),
         }
     }
@@ -108,65 +111,65 @@ impl Artifacts {
     /// A call of this backend begins, and may write. `finds_files`: its executor looks for the files
     /// that it made.
     pub(crate) fn begin(&self, backend: &Arc<str>, finds_files: bool) -> CallWindow<'_> {
-        self.writes
+        self.write_tracker
             .windows
-            .begin(&self.worker, backend, finds_files)
+            .begin(&self.workspace, backend, finds_files)
     }
 
     /// Like [`Self::begin`], for a call that is run on the spot.
-    pub(crate) fn begin_in_place(&self, backend: &Arc<str>) -> CallWindow<'_> {
-        self.writes
+    pub(crate) fn begin_inline(&self, backend: &Arc<str>) -> CallWindow<'_> {
+        self.write_tracker
             .windows
-            .begin_in_place(&self.worker, backend, false)
+            .begin_inline(&self.workspace, backend, false)
     }
 
     /// The host will put a copy of a file there, under this name or a like one. It is no file of
     /// whoever finds it.
     pub(crate) fn expect_copy(&self, name: &str) -> IncomingCopy<'_> {
-        self.writes.copies.expect(name)
+        self.write_tracker.copies.expect(name)
     }
 
     /// Sets the directory in which the host keeps its own files: they are nobody's artifacts.
     #[must_use]
-    pub fn beside(mut self, hosts_own: &Path) -> Self {
-        self.hosts_own = hosts_own.canonicalize().ok();
+    pub fn with_host_dir(mut self, hosts_own: &Path) -> Self {
+        self.host_dir = hosts_own.canonicalize().ok();
         self
     }
 
     /// Makes these the files of a session, which works in the first of its directories. To be called
     /// behind [`Artifacts::beside`].
     #[must_use]
-    pub(crate) fn among(mut self, writes: &Arc<Writes>, session: &str) -> Self {
-        let dir = Arc::clone(&self.worker.dir);
-        let own = self.hosts_own.as_ref();
-        let worker = Worker {
+    pub(crate) fn with_session(mut self, writes: &Arc<WriteTracker>, session: &str) -> Self {
+        let dir = Arc::clone(&self.workspace.dir);
+        let own = self.host_dir.as_ref();
+        let worker = SessionWorkspace {
             session: session.to_owned(),
             is_shared: own.is_none_or(|own| !dir.starts_with(own)),
             dir,
         };
-        self.writes = Arc::clone(writes);
-        self.worker = Arc::new(worker);
+        self.write_tracker = Arc::clone(writes);
+        self.workspace = Arc::new(worker);
         self
     }
 
     /// Sets the exchange directory, one of the roots. It ends with the session, so a file in it is moved
     /// into the cache when it is registered.
     #[must_use]
-    pub fn moving_out_of(mut self, exchange: &Path) -> Self {
-        self.exchange = exchange.canonicalize().ok();
+    pub fn with_exchange_dir(mut self, exchange: &Path) -> Self {
+        self.exchange_dir = exchange.canonicalize().ok();
         self
     }
 
     /// Whether a file is the host's own, which a session neither lists nor hands out.
-    pub fn is_hosts_own(&self, file: &FileRef) -> bool {
+    pub fn is_host_file(&self, file: &FileRef) -> bool {
         let path = file.path.as_ref().map(Path::new);
         let real = path.and_then(|path| path.canonicalize().ok());
-        real.is_some_and(|real| self.is_hosts_own_at(&real))
+        real.is_some_and(|real| self.is_host_path(&real))
     }
 
     /// Like [`Self::is_hosts_own`], for a path whose links are resolved.
-    fn is_hosts_own_at(&self, real: &Path) -> bool {
-        let Some(own) = &self.hosts_own else {
+    fn is_host_path(&self, real: &Path) -> bool {
+        let Some(own) = &self.host_dir else {
             return false;
         };
         let nearest = self
@@ -194,7 +197,7 @@ impl Artifacts {
         file: &FileRef,
         fetch: Option<Fetch>,
     ) -> Result<Artifact, FileError> {
-        self.take_in(backend, file, fetch, true, &|_, _| Ok(()))
+        self.register_with(backend, file, fetch, true, &|_, _| Ok(()))
     }
 
     /// Like [`Self::register`], for one of several files that are named at once.
@@ -208,8 +211,8 @@ impl Artifacts {
         fetch: Option<Fetch>,
         budget: &HashBudget,
     ) -> Result<Artifact, FileError> {
-        let check = |bytes, read| budget.takes(bytes, read);
-        self.take_in(backend, file, fetch, true, &check)
+        let check = |bytes, read| budget.reserve(bytes, read);
+        self.register_with(backend, file, fetch, true, &check)
     }
 
     /// Ends the reading of files that only the session waits for.
@@ -219,15 +222,15 @@ impl Artifacts {
 
     /// How much is read of files that no call named, until the session ends.
     pub(crate) fn budget(&self) -> HashBudget {
-        HashBudget::until(self.ended.clone())
+        HashBudget::new(self.ended.clone())
     }
 
-    fn take_in(
+    fn register_with(
         &self,
         backend: &str,
         file: &FileRef,
         fetch: Option<Fetch>,
-        told: bool,
+        is_reported: bool,
         check: ReadCheck<'_>,
     ) -> Result<Artifact, FileError> {
         let refused = |reason: String| FileError::Refused {
@@ -247,13 +250,14 @@ impl Artifacts {
             source: backend.to_owned(),
             path: None,
             remote: None,
+            holder: None,
         };
         let remote = match (&file.path, &file.id, fetch) {
             (Some(path), _, _) => {
                 let path = self
-                    .settled(Path::new(path), &artifact.name)
+                    .permanent_path(Path::new(path), &artifact.name)
                     .map_err(refused)?;
-                let (sha256, size) = digest_while(&path, check)
+                let (sha256, size) = digest_checked(&path, check)
                     .map_err(|e| refused(format!("`{}` cannot be read: {e}", path.display())))?;
                 artifact.sha256 = Some(sha256);
                 artifact.size = Some(size);
@@ -291,9 +295,9 @@ impl Artifacts {
                 known.sha256 = artifact.sha256;
                 known.size = artifact.size;
             }
-            if is_changed || (told && !held.told.load(Ordering::Relaxed)) {
+            if is_changed || (is_reported && !held.is_reported.load(Ordering::Relaxed)) {
                 known.source = artifact.source;
-                held.told.store(told, Ordering::Relaxed);
+                held.is_reported.store(is_reported, Ordering::Relaxed);
             }
             return Ok(known.clone());
         }
@@ -302,9 +306,10 @@ impl Artifacts {
         let held = ArtifactSlot {
             artifact: Mutex::new(artifact.clone()),
             remote,
-            told: AtomicBool::new(told),
-            place: None,
+            is_reported: AtomicBool::new(is_reported),
+            recorded_path: None,
             fetched: tokio::sync::Mutex::default(),
+            location: OnceLock::new(),
         };
         files.insert(artifact.id.clone(), Arc::new(held));
         Ok(artifact)
@@ -315,15 +320,15 @@ impl Artifacts {
     /// where its backend can be asked for it (`fetch`, by the backend's name), or is known and not to
     /// be had. Of a handle that is there twice the later one counts. New files are numbered on from
     /// the highest handle.
-    pub fn restore(&self, known: &[KnownFile], fetch: impl Fn(&str) -> Option<Fetch>) {
+    pub fn restore(&self, known: &[RecordedFile], fetch: impl Fn(&str) -> Option<Fetch>) {
         for file in known {
-            let KnownFile {
+            let RecordedFile {
                 reference, source, ..
             } = file;
-            let path = file.place.as_deref();
-            let path = path.and_then(|place| self.found_again(place));
-            let path = path.or_else(|| file.fetched_to(&self.cache));
-            let read = path.as_deref().and_then(|path| digest_aside(path).ok());
+            let path = file.recorded_path.as_deref();
+            let path = path.and_then(|place| self.resolve_recorded(place));
+            let path = path.or_else(|| file.cached_path(&self.cache));
+            let read = path.as_deref().and_then(|path| digest_path(path).ok());
             let (sha256, size) = match read {
                 Some((sha256, size)) => (Some(sha256), Some(size)),
                 None => (None, reference.size),
@@ -337,13 +342,16 @@ impl Artifacts {
                 sha256,
                 source: source.clone(),
                 remote: file.remote.clone(),
+                holder: file.holder.clone(),
             };
+            let holder = file.holder.as_ref().unwrap_or(source);
             let held = ArtifactSlot {
                 artifact: Mutex::new(artifact),
-                remote: file.remote.clone().zip(fetch(source)),
-                told: AtomicBool::new(true),
-                place: file.place.clone(),
+                remote: file.remote.clone().zip(fetch(holder)),
+                is_reported: AtomicBool::new(true),
+                recorded_path: file.recorded_path.clone(),
                 fetched: tokio::sync::Mutex::default(),
+                location: OnceLock::new(),
             };
             self.files
                 .lock()
@@ -354,9 +362,9 @@ impl Artifacts {
 
     /// A place as the log has it: absolute, or below one of the roots. It is as it was written, so that
     /// no link that came since is followed.
-    fn found_again(&self, place: &Path) -> Option<PathBuf> {
+    fn resolve_recorded(&self, place: &Path) -> Option<PathBuf> {
         let mut paths = self.roots.iter().map(|root| root.join(place));
-        paths.find(|path| self.is_allowed(path) && open_same(path).is_ok())
+        paths.find(|path| self.is_allowed(path) && open_no_follow(path).is_ok())
     }
 
     /// Keeps text that is too long for a model as a file of the session.
@@ -488,12 +496,15 @@ impl Artifacts {
 
     /// The path at which a file stays: its own with its links resolved, or one in the cache if it
     /// came in the exchange directory.
-    fn settled(&self, path: &Path, name: &str) -> Result<PathBuf, String> {
-        let Some(exchange) = &self.exchange else {
-            return self.inside(path);
+    fn permanent_path(&self, path: &Path, name: &str) -> Result<PathBuf, String> {
+        let Some(exchange) = &self.exchange_dir else {
+            return self.resolve_in_roots(path);
         };
-        let mut moved = self.moved.lock().unwrap_or_else(PoisonError::into_inner);
-        let real = match self.inside(path) {
+        let mut moved = self
+            .relocations
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let real = match self.resolve_in_roots(path) {
             Ok(real) => real,
             // It may have been told of before, and moved.
             Err(reason) => {
@@ -515,13 +526,13 @@ impl Artifacts {
                 .map_err(failed)?
                 .join(format!("{}-{name}", uuid::Uuid::now_v7())),
         };
-        move_same(&real, &to).map_err(failed)?;
+        move_no_follow(&real, &to).map_err(failed)?;
         moved.insert(real, to.clone());
         Ok(to)
     }
 
     /// The path with its links resolved, if it is a regular file in one of the roots.
-    fn inside(&self, path: &Path) -> Result<PathBuf, String> {
+    fn resolve_in_roots(&self, path: &Path) -> Result<PathBuf, String> {
         let real = path
             .canonicalize()
             .map_err(|e| format!("`{}`: {e}", path.display()))?;
@@ -541,7 +552,7 @@ impl Artifacts {
     fn is_allowed(&self, real: &Path) -> bool {
         let cache = self.cache.canonicalize().ok();
         let mut allowed = self.roots.iter().chain(cache.as_ref());
-        allowed.any(|root| real.starts_with(root)) && !self.is_hosts_own_at(real)
+        allowed.any(|root| real.starts_with(root)) && !self.is_host_path(real)
     }
 }
 

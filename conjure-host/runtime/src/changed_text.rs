@@ -2,7 +2,7 @@
 //! among that, however far behind the beginning.
 
 /// How many characters are shown in front of the first one that differs.
-const BEFORE: usize = 40;
+const CONTEXT_CHARS: usize = 40;
 
 /// A text of at most so many characters, from where it begins to differ from the other one, and how many
 /// there are before and behind. One that is short enough is left whole.
@@ -14,7 +14,7 @@ pub fn shortened_change(text: &str, other: &str, most: usize) -> String {
     let both = text.chars().zip(other.chars());
     let same = both.take_while(|(one, other)| one == other).count();
     // The end is shown as a whole.
-    let skipped = same.saturating_sub(BEFORE).min(count - most);
+    let skipped = same.saturating_sub(CONTEXT_CHARS).min(count - most);
     let shown: String = text.chars().skip(skipped).take(most).collect();
     let before = match skipped {
         0 => String::new(),

@@ -21,12 +21,12 @@ pub fn loaded_json(plugin: &LoadedPlugin) -> Value {
         } => (
             Some(path.clone()),
             Some(sha256.to_string()),
-            pin_words(pin),
+            describe_pin(pin),
             program.is_none().then(|| header.rustc.clone()),
             program.is_none().then(|| header.sdk.clone()),
             program.as_ref().map(|program| program.command.clone()),
         ),
-        PluginSource::Linked => (None, None, pin_words(&Pin::Linked), None, None, None),
+        PluginSource::Linked => (None, None, describe_pin(&Pin::Linked), None, None, None),
     };
     json!({
         "name": manifest.name,
@@ -61,17 +61,17 @@ pub fn failed_json(failed: &FailedPlugin) -> Value {
         "file": failed.path,
         "state": "failed",
         "reason": failed.reason.to_string(),
-        "kept": failed.kept.as_ref().map(ToString::to_string),
+        "kept": failed.still_loaded.as_ref().map(ToString::to_string),
     })
 }
 
 /// Why a library may run in this process.
-fn pin_words(pin: &Pin) -> &'static str {
+fn describe_pin(pin: &Pin) -> &'static str {
     match pin {
         Pin::Named => "named by --plugin",
         Pin::OwnDirectory => "in a directory of the user's own",
         Pin::Linked => "linked into the program",
-        Pin::No { .. } => "no",
+        Pin::Unpinned { .. } => "no",
     }
 }
 
@@ -111,7 +111,7 @@ pub fn tool_preview_json(tool_preview: &ToolPreview) -> Value {
         .map(|q| json!({ "name": q.name.as_str(), "reason": q.error.to_string() }))
         .collect();
     let left_out: Vec<Value> = tool_preview
-        .left_out()
+        .omitted_tools()
         .iter()
         .map(|tool| json!({ "name": tool.tool, "reason": tool.reason }))
         .collect();

@@ -28,15 +28,15 @@ use conjure_skill_sdk::{Executor, ExecutorPlugin, Exported, Setup, Skill};
 use secrecy::SecretString;
 use serde_json::Value;
 
-use crate::artifacts::{Artifact, FileError, Writes};
+use crate::artifacts::{Artifact, FileError, WriteTracker};
 use crate::backend::instances::{Instances, InstancesParts};
 use crate::backend::services::{KeyValues, LazyHttp, SERVED, ServicesShared};
 use crate::backend::shared_leases::SharedLeases;
-use crate::backend::{ApprovedTools, Asker, Nobody, ToolboxError};
+use crate::backend::{ApprovedTools, Asker, NoAsker, ToolboxError};
 use crate::session::{HostParts, HostState};
 use crate::session::{
-    OpenThread, Preview, Recorder, Saved, Session, SessionError, ThreadHandle, ToolPreview,
-    open_thread, sessions_dir, sweep, unfolding,
+    OpenThread, Preview, Recorder, SavedSessionState, Session, SessionError, ThreadHandle,
+    ToolPreview, check_unfold, open_thread, sessions_dir, sweep,
 };
 use crate::uploads::{self, Upload, UploadError};
 use conjure_config::{BackendSpec, SessionSpec};
@@ -44,7 +44,7 @@ use conjure_plugins::{
     CopyStore, LoadedPlugin, Loader, LoaderOptions, PackagedPlugins, PluginError, PluginRegistry,
     SearchPath, WatchOptions, Watcher, WorkerOptions,
 };
-use conjure_providers::Clients;
+use conjure_providers::HttpClients;
 use conjure_providers::auths::Auths;
 use conjure_providers::{ModelBook, ModelBookError, Provider};
 use conjure_store::{Log, MemoryLog, StoreError, ThreadId};
@@ -101,7 +101,7 @@ impl Host {
             linked: Vec::new(),
             log: None,
             auths: None,
-            asker: Arc::new(Nobody),
+            asker: Arc::new(NoAsker),
             providers: BTreeMap::new(),
             secrets: BTreeMap::new(),
             plugin_configs: BTreeMap::new(),
@@ -127,7 +127,7 @@ impl Host {
     /// What was approved of tools that come from outside, and what is held.
     #[must_use]
     pub fn approved_tools(&self) -> &ApprovedTools {
-        &self.shared.instances.approved
+        &self.shared.instances.approved_tools
     }
 
     /// The threads.
@@ -141,7 +141,7 @@ impl Host {
     /// # Errors
     /// [`SessionError::Provider`] when there is no such auth, or it is for another provider.
     #[boxed]
-    pub async fn settle(&self, spec: SessionSpec) -> Result<SessionSpec, SessionError> {
+    pub async fn resolve_provider(&self, spec: SessionSpec) -> Result<SessionSpec, SessionError> {
         self.shared.with_auths(spec, false).await
     }
 
@@ -179,7 +179,7 @@ impl Host {
         &self,
         spec: SessionSpec,
         thread: ThreadId,
-        saved: Saved,
+        saved: SavedSessionState,
     ) -> Result<(Box<OpenThread>, ThreadHandle), SessionError> {
         let spec = self.shared.with_auths(spec, true).await?;
         // Behind a pointer: opening is large, and every future around it would be as large.
@@ -303,7 +303,7 @@ impl Host {
     ///
     /// # Errors
     /// [`UploadError::Unknown`], also where it is attached to one.
-    pub fn uploaded(&self, id: &str) -> Result<Upload, UploadError> {
+    pub fn pending_upload(&self, id: &str) -> Result<Upload, UploadError> {
         uploads::find(&self.shared.instances.data_dir, id, None)
     }
 
@@ -311,7 +311,7 @@ impl Host {
     ///
     /// # Errors
     /// As [`Host::uploaded`].
-    pub fn uploaded_for(&self, turn: &str, id: &str) -> Result<Upload, UploadError> {
+    pub fn upload_for_turn(&self, turn: &str, id: &str) -> Result<Upload, UploadError> {
         uploads::find(&self.shared.instances.data_dir, id, Some(turn))
     }
 
@@ -329,7 +329,7 @@ impl Host {
         // Opening makes a thread that is not there.
         self.shared.log.read_entries(thread).await?;
         let mut recorder = Recorder::open(&*self.shared.log, thread).await?;
-        let (fold, tokens) = unfolding(recorder.entries(), fold)?;
+        let (fold, tokens) = check_unfold(recorder.entries(), fold)?;
         recorder.entry(EntryBody::Unfolded { fold });
         recorder.commit().await?;
         Ok((fold, tokens))
@@ -378,7 +378,7 @@ impl HostBuilder {
     /// Loads the plugins of the usual places: `CONJURE_PLUGIN_PATH`, `plugins` beside the
     /// program, and `plugins` in the data directory.
     #[must_use]
-    pub fn usual_plugins(mut self) -> Self {
+    pub fn default_plugins(mut self) -> Self {
         let path = std::env::var_os(conjure_config::env::PLUGIN_PATH);
         let program = std::env::current_exe().ok();
         let usual = SearchPath::new(
@@ -538,7 +538,7 @@ impl HostBuilder {
                     registry,
                     services: Arc::new(services),
                     data_dir: self.data_dir.clone(),
-                    approved: ApprovedTools::below(&self.data_dir),
+                    approved_tools: ApprovedTools::for_data_dir(&self.data_dir),
                     plugin_configs: self.plugin_configs,
                     shared: Mutex::default(),
                     shared_leases: SharedLeases::default(),
@@ -546,10 +546,10 @@ impl HostBuilder {
                 models,
                 log: self.log.unwrap_or_else(|| Arc::new(MemoryLog::default())),
                 window: Arc::default(),
-                writes: Arc::new(Writes::beside(&self.data_dir)),
+                write_tracker: Arc::new(WriteTracker::for_data_dir(&self.data_dir)),
                 asker: self.asker,
                 providers: self.providers,
-                clients: Clients::default(),
+                clients: HttpClients::default(),
                 auths: self.auths,
             })),
             _watcher: Arc::new(watcher),

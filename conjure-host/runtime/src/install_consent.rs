@@ -13,9 +13,9 @@ use super::PluginDifference;
 pub struct InstallConsent {
     /// What it asks for beyond the one that is there, a phrase each; of the first of its name all that
     /// it asks for.
-    pub more: Vec<String>,
+    pub added_requests: Vec<String>,
     /// Whether a model sees tools that are new, or look otherwise than before.
-    pub shows_other_tools: bool,
+    pub changes_tools: bool,
     /// Whether it is not known any more what the one that is there asks for and shows.
     pub is_unknown: bool,
     /// Whether its version is older, and nobody has said yet that it may be.
@@ -25,10 +25,10 @@ pub struct InstallConsent {
 impl InstallConsent {
     /// What somebody has to agree to, a phrase each that goes on after "it asks for"; nothing where the
     /// build is taken without a question.
-    pub fn to_agree_to(&self) -> Vec<String> {
+    pub fn phrases(&self) -> Vec<String> {
         let others = [
             (
-                self.shows_other_tools,
+                self.changes_tools,
                 "to show a model tools that are new or look otherwise",
             ),
             (
@@ -39,7 +39,7 @@ impl InstallConsent {
         ];
         let others = others.into_iter().filter(|(holds, _)| *holds);
         let others = others.map(|(_, phrase)| phrase.to_owned());
-        self.more.iter().cloned().chain(others).collect()
+        self.added_requests.iter().cloned().chain(others).collect()
     }
 }
 
@@ -54,8 +54,8 @@ pub fn consent_to_add(
     let is_downgrade =
         |from: &str| VersionStep::between(from, &new.version) == VersionStep::Downgrade;
     let consent = InstallConsent {
-        more: difference.more.clone(),
-        shows_other_tools: difference.shows_other_tools(),
+        added_requests: difference.added_requests.clone(),
+        changes_tools: difference.changes_tools(),
         is_unknown: from.is_some() && old.is_none(),
         is_downgrade: from.is_some_and(is_downgrade),
     };
@@ -67,25 +67,25 @@ pub fn consent_to_add(
 /// it.
 pub fn consent_to_roll_back(
     loader: &Loader,
-    there: Option<&PluginFile>,
+    installed: Option<&PluginFile>,
     state: &InstalledState,
     build: &InstalledVersion,
 ) -> (InstallConsent, PluginDifference) {
-    let known = there.and_then(|there| loader.kept_manifest(&there.sha256));
-    let back = loader.kept_manifest(&build.sha256);
+    let known = installed.and_then(|there| loader.stored_manifest(&there.sha256));
+    let back = loader.stored_manifest(&build.sha256);
     let difference = match (&known, &back) {
         (Some(known), Some(back)) => PluginDifference::of(Some(known), back),
         _ => PluginDifference::default(),
     };
-    let mut more = match there {
-        Some(_) => asked_beyond(known.as_ref(), back.as_ref()),
+    let mut more = match installed {
+        Some(_) => added_requests(known.as_ref(), back.as_ref()),
         None => Vec::new(),
     };
-    more.extend(signed_otherwise(state.locked(), build.package.as_deref()));
+    more.extend(signer_change(state.locked(), build.package.as_deref()));
     let consent = InstallConsent {
-        more,
-        shows_other_tools: difference.shows_other_tools(),
-        is_unknown: there.is_some() && known.is_none(),
+        added_requests: more,
+        changes_tools: difference.changes_tools(),
+        is_unknown: installed.is_some() && known.is_none(),
         is_downgrade: false,
     };
     (consent, difference)
@@ -93,15 +93,15 @@ pub fn consent_to_roll_back(
 
 /// What one build asks for beyond another. Of one that is there and not known any more nobody can say
 /// that it asks for anything.
-fn asked_beyond(there: Option<&Manifest>, back: Option<&Manifest>) -> Vec<String> {
+fn added_requests(there: Option<&Manifest>, back: Option<&Manifest>) -> Vec<String> {
     match back {
-        Some(back) => PluginDifference::of(there, back).more,
+        Some(back) => PluginDifference::of(there, back).added_requests,
         None => vec!["anything, since what it asks for is not known any more".to_owned()],
     }
 }
 
 /// Where what is there is signed, and what would be put back is not signed by the same: that it is so.
-fn signed_otherwise(there: Option<&LockedPlugin>, back: Option<&LockedPlugin>) -> Option<String> {
+fn signer_change(there: Option<&LockedPlugin>, back: Option<&LockedPlugin>) -> Option<String> {
     let there = there?.signer.as_deref()?;
     match back.and_then(|back| back.signer.as_deref()) {
         Some(back) if back == there => None,
@@ -119,19 +119,19 @@ mod tests {
 
     #[test]
     fn only_what_nobody_has_allowed_yet_is_asked_for() {
-        assert_eq!(InstallConsent::default().to_agree_to(), [""; 0]);
+        assert_eq!(InstallConsent::default().phrases(), [""; 0]);
         let first = InstallConsent {
-            more: vec!["connections of its own".to_owned()],
+            added_requests: vec!["connections of its own".to_owned()],
             ..InstallConsent::default()
         };
-        assert_eq!(first.to_agree_to(), ["connections of its own"]);
+        assert_eq!(first.phrases(), ["connections of its own"]);
         let all = InstallConsent {
-            shows_other_tools: true,
+            changes_tools: true,
             is_unknown: true,
             is_downgrade: true,
             ..first
         };
-        assert_eq!(all.to_agree_to().len(), 4);
+        assert_eq!(all.phrases().len(), 4);
     }
 
     #[test]
@@ -145,8 +145,8 @@ mod tests {
         };
         let (one, two) = (manifest("1.0.0"), manifest("2.0.0"));
         let (first, difference) = consent_to_add(None, None, &one);
-        assert_eq!(first.more, ["requests to a.example"]);
-        assert_eq!(first.more, difference.more);
+        assert_eq!(first.added_requests, ["requests to a.example"]);
+        assert_eq!(first.added_requests, difference.added_requests);
         assert!(!first.is_unknown && !first.is_downgrade);
         let (same, _) = consent_to_add(Some("1.0.0"), Some(&one), &two);
         assert_eq!(same, InstallConsent::default());
@@ -169,14 +169,14 @@ mod tests {
     #[test]
     fn what_nobody_knows_any_more_is_taken_for_the_worst() {
         let (none, one) = (asking(&[]), asking(&["a.example"]));
-        assert_eq!(asked_beyond(Some(&one), Some(&none)), [""; 0]);
-        assert_eq!(asked_beyond(Some(&one), Some(&one)), [""; 0]);
+        assert_eq!(added_requests(Some(&one), Some(&none)), [""; 0]);
+        assert_eq!(added_requests(Some(&one), Some(&one)), [""; 0]);
         let more = ["requests to a.example"];
-        assert_eq!(asked_beyond(Some(&none), Some(&one)), more);
-        assert_eq!(asked_beyond(None, Some(&one)), more);
-        assert_eq!(asked_beyond(None, Some(&none)), [""; 0]);
+        assert_eq!(added_requests(Some(&none), Some(&one)), more);
+        assert_eq!(added_requests(None, Some(&one)), more);
+        assert_eq!(added_requests(None, Some(&none)), [""; 0]);
         for there in [None, Some(&none)] {
-            let unknown = asked_beyond(there, None);
+            let unknown = added_requests(there, None);
             assert!(unknown[0].contains("not known"), "{unknown:?}");
         }
     }
@@ -196,7 +196,7 @@ mod tests {
         };
         let (one, two, nobody) = (package(Some("K1")), package(Some("K2")), package(None));
         let of = |there: &LockedPlugin, back: Option<&LockedPlugin>| {
-            signed_otherwise(Some(there), back).unwrap_or_default()
+            signer_change(Some(there), back).unwrap_or_default()
         };
         assert_eq!(of(&two, Some(&one)), "to be signed by K1 instead of K2");
         assert_eq!(of(&two, Some(&nobody)), "to be without the signature of K2");

@@ -6,7 +6,6 @@
 //! plugins, providers and the store. Knows no terminal and no server: those are faces, and use what
 //! is public here. Begin at `host.rs`, then `session/handle.rs`.
 
-mod alone;
 pub mod artifacts;
 pub mod backend;
 mod changed_text;
@@ -22,11 +21,11 @@ mod plugin_trial;
 pub mod replay;
 pub mod session;
 mod spans;
+mod standalone_backend;
+mod tool_diff;
 mod tool_sessions;
-mod tool_words;
 pub mod uploads;
 
-pub use alone::StandaloneBackend;
 pub use changed_text::shortened_change;
 pub use host::{Host, HostBuilder, HostError};
 pub use install_consent::{InstallConsent, consent_to_add, consent_to_roll_back};
@@ -37,4 +36,5 @@ pub use plugin_trial::{
     PluginTrial, host_operations, plugin_create, required_settings, try_plugin,
 };
 pub use spans::TARGET as SPAN_TARGET;
-pub use tool_words::tool_words;
+pub use standalone_backend::StandaloneBackend;
+pub use tool_diff::describe_tool;

@@ -17,12 +17,12 @@ use conjure_plugins::PluginCallFailure;
 pub const KIND: &str = "mcp";
 
 /// How often it is looked how they are.
-const AGAIN: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// How long a server may take to be ready when it says nothing of that itself, in milliseconds.
 const INITIALIZE: u64 = 10_000;
 const PROBE: u64 = 3_000;
 /// What finding a program and listing may take beside it.
-const FINDING: u64 = 10_000;
+const LOOKUP_MS: u64 = 10_000;
 const LISTING: u64 = 5_000;
 
 /// Why nobody knows how servers are.
@@ -50,7 +50,7 @@ impl Host {
         working_dir: Option<PathBuf>,
         limit: Duration,
     ) -> Result<Vec<Value>, StatusError> {
-        let alone = self.alone(backend, working_dir).await?;
+        let alone = self.open_backend(backend, working_dir).await?;
         let until = Instant::now() + limit;
         let statuses = loop {
             let statuses = statuses(&alone).await;
@@ -61,7 +61,7 @@ impl Host {
             if is_settled || Instant::now() >= until {
                 break statuses;
             }
-            tokio::time::sleep(AGAIN).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         };
         alone.close().await;
         statuses.map_err(StatusError::Call)
@@ -80,7 +80,7 @@ pub fn start_all(servers: &mut Map<String, Value>) -> Duration {
         let takes = initialize
             .saturating_mul(2)
             .saturating_add(ms("probe_timeout_ms", PROBE));
-        wait = wait.max(takes.saturating_add(FINDING + LISTING));
+        wait = wait.max(takes.saturating_add(LOOKUP_MS + LISTING));
         if let Some(server) = server.as_object_mut() {
             server.insert("start".to_owned(), json!("background"));
         }

@@ -26,9 +26,9 @@ impl Session {
         backends: impl IntoIterator<Item = BackendSpec>,
         options: SessionSpec,
     ) -> Result<Self, OpenError> {
-        let host = Host::builder().usual_plugins().build().await?;
+        let host = Host::builder().default_plugins().build().await?;
         let mut session = host.hybrid(backends, options).await?;
-        session.keep(Box::new(host));
+        session.keep_alive(Box::new(host));
         Ok(session)
     }
 

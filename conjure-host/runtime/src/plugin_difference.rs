@@ -5,15 +5,15 @@ use conjure_plugins::permission_phrases;
 use conjure_skill_sdk::protocol::{Manifest, Permissions, ToolDecl};
 use serde_json::{Value, json};
 
-use crate::tool_words::{WordLimits, words_of};
+use crate::tool_diff::{DiffLimits, diff_tool};
 
 /// The differences of two builds; of the first build all that it has.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct PluginDifference {
     /// Phrases for what the new build asks for and the one before did not.
-    pub more: Vec<String>,
+    pub added_requests: Vec<String>,
     /// Phrases for what the new build asks for no more.
-    less: Vec<String>,
+    removed_requests: Vec<String>,
     added: Vec<String>,
     removed: Vec<String>,
     changed: Vec<String>,
@@ -37,15 +37,15 @@ impl PluginDifference {
         let tools = old.map_or(&[] as &[ToolDecl], |old| &old.tools);
         let known = |name: &str| tools.iter().find(|tool| tool.name == name);
         let mut difference = Self {
-            more: beside(&after, &before),
-            less: beside(&before, &after),
+            added_requests: beside(&after, &before),
+            removed_requests: beside(&before, &after),
             ..Self::default()
         };
         let Some(old) = old else {
             return difference;
         };
         if old.kind != new.kind {
-            difference.more.push(format!(
+            difference.added_requests.push(format!(
                 "to be of the kind {} (it was {})",
                 new.kind, old.kind
             ));
@@ -56,7 +56,7 @@ impl PluginDifference {
                     difference.added.push(tool.name.clone());
                     difference.detail(None, tool);
                 }
-                Some(before) if looks_otherwise(before, tool) => {
+                Some(before) if has_visible_change(before, tool) => {
                     difference.changed.push(tool.name.clone());
                     difference.detail(Some(before), tool);
                 }
@@ -70,18 +70,18 @@ impl PluginDifference {
     }
 
     fn detail(&mut self, before: Option<&ToolDecl>, tool: &ToolDecl) {
-        let words = |limits| words_of(before, tool, limits);
-        self.details.extend(words(WordLimits::PERSON));
-        self.all_details.extend(words(WordLimits::PROGRAM));
+        let words = |limits| diff_tool(before, tool, limits);
+        self.details.extend(words(DiffLimits::PERSON));
+        self.all_details.extend(words(DiffLimits::PROGRAM));
     }
 
     /// Whether it asks for something that the one before did not ask for.
     pub fn asks_for_more(&self) -> bool {
-        !self.more.is_empty()
+        !self.added_requests.is_empty()
     }
 
     /// Whether a model sees other tools than with the one before.
-    pub fn shows_other_tools(&self) -> bool {
+    pub fn changes_tools(&self) -> bool {
         !(self.added.is_empty() && self.changed.is_empty())
     }
 
@@ -94,8 +94,8 @@ impl PluginDifference {
     /// For a person, a line each.
     pub fn lines(&self) -> Vec<String> {
         let parts = [
-            ("asks for", &self.more),
-            ("asks no more for", &self.less),
+            ("asks for", &self.added_requests),
+            ("asks no more for", &self.removed_requests),
             ("new tools", &self.added),
             ("tools that are gone", &self.removed),
             ("tools that look otherwise", &self.changed),
@@ -108,7 +108,7 @@ impl PluginDifference {
     /// For programs.
     pub fn json(&self) -> Value {
         json!({
-            "permissions": { "more": self.more, "less": self.less },
+            "permissions": { "more": self.added_requests, "less": self.removed_requests },
             "tools": { "added": self.added, "removed": self.removed, "changed": self.changed },
             "details": self.all_details,
         })
@@ -116,7 +116,7 @@ impl PluginDifference {
 }
 
 /// Whether a model sees another tool.
-fn looks_otherwise(before: &ToolDecl, now: &ToolDecl) -> bool {
+fn has_visible_change(before: &ToolDecl, now: &ToolDecl) -> bool {
     before.description != now.description
         || before.title != now.title
         || before.input_schema != now.input_schema
@@ -185,7 +185,7 @@ mod tests {
                 "tools that look otherwise: one",
             ]
         );
-        assert!(difference.shows_other_tools());
+        assert!(difference.changes_tools());
         assert_eq!(
             difference.details(),
             [

@@ -37,12 +37,12 @@ pub(crate) fn turn(thread: &str, turn_id: &str) -> Span {
 }
 
 /// A turn is over.
-pub(crate) fn turn_ended(span: &Span, outcome: &TurnOutcome, usage: &Usage) {
+pub(crate) fn record_turn_end(span: &Span, outcome: &TurnOutcome, usage: &Usage) {
     span.record("conjure.turn.outcome", outcome.as_str());
-    tokens(span, usage);
+    record_tokens(span, usage);
     match outcome {
-        TurnOutcome::Failed { kind, .. } => failed(span, kind),
-        TurnOutcome::Limit { limit, .. } => failed(span, limit),
+        TurnOutcome::Failed { kind, .. } => record_failure(span, kind),
+        TurnOutcome::Limit { limit, .. } => record_failure(span, limit),
         _ => {}
     }
 }
@@ -71,7 +71,7 @@ pub(crate) fn model_call(turn: &Span, thread: &str, provider: &str, model: &str)
 }
 
 /// What came of a model call.
-pub(crate) fn replied(span: &Span, input: &TurnInput) {
+pub(crate) fn record_reply(span: &Span, input: &TurnInput) {
     let (reply, failure) = match input {
         TurnInput::ModelDone { response, meta, .. } => (Some((response, meta)), None),
         TurnInput::ModelFailed {
@@ -84,7 +84,7 @@ pub(crate) fn replied(span: &Span, input: &TurnInput) {
     };
     if let Some((response, meta)) = reply {
         span.record("gen_ai.response.model", meta.model.as_str());
-        tokens(span, &meta.usage);
+        record_tokens(span, &meta.usage);
         span.record(
             "gen_ai.usage.cache_read.input_tokens",
             meta.usage.cache_read,
@@ -103,7 +103,7 @@ pub(crate) fn replied(span: &Span, input: &TurnInput) {
         }
     }
     if let Some(failure) = failure {
-        failed(span, &failure.kind);
+        record_failure(span, &failure.kind);
     }
 }
 
@@ -137,7 +137,7 @@ pub(crate) fn tool_call(
 }
 
 /// What came of a tool call.
-pub(crate) fn called(span: &Span, report: &CallReport) {
+pub(crate) fn record_call(span: &Span, report: &CallReport) {
     span.record("conjure.run_ms", milliseconds(report.duration));
     let end = match report.end {
         CallEnd::Done => "done",
@@ -149,7 +149,7 @@ pub(crate) fn called(span: &Span, report: &CallReport) {
     };
     span.record("conjure.call.end", end);
     if report.end != CallEnd::Done {
-        failed(span, end);
+        record_failure(span, end);
     }
 }
 
@@ -168,12 +168,12 @@ pub(crate) fn traceparent(span: &Span) -> Option<String> {
     })
 }
 
-fn tokens(span: &Span, usage: &Usage) {
+fn record_tokens(span: &Span, usage: &Usage) {
     span.record("gen_ai.usage.input_tokens", usage.prompt_tokens());
     span.record("gen_ai.usage.output_tokens", usage.output);
 }
 
-fn failed(span: &Span, kind: &str) {
+fn record_failure(span: &Span, kind: &str) {
     span.record("error.type", kind);
     span.record("otel.status_code", "ERROR");
 }

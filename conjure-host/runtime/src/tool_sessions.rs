@@ -90,7 +90,7 @@ mod tests {
     use futures_util::future::BoxFuture;
 
     use super::*;
-    use crate::backend::questions::{AskedBy, ClientAnswer, ClientQuestion};
+    use crate::backend::questions::{ClientAnswer, ClientQuestion, QuestionSource};
 
     /// Answers nothing.
     struct MuteClient;
@@ -102,7 +102,7 @@ mod tests {
 
         fn ask(
             &self,
-            _by: AskedBy,
+            _by: QuestionSource,
             questions: Vec<ClientQuestion>,
         ) -> BoxFuture<'static, Vec<ClientAnswer>> {
             std::future::ready(questions.iter().map(|_| None).collect()).boxed()

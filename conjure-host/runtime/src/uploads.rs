@@ -8,7 +8,7 @@ use conjure_core::chat::media_type::is_image;
 use conjure_core::chat::{ArtifactRef, Content, Message, Part, Role};
 use conjure_core::context::notes;
 use conjure_core::log::{LossReason, LostFile};
-use conjure_core::request::MOST_MEDIA;
+use conjure_core::request::MAX_MEDIA_BYTES;
 use serde::{Deserialize, Serialize};
 
 use crate::artifacts::{Artifact, Artifacts, is_lookable, media_type_of, safe_name};
@@ -20,15 +20,15 @@ pub const MOST_ATTACHED: usize = 20;
 /// The source of files that a person attached.
 pub const SOURCE: &str = "person";
 /// How long a file is kept that no turn takes.
-const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
+const RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 /// How long one is kept whose turn waits and has not begun.
-const KEPT_CLAIMED: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+const CLAIMED_RETENTION: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// What the id of a file begins with that no thread has yet.
 const PREFIX: &str = "upload-";
 /// Where these are, below the host's data.
 const DIR: &str = "uploads";
 /// What is known of a file, beside it.
-const ABOUT: &str = "upload.json";
+const METADATA_FILE: &str = "upload.json";
 /// Where its bytes are; its name may be any.
 const BYTES: &str = "bytes";
 /// The id of the turn that it is attached to, beside it.
@@ -116,7 +116,7 @@ pub(crate) fn keep(
         return Err(UploadError::TooLarge { name, size });
     }
     let media_type = media_type_of(&name, media_type, bytes);
-    let is_image = is_image(&media_type) && size <= MOST_MEDIA && is_lookable(bytes);
+    let is_image = is_image(&media_type) && size <= MAX_MEDIA_BYTES && is_lookable(bytes);
     let number = uuid::Uuid::now_v7().simple();
     let upload = Upload {
         id: format!("{PREFIX}{number}"),
@@ -126,7 +126,7 @@ pub(crate) fn keep(
         is_image,
     };
     let all = data_dir.join(DIR);
-    forget_old(&all, SystemTime::now());
+    remove_expired(&all, SystemTime::now());
     match write(&all.join(number.to_string()), &upload, bytes) {
         Ok(()) => Ok(upload),
         Err(source) => Err(UploadError::Disk {
@@ -140,7 +140,7 @@ pub(crate) fn keep(
 pub(crate) fn find(data_dir: &Path, id: &str, turn: Option<&str>) -> Result<Upload, UploadError> {
     let dir = dir_of(data_dir, id);
     let dir = dir.filter(|dir| turn_of(dir).is_none_or(|its| Some(its.as_str()) == turn));
-    let found = dir.and_then(|dir| about(&dir));
+    let found = dir.and_then(|dir| read_metadata(&dir));
     found.ok_or_else(|| UploadError::Unknown { id: id.to_owned() })
 }
 
@@ -156,7 +156,7 @@ pub(crate) fn claim(
     message: &Message,
 ) -> Result<Vec<String>, UploadError> {
     let mut claimed = Vec::new();
-    for id in attached(message) {
+    for id in attached_ids(message) {
         match claim_one(data_dir, turn, id) {
             Ok(true) => claimed.push(id.to_owned()),
             Ok(false) => {}
@@ -196,7 +196,7 @@ pub(crate) fn free<'a>(data_dir: &Path, turn: &str, ids: impl Iterator<Item = &'
 }
 
 /// The ids of the files that a message attaches and no thread has yet.
-pub(crate) fn attached(message: &Message) -> impl Iterator<Item = &str> {
+pub(crate) fn attached_ids(message: &Message) -> impl Iterator<Item = &str> {
     message.content.iter().filter_map(|part| {
         let (Content::Image { artifact } | Content::File { artifact }) = &part.content else {
             return None;
@@ -247,7 +247,7 @@ pub(crate) fn attach(
         if !artifact.id.starts_with(PREFIX) {
             continue;
         }
-        match taken(turn, &artifact.id, data_dir, artifacts) {
+        match move_to_artifacts(turn, &artifact.id, data_dir, artifacts) {
             Ok(kept) => {
                 *artifact = kept.reference();
                 tell(&kept);
@@ -258,7 +258,7 @@ pub(crate) fn attach(
                     reason,
                 });
                 part.content = Content::Text {
-                    text: notes::gone(artifact),
+                    text: notes::missing_file(artifact),
                 }
             }
         }
@@ -266,13 +266,13 @@ pub(crate) fn attach(
     lost
 }
 
-fn taken(
+fn move_to_artifacts(
     turn: &str,
     id: &str,
     data_dir: &Path,
     artifacts: &Artifacts,
 ) -> Result<Artifact, LossReason> {
-    let known = dir_of(data_dir, id).and_then(|dir| Some((about(&dir)?, dir)));
+    let known = dir_of(data_dir, id).and_then(|dir| Some((read_metadata(&dir)?, dir)));
     let (upload, dir) = known.ok_or(LossReason::NoBytes)?;
     if turn_of(&dir).is_some_and(|its| its != turn) {
         return Err(LossReason::OtherTurn);
@@ -294,7 +294,7 @@ fn write(dir: &Path, upload: &Upload, bytes: &[u8]) -> std::io::Result<()> {
     conjure_config::fs::write_new_private(dir.join(BYTES), bytes)?;
     // Last: what is not described was not handed over.
     let about = serde_json::to_vec(upload).map_err(std::io::Error::other)?;
-    conjure_config::fs::write_new_private(dir.join(ABOUT), &about)
+    conjure_config::fs::write_new_private(dir.join(METADATA_FILE), &about)
 }
 
 /// Where a file of this id is. An id from outside becomes no other path.
@@ -308,19 +308,19 @@ fn turn_of(dir: &Path) -> Option<String> {
     conjure_config::fs::read_to_string(dir.join(TURN)).ok()
 }
 
-fn about(dir: &Path) -> Option<Upload> {
-    let text = conjure_config::fs::read(dir.join(ABOUT)).ok()?;
+fn read_metadata(dir: &Path) -> Option<Upload> {
+    let text = conjure_config::fs::read(dir.join(METADATA_FILE)).ok()?;
     serde_json::from_slice(&text).ok()
 }
 
 /// Removes what no turn took, and what waited for one for too long.
-fn forget_old(all: &Path, now: SystemTime) {
+fn remove_expired(all: &Path, now: SystemTime) {
     for dir in conjure_config::fs::entries(all).unwrap_or_default() {
         let changed = conjure_config::fs::changed_at(&dir);
         let age = changed.and_then(|at| now.duration_since(at).ok());
         let kept = match turn_of(&dir) {
-            Some(_) => KEPT_CLAIMED,
-            None => KEPT,
+            Some(_) => CLAIMED_RETENTION,
+            None => RETENTION,
         };
         if age.is_some_and(|age| age > kept) {
             let _ = conjure_config::fs::remove_dir_all(&dir);
@@ -348,9 +348,9 @@ mod tests {
         assert!(find(data_dir, &one.id, None).is_err());
         assert_eq!(find(data_dir, &one.id, Some("a")).unwrap(), one);
         // Only its own turn gives it back.
-        free(data_dir, "b", attached(&both));
+        free(data_dir, "b", attached_ids(&both));
         assert!(find(data_dir, &one.id, None).is_err());
-        free(data_dir, "a", attached(&first));
+        free(data_dir, "a", attached_ids(&first));
         assert_eq!(claim(data_dir, "b", &both).unwrap().len(), 2);
     }
 
@@ -362,11 +362,11 @@ mod tests {
         let (free, claimed) = (kept("free.txt"), kept("claimed.txt"));
         let waits = message(None, std::slice::from_ref(&claimed));
         claim(data_dir, "a", &waits).unwrap();
-        let later = |age| forget_old(&data_dir.join(DIR), SystemTime::now() + age);
-        later(KEPT + Duration::from_secs(60));
+        let later = |age| remove_expired(&data_dir.join(DIR), SystemTime::now() + age);
+        later(RETENTION + Duration::from_secs(60));
         assert!(find(data_dir, &free.id, None).is_err());
         assert_eq!(find(data_dir, &claimed.id, Some("a")).unwrap(), claimed);
-        later(KEPT_CLAIMED + Duration::from_secs(60));
+        later(CLAIMED_RETENTION + Duration::from_secs(60));
         assert!(find(data_dir, &claimed.id, Some("a")).is_err());
     }
 

@@ -15,7 +15,7 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Tells this source from another one of the same version: eight hexadecimal digits.
 pub const DIGEST: &str = env!("CONJURE_SDK_DIGEST");
 
-/// How many bytes it takes in the program.
+/// Bytes that the SDK takes in the program, compressed.
 pub const COMPRESSED_SIZE: usize = PACKAGE.len();
 
 /// A file of the SDK.
@@ -119,6 +119,21 @@ mod tests {
     }
 
     #[test]
+    fn the_page_states_what_it_takes_in_the_program() {
+        let repository = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+        let page = repository.join("../docs/plugins.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let (_, stated) = page.split_once("comes with the program (about ").unwrap();
+        let (stated, _) = stated.split_once(" KB, compressed").unwrap();
+        let stated: usize = stated.parse().unwrap();
+        let found = COMPRESSED_SIZE / 1000;
+        assert!(
+            stated.abs_diff(found) <= found / 10,
+            "the page says {stated} KB, and it has {found} KB"
+        );
+    }
+
+    #[test]
     fn what_the_crates_read_while_they_are_built_is_there() {
         let paths: Vec<String> = files().unwrap().into_iter().map(|file| file.path).collect();
         for path in [
@@ -128,6 +143,7 @@ mod tests {
             "abi/protocol/frames.json",
             "abi/src/lib.rs",
             "build.rs",
+            "docs/README.md",
             "docs/attribute.md",
             "docs/mcp.md",
             "docs/any-language.md",

@@ -2,7 +2,7 @@
 
 use async_recursion::async_recursion as boxed;
 
-use crate::blob_rows::refer;
+use crate::blob_rows::mark_referenced;
 use crate::lineage::VisibleEntries;
 use crate::row::{column, number, text};
 use crate::{Blob, Store, StoreError, ThreadId};
@@ -27,7 +27,7 @@ pub struct ArtifactRow {
     /// The call that made it.
     pub call_id: Option<String>,
     /// Place of the file's bytes, in the host's terms.
-    pub place: Option<String>,
+    pub location: Option<String>,
     /// Id of the file at its backend.
     pub remote: Option<String>,
     /// The blob that has its bytes.
@@ -58,7 +58,7 @@ impl Store {
                     size: size.and_then(|size| u64::try_from(size).ok()),
                     source: column(row, "source")?,
                     call_id: text(row, "call_id")?,
-                    place: text(row, "place")?,
+                    location: text(row, "place")?,
                     remote: text(row, "remote")?,
                     blob: text(row, "blob_sha256")?,
                 })
@@ -84,7 +84,7 @@ impl Store {
         ];
         let is_there = tx.execute(sql, values).await? > 0;
         if is_there {
-            refer(&tx, &blob.sha256).await?;
+            mark_referenced(&tx, &blob.sha256).await?;
         }
         tx.commit().await?;
         Ok(is_there)

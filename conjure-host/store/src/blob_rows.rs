@@ -36,7 +36,7 @@ impl Default for Quotas {
 }
 
 /// Notes that a file refers to a blob: from then on it stays for that reason only.
-pub(crate) async fn refer(tx: &Transaction<'_>, sha256: &str) -> Result<(), StoreError> {
+pub(crate) async fn mark_referenced(tx: &Transaction<'_>, sha256: &str) -> Result<(), StoreError> {
     let sql = "UPDATE blobs SET touched_at_ms = 0 WHERE sha256 = $1";
     tx.execute(sql, [sha256.into()]).await.map(|_| ())
 }

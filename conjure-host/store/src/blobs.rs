@@ -148,7 +148,11 @@ impl Store {
             (format!("thread {thread}"), own, quotas.thread),
         ] {
             let used = row.map_or(Ok(0), |row| number(&row, "used"))?;
-            rooms.push(QuotaUse { whose, used, limit });
+            rooms.push(QuotaUse {
+                owner: whose,
+                used,
+                limit,
+            });
         }
         Ok(rooms)
     }
@@ -173,7 +177,7 @@ impl Store {
             }
             size += piece.len() as u64;
             for room in rooms {
-                room.has(size)?;
+                room.check_room(size)?;
             }
             hash.update(&piece);
             // A transaction each, so that threads are written in between.
@@ -227,18 +231,18 @@ impl Store {
 }
 
 struct QuotaUse {
-    whose: String,
+    owner: String,
     used: u64,
     limit: u64,
 }
 
 impl QuotaUse {
-    fn has(&self, size: u64) -> Result<(), StoreError> {
+    fn check_room(&self, size: u64) -> Result<(), StoreError> {
         if self.used.saturating_add(size) <= self.limit {
             return Ok(());
         }
         Err(StoreError::Quota {
-            whose: self.whose.clone(),
+            owner: self.owner.clone(),
             size,
             used: self.used,
             limit: self.limit,

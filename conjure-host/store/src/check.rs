@@ -26,7 +26,7 @@ pub struct Check {
     /// Faults, a sentence each; the first hundred.
     pub problems: Vec<String>,
     /// Number of findings beyond those listed.
-    pub more: usize,
+    pub unlisted: usize,
     /// Threads that were looked at.
     pub threads: usize,
     /// Entries that were read.
@@ -64,7 +64,7 @@ impl Check {
         if self.problems.len() < MAX_LISTED {
             self.problems.push(what);
         } else {
-            self.more += 1;
+            self.unlisted += 1;
         }
     }
 }
@@ -228,11 +228,11 @@ async fn count(
                WHERE thread_id = $1 AND seq > $2 AND seq <= $3";
     let counts = shown.rows(tx, sql).await?;
     for (stretch, count) in shown.stretches.iter().rev().zip(&counts) {
-        let (there, all) = (number(count, "n")?, stretch.upto - stretch.above);
+        let (there, all) = (number(count, "n")?, stretch.last_seq - stretch.after_seq);
         if there != all {
             check.report_fault(format!(
                 "thread {thread} shows {there} of the {all} entries behind {} in {}",
-                stretch.above, stretch.thread
+                stretch.after_seq, stretch.thread
             ));
         }
     }

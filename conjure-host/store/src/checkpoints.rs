@@ -16,111 +16,112 @@ use crate::row::column;
 use crate::sql::{DatabaseConnection, DatabaseKind, Pool};
 
 /// Commits after which the length of the log is looked at.
-const COMMITS: u32 = 64;
+const COMMITS_PER_CHECK: u32 = 64;
 /// Pages of a log that are moved, 8 MiB.
-const LONG: i64 = 2_048;
+const LONG_LOG_PAGES: i64 = 2_048;
 /// Pages that may be left for when nobody writes.
-const LITTLE: i64 = 256;
+const MAX_REMAINING_PAGES: i64 = 256;
 /// Rounds in which no more than that should be left; where more is, it is left for the next time.
-const ROUNDS: usize = 4;
+const MAX_ROUNDS: usize = 4;
 /// Pages with which a commit moves them by itself, 64 MiB: where many programs write that each commit
 /// little, or where this cannot keep up.
-pub(crate) const LONGEST: &str = "16384";
+pub(crate) const AUTOCHECKPOINT_PAGES: &str = "16384";
 /// What a failure is of.
-const MOVING: &str = "move the write-ahead log";
+const CHECKPOINTING: &str = "move the write-ahead log";
 
 /// Counts commits.
 #[derive(Default)]
 pub(crate) struct CommitCount {
     commits: AtomicU32,
-    many: Notify,
+    threshold: Notify,
 }
 
 impl CommitCount {
     /// One more.
     pub(crate) fn add(&self) {
-        if self.commits.fetch_add(1, Ordering::Relaxed) % COMMITS == COMMITS - 1 {
-            self.many.notify_one();
+        if self.commits.fetch_add(1, Ordering::Relaxed) % COMMITS_PER_CHECK == COMMITS_PER_CHECK - 1
+        {
+            self.threshold.notify_one();
         }
     }
 
     /// Waits for [`COMMITS`] of them. Safe to drop and call again.
-    async fn many(&self) {
-        self.many.notified().await;
+    async fn wait_for_threshold(&self) {
+        self.threshold.notified().await;
     }
 }
 
 /// What is in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LogPages {
-    pub(crate) all: i64,
+    pub(crate) total: i64,
     /// Pages that the file does not have.
-    pub(crate) left: i64,
+    pub(crate) remaining: i64,
 }
 
 /// Keeps the log of a database short for as long as this is polled.
-pub(crate) async fn keep_short(db: Arc<Database>) {
+pub(crate) async fn keep_log_short(db: Arc<Database>) {
     if db.backend() != DatabaseKind::Sqlite || db.file().is_none() || db.is_read_only() {
         return;
     }
     loop {
-        db.commits.many().await;
-        if let Err(error) = shorten(&db).await {
+        db.commits.wait_for_threshold().await;
+        if let Err(error) = shorten_log(&db).await {
             tracing::debug!(%error, "the write-ahead log stays as it is");
         }
     }
 }
 
-async fn shorten(db: &Database) -> Result<(), StoreError> {
-    let long = pages(db.reader(), "NOOP").await?;
-    if long.is_none_or(|log| log.all < LONG) {
+async fn shorten_log(db: &Database) -> Result<(), StoreError> {
+    let long = checkpoint(db.reader(), "NOOP").await?;
+    if long.is_none_or(|log| log.total < LONG_LOG_PAGES) {
         return Ok(());
     }
-    for _ in 0..ROUNDS {
-        let Some(log) = moved_aside(db).await? else {
+    for _ in 0..MAX_ROUNDS {
+        let Some(log) = checkpoint_beside_writers(db).await? else {
             return Ok(());
         };
-        if log.left <= LITTLE {
+        if log.remaining <= MAX_REMAINING_PAGES {
             // No connection is held while this is waited for: who closes the database has it, and waits for
             // those.
-            let writing = db.alone().await;
-            return pages(&writing, "PASSIVE").await.map(drop);
+            let writing = db.write_connection().await;
+            return checkpoint(&writing, "PASSIVE").await.map(drop);
         }
     }
     Ok(())
 }
 
 /// Moves the log beside those who write.
-async fn moved_aside(db: &Database) -> Result<Option<LogPages>, StoreError> {
+async fn checkpoint_beside_writers(db: &Database) -> Result<Option<LogPages>, StoreError> {
     let reader = db.reader().acquire().await;
-    let mut reader = reader.map_err(StoreError::of(MOVING))?;
+    let mut reader = reader.map_err(StoreError::of(CHECKPOINTING))?;
     // With the connection: all of them may be in use for long, and who has this is waited for by all.
-    let _moving = db.moving.lock().await;
-    pages_of(reader.connection(), "PASSIVE").await
+    let _moving = db.checkpoint_lock.lock().await;
+    checkpoint_on(reader.connection(), "PASSIVE").await
 }
 
 /// As [`pages_of`], with a connection of these.
-pub(crate) async fn pages(db: &Pool, mode: &str) -> Result<Option<LogPages>, StoreError> {
+pub(crate) async fn checkpoint(db: &Pool, mode: &str) -> Result<Option<LogPages>, StoreError> {
     let connection = db.acquire().await;
-    let mut connection = connection.map_err(StoreError::of(MOVING))?;
-    pages_of(connection.connection(), mode).await
+    let mut connection = connection.map_err(StoreError::of(CHECKPOINTING))?;
+    checkpoint_on(connection.connection(), mode).await
 }
 
 /// What is in the log after it was moved in this mode; nothing where another program moves it just now.
-async fn pages_of(
+async fn checkpoint_on(
     connection: DatabaseConnection<'_>,
     mode: &str,
 ) -> Result<Option<LogPages>, StoreError> {
     let sql = format!("PRAGMA wal_checkpoint({mode})");
     let rows = connection.all(&sql, Vec::new()).await;
-    let rows = rows.map_err(StoreError::of(MOVING))?;
+    let rows = rows.map_err(StoreError::of(CHECKPOINTING))?;
     let Some(row) = rows.first() else {
         return Ok(None);
     };
     let (all, moved): (i64, i64) = (column(row, "log")?, column(row, "checkpointed")?);
     Ok((all >= 0).then_some(LogPages {
-        all,
-        left: all - moved,
+        total: all,
+        remaining: all - moved,
     }))
 }
 
@@ -154,7 +155,7 @@ mod tests {
     }
 
     async fn log(db: &Database) -> LogPages {
-        pages(db.reader(), "NOOP").await.unwrap().unwrap()
+        checkpoint(db.reader(), "NOOP").await.unwrap().unwrap()
     }
 
     #[tokio::test]
@@ -165,11 +166,14 @@ mod tests {
             write(&db, 1_000).await;
         }
         let before = log(&db).await;
-        assert!(before.all > 3_000 && before.left > 3_000, "{before:?}");
-        shorten(&db).await.unwrap();
-        assert_eq!(log(&db).await.left, 0);
+        assert!(
+            before.total > 3_000 && before.remaining > 3_000,
+            "{before:?}"
+        );
+        shorten_log(&db).await.unwrap();
+        assert_eq!(log(&db).await.remaining, 0);
         write(&db, 1).await;
-        assert!(log(&db).await.all < 100);
+        assert!(log(&db).await.total < 100);
         db.close().await;
     }
 
@@ -179,8 +183,8 @@ mod tests {
         let db = database(dir.path()).await;
         write(&db, 1_500).await;
         let before = log(&db).await;
-        assert!(before.left > 1_500, "{before:?}");
-        shorten(&db).await.unwrap();
+        assert!(before.remaining > 1_500, "{before:?}");
+        shorten_log(&db).await.unwrap();
         assert_eq!(log(&db).await, before);
         db.close().await;
     }
@@ -195,13 +199,13 @@ mod tests {
         for _ in 0..3 {
             write(&db, 1_000).await;
         }
-        shorten(&db).await.unwrap();
-        assert!(log(&db).await.left > 0);
+        shorten_log(&db).await.unwrap();
+        assert!(log(&db).await.remaining > 0);
         let row = reading.one(sql, Vec::new()).await.unwrap().unwrap();
         assert_eq!(column::<i64>(&row, "rows").unwrap(), 0);
         reading.rollback().await.unwrap();
-        shorten(&db).await.unwrap();
-        assert_eq!(log(&db).await.left, 0);
+        shorten_log(&db).await.unwrap();
+        assert_eq!(log(&db).await.remaining, 0);
         db.close().await;
     }
 
@@ -209,12 +213,12 @@ mod tests {
     async fn after_many_commits_the_log_is_short_and_the_database_can_be_closed() {
         let dir = tempfile::tempdir().unwrap();
         let db = database(dir.path()).await;
-        let keeping = tokio::spawn(keep_short(Arc::clone(&db)));
-        for _ in 0..3 * COMMITS {
+        let keeping = tokio::spawn(keep_log_short(Arc::clone(&db)));
+        for _ in 0..3 * COMMITS_PER_CHECK {
             write(&db, 64).await;
         }
         let is_short = async {
-            while log(&db).await.left >= LONG {
+            while log(&db).await.remaining >= LONG_LOG_PAGES {
                 tokio::task::yield_now().await;
             }
         };
@@ -228,12 +232,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let db = database(dir.path()).await;
         write(&db, 10).await;
-        let moving = db.moving.lock().await;
+        let moving = db.checkpoint_lock.lock().await;
         let shrinking = db.shrink();
         tokio::pin!(shrinking);
         let looked = async {
             for _ in 0..500 {
-                assert!(log(&db).await.all > 0);
+                assert!(log(&db).await.total > 0);
             }
         };
         tokio::select! {
@@ -256,12 +260,12 @@ mod tests {
         for _ in 0..READERS {
             reading.push(db.reader().acquire().await.unwrap());
         }
-        let moving = moved_aside(&db);
+        let moving = checkpoint_beside_writers(&db);
         tokio::pin!(moving);
         assert!(futures_util::poll!(&mut moving).is_pending());
         tokio::time::timeout(PATIENCE, db.shrink()).await.unwrap();
         drop(reading);
-        assert_eq!(moving.await.unwrap().unwrap().left, 0);
+        assert_eq!(moving.await.unwrap().unwrap().remaining, 0);
         db.close().await;
     }
 }

@@ -48,18 +48,18 @@ pub(crate) struct DatabaseParts {
     /// Options for connecting to a PostgreSQL server.
     server: Option<PgConnectOptions>,
     /// Watcher of what other processes write.
-    pub(crate) watching: SharedWatch,
+    pub(crate) watch: SharedWatch,
     /// Tells of threads that this process names, clears or removes.
-    pub(crate) marked: broadcast::Sender<ThreadId>,
+    pub(crate) marked_threads: broadcast::Sender<ThreadId>,
     /// Counts what is committed.
     pub(crate) commits: CommitCount,
     /// Held by who moves the write-ahead log into the file: SQLite lets only one, and has nobody wait. Who
     /// holds the connection that writes may wait for this, and nobody the other way round.
-    pub(crate) moving: Mutex<()>,
+    pub(crate) checkpoint_lock: Mutex<()>,
     read: Pool,
-    write: Mutex<Writing>,
+    write: Mutex<WritePool>,
     /// Permits of those who may wait ahead of the writer of threads.
-    others: Semaphore,
+    queue_permits: Semaphore,
     /// Number of times that the writer of threads asked for the connection.
     #[cfg(test)]
     pub(crate) asked_ahead: std::sync::atomic::AtomicUsize,
@@ -69,10 +69,10 @@ pub(crate) struct DatabaseParts {
     pub(crate) is_mute: std::sync::atomic::AtomicBool,
 }
 
-struct Writing {
+struct WritePool {
     db: Pool,
     /// Whether the connection forces commits to the disk; SQLite only.
-    forces: bool,
+    is_synchronous: bool,
 }
 
 impl Deref for Database {
@@ -100,16 +100,18 @@ impl Database {
                     DatabaseAccess::ReadWrite => sqlite_file::reader_of(path),
                     DatabaseAccess::ReadOnly => for_reading(options.clone()),
                 };
-                let readers = whole(SqlitePoolOptions::new(), read_only.clone())
+                let readers = with_connection_checks(SqlitePoolOptions::new(), read_only.clone())
                     .max_connections(READERS)
                     .idle_timeout(IDLE_TIMEOUT)
                     .acquire_timeout(ACQUIRE_TIMEOUT)
                     .test_before_acquire(false)
                     .connect_lazy_with(read);
-                let options = options.pragma("wal_autocheckpoint", checkpoints::LONGEST);
+                let options =
+                    options.pragma("wal_autocheckpoint", checkpoints::AUTOCHECKPOINT_PAGES);
                 // On the heap, as below: the future of a connection is large.
-                let write = Box::pin(whole(one_connection(), None).connect_with(options));
-                let write = write.await.map_err(connecting)?;
+                let write =
+                    Box::pin(with_connection_checks(one_connection(), None).connect_with(options));
+                let write = write.await.map_err(connect_error)?;
                 (
                     DatabaseKind::Sqlite,
                     Pool::Sqlite(readers),
@@ -118,7 +120,7 @@ impl Database {
             }
             Location::Memory => {
                 let only = Box::pin(one_connection().connect_with(sqlite().in_memory(true)));
-                let only = Pool::Sqlite(only.await.map_err(connecting)?);
+                let only = Pool::Sqlite(only.await.map_err(connect_error)?);
                 (DatabaseKind::Sqlite, only.clone(), only)
             }
             Location::Postgres(url) => {
@@ -139,7 +141,7 @@ impl Database {
                 let write = Box::pin(pool(1).connect_with(options.clone())).await;
                 server = Some(options.clone());
                 let read = pool(READERS).connect_lazy_with(options);
-                let write = write.map_err(connecting)?;
+                let write = write.map_err(connect_error)?;
                 (
                     DatabaseKind::Postgres,
                     Pool::Postgres(read),
@@ -157,16 +159,16 @@ impl Database {
             access,
             read_only,
             server,
-            watching: SharedWatch::default(),
-            marked: broadcast::Sender::new(thread_marks::CHANNEL_CAPACITY),
+            watch: SharedWatch::default(),
+            marked_threads: broadcast::Sender::new(thread_marks::CHANNEL_CAPACITY),
             commits: CommitCount::default(),
-            moving: Mutex::default(),
+            checkpoint_lock: Mutex::default(),
             read,
-            write: Mutex::new(Writing {
+            write: Mutex::new(WritePool {
                 db: write,
-                forces: true,
+                is_synchronous: true,
             }),
-            others: Semaphore::new(MAX_AHEAD_OF_WRITER),
+            queue_permits: Semaphore::new(MAX_AHEAD_OF_WRITER),
             #[cfg(test)]
             asked_ahead: 0.into(),
             #[cfg(test)]
@@ -191,14 +193,14 @@ impl Database {
     }
 
     /// Connection options for listening to notifications of a server.
-    pub(crate) fn listening(&self) -> Option<PgConnectOptions> {
+    pub(crate) fn listen_options(&self) -> Option<PgConnectOptions> {
         self.server.clone()
     }
 
     /// The pool for single reads.
     pub(crate) fn reader(&self) -> &Pool {
         if let (Some(file), Pool::Sqlite(pool)) = (&self.read_only, &self.read) {
-            file.look_again(pool);
+            file.refresh(pool);
         }
         &self.read
     }
@@ -216,7 +218,7 @@ impl Database {
         durable: bool,
         what: &'static str,
     ) -> Result<Transaction<'_>, StoreError> {
-        let writing = self.in_turn().await;
+        let writing = self.lock_in_turn().await;
         self.begin_with(writing, durable, what).await
     }
 
@@ -232,7 +234,7 @@ impl Database {
 
     async fn begin_with<'a>(
         &'a self,
-        mut writing: MutexGuard<'a, Writing>,
+        mut writing: MutexGuard<'a, WritePool>,
         durable: bool,
         what: &'static str,
     ) -> Result<Transaction<'a>, StoreError> {
@@ -257,7 +259,7 @@ impl Database {
         values: Vec<Value>,
         what: &'static str,
     ) -> Result<u64, StoreError> {
-        let writing = self.in_turn().await;
+        let writing = self.lock_in_turn().await;
         self.execute_with(writing, durable, sql, values, what).await
     }
 
@@ -275,7 +277,7 @@ impl Database {
 
     async fn execute_with(
         &self,
-        mut writing: MutexGuard<'_, Writing>,
+        mut writing: MutexGuard<'_, WritePool>,
         durable: bool,
         sql: &str,
         values: Vec<Value>,
@@ -292,12 +294,12 @@ impl Database {
         Ok(changed)
     }
 
-    async fn in_turn(&self) -> MutexGuard<'_, Writing> {
-        let _turn = self.others.acquire().await;
+    async fn lock_in_turn(&self) -> MutexGuard<'_, WritePool> {
+        let _turn = self.queue_permits.acquire().await;
         self.write.lock().await
     }
 
-    async fn lock_ahead(&self) -> MutexGuard<'_, Writing> {
+    async fn lock_ahead(&self) -> MutexGuard<'_, WritePool> {
         let writing = self.write.lock();
         #[cfg(test)]
         let writing = async {
@@ -317,7 +319,7 @@ impl Database {
     }
 
     /// The connection that writes, outside of a transaction: for what may not be in one.
-    pub(crate) async fn alone(&self) -> WriteConnection<'_> {
+    pub(crate) async fn write_connection(&self) -> WriteConnection<'_> {
         WriteConnection(self.write.lock().await)
     }
 
@@ -334,9 +336,9 @@ impl Database {
         if let Err(error) = shrunk.await {
             tracing::debug!(%error, "the store could not be shrunk");
         }
-        let _moving = self.moving.lock().await;
-        match checkpoints::pages(&writing.db, "TRUNCATE").await {
-            Ok(Some(log)) if log.left == 0 => {}
+        let _moving = self.checkpoint_lock.lock().await;
+        match checkpoints::checkpoint(&writing.db, "TRUNCATE").await {
+            Ok(Some(log)) if log.remaining == 0 => {}
             Ok(_) => tracing::debug!("what was deleted is in the write-ahead log for a while"),
             Err(error) => tracing::debug!(%error, "the write-ahead log could not be emptied"),
         }
@@ -359,7 +361,7 @@ impl Database {
         };
         // A connection of its own, so that nobody waits for it.
         let own = one_connection().connect_with(self.access.options(source));
-        let own = Pool::Sqlite(own.await.map_err(connecting)?);
+        let own = Pool::Sqlite(own.await.map_err(connect_error)?);
         let copied = own.execute(sql, values).await;
         own.close().await;
         copied.map(drop).map_err(StoreError::of(what))
@@ -374,7 +376,7 @@ impl Database {
 }
 
 /// The connection that writes.
-pub(crate) struct WriteConnection<'a>(MutexGuard<'a, Writing>);
+pub(crate) struct WriteConnection<'a>(MutexGuard<'a, WritePool>);
 
 impl Deref for WriteConnection<'_> {
     type Target = Pool;
@@ -387,22 +389,22 @@ impl Deref for WriteConnection<'_> {
 /// Says whether the next transaction is forced to the disk, where that is said before it begins:
 /// SQLite's pragma cannot change inside of one, PostgreSQL's setting ends with it.
 async fn force(
-    writing: &mut Writing,
+    writing: &mut WritePool,
     backend: DatabaseKind,
     durable: bool,
 ) -> Result<(), SqlError> {
-    if backend != DatabaseKind::Sqlite || writing.forces == durable {
+    if backend != DatabaseKind::Sqlite || writing.is_synchronous == durable {
         return Ok(());
     }
     let mode = if durable { "FULL" } else { "NORMAL" };
     let pragma = format!("PRAGMA synchronous = {mode}");
     writing.db.execute_raw(&pragma).await?;
-    writing.forces = durable;
+    writing.is_synchronous = durable;
     Ok(())
 }
 
 async fn begin(
-    writing: &mut Writing,
+    writing: &mut WritePool,
     backend: DatabaseKind,
     durable: bool,
 ) -> Result<SqlTransaction, SqlError> {
@@ -423,7 +425,7 @@ pub(crate) struct Transaction<'a> {
     #[cfg(test)]
     crash: crate::tests::Crash,
     // Behind the transaction, so that its end comes first.
-    _writing: MutexGuard<'a, Writing>,
+    _writing: MutexGuard<'a, WritePool>,
 }
 
 impl Transaction<'_> {
@@ -546,7 +548,10 @@ pub(crate) fn one_connection() -> SqlitePoolOptions {
 /// the next ones in it, and what these commit would never be on the disk.
 ///
 /// Nor one that may have been made when `file` was to be read in another way.
-fn whole(pool: SqlitePoolOptions, file: Option<Arc<ReadOnlyFile>>) -> SqlitePoolOptions {
+fn with_connection_checks(
+    pool: SqlitePoolOptions,
+    file: Option<Arc<ReadOnlyFile>>,
+) -> SqlitePoolOptions {
     pool.before_acquire(move |connection, about| {
         let is_current = file.as_ref().is_none_or(|file| file.is_current(about.age));
         Box::pin(async move {
@@ -562,6 +567,6 @@ fn whole(pool: SqlitePoolOptions, file: Option<Arc<ReadOnlyFile>>) -> SqlitePool
     })
 }
 
-pub(crate) fn connecting(error: sqlx::Error) -> StoreError {
+pub(crate) fn connect_error(error: sqlx::Error) -> StoreError {
     StoreError::of("open the database")(SqlError::Connect(error))
 }

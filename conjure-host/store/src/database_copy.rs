@@ -12,7 +12,7 @@ const COPYING: &str = "back the database up";
 /// Writes a database to a new file; none is left behind when that fails.
 pub(crate) async fn copy(db: &Database, path: &Path) -> Result<(), StoreError> {
     if db.backend() == DatabaseKind::Postgres {
-        return write_all(db, path, SecretHandling::Kept).await;
+        return write_all(db, path, SecretHandling::Include).await;
     }
     // An empty file is filled and keeps its mode.
     drop(files::create_private(path)?);

@@ -201,7 +201,7 @@ pub enum StoreError {
     /// A quota does not allow it.
     Quota {
         /// `the store`, or the thread.
-        whose: String,
+        owner: String,
         /// Bytes to be kept.
         size: u64,
         /// Bytes that are kept.

@@ -8,7 +8,7 @@ use async_recursion::async_recursion as boxed;
 use crate::database::{for_update, now_ms};
 use crate::row::{column, text};
 use crate::sql::{DatabaseRow, Value};
-use crate::writer::is_gone;
+use crate::writer::is_expired;
 use crate::{Store, StoreError};
 
 const KEEPING: &str = "keep the request's key";
@@ -84,7 +84,7 @@ impl Store {
         let found = tx.one(sql, [scope.into(), key.into()]).await?;
         let of: Option<String> = found.map(|row| column(&row, "owner")).transpose()?;
         let is_gone = match &of {
-            Some(of) if *of != owner => is_gone(&tx, of).await?,
+            Some(of) if *of != owner => is_expired(&tx, of).await?,
             _ => false,
         };
         let sql = format!(

@@ -25,7 +25,7 @@ impl Store {
         let tx = self.db().begin(false, "name the thread").await?;
         name(&tx, thread, label).await?;
         tx.commit().await?;
-        self.tell_marked(thread);
+        self.notify_marked(thread);
         Ok(())
     }
 
@@ -48,10 +48,10 @@ impl Store {
         if !column::<String>(&row, "thread_label")?.is_empty() {
             return Ok(());
         }
-        let free = free(&tx, label).await?;
+        let free = available_label(&tx, label).await?;
         name(&tx, thread, &free).await?;
         tx.commit().await?;
-        self.tell_marked(thread);
+        self.notify_marked(thread);
         Ok(())
     }
 
@@ -71,7 +71,7 @@ impl Store {
 
 /// The label, or the label with a number that no thread has. Threads that nobody names by hand are
 /// often of one name, so the numbers are not tried one after the other.
-async fn free(tx: &Transaction<'_>, label: &str) -> Result<String, StoreError> {
+async fn available_label(tx: &Transaction<'_>, label: &str) -> Result<String, StoreError> {
     let labelled = |number| match number {
         1 => label.replace('\0', ""),
         number => numbered(label, number).replace('\0', ""),

@@ -17,9 +17,9 @@ mod database_copy;
 mod error;
 mod files;
 mod followers;
+mod host_database;
 mod id;
 mod idempotency;
-mod kept_entries;
 mod labels;
 mod ledger;
 mod lineage;
@@ -37,6 +37,7 @@ mod read_only_file;
 mod recent_events;
 mod record;
 mod requests;
+mod retained_entries;
 mod row;
 mod run_changes;
 mod run_waits;
@@ -55,7 +56,6 @@ mod store;
 mod thread_marks;
 mod threads;
 mod transfer;
-mod usual;
 mod writer;
 
 pub use artifacts::ArtifactRow;
@@ -63,9 +63,9 @@ pub use blob_rows::{Blob, Quotas};
 pub use blobs::hex;
 pub use check::Check;
 pub use error::StoreError;
+pub use host_database::{location, open, options};
 pub use id::ThreadId;
 pub use idempotency::{KeyStatus, StoredResponse};
-pub use kept_entries::KeptEntries;
 pub use ledger::{CallState, ToolCall};
 pub use location::Location;
 pub use maestro::{
@@ -73,9 +73,10 @@ pub use maestro::{
 };
 pub use memory::MemoryLog;
 pub use pages::{EntryPage, Window};
-pub use record::{Committed, Log, Record, ThreadLog};
+pub use record::{Log, PendingAppend, Record, ThreadLog};
 pub use requests::{Owner, ProcessRequest, RequestReply};
-pub use runs::{Run, RunState, RunUsage, RunsOf, SessionTotals};
+pub use retained_entries::RetainedEntries;
+pub use runs::{Run, RunFilter, RunState, RunUsage, SessionTotals};
 pub use salvage::UnreadRows;
 pub use saved::{
     JsonText, MCP_SECRETS, McpServer, Persona, SavedAuth, SavedSession, SessionCursor,
@@ -86,8 +87,7 @@ pub use signals::{StoreSignal, StoreSignals};
 pub use store::{Options, Store};
 pub use thread_marks::{MarkedThread, MarkedThreads, ThreadMark};
 pub use threads::{Cursor, Thread, Totals};
-pub use transfer::{Imported, json_lines};
-pub use usual::{location, open, options};
+pub use transfer::{ImportedThreads, json_lines};
 
 #[cfg(test)]
 mod tests;

@@ -15,9 +15,9 @@ const READING: &str = "read the thread";
 pub(crate) struct Stretch {
     pub(crate) thread: String,
     /// The entry before the first.
-    pub(crate) above: u64,
+    pub(crate) after_seq: u64,
     /// The last.
-    pub(crate) upto: u64,
+    pub(crate) last_seq: u64,
 }
 
 /// The entries that a thread shows, its parents' among them.
@@ -66,8 +66,8 @@ impl VisibleEntries {
             if above < upto {
                 stretches.push(Stretch {
                     thread: column(row, "id")?,
-                    above,
-                    upto,
+                    after_seq: above,
+                    last_seq: upto,
                 });
             }
             upto = upto.min(from);
@@ -90,8 +90,8 @@ impl VisibleEntries {
         for stretch in self.stretches.iter().rev() {
             let values = vec![
                 stretch.thread.as_str().into(),
-                stretch.above.into(),
-                stretch.upto.into(),
+                stretch.after_seq.into(),
+                stretch.last_seq.into(),
             ];
             let these = tx.all(sql, values).await;
             rows.extend(these.map_err(StoreError::of(READING))?);
@@ -104,7 +104,7 @@ impl VisibleEntries {
         let place = self
             .stretches
             .iter()
-            .find(|stretch| stretch.above < seq && seq <= stretch.upto);
+            .find(|stretch| stretch.after_seq < seq && seq <= stretch.last_seq);
         let Some(place) = place else { return Ok(0) };
         let sql = "SELECT turn_index FROM entries WHERE thread_id = $1 AND seq = $2";
         let values = vec![place.thread.as_str().into(), seq.into()];

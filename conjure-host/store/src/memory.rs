@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, ready};
 
-use crate::{Committed, Log, Record, StoreError, ThreadId, ThreadLog};
+use crate::{Log, PendingAppend, Record, StoreError, ThreadId, ThreadLog};
 
 type Threads = Arc<Mutex<BTreeMap<ThreadId, MemoryThread>>>;
 
@@ -93,11 +93,11 @@ impl ThreadLog for MemoryWriter {
         self.last_seq
     }
 
-    fn append(&mut self, records: &[Record], _durable: bool) -> Committed {
+    fn append(&mut self, records: &[Record], _durable: bool) -> PendingAppend {
         let mut threads = lock(&self.threads);
         let thread = threads.entry(self.thread.clone()).or_default();
         thread.records.extend_from_slice(records);
-        Committed::now(Ok(()))
+        PendingAppend::ready(Ok(()))
     }
 }
 

@@ -9,7 +9,7 @@ use crate::database_copy::copy;
 use crate::{Location, StoreError, files};
 
 /// A backup before the schema changes from `migration` on.
-pub(crate) async fn before_migration(
+pub(crate) async fn back_up_before(
     db: &Database,
     location: &Location,
     backups: Option<&Path>,
@@ -18,7 +18,7 @@ pub(crate) async fn before_migration(
     if matches!(location, Location::Memory) {
         return Ok(());
     }
-    let (dir, prefix) = home(location, backups)?;
+    let (dir, prefix) = backup_location(location, backups)?;
     files::create_private_dir(&dir)?;
     let now = jiff::Timestamp::now().as_millisecond();
     copy(db, &dir.join(format!("{prefix}{now}-{migration}.backup"))).await
@@ -26,7 +26,7 @@ pub(crate) async fn before_migration(
 
 /// The newest backup from before a change of the schema.
 pub(crate) fn newest(location: &Location, backups: Option<&Path>) -> Result<PathBuf, StoreError> {
-    let (dir, prefix) = home(location, backups)?;
+    let (dir, prefix) = backup_location(location, backups)?;
     let none = || StoreError::NotFound {
         kind: "backup in",
         id: dir.display().to_string(),
@@ -50,7 +50,10 @@ pub(crate) fn newest(location: &Location, backups: Option<&Path>) -> Result<Path
 }
 
 /// Directory and name prefix of a database's backups.
-fn home(location: &Location, backups: Option<&Path>) -> Result<(PathBuf, String), StoreError> {
+fn backup_location(
+    location: &Location,
+    backups: Option<&Path>,
+) -> Result<(PathBuf, String), StoreError> {
     let (beside, name) = match location {
         Location::File(path) => {
             let name = path.file_name().unwrap_or_default().to_string_lossy();

@@ -22,19 +22,19 @@ impl Store {
             let db = Arc::new(Database::connect(location).await?);
             migrations::migrate(&STEPS, &db, location, options.backups.as_deref())
                 .await
-                .map_err(|error| for_want_of_a_log(error, &db))?;
+                .map_err(|error| unreadable_log_error(error, &db))?;
             Ok::<_, StoreError>(db)
         };
         let db = opening
             .await
-            .map_err(|error| for_want_of_room(error, location))?;
-        Self::over(db, options.quotas)
+            .map_err(|error| disk_full_error(error, location))?;
+        Self::from_database(db, options.quotas)
     }
 }
 
 /// Opening makes files beside the database, and SQLite calls it an error of the disk when there is no
 /// room for these.
-fn for_want_of_room(error: StoreError, location: &Location) -> StoreError {
+fn disk_full_error(error: StoreError, location: &Location) -> StoreError {
     match (error, location) {
         (StoreError::Disk { what, reason }, Location::File(path)) if !files::has_room(path) => {
             StoreError::Full { what, reason }
@@ -45,7 +45,7 @@ fn for_want_of_room(error: StoreError, location: &Location) -> StoreError {
 
 /// A database that cannot be written is read as it was left. Where a program that was killed left a
 /// part of it in the write-ahead log, SQLite would have to write to read that.
-fn for_want_of_a_log(error: StoreError, db: &Database) -> StoreError {
+fn unreadable_log_error(error: StoreError, db: &Database) -> StoreError {
     match error {
         StoreError::Unreachable { what, reason } if db.is_read_only() => StoreError::ReadOnly {
             what,

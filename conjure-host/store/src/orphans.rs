@@ -11,7 +11,7 @@ use crate::row::column;
 use crate::runs::without_nul;
 use crate::session_owners::{lock_session, other_owner};
 use crate::sql::Value;
-use crate::writer::{gone_among, gone_beside, is_gone};
+use crate::writer::{expired_among, expired_beside, is_expired};
 use crate::{Run, RunState, Store, StoreError, ThreadId};
 
 const ADOPTING: &str = "take over what waits";
@@ -44,7 +44,7 @@ impl Store {
         let tx = self.db().begin(false, ADOPTING).await?;
         let mut sessions = BTreeSet::new();
         let owners = sessions_of.keys().cloned().collect();
-        for owner in gone_among(&tx, owners).await? {
+        for owner in expired_among(&tx, owners).await? {
             for session in sessions_of.remove(&owner).unwrap_or_default() {
                 if other_owner(&tx, &session, &this).await?.is_none() {
                     sessions.insert(session);
@@ -80,14 +80,14 @@ impl Store {
     #[boxed]
     pub async fn is_orphan(&self, id: &str) -> Result<bool, StoreError> {
         let run = self.run(id).await?;
-        if !self.waits_elsewhere(&run) {
+        if !self.is_queued_elsewhere(&run) {
             return Ok(false);
         }
         Ok(self.run_owner(id).await?.is_none())
     }
 
     /// Whether a turn waits and is not this process's.
-    fn waits_elsewhere(&self, run: &Run) -> bool {
+    fn is_queued_elsewhere(&self, run: &Run) -> bool {
         let is_own = self.known_writer().as_deref() == Some(run.owner.as_str());
         run.state == RunState::Queued && !is_own
     }
@@ -115,7 +115,7 @@ impl Store {
         let tx = self.db().begin(true, ADOPTING).await?;
         let owners = owners.iter().map(|row| column(row, "owner"));
         let owners = owners.collect::<Result<BTreeSet<String>, StoreError>>()?;
-        let Some(mut gone) = gone_beside(&tx, &this, owners).await? else {
+        let Some(mut gone) = expired_beside(&tx, &this, owners).await? else {
             return Err(StoreError::Lost {
                 thread: ThreadId::stored(String::new()),
             });
@@ -140,7 +140,7 @@ impl Store {
         }
         tx.commit().await?;
         if !adopted.is_empty() {
-            self.tell_of_sessions().await;
+            self.notify_sessions().await;
         }
         adopted.sort_by(|a, b| (a.queued_at_ms, &a.id).cmp(&(b.queued_at_ms, &b.id)));
         Ok(adopted)
@@ -169,7 +169,7 @@ impl Store {
         }
         tx.notify_threads(threads.iter()).await?;
         tx.commit().await?;
-        self.tell_of_sessions().await;
+        self.notify_sessions().await;
         Ok(())
     }
 
@@ -185,12 +185,12 @@ impl Store {
             Err(StoreError::NotFound { .. }) => return Ok(None),
             Err(error) => return Err(error),
         };
-        if !self.waits_elsewhere(&run) {
+        if !self.is_queued_elsewhere(&run) {
             return Ok(None);
         }
         let tx = self.db().begin(false, CANCELLING).await?;
         let mut ended = 0;
-        if is_gone(&tx, &run.owner).await? {
+        if is_expired(&tx, &run.owner).await? {
             let now = now_ms(tx.backend());
             let sql = format!(
                 "UPDATE runs SET state = 'cancelled', error = $3, ended_at_ms = {now}, \
@@ -206,7 +206,7 @@ impl Store {
         }
         tx.commit().await?;
         if ended > 0 {
-            self.tell_of_sessions().await;
+            self.notify_sessions().await;
         }
         Ok((ended > 0).then_some(run))
     }

@@ -18,7 +18,7 @@ const READING: &str = "read the thread";
 /// Rows of events that are read at once.
 const BATCH_ROWS: u64 = 256;
 /// Most entries that a vector is allocated for in advance.
-const MOST_RESERVED: u64 = 1 << 16;
+const MAX_RESERVED: u64 = 1 << 16;
 /// A page ends with the row that brings it to so many bytes of JSON.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
@@ -124,7 +124,7 @@ impl Store {
         let shown = VisibleEntries::read(&tx, thread).await?;
         // A vector that grows is there twice while it is moved. There is room for those that whoever
         // opens the thread adds.
-        let count = shown.last.saturating_sub(shown.floor).min(MOST_RESERVED);
+        let count = shown.last.saturating_sub(shown.floor).min(MAX_RESERVED);
         let entries = Vec::with_capacity((count + count / 8) as usize);
         let all = Window::After(0);
         page_into(&tx, &shown, all, i64::MAX as u64, usize::MAX, entries).await
@@ -204,11 +204,11 @@ async fn page_into(
     for stretch in stretches {
         let left = limit.saturating_sub(entries.len() as u64);
         let wanted = Stretch {
-            above: stretch.above.max(above),
-            upto: stretch.upto.min(upto),
+            after_seq: stretch.after_seq.max(above),
+            last_seq: stretch.last_seq.min(upto),
             thread: stretch.thread,
         };
-        if left > 0 && room > 0 && wanted.above < wanted.upto {
+        if left > 0 && room > 0 && wanted.after_seq < wanted.last_seq {
             stretch_entries(tx, &wanted, left, backwards, &mut room, &mut entries).await?;
         }
     }
@@ -234,8 +234,8 @@ async fn stretch_entries(
     );
     let values: [Value; 4] = [
         stretch.thread.as_str().into(),
-        stretch.above.into(),
-        stretch.upto.into(),
+        stretch.after_seq.into(),
+        stretch.last_seq.into(),
         limit.into(),
     ];
     for_each_row(tx.lock().await.connection(), &sql, values, |row| {

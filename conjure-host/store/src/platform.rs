@@ -74,22 +74,22 @@ static LIVE_WRITERS: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
 /// A writer's entry in the list of those alive.
 #[derive(Debug)]
-pub(crate) struct Alive(String);
+pub(crate) struct LiveWriter(String);
 
-impl Alive {
+impl LiveWriter {
     pub(crate) fn new(writer: &str) -> Self {
         let mut writers = LIVE_WRITERS.lock().unwrap_or_else(PoisonError::into_inner);
         writers.insert(writer.to_owned());
         Self(writer.to_owned())
     }
 
-    pub(crate) fn has(writer: &str) -> bool {
+    pub(crate) fn is_live(writer: &str) -> bool {
         let writers = LIVE_WRITERS.lock().unwrap_or_else(PoisonError::into_inner);
         writers.contains(writer)
     }
 }
 
-impl Drop for Alive {
+impl Drop for LiveWriter {
     fn drop(&mut self) {
         let mut writers = LIVE_WRITERS.lock().unwrap_or_else(PoisonError::into_inner);
         writers.remove(&self.0);

@@ -137,42 +137,42 @@ pub trait ThreadLog: Send {
     /// Entries continue the thread's numbers without a gap, events those of this epoch from 1 on.
     /// An append behind one that failed fails too, until what failed comes again: so there is
     /// never a hole.
-    fn append(&mut self, records: &[Record], durable: bool) -> Committed;
+    fn append(&mut self, records: &[Record], durable: bool) -> PendingAppend;
 }
 
 /// The wait for an append. Dropping it takes nothing back.
 #[derive(Debug)]
-pub struct Committed(WriteState);
+pub struct PendingAppend(WriteState);
 
 #[derive(Debug)]
 enum WriteState {
-    Waits(oneshot::Receiver<Result<(), StoreError>>),
-    Is(Option<StoreError>),
+    Pending(oneshot::Receiver<Result<(), StoreError>>),
+    Done(Option<StoreError>),
 }
 
-impl Committed {
+impl PendingAppend {
     /// What comes of an append later; a sender that is dropped says that the log is closed.
     #[must_use]
-    pub fn waits(answer: oneshot::Receiver<Result<(), StoreError>>) -> Self {
-        Self(WriteState::Waits(answer))
+    pub fn pending(answer: oneshot::Receiver<Result<(), StoreError>>) -> Self {
+        Self(WriteState::Pending(answer))
     }
 
     /// An append whose result is known at once.
     #[must_use]
-    pub fn now(result: Result<(), StoreError>) -> Self {
-        Self(WriteState::Is(result.err()))
+    pub fn ready(result: Result<(), StoreError>) -> Self {
+        Self(WriteState::Done(result.err()))
     }
 }
 
-impl Future for Committed {
+impl Future for PendingAppend {
     type Output = Result<(), StoreError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
-            WriteState::Waits(answer) => Pin::new(answer)
+            WriteState::Pending(answer) => Pin::new(answer)
                 .poll(cx)
                 .map(|answer| answer.unwrap_or(Err(StoreError::Closed))),
-            WriteState::Is(error) => Poll::Ready(error.take().map_or(Ok(()), Err)),
+            WriteState::Done(error) => Poll::Ready(error.take().map_or(Ok(()), Err)),
         }
     }
 }

@@ -135,7 +135,7 @@ impl Store {
             }
             if is_taken && looked.elapsed() > LIVENESS_INTERVAL {
                 looked = Instant::now();
-                if self.is_gone(to).await? {
+                if self.is_owner_dead(to).await? {
                     return Ok(RequestReply::NoAnswer);
                 }
             }
@@ -144,7 +144,7 @@ impl Store {
     }
 
     /// Whether a process that something was asked of has ended.
-    async fn is_gone(&self, owner: &Owner) -> Result<bool, StoreError> {
+    async fn is_owner_dead(&self, owner: &Owner) -> Result<bool, StoreError> {
         let sql = "SELECT * FROM writers WHERE id = $1 AND lost = FALSE";
         let row = self.one(sql, [owner.writer.as_str().into()]).await?;
         row.map_or(Ok(true), |row| is_dead(&row))

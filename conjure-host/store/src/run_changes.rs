@@ -11,7 +11,7 @@ use crate::sql::Value;
 use crate::{RunState, RunUsage, Store, StoreError};
 
 /// The counts of what a run spent, and where their values stand behind its id.
-const LEFT_COUNTS: [(&str, &str); 6] = [
+const COUNT_COLUMNS: [(&str, &str); 6] = [
     ("input", "$2"),
     ("cache_read", "$3"),
     ("cache_write", "$4"),
@@ -28,7 +28,7 @@ struct RunChange<'a> {
     /// Whether the message is in no thread yet, so that the run keeps it.
     is_unwritten: bool,
     /// How long ago that was.
-    ago: Duration,
+    age: Duration,
 }
 
 impl Store {
@@ -83,7 +83,7 @@ impl Store {
     ) -> Result<bool, StoreError> {
         let change = RunChange {
             spent,
-            ago,
+            age: ago,
             ..RunChange::now(end, error)
         };
         self.change_run(id, change).await
@@ -103,7 +103,7 @@ impl Store {
     ) -> Result<bool, StoreError> {
         let change = RunChange {
             is_unwritten: true,
-            ago,
+            age: ago,
             ..RunChange::now(RunState::Failed, Some(error))
         };
         self.change_run(id, change).await
@@ -116,7 +116,7 @@ impl Store {
     /// # Errors
     /// What the database says.
     #[boxed]
-    pub async fn note_left_usage(
+    pub async fn record_abandoned_usage(
         &self,
         id: &str,
         spent: RunUsage,
@@ -124,7 +124,7 @@ impl Store {
     ) -> Result<(), StoreError> {
         // Clocks of machines differ: nothing was heard of later than now.
         let now = now_ms(self.db().backend());
-        let counts = LEFT_COUNTS.map(|(name, value)| {
+        let counts = COUNT_COLUMNS.map(|(name, value)| {
             format!("{name} = CASE WHEN {value} > {name} THEN {value} ELSE {name} END")
         });
         let sql = format!(
@@ -144,7 +144,7 @@ impl Store {
         let (sql, values) = change.statement(id, now_ms(self.db().backend()));
         let changed = self.db().execute(false, &sql, values, CHANGING).await?;
         if changed > 0 {
-            self.tell_of_sessions().await;
+            self.notify_sessions().await;
         }
         Ok(changed > 0)
     }
@@ -157,7 +157,7 @@ impl<'a> RunChange<'a> {
             spent: None,
             error,
             is_unwritten: false,
-            ago: Duration::ZERO,
+            age: Duration::ZERO,
         }
     }
 
@@ -171,7 +171,7 @@ impl<'a> RunChange<'a> {
         ];
         let mut sql = format!("UPDATE runs SET state = $2, error = $3, beat_ms = {now}");
         if state.is_over() {
-            let ago = i64::try_from(self.ago.as_millis()).unwrap_or_default();
+            let ago = i64::try_from(self.age.as_millis()).unwrap_or_default();
             sql += &format!(", ended_at_ms = {now} - {ago}, waiting_since_ms = NULL");
         }
         // Of a turn that came to an end it is in the thread, or nobody wants it there.

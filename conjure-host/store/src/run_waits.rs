@@ -13,7 +13,7 @@ impl Store {
     /// # Errors
     /// What the database says.
     #[boxed]
-    pub async fn run_waits(&self, id: &str, waits: bool) -> Result<(), StoreError> {
+    pub async fn set_run_waiting(&self, id: &str, waits: bool) -> Result<(), StoreError> {
         let since = match waits {
             true => now_ms(self.db().backend()),
             false => "NULL",
@@ -23,7 +23,7 @@ impl Store {
         );
         let values = vec![without_nul(id).into()];
         self.db().execute(false, &sql, values, CHANGING).await?;
-        self.tell_of_sessions().await;
+        self.notify_sessions().await;
         Ok(())
     }
 }

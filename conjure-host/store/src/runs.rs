@@ -12,7 +12,7 @@ use crate::row::{column, number, text};
 use crate::session_owners::claim_session;
 use crate::sql::{DatabaseRow, Value};
 use crate::threads::Cursor;
-use crate::writer::{gone_among, lock_writer};
+use crate::writer::{expired_among, lock_writer};
 use crate::{Store, StoreError, ThreadId};
 
 const BEGINNING: &str = "begin the run";
@@ -100,7 +100,7 @@ pub struct RunUsage {
 
 /// Selection of runs.
 #[derive(Debug, Clone, Copy)]
-pub enum RunsOf<'a> {
+pub enum RunFilter<'a> {
     /// All runs.
     All,
     /// A thread's.
@@ -316,7 +316,7 @@ impl Store {
         };
         let run = Run::of(&row)?;
         tx.commit().await?;
-        self.tell_of_sessions().await;
+        self.notify_sessions().await;
         Ok(run)
     }
 
@@ -345,19 +345,19 @@ impl Store {
     /// What the database says.
     pub async fn runs(
         &self,
-        of: RunsOf<'_>,
+        of: RunFilter<'_>,
         after: Option<&Cursor>,
         limit: u64,
     ) -> Result<Vec<Run>, StoreError> {
         let (at_ms, id) = after.map_or((i64::MAX, ""), |after| (after.created_at_ms, &after.id));
         let (condition, whose) = match of {
-            RunsOf::All => ("$1 = ''", String::new()),
-            RunsOf::Thread(thread) => ("thread_id = $1", thread.to_string()),
-            RunsOf::Started(thread) => (
+            RunFilter::All => ("$1 = ''", String::new()),
+            RunFilter::Thread(thread) => ("thread_id = $1", thread.to_string()),
+            RunFilter::Started(thread) => (
                 "thread_id = $1 AND started_at_ms IS NOT NULL",
                 thread.to_string(),
             ),
-            RunsOf::Session(session) => ("session_id = $1", without_nul(session)),
+            RunFilter::Session(session) => ("session_id = $1", without_nul(session)),
         };
         let sql = format!(
             "SELECT * FROM runs WHERE {condition} AND (queued_at_ms, id) < ($2, $3) \
@@ -405,7 +405,7 @@ impl Store {
         let tx = self.db().begin(true, CHANGING).await?;
         let sql = format!("SELECT * FROM runs WHERE owner = $1 AND {INTERRUPTIBLE} ORDER BY id");
         let mut abandoned = Vec::new();
-        for owner in gone_owners(&tx).await? {
+        for owner in expired_owners(&tx).await? {
             for row in tx.all(&sql, [owner.into()]).await? {
                 abandoned.push(Run::of(&row)?);
             }
@@ -432,7 +432,7 @@ impl Store {
             for_update(tx.backend())
         );
         let mut ended = Vec::new();
-        for owner in gone_owners(&tx).await? {
+        for owner in expired_owners(&tx).await? {
             let values = [
                 owner.into(),
                 GONE_WHILE_RUNNING.into(),
@@ -444,7 +444,7 @@ impl Store {
         }
         tx.commit().await?;
         if !ended.is_empty() {
-            self.tell_of_sessions().await;
+            self.notify_sessions().await;
         }
         ended.sort_by(|a, b| a.id.cmp(&b.id));
         Ok(ended)
@@ -500,7 +500,7 @@ impl Store {
     /// # Errors
     /// What the database says.
     #[boxed]
-    pub async fn run_is_written(&self, id: &str) -> Result<(), StoreError> {
+    pub async fn mark_run_written(&self, id: &str) -> Result<(), StoreError> {
         let sql = "UPDATE runs SET message = NULL WHERE id = $1";
         let values = vec![without_nul(id).into()];
         self.db().execute(false, sql, values, CHANGING).await?;
@@ -572,11 +572,11 @@ impl Store {
 }
 
 /// The processes that are gone and whose runs are not all over.
-async fn gone_owners(tx: &Transaction<'_>) -> Result<Vec<String>, StoreError> {
+async fn expired_owners(tx: &Transaction<'_>) -> Result<Vec<String>, StoreError> {
     let sql = format!("SELECT DISTINCT owner FROM runs WHERE {INTERRUPTIBLE}");
     let rows = tx.all(&sql, []).await?;
     let owners = rows.iter().map(|row| column(row, "owner"));
-    gone_among(tx, owners.collect::<Result<_, StoreError>>()?).await
+    expired_among(tx, owners.collect::<Result<_, StoreError>>()?).await
 }
 
 /// Text that both databases take: PostgreSQL's has no NUL, and no id here has.

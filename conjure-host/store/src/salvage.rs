@@ -10,12 +10,12 @@ use std::path::Path;
 use async_recursion::async_recursion as boxed;
 use sqlx::sqlite::{SqliteJournalMode, SqliteSynchronous};
 
-use crate::database::{Database, connecting, one_connection};
+use crate::database::{Database, connect_error, one_connection};
 use crate::database_copy::sync;
 use crate::migrations::{STEPS, migrate};
 use crate::row::column;
 use crate::sql::{DatabaseRow, Pool, SqlError, Value};
-use crate::sqlite_file::{DatabaseAccess, beside};
+use crate::sqlite_file::{DatabaseAccess, sibling_path};
 use crate::{Location, Store, StoreError, files};
 
 const SALVAGING: &str = "save what can be read of the database";
@@ -63,7 +63,11 @@ pub(crate) async fn salvage(from: &Path, to: &Path) -> Result<Vec<UnreadRows>, S
     drop(files::create_private(to)?);
     let saved = Box::pin(fill(from, to)).await;
     if saved.is_err() {
-        for path in [to.to_owned(), beside(to, "-wal"), beside(to, "-shm")] {
+        for path in [
+            to.to_owned(),
+            sibling_path(to, "-wal"),
+            sibling_path(to, "-shm"),
+        ] {
             let _ = std::fs::remove_file(path);
         }
     }
@@ -97,8 +101,8 @@ async fn copy(from: &Path, to: &Path) -> Result<Vec<UnreadRows>, StoreError> {
         .pragma("writable_schema", "ON");
     let connected = one_connection().connect_with(options).await;
     let copy = SalvageCopy {
-        db: Pool::Sqlite(connected.map_err(connecting)?),
-        to,
+        db: Pool::Sqlite(connected.map_err(connect_error)?),
+        target: to,
     };
     let unread = copy.copy_from(from).await;
     copy.db.close().await;
@@ -111,7 +115,7 @@ async fn copy(from: &Path, to: &Path) -> Result<Vec<UnreadRows>, StoreError> {
 struct SalvageCopy<'a> {
     db: Pool,
     /// The new file.
-    to: &'a Path,
+    target: &'a Path,
 }
 
 impl SalvageCopy<'_> {
@@ -171,7 +175,7 @@ impl SalvageCopy<'_> {
         let (mut from, mut limit, mut unread) = (1_i64, BATCH_ROWS, 0_u64);
         loop {
             match self.copy_rows(table, &columns, from, limit).await? {
-                CopiedRows::Upto(last) => match last.checked_add(1) {
+                CopiedRows::Through(last) => match last.checked_add(1) {
                     Some(next) => (from, limit) = (next, BATCH_ROWS),
                     None => return Ok(Some(unread)),
                 },
@@ -231,7 +235,7 @@ impl SalvageCopy<'_> {
         let values: Vec<Value> = vec![from.into(), last.into()];
         let copied = self.db.execute(&sql, values).await;
         match readable(copied)? {
-            Some(_) => Ok(CopiedRows::Upto(last)),
+            Some(_) => Ok(CopiedRows::Through(last)),
             None if limit > 1 => Ok(CopiedRows::Unreadable),
             None => self.copy_row(table, columns, last).await,
         }
@@ -269,10 +273,10 @@ impl SalvageCopy<'_> {
             .await
             .map_err(salvage_error)
         {
-            Ok(_) => Ok(CopiedRows::Upto(number)),
+            Ok(_) => Ok(CopiedRows::Through(number)),
             Err(error @ (StoreError::Corrupt { .. } | StoreError::Disk { .. })) => {
                 let source = std::io::Error::other(error.reason());
-                Err(StoreError::io("write", self.to)(source))
+                Err(StoreError::io("write", self.target)(source))
             }
             // A value that the new table does not take is damage too.
             Err(StoreError::Database { .. }) => Ok(CopiedRows::Unreadable),
@@ -317,7 +321,7 @@ impl SalvageCopy<'_> {
 /// Outcome of copying a few rows.
 enum CopiedRows {
     /// The rows are copied, up to this number.
-    Upto(i64),
+    Through(i64),
     /// The table has no more rows.
     NoMore,
     /// One of the rows cannot be read; none is copied.

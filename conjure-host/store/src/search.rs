@@ -67,13 +67,13 @@ impl Store {
     /// What the database says.
     #[boxed]
     pub async fn search(&self, words: &str, limit: u64) -> Result<Vec<SearchHit>, StoreError> {
-        let words = words_of(words);
+        let words = query_words(words);
         if words.is_empty() {
             return Ok(Vec::new());
         }
         self.index_all().await?;
         let backend = self.db().backend();
-        let values = [question(&words, backend).into(), limit.into()];
+        let values = [match_query(&words, backend).into(), limit.into()];
         let within = "AND h.removed = FALSE AND t.seq > h.cleared_upto";
         let rows = self.all(&search_sql(backend, within), values).await?;
         rows.iter().map(|row| search_hit(row, &words)).collect()
@@ -91,7 +91,7 @@ impl Store {
         words: &str,
         limit: u64,
     ) -> Result<Vec<SearchHit>, StoreError> {
-        let words = words_of(words);
+        let words = query_words(words);
         if words.is_empty() {
             return Ok(Vec::new());
         }
@@ -105,11 +105,11 @@ impl Store {
         let mut hits = Vec::new();
         for stretch in VisibleEntries::read(&tx, thread).await?.stretches {
             let values: [Value; 5] = [
-                question(&words, backend).into(),
+                match_query(&words, backend).into(),
                 limit.into(),
                 stretch.thread.as_str().into(),
-                stretch.above.into(),
-                stretch.upto.into(),
+                stretch.after_seq.into(),
+                stretch.last_seq.into(),
             ];
             let rows = tx.all(&sql, values.into()).await;
             for row in rows.map_err(StoreError::of(SEARCHING))? {
@@ -270,7 +270,7 @@ fn message(row: &DatabaseRow, thread: &str, seq: u64) -> Result<Message, StoreEr
 /// and the other does not.
 fn searchable_text(message: &Message) -> Option<String> {
     let mut said = String::new();
-    for word in texts(message).flat_map(split) {
+    for word in texts(message).flat_map(split_words) {
         if said.len() + word.len() > MAX_INDEXED_BYTES {
             break;
         }
@@ -286,7 +286,7 @@ fn texts(message: &Message) -> impl Iterator<Item = &str> {
     parts.filter_map(|part| part.as_text())
 }
 
-fn split(text: &str) -> impl Iterator<Item = &str> {
+fn split_words(text: &str) -> impl Iterator<Item = &str> {
     let words = text.split(|letter: char| !letter.is_alphanumeric() && !is_accent(letter));
     words.filter(|word| word.contains(char::is_alphanumeric))
 }
@@ -310,16 +310,16 @@ fn fold_word(word: &str) -> String {
 }
 
 /// The words that are looked for, in lower case, each once.
-fn words_of(question: &str) -> Vec<String> {
+fn query_words(question: &str) -> Vec<String> {
     let mut known = BTreeSet::new();
-    let words = split(question).map(str::to_lowercase);
+    let words = split_words(question).map(str::to_lowercase);
     let words = words.filter(|word| known.insert(word.clone()));
     words.take(MAX_QUERY_WORDS).collect()
 }
 
 /// The words as the database asks for them. They are letters, digits and accents, so
 /// nothing else is said.
-fn question(words: &[String], backend: DatabaseKind) -> String {
+fn match_query(words: &[String], backend: DatabaseKind) -> String {
     let (between, last) = match backend {
         DatabaseKind::Sqlite => (" ", "*"),
         DatabaseKind::Postgres => (" & ", ":*"),
@@ -351,9 +351,12 @@ fn search_hit(row: &DatabaseRow, words: &[String]) -> Result<SearchHit, StoreErr
 }
 
 /// Excerpts around the first of the words, with all words marked.
-fn excerpt(said: &str, words: &[String]) -> Vec<Excerpt> {
+fn excerpt(message_text: &str, words: &[String]) -> Vec<Excerpt> {
     // White space is one space each, so that the excerpt is a line.
-    let line = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = message_text
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
     let hits = hits(&line, words);
     let first = hits.first().map_or(0, |hit| hit.start);
     let begin = step_back(&line, first, EXCERPT_BEFORE);
@@ -387,7 +390,7 @@ fn excerpt(said: &str, words: &[String]) -> Vec<Excerpt> {
 fn hits(line: &str, words: &[String]) -> Vec<std::ops::Range<usize>> {
     let begins = line.as_ptr() as usize;
     let words: Vec<String> = words.iter().map(|word| fold_word(word)).collect();
-    let ranges = split(line).map(|word| {
+    let ranges = split_words(line).map(|word| {
         let start = word.as_ptr() as usize - begins;
         (fold_word(word), start..start + word.len())
     });
@@ -419,19 +422,19 @@ mod tests {
 
     #[test]
     fn a_question_is_words_and_nothing_else() {
-        let words = words_of("The \"LAMP\" OR the-lamp; NEAR(x, 1) \0' :* & | !");
+        let words = query_words("The \"LAMP\" OR the-lamp; NEAR(x, 1) \0' :* & | !");
         assert_eq!(words, ["the", "lamp", "or", "near", "x", "1"]);
-        let asked = question(&words, DatabaseKind::Sqlite);
+        let asked = match_query(&words, DatabaseKind::Sqlite);
         assert_eq!(asked, "\"the\" \"lamp\" \"or\" \"near\" \"x\" \"1\"*");
-        let asked = question(&words, DatabaseKind::Postgres);
+        let asked = match_query(&words, DatabaseKind::Postgres);
         assert_eq!(asked, "'the' & 'lamp' & 'or' & 'near' & 'x' & '1':*");
-        assert_eq!(words_of("  -- !").len(), 0);
+        assert_eq!(query_words("  -- !").len(), 0);
     }
 
     #[test]
     fn words_are_marked_whatever_accents_they_have() {
         let marked = |said: &str, question: &str| -> Vec<String> {
-            let pieces = excerpt(said, &words_of(question));
+            let pieces = excerpt(said, &query_words(question));
             let hits = pieces.into_iter().filter(|piece| piece.is_hit);
             hits.map(|piece| piece.text).collect()
         };

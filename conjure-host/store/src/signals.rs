@@ -44,14 +44,14 @@ pub enum StoreSignal {
 
 /// Signals of writes by other processes, while this value lives.
 pub struct StoreSignals {
-    told: broadcast::Receiver<StoreSignal>,
+    receiver: broadcast::Receiver<StoreSignal>,
     _watch: Arc<Watch>,
 }
 
 impl StoreSignals {
     /// The next signal. Safe to drop and call again.
     pub async fn next(&mut self) -> StoreSignal {
-        match self.told.recv().await {
+        match self.receiver.recv().await {
             Ok(signal) => signal,
             Err(broadcast::error::RecvError::Lagged(_)) => StoreSignal::Anywhere,
             Err(broadcast::error::RecvError::Closed) => std::future::pending().await,
@@ -61,7 +61,7 @@ impl StoreSignals {
 
 /// The task that tells, as long as anybody listens.
 pub(crate) struct Watch {
-    told: broadcast::Sender<StoreSignal>,
+    sender: broadcast::Sender<StoreSignal>,
     task: Option<AbortHandle>,
 }
 
@@ -77,14 +77,14 @@ impl Drop for Watch {
 pub(crate) struct SharedWatch {
     watch: Mutex<Weak<Watch>>,
     /// Under which name this opening of the database tells others; what comes of itself is no news.
-    own: String,
+    origin: String,
 }
 
 impl Default for SharedWatch {
     fn default() -> Self {
         Self {
             watch: Mutex::default(),
-            own: uuid::Uuid::now_v7().to_string(),
+            origin: uuid::Uuid::now_v7().to_string(),
         }
     }
 }
@@ -92,7 +92,7 @@ impl Default for SharedWatch {
 impl Store {
     /// Word of what other processes write, from now on.
     pub fn signals(&self) -> StoreSignals {
-        let slot = &self.db().watching.watch;
+        let slot = &self.db().watch.watch;
         let mut known = slot.lock().unwrap_or_else(PoisonError::into_inner);
         let watch = known.upgrade().unwrap_or_else(|| {
             let watch = Arc::new(Watch::start(self.shared_db()));
@@ -100,7 +100,7 @@ impl Store {
             watch
         });
         StoreSignals {
-            told: watch.told.subscribe(),
+            receiver: watch.sender.subscribe(),
             _watch: watch,
         }
     }
@@ -109,12 +109,12 @@ impl Store {
 impl Store {
     /// Tells other processes that sessions or their turns are others by now; where they look by
     /// themselves, nothing. What was written holds whether or not they hear of it.
-    pub(crate) async fn tell_of_sessions(&self) {
+    pub(crate) async fn notify_sessions(&self) {
         if self.db().backend() != DatabaseKind::Postgres {
             return;
         }
         const TELLING: &str = "tell other processes of a session";
-        let own = self.db().watching.own.as_str();
+        let own = self.db().watch.origin.as_str();
         let values = vec![SESSIONS_CHANNEL.into(), own.into()];
         let told = self
             .db()
@@ -129,9 +129,9 @@ impl Watch {
     fn start(db: Arc<Database>) -> Self {
         let told = broadcast::Sender::new(CHANNEL_CAPACITY);
         let sender = told.clone();
-        let task = match (db.listening(), db.file()) {
+        let task = match (db.listen_options(), db.file()) {
             (Some(options), _) => {
-                let own = db.watching.own.clone();
+                let own = db.watch.origin.clone();
                 Some(tokio::spawn(listen(options, own, sender)))
             }
             (None, Some(file)) => {
@@ -142,16 +142,16 @@ impl Watch {
             (None, None) => None,
         };
         Self {
-            told,
+            sender: told,
             task: task.map(|task| task.abort_handle()),
         }
     }
 }
 
 /// Listens to a PostgreSQL server. A connection that is lost is made again.
-async fn listen(options: PgConnectOptions, own: String, told: broadcast::Sender<StoreSignal>) {
+async fn listen(options: PgConnectOptions, own: String, sender: broadcast::Sender<StoreSignal>) {
     loop {
-        if let Err(error) = next_notification(options.clone(), &own, &told).await {
+        if let Err(error) = next_notification(options.clone(), &own, &sender).await {
             tracing::debug!(%error, "word of other processes is not heard");
         }
         tokio::time::sleep(RETRY_DELAY).await;
@@ -161,7 +161,7 @@ async fn listen(options: PgConnectOptions, own: String, told: broadcast::Sender<
 async fn next_notification(
     options: PgConnectOptions,
     own: &str,
-    told: &broadcast::Sender<StoreSignal>,
+    sender: &broadcast::Sender<StoreSignal>,
 ) -> Result<(), sqlx::Error> {
     let pool = PgPoolOptions::new().max_connections(1);
     let pool = pool.connect_with(options).await?;
@@ -170,31 +170,31 @@ async fn next_notification(
         .listen_all([REQUESTS_CHANNEL, THREADS_CHANNEL, SESSIONS_CHANNEL])
         .await?;
     // Nobody listens any more when that fails, which ends this task.
-    let _ = told.send(StoreSignal::Anywhere);
+    let _ = sender.send(StoreSignal::Anywhere);
     loop {
         let Some(heard) = listener.try_recv().await? else {
-            let _ = told.send(StoreSignal::Anywhere);
+            let _ = sender.send(StoreSignal::Anywhere);
             continue;
         };
         if heard.channel() == REQUESTS_CHANNEL {
-            let _ = told.send(StoreSignal::Requests);
+            let _ = sender.send(StoreSignal::Requests);
             continue;
         }
         if heard.channel() == SESSIONS_CHANNEL {
             if heard.payload() != own {
-                let _ = told.send(StoreSignal::Sessions);
+                let _ = sender.send(StoreSignal::Sessions);
             }
             continue;
         }
         for id in heard.payload().split_whitespace() {
-            let _ = told.send(StoreSignal::Thread(ThreadId::stored(id.to_owned())));
+            let _ = sender.send(StoreSignal::Thread(ThreadId::stored(id.to_owned())));
         }
     }
 }
 
 /// Looks at an SQLite file: at what is beside it while nothing changes, and then whether it was
 /// this process that changed it.
-async fn poll_file(db: Arc<Database>, file: PathBuf, told: broadcast::Sender<StoreSignal>) {
+async fn poll_file(db: Arc<Database>, file: PathBuf, sender: broadcast::Sender<StoreSignal>) {
     let mut name = file.into_os_string();
     name.push("-wal");
     let log = PathBuf::from(name);
@@ -203,7 +203,7 @@ async fn poll_file(db: Arc<Database>, file: PathBuf, told: broadcast::Sender<Sto
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut again = true;
     // From here on nothing is missed.
-    let _ = told.send(StoreSignal::Anywhere);
+    let _ = sender.send(StoreSignal::Anywhere);
     loop {
         every.tick().await;
         let now = state(&log);
@@ -217,7 +217,7 @@ async fn poll_file(db: Arc<Database>, file: PathBuf, told: broadcast::Sender<Sto
         match self::version(&db).await {
             Ok(now) if version != Some(now) => {
                 version = Some(now);
-                let _ = told.send(StoreSignal::Anywhere);
+                let _ = sender.send(StoreSignal::Anywhere);
             }
             Ok(_) => {}
             Err(error) => tracing::debug!(%error, "word of other processes is not heard"),
@@ -235,7 +235,7 @@ fn state(file: &Path) -> Option<(SystemTime, u64)> {
 async fn version(db: &Database) -> Result<u64, StoreError> {
     const LOOKING: &str = "look for changes";
     let row = db
-        .alone()
+        .write_connection()
         .await
         .one("PRAGMA data_version", Vec::new())
         .await;

@@ -38,7 +38,7 @@ impl DatabaseAccess {
         }
         match files::ensure_private(path) {
             // The write-ahead log needs files in the directory.
-            Ok(()) if files::is_dir_writable(path) || beside(path, "-shm").exists() => {
+            Ok(()) if files::is_dir_writable(path) || sibling_path(path, "-shm").exists() => {
                 Ok(Self::ReadWrite)
             }
             Ok(()) => Ok(Self::ReadOnly),
@@ -49,7 +49,7 @@ impl DatabaseAccess {
 
     /// The file's name for a statement that attaches it.
     pub(crate) fn statement_name(self, path: &Path, name: &str) -> String {
-        if self == Self::ReadWrite || !is_left_alone(path) {
+        if self == Self::ReadWrite || !is_immutable(path) {
             return name.to_owned();
         }
         let name = name
@@ -65,7 +65,7 @@ impl DatabaseAccess {
             Self::ReadWrite => sqlite().filename(path),
             Self::ReadOnly => common()
                 .read_only(true)
-                .immutable(is_left_alone(path))
+                .immutable(is_immutable(path))
                 .filename(path),
         }
     }
@@ -111,14 +111,14 @@ fn common() -> SqliteConnectOptions {
 
 /// Whether nobody writes the file and nothing of it is in a write-ahead log: then SQLite reads it
 /// without the files beside it, which cannot be made in a directory that cannot be written.
-pub(crate) fn is_left_alone(path: &Path) -> bool {
-    let log = std::fs::metadata(beside(path, "-wal"));
+pub(crate) fn is_immutable(path: &Path) -> bool {
+    let log = std::fs::metadata(sibling_path(path, "-wal"));
     let is_logged = log.is_ok_and(|log| log.len() > 0);
-    !files::is_dir_writable(path) && !is_logged && !beside(path, "-shm").exists()
+    !files::is_dir_writable(path) && !is_logged && !sibling_path(path, "-shm").exists()
 }
 
 /// The file beside a database that SQLite names so.
-pub(crate) fn beside(path: &Path, ending: &str) -> PathBuf {
+pub(crate) fn sibling_path(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(ending);
     PathBuf::from(name)

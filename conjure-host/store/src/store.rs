@@ -37,7 +37,7 @@ pub struct Store {
 
 impl Store {
     /// The store over a database of the newest schema.
-    pub(crate) fn over(db: Arc<Database>, quotas: Quotas) -> Result<Self, StoreError> {
+    pub(crate) fn from_database(db: Arc<Database>, quotas: Quotas) -> Result<Self, StoreError> {
         let queue = WriterQueue::start(Arc::clone(&db))?;
         Ok(Self { db, queue, quotas })
     }
@@ -60,7 +60,7 @@ impl Store {
     #[boxed]
     pub async fn clear_thread(&self, thread: &ThreadId) -> Result<(), StoreError> {
         self.queue.clear(thread).await?;
-        self.tell_marked(thread);
+        self.notify_marked(thread);
         Ok(())
     }
 
@@ -71,7 +71,7 @@ impl Store {
     #[boxed]
     pub async fn remove_thread(&self, thread: &ThreadId) -> Result<(), StoreError> {
         self.queue.remove(thread).await?;
-        self.tell_marked(thread);
+        self.notify_marked(thread);
         Ok(())
     }
 

@@ -50,13 +50,13 @@ impl MarkedThreads {
 impl Store {
     /// The threads that this process names, clears or removes, from now on.
     pub fn marked_threads(&self) -> MarkedThreads {
-        MarkedThreads(self.db().marked.subscribe())
+        MarkedThreads(self.db().marked_threads.subscribe())
     }
 
     /// Tells of one.
-    pub(crate) fn tell_marked(&self, thread: &ThreadId) {
+    pub(crate) fn notify_marked(&self, thread: &ThreadId) {
         // Nobody need follow.
-        let _ = self.db().marked.send(thread.clone());
+        let _ = self.db().marked_threads.send(thread.clone());
     }
 
     /// The marks of these threads. One that was removed has none.

@@ -321,7 +321,7 @@ impl Thread {
 
     /// The event behind which there is only what may still go on: what came before the thread was
     /// opened, or all of one that nobody has open. Nothing where that is no event at all.
-    pub fn end_of_past(&self) -> Option<EventId> {
+    pub fn history_end(&self) -> Option<EventId> {
         let epoch = match self.is_open {
             true => self.epoch.checked_sub(1),
             false => Some(self.epoch),

@@ -5,7 +5,7 @@ use conjure_core::foreign_text::escape_line;
 use conjure_core::routing::Pattern;
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use crate::call::whole;
+use crate::call::full_lines;
 use crate::conversation::Decision;
 use crate::text::{Color, Line, Style};
 
@@ -24,7 +24,7 @@ pub(crate) struct ApprovalPrompt {
     /// Why it is not to run, while that is typed.
     reason: Option<String>,
     /// Whether a key was pressed that means nothing.
-    asks_again: bool,
+    has_unknown_key: bool,
 }
 
 /// What a person can say to a call.
@@ -85,12 +85,12 @@ impl ApprovalPrompt {
             pattern: pattern(call),
             chosen: None,
             reason: None,
-            asks_again: false,
+            has_unknown_key: false,
         }
     }
 
     /// Whether the reason of a no is being typed.
-    pub(crate) fn asks_why(&self) -> bool {
+    pub(crate) fn is_typing_reason(&self) -> bool {
         self.reason.is_some()
     }
 
@@ -122,9 +122,9 @@ impl ApprovalPrompt {
             _ => None,
         };
         match picked.filter(|at| *at < choices.len()) {
-            Some(at) => self.take(choices.swap_remove(at)),
+            Some(at) => self.choose(choices.swap_remove(at)),
             None => {
-                self.ask_again();
+                self.reject_key();
                 None
             }
         }
@@ -132,7 +132,7 @@ impl ApprovalPrompt {
 
     /// Marks the choice above or below the one that is marked; where none is, the last or the first.
     fn move_mark(&mut self, is_up: bool, count: usize) {
-        self.asks_again = false;
+        self.has_unknown_key = false;
         let last = count.saturating_sub(1);
         self.chosen = Some(match (self.chosen, is_up) {
             (None | Some(0), true) => last,
@@ -143,8 +143,8 @@ impl ApprovalPrompt {
     }
 
     /// What a choice decides; a no is asked for its reason first.
-    fn take(&mut self, choice: ApprovalChoice) -> Option<Decision> {
-        (self.asks_again, self.chosen) = (false, None);
+    fn choose(&mut self, choice: ApprovalChoice) -> Option<Decision> {
+        (self.has_unknown_key, self.chosen) = (false, None);
         match choice {
             ApprovalChoice::Once => Some(Decision::Once),
             ApprovalChoice::Session(pattern) => Some(Decision::Session(pattern)),
@@ -157,8 +157,8 @@ impl ApprovalPrompt {
     }
 
     /// What came is no answer. An Enter that follows belongs to it, so nothing is marked any more.
-    fn ask_again(&mut self) {
-        self.asks_again = true;
+    fn reject_key(&mut self) {
+        self.has_unknown_key = true;
         self.chosen = None;
     }
 
@@ -196,7 +196,7 @@ impl ApprovalPrompt {
     pub(crate) fn paste(&mut self, text: &str) {
         match &mut self.reason {
             Some(reason) => reason.push_str(&text.replace(['\n', '\r'], " ")),
-            None => self.ask_again(),
+            None => self.reject_key(),
         }
     }
 
@@ -206,14 +206,14 @@ impl ApprovalPrompt {
         if let Some(reason) = &self.reason {
             return render_reason(reason, columns);
         }
-        let (mut lines, mut marked) = self.whole_choices(columns);
+        let (mut lines, mut marked) = self.full_choices(columns);
         // A line is the hint's.
         let room = rows.saturating_sub(1);
         if lines.len() > room {
             (lines, marked) = self.short_choices(columns, room);
         }
         let cursor = marked.unwrap_or(lines.len());
-        lines.push(self.hint().cut(columns));
+        lines.push(self.hint().truncate(columns));
         // In fewer rows than that the marked choice stays: Enter takes none that is not seen.
         let above = lines.len().saturating_sub(rows).min(cursor);
         lines.drain(..above);
@@ -223,11 +223,11 @@ impl ApprovalPrompt {
 
     /// The choices with what each of them means, and the line on which the marked one begins. A rule
     /// is shown whole, however long it is.
-    fn whole_choices(&self, columns: usize) -> (Vec<Line>, Option<usize>) {
+    fn full_choices(&self, columns: usize) -> (Vec<Line>, Option<usize>) {
         let mut lines = Vec::new();
         let mut marked = None;
         for (at, choice) in self.choices().iter().enumerate() {
-            let (first, style) = self.beginning(at, choice);
+            let (first, style) = self.choice_prefix(at, choice);
             let indent = Line::of(" ".repeat(first.width()), Style::PLAIN);
             if self.chosen == Some(at) {
                 marked = Some(lines.len());
@@ -243,8 +243,8 @@ impl ApprovalPrompt {
     fn short_choices(&self, columns: usize, most: usize) -> (Vec<Line>, Option<usize>) {
         let mut lines = Vec::new();
         for (at, choice) in self.choices().iter().enumerate() {
-            let (line, style) = self.beginning(at, choice);
-            lines.push(line.with(choice.short_text(), style).cut(columns));
+            let (line, style) = self.choice_prefix(at, choice);
+            lines.push(line.with(choice.short_text(), style).truncate(columns));
         }
         if let Some(pattern) = &self.pattern {
             let indent = Line::of("  ", Style::PLAIN);
@@ -257,7 +257,7 @@ impl ApprovalPrompt {
             if rule.len() > room {
                 rule.truncate(room);
                 let last = rule.pop().unwrap_or_default();
-                rule.push(last.with("…", Style::DIM).cut(columns));
+                rule.push(last.with("…", Style::DIM).truncate(columns));
             }
             lines.extend(rule);
         }
@@ -265,7 +265,7 @@ impl ApprovalPrompt {
     }
 
     /// What a choice's line begins with, and its style.
-    fn beginning(&self, at: usize, choice: &ApprovalChoice) -> (Line, Style) {
+    fn choice_prefix(&self, at: usize, choice: &ApprovalChoice) -> (Line, Style) {
         let (mark, style) = if self.chosen == Some(at) {
             ("▸ ", Style::of(Color::Cyan).bold())
         } else {
@@ -279,7 +279,7 @@ impl ApprovalPrompt {
 
     /// What stands below the choices.
     fn hint(&self) -> Line {
-        if self.asks_again {
+        if self.has_unknown_key {
             let text = format!("That is no answer: {}.", self.keys());
             Line::of(text, Style::of(Color::Yellow))
         } else if self.is_of_others {
@@ -299,7 +299,7 @@ fn render_reason(reason: &str, columns: usize) -> (Vec<Line>, (usize, usize)) {
     let row = lines.len().saturating_sub(1);
     let cursor = (row, lines.last().map_or(0, Line::width));
     let hint = "The model reads it. Enter says no, Esc goes back.";
-    lines.push(Line::of(hint, Style::DIM).cut(columns));
+    lines.push(Line::of(hint, Style::DIM).truncate(columns));
     (lines, cursor)
 }
 
@@ -311,7 +311,7 @@ fn pattern(call: &CallAnnounced) -> Option<String> {
 
 /// Everything that would run, to be read before it is decided; `before` is what the file has that it
 /// would write.
-pub(crate) fn told(
+pub(crate) fn call_lines(
     call: &CallAnnounced,
     reason: &str,
     before: Option<&str>,
@@ -324,14 +324,14 @@ pub(crate) fn told(
     let indent = Line::of("  ", Style::PLAIN);
     let mut lines = head.wrap(columns, &Line::new(), &indent);
     let bar = Line::of("  │ ", Style::of(Color::Yellow));
-    for line in whole(&call.arguments, before) {
+    for line in full_lines(&call.arguments, before) {
         lines.extend(line.chunks(columns, &bar, &bar));
     }
     lines
 }
 
 /// What was decided, where it stays.
-pub(crate) fn decided(decision: &Decision, columns: usize) -> Vec<Line> {
+pub(crate) fn decision_lines(decision: &Decision, columns: usize) -> Vec<Line> {
     let text = match decision {
         Decision::Once => "yes, once".to_owned(),
         Decision::Session(pattern) => format!("yes, and in this session: {}", escape_line(pattern)),
@@ -449,7 +449,7 @@ mod tests {
             for c in ['y', 's', 'a', 'n'] {
                 let key = KeyEvent::new(KeyCode::Char(c), modifiers);
                 assert_eq!(prompt.key(key), None, "{key:?}");
-                assert!(!prompt.asks_why(), "{key:?}");
+                assert!(!prompt.is_typing_reason(), "{key:?}");
             }
             press(&mut prompt, KeyCode::Down);
             let enter = KeyEvent::new(KeyCode::Enter, modifiers);

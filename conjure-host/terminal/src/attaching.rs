@@ -13,41 +13,41 @@ impl Face {
     /// Goes on with what was looked at.
     pub(crate) async fn attach(&mut self, ready: AttachmentReady) -> io::Result<()> {
         match ready {
-            AttachmentReady::Image(image) => self.image_pasted(image).await,
-            AttachmentReady::Paths(mentions) => self.path_pasted(mentions).await,
+            AttachmentReady::Image(image) => self.finish_image_paste(image).await,
+            AttachmentReady::Paths(mentions) => self.finish_path_paste(mentions).await,
         }
     }
 
     /// Puts in a paste that was looked at, and what came behind it.
-    async fn path_pasted(&mut self, mentions: Option<String>) -> io::Result<()> {
+    async fn finish_path_paste(&mut self, mentions: Option<String>) -> io::Result<()> {
         let Some(paste) = self.attachments.take_paste() else {
             return Ok(());
         };
         if !self.is_writing_message() {
             // Something came up meanwhile: what was written before that is no answer to it.
-            let text = paste.text + &written(&paste.behind);
-            self.prompts.set_aside(text);
+            let text = paste.text + &inputs_text(&paste.following_input);
+            self.prompts.save_draft(text);
             return Ok(());
         }
-        match self.before_mention().zip(mentions) {
-            Some((space, mentions)) => self.put_in(&format!("{space}{mentions}")),
-            None => self.put_in(&paste.text),
+        match self.mention_prefix().zip(mentions) {
+            Some((space, mentions)) => self.insert_text(&format!("{space}{mentions}")),
+            None => self.insert_text(&paste.text),
         }
-        for input in paste.behind {
+        for input in paste.following_input {
             self.input(input).await?;
         }
         Ok(())
     }
 
-    pub(crate) fn put_in(&mut self, text: &str) {
+    pub(crate) fn insert_text(&mut self, text: &str) {
         self.editor.paste(text);
-        self.offers.look(&self.editor);
+        self.offers.refresh(&self.editor);
     }
 
     /// What goes before the mention of a file, so that it stands apart; nothing where what is written
     /// is no message, but a command or what a form asks for.
-    pub(crate) fn before_mention(&self) -> Option<&'static str> {
-        let written = self.editor.whole();
+    pub(crate) fn mention_prefix(&self) -> Option<&'static str> {
+        let written = self.editor.full_text();
         let is_message = self.is_writing_message() && !written.starts_with(['!', '/']);
         let is_apart = written.is_empty() || written.ends_with(char::is_whitespace);
         is_message.then_some(if is_apart { "" } else { " " })
@@ -55,7 +55,7 @@ impl Face {
 
     /// Takes the image that the clipboard holds, aside: its program may be slow.
     pub(crate) fn paste_image(&mut self) {
-        if self.before_mention().is_none() {
+        if self.mention_prefix().is_none() {
             self.no_message();
         } else {
             self.attachments.take_from_clipboard();
@@ -68,14 +68,16 @@ impl Face {
     }
 
     /// Attaches the image that the clipboard held, and goes on with what waited for it.
-    async fn image_pasted(&mut self, image: Result<PastedImage, String>) -> io::Result<()> {
+    async fn finish_image_paste(&mut self, image: Result<PastedImage, String>) -> io::Result<()> {
         let is_attached = self.attach_image(image);
-        let behind = self.attachments.take_behind_enter();
+        let behind = self.attachments.take_input_after_enter();
         if !self.is_writing_message() {
             // Neither is an answer to what came up meanwhile.
-            let text = behind.map(|behind| written(&behind)).unwrap_or_default();
+            let text = behind
+                .map(|behind| inputs_text(&behind))
+                .unwrap_or_default();
             if !text.is_empty() {
-                self.prompts.set_aside(text);
+                self.prompts.save_draft(text);
             }
             return Ok(());
         }
@@ -91,9 +93,9 @@ impl Face {
             }
         } else {
             // What was meant to go with an image does not go without one.
-            let text = written(&behind);
+            let text = inputs_text(&behind);
             if !text.is_empty() {
-                self.put_in(&format!("\n{text}"));
+                self.insert_text(&format!("\n{text}"));
             }
         }
         Ok(())
@@ -103,13 +105,13 @@ impl Face {
     fn attach_image(&mut self, image: Result<PastedImage, String>) -> bool {
         let mention = image.and_then(|image| {
             let mention = pasted::mention(&image.0);
-            self.attachments.keep(image);
+            self.attachments.add_image(image);
             mention.ok_or_else(|| "the directory for it has a name that cannot be said".to_owned())
         });
         match mention {
-            Ok(mention) => match self.before_mention() {
+            Ok(mention) => match self.mention_prefix() {
                 Some(space) => {
-                    self.put_in(&format!("{space}{mention}"));
+                    self.insert_text(&format!("{space}{mention}"));
                     return true;
                 }
                 // Something else is being written by now.
@@ -122,7 +124,7 @@ impl Face {
 }
 
 /// What was typed and pasted, as text: an Enter is a line more.
-fn written(inputs: &[Input]) -> String {
+fn inputs_text(inputs: &[Input]) -> String {
     let mut text = String::new();
     for input in inputs {
         match input {
@@ -144,7 +146,7 @@ mod tests {
 
     use super::*;
     use crate::conversation::{PersonRequest, Update};
-    use crate::waiting::tests::{face, name_question, others_ask, press, shown, wait};
+    use crate::prompts::tests::{face, name_question, others_ask, press, shown, wait};
 
     #[tokio::test]
     async fn an_image_that_is_still_coming_goes_with_the_message() {
@@ -167,7 +169,7 @@ mod tests {
         let ready = face.attachments.next().await;
         face.attach(ready).await.unwrap();
         assert_eq!(
-            face.editor.whole(),
+            face.editor.full_text(),
             "x",
             "what is typed later is no part of it"
         );
@@ -189,7 +191,7 @@ mod tests {
         let ready = face.attachments.next().await;
         face.attach(ready).await.unwrap();
         assert_eq!(asked.try_recv().ok(), None);
-        assert_eq!(face.editor.whole(), "?\nx");
+        assert_eq!(face.editor.full_text(), "?\nx");
         assert!(shown(&mut face).contains("there is no image"));
         press(&mut face, KeyCode::Enter).await;
         let said = PersonRequest::Say("?\nx".to_owned());
@@ -205,7 +207,7 @@ mod tests {
         let key = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
         face.input(Input::Key(key)).await.unwrap();
         assert_eq!(asked.try_recv().ok(), Some(PersonRequest::Stop));
-        let is_cleared = face.attachments.behind().is_none();
+        let is_cleared = face.attachments.deferred_input().is_none();
         assert!(is_cleared, "it was typed before");
         // What waits for an image is taken back too.
         face.is_busy = false;
@@ -215,7 +217,7 @@ mod tests {
             press(&mut face, code).await;
         }
         face.input(Input::Key(key)).await.unwrap();
-        assert!(face.attachments.behind().is_none() && face.editor.is_empty());
+        assert!(face.attachments.deferred_input().is_none() && face.editor.is_empty());
         assert_eq!(asked.try_recv().ok(), None);
     }
 
@@ -236,15 +238,15 @@ mod tests {
                 let key = KeyEvent::new(KeyCode::Char(letter), KeyModifiers::NONE);
                 face.input(Input::Key(key)).await.unwrap();
             }
-            assert_eq!(face.editor.whole(), "", "it is looked at aside");
+            assert_eq!(face.editor.full_text(), "", "it is looked at aside");
             let ready = face.attachments.next().await;
             face.attach(ready).await.unwrap();
-            assert_eq!(face.editor.whole(), shown);
-            face.type_at("");
+            assert_eq!(face.editor.full_text(), shown);
+            face.replace_text("");
         }
         // Another text is there at once.
         face.input(Input::Paste("a.gif".to_owned())).await.unwrap();
-        assert_eq!(face.editor.whole(), "a.gif");
+        assert_eq!(face.editor.full_text(), "a.gif");
     }
 
     #[tokio::test]
@@ -262,7 +264,7 @@ mod tests {
         face.update(Update::Question(name_question("q1"))).await;
         let ready = face.attachments.next().await;
         face.attach(ready).await.unwrap();
-        assert_eq!(face.editor.whole(), "");
+        assert_eq!(face.editor.full_text(), "");
         assert_eq!(
             face.prompts.take_draft(),
             Some(format!("{none}W?\nand this"))
@@ -282,11 +284,11 @@ mod tests {
         others_ask(&mut face).await;
         let pasted = path.display().to_string();
         face.input(Input::Paste(pasted)).await.unwrap();
-        assert_eq!(face.editor.whole(), "?", "it is looked at aside");
+        assert_eq!(face.editor.full_text(), "?", "it is looked at aside");
         let ready = face.attachments.next().await;
         face.attach(ready).await.unwrap();
         let said = format!("? @{} ", path.display());
-        assert_eq!(face.editor.whole(), said);
+        assert_eq!(face.editor.full_text(), said);
         let (come, coming) = tokio::sync::oneshot::channel();
         face.attachments
             .take_image_of(tokio::spawn(async { coming.await.unwrap() }));
@@ -301,7 +303,7 @@ mod tests {
         face.attach(ready).await.unwrap();
         let said = PersonRequest::Say(format!("{said}@{}", image.display()));
         assert_eq!(asked.try_recv().ok(), Some(said));
-        assert_eq!(face.editor.whole(), "x");
+        assert_eq!(face.editor.full_text(), "x");
         assert!(!face.is_answering());
     }
 
@@ -312,10 +314,10 @@ mod tests {
         others_ask(&mut face).await;
         let none = "/none/of/this.gif".to_owned();
         face.input(Input::Paste(none)).await.unwrap();
-        assert!(face.attachments.behind().is_some());
+        assert!(face.attachments.deferred_input().is_some());
         let key = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
         face.input(Input::Key(key)).await.unwrap();
-        assert!(face.attachments.behind().is_none() && face.editor.is_empty());
+        assert!(face.attachments.deferred_input().is_none() && face.editor.is_empty());
     }
 
     #[tokio::test]
@@ -325,6 +327,6 @@ mod tests {
         face.update(Update::Image { name, path }).await;
         assert_eq!(shown(&mut face), "", "it is read aside");
         press(&mut face, KeyCode::Char('x')).await;
-        assert_eq!(face.editor.whole(), "x");
+        assert_eq!(face.editor.full_text(), "x");
     }
 }

@@ -14,7 +14,7 @@ pub(crate) struct Attachments {
     /// The image that is being taken out of the clipboard.
     pasting: Option<JoinHandle<Result<PastedImage, String>>>,
     /// What was typed behind an Enter that waits for that image.
-    behind_enter: Option<Vec<Input>>,
+    input_after_enter: Option<Vec<Input>>,
     /// A paste that may be paths of files, while that is looked at.
     paste: Option<PathPaste>,
 }
@@ -32,8 +32,8 @@ impl Attachments {
     pub(crate) async fn next(&mut self) -> AttachmentReady {
         tokio::select! {
             biased;
-            image = finished(&mut self.pasting) => AttachmentReady::Image(image),
-            mentions = looked_at(&mut self.paste) => AttachmentReady::Paths(mentions),
+            image = task_result(&mut self.pasting) => AttachmentReady::Image(image),
+            mentions = paste_mentions(&mut self.paste) => AttachmentReady::Paths(mentions),
         }
     }
 
@@ -53,44 +53,44 @@ impl Attachments {
     pub(crate) fn holds_enter(&mut self) -> bool {
         let holds = self.pasting.is_some();
         if holds {
-            self.behind_enter = Some(Vec::new());
+            self.input_after_enter = Some(Vec::new());
         }
         holds
     }
 
     /// Looks whether a paste names files, aside.
-    pub(crate) fn look_at(&mut self, text: String) {
-        self.paste = Some(PathPaste::look_at(text));
+    pub(crate) fn check_paste(&mut self, text: String) {
+        self.paste = Some(PathPaste::start(text));
     }
 
     /// Where what is typed now goes while something is looked at.
-    pub(crate) fn behind(&mut self) -> Option<&mut Vec<Input>> {
-        let paste = self.paste.as_mut().map(|paste| &mut paste.behind);
-        paste.or(self.behind_enter.as_mut())
+    pub(crate) fn deferred_input(&mut self) -> Option<&mut Vec<Input>> {
+        let paste = self.paste.as_mut().map(|paste| &mut paste.following_input);
+        paste.or(self.input_after_enter.as_mut())
     }
 
     pub(crate) fn take_paste(&mut self) -> Option<PathPaste> {
         self.paste.take()
     }
 
-    pub(crate) fn take_behind_enter(&mut self) -> Option<Vec<Input>> {
-        self.behind_enter.take()
+    pub(crate) fn take_input_after_enter(&mut self) -> Option<Vec<Input>> {
+        self.input_after_enter.take()
     }
 
     /// Takes back what was typed, also what is still looked at. An image that is on its way still comes.
-    pub(crate) fn take_back_typed(&mut self) {
+    pub(crate) fn discard_input(&mut self) {
         self.paste = None;
-        self.behind_enter = None;
+        self.input_after_enter = None;
     }
 
     /// Keeps an image for as long as the conversation.
-    pub(crate) fn keep(&mut self, image: PastedImage) {
+    pub(crate) fn add_image(&mut self, image: PastedImage) {
         self.images.push(image);
     }
 }
 
 /// What a task gives, and that it is over; for ever where there is none.
-async fn finished<T>(task: &mut Option<JoinHandle<Result<T, String>>>) -> Result<T, String> {
+async fn task_result<T>(task: &mut Option<JoinHandle<Result<T, String>>>) -> Result<T, String> {
     let Some(running) = task else {
         return std::future::pending().await;
     };
@@ -100,7 +100,7 @@ async fn finished<T>(task: &mut Option<JoinHandle<Result<T, String>>>) -> Result
 }
 
 /// The mentions of a paste, once it was looked at; for ever where there is none.
-async fn looked_at(paste: &mut Option<PathPaste>) -> Option<String> {
+async fn paste_mentions(paste: &mut Option<PathPaste>) -> Option<String> {
     match paste {
         Some(paste) => paste.mentions().await,
         None => std::future::pending().await,

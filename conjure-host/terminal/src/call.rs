@@ -8,13 +8,13 @@ use serde_json::Value;
 
 use crate::diff;
 use crate::highlight;
+use crate::numerals;
 use crate::text::{Color, Line, Style};
-use crate::words;
 
 /// How many of the last lines of output are shown while it runs.
 pub(crate) const TAIL: usize = 3;
 /// The most bytes of live output that are held.
-const MOST_LIVE: usize = 16 * 1024;
+const MAX_LIVE_BYTES: usize = 16 * 1024;
 
 /// A call that was announced and is not over.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(crate) struct AnnouncedCall {
     name: String,
     pub(crate) arguments: Value,
     backend: Option<String>,
-    began: Option<Instant>,
+    started_at: Option<Instant>,
     output: String,
     /// What the file has that it would write, where that was told.
     pub(crate) overwritten: Option<String>,
@@ -36,21 +36,21 @@ impl AnnouncedCall {
             name: call.name.clone(),
             arguments: call.arguments.clone(),
             backend: None,
-            began: None,
+            started_at: None,
             output: String::new(),
             overwritten: None,
         }
     }
 
-    pub(crate) fn begins(&mut self, backend: &str) {
+    pub(crate) fn start(&mut self, backend: &str) {
         self.backend = Some(backend.to_owned());
-        self.began = Some(Instant::now());
+        self.started_at = Some(Instant::now());
     }
 
-    pub(crate) fn hears(&mut self, chunk: &str) {
+    pub(crate) fn push_output(&mut self, chunk: &str) {
         self.output.push_str(chunk);
-        if self.output.len() > MOST_LIVE {
-            let mut from = self.output.len() - MOST_LIVE / 2;
+        if self.output.len() > MAX_LIVE_BYTES {
+            let mut from = self.output.len() - MAX_LIVE_BYTES / 2;
             while !self.output.is_char_boundary(from) {
                 from += 1;
             }
@@ -60,44 +60,48 @@ impl AnnouncedCall {
 
     /// Whether it runs already; before that it waits.
     pub(crate) fn is_running(&self) -> bool {
-        self.began.is_some()
+        self.started_at.is_some()
     }
 
     /// Lines of the call before its end, with the last `tail` lines of its output.
     pub(crate) fn live(&self, spinner: &str, columns: usize, tail: usize) -> Vec<Line> {
         // What waits does not turn.
-        let mark = if self.began.is_some() { spinner } else { "·" };
+        let mark = if self.started_at.is_some() {
+            spinner
+        } else {
+            "·"
+        };
         let mut line = Line::of(mark, Style::of(Color::Cyan))
             .with(" ", Style::PLAIN)
             .with(&self.name, Style::BOLD)
             .with(" ", Style::PLAIN);
-        let end = match (&self.backend, self.began) {
+        let end = match (&self.backend, self.started_at) {
             (Some(backend), Some(began)) => {
                 // Whole seconds: tenths would be read as haste.
                 let seconds = Duration::from_secs(began.elapsed().as_secs());
                 match seconds.as_secs() {
                     0 => format!("  {backend}"),
-                    _ => format!("  {backend}, {}", words::duration(seconds)),
+                    _ => format!("  {backend}, {}", numerals::duration(seconds)),
                 }
             }
             _ => "  waits".to_owned(),
         };
         let end = Line::of(end, Style::DIM);
         let room = columns.saturating_sub(line.width() + end.width());
-        line.extend(&Line::of(summary(&self.arguments), Style::PLAIN).cut(room));
+        line.extend(&Line::of(summary(&self.arguments), Style::PLAIN).truncate(room));
         line.extend(&end);
         let mut lines = vec![line];
         let output: Vec<&str> = self.output.lines().collect();
         for text in output.iter().skip(output.len().saturating_sub(tail)) {
-            let line = Line::of("  ┊ ", Style::DIM).with(shown(text), Style::DIM);
-            lines.push(line.cut(columns));
+            let line = Line::of("  ┊ ", Style::DIM).with(final_text(text), Style::DIM);
+            lines.push(line.truncate(columns));
         }
         lines
     }
 }
 
 /// The text that stood last in a line that a program wrote over itself.
-pub(crate) fn shown(line: &str) -> &str {
+pub(crate) fn final_text(line: &str) -> &str {
     line.trim_end().rsplit('\r').next().unwrap_or_default()
 }
 
@@ -112,7 +116,7 @@ pub fn summary(arguments: &Value) -> String {
         let first = lines.next().unwrap_or_default().to_owned();
         return match lines.count() {
             0 => first,
-            more => format!("{first} … ({} more)", words::lines(more)),
+            more => format!("{first} … ({} more)", numerals::lines(more)),
         };
     }
     if let Some(path) = text("path") {
@@ -133,23 +137,23 @@ pub fn summary(arguments: &Value) -> String {
 }
 
 /// What a call changes in a file. `before` is what the file had that it wrote, where that is known.
-pub(crate) fn changed(arguments: &Value, before: Option<&str>) -> Vec<Line> {
+pub(crate) fn change_lines(arguments: &Value, before: Option<&str>) -> Vec<Line> {
     let text = |name: &str| arguments.get(name).and_then(Value::as_str);
     match (text("old_str"), text("new_str"), text("file_text")) {
-        (Some(old), Some(new), _) => diff::lines(old, new, diff::AROUND),
+        (Some(old), Some(new), _) => diff::lines(old, new, diff::CONTEXT_LINES),
         (_, _, Some(whole)) if before == Some(whole) => Vec::new(),
-        (_, _, Some(whole)) => diff::lines(before.unwrap_or_default(), whole, diff::AROUND),
+        (_, _, Some(whole)) => diff::lines(before.unwrap_or_default(), whole, diff::CONTEXT_LINES),
         _ => Vec::new(),
     }
 }
 
 /// Everything that a call would do, as a person reads it before it runs: what steers a terminal or has
 /// no width is shown as an escape. `before` is what the file has that it would write.
-pub(crate) fn whole(arguments: &Value, before: Option<&str>) -> Vec<Line> {
+pub(crate) fn full_lines(arguments: &Value, before: Option<&str>) -> Vec<Line> {
     let Some(fields) = arguments.as_object() else {
         return highlight::lines("json", &in_json(&arguments.to_string()));
     };
-    let (changed, told) = would_change(arguments, before);
+    let (changed, told) = planned_changes(arguments, before);
     let mut lines = Vec::new();
     for (name, value) in fields {
         if told.contains(&name.as_str()) {
@@ -184,7 +188,10 @@ pub(crate) fn whole(arguments: &Value, before: Option<&str>) -> Vec<Line> {
 
 /// What a call would change in a file, all of it, and the arguments that say so; of a file that it
 /// overwrites what becomes another.
-fn would_change(arguments: &Value, before: Option<&str>) -> (Vec<Line>, &'static [&'static str]) {
+fn planned_changes(
+    arguments: &Value,
+    before: Option<&str>,
+) -> (Vec<Line>, &'static [&'static str]) {
     let text = |name: &str| arguments.get(name).and_then(Value::as_str).map(visible);
     if let (Some(old), Some(new)) = (text("old_str"), text("new_str")) {
         return (diff::lines(&old, &new, usize::MAX), &["old_str", "new_str"]);
@@ -201,7 +208,7 @@ fn would_change(arguments: &Value, before: Option<&str>) -> (Vec<Line>, &'static
         "It overwrites the file that is there:"
     };
     let mut lines = vec![Line::of(said, Style::of(Color::Yellow))];
-    lines.extend(diff::lines(&visible(before), &whole, diff::AROUND));
+    lines.extend(diff::lines(&visible(before), &whole, diff::CONTEXT_LINES));
     (lines, &["file_text"])
 }
 
@@ -221,7 +228,10 @@ mod tests {
     use super::*;
 
     fn plain(arguments: &Value, before: Option<&str>) -> Vec<String> {
-        whole(arguments, before).iter().map(Line::plain).collect()
+        full_lines(arguments, before)
+            .iter()
+            .map(Line::plain)
+            .collect()
     }
 
     #[test]

@@ -4,7 +4,7 @@ use crate::file_index::FileIndex;
 use crate::text::{Color, Line, Style};
 
 /// The most that are offered at once.
-const MOST_OFFERED: usize = 8;
+const MAX_OFFERS: usize = 8;
 
 /// A command of the host's.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,8 +48,8 @@ impl CompletionList {
                 };
                 (fits.map(told).collect::<Vec<_>>(), before.len())
             } else {
-                let letters = mentioned(before)?;
-                let fits = files.that_fit(letters);
+                let letters = typed_mention(before)?;
+                let fits = files.matching(letters);
                 let told = fits.into_iter().map(|file| (mention(&file), String::new()));
                 (told.collect(), letters.len() + 1)
             };
@@ -76,7 +76,7 @@ impl CompletionList {
     }
 
     pub(crate) fn render(&self, columns: usize, most: usize) -> Vec<Line> {
-        let most = most.clamp(1, MOST_OFFERED);
+        let most = most.clamp(1, MAX_OFFERS);
         let from = (self.chosen + 1).saturating_sub(most);
         let offered = self.choices.iter().enumerate().skip(from).take(most);
         let width = self
@@ -95,7 +95,7 @@ impl CompletionList {
             Line::of(mark, style)
                 .with(format!("{text:width$}"), style)
                 .with(format!("  {help}"), Style::DIM)
-                .cut(columns)
+                .truncate(columns)
         });
         let mut lines: Vec<Line> = lines.collect();
         let left = self.choices.len().saturating_sub(from + lines.len());
@@ -107,7 +107,7 @@ impl CompletionList {
 }
 
 /// What is typed of the name of a file behind an `@`; nothing where none is typed.
-pub(crate) fn mentioned(before: &str) -> Option<&str> {
+pub(crate) fn typed_mention(before: &str) -> Option<&str> {
     let word = before.rsplit(char::is_whitespace).next();
     word.unwrap_or_default().strip_prefix('@')
 }
@@ -150,15 +150,15 @@ mod tests {
         std::fs::write(dir.path().join(".git/hidden"), "").unwrap();
         std::fs::write(dir.path().join(".gitignore"), "/target\n").unwrap();
         let mut files = FileIndex::below(dir.path().to_owned());
-        files.look_aside("no");
+        files.start_scan("no");
         assert!(
             CompletionList::at("@no", &COMMANDS, &files).is_none(),
             "it looks aside"
         );
-        files.looked().await;
+        files.finish_scan().await;
         // What is known stays while it is looked for again.
         files.forget();
-        files.look_aside("no");
+        files.start_scan("no");
         let offered = |before: &str| {
             CompletionList::at(before, &COMMANDS, &files).map(|offer| {
                 let texts = offer.choices.iter().map(|(text, _)| text.clone());

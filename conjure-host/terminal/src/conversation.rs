@@ -40,7 +40,7 @@ pub enum PersonRequest {
         words: String,
     },
     /// Something was picked from a list.
-    Picked {
+    Pick {
         /// The list.
         list: String,
         /// What was picked of it; nothing where the list was left.
@@ -97,7 +97,7 @@ pub enum Update {
     /// A list to pick from.
     Pick(Picker),
     /// What a search for a list found.
-    Found {
+    SearchResults {
         /// The list.
         list: String,
         /// What was searched for.
@@ -108,9 +108,9 @@ pub enum Update {
     /// A text to go on typing at.
     Edit(String),
     /// What was said before, the oldest first.
-    Before(Vec<PastItem>),
+    History(Vec<PastItem>),
     /// What somebody else said in the conversation, and what came of it, the oldest first.
-    SaidElsewhere(Vec<PastItem>),
+    OthersItems(Vec<PastItem>),
     /// The end.
     Quit,
 }
@@ -131,7 +131,7 @@ pub enum OthersPrompt {
     /// A question.
     Question(QuestionAsked),
     /// A call or a question waits no longer.
-    Over {
+    Settled {
         /// Id of the call or the question.
         id: String,
     },
@@ -173,7 +173,7 @@ pub enum PastCallEnd {
 impl PastCallEnd {
     /// The words behind a call whose mark alone does not say how it ended.
     #[must_use]
-    pub fn words(self) -> &'static str {
+    pub fn description(self) -> &'static str {
         match self {
             Self::Worked | Self::Failed => "",
             Self::Unknown => "  no result was seen",

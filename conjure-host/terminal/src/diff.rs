@@ -3,16 +3,16 @@
 use crate::text::{Color, Line, Style};
 
 /// The most lines of a side that are compared; longer ones are told as taken away and added.
-const MOST: usize = 400;
+const MAX_LINES: usize = 400;
 /// How many lines that stay are shown around those that change, where not all are.
-pub(crate) const AROUND: usize = 2;
+pub(crate) const CONTEXT_LINES: usize = 2;
 
 /// A line of both texts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Change<'a> {
-    Stays(&'a str),
-    Goes(&'a str),
-    Comes(&'a str),
+    Unchanged(&'a str),
+    Removed(&'a str),
+    Added(&'a str),
 }
 
 /// What changes, in colours and with `-` and `+` before it, and so many lines around it that stay.
@@ -25,23 +25,23 @@ pub(crate) fn lines(before: &str, after: &str, around: usize) -> Vec<Line> {
             .skip(from)
             .take(at.saturating_add(around).saturating_add(1) - from);
         near.into_iter()
-            .any(|change| !matches!(change, Change::Stays(_)))
+            .any(|change| !matches!(change, Change::Unchanged(_)))
     };
     let mut lines = Vec::new();
     let mut is_left_out = false;
     for (at, change) in changes.iter().enumerate() {
         let line = match change {
-            Change::Stays(_) if !is_near(at) => {
+            Change::Unchanged(_) if !is_near(at) => {
                 if !std::mem::replace(&mut is_left_out, true) {
                     lines.push(Line::of("  ⋮", Style::DIM));
                 }
                 continue;
             }
-            Change::Stays(text) => Line::of("  ", Style::DIM).with(text, Style::DIM),
-            Change::Goes(text) => {
+            Change::Unchanged(text) => Line::of("  ", Style::DIM).with(text, Style::DIM),
+            Change::Removed(text) => {
                 Line::of("- ", Style::of(Color::Red)).with(text, Style::of(Color::Red))
             }
-            Change::Comes(text) => {
+            Change::Added(text) => {
                 Line::of("+ ", Style::of(Color::Green)).with(text, Style::of(Color::Green))
             }
         };
@@ -54,9 +54,9 @@ pub(crate) fn lines(before: &str, after: &str, around: usize) -> Vec<Line> {
 fn changes<'a>(before: &'a str, after: &'a str) -> Vec<Change<'a>> {
     let before: Vec<&str> = before.lines().collect();
     let after: Vec<&str> = after.lines().collect();
-    if before.len() > MOST || after.len() > MOST {
-        let gone = before.into_iter().map(Change::Goes);
-        return gone.chain(after.into_iter().map(Change::Comes)).collect();
+    if before.len() > MAX_LINES || after.len() > MAX_LINES {
+        let gone = before.into_iter().map(Change::Removed);
+        return gone.chain(after.into_iter().map(Change::Added)).collect();
     }
     // How long the longest common part of what is left is, from each pair of lines on.
     let width = after.len() + 1;
@@ -79,18 +79,18 @@ fn changes<'a>(before: &'a str, after: &'a str) -> Vec<Change<'a>> {
     loop {
         match (before.get(i), after.get(j)) {
             (Some(old), Some(new)) if old == new => {
-                changes.push(Change::Stays(old));
+                changes.push(Change::Unchanged(old));
                 (i, j) = (i + 1, j + 1);
             }
             (Some(old), new)
                 if new.is_none()
                     || value(&common, at(i + 1, j)) >= value(&common, at(i, j + 1)) =>
             {
-                changes.push(Change::Goes(old));
+                changes.push(Change::Removed(old));
                 i += 1;
             }
             (_, Some(new)) => {
-                changes.push(Change::Comes(new));
+                changes.push(Change::Added(new));
                 j += 1;
             }
             (_, None) => return changes,
@@ -110,7 +110,7 @@ mod tests {
     fn what_stays_is_shown_only_around_what_changes() {
         let before = "a\nb\nc\nd\ne\nf\ng";
         let after = "a\nb\nc\nd\nE\nf\ng\nh";
-        let lines: Vec<String> = lines(before, after, AROUND)
+        let lines: Vec<String> = lines(before, after, CONTEXT_LINES)
             .iter()
             .map(Line::plain)
             .collect();
@@ -132,12 +132,12 @@ mod tests {
                     .join("\n")
             };
             let old = side(|change| match change {
-                Change::Stays(text) | Change::Goes(text) => Some((*text).to_owned()),
-                Change::Comes(_) => None,
+                Change::Unchanged(text) | Change::Removed(text) => Some((*text).to_owned()),
+                Change::Added(_) => None,
             });
             let new = side(|change| match change {
-                Change::Stays(text) | Change::Comes(text) => Some((*text).to_owned()),
-                Change::Goes(_) => None,
+                Change::Unchanged(text) | Change::Added(text) => Some((*text).to_owned()),
+                Change::Removed(_) => None,
             });
             assert_eq!((old.as_str(), new.as_str()), (before, after));
         }

@@ -21,17 +21,17 @@ pub(crate) fn directory_entries(dir: &Path) -> impl Iterator<Item = DirectoryEnt
     let entries = opened.into_iter().flatten();
     entries
         .map_while(Result::ok)
-        .filter_map(move |entry| named(dir, &entry))
+        .filter_map(move |entry| directory_entry(dir, &entry))
 }
 
-fn named(dir: &Path, entry: &DirEntry) -> Option<DirectoryEntry> {
+fn directory_entry(dir: &Path, entry: &DirEntry) -> Option<DirectoryEntry> {
     let name = entry.file_name().to_str().ok()?;
     if matches!(name, "." | "..") {
         return None;
     }
     let is_dir = match entry.file_type() {
         FileType::Directory => true,
-        FileType::Unknown => is_own_dir(&dir.join(name)),
+        FileType::Unknown => is_real_dir(&dir.join(name)),
         _ => false,
     };
     Some(DirectoryEntry {
@@ -41,7 +41,7 @@ fn named(dir: &Path, entry: &DirEntry) -> Option<DirectoryEntry> {
 }
 
 /// Whether a path is a directory, for file systems that do not list the types of their entries.
-fn is_own_dir(path: &Path) -> bool {
+fn is_real_dir(path: &Path) -> bool {
     fs::read_link(path).is_err() && fs::is_dir(path).unwrap_or(false)
 }
 

@@ -16,7 +16,7 @@ const LONG_PASTE: (usize, usize) = (6, 1000);
 /// The first of the characters that stand for pastes; the standard gives them no meaning.
 const FIRST_PASTE: u32 = 0xE000;
 /// How many there are.
-const MOST_PASTES: usize = 6400;
+const MAX_PASTES: usize = 6400;
 
 /// What a key did to the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,15 +32,15 @@ pub(crate) enum EditOutcome {
 /// A search through what was typed before.
 #[derive(Debug)]
 struct Search {
-    letters: String,
-    found: Option<usize>,
+    query: String,
+    hit: Option<usize>,
     /// What was being typed.
-    before: (String, usize),
+    draft: (String, usize),
 }
 
 /// An entry that was typed before and is shown.
 #[derive(Debug)]
-struct ShownEntry {
+struct RecalledEntry {
     at: usize,
     /// What was being typed, and where the cursor was in it.
     draft: (String, usize),
@@ -56,7 +56,7 @@ pub(crate) struct Editor {
     /// What was cut last, and which pieces of it were pasted.
     killed: Vec<KilledPiece>,
     history: InputHistory,
-    shown: Option<ShownEntry>,
+    recalled: Option<RecalledEntry>,
     search: Option<Search>,
     /// The columns of its rows, once it is on a screen.
     columns: Option<usize>,
@@ -91,10 +91,10 @@ impl Editor {
     }
 
     /// The text with pastes in their places.
-    pub(crate) fn whole(&self) -> String {
+    pub(crate) fn full_text(&self) -> String {
         let mut whole = String::new();
         for c in self.text.chars() {
-            match self.paste_of(c) {
+            match self.paste_at(c) {
                 Some(paste) => whole.push_str(paste),
                 None => whole.push(c),
             }
@@ -104,7 +104,7 @@ impl Editor {
 
     /// Takes the text, which is remembered.
     pub(crate) fn take(&mut self) -> String {
-        let whole = self.whole();
+        let whole = self.full_text();
         self.history.add(&whole);
         self.set("");
         whole
@@ -115,7 +115,7 @@ impl Editor {
         text.clone_into(&mut self.text);
         self.cursor = self.text.len();
         self.pastes.clear();
-        self.shown = None;
+        self.recalled = None;
         self.search = None;
     }
 
@@ -145,7 +145,7 @@ impl Editor {
             .ok()
             .and_then(|at| char::from_u32(FIRST_PASTE + at));
         match placeholder {
-            Some(placeholder) if self.pastes.len() < MOST_PASTES => {
+            Some(placeholder) if self.pastes.len() < MAX_PASTES => {
                 self.pastes.push(text);
                 self.insert(placeholder.encode_utf8(&mut [0; 4]));
             }
@@ -153,7 +153,7 @@ impl Editor {
         }
     }
 
-    fn paste_of(&self, c: char) -> Option<&str> {
+    fn paste_at(&self, c: char) -> Option<&str> {
         let at = u32::from(c).checked_sub(FIRST_PASTE)?;
         let paste = self.pastes.get(usize::try_from(at).ok()?)?;
         Some(paste)
@@ -186,12 +186,12 @@ impl Editor {
             KeyCode::Char('e') if control => self.cursor = self.line_end(),
             KeyCode::Char('b') if control => self.left(),
             KeyCode::Char('f') if control => self.right(),
-            KeyCode::Char('h') if control => drop(self.delete_to(self.before())),
-            KeyCode::Char('d') if control => drop(self.delete_to(self.behind())),
+            KeyCode::Char('h') if control => drop(self.delete_to(self.previous_boundary())),
+            KeyCode::Char('d') if control => drop(self.delete_to(self.next_boundary())),
             KeyCode::Char('k') if control => {
                 let end = self.line_end();
                 self.cut_to(if end == self.cursor {
-                    self.behind()
+                    self.next_boundary()
                 } else {
                     end
                 });
@@ -210,9 +210,9 @@ impl Editor {
             KeyCode::Char('n') if control => return self.down(),
             KeyCode::Char('r') if control => {
                 self.search = Some(Search {
-                    letters: String::new(),
-                    found: None,
-                    before: (self.text.clone(), self.cursor),
+                    query: String::new(),
+                    hit: None,
+                    draft: (self.text.clone(), self.cursor),
                 });
             }
             KeyCode::Char('b') if alt => self.cursor = self.word_start(),
@@ -221,8 +221,8 @@ impl Editor {
             KeyCode::Backspace if alt || control => self.cut_to(self.word_start()),
             KeyCode::Left if alt || control => self.cursor = self.word_start(),
             KeyCode::Right if alt || control => self.cursor = self.word_end(),
-            KeyCode::Backspace => drop(self.delete_to(self.before())),
-            KeyCode::Delete => drop(self.delete_to(self.behind())),
+            KeyCode::Backspace => drop(self.delete_to(self.previous_boundary())),
+            KeyCode::Delete => drop(self.delete_to(self.next_boundary())),
             KeyCode::Left => self.left(),
             KeyCode::Right => self.right(),
             KeyCode::Home => self.cursor = self.line_start(),
@@ -237,7 +237,7 @@ impl Editor {
         EditOutcome::Edited
     }
 
-    fn before(&self) -> usize {
+    fn previous_boundary(&self) -> usize {
         let (before, _) = self.text.split_at(self.cursor);
         before
             .grapheme_indices(true)
@@ -245,17 +245,17 @@ impl Editor {
             .map_or(0, |(at, _)| at)
     }
 
-    fn behind(&self) -> usize {
+    fn next_boundary(&self) -> usize {
         let (_, behind) = self.text.split_at(self.cursor);
         self.cursor + behind.graphemes(true).next().map_or(0, str::len)
     }
 
     fn left(&mut self) {
-        self.cursor = self.before();
+        self.cursor = self.previous_boundary();
     }
 
     fn right(&mut self) {
-        self.cursor = self.behind();
+        self.cursor = self.next_boundary();
     }
 
     fn line_start(&self) -> usize {
@@ -295,7 +295,7 @@ impl Editor {
 
     fn cut_to(&mut self, to: usize) {
         let text = self.delete_to(to);
-        let pieces = kill_buffer::pieces(&text, |c| self.paste_of(c));
+        let pieces = kill_buffer::pieces(&text, |c| self.paste_at(c));
         if !pieces.is_empty() {
             self.killed = pieces;
         }
@@ -304,11 +304,11 @@ impl Editor {
     /// To the row above, or to what was typed before.
     fn up(&mut self) -> EditOutcome {
         // An entry that was not moved in gives way to the one before it, however long it is.
-        let is_untouched = self.shown.is_some() && self.cursor == self.text.len();
+        let is_untouched = self.recalled.is_some() && self.cursor == self.text.len();
         if !is_untouched && self.move_to_row(|row| row.checked_sub(1)) {
             return EditOutcome::Edited;
         }
-        let shown = self.shown.as_ref().map(|shown| shown.at);
+        let shown = self.recalled.as_ref().map(|shown| shown.at);
         match shown.unwrap_or(self.history.len()).checked_sub(1) {
             Some(at) => self.show(at),
             None => return EditOutcome::Ignored,
@@ -321,7 +321,7 @@ impl Editor {
         if self.move_to_row(|row| row.checked_add(1)) {
             return EditOutcome::Edited;
         }
-        let Some(at) = self.shown.as_ref().map(|shown| shown.at) else {
+        let Some(at) = self.recalled.as_ref().map(|shown| shown.at) else {
             return EditOutcome::Ignored;
         };
         self.show(at + 1);
@@ -331,14 +331,14 @@ impl Editor {
     /// To the cursor's column in another row; whether there is one.
     fn move_to_row(&mut self, other: impl Fn(usize) -> Option<usize>) -> bool {
         let layout = self.layout(self.columns.unwrap_or(usize::MAX));
-        let (row, column) = layout.place(self.cursor);
+        let (row, column) = layout.cell_at(self.cursor);
         let position = other(row).and_then(|row| layout.position(row, column));
         self.cursor = position.unwrap_or(self.cursor);
         position.is_some()
     }
 
     fn layout(&self, columns: usize) -> TextLayout {
-        TextLayout::of(&self.text, columns, |c| self.paste_of(c))
+        TextLayout::of(&self.text, columns, |c| self.paste_at(c))
     }
 
     /// Sets how many columns the rows have that the text is drawn in from now on.
@@ -348,14 +348,14 @@ impl Editor {
 
     /// Shows an entry, or behind the last one what was being typed.
     fn show(&mut self, at: usize) {
-        let draft = match self.shown.take() {
+        let draft = match self.recalled.take() {
             Some(shown) => shown.draft,
             None => (self.text.clone(), self.cursor),
         };
         if let Some(entry) = self.history.get(at) {
             entry.clone_into(&mut self.text);
             self.cursor = self.text.len();
-            self.shown = Some(ShownEntry { at, draft });
+            self.recalled = Some(RecalledEntry { at, draft });
         } else {
             (self.text, self.cursor) = draft;
         }
@@ -368,7 +368,7 @@ impl Editor {
         };
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         let from = match key.code {
-            KeyCode::Char('r') if control => search.found,
+            KeyCode::Char('r') if control => search.hit,
             KeyCode::Char('g' | 'c') if control => {
                 self.leave_search();
                 return true;
@@ -378,11 +378,11 @@ impl Editor {
                 return true;
             }
             KeyCode::Backspace => {
-                search.letters.pop();
+                search.query.pop();
                 None
             }
             KeyCode::Char(c) if !control => {
-                search.letters.push(c);
+                search.query.push(c);
                 None
             }
             // Anything else takes what was found and means what it means.
@@ -392,11 +392,11 @@ impl Editor {
             }
         };
         let before = from.unwrap_or(self.history.len());
-        let found = self.history.search(&search.letters, before);
+        let found = self.history.search(&search.query, before);
         if found.is_some() || from.is_none() {
-            search.found = found;
+            search.hit = found;
         }
-        if let Some(entry) = search.found.and_then(|at| self.history.get(at)) {
+        if let Some(entry) = search.hit.and_then(|at| self.history.get(at)) {
             entry.clone_into(&mut self.text);
             self.cursor = self.text.len();
         }
@@ -405,7 +405,7 @@ impl Editor {
 
     fn leave_search(&mut self) {
         if let Some(search) = self.search.take() {
-            (self.text, self.cursor) = search.before;
+            (self.text, self.cursor) = search.draft;
         }
     }
 
@@ -424,12 +424,12 @@ impl Editor {
     ) -> (Vec<Line>, (usize, usize)) {
         let mut lines = Vec::new();
         if let Some(search) = &self.search {
-            let found = match search.found {
-                None if !search.letters.is_empty() => " (not found)",
+            let found = match search.hit {
+                None if !search.query.is_empty() => " (not found)",
                 _ => "",
             };
             let line = Line::of("search: ", Style::DIM)
-                .with(&search.letters, Style::PLAIN)
+                .with(&search.query, Style::PLAIN)
                 .with(found, Style::DIM);
             lines.push(line);
         }
@@ -447,10 +447,10 @@ impl Editor {
                 false => Style::PLAIN,
             };
             if let Some(row) = rows.get_mut(character.row) {
-                row.push(&character.shown, style);
+                row.push(&character.display, style);
             }
         }
-        let (row, column) = layout.place(self.cursor);
+        let (row, column) = layout.cell_at(self.cursor);
         let cursor = (lines.len() + row, indent + column);
         lines.append(&mut rows);
         let most = most.max(1);

@@ -6,14 +6,14 @@ use std::time::Duration;
 use conjure_core::chat::CallOutput;
 use serde_json::Value;
 
-use crate::call::{changed, shown, summary};
+use crate::call::{change_lines, final_text, summary};
+use crate::numerals;
 use crate::text::{Color, Line, Style, lines_of};
-use crate::words;
 
 /// How many lines of a difference or of a new file are shown.
-const MOST_CHANGED: usize = 24;
+const MAX_CHANGED_LINES: usize = 24;
 /// How many lines are shown of the output of a call that worked, and of one that failed.
-const MOST: (usize, usize) = (3, 12);
+const MAX_OUTPUT_LINES: (usize, usize) = (3, 12);
 
 /// Choice of the lines of a call that are shown where not all are.
 #[derive(Debug, Clone, Copy)]
@@ -34,21 +34,25 @@ pub(crate) fn lines(
     preview: CallPreview,
 ) -> Vec<Line> {
     let mut lines = vec![head(arguments, result, columns)];
-    let most = if result.is_error { MOST.1 } else { MOST.0 };
-    let changed = changed(arguments, before);
+    let most = if result.is_error {
+        MAX_OUTPUT_LINES.1
+    } else {
+        MAX_OUTPUT_LINES.0
+    };
+    let changed = change_lines(arguments, before);
     let is_change = !changed.is_empty() && !result.is_error;
     let below = match preview {
-        CallPreview::First(how) if is_change => first(changed, MOST_CHANGED, how),
-        CallPreview::Last if is_change => first(changed, MOST_CHANGED, ""),
-        CallPreview::First(how) => first(said(result), most, how),
-        CallPreview::Last => last(said(result), most),
+        CallPreview::First(how) if is_change => first_lines(changed, MAX_CHANGED_LINES, how),
+        CallPreview::Last if is_change => first_lines(changed, MAX_CHANGED_LINES, ""),
+        CallPreview::First(how) => first_lines(output_lines(result), most, how),
+        CallPreview::Last => last_lines(output_lines(result), most),
     };
-    lines.extend(below.iter().map(|line| indented(line, columns)));
+    lines.extend(below.iter().map(|line| indent_below(line, columns)));
     lines
 }
 
 /// All of it: its line, what it changed in a file where it worked, and its output.
-pub(crate) fn whole(
+pub(crate) fn full_lines(
     arguments: &Value,
     before: Option<&str>,
     result: &CallOutput,
@@ -56,8 +60,8 @@ pub(crate) fn whole(
 ) -> Vec<Line> {
     let mut lines = vec![head(arguments, result, columns)];
     if !result.is_error {
-        let changed = changed(arguments, before);
-        lines.extend(changed.iter().map(|line| indented(line, columns)));
+        let changed = change_lines(arguments, before);
+        lines.extend(changed.iter().map(|line| indent_below(line, columns)));
     }
     let indent = Line::of("  ", Style::PLAIN);
     for line in lines_of(&result.output, Style::DIM) {
@@ -67,8 +71,8 @@ pub(crate) fn whole(
 }
 
 /// The lines of the output that say something.
-fn said(result: &CallOutput) -> Vec<Line> {
-    let lines = result.output.lines().map(shown);
+fn output_lines(result: &CallOutput) -> Vec<Line> {
+    let lines = result.output.lines().map(final_text);
     let lines = lines.filter(|line| !line.trim().is_empty());
     lines.map(|line| Line::of(line, Style::DIM)).collect()
 }
@@ -81,7 +85,7 @@ pub(crate) fn head(arguments: &Value, result: &CallOutput, columns: usize) -> Li
     };
     let by = match &result.backend {
         Some(backend) => {
-            let time = words::duration(Duration::from_millis(result.duration_ms));
+            let time = numerals::duration(Duration::from_millis(result.duration_ms));
             format!("  {backend}, {time}")
         }
         None => "  not run".to_owned(),
@@ -91,21 +95,21 @@ pub(crate) fn head(arguments: &Value, result: &CallOutput, columns: usize) -> Li
         .with(&result.name, Style::BOLD)
         .with(" ", Style::PLAIN);
     let room = columns.saturating_sub(line.width() + by.width());
-    line.extend(&Line::of(summary(arguments), Style::PLAIN).cut(room));
+    line.extend(&Line::of(summary(arguments), Style::PLAIN).truncate(room));
     line.extend(&by);
     line
 }
 
 /// A line below that of its call.
-fn indented(line: &Line, columns: usize) -> Line {
+fn indent_below(line: &Line, columns: usize) -> Line {
     let mut whole = Line::of("  ", Style::PLAIN);
     whole.extend(line);
-    whole.cut(columns)
+    whole.truncate(columns)
 }
 
 /// The first of these lines, and how many more there are, with what shows them.
-fn first(mut lines: Vec<Line>, most: usize, how: &str) -> Vec<Line> {
-    if let Some(more) = left_out(lines.len(), most) {
+fn first_lines(mut lines: Vec<Line>, most: usize, how: &str) -> Vec<Line> {
+    if let Some(more) = hidden_count(lines.len(), most) {
         lines.truncate(most);
         lines.push(Line::of(format!("… {more} more lines{how}"), Style::DIM));
     }
@@ -113,8 +117,8 @@ fn first(mut lines: Vec<Line>, most: usize, how: &str) -> Vec<Line> {
 }
 
 /// The last of these lines, and how many are before them.
-fn last(mut lines: Vec<Line>, most: usize) -> Vec<Line> {
-    if let Some(more) = left_out(lines.len(), most) {
+fn last_lines(mut lines: Vec<Line>, most: usize) -> Vec<Line> {
+    if let Some(more) = hidden_count(lines.len(), most) {
         let before = Line::of(format!("… {more} lines before"), Style::DIM);
         lines.drain(..more);
         lines.insert(0, before);
@@ -124,7 +128,7 @@ fn last(mut lines: Vec<Line>, most: usize) -> Vec<Line> {
 
 /// How many lines are left out where so many may be shown; one more takes no more room than saying
 /// that there is one.
-fn left_out(lines: usize, most: usize) -> Option<usize> {
+fn hidden_count(lines: usize, most: usize) -> Option<usize> {
     lines.checked_sub(most).filter(|more| *more > 1)
 }
 

@@ -21,10 +21,10 @@ use crate::image::ImageProtocol;
 use crate::keys::Keys;
 use crate::message_queue::MessageQueue;
 use crate::offers::Offers;
+use crate::pending_image::PendingImage;
 use crate::pick::size;
 use crate::prompt_queue::{InputMode, PromptQueue};
 use crate::screen::Screen;
-use crate::shown_image::ShownImage;
 use crate::transcript::TranscriptRenderer;
 use crate::{history_lines, pasted};
 
@@ -33,11 +33,11 @@ pub const FRAME: Duration = Duration::from_millis(33);
 /// Part of the time that frames may be drawn in, as one in so many, and the longest time between two: a
 /// long paragraph is rendered whole each time, and takes longer the more there is of it.
 const SHARE: u32 = 80;
-const LONGEST: Duration = Duration::from_millis(500);
+const MAX_PAUSE: Duration = Duration::from_millis(500);
 /// How often what moves by itself is drawn.
 const STEP: Duration = Duration::from_millis(100);
 /// The most updates that are taken in before a frame.
-const MOST_UPDATES: usize = 4096;
+const MAX_UPDATES: usize = 4096;
 
 /// How the face is.
 #[derive(Debug, Clone)]
@@ -68,7 +68,7 @@ pub async fn converse(
 ) -> io::Result<()> {
     let screen = Screen::new(Box::new(io::stdout()), options.has_colors, size()?);
     let mut face = Face::new(options, screen, Keys::read()?, requests);
-    let done = face.until_left(updates).await;
+    let done = face.run_until_exit(updates).await;
     let left = face.leave();
     done.and(left)
 }
@@ -82,12 +82,12 @@ pub(crate) struct Face {
     pub(crate) attachments: Attachments,
     pub(crate) prompts: PromptQueue,
     pub(crate) queue: MessageQueue,
-    image: ShownImage,
+    image: PendingImage,
     pub(crate) status: ConversationStatus,
     /// Whether something runs that was asked for.
     pub(crate) is_busy: bool,
     /// Whether Ctrl-C was pressed, and the next one leaves.
-    pub(crate) leaves: bool,
+    pub(crate) is_exit_armed: bool,
     /// Whether the next frame waits for nothing.
     is_due: bool,
     is_over: bool,
@@ -112,17 +112,17 @@ impl Face {
             attachments: Attachments::default(),
             prompts: PromptQueue::default(),
             queue: MessageQueue::default(),
-            image: ShownImage::new(options.images),
+            image: PendingImage::new(options.images),
             status: ConversationStatus::default(),
             is_busy: false,
-            leaves: false,
+            is_exit_armed: false,
             is_due: false,
             is_over: false,
             requests,
         }
     }
 
-    async fn until_left(&mut self, mut updates: mpsc::Receiver<Update>) -> io::Result<()> {
+    async fn run_until_exit(&mut self, mut updates: mpsc::Receiver<Update>) -> io::Result<()> {
         let mut drawn = Instant::now();
         let mut pause = FRAME;
         self.draw()?;
@@ -144,13 +144,13 @@ impl Face {
                     }
                 }
                 ready = self.attachments.next() => self.attach(ready).await?,
-                () = self.offers.looked() => self.offers.look(&self.editor),
+                () = self.offers.finish_scan() => self.offers.refresh(&self.editor),
                 lines = self.image.lines() => self.transcript.push(lines),
                 update = updates.recv(), if may_be_told => {
                     let Some(update) = update else { return Ok(()) };
                     self.update(update).await;
                     let until = drawn + pause;
-                    for _ in 0..MOST_UPDATES {
+                    for _ in 0..MAX_UPDATES {
                         let Some(update) = self.next_update(&mut updates) else { break };
                         self.update(update).await;
                     }
@@ -176,7 +176,7 @@ impl Face {
             self.draw()?;
             self.is_due = false;
             drawn = Instant::now();
-            pause = (drawn.duration_since(begun) * SHARE).clamp(FRAME, LONGEST);
+            pause = (drawn.duration_since(begun) * SHARE).clamp(FRAME, MAX_PAUSE);
         }
         Ok(())
     }
@@ -187,7 +187,7 @@ impl Face {
         may_follow.then(|| updates.try_recv().ok()).flatten()
     }
 
-    pub(crate) async fn ask(&mut self, request: PersonRequest) {
+    pub(crate) async fn send_request(&mut self, request: PersonRequest) {
         if self.requests.send(request).await.is_err() {
             self.is_over = true;
         }
@@ -196,9 +196,9 @@ impl Face {
     /// Asks for something that has to be done before anything else is asked for.
     pub(crate) async fn begin(&mut self, request: PersonRequest) {
         self.is_busy = true;
-        self.queue.release();
-        self.transcript.begins();
-        self.ask(request).await;
+        self.queue.resume();
+        self.transcript.begin();
+        self.send_request(request).await;
     }
 
     pub(crate) async fn update(&mut self, update: Update) {
@@ -212,49 +212,49 @@ impl Face {
             Update::Status(status) => self.status = status,
             Update::Ready => {
                 self.is_busy = false;
-                self.transcript.ends();
+                self.transcript.end();
                 self.offers.forget_files();
-                self.give_up().await;
+                self.cancel_prompts().await;
                 // What is picked may be of what is shown now, so that comes first.
                 if !self.prompts.has_picker() {
-                    self.say_next().await;
+                    self.send_next().await;
                 }
             }
-            Update::Halted => self.queue.hold(),
+            Update::Halted => self.queue.pause(),
             Update::Approval {
                 call,
                 reason,
                 overwritten,
             } => {
                 if let Some(text) = &overwritten {
-                    self.transcript.overwrites(&call.id, text);
+                    self.transcript.set_overwritten(&call.id, text);
                 }
-                self.waits(InputMode::approval(call, reason, overwritten));
+                self.enqueue(InputMode::approval(call, reason, overwritten));
             }
-            Update::Question(asked) => self.waits(InputMode::form(&asked)),
-            Update::Others(prompt) => self.others(prompt),
-            Update::Pick(picker) => self.waits(InputMode::Picker(picker)),
-            Update::Found {
+            Update::Question(asked) => self.enqueue(InputMode::form(&asked)),
+            Update::Others(prompt) => self.handle_others_prompt(prompt),
+            Update::Pick(picker) => self.enqueue(InputMode::Picker(picker)),
+            Update::SearchResults {
                 list,
                 words,
                 choices,
-            } => self.found(&list, &words, choices).await,
+            } => self.show_search_results(&list, &words, choices).await,
             Update::Edit(text) => {
                 if !self.has_text() {
                     // The line is for another text now.
-                    self.queue.put_back();
-                    self.hand_back(text);
+                    self.queue.restore_edited();
+                    self.return_text(text);
                 }
             }
-            Update::Before(said) => {
+            Update::History(said) => {
                 let lines = history_lines::lines(&said, columns);
                 self.transcript.push(lines);
                 // It comes once, soon behind the first frame, and the person waits for it.
                 self.is_due = true;
             }
-            Update::SaidElsewhere(said) => {
+            Update::OthersItems(said) => {
                 let lines = history_lines::lines(&said, columns);
-                self.transcript.push_apart(lines);
+                self.transcript.push_spaced(lines);
             }
             Update::Quit => self.is_over = true,
         }
@@ -263,8 +263,8 @@ impl Face {
     fn event(&mut self, event: &Event) {
         self.transcript.event(event);
         match event {
-            Event::Error(_) => self.queue.hold(),
-            Event::Question(asked) => self.waits(InputMode::form(asked)),
+            Event::Error(_) => self.queue.pause(),
+            Event::Question(asked) => self.enqueue(InputMode::form(asked)),
             Event::QuestionOver { id, .. } => self.settle(id),
             Event::ApprovalOver { call_id, .. } | Event::CallStarted { call_id, .. } => {
                 self.settle(call_id);
@@ -277,10 +277,10 @@ impl Face {
     pub(crate) async fn input(&mut self, input: Input) -> io::Result<()> {
         if is_interrupt(&input) && self.is_writing_message() {
             // It clears what is typed, also what is still looked at.
-            self.attachments.take_back_typed();
+            self.attachments.discard_input();
         }
         // What comes while a paste is looked at stands behind it; Ctrl-C waits for nothing.
-        if let Some(behind) = self.attachments.behind()
+        if let Some(behind) = self.attachments.deferred_input()
             && !matches!(input, Input::Resize(..))
             && !is_interrupt(&input)
         {
@@ -291,10 +291,10 @@ impl Face {
             Input::Key(key) if key.kind != KeyEventKind::Release => self.key(key).await,
             Input::Paste(text) if !self.mode_paste(&text) => {
                 // The path of a file is one that is to go with the message.
-                if self.before_mention().is_some() && pasted::may_be_paths(&text) {
-                    self.attachments.look_at(text);
+                if self.mention_prefix().is_some() && pasted::may_be_paths(&text) {
+                    self.attachments.check_paste(text);
                 } else {
-                    self.put_in(&text);
+                    self.insert_text(&text);
                 }
             }
             Input::Resize(columns, rows) => {
@@ -311,16 +311,16 @@ impl Face {
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         let is_interrupt = control && key.code == KeyCode::Char('c');
         if !is_interrupt {
-            self.leaves = false;
+            self.is_exit_armed = false;
         }
         let is_done = self.mode_key(key).await || self.offers.key(key, &mut self.editor);
         if !is_done {
-            self.own_key(key).await;
+            self.global_key(key).await;
         }
     }
 
     /// Does what a key says that no prompt and no offer takes.
-    async fn own_key(&mut self, key: KeyEvent) {
+    async fn global_key(&mut self, key: KeyEvent) {
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         match key.code {
             KeyCode::Char('c') if control => self.interrupt().await,
@@ -338,14 +338,14 @@ impl Face {
             code if key.modifiers.is_empty() && self.queue_key(code).await => {}
             _ => match self.editor.key(key) {
                 EditOutcome::Enter => self.enter().await,
-                EditOutcome::Edited => self.offers.look(&self.editor),
+                EditOutcome::Edited => self.offers.refresh(&self.editor),
                 EditOutcome::Ignored => {}
             },
         }
     }
 
     /// Puts a text in place of what is being typed. What was offered for that is offered no longer.
-    pub(crate) fn type_at(&mut self, text: &str) {
+    pub(crate) fn replace_text(&mut self, text: &str) {
         self.editor.set(text);
         self.offers.close();
     }
@@ -355,31 +355,31 @@ impl Face {
         if self.attachments.holds_enter() {
             return;
         }
-        if self.editor.whole().trim().is_empty() {
+        if self.editor.full_text().trim().is_empty() {
             return;
         }
         self.offers.close();
         let text = self.editor.take();
         if self.is_busy {
             self.queue.push(text);
-        } else if self.queue.has_before_taken() {
+        } else if self.queue.has_before_edited() {
             // Those before it are said first, also where they were held.
             self.queue.push(text);
-            self.queue.release();
-            self.say_next().await;
+            self.queue.resume();
+            self.send_next().await;
         } else {
-            self.queue.drop_taken();
+            self.queue.drop_edited();
             self.submit(text).await;
         }
     }
 
     /// Says what waits; where what it waited for was stopped or failed, the person says it.
-    pub(crate) async fn say_next(&mut self) {
-        if self.queue.is_held() && (self.has_text() || self.queue.has_taken()) {
+    pub(crate) async fn send_next(&mut self) {
+        if self.queue.is_paused() && (self.has_text() || self.queue.is_editing()) {
             return;
         }
         match self.queue.take_oldest() {
-            Some(next) if self.queue.is_held() => self.hand_back(next),
+            Some(next) if self.queue.is_paused() => self.return_text(next),
             Some(next) => self.submit(next).await,
             None => {}
         }
@@ -396,11 +396,11 @@ impl Face {
 
     /// Gives the person a message to go on typing at: aside where the line is a question's, as it would
     /// be the answer there.
-    fn hand_back(&mut self, text: String) {
+    fn return_text(&mut self, text: String) {
         if self.is_answering() {
-            self.prompts.set_aside(text);
+            self.prompts.save_draft(text);
         } else {
-            self.type_at(&text);
+            self.replace_text(&text);
         }
     }
 
@@ -410,7 +410,7 @@ impl Face {
             self.is_over = true;
             return;
         }
-        self.transcript.said(trimmed);
+        self.transcript.push_message(trimmed);
         let request = if let Some(command) = trimmed.strip_prefix('!') {
             PersonRequest::Shell(command.trim().to_owned())
         } else if trimmed.starts_with('/') {
@@ -424,15 +424,15 @@ impl Face {
     /// Ctrl-C: clears what is typed and drops a message that was taken to be changed, else stops what
     /// runs, and the second one leaves.
     async fn interrupt(&mut self) {
-        let is_changing_taken = self.is_changing_taken();
+        let is_changing_taken = self.is_editing_queued();
         if !self.editor.is_empty() || is_changing_taken {
-            self.type_at("");
+            self.replace_text("");
             if is_changing_taken {
-                self.drop_taken().await;
+                self.drop_edited().await;
             }
             return;
         }
-        if std::mem::replace(&mut self.leaves, true) {
+        if std::mem::replace(&mut self.is_exit_armed, true) {
             self.is_over = true;
         } else if self.is_busy {
             self.stop().await;
@@ -441,8 +441,8 @@ impl Face {
 
     /// Stops what runs; what waits for its end is the person's again.
     async fn stop(&mut self) {
-        self.queue.hold();
-        self.ask(PersonRequest::Stop).await;
+        self.queue.pause();
+        self.send_request(PersonRequest::Stop).await;
     }
 }
 
@@ -478,12 +478,12 @@ mod tests {
         };
         let mut face = Face::new(options, screen, Keys::of(keys), requests);
         let (tell, updates) = mpsc::channel(1);
-        let mut left = pin!(face.until_left(updates));
+        let mut left = pin!(face.run_until_exit(updates));
         let mut context = Context::from_waker(Waker::noop());
         assert!(left.as_mut().poll(&mut context).is_pending());
         assert!(written.take().contains("Welcome"));
         let said = vec![PastItem::Person("Whereto".to_owned())];
-        tell.try_send(Update::Before(said)).unwrap();
+        tell.try_send(Update::History(said)).unwrap();
         assert!(left.as_mut().poll(&mut context).is_pending());
         let frame = written.take();
         assert!(frame.contains("Whereto"), "{frame:?}");

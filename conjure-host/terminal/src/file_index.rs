@@ -12,26 +12,26 @@ use crate::ignore_rules::IgnoreRules;
 /// How much of a tree is looked at.
 const LIMITS: IndexLimits = IndexLimits {
     read: 200_000,
-    kept: 20_000,
+    indexed: 20_000,
 };
 /// The most files that are told.
-const MOST_FITTING: usize = 50;
+const MAX_MATCHES: usize = 50;
 /// The rank of one that is ignored and begins with the letters.
 const IGNORED: u8 = 3;
 /// Directories that nobody means where no repository says which are left out.
-const LEFT_OUT: [&str; 4] = ["target", "node_modules", "__pycache__", "venv"];
+const EXCLUDED_DIRS: [&str; 4] = ["target", "node_modules", "__pycache__", "venv"];
 
 /// The files below a directory, looked for at first use, aside: a tree may be large and a disk slow.
 #[derive(Debug)]
 pub(crate) struct FileIndex {
     dir: PathBuf,
-    found: Vec<String>,
+    files: Vec<String>,
     /// The directory that was typed last, as far as it is typed, and those of its files that were not
     /// found without it.
-    typed: Option<(String, Vec<String>)>,
+    typed_dir: Option<(String, Vec<String>)>,
     /// Whether there may be others by now.
     is_stale: bool,
-    looking: Option<JoinHandle<FoundFiles>>,
+    scan: Option<JoinHandle<FileScan>>,
 }
 
 /// How many entries are looked at, directories among them.
@@ -40,12 +40,12 @@ struct IndexLimits {
     /// Most that are read.
     read: usize,
     /// Most that are not left out.
-    kept: usize,
+    indexed: usize,
 }
 
 /// Result of a look for files.
 #[derive(Debug)]
-enum FoundFiles {
+enum FileScan {
     /// The files below the directory.
     Below(Vec<String>),
     /// The files in the directory of this name.
@@ -56,10 +56,10 @@ impl FileIndex {
     pub(crate) fn below(dir: PathBuf) -> Self {
         Self {
             dir,
-            found: Vec::new(),
-            typed: None,
+            files: Vec::new(),
+            typed_dir: None,
             is_stale: true,
-            looking: None,
+            scan: None,
         }
     }
 
@@ -69,62 +69,66 @@ impl FileIndex {
     }
 
     /// Begins to look where that is needed for these letters.
-    pub(crate) fn look_aside(&mut self, letters: &str) {
-        if self.looking.is_some() {
+    pub(crate) fn start_scan(&mut self, letters: &str) {
+        if self.scan.is_some() {
             return;
         }
         let dir = self.dir.clone();
         let typed = directory_of(letters);
         if std::mem::take(&mut self.is_stale) {
-            self.typed = None;
-            let look = move || FoundFiles::Below(files_below(&dir, LIMITS));
-            self.looking = Some(tokio::task::spawn_blocking(look));
-        } else if self.typed.as_ref().is_none_or(|(known, _)| known != typed) {
+            self.typed_dir = None;
+            let look = move || FileScan::Below(files_below(&dir, LIMITS));
+            self.scan = Some(tokio::task::spawn_blocking(look));
+        } else if self
+            .typed_dir
+            .as_ref()
+            .is_none_or(|(known, _)| known != typed)
+        {
             let typed = typed.to_owned();
             let look = move || {
                 let files = files_in(&dir, &typed, LIMITS);
-                FoundFiles::In(typed, files)
+                FileScan::In(typed, files)
             };
-            self.looking = Some(tokio::task::spawn_blocking(look));
+            self.scan = Some(tokio::task::spawn_blocking(look));
         }
     }
 
     /// Waits until it has looked; for ever where it does not.
-    pub(crate) async fn looked(&mut self) {
-        let Some(looking) = &mut self.looking else {
+    pub(crate) async fn finish_scan(&mut self) {
+        let Some(looking) = &mut self.scan else {
             return std::future::pending().await;
         };
         match looking.await {
-            Ok(FoundFiles::Below(found)) => self.found = found,
-            Ok(FoundFiles::In(typed, mut files)) => {
-                let found = self.found.iter().map(String::as_str);
+            Ok(FileScan::Below(found)) => self.files = found,
+            Ok(FileScan::In(typed, mut files)) => {
+                let found = self.files.iter().map(String::as_str);
                 let found: HashSet<&str> = found.filter(|file| file.starts_with(&typed)).collect();
                 files.retain(|file| !found.contains(file.as_str()));
-                self.typed = Some((typed, files));
+                self.typed_dir = Some((typed, files));
             }
             Err(_) => {}
         }
-        self.looking = None;
+        self.scan = None;
     }
 
     /// Files that have these letters, in their order; names that begin with them first, then ignored
     /// files that begin with them. Hidden files only for letters that begin a name with a dot.
-    pub(crate) fn that_fit(&self, letters: &str) -> Vec<String> {
+    pub(crate) fn matching(&self, letters: &str) -> Vec<String> {
         let lower = letters.to_lowercase();
         let wants_hidden = is_hidden(letters);
         let is_wanted = |file: &&String| wants_hidden || !is_hidden(file);
-        let found = self.found.iter().filter(is_wanted);
+        let found = self.files.iter().filter(is_wanted);
         let mut fitting: Vec<(u8, usize, &String)> = found
             .filter_map(|file| Some((rank(file, &lower)?, file.len(), file)))
             .collect();
         if !letters.is_empty() {
-            let typed = self.typed.iter().flat_map(|(_, files)| files);
+            let typed = self.typed_dir.iter().flat_map(|(_, files)| files);
             let begins = |file: &&String| file.to_lowercase().starts_with(&lower);
             let ignored = typed.filter(is_wanted).filter(begins);
             fitting.extend(ignored.map(|file| (IGNORED, file.len(), file)));
         }
         fitting.sort();
-        let fitting = fitting.into_iter().take(MOST_FITTING);
+        let fitting = fitting.into_iter().take(MAX_MATCHES);
         fitting.map(|(_, _, file)| file.clone()).collect()
     }
 }
@@ -167,7 +171,10 @@ fn rank(file: &str, letters: &str) -> Option<u8> {
 
 /// The files below a directory that are not ignored, breadth first, those in hidden directories last.
 fn files_below(dir: &Path, limits: IndexLimits) -> Vec<String> {
-    let IndexLimits { mut read, mut kept } = limits;
+    let IndexLimits {
+        mut read,
+        indexed: mut kept,
+    } = limits;
     let dir = conjure_config::fs::real_path(dir);
     let rules = IgnoreRules::of(&dir);
     let mut found = Vec::new();
@@ -177,7 +184,7 @@ fn files_below(dir: &Path, limits: IndexLimits) -> Vec<String> {
         let mut entries = Vec::new();
         for entry in directory_entries(&dir).take(read) {
             read -= 1;
-            if is_left_out(&dir, &entry, rules.as_deref()) {
+            if is_excluded(&dir, &entry, rules.as_deref()) {
                 continue;
             }
             if entries.len() == kept {
@@ -209,12 +216,12 @@ fn files_below(dir: &Path, limits: IndexLimits) -> Vec<String> {
     found
 }
 
-fn is_left_out(dir: &Path, entry: &DirectoryEntry, rules: Option<&IgnoreRules>) -> bool {
+fn is_excluded(dir: &Path, entry: &DirectoryEntry, rules: Option<&IgnoreRules>) -> bool {
     let name = entry.name.as_str();
     name == ".git"
         || match rules {
-            Some(rules) => rules.leave_out(&dir.join(name), entry.is_dir),
-            None => LEFT_OUT.contains(&name),
+            Some(rules) => rules.is_ignored(&dir.join(name), entry.is_dir),
+            None => EXCLUDED_DIRS.contains(&name),
         }
 }
 
@@ -225,7 +232,7 @@ fn files_in(dir: &Path, typed: &str, limits: IndexLimits) -> Vec<String> {
         return Vec::new();
     };
     let entries = directory_entries(&dir).take(limits.read);
-    let files = entries.filter(|entry| !entry.is_dir).take(limits.kept);
+    let files = entries.filter(|entry| !entry.is_dir).take(limits.indexed);
     let mut files: Vec<String> = files.map(|file| format!("{typed}{}", file.name)).collect();
     files.sort();
     files
@@ -250,12 +257,12 @@ mod tests {
     async fn fitting(files: &mut FileIndex, letters: &str) -> Vec<String> {
         // Once for the tree, once for the directory that is typed.
         for _ in 0..2 {
-            files.look_aside(letters);
-            if files.looking.is_some() {
-                files.looked().await;
+            files.start_scan(letters);
+            if files.scan.is_some() {
+                files.finish_scan().await;
             }
         }
-        files.that_fit(letters)
+        files.matching(letters)
     }
 
     #[tokio::test]
@@ -313,7 +320,10 @@ mod tests {
             std::fs::write(dir.path().join(format!("{number}.log")), "").unwrap();
         }
         std::fs::write(dir.path().join("notes"), "").unwrap();
-        let limits = IndexLimits { read: 100, kept: 2 };
+        let limits = IndexLimits {
+            read: 100,
+            indexed: 2,
+        };
         assert_eq!(files_below(dir.path(), limits), [".gitignore", "notes"]);
     }
 
@@ -324,7 +334,10 @@ mod tests {
             std::fs::write(dir.path().join(number.to_string()), "").unwrap();
         }
         for (read, kept) in [(5, 100), (100, 5)] {
-            let limits = IndexLimits { read, kept };
+            let limits = IndexLimits {
+                read,
+                indexed: kept,
+            };
             assert_eq!(files_below(dir.path(), limits).len(), 5);
             assert_eq!(files_in(dir.path(), "", limits).len(), 5);
         }

@@ -66,7 +66,7 @@ impl TextPosition {
     }
 
     /// Goes on behind a piece of text.
-    pub(crate) fn pass(&mut self, text: &str) {
+    pub(crate) fn advance(&mut self, text: &str) {
         for c in text.chars().filter(|c| !c.is_whitespace()) {
             if c.is_ascii_punctuation() {
                 self.signs += 1;
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn marks_that_are_shown_no_longer_do_not_move_what_was_given_out() {
         let mut flushed = TextPosition::begin(0);
-        flushed.pass("Some **bold words,");
+        flushed.advance("Some **bold words,");
         let whole = Line::of("Some ", Style::PLAIN)
             .with("bold words, and", Style::BOLD)
             .with(" more.", Style::PLAIN);

@@ -11,8 +11,8 @@ use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use crate::conversation::PersonRequest;
 use crate::face::Face;
 use crate::prompt_queue::InputMode;
+use crate::prompts::PROMPT_KEY_DELAY;
 use crate::question::FormProgress;
-use crate::waiting::HEEDED_AFTER;
 
 impl Face {
     /// Whether what is typed is the answer to a question.
@@ -60,7 +60,7 @@ impl Face {
             if is_typing {
                 *since = Instant::now();
             }
-            *has_line = may_answer && !is_typing && since.elapsed() >= HEEDED_AFTER;
+            *has_line = may_answer && !is_typing && since.elapsed() >= PROMPT_KEY_DELAY;
         }
         *has_line
     }
@@ -105,7 +105,7 @@ impl Face {
         if key.code != KeyCode::Tab || !is_typing || self.offers.is_open() {
             return false;
         }
-        self.set_aside();
+        self.save_draft();
         if let Some(InputMode::Form { has_line, .. }) = self.prompts.front_mut() {
             *has_line = true;
         }
@@ -121,23 +121,24 @@ impl Face {
         let filled = match key.code {
             KeyCode::Esc => FormProgress::Declined,
             KeyCode::Enter if key.modifiers.is_empty() => {
-                let text = self.editor.whole();
+                let text = self.editor.full_text();
                 let filled = form.answer(&text);
-                self.type_at("");
+                self.replace_text("");
                 filled
             }
             _ => return false,
         };
         let content = match filled {
-            FormProgress::Goes => return true,
-            FormProgress::Whole(content) => Some(content),
+            FormProgress::Incomplete => return true,
+            FormProgress::Complete(content) => Some(content),
             FormProgress::Declined => None,
         };
         // What was typed when it was declined may have been meant for something else.
-        self.set_aside();
+        self.save_draft();
         self.prompts.pop();
-        self.come_up();
-        self.ask(PersonRequest::Answer { id, content }).await;
+        self.show_front();
+        self.send_request(PersonRequest::Answer { id, content })
+            .await;
         true
     }
 }
@@ -148,7 +149,7 @@ mod tests {
 
     use super::*;
     use crate::conversation::Update;
-    use crate::waiting::tests::{face, name_question, others_ask, press, wait};
+    use crate::prompts::tests::{face, name_question, others_ask, press, wait};
 
     /// A question of the person's own turn, for a name.
     async fn turn_asks(face: &mut Face, id: &str) {
@@ -225,13 +226,13 @@ mod tests {
         let (mut face, mut asked) = face();
         types(&mut face, "hello").await;
         others_ask(&mut face).await;
-        assert_eq!(face.editor.whole(), "hello");
+        assert_eq!(face.editor.full_text(), "hello");
         press(&mut face, KeyCode::Tab).await;
-        assert_eq!(face.editor.whole(), "");
+        assert_eq!(face.editor.full_text(), "");
         types(&mut face, "Ada").await;
         press(&mut face, KeyCode::Enter).await;
         assert_eq!(answered(&mut asked), Some(Some("Ada".to_owned())));
-        assert_eq!(face.editor.whole(), "hello");
+        assert_eq!(face.editor.full_text(), "hello");
     }
 
     #[tokio::test]
@@ -247,7 +248,7 @@ mod tests {
         press(&mut face, KeyCode::Esc).await;
         assert!(!face.is_answering() && !face.editor.is_searching());
         press(&mut face, KeyCode::Up).await;
-        assert_eq!(face.editor.whole(), "second");
+        assert_eq!(face.editor.full_text(), "second");
         assert!(!face.is_answering());
     }
 
@@ -258,7 +259,10 @@ mod tests {
         face.queue.push("second".to_owned());
         turn_asks(&mut face, "q1").await;
         press(&mut face, KeyCode::Up).await;
-        assert_eq!((face.editor.whole().as_str(), face.queue.len()), ("", 1));
+        assert_eq!(
+            (face.editor.full_text().as_str(), face.queue.len()),
+            ("", 1)
+        );
     }
 
     #[tokio::test]
@@ -270,17 +274,17 @@ mod tests {
         }
         types(&mut face, "Ada").await;
         face.settle("q1");
-        assert_eq!(face.editor.whole(), "");
+        assert_eq!(face.editor.full_text(), "");
         types(&mut face, "Lin").await;
         // Of one that is not in front nothing was typed.
         face.settle("q3");
-        assert_eq!(face.editor.whole(), "Lin");
+        assert_eq!(face.editor.full_text(), "Lin");
         turn_asks(&mut face, "q4").await;
         press(&mut face, KeyCode::Esc).await;
         assert_eq!(answered(&mut asked), Some(None));
-        assert_eq!(face.editor.whole(), "");
+        assert_eq!(face.editor.full_text(), "");
         face.settle("q4");
-        assert_eq!(face.editor.whole(), "hello\nAda\nLin");
+        assert_eq!(face.editor.full_text(), "hello\nAda\nLin");
     }
 
     #[tokio::test]
@@ -291,11 +295,11 @@ mod tests {
         face.update(Update::Halted).await;
         face.update(Update::Ready).await;
         face.update(Update::Edit("third".to_owned())).await;
-        assert_eq!(face.editor.whole(), "A");
+        assert_eq!(face.editor.full_text(), "A");
         types(&mut face, "da").await;
         press(&mut face, KeyCode::Enter).await;
         assert_eq!(answered(&mut asked), Some(Some("Ada".to_owned())));
-        assert_eq!(face.editor.whole(), "second");
+        assert_eq!(face.editor.full_text(), "second");
         press(&mut face, KeyCode::Enter).await;
         assert_eq!(asked.try_recv().ok(), said("second"));
     }

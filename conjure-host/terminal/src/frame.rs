@@ -44,7 +44,7 @@ impl Face {
                 at_text = !self.editor.is_empty();
                 if at_text {
                     let hint = "You are typing: Tab sets that aside and decides.";
-                    lines.push(Line::of(hint, Style::of(Color::Yellow)).cut(columns));
+                    lines.push(Line::of(hint, Style::of(Color::Yellow)).truncate(columns));
                 }
             }
             Some(InputMode::Picker(picker)) => {
@@ -57,7 +57,7 @@ impl Face {
                 lines.extend(form.render(columns));
                 if !has_line && !self.editor.is_empty() {
                     let hint = "You are typing: Tab sets that aside and answers.";
-                    lines.push(Line::of(hint, Style::of(Color::Yellow)).cut(columns));
+                    lines.push(Line::of(hint, Style::of(Color::Yellow)).truncate(columns));
                 }
             }
             None => {}
@@ -73,7 +73,7 @@ impl Face {
             lines.extend(text);
             lines.extend(self.offers.render(columns, most));
         }
-        lines.push(if self.leaves {
+        lines.push(if self.is_exit_armed {
             Line::of("Ctrl-C once more leaves", Style::of(Color::Yellow))
         } else {
             status::line(&self.status, columns)
@@ -83,7 +83,7 @@ impl Face {
 
     /// Takes the region away; what was said stays.
     pub(crate) fn leave(&mut self) -> io::Result<()> {
-        self.transcript.ends();
+        self.transcript.end();
         let (above, _) = self.transcript.frame(0);
         self.screen.draw(&above, &[], (0, 0))
     }

@@ -34,12 +34,12 @@ impl CodeLines {
             .reader
             .get_or_insert_with(|| Highlighter::new(language));
         for line in code.lines().take(whole).skip(self.done.len()) {
-            self.done.push((line.to_owned(), colored(reader, line)));
+            self.done.push((line.to_owned(), color_line(reader, line)));
         }
         let mut lines: Vec<Line> = self.done.iter().map(|(_, line)| line.clone()).collect();
         // A line that is not whole is read again when it is.
         if let Some(last) = code.lines().nth(whole) {
-            lines.push(colored(&mut reader.clone(), last));
+            lines.push(color_line(&mut reader.clone(), last));
         }
         lines
     }
@@ -50,7 +50,7 @@ pub(crate) fn lines(language: &str, code: &str) -> Vec<Line> {
     CodeLines::default().of(language, code)
 }
 
-fn colored(reader: &mut Highlighter, line: &str) -> Line {
+fn color_line(reader: &mut Highlighter, line: &str) -> Line {
     let mut colored = Line::new();
     for piece in reader.line(line) {
         colored.push(piece.text, style(piece.kind));

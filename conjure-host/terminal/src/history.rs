@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use conjure_config::fs;
 
 /// The most that are kept.
-const MOST: usize = 2000;
+const MAX_ENTRIES: usize = 2000;
 /// The most bytes of the file that are read.
-const MOST_BYTES: u64 = 4 * 1024 * 1024;
+const MAX_FILE_BYTES: u64 = 4 * 1024 * 1024;
 /// The most bytes of an entry that is kept: a larger one would leave little room for others in what is
 /// read.
-const MOST_ENTRY: usize = 256 * 1024;
+const MAX_ENTRY_BYTES: usize = 256 * 1024;
 
 /// What was typed before, the oldest first.
 #[derive(Debug, Default)]
@@ -28,9 +28,9 @@ impl InputHistory {
         let entries = file.as_deref().map(read).unwrap_or_default();
         // Of a large file only the end is read, which may be few entries.
         let size = file.as_deref().and_then(|file| fs::size(file).ok());
-        let is_large = size.is_some_and(|size| size > MOST_BYTES * 2);
+        let is_large = size.is_some_and(|size| size > MAX_FILE_BYTES * 2);
         let mut history = Self { file, entries };
-        if is_large || history.entries.len() > MOST * 2 {
+        if is_large || history.entries.len() > MAX_ENTRIES * 2 {
             // What cannot be made shorter stays as it is.
             let _ = history.shorten();
         }
@@ -50,7 +50,7 @@ impl InputHistory {
         let Some(file) = &self.file else {
             return Ok(());
         };
-        if text.len() > MOST_ENTRY {
+        if text.len() > MAX_ENTRY_BYTES {
             return Ok(());
         }
         let mut line = serde_json::to_string(text)?;
@@ -67,7 +67,7 @@ impl InputHistory {
         };
         let _lock = lock(file)?;
         let mut entries = read(file);
-        entries.drain(..entries.len().saturating_sub(MOST));
+        entries.drain(..entries.len().saturating_sub(MAX_ENTRIES));
         let lines = entries
             .iter()
             .filter_map(|entry| serde_json::to_string(entry).ok());
@@ -110,8 +110,8 @@ fn lock(file: &Path) -> io::Result<std::fs::File> {
 /// The entries of a file, the oldest first.
 fn read(file: &Path) -> Vec<String> {
     let bytes = fs::size(file).and_then(|size| {
-        let from = size.saturating_sub(MOST_BYTES);
-        fs::read_range(file, from, MOST_BYTES)
+        let from = size.saturating_sub(MAX_FILE_BYTES);
+        fs::read_range(file, from, MAX_FILE_BYTES)
     });
     let bytes = bytes.unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
@@ -158,7 +158,9 @@ mod tests {
     fn what_others_write_while_the_file_is_made_shorter_is_kept() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("history.jsonl");
-        let many: String = (0..=MOST * 2).map(|n| format!("\"{n}\"\n")).collect();
+        let many: String = (0..=MAX_ENTRIES * 2)
+            .map(|n| format!("\"{n}\"\n"))
+            .collect();
         fs::write_atomic(&file, many.as_bytes()).unwrap();
         let mut history = InputHistory {
             file: Some(file.clone()),
@@ -171,7 +173,10 @@ mod tests {
         others.add("theirs");
         history.shorten().unwrap();
         let last = history.len() - 1;
-        assert_eq!((history.len(), history.get(last)), (MOST, Some("theirs")));
+        assert_eq!(
+            (history.len(), history.get(last)),
+            (MAX_ENTRIES, Some("theirs"))
+        );
         assert_eq!(read(&file), history.entries);
         assert!(fs::is_private(file.with_extension("lock")).unwrap());
     }

@@ -16,16 +16,16 @@ pub(crate) fn lines(said: &[PastItem], columns: usize) -> Vec<Line> {
         }
         is_call = call;
         match said {
-            PastItem::Person(text) => lines.extend(transcript::said(text, columns)),
+            PastItem::Person(text) => lines.extend(transcript::message_lines(text, columns)),
             PastItem::File(name) => {
                 let line = Line::of(format!("  + {name}"), Style::DIM);
-                lines.push(line.cut(columns));
+                lines.push(line.truncate(columns));
             }
             PastItem::Model(text) => lines.extend(markdown::render(text, columns)),
             PastItem::Call { name, summary, end } => {
                 lines.push(call_line(name, summary, *end, columns));
             }
-            PastItem::Note(text) => lines.push(Line::of(text, Style::DIM).cut(columns)),
+            PastItem::Note(text) => lines.push(Line::of(text, Style::DIM).truncate(columns)),
         }
     }
     lines
@@ -41,11 +41,11 @@ fn call_line(name: &str, summary: &str, end: PastCallEnd, columns: usize) -> Lin
     let mut line = Line::of(mark, Style::of(color))
         .with(name, Style::BOLD)
         .with(" ", Style::PLAIN);
-    let words = Line::of(end.words(), Style::DIM);
+    let words = Line::of(end.description(), Style::DIM);
     let room = columns.saturating_sub(line.width() + words.width());
-    line.extend(&Line::of(summary, Style::PLAIN).cut(room));
+    line.extend(&Line::of(summary, Style::PLAIN).truncate(room));
     line.extend(&words);
-    line.cut(columns)
+    line.truncate(columns)
 }
 
 #[cfg(test)]

@@ -9,13 +9,13 @@ use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder, gitconfig_excludes_path};
 
 /// Longest file that is read, in bytes.
-const MOST_BYTES: u64 = 1024 * 1024;
+const MAX_FILE_BYTES: u64 = 1024 * 1024;
 /// Most lines of a file that are read: each is kept compiled.
-const MOST_LINES: usize = 10_000;
+const MAX_LINES: usize = 10_000;
 
 /// The rules of a directory, and behind them those of the directories above it.
 pub(crate) struct IgnoreRules {
-    own: Gitignore,
+    rules: Gitignore,
     above: Option<Rc<IgnoreRules>>,
 }
 
@@ -30,19 +30,19 @@ impl IgnoreRules {
     fn with_global(dir: &Path, global: Option<&Path>) -> Option<Rc<Self>> {
         let repository = dir.ancestors().find(|dir| is_repository(dir))?;
         let global = Rc::new(Self {
-            own: global.map_or_else(Gitignore::empty, |file| patterns(repository, file)),
+            rules: global.map_or_else(Gitignore::empty, |file| patterns(repository, file)),
             above: None,
         });
         let exclude = common_dir(repository).join("info/exclude");
         let exclude = Rc::new(Self {
-            own: patterns(repository, &exclude),
+            rules: patterns(repository, &exclude),
             above: Some(global),
         });
         let inside = dir.ancestors().take_while(|dir| *dir != repository);
         let inside: Vec<&Path> = inside.collect();
         let mut rules = exclude.below(repository);
         for dir in inside.into_iter().rev() {
-            if rules.leave_out(dir, true) {
+            if rules.is_ignored(dir, true) {
                 return None;
             }
             rules = rules.below(dir);
@@ -57,17 +57,17 @@ impl IgnoreRules {
             return Rc::clone(self);
         }
         Rc::new(Self {
-            own,
+            rules: own,
             above: Some(Rc::clone(self)),
         })
     }
 
     /// Whether a path in the directory is left out: the innermost rules that say something of it count.
-    pub(crate) fn leave_out(&self, path: &Path, is_dir: bool) -> bool {
-        match self.own.matched(path, is_dir) {
+    pub(crate) fn is_ignored(&self, path: &Path, is_dir: bool) -> bool {
+        match self.rules.matched(path, is_dir) {
             Match::None => {
                 let above = self.above.as_ref();
-                above.is_some_and(|above| above.leave_out(path, is_dir))
+                above.is_some_and(|above| above.is_ignored(path, is_dir))
             }
             Match::Ignore(_) => true,
             Match::Whitelist(_) => false,
@@ -105,7 +105,7 @@ fn patterns(dir: &Path, file: &Path) -> Gitignore {
         return Gitignore::empty();
     };
     let mut builder = GitignoreBuilder::new(dir);
-    for line in text.trim_start_matches('\u{feff}').lines().take(MOST_LINES) {
+    for line in text.trim_start_matches('\u{feff}').lines().take(MAX_LINES) {
         let _ = builder.add_line(None, line);
     }
     builder.build().unwrap_or_else(|_| Gitignore::empty())
@@ -116,7 +116,7 @@ fn patterns(dir: &Path, file: &Path) -> Gitignore {
 fn text_of(path: &Path) -> Option<String> {
     // It may be a link to a list.
     let path = path.canonicalize().ok()?;
-    let bytes = fs::read_same(path, MOST_BYTES).ok()??;
+    let bytes = fs::read_no_follow(path, MAX_FILE_BYTES).ok()??;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -146,13 +146,13 @@ mod tests {
             ("a/b/x.rs", false, false),
         ] {
             assert_eq!(
-                rules.leave_out(&root.join(path), is_dir),
+                rules.is_ignored(&root.join(path), is_dir),
                 is_left_out,
                 "{path}"
             );
         }
         let rules = IgnoreRules::of(&root).unwrap();
-        assert!(rules.leave_out(&root.join("kept.log"), false));
+        assert!(rules.is_ignored(&root.join("kept.log"), false));
     }
 
     #[test]
@@ -167,12 +167,12 @@ mod tests {
         let list = root.join(".gitignore");
         let leaves_out = || {
             let rules = IgnoreRules::with_global(&root, None).unwrap();
-            rules.leave_out(&root.join("x.log"), false)
+            rules.is_ignored(&root.join("x.log"), false)
         };
         std::fs::write(&list, "*.log\n").unwrap();
         assert!(leaves_out());
         let file = File::options().write(true).open(&list).unwrap();
-        file.set_len(MOST_BYTES + 1).unwrap();
+        file.set_len(MAX_FILE_BYTES + 1).unwrap();
         assert!(!leaves_out());
         std::fs::remove_file(&list).unwrap();
         mknodat(CWD, &list, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
@@ -193,8 +193,8 @@ mod tests {
         let link = "gitdir: ../main/.git/worktrees/linked\n";
         std::fs::write(linked.join(".git"), link).unwrap();
         let rules = IgnoreRules::with_global(&linked, None).unwrap();
-        assert!(rules.leave_out(&linked.join("secret"), false));
-        assert!(!rules.leave_out(&linked.join("a/secret"), false));
+        assert!(rules.is_ignored(&linked.join("secret"), false));
+        assert!(!rules.is_ignored(&linked.join("a/secret"), false));
     }
 
     #[test]
@@ -207,8 +207,8 @@ mod tests {
         std::fs::create_dir_all(&sub).unwrap();
         std::fs::create_dir(root.join("repository/.git")).unwrap();
         let rules = IgnoreRules::with_global(&sub, Some(&global)).unwrap();
-        assert!(rules.leave_out(&root.join("repository/build"), true));
-        assert!(!rules.leave_out(&sub.join("build"), true));
+        assert!(rules.is_ignored(&root.join("repository/build"), true));
+        assert!(!rules.is_ignored(&sub.join("build"), true));
     }
 
     #[test]

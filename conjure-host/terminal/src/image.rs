@@ -15,19 +15,19 @@ use conjure_config::fs;
 use crate::text::{Drawing, Line, Style};
 
 /// The most bytes of an image that are drawn.
-const MOST_BYTES: u64 = 4 * 1024 * 1024;
+const MAX_BYTES: u64 = 4 * 1024 * 1024;
 /// The most pixels on a side of an image that is drawn.
-const MOST_PIXELS: u32 = 20_000;
+const MAX_PIXELS: u32 = 20_000;
 /// As much of a file as says how large its image is.
 const HEAD: u64 = 256 * 1024;
 /// The most columns and rows that an image takes.
-const MOST_CELLS: (usize, usize) = (80, 20);
+const MAX_CELLS: (usize, usize) = (80, 20);
 /// Lines that stay free below an image.
-const BELOW: usize = 4;
+const MARGIN_BELOW: usize = 4;
 /// A cell's pixels where the terminal does not say them.
 const CELL: (usize, usize) = (10, 20);
 /// The most characters of a piece that kitty takes at once.
-const PIECE: usize = 4096;
+const MAX_CHUNK: usize = 4096;
 
 /// How a terminal is given an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,7 +81,7 @@ impl ImageProtocol {
                 let mut rest = data.as_str();
                 loop {
                     // Base64 is of one byte a letter.
-                    let (piece, more) = rest.split_at(rest.len().min(PIECE));
+                    let (piece, more) = rest.split_at(rest.len().min(MAX_CHUNK));
                     let goes_on = u8::from(!more.is_empty());
                     let _ = write!(out, "\u{1b}_G{head}q=2,m={goes_on};{piece}\u{1b}\\");
                     if more.is_empty() {
@@ -138,7 +138,7 @@ impl ImageSize {
 
     /// How many columns and rows it takes, where a cell has so many pixels.
     fn cells(self, cell: (usize, usize), most: (usize, usize)) -> Option<(usize, usize)> {
-        if self.width > MOST_PIXELS || self.height > MOST_PIXELS || most.0 == 0 || most.1 == 0 {
+        if self.width > MAX_PIXELS || self.height > MAX_PIXELS || most.0 == 0 || most.1 == 0 {
             return None;
         }
         let side = |pixels: u32, cell: usize| Some(usize::try_from(pixels).ok()?.div_ceil(cell));
@@ -242,14 +242,14 @@ pub(crate) fn lines(
     let indent = Line::of("  ", Style::PLAIN);
     let mut lines = line.chunks(columns, &Line::new(), &indent);
     let most = (
-        columns.min(MOST_CELLS.0),
-        rows.saturating_sub(BELOW).min(MOST_CELLS.1),
+        columns.min(MAX_CELLS.0),
+        rows.saturating_sub(MARGIN_BELOW).min(MAX_CELLS.1),
     );
     let drawn = protocol
-        .filter(|_| bytes <= MOST_BYTES)
+        .filter(|_| bytes <= MAX_BYTES)
         .and_then(|protocol| {
             let (columns, rows) = size.cells(cell(), most)?;
-            let bytes = fs::read_range(path, 0, MOST_BYTES).ok()?;
+            let bytes = fs::read_range(path, 0, MAX_BYTES).ok()?;
             // It may be another file by now.
             (ImageSize::of(&bytes)? == size).then_some(())?;
             Some(Drawing {
@@ -359,7 +359,7 @@ mod tests {
         assert_eq!(size(1600, 400).cells((10, 20), most), Some((80, 10)));
         assert_eq!(size(400, 8000).cells((10, 20), most), Some((2, 20)));
         assert_eq!(size(1, 1).cells((10, 20), most), Some((1, 1)));
-        assert_eq!(size(MOST_PIXELS + 1, 1).cells((10, 20), most), None);
+        assert_eq!(size(MAX_PIXELS + 1, 1).cells((10, 20), most), None);
         assert_eq!(size(1, 1).cells((10, 20), (80, 0)), None);
     }
 

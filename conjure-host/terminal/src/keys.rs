@@ -34,7 +34,7 @@ pub(crate) struct Keys {
     early: VecDeque<Event>,
     is_paused: Arc<AtomicBool>,
     /// Whether the reader waits.
-    waits: Arc<AtomicBool>,
+    is_waiting: Arc<AtomicBool>,
     reader: Option<JoinHandle<()>>,
 }
 
@@ -80,7 +80,7 @@ impl Keys {
             events,
             early: VecDeque::new(),
             is_paused,
-            waits,
+            is_waiting: waits,
             reader: Some(reader),
         })
     }
@@ -92,7 +92,7 @@ impl Keys {
             events,
             early: VecDeque::new(),
             is_paused: Arc::default(),
-            waits: Arc::default(),
+            is_waiting: Arc::default(),
             reader: None,
         }
     }
@@ -115,7 +115,7 @@ impl Keys {
     fn pause(&mut self) {
         self.is_paused.store(true, Ordering::Release);
         // The reader looks every so often, and then reads no more.
-        while !self.waits.load(Ordering::Acquire) && !self.events.is_closed() {
+        while !self.is_waiting.load(Ordering::Acquire) && !self.events.is_closed() {
             // It may have more to hand over than there is room for.
             while let Ok(event) = self.events.try_recv() {
                 self.early.push_back(event);
@@ -244,7 +244,7 @@ mod tests {
         let (found, events) = mpsc::channel(2);
         let mut keys = Keys::of(events);
         let key = |c| Event::Key(KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE));
-        let (pause, waiting) = (Arc::clone(&keys.is_paused), Arc::clone(&keys.waits));
+        let (pause, waiting) = (Arc::clone(&keys.is_paused), Arc::clone(&keys.is_waiting));
         let reader = std::thread::spawn(move || {
             for c in "abcdef".chars() {
                 found.blocking_send(key(c)).unwrap();

@@ -13,10 +13,10 @@ use crate::pick::size;
 impl Face {
     /// Lets another editor have the text.
     pub(crate) fn external(&mut self) {
-        let text = self.editor.whole();
+        let text = self.editor.full_text();
         // Ctrl-C is meant for the editor, also where that has a window of its own.
         match self.lend(|| as_keys(|| external::edit(&text))) {
-            Ok(text) => self.type_at(text.trim_end()),
+            Ok(text) => self.replace_text(text.trim_end()),
             Err(error) => self.transcript.note(&error.to_string()),
         }
     }

@@ -7,7 +7,7 @@
 //! depends on it. Why there is no library for it: `conjure-core/docs/adr/0009-a-region-of-our-own.md`.
 
 mod approval;
-mod asking;
+mod approval_dialog;
 mod attaching;
 mod attachments;
 mod call;
@@ -23,7 +23,6 @@ mod file_index;
 mod flushed;
 mod form_keys;
 mod frame;
-mod held_calls;
 mod highlight;
 mod history;
 mod history_lines;
@@ -37,15 +36,18 @@ mod live_calls;
 mod markdown;
 mod message_queue;
 mod notes;
+mod numerals;
 mod offers;
 mod pasted;
+mod pending_image;
 mod pick;
 mod picker;
 mod prompt_queue;
+mod prompts;
 mod question;
 mod queue_keys;
+mod recent_calls;
 mod screen;
-mod shown_image;
 mod status;
 mod stream;
 mod table;
@@ -55,10 +57,8 @@ mod thoughts;
 mod transcript;
 mod turn_lines;
 mod turn_screen;
-mod waiting;
-mod words;
 
-pub use asking::{ApprovalLines, LineAnswer, decide};
+pub use approval_dialog::{ApprovalLines, LineAnswer, decide};
 pub use call::summary;
 pub use completion::Command;
 pub use conversation::{

@@ -16,19 +16,19 @@ pub(crate) fn lines(calls: &[AnnouncedCall], mark: &str, columns: usize, most: u
     let (running, waiting): (Vec<_>, Vec<_>) = calls.iter().partition(|call| call.is_running());
     // The last line says how many there are besides.
     let room = most.saturating_sub(1);
-    let mut lines = fitting(&running, mark, columns, room);
+    let mut lines = fit_calls(&running, mark, columns, room);
     let hidden_running = running.len().saturating_sub(room);
     let shown_waiting = waiting.len().min(room.saturating_sub(lines.len()));
     for call in waiting.iter().take(shown_waiting) {
         lines.extend(call.live(mark, columns, 0));
     }
-    let more = more(hidden_running, waiting.len() - shown_waiting);
-    lines.extend(more.map(|text| Line::of(text, Style::DIM).cut(columns)));
+    let more = hidden_notice(hidden_running, waiting.len() - shown_waiting);
+    lines.extend(more.map(|text| Line::of(text, Style::DIM).truncate(columns)));
     lines
 }
 
 /// Calls that run with as much of their output as fits, at least a line each as long as there is room.
-fn fitting(running: &[&AnnouncedCall], mark: &str, columns: usize, room: usize) -> Vec<Line> {
+fn fit_calls(running: &[&AnnouncedCall], mark: &str, columns: usize, room: usize) -> Vec<Line> {
     let with = |tail: usize| -> Vec<Line> {
         let live = running
             .iter()
@@ -47,7 +47,7 @@ fn fitting(running: &[&AnnouncedCall], mark: &str, columns: usize, room: usize) 
 }
 
 /// How many calls are not shown; nothing where all are.
-fn more(running: usize, waiting: usize) -> Option<String> {
+fn hidden_notice(running: usize, waiting: usize) -> Option<String> {
     match (running, waiting) {
         (0, 0) => None,
         (0, 1) => Some("… 1 more waits".to_owned()),
@@ -84,8 +84,8 @@ mod tests {
     #[test]
     fn the_call_that_runs_stays_and_those_that_wait_are_counted() {
         let mut calls = calls(25);
-        calls[0].begins("local");
-        calls[0].hears("one\ntwo\nthree\nfour\n");
+        calls[0].start("local");
+        calls[0].push_output("one\ntwo\nthree\nfour\n");
         let shown = plain(&calls, 7);
         let head = "⠿ sh make 1  local";
         assert!(shown[0].starts_with(head), "{shown:?}");
@@ -108,8 +108,8 @@ mod tests {
     fn calls_that_run_leave_their_output_out_before_one_of_them_is_left_out() {
         let mut calls = calls(4);
         for call in &mut calls {
-            call.begins("local");
-            call.hears("one\ntwo\n");
+            call.start("local");
+            call.push_output("one\ntwo\n");
         }
         assert_eq!(plain(&calls, 12).len(), 12);
         let heads = |most| {

@@ -15,9 +15,9 @@ use crate::table::{self, TableLayout};
 use crate::text::{Color, Line, Style};
 
 /// The narrowest that text is set to.
-const LEAST_COLUMNS: usize = 16;
+const MIN_COLUMNS: usize = 16;
 /// Blocks in blocks, and styles in styles; of what goes deeper the plain text is shown.
-const DEEPEST: usize = 32;
+const MAX_DEPTH: usize = 32;
 
 /// One of a text's top-level blocks.
 pub(crate) struct MarkdownBlock {
@@ -61,7 +61,7 @@ pub(crate) fn blocks(
     code: &mut CodeLines,
     flushed: &FlushedText,
 ) -> (Vec<MarkdownBlock>, BlockLayouts) {
-    let columns = columns.max(LEAST_COLUMNS);
+    let columns = columns.max(MIN_COLUMNS);
     let arena = Arena::new();
     let document = parse_document(&arena, text, &options());
     let source: Vec<&str> = text.lines().collect();
@@ -150,7 +150,7 @@ impl Writer<'_> {
             NodeValue::ThematicBreak => {
                 let width = self.columns.saturating_sub(self.prefix.width()).min(40);
                 let rule = Line::of("─".repeat(width), Style::DIM);
-                self.lines_at_once(TextPosition::end(line_of(node)), &[rule]);
+                self.push_together(TextPosition::end(line_of(node)), &[rule]);
             }
             NodeValue::CodeBlock(code) => self.code(line_of(node), &code.info, &code.literal),
             NodeValue::HtmlBlock(html) => self.code(line_of(node), "html", &html.literal),
@@ -176,7 +176,7 @@ impl Writer<'_> {
                 self.separator(line_of(child));
             }
             self.depth += 1;
-            if self.depth < DEEPEST {
+            if self.depth < MAX_DEPTH {
                 self.block(child);
             } else {
                 self.text(line_of(child), vec![Line::of(plain(child), Style::PLAIN)]);
@@ -214,7 +214,7 @@ impl Writer<'_> {
                 if until.line() > at + number || until.characters() > line.plain().chars().count() {
                     continue;
                 }
-                line = line.behind(until.characters());
+                line = line.skip_chars(until.characters());
                 end = until;
                 first.clone_from(&indented);
             }
@@ -243,7 +243,7 @@ impl Writer<'_> {
         };
         let rendered = table::render(&rows, alignments, columns, &layout);
         for (number, lines) in rendered.iter().enumerate() {
-            self.lines_at_once(TextPosition::end(line_of(node) + number), lines);
+            self.push_together(TextPosition::end(line_of(node) + number), lines);
         }
         self.layouts.insert(begin, BlockLayout::Table(layout));
     }
@@ -278,7 +278,7 @@ impl Writer<'_> {
             self.blocks(item, !is_tight);
             // An item with nothing in it shows its mark.
             if self.first.is_some() {
-                self.lines_at_once(TextPosition::end(line_of(item)), &[Line::new()]);
+                self.push_together(TextPosition::end(line_of(item)), &[Line::new()]);
             }
             self.prefix.clone_from(&before);
         }
@@ -308,7 +308,7 @@ impl Writer<'_> {
             let first = self.first.take().unwrap_or_else(|| self.prefix.clone());
             let mut prefix = first.plain().len();
             for line in text.wrap(self.columns, &first, &self.prefix) {
-                end.pass(line.plain().get(prefix..).unwrap_or_default());
+                end.advance(line.plain().get(prefix..).unwrap_or_default());
                 self.lines.push(RenderedLine { line, end });
                 prefix = self.prefix.plain().len();
             }
@@ -316,7 +316,7 @@ impl Writer<'_> {
     }
 
     /// Lines that are given out together.
-    fn lines_at_once(&mut self, end: TextPosition, lines: &[Line]) {
+    fn push_together(&mut self, end: TextPosition, lines: &[Line]) {
         if self.flushed.has(end) {
             self.first = None;
             return;
@@ -352,7 +352,7 @@ fn definition_runs(source: &[&str], between: &Range<usize>) -> Vec<Range<usize>>
         match runs.last_mut().filter(|run| run.end == at) {
             // A title may stand on a line of its own.
             Some(run) if !line.trim().is_empty() => run.end = next,
-            _ if defined(line).is_some() => runs.push(at..next),
+            _ if definition_label(line).is_some() => runs.push(at..next),
             _ => {}
         }
     }
@@ -364,20 +364,20 @@ fn leading_definitions(source: &[&str], node: Node<'_>) -> Range<usize> {
     let starts_at = line_of(node);
     let is_candidate = source
         .get(starts_at)
-        .is_some_and(|line| defined(line).is_some());
+        .is_some_and(|line| definition_label(line).is_some());
     if !is_candidate || !matches!(node.data().value, NodeValue::Paragraph) {
         return starts_at..starts_at;
     }
-    let shown = unmarked(&plain(node));
+    let shown = strip_markup(&plain(node));
     let leading = source.iter().skip(starts_at).take_while(|line| {
         // What is shown is none, though it looks like one.
-        defined(line).is_some_and(|label| !shown.starts_with(&unmarked(label)))
+        definition_label(line).is_some_and(|label| !shown.starts_with(&strip_markup(label)))
     });
     starts_at..starts_at + leading.count()
 }
 
 /// What a line defines, with its brackets and its colon.
-fn defined(line: &str) -> Option<&str> {
+fn definition_label(line: &str) -> Option<&str> {
     let line = line.trim_start();
     let mut is_escaped = false;
     let ends_label = |c: char| {
@@ -392,7 +392,7 @@ fn defined(line: &str) -> Option<&str> {
 }
 
 /// A text without what only says how it looks, which a label has and what is shown of it has not.
-fn unmarked(text: &str) -> String {
+fn strip_markup(text: &str) -> String {
     text.chars().filter(|c| !"*_`~\\".contains(*c)).collect()
 }
 
@@ -447,7 +447,7 @@ fn inline(node: Node<'_>, style: Style, depth: usize, lines: &mut Vec<Line>) {
             line.push(text, style);
         }
     };
-    if depth >= DEEPEST {
+    if depth >= MAX_DEPTH {
         return push(&plain(node), style);
     }
     let inner = match &node.data().value {

@@ -9,16 +9,16 @@ use crate::text::{Color, Line, Style};
 pub(crate) struct MessageQueue {
     waiting: VecDeque<String>,
     /// The one that is being changed.
-    taken: Option<TakenMessage>,
+    edited: Option<EditedMessage>,
     /// Whether they wait for the person, since what they waited for was stopped or failed.
-    is_held: bool,
+    is_paused: bool,
 }
 
 /// A message that was taken back, and whose place in the queue is kept for it.
 #[derive(Debug)]
-struct TakenMessage {
+struct EditedMessage {
     /// How many that wait come before it.
-    before: usize,
+    position: usize,
     /// What it was.
     text: String,
 }
@@ -26,7 +26,7 @@ struct TakenMessage {
 impl MessageQueue {
     /// Has a message wait: in the place of the one that was taken back, else behind the others.
     pub(crate) fn push(&mut self, text: String) {
-        let place = self.taken.take().map(|taken| taken.before);
+        let place = self.edited.take().map(|taken| taken.position);
         self.insert(place.unwrap_or(self.waiting.len()), text);
     }
 
@@ -36,15 +36,15 @@ impl MessageQueue {
 
     /// Takes the oldest, to be said; nothing while that is being changed, as those behind it wait too.
     pub(crate) fn take_oldest(&mut self) -> Option<String> {
-        if let Some(taken) = &mut self.taken {
-            taken.before = taken.before.checked_sub(1)?;
+        if let Some(taken) = &mut self.edited {
+            taken.position = taken.position.checked_sub(1)?;
         }
         self.waiting.pop_front()
     }
 
     /// Takes the newest back, to be changed; nothing while another one is.
     pub(crate) fn take_newest(&mut self) -> Option<String> {
-        if self.has_taken() {
+        if self.is_editing() {
             return None;
         }
         self.take(self.waiting.len().checked_sub(1)?)
@@ -53,52 +53,52 @@ impl MessageQueue {
     /// Puts the one that was taken back in its place as it was, and takes the one before it; nothing
     /// where there is none before it.
     pub(crate) fn take_earlier(&mut self) -> Option<String> {
-        let earlier = self.taken.as_ref()?.before.checked_sub(1)?;
-        self.put_back();
+        let earlier = self.edited.as_ref()?.position.checked_sub(1)?;
+        self.restore_edited();
         self.take(earlier)
     }
 
     /// Like [`Self::take_earlier`], for the one behind it; where there is none, none is taken any more.
     pub(crate) fn take_later(&mut self) -> Option<String> {
-        let later = self.taken.as_ref()?.before + 1;
-        self.put_back();
+        let later = self.edited.as_ref()?.position + 1;
+        self.restore_edited();
         self.take(later)
     }
 
     fn take(&mut self, place: usize) -> Option<String> {
         let text = self.waiting.remove(place)?;
-        self.taken = Some(TakenMessage {
-            before: place,
+        self.edited = Some(EditedMessage {
+            position: place,
             text: text.clone(),
         });
         Some(text)
     }
 
     /// Puts the one that was taken back in its place as it was.
-    pub(crate) fn put_back(&mut self) {
-        if let Some(taken) = self.taken.take() {
-            self.insert(taken.before, taken.text);
+    pub(crate) fn restore_edited(&mut self) {
+        if let Some(taken) = self.edited.take() {
+            self.insert(taken.position, taken.text);
         }
     }
 
     /// Whether one is being changed.
-    pub(crate) fn has_taken(&self) -> bool {
-        self.taken.is_some()
+    pub(crate) fn is_editing(&self) -> bool {
+        self.edited.is_some()
     }
 
     /// The one that is being changed, as it was.
-    pub(crate) fn taken(&self) -> Option<&str> {
-        self.taken.as_ref().map(|taken| taken.text.as_str())
+    pub(crate) fn edited_text(&self) -> Option<&str> {
+        self.edited.as_ref().map(|taken| taken.text.as_str())
     }
 
     /// Whether messages that wait come before the one that is being changed.
-    pub(crate) fn has_before_taken(&self) -> bool {
-        self.taken.as_ref().is_some_and(|taken| taken.before > 0)
+    pub(crate) fn has_before_edited(&self) -> bool {
+        self.edited.as_ref().is_some_and(|taken| taken.position > 0)
     }
 
     /// The one that was taken back waits no longer.
-    pub(crate) fn drop_taken(&mut self) {
-        self.taken = None;
+    pub(crate) fn drop_edited(&mut self) {
+        self.edited = None;
     }
 
     #[cfg(test)]
@@ -112,39 +112,39 @@ impl MessageQueue {
     }
 
     /// What they waited for was stopped or failed: none is said by itself.
-    pub(crate) fn hold(&mut self) {
-        self.is_held = true;
+    pub(crate) fn pause(&mut self) {
+        self.is_paused = true;
     }
 
     /// Something else was begun that they wait for.
-    pub(crate) fn release(&mut self) {
-        self.is_held = false;
+    pub(crate) fn resume(&mut self) {
+        self.is_paused = false;
     }
 
-    pub(crate) fn is_held(&self) -> bool {
-        self.is_held
+    pub(crate) fn is_paused(&self) -> bool {
+        self.is_paused
     }
 
     /// A line for each, and how to take one back.
     pub(crate) fn render(&self, columns: usize, is_busy: bool) -> Vec<Line> {
         let line = |mark: &str, text: &str, style: Style| {
             let first = text.lines().next().unwrap_or_default();
-            Line::of(mark, style).with(first, style).cut(columns)
+            Line::of(mark, style).with(first, style).truncate(columns)
         };
         let waiting = self.waiting.iter();
         let mut lines: Vec<Line> = waiting.map(|text| line("⧗ ", text, Style::DIM)).collect();
-        if let Some(taken) = &self.taken {
-            let place = taken.before.min(lines.len());
+        if let Some(taken) = &self.edited {
+            let place = taken.position.min(lines.len());
             lines.insert(place, line("✎ ", &taken.text, Style::of(Color::Cyan)));
         }
-        let hint = match (&self.taken, is_busy) {
+        let hint = match (&self.edited, is_busy) {
             _ if lines.is_empty() => return lines,
             (Some(_), true) => "  Enter puts it back, Ctrl-C drops it, Up and Down take another",
             (Some(_), false) => "  Enter says it, Ctrl-C drops it, Up and Down take another",
             (None, true) => "  waits for the answer (Up takes it back)",
             (None, false) => "  waits for your next message (Up takes it back)",
         };
-        lines.push(Line::of(hint, Style::DIM).cut(columns));
+        lines.push(Line::of(hint, Style::DIM).truncate(columns));
         lines
     }
 }
@@ -169,7 +169,7 @@ mod tests {
         assert_eq!(queue.waiting, ["a", "c"]);
         queue.push("B".to_owned());
         assert_eq!(queue.waiting, ["a", "B", "c"]);
-        assert!(!queue.has_taken());
+        assert!(!queue.is_editing());
         queue.push("d".to_owned());
         assert_eq!(queue.waiting, ["a", "B", "c", "d"]);
     }
@@ -180,10 +180,10 @@ mod tests {
         queue.take_newest();
         assert_eq!(queue.take_earlier().as_deref(), Some("a"));
         assert_eq!(queue.take_earlier(), None);
-        assert_eq!(queue.taken(), Some("a"));
+        assert_eq!(queue.edited_text(), Some("a"));
         assert_eq!(queue.take_later().as_deref(), Some("b"));
         assert_eq!(queue.take_later(), None);
-        assert!(!queue.has_taken());
+        assert!(!queue.is_editing());
         assert_eq!(queue.waiting, ["a", "b"]);
     }
 
@@ -197,7 +197,7 @@ mod tests {
         queue.push("B".to_owned());
         assert_eq!(queue.take_oldest().as_deref(), Some("B"));
         queue.take_newest();
-        queue.drop_taken();
+        queue.drop_edited();
         assert_eq!(queue.take_oldest(), None);
         assert!(queue.is_empty());
     }
@@ -207,7 +207,7 @@ mod tests {
         let mut queue = of(&["a", "b"]);
         assert_eq!(queue.take_newest().as_deref(), Some("b"));
         assert_eq!(queue.take_newest(), None);
-        assert_eq!(queue.taken(), Some("b"));
+        assert_eq!(queue.edited_text(), Some("b"));
         assert_eq!(queue.waiting, ["a"]);
     }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crossterm::event::{KeyCode, KeyEvent};
 
-use crate::completion::{Command, CompletionList, mentioned};
+use crate::completion::{Command, CompletionList, typed_mention};
 use crate::editor::Editor;
 use crate::file_index::FileIndex;
 use crate::text::Line;
@@ -15,7 +15,7 @@ pub(crate) struct Offers {
     files: FileIndex,
     list: Option<CompletionList>,
     /// Whether the person left what was offered for this text.
-    is_left: bool,
+    is_dismissed: bool,
 }
 
 impl Offers {
@@ -24,7 +24,7 @@ impl Offers {
             commands,
             files: FileIndex::below(directory),
             list: None,
-            is_left: false,
+            is_dismissed: false,
         }
     }
 
@@ -33,14 +33,14 @@ impl Offers {
     }
 
     /// Looks for what can be offered at the cursor.
-    pub(crate) fn look(&mut self, editor: &Editor) {
+    pub(crate) fn refresh(&mut self, editor: &Editor) {
         let (before, at_end) = editor.before_cursor();
         let is_word = before.starts_with('/') || before.contains('@');
         if !is_word || !at_end || editor.is_searching() {
             self.close();
-        } else if !self.is_left {
-            if let Some(letters) = mentioned(before) {
-                self.files.look_aside(letters);
+        } else if !self.is_dismissed {
+            if let Some(letters) = typed_mention(before) {
+                self.files.start_scan(letters);
             }
             self.list = CompletionList::at(before, &self.commands, &self.files);
         }
@@ -49,7 +49,7 @@ impl Offers {
     /// The text is another one: what was offered for it is offered no longer.
     pub(crate) fn close(&mut self) {
         self.list = None;
-        self.is_left = false;
+        self.is_dismissed = false;
     }
 
     /// Whether what is offered took the key.
@@ -69,7 +69,7 @@ impl Offers {
             }
             KeyCode::Esc => {
                 self.list = None;
-                self.is_left = true;
+                self.is_dismissed = true;
             }
             _ => return false,
         }
@@ -84,8 +84,8 @@ impl Offers {
     }
 
     /// Waits until the files were looked for; for ever where they are not.
-    pub(crate) async fn looked(&mut self) {
-        self.files.looked().await;
+    pub(crate) async fn finish_scan(&mut self) {
+        self.files.finish_scan().await;
     }
 
     /// There may be other files by now.

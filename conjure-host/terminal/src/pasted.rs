@@ -16,13 +16,13 @@ use tokio::time::Instant;
 use crate::image::ImageSize;
 
 /// The most bytes of an image in the clipboard.
-const MOST_BYTES: u64 = 32 * 1024 * 1024;
+const MAX_IMAGE_BYTES: u64 = 32 * 1024 * 1024;
 /// How long a program may take to give it.
 const LIMIT: Duration = Duration::from_secs(3);
 /// How long a disk may take to tell what pasted paths are: what is typed waits for it.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(2);
 /// The most bytes of a paste that may be paths.
-const MOST_TEXT: usize = 16 * 1024;
+const MAX_PATHS_BYTES: usize = 16 * 1024;
 
 /// Programs that give the clipboard's image, each with the variable that says that it can be asked.
 const PROGRAMS: [(&str, Option<&str>, &[&str]); 3] = [
@@ -60,7 +60,7 @@ pub(crate) fn mentions(text: &str) -> Option<String> {
 pub(crate) fn may_be_paths(text: &str) -> bool {
     let text = text.trim();
     let begins_so = text.starts_with(['/', '\'', '"']) || text.starts_with("file://");
-    begins_so && text.len() <= MOST_TEXT
+    begins_so && text.len() <= MAX_PATHS_BYTES
 }
 
 /// A paste that may be paths of files, while the files are looked at.
@@ -68,19 +68,19 @@ pub(crate) fn may_be_paths(text: &str) -> bool {
 pub(crate) struct PathPaste {
     pub(crate) text: String,
     /// What was typed and pasted meanwhile.
-    pub(crate) behind: Vec<Input>,
+    pub(crate) following_input: Vec<Input>,
     mentions: JoinHandle<Option<String>>,
     until: Instant,
 }
 
 impl PathPaste {
     /// Begins to look at the files, aside: a disk may be slow.
-    pub(crate) fn look_at(text: String) -> Self {
+    pub(crate) fn start(text: String) -> Self {
         let paths = text.clone();
         Self {
             mentions: tokio::task::spawn_blocking(move || mentions(&paths)),
             until: Instant::now() + LOOKUP_TIMEOUT,
-            behind: Vec::new(),
+            following_input: Vec::new(),
             text,
         }
     }
@@ -109,7 +109,7 @@ fn path(word: &str) -> Option<PathBuf> {
     let path = match word.strip_prefix("file://") {
         Some(address) => {
             let address = address.strip_prefix("localhost").unwrap_or(address);
-            PathBuf::from(decoded(address)?)
+            PathBuf::from(decode_percent(address)?)
         }
         None => PathBuf::from(word),
     };
@@ -121,7 +121,7 @@ fn path(word: &str) -> Option<PathBuf> {
 }
 
 /// An address without its percent signs.
-fn decoded(address: &str) -> Option<String> {
+fn decode_percent(address: &str) -> Option<String> {
     let mut bytes = Vec::new();
     let mut rest = address.bytes();
     while let Some(byte) = rest.next() {
@@ -193,7 +193,7 @@ pub(crate) async fn from_clipboard() -> Result<PastedImage, String> {
         let Some(size) = ImageSize::of(&bytes) else {
             continue;
         };
-        let kept = keep(&std::env::temp_dir(), &bytes, size.format);
+        let kept = save_image(&std::env::temp_dir(), &bytes, size.format);
         return kept.map_err(|error| format!("the clipboard's image cannot be kept: {error}"));
     }
     Err(if asked {
@@ -207,7 +207,7 @@ pub(crate) async fn from_clipboard() -> Result<PastedImage, String> {
 }
 
 /// Writes an image to a new file with mode 0600. Its name is random: no other user can make it first.
-fn keep(dir: &Path, bytes: &[u8], format: &str) -> io::Result<PastedImage> {
+fn save_image(dir: &Path, bytes: &[u8], format: &str) -> io::Result<PastedImage> {
     let mut file = tempfile::Builder::new()
         .prefix("conjure-pasted-")
         .suffix(&format!(".{format}"))
@@ -227,7 +227,7 @@ async fn output_of(program: &str, args: &[&str]) -> io::Result<Vec<u8>> {
         .spawn()?;
     let mut bytes = Vec::new();
     if let Some(stdout) = child.stdout.take() {
-        stdout.take(MOST_BYTES).read_to_end(&mut bytes).await?;
+        stdout.take(MAX_IMAGE_BYTES).read_to_end(&mut bytes).await?;
     }
     Ok(bytes)
 }
@@ -241,8 +241,8 @@ mod tests {
     #[test]
     fn an_image_is_kept_in_a_file_that_nobody_could_name_before() {
         let dir = tempfile::tempdir().unwrap();
-        let one = keep(dir.path(), b"one", "png").unwrap();
-        let two = keep(dir.path(), b"two", "png").unwrap();
+        let one = save_image(dir.path(), b"one", "png").unwrap();
+        let two = save_image(dir.path(), b"two", "png").unwrap();
         for (image, bytes) in [(&one, b"one"), (&two, b"two")] {
             assert_eq!(std::fs::read(&image.0).unwrap(), bytes);
             let mode = std::fs::metadata(&image.0).unwrap().permissions().mode();

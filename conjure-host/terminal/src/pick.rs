@@ -6,7 +6,7 @@ use std::pin::Pin;
 use crossterm::event::{Event as Input, KeyEventKind};
 
 use crate::keys::{Keys, output};
-use crate::picker::{Picked, Picker, PickerItem};
+use crate::picker::{PickResult, Picker, PickerItem};
 use crate::screen::Screen;
 
 /// The terminal's columns and rows; of one that has none, the usual ones.
@@ -45,8 +45,8 @@ where
         let input = tokio::select! {
             biased;
             input = keys.next() => input,
-            (words, found) = finished(&mut searching) => {
-                picker.take_found(&words, found);
+            (words, found) = search_result(&mut searching) => {
+                picker.set_results(&words, found);
                 continue;
             }
         };
@@ -54,18 +54,18 @@ where
             Some(Input::Key(key)) if key.kind != KeyEventKind::Release => picker.key(key),
             Some(Input::Resize(columns, rows)) => {
                 screen.resize(usize::from(columns), usize::from(rows))?;
-                Picked::Goes
+                PickResult::Pending
             }
-            Some(_) => Picked::Goes,
-            None => Picked::None,
+            Some(_) => PickResult::Pending,
+            None => PickResult::None,
         };
         match picked {
-            Picked::Goes => {}
-            Picked::One(id) => {
+            PickResult::Pending => {}
+            PickResult::Item(id) => {
                 screen.clear()?;
                 return Ok(Some(id));
             }
-            Picked::None => {
+            PickResult::None => {
                 screen.clear()?;
                 return Ok(None);
             }
@@ -77,7 +77,7 @@ where
 type RunningSearch<'a> = Pin<Box<dyn Future<Output = (String, Vec<PickerItem>)> + Send + 'a>>;
 
 /// What a search found, and that it is over; for ever where none runs.
-async fn finished(searching: &mut Option<RunningSearch<'_>>) -> (String, Vec<PickerItem>) {
+async fn search_result(searching: &mut Option<RunningSearch<'_>>) -> (String, Vec<PickerItem>) {
     let Some(search) = searching else {
         return std::future::pending().await;
     };

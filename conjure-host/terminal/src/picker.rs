@@ -7,7 +7,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use crate::text::{Color, Line, Style};
 
 /// The most choices that are shown at once.
-const MOST: usize = 12;
+const MAX_SHOWN: usize = 12;
 
 /// Something that can be picked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub struct Picker {
     pub title: String,
     /// Items that can be picked.
     pub choices: Vec<PickerItem>,
-    letters: String,
+    query: String,
     at: usize,
     /// Search for what is typed elsewhere too, where the list can be searched.
     search: Option<PickerSearch>,
@@ -39,22 +39,22 @@ pub struct Picker {
 #[derive(Debug, Clone, Default)]
 struct PickerSearch {
     /// Words that were searched for last.
-    asked: String,
+    query: String,
     /// Whether the answer is still to come.
     is_running: bool,
     /// Items that were found for these words.
-    found: Vec<PickerItem>,
+    results: Vec<PickerItem>,
 }
 
 /// Result of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Picked {
+pub(crate) enum PickResult {
     /// The item with this id is picked.
-    One(String),
+    Item(String),
     /// Nothing is picked: the list is left.
     None,
     /// Nothing is picked yet.
-    Goes,
+    Pending,
 }
 
 impl Picker {
@@ -74,51 +74,51 @@ impl Picker {
 
     /// Lets whoever shows the list search more than the list has.
     #[must_use]
-    pub fn searched(mut self) -> Self {
+    pub fn with_search(mut self) -> Self {
         self.search = Some(PickerSearch::default());
         self
     }
 
     /// What is to be searched for next. What is typed while a search runs waits for its end.
     pub(crate) fn next_search(&mut self) -> Option<String> {
-        let words = self.letters.trim();
+        let words = self.query.trim();
         let search = self.search.as_mut()?;
-        if search.is_running || words.is_empty() || search.asked == words {
+        if search.is_running || words.is_empty() || search.query == words {
             return None;
         }
-        words.clone_into(&mut search.asked);
-        search.found.clear();
+        words.clone_into(&mut search.query);
+        search.results.clear();
         search.is_running = true;
         Some(words.to_owned())
     }
 
     /// Takes what the search for these words found.
-    pub(crate) fn take_found(&mut self, words: &str, found: Vec<PickerItem>) {
-        if let Some(search) = self.search.as_mut().filter(|search| search.asked == words) {
+    pub(crate) fn set_results(&mut self, words: &str, found: Vec<PickerItem>) {
+        if let Some(search) = self.search.as_mut().filter(|search| search.query == words) {
             search.is_running = false;
-            search.found = found;
+            search.results = found;
         }
     }
 
     /// Items with what is typed in their names, and then items that were found with it elsewhere.
-    fn fitting(&self) -> Vec<&PickerItem> {
-        let mut fitting = self.named();
-        let asked = |search: &&PickerSearch| search.asked == self.letters.trim();
+    fn matches(&self) -> Vec<&PickerItem> {
+        let mut fitting = self.label_matches();
+        let asked = |search: &&PickerSearch| search.query == self.query.trim();
         if let Some(search) = self.search.as_ref().filter(asked) {
             let named: BTreeSet<&str> = fitting
                 .iter()
                 .copied()
                 .map(|choice| choice.id.as_str())
                 .collect();
-            let found = search.found.iter();
+            let found = search.results.iter();
             fitting.extend(found.filter(|choice| !named.contains(choice.id.as_str())));
         }
         fitting
     }
 
-    fn named(&self) -> Vec<&PickerItem> {
+    fn label_matches(&self) -> Vec<&PickerItem> {
         let words: Vec<String> = self
-            .letters
+            .query
             .split_whitespace()
             .map(str::to_lowercase)
             .collect();
@@ -129,34 +129,34 @@ impl Picker {
         self.choices.iter().filter(fits).collect()
     }
 
-    pub(crate) fn key(&mut self, key: KeyEvent) -> Picked {
+    pub(crate) fn key(&mut self, key: KeyEvent) -> PickResult {
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
-        let count = self.fitting().len();
+        let count = self.matches().len();
         match key.code {
-            KeyCode::Esc => return Picked::None,
-            KeyCode::Char('c' | 'd') if control => return Picked::None,
+            KeyCode::Esc => return PickResult::None,
+            KeyCode::Char('c' | 'd') if control => return PickResult::None,
             KeyCode::Enter => {
-                if let Some(choice) = self.fitting().get(self.at) {
-                    return Picked::One(choice.id.clone());
+                if let Some(choice) = self.matches().get(self.at) {
+                    return PickResult::Item(choice.id.clone());
                 }
             }
             KeyCode::Up => self.at = self.at.saturating_sub(1),
             KeyCode::Char('p') if control => self.at = self.at.saturating_sub(1),
             KeyCode::Down => self.at = (self.at + 1).min(count.saturating_sub(1)),
             KeyCode::Char('n') if control => self.at = (self.at + 1).min(count.saturating_sub(1)),
-            KeyCode::PageUp => self.at = self.at.saturating_sub(MOST),
-            KeyCode::PageDown => self.at = (self.at + MOST).min(count.saturating_sub(1)),
+            KeyCode::PageUp => self.at = self.at.saturating_sub(MAX_SHOWN),
+            KeyCode::PageDown => self.at = (self.at + MAX_SHOWN).min(count.saturating_sub(1)),
             KeyCode::Backspace => {
-                self.letters.pop();
+                self.query.pop();
                 self.at = 0;
             }
             KeyCode::Char(c) if !control => {
-                self.letters.push(c);
+                self.query.push(c);
                 self.at = 0;
             }
             _ => {}
         }
-        Picked::Goes
+        PickResult::Pending
     }
 
     /// The list in at most so many lines, and where the cursor is.
@@ -165,12 +165,12 @@ impl Picker {
         let separator = if self.title.ends_with('?') { " " } else { ": " };
         let head = Line::of(&self.title, Style::BOLD)
             .with(separator, Style::BOLD)
-            .with(&self.letters, Style::PLAIN);
+            .with(&self.query, Style::PLAIN);
         let cursor = (0, head.width());
-        let mut lines = vec![head.cut(columns)];
-        let shown = most.saturating_sub(2).clamp(1, MOST);
+        let mut lines = vec![head.truncate(columns)];
+        let shown = most.saturating_sub(2).clamp(1, MAX_SHOWN);
         let from = (self.at + 1).saturating_sub(shown);
-        let fitting = self.fitting();
+        let fitting = self.matches();
         let width = fitting.iter().skip(from).take(shown);
         let width = width
             .map(|choice| Line::of(&choice.label, Style::PLAIN).width())
@@ -183,7 +183,7 @@ impl Picker {
                 ("  ", Style::PLAIN)
             };
             let mut line = Line::of(mark, style);
-            let label = Line::of(&choice.label, style).cut(width);
+            let label = Line::of(&choice.label, style).truncate(width);
             let room = width.saturating_sub(label.width());
             line.extend(&label);
             line.push(" ".repeat(room), Style::PLAIN);
@@ -191,7 +191,7 @@ impl Picker {
                 line.push("  ", Style::PLAIN);
                 line.push(&choice.detail, Style::DIM);
             }
-            lines.push(line.cut(columns));
+            lines.push(line.truncate(columns));
         }
         let is_searching = self.search.as_ref().is_some_and(|search| search.is_running);
         let hint = match fitting.len() {
@@ -202,7 +202,7 @@ impl Picker {
                 self.at + 1
             ),
         };
-        lines.push(Line::of(hint, Style::DIM).cut(columns));
+        lines.push(Line::of(hint, Style::DIM).truncate(columns));
         (lines, cursor)
     }
 }
@@ -241,11 +241,11 @@ mod tests {
         press(&mut picker, KeyCode::Down);
         assert_eq!(
             press(&mut picker, KeyCode::Enter),
-            Picked::One("two".to_owned())
+            PickResult::Item("two".to_owned())
         );
         press(&mut picker, KeyCode::Char('x'));
-        assert_eq!(press(&mut picker, KeyCode::Enter), Picked::Goes);
-        assert_eq!(press(&mut picker, KeyCode::Esc), Picked::None);
+        assert_eq!(press(&mut picker, KeyCode::Enter), PickResult::Pending);
+        assert_eq!(press(&mut picker, KeyCode::Esc), PickResult::None);
     }
 
     #[test]
@@ -256,7 +256,7 @@ mod tests {
             detail: String::new(),
         };
         let mut picker =
-            Picker::new("threads", "Pick", vec![item("lamp"), item("door")]).searched();
+            Picker::new("threads", "Pick", vec![item("lamp"), item("door")]).with_search();
         assert_eq!(picker.next_search(), None);
         let press = |picker: &mut Picker, c| {
             picker.key(KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE))
@@ -266,12 +266,12 @@ mod tests {
         press(&mut picker, 'a');
         // The next search waits for the one that runs, whose answer is for other words.
         assert_eq!(picker.next_search(), None);
-        picker.take_found("l", vec![item("old")]);
-        assert_eq!(picker.fitting(), [&item("lamp")]);
+        picker.set_results("l", vec![item("old")]);
+        assert_eq!(picker.matches(), [&item("lamp")]);
         assert_eq!(picker.next_search().as_deref(), Some("la"));
-        picker.take_found("other", vec![item("other")]);
-        picker.take_found("la", vec![item("window"), item("lamp")]);
-        assert_eq!(picker.fitting(), [&item("lamp"), &item("window")]);
+        picker.set_results("other", vec![item("other")]);
+        picker.set_results("la", vec![item("window"), item("lamp")]);
+        assert_eq!(picker.matches(), [&item("lamp"), &item("window")]);
         assert_eq!(picker.next_search(), None);
     }
 }

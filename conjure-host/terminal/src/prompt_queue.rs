@@ -38,7 +38,7 @@ pub(crate) struct UnreadCall {
     pub(crate) call: CallAnnounced,
     pub(crate) reason: String,
     /// Present text of the file that the call would write.
-    pub(crate) before: Option<String>,
+    pub(crate) current_text: Option<String>,
 }
 
 impl InputMode {
@@ -47,7 +47,7 @@ impl InputMode {
         let unread = UnreadCall {
             call,
             reason,
-            before,
+            current_text: before,
         };
         Self::Approval {
             prompt,
@@ -147,7 +147,7 @@ impl PromptQueue {
 
     /// What ran is over: what it waited for is needed no longer, lists and what others wait for apart.
     /// The questions that will have no answer.
-    pub(crate) fn give_up(&mut self) -> Vec<String> {
+    pub(crate) fn cancel_own(&mut self) -> Vec<String> {
         let mut asked = Vec::new();
         for mode in std::mem::take(&mut self.modes) {
             match mode {
@@ -175,7 +175,7 @@ impl PromptQueue {
     }
 
     /// Puts a text aside, behind what lies there.
-    pub(crate) fn set_aside(&mut self, text: String) {
+    pub(crate) fn save_draft(&mut self, text: String) {
         self.draft = Some(match self.draft.take() {
             Some(draft) => format!("{draft}\n{text}"),
             None => text,

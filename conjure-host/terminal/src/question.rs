@@ -16,7 +16,7 @@ pub const DECLINE: &str = "/decline";
 
 /// The most lines of choices that are redrawn with what is typed. A longer list is told once, where
 /// it stays.
-const MOST_CHOICE_LINES: usize = 6;
+const MAX_CHOICE_LINES: usize = 6;
 
 /// A form that is being filled in.
 #[derive(Debug)]
@@ -33,9 +33,9 @@ pub(crate) struct QuestionForm {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum FormProgress {
     /// Something is still to be filled in.
-    Goes,
+    Incomplete,
     /// The whole form.
-    Whole(Map<String, Value>),
+    Complete(Map<String, Value>),
     /// The person does not want to.
     Declined,
 }
@@ -57,11 +57,11 @@ impl QuestionForm {
             Some(field) => field_lines(field, columns),
             None => {
                 let hint = "y for yes, n for no; Esc declines";
-                vec![Line::of(hint, Style::DIM).cut(columns)]
+                vec![Line::of(hint, Style::DIM).truncate(columns)]
             }
         };
         if let Some(wrong) = &self.wrong {
-            lines.push(Line::of(wrong, Style::of(Color::Yellow)).cut(columns));
+            lines.push(Line::of(wrong, Style::of(Color::Yellow)).truncate(columns));
         }
         lines
     }
@@ -75,32 +75,32 @@ impl QuestionForm {
         let Some(field) = self.fields.last() else {
             return self.agree(text);
         };
-        match field.judge(text) {
-            FieldAnswer::Given(value) => {
+        match field.parse_answer(text) {
+            FieldAnswer::Value(value) => {
                 self.content.insert(field.name().to_owned(), value);
             }
             FieldAnswer::Omitted => {}
-            FieldAnswer::Refused(problem) => {
+            FieldAnswer::Invalid(problem) => {
                 self.wrong = Some(problem);
-                return FormProgress::Goes;
+                return FormProgress::Incomplete;
             }
         }
         self.fields.pop();
         if self.fields.is_empty() {
-            FormProgress::Whole(std::mem::take(&mut self.content))
+            FormProgress::Complete(std::mem::take(&mut self.content))
         } else {
-            FormProgress::Goes
+            FormProgress::Incomplete
         }
     }
 
     /// Takes an answer to a question without fields.
     fn agree(&mut self, text: &str) -> FormProgress {
         match yes_or_no(text) {
-            Some(true) => FormProgress::Whole(std::mem::take(&mut self.content)),
+            Some(true) => FormProgress::Complete(std::mem::take(&mut self.content)),
             Some(false) => FormProgress::Declined,
             None => {
                 self.wrong = Some("That is no answer: y or n.".to_owned());
-                FormProgress::Goes
+                FormProgress::Incomplete
             }
         }
     }
@@ -113,9 +113,9 @@ fn field_lines(field: &FormField, columns: usize) -> Vec<Line> {
     if !about.is_empty() {
         head.push(format!("  {about}"), Style::PLAIN);
     }
-    let mut lines = vec![head.cut(columns)];
+    let mut lines = vec![head.truncate(columns)];
     let choices = choice_lines(field, columns);
-    let is_told_above = choices.len() > MOST_CHOICE_LINES;
+    let is_told_above = choices.len() > MAX_CHOICE_LINES;
     if !is_told_above {
         lines.extend(choices);
     }
@@ -141,7 +141,7 @@ fn choice_lines(field: &FormField, columns: usize) -> Vec<Line> {
 }
 
 /// What is asked, as it stays on the terminal.
-pub(crate) fn told(asked: &QuestionAsked, columns: usize) -> Vec<Line> {
+pub(crate) fn question_lines(asked: &QuestionAsked, columns: usize) -> Vec<Line> {
     let head = Line::of("? ", Style::of(Color::Yellow).bold())
         .with(&asked.plugin, Style::BOLD)
         .with(" asks: ", Style::PLAIN);
@@ -154,8 +154,8 @@ pub(crate) fn told(asked: &QuestionAsked, columns: usize) -> Vec<Line> {
     }
     for field in FormField::all(asked.schema.as_ref()) {
         let choices = choice_lines(&field, columns);
-        if choices.len() > MOST_CHOICE_LINES {
-            lines.push(name_line(&field).cut(columns));
+        if choices.len() > MAX_CHOICE_LINES {
+            lines.push(name_line(&field).truncate(columns));
             lines.extend(choices);
         }
     }
@@ -180,7 +180,7 @@ mod tests {
     }
 
     fn whole(content: &Value) -> FormProgress {
-        FormProgress::Whole(content.as_object().unwrap().clone())
+        FormProgress::Complete(content.as_object().unwrap().clone())
     }
 
     fn shown(lines: &[Line]) -> String {
@@ -196,7 +196,7 @@ mod tests {
             "color": { "type": "string", "enum": ["red", "blue"] },
         } }))));
         for answer in ["Ada", "many", "3", "green"] {
-            assert_eq!(form.answer(answer), FormProgress::Goes);
+            assert_eq!(form.answer(answer), FormProgress::Incomplete);
         }
         let filled = json!({ "name": "Ada", "count": 3, "color": "red" });
         assert_eq!(form.answer("red"), whole(&filled));
@@ -213,13 +213,13 @@ mod tests {
                 "meal": { "enum": ["a", "b"], "enumNames": ["Apple", "Bread"] },
             },
         }))));
-        assert_eq!(form.answer(""), FormProgress::Goes);
+        assert_eq!(form.answer(""), FormProgress::Incomplete);
         assert!(shown(&form.render(80)).contains("It is needed."));
-        assert_eq!(form.answer("Ada"), FormProgress::Goes);
+        assert_eq!(form.answer("Ada"), FormProgress::Incomplete);
         let guests = "guests\na whole number, optional, [2]; Esc declines";
         assert_eq!(shown(&form.render(80)), guests);
-        assert_eq!(form.answer(""), FormProgress::Goes);
-        assert_eq!(form.answer(""), FormProgress::Goes);
+        assert_eq!(form.answer(""), FormProgress::Incomplete);
+        assert_eq!(form.answer(""), FormProgress::Incomplete);
         let meal =
             "meal\n  1. a (Apple)  2. b (Bread)\none of those listed, optional; Esc declines";
         assert_eq!(shown(&form.render(80)), meal);
@@ -236,7 +236,7 @@ mod tests {
         }))));
         assert_eq!(form.answer(" /decline "), FormProgress::Declined);
         let mut page = QuestionForm::new(&asked(None));
-        assert_eq!(page.answer("x"), FormProgress::Goes);
+        assert_eq!(page.answer("x"), FormProgress::Incomplete);
         assert_eq!(page.answer("No"), FormProgress::Declined);
         let mut page = QuestionForm::new(&asked(None));
         assert_eq!(page.answer("yes"), whole(&json!({})));
@@ -247,7 +247,7 @@ mod tests {
         let values: Vec<String> = (0..100).map(|at| format!("value-{at}")).collect();
         let schema = json!({ "properties": { "it": { "enum": values } } });
         let asked = asked(Some(schema));
-        assert!(shown(&told(&asked, 80)).contains("value-99"));
+        assert!(shown(&question_lines(&asked, 80)).contains("value-99"));
         let form = QuestionForm::new(&asked);
         assert_eq!(
             shown(&form.render(80)),

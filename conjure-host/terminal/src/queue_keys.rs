@@ -12,42 +12,42 @@ impl Face {
         if self.is_answering() || self.editor.is_searching() || self.prompts.has_draft() {
             return false;
         }
-        let may_leave = self.queue.taken().is_some_and(|taken| {
+        let may_leave = self.queue.edited_text().is_some_and(|taken| {
             self.editor.is_empty() || (self.editor.has(taken) && self.editor.is_at_end())
         });
         let text = match code {
             KeyCode::Up if may_leave => {
                 let earlier = self.queue.take_earlier();
-                earlier.or_else(|| self.queue.taken().map(str::to_owned))
+                earlier.or_else(|| self.queue.edited_text().map(str::to_owned))
             }
             KeyCode::Down if may_leave => Some(self.queue.take_later().unwrap_or_default()),
             KeyCode::Up if self.editor.is_empty() => self.queue.take_newest(),
             _ => None,
         };
         let Some(text) = text else { return false };
-        self.type_at(&text);
-        if !self.queue.is_held() {
-            self.say_next_unless_busy().await;
+        self.replace_text(&text);
+        if !self.queue.is_paused() {
+            self.send_next_unless_busy().await;
         }
         true
     }
 
     /// Whether the line has a message that was taken: no question has the line, and the message does
     /// not lie aside.
-    pub(crate) fn is_changing_taken(&self) -> bool {
-        self.queue.has_taken() && !self.is_answering() && !self.prompts.has_draft()
+    pub(crate) fn is_editing_queued(&self) -> bool {
+        self.queue.is_editing() && !self.is_answering() && !self.prompts.has_draft()
     }
 
     /// Has a message that was taken wait no longer; those behind it waited for it.
-    pub(crate) async fn drop_taken(&mut self) {
-        self.queue.drop_taken();
-        self.say_next_unless_busy().await;
+    pub(crate) async fn drop_edited(&mut self) {
+        self.queue.drop_edited();
+        self.send_next_unless_busy().await;
     }
 
     /// Says what waits where nothing runs and nothing is to be picked.
-    async fn say_next_unless_busy(&mut self) {
+    async fn send_next_unless_busy(&mut self) {
         if !self.is_busy && !self.prompts.has_picker() {
-            self.say_next().await;
+            self.send_next().await;
         }
     }
 }
@@ -59,7 +59,7 @@ mod tests {
 
     use super::*;
     use crate::conversation::{PersonRequest, Update};
-    use crate::waiting::tests::{face, press};
+    use crate::prompts::tests::{face, press};
 
     async fn types(face: &mut Face, text: &str) {
         for c in text.chars() {
@@ -96,11 +96,11 @@ mod tests {
         let (mut face, mut asked) = with_queue(&["one", "two", "three"]).await;
         for text in ["three", "two", "one", "one"] {
             press(&mut face, KeyCode::Up).await;
-            assert_eq!(face.editor.whole(), text);
+            assert_eq!(face.editor.full_text(), text);
         }
         press(&mut face, KeyCode::Down).await;
         types(&mut face, "!").await;
-        assert_eq!(face.editor.whole(), "two!");
+        assert_eq!(face.editor.full_text(), "two!");
         press(&mut face, KeyCode::Enter).await;
         assert!(face.editor.is_empty());
         assert_eq!(said(&mut face, &mut asked).await, ["one", "two!", "three"]);
@@ -141,7 +141,7 @@ mod tests {
             press(&mut face, KeyCode::Up).await;
             press(&mut face, KeyCode::Up).await;
             assert_eq!(said(&mut face, &mut asked).await, [""; 0]);
-            assert_eq!(face.editor.whole(), "one");
+            assert_eq!(face.editor.full_text(), "one");
             let first = if is_dropped {
                 drops(&mut face).await;
                 "two"
@@ -166,7 +166,7 @@ mod tests {
             assert_eq!(said(&mut face, &mut asked).await, [""; 0]);
             let first = if is_dropped {
                 drops(&mut face).await;
-                assert!(!face.leaves, "Ctrl-C dropped a message");
+                assert!(!face.is_exit_armed, "Ctrl-C dropped a message");
                 "two"
             } else {
                 types(&mut face, "other").await;
@@ -186,15 +186,15 @@ mod tests {
         press(&mut face, KeyCode::Up).await;
         clears(&mut face).await;
         press(&mut face, KeyCode::Up).await;
-        assert_eq!(face.editor.whole(), "one");
+        assert_eq!(face.editor.full_text(), "one");
         clears(&mut face).await;
         press(&mut face, KeyCode::Up).await;
-        assert_eq!(face.editor.whole(), "one", "there is none before it");
+        assert_eq!(face.editor.full_text(), "one", "there is none before it");
         clears(&mut face).await;
         press(&mut face, KeyCode::Down).await;
-        assert_eq!(face.editor.whole(), "two");
+        assert_eq!(face.editor.full_text(), "two");
         press(&mut face, KeyCode::Down).await;
-        assert!(face.editor.is_empty() && !face.queue.has_taken());
+        assert!(face.editor.is_empty() && !face.queue.is_editing());
         assert_eq!(said(&mut face, &mut asked).await, ["one", "two"]);
     }
 
@@ -218,7 +218,7 @@ mod tests {
         press(&mut face, KeyCode::Up).await;
         assert_eq!(said(&mut face, &mut asked).await, [""; 0]);
         press(&mut face, KeyCode::Down).await;
-        assert_eq!(face.editor.whole(), "two");
+        assert_eq!(face.editor.full_text(), "two");
         assert_eq!(next_said(&mut asked).as_deref(), Some("one"));
         press(&mut face, KeyCode::Enter).await;
         assert_eq!(said(&mut face, &mut asked).await, ["two"]);
@@ -231,7 +231,7 @@ mod tests {
         press(&mut face, KeyCode::Esc).await;
         assert_eq!(asked.try_recv().ok(), Some(PersonRequest::Stop));
         assert_eq!(said(&mut face, &mut asked).await, [""; 0]);
-        assert_eq!(face.editor.whole(), "two");
+        assert_eq!(face.editor.full_text(), "two");
         press(&mut face, KeyCode::Enter).await;
         assert_eq!(next_said(&mut asked).as_deref(), Some("one"));
         assert_eq!(said(&mut face, &mut asked).await, ["two"]);

@@ -80,7 +80,7 @@ impl Screen {
         }
         let above = self.unwritten(above);
         let mut out = String::from(FRAME.0);
-        up(&mut out, self.cursor.0);
+        move_up(&mut out, self.cursor.0);
         out.push('\r');
         for line in above {
             if let Some(drawing) = line.drawing() {
@@ -106,7 +106,7 @@ impl Screen {
         if region.is_empty() {
             out.push_str(ERASE_BELOW);
         }
-        up(&mut out, region.len().saturating_sub(1) - cursor.0);
+        move_up(&mut out, region.len().saturating_sub(1) - cursor.0);
         out.push('\r');
         if cursor.1 > 0 {
             let _ = write!(out, "\u{1b}[{}C", cursor.1);
@@ -120,7 +120,7 @@ impl Screen {
 
     /// A line as it is written, and how wide it is.
     fn encode(&self, line: &Line) -> (String, usize) {
-        let line = line.cut(self.columns());
+        let line = line.truncate(self.columns());
         (line.to_terminal(self.has_colors), line.width())
     }
 
@@ -145,7 +145,7 @@ impl Screen {
         for _ in 0..drawing.rows {
             out.push_str("\u{1b}[K\r\n");
         }
-        up(out, drawing.rows);
+        move_up(out, drawing.rows);
         let _ = write!(out, "\u{1b}7{}\u{1b}8", drawing.sequence);
         let _ = write!(out, "\u{1b}[{}B\r", drawing.rows);
     }
@@ -171,7 +171,7 @@ impl Screen {
             self.scrolled_away.clear();
         }
         (self.columns, self.rows) = (columns, rows);
-        self.take_away(above.min(self.rows))
+        self.erase(above.min(self.rows))
     }
 
     /// Takes the region away; the cursor stands where it began.
@@ -181,12 +181,12 @@ impl Screen {
     pub(crate) fn clear(&mut self) -> io::Result<()> {
         // Something else may be printed below what is in the scrollback.
         self.scrolled_away.clear();
-        self.take_away(self.cursor.0)
+        self.erase(self.cursor.0)
     }
 
-    fn take_away(&mut self, above: usize) -> io::Result<()> {
+    fn erase(&mut self, above: usize) -> io::Result<()> {
         let mut out = String::new();
-        up(&mut out, above);
+        move_up(&mut out, above);
         let _ = write!(out, "\r{ERASE_BELOW}\r");
         self.drawn.clear();
         self.cursor = (0, 0);
@@ -195,7 +195,7 @@ impl Screen {
     }
 }
 
-fn up(out: &mut String, rows: usize) {
+fn move_up(out: &mut String, rows: usize) {
     if rows > 0 {
         let _ = write!(out, "\u{1b}[{rows}A");
     }

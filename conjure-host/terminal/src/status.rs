@@ -2,8 +2,8 @@
 //! is used. What does not fit is left out, the directory first.
 
 use crate::conversation::ConversationStatus;
+use crate::numerals;
 use crate::text::{Color, Line, Style};
-use crate::words;
 
 /// The status in so many columns.
 pub(crate) fn line(status: &ConversationStatus, columns: usize) -> Line {
@@ -16,7 +16,10 @@ pub(crate) fn line(status: &ConversationStatus, columns: usize) -> Line {
         parts.push((4, plain(&status.directory)));
     }
     if status.tokens > 0 {
-        parts.push((2, plain(&format!("{} tokens", words::count(status.tokens)))));
+        parts.push((
+            2,
+            plain(&format!("{} tokens", numerals::count(status.tokens))),
+        ));
     }
     if status.usd > 0.0 {
         let usd = if status.usd < 0.01 {
@@ -53,7 +56,7 @@ pub(crate) fn line(status: &ConversationStatus, columns: usize) -> Line {
         }
         line.extend(part);
     }
-    line.cut(columns)
+    line.truncate(columns)
 }
 
 #[cfg(test)]

@@ -63,7 +63,7 @@ impl MarkdownStream {
             }
             self.add(&mut lines, block, at);
         }
-        let mut left = leaving(&lines, most);
+        let mut left = lines_to_flush(&lines, most);
         // What parts them does not leave alone: there may be no block below it.
         if doubtful.is_some_and(|separator| left == separator + 1) {
             left -= 1;
@@ -92,7 +92,7 @@ impl MarkdownStream {
 
     /// Something else was put above the open block, which is to be apart from it. Whether an empty line
     /// has to do that, as some of the block was given out already.
-    pub(crate) fn goes_on_below(&mut self) -> bool {
+    pub(crate) fn resume_below(&mut self) -> bool {
         self.has_begun = true;
         self.flushed.flushed_until().is_some()
     }
@@ -121,7 +121,7 @@ impl MarkdownStream {
 
 /// How many lines leave a region that has room for `most`. Those that belong together leave
 /// together, the last ones of all not yet: more of them may come.
-fn leaving(lines: &[RenderedLine], most: usize) -> usize {
+fn lines_to_flush(lines: &[RenderedLine], most: usize) -> usize {
     let over = lines.len().saturating_sub(most);
     let (left, rest) = lines.split_at(over);
     let Some(last) = left.last() else { return 0 };

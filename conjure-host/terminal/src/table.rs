@@ -6,11 +6,11 @@ use comrak::nodes::TableAlignment;
 use crate::text::{Line, Style};
 
 /// The narrowest that a column is made to fit.
-const LEAST_CELL: usize = 6;
+const MIN_CELL: usize = 6;
 /// What stands between two columns.
-const BETWEEN: &str = " │ ";
+const SEPARATOR: &str = " │ ";
 /// How wide that is.
-const BETWEEN_COLUMNS: usize = 3;
+const SEPARATOR_COLUMNS: usize = 3;
 
 /// How a table is laid out.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl TableLayout {
 }
 
 fn is_too_wide(widths: &[usize], columns: usize) -> bool {
-    let between = BETWEEN_COLUMNS * widths.len().saturating_sub(1);
+    let between = SEPARATOR_COLUMNS * widths.len().saturating_sub(1);
     widths.iter().sum::<usize>() + between > columns
 }
 
@@ -56,9 +56,9 @@ pub(crate) fn render(
     };
     let widths = match layout {
         TableLayout::Columns(widths) => widths,
-        TableLayout::Rows => return row_by_row(head, body, columns),
+        TableLayout::Rows => return stacked_rows(head, body, columns),
     };
-    let mut first = set_row(head, widths, alignments, true);
+    let mut first = layout_row(head, widths, alignments, true);
     let mut rule = String::new();
     for (at, width) in widths.iter().enumerate() {
         if at > 0 {
@@ -69,7 +69,7 @@ pub(crate) fn render(
     first.push(Line::of(rule, Style::DIM));
     let body = body
         .iter()
-        .map(|row| set_row(row, widths, alignments, false));
+        .map(|row| layout_row(row, widths, alignments, false));
     std::iter::once(first).chain(body).collect()
 }
 
@@ -81,13 +81,13 @@ fn widths(rows: &[Vec<Line>], count: usize, columns: usize) -> Option<Vec<usize>
             *width = (*width).max(cell.width());
         }
     }
-    let between = BETWEEN_COLUMNS * count.saturating_sub(1);
+    let between = SEPARATOR_COLUMNS * count.saturating_sub(1);
     let room = columns.checked_sub(between)?;
     let mut sum: usize = wanted.iter().sum();
     // The widest give way first.
     while sum > room {
         let widest = wanted.iter_mut().max_by_key(|width| **width)?;
-        if *widest <= LEAST_CELL {
+        if *widest <= MIN_CELL {
             return None;
         }
         *widest -= 1;
@@ -96,7 +96,7 @@ fn widths(rows: &[Vec<Line>], count: usize, columns: usize) -> Option<Vec<usize>
     Some(wanted)
 }
 
-fn set_row(
+fn layout_row(
     row: &[Line],
     widths: &[usize],
     alignments: &[TableAlignment],
@@ -109,7 +109,7 @@ fn set_row(
         .map(|(at, width)| {
             let cell = row.get(at).unwrap_or(&empty);
             let wrapped = cell.wrap(*width, &empty, &empty);
-            wrapped.iter().map(trimmed).collect()
+            wrapped.iter().map(trim_end).collect()
         })
         .collect();
     let height = cells.iter().map(Vec::len).max().unwrap_or(1);
@@ -118,7 +118,7 @@ fn set_row(
         let mut line = Line::new();
         for (column, (cell, width)) in cells.iter().zip(widths).enumerate() {
             if column > 0 {
-                line.push(BETWEEN, Style::DIM);
+                line.push(SEPARATOR, Style::DIM);
             }
             let text = cell.get(at).unwrap_or(&empty);
             let room = width.saturating_sub(text.width());
@@ -144,7 +144,7 @@ fn set_row(
 }
 
 /// A line without the space at its end.
-fn trimmed(line: &Line) -> Line {
+fn trim_end(line: &Line) -> Line {
     let mut kept = line.plain().trim_end().len();
     let mut trimmed = Line::new();
     for span in line.spans() {
@@ -157,7 +157,7 @@ fn trimmed(line: &Line) -> Line {
 }
 
 /// Each row as lines of `head: cell`. The head has none of its own.
-fn row_by_row(head: &[Line], body: &[Vec<Line>], columns: usize) -> Vec<Vec<Line>> {
+fn stacked_rows(head: &[Line], body: &[Vec<Line>], columns: usize) -> Vec<Vec<Line>> {
     let indent = Line::of("  ", Style::PLAIN);
     let mut told = vec![Vec::new()];
     for (number, row) in body.iter().enumerate() {

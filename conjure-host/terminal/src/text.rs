@@ -291,7 +291,7 @@ impl Line {
 
     /// The rest of the line, without its first `characters` characters.
     #[must_use]
-    pub(crate) fn behind(&self, characters: usize) -> Self {
+    pub(crate) fn skip_chars(&self, characters: usize) -> Self {
         let mut left = characters;
         let mut behind = Self::new();
         for span in &self.spans {
@@ -307,7 +307,7 @@ impl Line {
 
     /// Cuts the line to `columns` columns, with `…` at its end.
     #[must_use]
-    pub(crate) fn cut(&self, columns: usize) -> Self {
+    pub(crate) fn truncate(&self, columns: usize) -> Self {
         if self.width() <= columns {
             return self.clone();
         }
@@ -511,8 +511,8 @@ mod tests {
     #[test]
     fn a_cut_line_says_so_and_fits() {
         let line = Line::of("世界世界", Style::PLAIN);
-        assert_eq!(line.cut(8).plain(), "世界世界");
-        assert_eq!(line.cut(6).plain(), "世界…");
-        assert_eq!(line.cut(4).plain(), "世…");
+        assert_eq!(line.truncate(8).plain(), "世界世界");
+        assert_eq!(line.truncate(6).plain(), "世界…");
+        assert_eq!(line.truncate(4).plain(), "世…");
     }
 }

@@ -15,7 +15,7 @@ pub(crate) struct PlacedCharacter {
     /// The columns before it in its row.
     column: usize,
     /// Text that is shown for the character: nothing for the end of a line.
-    pub(crate) shown: String,
+    pub(crate) display: String,
     /// Whether it stands for a paste.
     pub(crate) is_paste: bool,
 }
@@ -27,7 +27,7 @@ pub(crate) struct TextLayout {
     /// The byte position behind the text.
     end: usize,
     /// The row and the column there.
-    end_place: (usize, usize),
+    end_cell: (usize, usize),
 }
 
 impl TextLayout {
@@ -44,7 +44,7 @@ impl TextLayout {
             let shown = match (character, paste) {
                 ("\n", _) => String::new(),
                 (_, Some(paste)) => {
-                    format!("[{} pasted]", crate::words::lines(paste.lines().count()))
+                    format!("[{} pasted]", crate::numerals::lines(paste.lines().count()))
                 }
                 (character, None) => character.replace('\t', "    "),
             };
@@ -56,7 +56,7 @@ impl TextLayout {
                 at,
                 row,
                 column,
-                shown,
+                display: shown,
                 is_paste: paste.is_some(),
             });
             column += width;
@@ -67,13 +67,13 @@ impl TextLayout {
         Self {
             characters,
             end: text.len(),
-            end_place: (row, column),
+            end_cell: (row, column),
         }
     }
 
     /// How many rows there are.
     pub(crate) fn rows(&self) -> usize {
-        self.end_place.0 + 1
+        self.end_cell.0 + 1
     }
 
     /// The characters, in their order.
@@ -82,18 +82,16 @@ impl TextLayout {
     }
 
     /// The row and the column of a byte position.
-    pub(crate) fn place(&self, position: usize) -> (usize, usize) {
+    pub(crate) fn cell_at(&self, position: usize) -> (usize, usize) {
         let mut characters = self.characters.iter();
         let character = characters.find(|character| character.at == position);
-        character.map_or(self.end_place, |character| {
-            (character.row, character.column)
-        })
+        character.map_or(self.end_cell, |character| (character.row, character.column))
     }
 
     /// The byte position in a row at a column, or the nearest one before that; nothing where there is no
     /// such row.
     pub(crate) fn position(&self, row: usize, column: usize) -> Option<usize> {
-        if self.end_place.0 == row && self.end_place.1 <= column {
+        if self.end_cell.0 == row && self.end_cell.1 <= column {
             return Some(self.end);
         }
         let in_row = self
@@ -117,8 +115,8 @@ mod tests {
         assert_eq!(layout.rows(), 4);
         let c = text.find('c').unwrap();
         let d = text.find('d').unwrap();
-        assert_eq!(layout.place(c), (1, 0));
-        assert_eq!(layout.place(text.len()), (3, 0));
+        assert_eq!(layout.cell_at(c), (1, 0));
+        assert_eq!(layout.cell_at(text.len()), (3, 0));
         assert_eq!(layout.position(0, 0), Some(0));
         assert_eq!(layout.position(0, 3), text.find('界'), "within it");
         assert_eq!(layout.position(0, 9), text.find('b'));

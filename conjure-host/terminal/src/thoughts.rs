@@ -3,17 +3,17 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
+use crate::numerals;
 use crate::text::{Line, Style};
-use crate::words;
 
 /// The most bytes of reasoning that are held to be shown whole.
-const MOST_HELD: usize = 1024 * 1024;
+const MAX_BYTES: usize = 1024 * 1024;
 
 /// Reasoning that comes.
 #[derive(Debug)]
 pub(crate) struct Thoughts {
     pub(crate) text: String,
-    began: Instant,
+    started_at: Instant,
 }
 
 impl Thoughts {
@@ -21,7 +21,7 @@ impl Thoughts {
     pub(crate) fn begin() -> Self {
         Self {
             text: String::new(),
-            began: Instant::now(),
+            started_at: Instant::now(),
         }
     }
 
@@ -34,15 +34,15 @@ impl Thoughts {
         let end: String = text.chars().skip(skipped).collect();
         Line::of(head, Style::DIM)
             .with(end.trim_start(), Style::DIM)
-            .cut(columns)
+            .truncate(columns)
     }
 
     /// Line with the beginning of reasoning that is over, and with how all of it is shown.
-    pub(crate) fn folded(&self, how: &str, columns: usize) -> Line {
-        let time = words::time_since(self.began, " for ");
+    pub(crate) fn summary_line(&self, how: &str, columns: usize) -> Line {
+        let time = numerals::time_since(self.started_at, " for ");
         let line =
             Line::of(format!("∴ Thought{time}: "), Style::DIM).with(self.text.trim(), Style::DIM);
-        let mut line = line.cut(columns.saturating_sub(how.len()));
+        let mut line = line.truncate(columns.saturating_sub(how.len()));
         line.push(how, Style::DIM);
         line
     }
@@ -67,7 +67,7 @@ impl PastThoughts {
     /// Holds what was thought.
     pub(crate) fn add(&mut self, text: String) {
         self.texts.push_back(text);
-        while self.texts.len() > 1 && self.bytes() > MOST_HELD {
+        while self.texts.len() > 1 && self.bytes() > MAX_BYTES {
             self.texts.pop_front();
         }
     }
@@ -82,20 +82,20 @@ impl PastThoughts {
     }
 
     /// All that is held, with empty lines between; nothing where nothing is.
-    pub(crate) fn whole(&self, columns: usize) -> Vec<Line> {
+    pub(crate) fn lines(&self, columns: usize) -> Vec<Line> {
         let mut lines = Vec::new();
         for text in &self.texts {
             if !lines.is_empty() {
                 lines.push(Line::new());
             }
-            lines.extend(whole(text, columns));
+            lines.extend(text_lines(text, columns));
         }
         lines
     }
 }
 
 /// All of it.
-pub(crate) fn whole(text: &str, columns: usize) -> Vec<Line> {
+pub(crate) fn text_lines(text: &str, columns: usize) -> Vec<Line> {
     let bar = Line::of("∴ ", Style::DIM);
     let style = Style {
         italic: true,

@@ -6,8 +6,8 @@
 use conjure_core::chat::Event;
 
 use crate::ended_call::CallPreview;
-use crate::held_calls::{HeldCall, HeldCalls};
 use crate::notes;
+use crate::recent_calls::{RecentCall, RecentCalls};
 use crate::text::{Color, Line, Style};
 use crate::turn_lines::{TurnHints, TurnLines};
 
@@ -15,10 +15,10 @@ use crate::turn_lines::{TurnHints, TurnLines};
 const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 /// Keys show more, and stop what runs.
 const WITH_KEYS: TurnHints = TurnHints {
-    runs: &SPINNER,
-    thinks: &SPINNER,
-    thoughts: " (Ctrl-T: the last turn's)",
-    working: "  Esc stops",
+    run_marks: &SPINNER,
+    thought_marks: &SPINNER,
+    thoughts_hint: " (Ctrl-T: the last turn's)",
+    stop_hint: "  Esc stops",
     output: CallPreview::First(" (Ctrl-O shows them)"),
 };
 
@@ -27,14 +27,14 @@ const WITH_KEYS: TurnHints = TurnHints {
 pub(crate) struct TranscriptRenderer {
     lines: TurnLines,
     /// The last calls that were over.
-    calls: HeldCalls,
+    calls: RecentCalls,
 }
 
 impl TranscriptRenderer {
     pub(crate) fn new(columns: usize) -> Self {
         Self {
             lines: TurnLines::new(columns, WITH_KEYS),
-            calls: HeldCalls::default(),
+            calls: RecentCalls::default(),
         }
     }
 
@@ -48,18 +48,18 @@ impl TranscriptRenderer {
     }
 
     /// A turn is about to begin, in which this was said.
-    pub(crate) fn said(&mut self, text: &str) {
-        let lines = said(text, self.lines.columns());
+    pub(crate) fn push_message(&mut self, text: &str) {
+        let lines = message_lines(text, self.lines.columns());
         self.lines.push_beginning(lines);
     }
 
     /// The host begins to work.
-    pub(crate) fn begins(&mut self) {
+    pub(crate) fn begin(&mut self) {
         self.lines.begin();
     }
 
     /// The host has ended its work.
-    pub(crate) fn ends(&mut self) {
+    pub(crate) fn end(&mut self) {
         self.lines.end();
     }
 
@@ -87,8 +87,8 @@ impl TranscriptRenderer {
     }
 
     /// Like [`Self::push_above`], but apart from what is above.
-    pub(crate) fn push_apart(&mut self, lines: impl IntoIterator<Item = Line>) {
-        self.lines.push_apart(lines);
+    pub(crate) fn push_spaced(&mut self, lines: impl IntoIterator<Item = Line>) {
+        self.lines.push_spaced(lines);
     }
 
     /// An event of the turn.
@@ -103,15 +103,15 @@ impl TranscriptRenderer {
                 self.lines.event(event);
             }
             Event::FunctionCallOutput(result) => {
-                let announced = self.lines.announced(&result.call_id);
-                self.calls.hold(HeldCall::new(announced, result));
+                let announced = self.lines.active_call(&result.call_id);
+                self.calls.push(RecentCall::new(announced, result));
                 self.lines.event(event);
             }
             Event::File { artifact, .. } => {
                 let line = Line::of("  + ", Style::of(Color::Green))
                     .with(&artifact.id, Style::PLAIN)
                     .with(format!("  {}", artifact.name), Style::DIM);
-                self.lines.push([line.cut(self.lines.columns())]);
+                self.lines.push([line.truncate(self.lines.columns())]);
                 self.lines.is_of_call();
             }
             Event::Error(error) => {
@@ -128,8 +128,8 @@ impl TranscriptRenderer {
     }
 
     /// A call would write a file that has this text.
-    pub(crate) fn overwrites(&mut self, call_id: &str, text: &str) {
-        self.lines.overwrites(call_id, text);
+    pub(crate) fn set_overwritten(&mut self, call_id: &str, text: &str) {
+        self.lines.set_overwritten(call_id, text);
     }
 
     /// Tells something that the person waits for.
@@ -149,11 +149,11 @@ impl TranscriptRenderer {
         let columns = self.lines.columns();
         match self.calls.next(columns) {
             Ok(lines) => {
-                self.lines.push_apart(lines);
+                self.lines.push_spaced(lines);
                 self.lines.is_of_call();
             }
             Err(words) => {
-                let line = Line::of(words, Style::DIM).cut(columns);
+                let line = Line::of(words, Style::DIM).truncate(columns);
                 self.lines.push_above([line]);
             }
         }
@@ -166,7 +166,7 @@ impl TranscriptRenderer {
 }
 
 /// What the person said.
-pub(crate) fn said(text: &str, columns: usize) -> Vec<Line> {
+pub(crate) fn message_lines(text: &str, columns: usize) -> Vec<Line> {
     let mut first = Line::of("› ", Style::of(Color::Cyan).bold());
     let indent = Line::of("  ", Style::PLAIN);
     let mut lines = Vec::new();
@@ -247,7 +247,7 @@ mod tests {
         transcript.event(&Event::Content {
             delta: "Made.\n".to_owned(),
         });
-        transcript.ends();
+        transcript.end();
         assert_eq!(
             plain(&mut transcript),
             [
@@ -269,7 +269,7 @@ mod tests {
             arguments: json!({ "path": "a", "file_text": "one\nTWO\n" }),
         };
         transcript.event(&Event::FunctionCall { calls: vec![call] });
-        transcript.overwrites("c1", "one\ntwo\n");
+        transcript.set_overwritten("c1", "one\ntwo\n");
         transcript.event(&over("c1"));
         assert_eq!(
             plain(&mut transcript),
@@ -338,11 +338,11 @@ mod tests {
             });
         };
         thinks(&mut transcript, "Of the turn before.");
-        transcript.ends();
+        transcript.end();
         thinks(&mut transcript, "First.");
         call_says(&mut transcript, "make", "");
         thinks(&mut transcript, "Second.");
-        transcript.ends();
+        transcript.end();
         plain(&mut transcript);
         for _ in 0..2 {
             transcript.toggle_thoughts();

@@ -14,24 +14,24 @@ use crate::ended_call::{self, CallPreview};
 use crate::stream::MarkdownStream;
 use crate::text::{Color, Line, Style};
 use crate::thoughts::{self, PastThoughts, Thoughts};
-use crate::{live_calls, notes, words};
+use crate::{live_calls, notes, numerals};
 
 /// How long each of several marks stands.
 const MARK_STEP: u128 = 100;
 /// How long nothing comes before it is said that the work goes on.
-const SILENCE: Duration = Duration::from_secs(1);
+const IDLE_NOTICE_DELAY: Duration = Duration::from_secs(1);
 
 /// What is shown of a turn besides what happens in it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TurnHints {
     /// The marks of what runs, which stand there one after the other.
-    pub(crate) runs: &'static [&'static str],
+    pub(crate) run_marks: &'static [&'static str],
     /// Marks of reasoning.
-    pub(crate) thinks: &'static [&'static str],
+    pub(crate) thought_marks: &'static [&'static str],
     /// Hint at how folded reasoning is shown.
-    pub(crate) thoughts: &'static str,
+    pub(crate) thoughts_hint: &'static str,
     /// Hint at how what runs is stopped.
-    pub(crate) working: &'static str,
+    pub(crate) stop_hint: &'static str,
     /// Choice of the lines of an ended call's output that are shown.
     pub(crate) output: CallPreview,
 }
@@ -39,10 +39,10 @@ pub(crate) struct TurnHints {
 impl TurnHints {
     /// Where nothing is typed while a turn runs. The time behind the mark says that it goes on.
     pub(crate) const WITHOUT_KEYS: Self = Self {
-        runs: &["⠿"],
-        thinks: &["∴"],
-        thoughts: "",
-        working: "",
+        run_marks: &["⠿"],
+        thought_marks: &["∴"],
+        thoughts_hint: "",
+        stop_hint: "",
         output: CallPreview::Last,
     };
 }
@@ -56,16 +56,16 @@ pub(crate) struct TurnLines {
     done: Vec<Line>,
     answer: MarkdownStream,
     /// Finished lines that came while a block of the answer was open, and stand behind it.
-    behind_block: Vec<Line>,
+    lines_after_block: Vec<Line>,
     thoughts: Option<Thoughts>,
     past_thoughts: PastThoughts,
     /// Whether reasoning is shown whole.
     shows_thoughts: bool,
     calls: Vec<AnnouncedCall>,
     /// When the turn began that runs.
-    began: Option<Instant>,
+    started_at: Option<Instant>,
     /// When the last event came.
-    heard: Option<Instant>,
+    last_event_at: Option<Instant>,
     /// Whether the last finished line belongs to calls.
     is_after_call: bool,
     /// Whether what stands above needs no empty line behind it.
@@ -79,13 +79,13 @@ impl TurnLines {
             hints,
             done: Vec::new(),
             answer: MarkdownStream::default(),
-            behind_block: Vec::new(),
+            lines_after_block: Vec::new(),
             thoughts: None,
             past_thoughts: PastThoughts::default(),
             shows_thoughts: false,
             calls: Vec::new(),
-            began: None,
-            heard: None,
+            started_at: None,
+            last_event_at: None,
             is_after_call: false,
             ends_empty: true,
         }
@@ -101,18 +101,18 @@ impl TurnLines {
 
     /// Whether something is shown that changes by itself.
     pub(crate) fn is_moving(&self) -> bool {
-        self.began.is_some()
+        self.started_at.is_some()
     }
 
     /// The host begins to work.
     pub(crate) fn begin(&mut self) {
-        self.began = Some(Instant::now());
+        self.started_at = Some(Instant::now());
     }
 
     /// The host has ended its work.
     pub(crate) fn end(&mut self) {
         self.end_turn();
-        self.began = None;
+        self.started_at = None;
     }
 
     /// A turn has ended; the host may work on.
@@ -124,11 +124,11 @@ impl TurnLines {
 
     /// Takes an event in. Whether it is told here.
     pub(crate) fn event(&mut self, event: &Event) -> bool {
-        self.heard = Some(Instant::now());
+        self.last_event_at = Some(Instant::now());
         match event {
             Event::TurnStarted { .. } => self.begin(),
-            Event::Thinking { delta } => self.think(delta),
-            Event::Content { delta } => self.say(delta),
+            Event::Thinking { delta } => self.push_thought(delta),
+            Event::Content { delta } => self.push_answer(delta),
             Event::FunctionCall { calls } => {
                 self.flush();
                 self.calls.extend(calls.iter().map(AnnouncedCall::new));
@@ -137,12 +137,12 @@ impl TurnLines {
                 call_id, backend, ..
             } => {
                 if let Some(call) = self.call(call_id) {
-                    call.begins(backend);
+                    call.start(backend);
                 }
             }
             Event::ToolOutput { call_id, chunk, .. } => {
                 if let Some(call) = self.call(call_id) {
-                    call.hears(chunk);
+                    call.push_output(chunk);
                 }
             }
             Event::FunctionCallOutput(result) => self.result(result),
@@ -159,16 +159,16 @@ impl TurnLines {
         true
     }
 
-    fn say(&mut self, delta: &str) {
+    fn push_answer(&mut self, delta: &str) {
         self.flush_thoughts();
         if self.is_after_call && !delta.trim().is_empty() {
-            self.space();
+            self.push_blank();
             self.is_after_call = false;
         }
         self.answer.push(delta);
     }
 
-    fn think(&mut self, delta: &str) {
+    fn push_thought(&mut self, delta: &str) {
         self.flush_answer();
         if self.thoughts.is_none() {
             self.past_thoughts.begin();
@@ -178,7 +178,7 @@ impl TurnLines {
     }
 
     /// A call that was announced and is not over.
-    pub(crate) fn announced(&self, id: &str) -> Option<&AnnouncedCall> {
+    pub(crate) fn active_call(&self, id: &str) -> Option<&AnnouncedCall> {
         self.calls.iter().find(|call| call.id == id)
     }
 
@@ -204,7 +204,7 @@ impl TurnLines {
     }
 
     /// A call would write a file that has this text.
-    pub(crate) fn overwrites(&mut self, call_id: &str, text: &str) {
+    pub(crate) fn set_overwritten(&mut self, call_id: &str, text: &str) {
         if let Some(call) = self.call(call_id) {
             call.overwritten = Some(text.to_owned());
         }
@@ -214,7 +214,7 @@ impl TurnLines {
     pub(crate) fn begin_calls(&mut self) {
         self.flush();
         if !std::mem::replace(&mut self.is_after_call, true) {
-            self.space();
+            self.push_blank();
         }
     }
 
@@ -225,7 +225,7 @@ impl TurnLines {
             self.done.extend(lines);
         } else {
             self.finish_blocks();
-            self.behind_block.extend(lines);
+            self.lines_after_block.extend(lines);
         }
     }
 
@@ -236,17 +236,17 @@ impl TurnLines {
             self.finish_blocks();
         }
         self.done.extend(lines);
-        if is_open && self.answer.goes_on_below() {
+        if is_open && self.answer.resume_below() {
             self.done.push(Line::new());
         }
     }
 
     /// Like [`Self::push_above`], but apart from what is above.
-    pub(crate) fn push_apart(&mut self, lines: impl IntoIterator<Item = Line>) {
+    pub(crate) fn push_spaced(&mut self, lines: impl IntoIterator<Item = Line>) {
         if !self.answer.is_empty() {
             self.finish_blocks();
         }
-        self.space();
+        self.push_blank();
         self.push_above(lines);
     }
 
@@ -258,14 +258,14 @@ impl TurnLines {
     /// Lines that a turn begins below, apart from what is above; what comes meanwhile goes on behind
     /// them.
     pub(crate) fn push_beginning(&mut self, lines: impl IntoIterator<Item = Line>) {
-        self.space();
+        self.push_blank();
         self.done.extend(lines);
         self.done.push(Line::new());
         self.is_after_call = false;
     }
 
     /// An empty line, unless there is one or nothing is above.
-    fn space(&mut self) {
+    fn push_blank(&mut self) {
         if !self.done.last().map_or(self.ends_empty, Line::is_empty) {
             self.done.push(Line::new());
         }
@@ -280,14 +280,14 @@ impl TurnLines {
     fn flush_answer(&mut self) {
         let rest = self.answer.finish(self.columns);
         self.done.extend(rest);
-        self.done.append(&mut self.behind_block);
+        self.done.append(&mut self.lines_after_block);
     }
 
     /// Finishes the blocks of the answer that are whole, and what waited for the end of one.
     fn finish_blocks(&mut self) {
         if let Some(blocks) = self.answer.finished_blocks(self.columns) {
             self.done.extend(blocks);
-            self.done.append(&mut self.behind_block);
+            self.done.append(&mut self.lines_after_block);
         }
     }
 
@@ -295,12 +295,12 @@ impl TurnLines {
         let Some(thoughts) = self.thoughts.take() else {
             return;
         };
-        self.space();
+        self.push_blank();
         if self.shows_thoughts {
-            let lines = thoughts::whole(&thoughts.text, self.columns);
+            let lines = thoughts::text_lines(&thoughts.text, self.columns);
             self.done.extend(lines);
         } else {
-            let line = thoughts.folded(self.hints.thoughts, self.columns);
+            let line = thoughts.summary_line(self.hints.thoughts_hint, self.columns);
             self.done.push(line);
         }
         self.done.push(Line::new());
@@ -312,13 +312,13 @@ impl TurnLines {
     pub(crate) fn toggle_thoughts(&mut self) {
         self.shows_thoughts = !self.shows_thoughts;
         if !self.shows_thoughts {
-            return self.push_apart([Line::of("Reasoning is folded.", Style::DIM)]);
+            return self.push_spaced([Line::of("Reasoning is folded.", Style::DIM)]);
         }
-        let past = self.past_thoughts.whole(self.columns);
+        let past = self.past_thoughts.lines(self.columns);
         if !past.is_empty() {
-            self.push_apart(past);
+            self.push_spaced(past);
         } else if self.thoughts.is_none() {
-            self.push_apart([Line::of("Reasoning is shown from now on.", Style::DIM)]);
+            self.push_spaced([Line::of("Reasoning is shown from now on.", Style::DIM)]);
         }
     }
 
@@ -332,12 +332,12 @@ impl TurnLines {
         let mut live = self.live_thoughts();
         // The end of them: what is being thought now.
         live.drain(..live.len().saturating_sub(most));
-        if !self.behind_block.is_empty() {
+        if !self.lines_after_block.is_empty() {
             self.finish_blocks();
         }
         if !self.answer.is_empty() {
             // What says that the work goes on has rows of its own.
-            let rows = if self.is_still() {
+            let rows = if self.is_idle() {
                 most.saturating_sub(2)
             } else {
                 most
@@ -350,11 +350,11 @@ impl TurnLines {
         if !self.calls.is_empty() && !self.is_after_call && !self.ends_empty {
             live.push(Line::new());
         }
-        let mark = self.mark(self.hints.runs);
+        let mark = self.mark(self.hints.run_marks);
         live.extend(live_calls::lines(&self.calls, mark, self.columns, most));
         if live.is_empty() {
             live.extend(self.working());
-        } else if self.is_still()
+        } else if self.is_idle()
             && let Some(working) = self.working()
         {
             live.extend([Line::new(), working]);
@@ -366,31 +366,39 @@ impl TurnLines {
     fn live_thoughts(&self) -> Vec<Line> {
         match &self.thoughts {
             None => Vec::new(),
-            Some(thoughts) if self.shows_thoughts => thoughts::whole(&thoughts.text, self.columns),
-            Some(thoughts) => vec![thoughts.live(self.mark(self.hints.thinks), self.columns)],
+            Some(thoughts) if self.shows_thoughts => {
+                thoughts::text_lines(&thoughts.text, self.columns)
+            }
+            Some(thoughts) => {
+                vec![thoughts.live(self.mark(self.hints.thought_marks), self.columns)]
+            }
         }
     }
 
     /// Whether no event came for a while, and nothing that is shown moves.
-    fn is_still(&self) -> bool {
-        let is_silent = self.heard.is_some_and(|at| at.elapsed() >= SILENCE);
+    fn is_idle(&self) -> bool {
+        let is_silent = self
+            .last_event_at
+            .is_some_and(|at| at.elapsed() >= IDLE_NOTICE_DELAY);
         let moves = !self.calls.is_empty() || (self.thoughts.is_some() && !self.shows_thoughts);
         is_silent && !moves
     }
 
     /// Line that stands there while nothing comes.
     fn working(&self) -> Option<Line> {
-        let time = words::time_since(self.began?, "  ");
-        let line = Line::of(self.mark(self.hints.runs), Style::of(Color::Cyan))
+        let time = numerals::time_since(self.started_at?, "  ");
+        let line = Line::of(self.mark(self.hints.run_marks), Style::of(Color::Cyan))
             .with(" Working", Style::PLAIN)
             .with(time, Style::DIM)
-            .with(self.hints.working, Style::DIM);
-        Some(line.cut(self.columns))
+            .with(self.hints.stop_hint, Style::DIM);
+        Some(line.truncate(self.columns))
     }
 
     /// Picks the mark that stands now, by the time since the turn began.
     fn mark(&self, marks: &'static [&'static str]) -> &'static str {
-        let time = self.began.map_or(0, |began| began.elapsed().as_millis());
+        let time = self
+            .started_at
+            .map_or(0, |began| began.elapsed().as_millis());
         let step = usize::try_from(time / MARK_STEP).unwrap_or_default();
         let mark = marks.get(step % marks.len().max(1));
         mark.copied().unwrap_or_default()
@@ -479,7 +487,7 @@ mod tests {
             turn.event(&content("Before.\n\n```\none\ntwo\n"));
             let mut done = turn.frame(most).0;
             assert!(turn.event(&note));
-            turn.push_apart([Line::of("asked for", Style::PLAIN)]);
+            turn.push_spaced([Line::of("asked for", Style::PLAIN)]);
             done.extend(turn.frame(most).0);
             turn.event(&content("three\n```\n\nAfter.\n"));
             done.extend(turn.frame(most).0);
@@ -513,7 +521,7 @@ mod tests {
         let mut turn = TurnLines::new(40, TurnHints::WITHOUT_KEYS);
         turn.begin();
         turn.event(&content("Some words"));
-        turn.heard = Instant::now().checked_sub(SILENCE);
+        turn.last_event_at = Instant::now().checked_sub(IDLE_NOTICE_DELAY);
         let live = plain(&turn.frame(10).1);
         assert_eq!(live[..2], ["Some words", ""]);
         assert!(live[2].starts_with("⠿ Working"), "{live:?}");

@@ -18,7 +18,7 @@ const STEP: Duration = Duration::from_secs(1);
 /// Part of the time that frames may be drawn in, as one in so many, and the longest time between two: a
 /// long paragraph is rendered whole each time.
 const SHARE: u32 = 80;
-const LONGEST: Duration = Duration::from_millis(500);
+const MAX_PAUSE: Duration = Duration::from_millis(500);
 
 /// Shows turns.
 pub struct TurnScreen {
@@ -27,7 +27,7 @@ pub struct TurnScreen {
     lines: TurnLines,
     /// Whether only the answer is shown.
     is_answer_only: bool,
-    drawn: Instant,
+    drawn_at: Instant,
     /// The least time between two frames.
     pause: Duration,
     /// Whether something came that is not drawn.
@@ -38,11 +38,11 @@ pub struct TurnScreen {
 /// Whether what is not finished is on the screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Visibility {
-    Shown,
+    Visible,
     /// Something else is printed, until more of the turn comes.
-    Away,
+    Hidden,
     /// Something else is printed, and the turn stays away whatever comes: somebody types there.
-    Held,
+    Suspended,
 }
 
 impl TurnScreen {
@@ -59,10 +59,10 @@ impl TurnScreen {
             screen,
             size,
             is_answer_only,
-            drawn: Instant::now(),
+            drawn_at: Instant::now(),
             pause: Duration::ZERO,
             is_stale: false,
-            visibility: Visibility::Shown,
+            visibility: Visibility::Visible,
         })
     }
 
@@ -78,28 +78,28 @@ impl TurnScreen {
             return Ok(false);
         }
         // Output of a call is no reason to draw over a question that it may have asked.
-        if self.visibility == Visibility::Away && !matches!(event, Event::ToolOutput { .. }) {
-            self.visibility = Visibility::Shown;
+        if self.visibility == Visibility::Hidden && !matches!(event, Event::ToolOutput { .. }) {
+            self.visibility = Visibility::Visible;
         }
         self.is_stale = true;
-        if self.drawn.elapsed() >= self.pause {
+        if self.drawn_at.elapsed() >= self.pause {
             self.draw()?;
         }
         Ok(true)
     }
 
     /// A call would write a file that has this text.
-    pub fn overwrites(&mut self, call_id: &str, text: &str) {
-        self.lines.overwrites(call_id, text);
+    pub fn set_overwritten(&mut self, call_id: &str, text: &str) {
+        self.lines.set_overwritten(call_id, text);
     }
 
     /// When it is to be drawn again, if nothing happens before.
     #[must_use]
     pub fn due(&self) -> Option<Instant> {
         match (self.visibility, self.is_stale) {
-            (Visibility::Away | Visibility::Held, _) => None,
-            (Visibility::Shown, true) => Some(self.drawn + self.pause),
-            (Visibility::Shown, false) => self.lines.is_moving().then(|| self.drawn + STEP),
+            (Visibility::Hidden | Visibility::Suspended, _) => None,
+            (Visibility::Visible, true) => Some(self.drawn_at + self.pause),
+            (Visibility::Visible, false) => self.lines.is_moving().then(|| self.drawn_at + STEP),
         }
     }
 
@@ -108,7 +108,7 @@ impl TurnScreen {
     /// # Errors
     /// When the terminal is gone.
     pub fn draw(&mut self) -> io::Result<()> {
-        if self.visibility != Visibility::Shown {
+        if self.visibility != Visibility::Visible {
             return Ok(());
         }
         let begun = Instant::now();
@@ -116,8 +116,8 @@ impl TurnScreen {
         let (above, live) = self.lines.frame(self.screen.rows());
         let cursor = (live.len().saturating_sub(1), 0);
         self.screen.draw(&above, &live, cursor)?;
-        self.drawn = Instant::now();
-        self.pause = (self.drawn.duration_since(begun) * SHARE).clamp(FRAME, LONGEST);
+        self.drawn_at = Instant::now();
+        self.pause = (self.drawn_at.duration_since(begun) * SHARE).clamp(FRAME, MAX_PAUSE);
         self.is_stale = false;
         Ok(())
     }
@@ -128,10 +128,10 @@ impl TurnScreen {
     /// # Errors
     /// When the terminal is gone.
     pub fn make_room(&mut self) -> io::Result<()> {
-        if self.visibility != Visibility::Shown {
+        if self.visibility != Visibility::Visible {
             return Ok(());
         }
-        self.visibility = Visibility::Away;
+        self.visibility = Visibility::Hidden;
         self.is_stale = false;
         self.fit()?;
         let (above, _) = self.lines.frame(self.screen.rows());
@@ -146,16 +146,16 @@ impl TurnScreen {
     /// When the terminal is gone.
     pub fn hold(&mut self) -> io::Result<()> {
         self.make_room()?;
-        self.visibility = Visibility::Held;
+        self.visibility = Visibility::Suspended;
         Ok(())
     }
 
     /// Draws again; what came meanwhile is due now.
     pub fn resume(&mut self) {
         self.visibility = match self.visibility {
-            Visibility::Shown => Visibility::Shown,
-            Visibility::Away | Visibility::Held if self.is_stale => Visibility::Shown,
-            Visibility::Away | Visibility::Held => Visibility::Away,
+            Visibility::Visible => Visibility::Visible,
+            Visibility::Hidden | Visibility::Suspended if self.is_stale => Visibility::Visible,
+            Visibility::Hidden | Visibility::Suspended => Visibility::Hidden,
         };
     }
 
@@ -166,11 +166,11 @@ impl TurnScreen {
     /// When the terminal is gone.
     pub fn settle(&mut self) -> io::Result<()> {
         self.lines.flush();
-        if self.visibility == Visibility::Held {
+        if self.visibility == Visibility::Suspended {
             self.is_stale = true;
             return Ok(());
         }
-        self.visibility = Visibility::Shown;
+        self.visibility = Visibility::Visible;
         self.make_room()
     }
 

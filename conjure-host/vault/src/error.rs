@@ -25,12 +25,12 @@ pub enum VaultError {
     },
     /// A key is not 32 bytes in base64 or hex.
     #[error(
-        "{place} holds no key: it has to be 32 bytes in base64 or hex, such as `openssl rand -base64 \
+        "{location} holds no key: it has to be 32 bytes in base64 or hex, such as `openssl rand -base64 \
          32` prints"
     )]
     BadKey {
         /// Place of the key.
-        place: String,
+        location: String,
     },
     /// The key file can be accessed by others.
     #[error(
@@ -108,7 +108,7 @@ pub enum VaultError {
         "the key comes from {variable}, which this program cannot change. Put a new one there, the \
          old one into {old_variable}, and rotate again"
     )]
-    NotOurs {
+    KeyInEnvironment {
         /// The variable.
         variable: &'static str,
         /// The variable for the key before.

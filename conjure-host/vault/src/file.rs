@@ -14,7 +14,7 @@ use crate::key::MasterKey;
 const MAX_FILE_BYTES: u64 = 4096;
 
 /// The file in which a key waits that is to replace the one in `path`.
-pub(crate) fn next(path: &Path) -> PathBuf {
+pub(crate) fn next_path(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".next");
     path.with_file_name(name)
@@ -54,7 +54,7 @@ pub(crate) fn read(path: &Path) -> Result<Option<MasterKey>, VaultError> {
     let read = file.take(MAX_FILE_BYTES).read_to_string(&mut text);
     read.map_err(io("read", path))?;
     let key = MasterKey::parse(&text).ok_or_else(|| VaultError::BadKey {
-        place: format!("the key file `{}`", path.display()),
+        location: format!("the key file `{}`", path.display()),
     })?;
     Ok(Some(key))
 }
@@ -75,7 +75,7 @@ pub(crate) fn lock(path: &Path) -> Result<File, VaultError> {
 
 /// Puts a key into a file that is not there yet; the key that is there when somebody else was
 /// quicker. Only under the lock.
-pub(crate) fn make(path: &Path, key: &MasterKey) -> Result<MasterKey, VaultError> {
+pub(crate) fn create(path: &Path, key: &MasterKey) -> Result<MasterKey, VaultError> {
     let dir = make_dir(path)?;
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");
@@ -97,7 +97,7 @@ pub(crate) fn make(path: &Path, key: &MasterKey) -> Result<MasterKey, VaultError
 
 /// Lets the key that waits replace the one in `path`.
 pub(crate) fn replace(path: &Path) -> Result<(), VaultError> {
-    fs::rename(next(path), path).map_err(io("replace", path))?;
+    fs::rename(next_path(path), path).map_err(io("replace", path))?;
     let dir = path.parent().unwrap_or(Path::new("."));
     sync_dir(dir).map_err(io("replace", path))
 }

@@ -14,12 +14,12 @@ const NONCE_BYTES: usize = 24;
 const TAG_BYTES: usize = 16;
 
 /// Seals bytes for a place.
-pub(crate) fn seal(key: &MasterKey, place: &str, plain: &[u8]) -> Result<Vec<u8>, VaultError> {
+pub(crate) fn seal(key: &MasterKey, row_id: &str, plain: &[u8]) -> Result<Vec<u8>, VaultError> {
     let nonce = XNonce::try_generate().map_err(|error| VaultError::NoRandomness {
         reason: error.to_string(),
     })?;
     let head = head(key.id());
-    let about = associated_data(&head, place);
+    let about = associated_data(&head, row_id);
     let payload = Payload {
         msg: plain,
         aad: &about,
@@ -51,7 +51,7 @@ pub(crate) fn key_of(sealed: &[u8]) -> Result<KeyId, VaultError> {
 /// Reads what was sealed for a place.
 pub(crate) fn open(
     key: &MasterKey,
-    place: &str,
+    row_id: &str,
     sealed: &[u8],
 ) -> Result<Zeroizing<Vec<u8>>, VaultError> {
     let rest = sealed.get(1 + ID_LENGTH..).unwrap_or_default();
@@ -61,7 +61,7 @@ pub(crate) fn open(
     if hidden.len() < TAG_BYTES {
         return Err(VaultError::Damaged);
     }
-    let about = associated_data(&head(key.id()), place);
+    let about = associated_data(&head(key.id()), row_id);
     let payload = Payload {
         msg: hidden,
         aad: &about,
@@ -81,8 +81,8 @@ fn head(key: KeyId) -> [u8; 1 + ID_LENGTH] {
 }
 
 /// Associated data: what the tag covers beside the secret.
-fn associated_data(head: &[u8], place: &str) -> Vec<u8> {
-    [head, place.as_bytes()].concat()
+fn associated_data(head: &[u8], row_id: &str) -> Vec<u8> {
+    [head, row_id.as_bytes()].concat()
 }
 
 #[cfg(test)]

@@ -34,11 +34,11 @@ impl Keyring for SessionKeyring {
     }
 
     fn get(&self, entry: &str) -> Result<Option<Zeroizing<String>>, String> {
-        ask(async |service| {
-            let Some(item) = only(service, entry).await? else {
+        with_service(async |service| {
+            let Some(item) = find_item(service, entry).await? else {
                 return Ok(None);
             };
-            let secret = Zeroizing::new(item.get_secret().await.map_err(reason)?);
+            let secret = Zeroizing::new(item.get_secret().await.map_err(describe_error)?);
             match str::from_utf8(&secret) {
                 Ok(text) => Ok(Some(text.to_owned().into())),
                 // The error would show what was read.
@@ -48,27 +48,30 @@ impl Keyring for SessionKeyring {
     }
 
     fn set(&self, entry: &str, text: &str) -> Result<(), String> {
-        ask(async |service| {
-            if let Some(item) = only(service, entry).await? {
+        with_service(async |service| {
+            if let Some(item) = find_item(service, entry).await? {
                 let set = item.set_secret(text.as_bytes(), CONTENT).await;
-                return set.map_err(reason);
+                return set.map_err(describe_error);
             }
-            let collection = service.get_default_collection().await.map_err(reason)?;
-            if collection.is_locked().await.map_err(reason)? {
-                collection.unlock().await.map_err(reason)?;
+            let collection = service
+                .get_default_collection()
+                .await
+                .map_err(describe_error)?;
+            if collection.is_locked().await.map_err(describe_error)? {
+                collection.unlock().await.map_err(describe_error)?;
             }
             let label = format!("keyring:{entry}@{SERVICE}");
             let (names, text) = (attributes(entry), text.as_bytes());
             let made = collection.create_item(&label, names, text, true, CONTENT);
-            made.await.map(drop).map_err(reason)
+            made.await.map(drop).map_err(describe_error)
         })
     }
 
     fn remove(&self, entry: &str) -> Result<(), String> {
-        ask(async |service| {
-            for item in found(service, entry).await? {
+        with_service(async |service| {
+            for item in find_items(service, entry).await? {
                 unlock(&item).await?;
-                item.delete().await.map_err(reason)?;
+                item.delete().await.map_err(describe_error)?;
             }
             Ok(())
         })
@@ -81,15 +84,21 @@ fn attributes(entry: &str) -> HashMap<&str, &str> {
 }
 
 /// All that the entry's name finds, in every collection.
-async fn found<'a>(service: &'a SecretService<'_>, entry: &str) -> Result<Vec<Item<'a>>, String> {
+async fn find_items<'a>(
+    service: &'a SecretService<'_>,
+    entry: &str,
+) -> Result<Vec<Item<'a>>, String> {
     let found = service.search_items(attributes(entry)).await;
-    let found = found.map_err(reason)?;
+    let found = found.map_err(describe_error)?;
     Ok(found.unlocked.into_iter().chain(found.locked).collect())
 }
 
 /// The entry, unlocked.
-async fn only<'a>(service: &'a SecretService<'_>, entry: &str) -> Result<Option<Item<'a>>, String> {
-    let mut found = found(service, entry).await?;
+async fn find_item<'a>(
+    service: &'a SecretService<'_>,
+    entry: &str,
+) -> Result<Option<Item<'a>>, String> {
+    let mut found = find_items(service, entry).await?;
     if found.len() > 1 {
         return Err(format!(
             "{} of its entries have the service `{SERVICE}` and the name `{entry}`; remove all but one",
@@ -105,15 +114,15 @@ async fn only<'a>(service: &'a SecretService<'_>, entry: &str) -> Result<Option<
 
 /// Unlocks an item where it is locked; the keyring may ask the person.
 async fn unlock(item: &Item<'_>) -> Result<(), String> {
-    if item.is_locked().await.map_err(reason)? {
-        item.unlock().await.map_err(reason)?;
+    if item.is_locked().await.map_err(describe_error)? {
+        item.unlock().await.map_err(describe_error)?;
     }
     Ok(())
 }
 
 /// Asks the keyring on a thread and a runtime that are there for this: whoever calls may have a runtime on
 /// their thread, and no idle thread stays behind.
-fn ask<T: Send>(
+fn with_service<T: Send>(
     work: impl AsyncFnOnce(&SecretService<'_>) -> Result<T, String> + Send,
 ) -> Result<T, String> {
     let asking = || -> Result<T, String> {
@@ -124,7 +133,7 @@ fn ask<T: Send>(
         // Everything of the connection is dropped while the runtime runs.
         runtime.block_on(async {
             let service = SecretService::connect(EncryptionType::Dh).await;
-            work(&service.map_err(reason)?).await
+            work(&service.map_err(describe_error)?).await
         })
     };
     thread::scope(|scope| {
@@ -137,7 +146,7 @@ fn ask<T: Send>(
 }
 
 /// The error in words.
-fn reason(error: Error) -> String {
+fn describe_error(error: Error) -> String {
     match error {
         Error::Locked => "it is locked".to_owned(),
         Error::Prompt => "its question was dismissed".to_owned(),

@@ -50,7 +50,7 @@ pub enum KeyLocation {
 }
 
 struct LocatedKey {
-    place: KeyLocation,
+    location: KeyLocation,
     key: MasterKey,
 }
 
@@ -60,9 +60,9 @@ pub struct Vault {
     file: PathBuf,
     entry: String,
     /// Keys of the environment and of files, the one that seals first.
-    held: Mutex<Vec<LocatedKey>>,
+    local_keys: Mutex<Vec<LocatedKey>>,
     /// The keys of the keyring, once somebody asked for them.
-    in_keyring: OnceLock<Vec<LocatedKey>>,
+    keyring_keys: OnceLock<Vec<LocatedKey>>,
 }
 
 impl Vault {
@@ -91,24 +91,30 @@ impl Vault {
             if let Some(text) = text {
                 let key = MasterKey::parse(text.expose_secret());
                 let key = key.ok_or_else(|| VaultError::BadKey {
-                    place: variable.to_owned(),
+                    location: variable.to_owned(),
                 })?;
                 let place = KeyLocation::Variable(variable);
-                held.push(LocatedKey { place, key });
+                held.push(LocatedKey {
+                    location: place,
+                    key,
+                });
             }
         }
-        for path in [file.clone(), file::next(&file)] {
+        for path in [file.clone(), file::next_path(&file)] {
             if let Some(key) = file::read(&path)? {
                 let place = KeyLocation::File(path);
-                held.push(LocatedKey { place, key });
+                held.push(LocatedKey {
+                    location: place,
+                    key,
+                });
             }
         }
         Ok(Self {
             entry: entry(&options.data_dir),
             options,
             file,
-            held: Mutex::new(held),
-            in_keyring: OnceLock::new(),
+            local_keys: Mutex::new(held),
+            keyring_keys: OnceLock::new(),
         })
     }
 
@@ -134,8 +140,8 @@ impl Vault {
 
     /// Place and id of the key that seals; nothing while there is none.
     #[must_use]
-    pub fn place(&self) -> Option<(KeyLocation, KeyId)> {
-        self.sealing().map(|(place, key)| (place, key.id()))
+    pub fn key_location(&self) -> Option<(KeyLocation, KeyId)> {
+        self.sealing_key().map(|(place, key)| (place, key.id()))
     }
 
     /// Begins to replace the key, or goes on with what was begun. Seal everything again
@@ -148,7 +154,7 @@ impl Vault {
         let (place, key) = match self.current()? {
             (KeyLocation::Variable(variable), key) => {
                 if self.options.old_key.is_none() {
-                    return Err(VaultError::NotOurs {
+                    return Err(VaultError::KeyInEnvironment {
                         variable,
                         old_variable: Self::OLD_VARIABLE,
                     });
@@ -157,10 +163,10 @@ impl Vault {
             }
             (KeyLocation::File(path), _) => {
                 let _alone = file::lock(&path)?;
-                let next = file::next(&path);
+                let next = file::next_path(&path);
                 let key = match file::read(&next)? {
                     Some(key) => key,
-                    None => file::make(&next, &MasterKey::fresh()?)?,
+                    None => file::create(&next, &MasterKey::fresh()?)?,
                 };
                 (KeyLocation::File(path), key)
             }
@@ -179,26 +185,26 @@ impl Vault {
         };
         Ok(Rotation {
             vault: self,
-            place,
+            new_location: place,
             key,
         })
     }
 
     /// The key that seals, made where there is none.
     fn current(&self) -> Result<(KeyLocation, MasterKey), VaultError> {
-        match self.sealing() {
+        match self.sealing_key() {
             Some(current) => Ok(current),
-            None => self.make(),
+            None => self.create_key(),
         }
     }
 
-    fn sealing(&self) -> Option<(KeyLocation, MasterKey)> {
-        let seals = |held: &LocatedKey| match &held.place {
+    fn sealing_key(&self) -> Option<(KeyLocation, MasterKey)> {
+        let seals = |held: &LocatedKey| match &held.location {
             KeyLocation::Variable(name) => *name == Self::VARIABLE,
             KeyLocation::File(path) => *path == self.file,
             KeyLocation::Keyring(entry) => *entry == self.entry,
         };
-        let both = |held: &LocatedKey| (held.place.clone(), held.key.clone());
+        let both = |held: &LocatedKey| (held.location.clone(), held.key.clone());
         if let Some(found) = self.lock().iter().find(|held| seals(held)).map(both) {
             return Some(found);
         }
@@ -207,11 +213,11 @@ impl Vault {
         }
         // A keyring that does not answer seals nothing; what it sealed before says so when it is
         // read.
-        let held = self.in_keyring().unwrap_or_default();
+        let held = self.load_keyring_keys().unwrap_or_default();
         held.iter().find(|held| seals(held)).map(both)
     }
 
-    fn make(&self) -> Result<(KeyLocation, MasterKey), VaultError> {
+    fn create_key(&self) -> Result<(KeyLocation, MasterKey), VaultError> {
         let key = MasterKey::fresh()?;
         let _alone = file::lock(&self.file)?;
         if self.options.key_file.is_none() && self.options.keyring.is_there() {
@@ -219,13 +225,13 @@ impl Vault {
             if let Ok(key) = made {
                 // What was not there when it was asked for is held here from now on.
                 let place = KeyLocation::Keyring(self.entry.clone());
-                self.hold(place.clone(), key.clone());
+                self.add_key(place.clone(), key.clone());
                 return Ok((place, key));
             }
         }
-        let key = file::make(&self.file, &key)?;
+        let key = file::create(&self.file, &key)?;
         let place = KeyLocation::File(self.file.clone());
-        self.hold(place.clone(), key.clone());
+        self.add_key(place.clone(), key.clone());
         Ok((place, key))
     }
 
@@ -238,10 +244,10 @@ impl Vault {
         Ok(key.clone())
     }
 
-    fn hold(&self, place: KeyLocation, key: MasterKey) {
+    fn add_key(&self, location: KeyLocation, key: MasterKey) {
         let mut held = self.lock();
-        held.retain(|held| held.place != place);
-        held.push(LocatedKey { place, key });
+        held.retain(|held| held.location != location);
+        held.push(LocatedKey { location, key });
     }
 
     /// The key of this name, wherever it is.
@@ -251,13 +257,13 @@ impl Vault {
             return Ok(held.key.clone());
         }
         // Another process may have made or replaced the file since.
-        for path in [self.file.clone(), file::next(&self.file)] {
+        for path in [self.file.clone(), file::next_path(&self.file)] {
             if let Some(key) = file::read(&path)?.filter(|key| key.id() == id) {
-                self.hold(KeyLocation::File(path), key.clone());
+                self.add_key(KeyLocation::File(path), key.clone());
                 return Ok(key);
             }
         }
-        let asked = self.in_keyring();
+        let asked = self.load_keyring_keys();
         if let Some(held) = asked
             .as_ref()
             .ok()
@@ -267,18 +273,18 @@ impl Vault {
         }
         Err(VaultError::NoKey {
             key: id,
-            places: self.searched_places(asked.err()),
+            places: self.describe_searched_keys(asked.err()),
         })
     }
 
     /// Places that were searched for keys, with what was found.
-    fn searched_places(&self, keyring: Option<VaultError>) -> String {
+    fn describe_searched_keys(&self, keyring: Option<VaultError>) -> String {
         let held = self.lock();
         let found = |place: &KeyLocation| {
             let held = held
                 .iter()
-                .chain(self.in_keyring.get().into_iter().flatten());
-            let mut held = held.filter(|held| held.place == *place);
+                .chain(self.keyring_keys.get().into_iter().flatten());
+            let mut held = held.filter(|held| held.location == *place);
             match held.next() {
                 Some(held) => format!("has key {}", held.key.id()),
                 None => "has none".to_owned(),
@@ -300,8 +306,8 @@ impl Vault {
         )
     }
 
-    fn in_keyring(&self) -> Result<&[LocatedKey], VaultError> {
-        if let Some(held) = self.in_keyring.get() {
+    fn load_keyring_keys(&self) -> Result<&[LocatedKey], VaultError> {
+        if let Some(held) = self.keyring_keys.get() {
             return Ok(held);
         }
         let mut found = Vec::new();
@@ -309,38 +315,43 @@ impl Vault {
             for entry in [self.entry.clone(), next_entry(&self.entry)] {
                 if let Some(key) = self.read_keyring(&entry)? {
                     let place = KeyLocation::Keyring(entry);
-                    found.push(LocatedKey { place, key });
+                    found.push(LocatedKey {
+                        location: place,
+                        key,
+                    });
                 }
             }
         }
-        Ok(self.in_keyring.get_or_init(|| found))
+        Ok(self.keyring_keys.get_or_init(|| found))
     }
 
     fn read_keyring(&self, entry: &str) -> Result<Option<MasterKey>, VaultError> {
         let text = self.options.keyring.get(entry);
-        let Some(text) = text.map_err(keyring("read"))? else {
+        let Some(text) = text.map_err(keyring_error("read"))? else {
             return Ok(None);
         };
         let key = MasterKey::parse(&text).ok_or_else(|| VaultError::BadKey {
-            place: format!("the entry `{entry}` of the keyring"),
+            location: format!("the entry `{entry}` of the keyring"),
         })?;
         Ok(Some(key))
     }
 
     fn write_keyring(&self, entry: &str, key: &MasterKey) -> Result<(), VaultError> {
         let set = self.options.keyring.set(entry, &key.to_text());
-        set.map_err(keyring("keep"))
+        set.map_err(keyring_error("keep"))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<LocatedKey>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        self.local_keys
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A key that is being replaced.
 pub struct Rotation<'a> {
     vault: &'a Vault,
-    place: KeyLocation,
+    new_location: KeyLocation,
     key: MasterKey,
 }
 
@@ -369,16 +380,16 @@ impl Rotation<'_> {
     /// # Errors
     /// What the file system or the keyring says; the new key is kept all the same.
     pub fn finish(self) -> Result<(), VaultError> {
-        match &self.place {
+        match &self.new_location {
             KeyLocation::Variable(_) => return Ok(()),
             KeyLocation::File(path) => file::replace(path)?,
             KeyLocation::Keyring(entry) => {
                 self.vault.write_keyring(entry, &self.key)?;
                 let removed = self.vault.options.keyring.remove(&next_entry(entry));
-                removed.map_err(keyring("tidy up"))?;
+                removed.map_err(keyring_error("tidy up"))?;
             }
         }
-        self.vault.hold(self.place, self.key);
+        self.vault.add_key(self.new_location, self.key);
         Ok(())
     }
 }
@@ -398,7 +409,7 @@ fn next_entry(entry: &str) -> String {
     format!("{entry}-next")
 }
 
-fn keyring(what: &'static str) -> impl FnOnce(String) -> VaultError {
+fn keyring_error(what: &'static str) -> impl FnOnce(String) -> VaultError {
     move |reason| VaultError::Keyring {
         what,
         reason,

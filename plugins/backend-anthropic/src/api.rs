@@ -206,7 +206,7 @@ impl AnthropicApi {
             .get("retry-after")
             .and_then(|value| value.to_str().ok()?.parse().ok())
             .map(Duration::from_secs);
-        let body = whole(response).await.unwrap_or_default();
+        let body = read_body(response).await.unwrap_or_default();
         let error = Wire::Anthropic.error(&to, status.as_u16(), &[], &body);
         Err(ApiFailure {
             status: status.as_u16(),
@@ -264,12 +264,12 @@ impl AnthropicApi {
 
 /// The JSON of an answer.
 pub(crate) async fn json(response: Response) -> Result<Value, ApiFailure> {
-    let bytes = whole(response).await?;
+    let bytes = read_body(response).await?;
     serde_json::from_slice(&bytes)
         .map_err(|error| ApiFailure::new(format!("Anthropic's answer is no JSON: {error}")))
 }
 
-async fn whole(mut response: Response) -> Result<Vec<u8>, ApiFailure> {
+async fn read_body(mut response: Response) -> Result<Vec<u8>, ApiFailure> {
     let mut bytes = Vec::new();
     loop {
         let piece = response.chunk().await;

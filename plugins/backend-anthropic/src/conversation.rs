@@ -28,7 +28,7 @@ pub(crate) struct Conversation<'a> {
     uploads: Vec<Value>,
     messages: Vec<Message>,
     /// The reply that is coming.
-    arriving: Option<Box<dyn ReplyDecoder>>,
+    pending_reply: Option<Box<dyn ReplyDecoder>>,
     /// Container in which the code runs.
     pub(crate) container: Option<String>,
     /// Ids of the files that it made, each once.
@@ -44,9 +44,9 @@ pub(crate) struct Conversation<'a> {
 /// End of a conversation.
 pub(crate) enum ConversationEnd {
     /// The model has answered.
-    Well,
+    Completed,
     /// The conversation broke off, for this reason.
-    Short(String),
+    Interrupted(String),
     /// Because the call was ended.
     Cancelled,
 }
@@ -69,7 +69,7 @@ impl<'a> Conversation<'a> {
                 .map(|id| json!({ "type": "container_upload", "file_id": id }))
                 .collect(),
             messages: vec![Message::user(task)],
-            arriving: None,
+            pending_reply: None,
             container,
             files: Vec::new(),
             server_items: Vec::new(),
@@ -90,7 +90,7 @@ impl<'a> Conversation<'a> {
                     decoded.response
                 }
                 Err(refused) => {
-                    self.keep_arriving();
+                    self.record_partial_reply();
                     return self.end_broken(&refused.message);
                 }
             };
@@ -100,19 +100,21 @@ impl<'a> Conversation<'a> {
             match stop.reason {
                 StopReason::Pause if pauses < MAX_PAUSES => pauses += 1,
                 StopReason::Pause => {
-                    return Ok(ConversationEnd::Short(format!(
+                    return Ok(ConversationEnd::Interrupted(format!(
                         "The skill was paused {MAX_PAUSES} times and is not done. Give it a \
                          smaller task."
                     )));
                 }
-                StopReason::EndTurn | StopReason::StopSequence => return Ok(ConversationEnd::Well),
+                StopReason::EndTurn | StopReason::StopSequence => {
+                    return Ok(ConversationEnd::Completed);
+                }
                 StopReason::Refusal => {
-                    return Ok(ConversationEnd::Short(
+                    return Ok(ConversationEnd::Interrupted(
                         "The skill refused the task.".to_owned(),
                     ));
                 }
                 _ => {
-                    return Ok(ConversationEnd::Short(format!(
+                    return Ok(ConversationEnd::Interrupted(format!(
                         "The skill stopped before it was done ({}). Give it a smaller task.",
                         stop.raw
                     )));
@@ -123,10 +125,10 @@ impl<'a> Conversation<'a> {
 
     /// Takes in what came of a reply that did not come to its end, also where the call was ended
     /// meanwhile: it is paid for.
-    pub(crate) fn keep_arriving(&mut self) {
-        if let Some(mut decoder) = self.arriving.take() {
+    pub(crate) fn record_partial_reply(&mut self) {
+        if let Some(mut decoder) = self.pending_reply.take() {
             let decoded = decoder.finish(&mut Vec::new());
-            self.keep(&decoded);
+            self.record_reply(&decoded);
         }
     }
 
@@ -136,7 +138,7 @@ impl<'a> Conversation<'a> {
         if self.text.is_empty() && self.files.is_empty() && !is_paid {
             return Err(Error::new(why));
         }
-        Ok(ConversationEnd::Short(format!(
+        Ok(ConversationEnd::Interrupted(format!(
             "The skill broke off: {why}"
         )))
     }
@@ -166,7 +168,7 @@ impl<'a> Conversation<'a> {
                 RequestBody::Encoded(&encoded),
             )
             .await?;
-        self.arriving = Some(Box::new(anthropic::decoder()));
+        self.pending_reply = Some(Box::new(anthropic::decoder()));
         let mut events = Vec::new();
         let mut bytes = 0_usize;
         loop {
@@ -178,17 +180,17 @@ impl<'a> Conversation<'a> {
             if bytes > MAX_REPLY_BYTES {
                 break;
             }
-            if let Some(decoder) = &mut self.arriving {
+            if let Some(decoder) = &mut self.pending_reply {
                 decoder.push(&piece, &mut events);
             }
             show(self.cx, &mut events).await?;
         }
-        let Some(mut decoder) = self.arriving.take() else {
+        let Some(mut decoder) = self.pending_reply.take() else {
             return Ok(Decoded::default());
         };
         let decoded = decoder.finish(&mut events);
         // Before anybody is waited for: the call may be ended there, and what came is paid for.
-        self.keep(&decoded);
+        self.record_reply(&decoded);
         // What nobody sees any more is kept all the same.
         let _ = show(self.cx, &mut events).await;
         Ok(decoded)
@@ -219,7 +221,7 @@ impl<'a> Conversation<'a> {
     }
 
     /// Takes a reply in: files, container, text, and the message itself.
-    fn keep(&mut self, decoded: &Decoded) {
+    fn record_reply(&mut self, decoded: &Decoded) {
         let response = &decoded.response;
         if let Some(container) = items::container(response.fields.get("container")) {
             self.container = Some(container);

@@ -120,7 +120,7 @@ pub(crate) async fn run(
     let found = skills(hosted, cx).await?;
     let found = found.into_iter().find(|it| it.name == skill);
     let container = hosted.sessions.with(cx.session(), |session| {
-        session.kept.containers.get(skill).cloned()
+        session.record.containers.get(skill).cloned()
     })?;
     let found = found.ok_or_else(|| Error::not_found(format!("no hosted skill `{skill}`")))?;
     let task = call.arguments.get("task").and_then(Value::as_str);
@@ -139,7 +139,7 @@ pub(crate) async fn run(
         ended = conversation.run() => ended,
         () = cx.until_cancelled() => Ok(ConversationEnd::Cancelled),
     };
-    conversation.keep_arriving();
+    conversation.record_partial_reply();
     // Also of a conversation that broke off: what it made is there, and what it cost.
     let Conversation {
         container,
@@ -151,23 +151,23 @@ pub(crate) async fn run(
     } = conversation;
     let state = hosted.sessions.with(cx.session(), |session| {
         if let Some(container) = container {
-            let containers = &mut session.kept.containers;
+            let containers = &mut session.record.containers;
             containers.insert(skill.to_owned(), container);
         }
         for id in &made {
-            session.kept.remember(id);
+            session.record.remember(id);
         }
-        session.kept.state()
+        session.record.state()
     })?;
     let ended = ended?;
     let described = !matches!(ended, ConversationEnd::Cancelled);
-    let mut result = spoken_result(ended, text);
+    let mut result = tool_result(ended, text);
     // Nobody waits long for the answer of a call that was ended.
     if described {
         result.files = files::all_described(hosted, cx, &made).await;
     }
     result.state = state;
-    result.meta = items::for_people(&server_items);
+    result.meta = items::display_items(&server_items);
     if usage != Usage::default() {
         result.spent.push(to_spent(hosted, usage));
     }
@@ -175,15 +175,15 @@ pub(crate) async fn run(
 }
 
 /// What the skill said, and why it ended where it did not end by itself.
-fn spoken_result(ended: ConversationEnd, text: String) -> ToolResult {
+fn tool_result(ended: ConversationEnd, text: String) -> ToolResult {
     let is_silent = text.trim().is_empty();
     let reason = match ended {
-        ConversationEnd::Well if is_silent => {
+        ConversationEnd::Completed if is_silent => {
             return ToolResult::text("The skill is done, and said nothing.");
         }
-        ConversationEnd::Well => return ToolResult::text(text),
+        ConversationEnd::Completed => return ToolResult::text(text),
         ConversationEnd::Cancelled => "The work was stopped.".to_owned(),
-        ConversationEnd::Short(why) => why,
+        ConversationEnd::Interrupted(why) => why,
     };
     let mut result = ToolResult::error(reason);
     if !is_silent {

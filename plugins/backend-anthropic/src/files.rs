@@ -125,7 +125,7 @@ pub(crate) async fn all_described(hosted: &Hosted, cx: &Cx, ids: &[String]) -> V
 pub(crate) async fn get(hosted: &Hosted, cx: &Cx, request: &FilesGet) -> Result<FileRef> {
     let id = request.id.as_str();
     let known = hosted.sessions.with(cx.session(), |it| {
-        it.kept.files.iter().any(|known| known == id)
+        it.record.files.iter().any(|known| known == id)
     })?;
     if !known || !is_id(id) {
         return Err(Error::not_found(format!(

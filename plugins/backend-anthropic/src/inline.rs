@@ -42,7 +42,7 @@ pub(crate) fn contribution(
     session: &AnthropicSession,
 ) -> Contribution {
     let mut container = Map::new();
-    if let Some(id) = &session.kept.container {
+    if let Some(id) = &session.record.container {
         container.insert("id".to_owned(), id.as_str().into());
     }
     let skills: Vec<Value> = settings
@@ -60,7 +60,7 @@ pub(crate) fn contribution(
     let mut contribution = Contribution {
         tools: vec![settings.tool()],
         fields,
-        call_content: session.kept.call_content(),
+        call_content: session.record.call_content(),
         ..Contribution::default()
     };
     if !settings.betas.is_empty() {
@@ -78,11 +78,11 @@ pub(crate) async fn observe(hosted: &Hosted, cx: &Cx, seen: &Observe) -> Result<
     if let Some(error) = &seen.error {
         let is_over = items::is_expired_container(&error.message);
         return hosted.sessions.with(cx.session(), |session| {
-            if !is_over || session.kept.container.take().is_none() {
+            if !is_over || session.record.container.take().is_none() {
                 return Observation::default();
             }
             Observation {
-                state: session.kept.state(),
+                state: session.record.state(),
                 retry: true,
                 ..Observation::default()
             }
@@ -91,16 +91,16 @@ pub(crate) async fn observe(hosted: &Hosted, cx: &Cx, seen: &Observe) -> Result<
     let container = items::container(seen.fields.get("container"));
     let made = items::files(&seen.server_items);
     let (fresh, state) = hosted.sessions.with(cx.session(), |session| {
-        let before = session.kept.clone();
+        let before = session.record.clone();
         if container.is_some() {
-            session.kept.container = container;
+            session.record.container = container;
         }
         let fresh: Vec<String> = made
             .into_iter()
-            .filter(|id| session.kept.remember(id))
+            .filter(|id| session.record.remember(id))
             .collect();
-        let changed = session.kept != before;
-        (fresh, changed.then(|| session.kept.state()).flatten())
+        let changed = session.record != before;
+        (fresh, changed.then(|| session.record.state()).flatten())
     })?;
     Ok(Observation {
         files: files::all_described(hosted, cx, &fresh).await,
@@ -123,7 +123,7 @@ pub(crate) async fn upload(hosted: &Hosted, cx: &Cx, call: &BackendCall) -> Resu
         let id = there.id.unwrap_or_default();
         hosted.sessions.with(cx.session(), |session| {
             session
-                .kept
+                .record
                 .note_upload(cx.call_id().unwrap_or_default(), id);
         })?;
         names.push(format!("`{}`", there.name));
@@ -133,7 +133,7 @@ pub(crate) async fn upload(hosted: &Hosted, cx: &Cx, call: &BackendCall) -> Resu
         names.join(", ")
     );
     Ok(ToolResult {
-        state: hosted.sessions.with(cx.session(), |it| it.kept.state())?,
+        state: hosted.sessions.with(cx.session(), |it| it.record.state())?,
         ..ToolResult::text(text)
     })
 }

@@ -47,12 +47,12 @@ pub(crate) fn progress_line(item: &Value) -> Option<String> {
 }
 
 /// The most bytes of one text, and of all items, that are kept for people.
-const MOST_TEXT: usize = 16 * 1024;
-const MOST_ITEMS: usize = 256 * 1024;
+const MAX_TEXT_BYTES: usize = 16 * 1024;
+const MAX_ITEMS_BYTES: usize = 256 * 1024;
 
 /// What ran at the provider, as data beside a result, which people read and the model does not: of
 /// long texts the beginning, and the first items where they are too many.
-pub(crate) fn for_people(items: &[Value]) -> Option<Map<String, Value>> {
+pub(crate) fn display_items(items: &[Value]) -> Option<Map<String, Value>> {
     let mut size = 0;
     let kept = items.iter().cloned().map(|mut item| {
         clip(&mut item);
@@ -61,7 +61,7 @@ pub(crate) fn for_people(items: &[Value]) -> Option<Map<String, Value>> {
     let kept: Vec<Value> = kept
         .take_while(|item| {
             size += item.to_string().len();
-            size <= MOST_ITEMS
+            size <= MAX_ITEMS_BYTES
         })
         .collect();
     if kept.is_empty() {
@@ -74,8 +74,8 @@ pub(crate) fn for_people(items: &[Value]) -> Option<Map<String, Value>> {
 /// Cuts the long texts in a value.
 fn clip(value: &mut Value) {
     match value {
-        Value::String(text) if text.len() > MOST_TEXT => {
-            let end = text.floor_char_boundary(MOST_TEXT);
+        Value::String(text) if text.len() > MAX_TEXT_BYTES => {
+            let end = text.floor_char_boundary(MAX_TEXT_BYTES);
             text.truncate(end);
             text.push('…');
         }
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     fn kept(items: &[Value]) -> Option<Vec<Value>> {
-        let told = for_people(items)?;
+        let told = display_items(items)?;
         assert_eq!(told["server_items"]["provider"], PROVIDER);
         told["server_items"]["items"].as_array().cloned()
     }
@@ -123,12 +123,12 @@ mod tests {
     fn of_what_ran_people_are_kept_the_beginning() {
         assert_eq!(kept(&[]), None);
         // A letter of two bytes stands across the limit.
-        let text = format!("{}é and more", "x".repeat(MOST_TEXT - 1));
+        let text = format!("{}é and more", "x".repeat(MAX_TEXT_BYTES - 1));
         let cut = kept(&[json!({ "content": { "stdout": text } })]).unwrap();
         let stdout = cut[0]["content"]["stdout"].as_str().unwrap();
-        assert_eq!(stdout, format!("{}…", "x".repeat(MOST_TEXT - 1)));
+        assert_eq!(stdout, format!("{}…", "x".repeat(MAX_TEXT_BYTES - 1)));
         let many: Vec<Value> = (0..40)
-            .map(|number| json!({ "id": number, "text": "y".repeat(MOST_TEXT) }))
+            .map(|number| json!({ "id": number, "text": "y".repeat(MAX_TEXT_BYTES) }))
             .collect();
         let first = kept(&many).unwrap();
         assert!((1..40).contains(&first.len()), "{}", first.len());

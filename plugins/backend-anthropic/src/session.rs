@@ -22,7 +22,7 @@ pub(crate) struct AnthropicSession {
     /// The skills, each with what its tool is called, once that was wanted.
     pub(crate) skills: Option<Vec<NamedSkill>>,
     /// State that outlives the session.
-    pub(crate) kept: SessionRecord,
+    pub(crate) record: SessionRecord,
     /// Files that were uploaded, by what their content is known by.
     pub(crate) uploaded: BTreeMap<String, String>,
 }
@@ -104,7 +104,7 @@ impl AnthropicSessions {
             .and_then(|state| serde_json::from_value(state).ok())
             .unwrap_or_default();
         let session = AnthropicSession {
-            kept,
+            record: kept,
             ..AnthropicSession::default()
         };
         self.all()

@@ -44,9 +44,9 @@ pub(crate) struct Container {
     memory_mb: u64,
     exit: watch::Receiver<Option<i64>>,
     /// Whether somebody had to be told that it cannot be attached to.
-    pub(crate) by_exec: bool,
+    pub(crate) uses_exec: bool,
     /// Whether it is being looked whether anybody inside answers.
-    suspected: watch::Sender<bool>,
+    probing: watch::Sender<bool>,
 }
 
 /// Inputs from which a container is made.
@@ -72,7 +72,7 @@ impl Plan<'_> {
     }
 
     async fn start_container(&self, by_exec: bool) -> Result<Container, ContainerFailure> {
-        let may = self.settings.stream == AgentTransport::Auto && self.mounts.is_here();
+        let may = self.settings.stream == AgentTransport::Auto && self.mounts.is_local();
         let offer = if may && !by_exec {
             AgentSocket::new(self.owner)
         } else {
@@ -127,8 +127,8 @@ impl Plan<'_> {
             engine: self.engine.clone(),
             memory_mb: self.settings.memory_mb,
             exit,
-            by_exec: matches!(transport, ChosenTransport::Exec),
-            suspected: watch::Sender::new(false),
+            uses_exec: matches!(transport, ChosenTransport::Exec),
+            probing: watch::Sender::new(false),
         };
         match tokio::time::timeout(READY_TIMEOUT, container.link.ready()).await {
             Ok(Ok(())) => Ok(container),
@@ -174,9 +174,13 @@ impl Plan<'_> {
         }
         match made {
             Ok(made) => Ok(made.id),
-            Err(error) if crate::engine::sees_no_path(&error) => Err(ContainerFailure::NotHere(
-                engine_error("making a container", &self.settings.image, &error),
-            )),
+            Err(error) if crate::engine::is_path_missing(&error) => {
+                Err(ContainerFailure::FilesNotShared(engine_error(
+                    "making a container",
+                    &self.settings.image,
+                    &error,
+                )))
+            }
             Err(error) => Err(self.failed("making a container", &error)),
         }
     }
@@ -392,11 +396,11 @@ impl Container {
 
     /// Looks whether anybody inside answers, unless that is being done; `given_up` is for a container
     /// in which nobody does. Nobody waits for that: a call whose time is over says so at once.
-    pub(crate) fn suspect<F: Future<Output = ()> + Send>(
+    pub(crate) fn probe<F: Future<Output = ()> + Send>(
         self: &Arc<Self>,
         given_up: impl FnOnce(Arc<Self>) -> F + Send + 'static,
     ) {
-        if self.suspected.send_replace(true) {
+        if self.probing.send_replace(true) {
             return;
         }
         let suspect = Arc::clone(self);
@@ -404,19 +408,19 @@ impl Container {
             if suspect.link.is_stuck().await {
                 given_up(Arc::clone(&suspect)).await;
             }
-            suspect.suspected.send_replace(false);
+            suspect.probing.send_replace(false);
         });
     }
 
     /// Whether it is being looked whether anybody inside answers.
-    pub(crate) fn is_suspected(&self) -> bool {
-        *self.suspected.borrow()
+    pub(crate) fn is_probing(&self) -> bool {
+        *self.probing.borrow()
     }
 
     /// Becomes ready when it is known whether anybody inside answers, and one in which nobody does is
     /// removed.
-    pub(crate) async fn cleared(&self) {
-        let mut suspected = self.suspected.subscribe();
+    pub(crate) async fn until_probed(&self) {
+        let mut suspected = self.probing.subscribe();
         let _ = suspected.wait_for(|suspected| !suspected).await;
     }
 
@@ -430,7 +434,7 @@ impl Container {
 #[derive(Debug)]
 pub(crate) enum ContainerFailure {
     /// The engine does not see this machine's files.
-    NotHere(Error),
+    FilesNotShared(Error),
     /// The container cannot be attached to.
     NotAttached(Error),
     /// The engine does not answer.
@@ -441,7 +445,7 @@ pub(crate) enum ContainerFailure {
 impl From<ContainerFailure> for Error {
     fn from(failed: ContainerFailure) -> Self {
         match failed {
-            ContainerFailure::NotHere(error)
+            ContainerFailure::FilesNotShared(error)
             | ContainerFailure::NotAttached(error)
             | ContainerFailure::NoEngine(error)
             | ContainerFailure::Other(error) => error,

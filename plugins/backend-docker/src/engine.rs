@@ -19,7 +19,7 @@ pub(crate) struct Engine {
     /// Address of the engine, for people.
     pub(crate) address: String,
     /// Whether it could see this machine's files.
-    pub(crate) may_be_here: bool,
+    pub(crate) may_share_files: bool,
     /// Whether its containers' users are not this machine's.
     pub(crate) rootless: bool,
     pub(crate) podman: bool,
@@ -29,26 +29,26 @@ pub(crate) struct Engine {
 #[derive(Debug)]
 pub(crate) struct EngineConnection {
     address: Option<String>,
-    made: Mutex<Option<Engine>>,
+    cached: Mutex<Option<Engine>>,
 }
 
 impl EngineConnection {
     pub(crate) fn new(address: Option<String>) -> Self {
         Self {
             address,
-            made: Mutex::new(None),
+            cached: Mutex::new(None),
         }
     }
 
     /// The engine, which answered just now or before.
     pub(crate) async fn engine(&self) -> Result<Engine> {
-        let mut made = self.made.lock().await;
+        let mut made = self.cached.lock().await;
         if let Some(engine) = &*made {
             return Ok(engine.clone());
         }
         let mut missing = None;
         for address in self.addresses() {
-            match Engine::at(&address).await {
+            match Engine::connect(&address).await {
                 Ok(engine) => {
                     *made = Some(engine.clone());
                     return Ok(engine);
@@ -61,7 +61,7 @@ impl EngineConnection {
 
     /// Asks again next time: the engine may be another one then.
     pub(crate) async fn forget(&self) {
-        *self.made.lock().await = None;
+        *self.cached.lock().await = None;
     }
 
     fn addresses(&self) -> Vec<String> {
@@ -89,7 +89,7 @@ impl EngineConnection {
 }
 
 impl Engine {
-    async fn at(address: &str) -> Result<Self, EngineError> {
+    async fn connect(address: &str) -> Result<Self, EngineError> {
         let is_socket = address.starts_with("unix://") || address.starts_with('/');
         let docker = if is_socket {
             Docker::connect_with_unix(address, REQUEST_TIMEOUT_SECONDS, API_DEFAULT_VERSION)?
@@ -105,7 +105,7 @@ impl Engine {
         Ok(Self {
             docker,
             address: address.to_owned(),
-            may_be_here: is_socket,
+            may_share_files: is_socket,
             rootless: options.iter().any(|option| option.contains("rootless")),
             podman: components
                 .iter()
@@ -124,7 +124,7 @@ fn no_engine(missing: Option<(String, EngineError)>) -> Error {
         Some((address, error)) => {
             let path = address.strip_prefix("unix://").map(Path::new);
             let remedy = match path.map(Path::exists) {
-                Some(true) if gets_no_socket() => {
+                Some(true) if is_socket_denied() => {
                     "This plugin runs in a process of its own, which gets no socket of this \
                      machine: let it run in the host's with `conjure plugin trust`, or name an \
                      engine behind an address (tcp://…) with `engine` in this backend's \
@@ -147,7 +147,7 @@ fn no_engine(missing: Option<(String, EngineError)>) -> Error {
 }
 
 /// Whether the kernel refuses this process every socket of this machine, as it does to a worker.
-fn gets_no_socket() -> bool {
+fn is_socket_denied() -> bool {
     let socket = UnixDatagram::unbound();
     socket.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
 }
@@ -158,7 +158,7 @@ pub(crate) fn is_missing(error: &EngineError) -> bool {
 }
 
 /// Whether the engine does not see a path of this machine.
-pub(crate) fn sees_no_path(error: &EngineError) -> bool {
+pub(crate) fn is_path_missing(error: &EngineError) -> bool {
     status(error).is_some_and(|(_, message)| {
         let podman = message.contains("statfs") && message.contains("no such file");
         message.contains("bind source path does not exist") || podman

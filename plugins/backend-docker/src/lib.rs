@@ -56,7 +56,7 @@ impl Docker {
 
 impl AgentBackend for Docker {
     type Session = DockerSession;
-    const PLACE: &'static str = "a container";
+    const TARGET_KIND: &'static str = "a container";
 
     fn session(
         &self,

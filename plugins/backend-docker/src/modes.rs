@@ -10,20 +10,20 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt 
 use std::path::Path;
 
 /// Mode of a directory and of a program.
-pub(crate) const ALL_ENTER: u32 = 0o755;
+pub(crate) const EXECUTABLE_MODE: u32 = 0o755;
 /// Mode of any other file.
-pub(crate) const ALL_READ: u32 = 0o644;
+pub(crate) const READABLE_MODE: u32 = 0o644;
 
 /// Makes a directory that everybody may enter, or lets everybody into the one that is there.
 ///
 /// # Errors
 /// The system's.
 pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
-    match DirBuilder::new().mode(ALL_ENTER).create(path) {
+    match DirBuilder::new().mode(EXECUTABLE_MODE).create(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
         made => made?,
     }
-    set_mode(&File::open(path)?, ALL_ENTER)
+    set_mode(&File::open(path)?, EXECUTABLE_MODE)
 }
 
 /// Makes a file with a mode.
@@ -42,7 +42,7 @@ pub(crate) fn make_file(path: &Path, mode: u32) -> io::Result<File> {
 /// # Errors
 /// As of [`make_file`].
 pub(crate) fn make_program(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    make_file(path, ALL_ENTER)?.write_all(bytes)
+    make_file(path, EXECUTABLE_MODE)?.write_all(bytes)
 }
 
 /// Copies a file, which gets this mode.
@@ -74,11 +74,11 @@ mod tests {
         make_dir(&dir).unwrap();
         make_dir(&there).unwrap();
         make_program(&dir.join("program"), b"x").unwrap();
-        copy_file(&dir.join("program"), &dir.join("text"), ALL_READ).unwrap();
+        copy_file(&dir.join("program"), &dir.join("text"), READABLE_MODE).unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        assert_eq!([mode(&dir), mode(&there)], [ALL_ENTER; 2]);
-        assert_eq!(mode(&dir.join("program")), ALL_ENTER);
-        assert_eq!(mode(&dir.join("text")), ALL_READ);
+        assert_eq!([mode(&dir), mode(&there)], [EXECUTABLE_MODE; 2]);
+        assert_eq!(mode(&dir.join("program")), EXECUTABLE_MODE);
+        assert_eq!(mode(&dir.join("text")), READABLE_MODE);
         assert_eq!(fs::read(dir.join("text")).unwrap(), b"x");
         let again = make_program(&dir.join("program"), b"y").unwrap_err();
         assert_eq!(again.kind(), io::ErrorKind::AlreadyExists);

@@ -61,7 +61,7 @@ pub(crate) struct ContainerMounts {
 #[derive(Debug, Clone)]
 enum MountSource {
     /// From this machine: each with its place inside, and whether it can be written to.
-    Here {
+    Local {
         working_dir: PathBuf,
         mounts: Vec<(PathBuf, String, bool)>,
         /// What of the working directory is not for the container: where it is on this machine.
@@ -120,7 +120,7 @@ impl ContainerMounts {
         Ok(Self {
             user,
             userns,
-            source: MountSource::Here {
+            source: MountSource::Local {
                 working_dir: session_mounts.working_dir.clone(),
                 mounts,
                 private,
@@ -138,13 +138,13 @@ impl ContainerMounts {
     }
 
     /// Whether the mounts are directories of this machine.
-    pub(crate) fn is_here(&self) -> bool {
-        matches!(self.source, MountSource::Here { .. })
+    pub(crate) fn is_local(&self) -> bool {
+        matches!(self.source, MountSource::Local { .. })
     }
 
     /// Mounts one more of this machine's directories.
     pub(crate) fn add(&mut self, mount: (PathBuf, String, bool)) {
-        if let MountSource::Here { mounts, .. } = &mut self.source {
+        if let MountSource::Local { mounts, .. } = &mut self.source {
             mounts.push(mount);
         }
     }
@@ -185,7 +185,7 @@ impl ContainerMounts {
             })
         };
         let covers: Vec<Mount> = match &self.source {
-            MountSource::Here {
+            MountSource::Local {
                 working_dir,
                 private,
                 ..
@@ -196,14 +196,14 @@ impl ContainerMounts {
             MountSource::Volumes(_) => Vec::new(),
         };
         match &self.source {
-            MountSource::Here { mounts, .. } if relabel => {
+            MountSource::Local { mounts, .. } if relabel => {
                 let binds = mounts.iter().map(|(from, to, writable)| {
                     let mode = if *writable { "rw" } else { "ro" };
                     format!("{}:{to}:{mode},z", from.display())
                 });
                 (covers, binds.collect())
             }
-            MountSource::Here { mounts, .. } => {
+            MountSource::Local { mounts, .. } => {
                 let mounts = mounts.iter().map(|(from, to, writable)| {
                     mount(MountType::BIND, &from.to_string_lossy(), to, *writable)
                 });
@@ -220,8 +220,8 @@ impl ContainerMounts {
     }
 
     /// A path of the container's as this machine has it, when it has it.
-    pub(crate) fn on_this_machine(&self, path: &str) -> Option<PathBuf> {
-        let MountSource::Here {
+    pub(crate) fn local_path(&self, path: &str) -> Option<PathBuf> {
+        let MountSource::Local {
             working_dir,
             private,
             ..
@@ -239,7 +239,7 @@ impl ContainerMounts {
 
     /// The first directory that it mounts and this machine does not have.
     pub(crate) fn missing_directory(&self) -> Option<&Path> {
-        let MountSource::Here { mounts, .. } = &self.source else {
+        let MountSource::Local { mounts, .. } = &self.source else {
             return None;
         };
         let places = mounts.iter().map(|(path, ..)| path.as_path());
@@ -247,8 +247,8 @@ impl ContainerMounts {
     }
 
     /// A path of this machine's as the container has it, when it is mounted there to work in.
-    pub(crate) fn in_the_container(&self, path: &Path) -> Option<String> {
-        let MountSource::Here { working_dir, .. } = &self.source else {
+    pub(crate) fn path_in_container(&self, path: &Path) -> Option<String> {
+        let MountSource::Local { working_dir, .. } = &self.source else {
             return None;
         };
         container_path(working_dir, path)
@@ -312,7 +312,7 @@ fn container_user(engine: &Engine, working_dir: &Path) -> Result<(String, Option
     if found.uid() != 0 {
         return Ok((format!("{}:{}", found.uid(), found.gid()), None));
     }
-    if is_the_systems(working_dir) {
+    if is_system_dir(working_dir) {
         return Err(Error::new(format!(
             "the working directory {} is root's own, and containers do not run as root. Work in a \
              directory below it, or give the directory to another user",
@@ -324,7 +324,7 @@ fn container_user(engine: &Engine, working_dir: &Path) -> Result<(String, Option
 }
 
 /// Whether giving a directory to somebody else would do harm.
-fn is_the_systems(dir: &Path) -> bool {
+fn is_system_dir(dir: &Path) -> bool {
     let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
     let home = std::env::home_dir().is_some_and(|home| home.starts_with(&dir));
     home || dir.components().count() <= 2
@@ -493,18 +493,18 @@ mod tests {
         let container = ContainerMounts {
             user: String::new(),
             userns: None,
-            source: MountSource::Here {
+            source: MountSource::Local {
                 working_dir: PathBuf::from("/home/me/project"),
                 mounts: Vec::new(),
                 private: Vec::new(),
             },
         };
         assert_eq!(
-            container.on_this_machine("/workspace/a/b"),
+            container.local_path("/workspace/a/b"),
             Some(PathBuf::from("/home/me/project/a/b"))
         );
         for path in ["/workspace/../x", "/tmp/x", "/workspacex/a", "a"] {
-            assert_eq!(container.on_this_machine(path), None, "{path}");
+            assert_eq!(container.local_path(path), None, "{path}");
         }
     }
 
@@ -518,7 +518,7 @@ mod tests {
         let container = ContainerMounts {
             user: String::new(),
             userns: None,
-            source: MountSource::Here {
+            source: MountSource::Local {
                 working_dir: dir.path().to_owned(),
                 mounts: vec![(dir.path().to_owned(), WORKSPACE.to_owned(), true)],
                 private: vec![data, key],
@@ -538,19 +538,16 @@ mod tests {
             assert!(covers(MountType::BIND, "my.key"));
         }
         for path in [".local/share/conjure/vault.key", "my.key"] {
-            assert_eq!(
-                container.on_this_machine(&format!("{WORKSPACE}/{path}")),
-                None
-            );
+            assert_eq!(container.local_path(&format!("{WORKSPACE}/{path}")), None);
         }
     }
 
     #[test]
     fn roots_own_directories_are_not_given_away() {
         for dir in ["/", "/etc", "/home"] {
-            assert!(is_the_systems(Path::new(dir)), "{dir}");
+            assert!(is_system_dir(Path::new(dir)), "{dir}");
         }
         let dir = tempfile::tempdir().unwrap();
-        assert!(!is_the_systems(dir.path()));
+        assert!(!is_system_dir(dir.path()));
     }
 }

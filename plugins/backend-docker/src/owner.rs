@@ -35,7 +35,7 @@ const PROGRAM_FILE: &str = "agent";
 #[derive(Debug)]
 pub(crate) struct ContainerOwner {
     /// The directory of all hosts with the same data.
-    all: PathBuf,
+    hosts_dir: PathBuf,
     name: String,
     /// What of the host no container sees.
     private: PrivatePaths,
@@ -61,7 +61,7 @@ impl ContainerOwner {
         };
         match made() {
             Ok(lock) => Ok(Self {
-                all: all.canonicalize().unwrap_or(all),
+                hosts_dir: all.canonicalize().unwrap_or(all),
                 name,
                 private: PrivatePaths::of(Some(data_dir), &[]),
                 _lock: lock,
@@ -81,12 +81,12 @@ impl ContainerOwner {
 
     /// The directory with the agent in it.
     pub(crate) fn bin(&self) -> PathBuf {
-        self.all.join(&self.name).join("bin")
+        self.hosts_dir.join(&self.name).join("bin")
     }
 
     /// The directory of the sockets that wait for agents.
     pub(crate) fn links(&self) -> PathBuf {
-        self.all.join(&self.name).join("links")
+        self.hosts_dir.join(&self.name).join("links")
     }
 
     /// Where copies of a session's skills go.
@@ -96,7 +96,9 @@ impl ContainerOwner {
             .chars()
             .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
             .collect();
-        self.all.join(&self.name).join(format!("skills-{session}"))
+        self.hosts_dir
+            .join(&self.name)
+            .join(format!("skills-{session}"))
     }
 
     /// The agent's name in that directory.
@@ -113,7 +115,7 @@ impl ContainerOwner {
     }
 
     fn label(&self, name: &str) -> String {
-        self.all.join(name).display().to_string()
+        self.hosts_dir.join(name).display().to_string()
     }
 
     /// Removes what hosts that are gone left behind: containers, volumes, and their directories.
@@ -162,26 +164,34 @@ impl ContainerOwner {
     fn dead_owner(&self, labels: &HashMap<String, String>) -> Option<String> {
         let label = Path::new(labels.get(OWNER_LABEL)?);
         let name = label.file_name()?.to_str()?;
-        let ours = label.parent()? == self.all && name != self.name;
+        let ours = label.parent()? == self.hosts_dir && name != self.name;
         (ours && !self.is_alive(name)).then(|| name.to_owned())
     }
 
     /// Whether a host lives, or nobody knows: only one whose lock is gone or free is dead.
     fn is_alive(&self, name: &str) -> bool {
-        match File::open(self.all.join(name).join(LOCK_FILE)) {
+        match File::open(self.hosts_dir.join(name).join(LOCK_FILE)) {
             Ok(lock) => lock.try_lock().is_err(),
             Err(error) => error.kind() != io::ErrorKind::NotFound,
         }
     }
 
     fn remove_directories(&self, failed: &[String]) {
-        let names = fs::read_dir(&self.all).into_iter().flatten().flatten();
+        let names = fs::read_dir(&self.hosts_dir)
+            .into_iter()
+            .flatten()
+            .flatten();
         for name in names.filter_map(|entry| entry.file_name().into_string().ok()) {
             let other = name != self.name && !failed.contains(&name);
             // A host that has just made its directory does not hold its lock yet.
-            let settled = self.all.join(&name).join("bin").join(PROGRAM_FILE).exists();
+            let settled = self
+                .hosts_dir
+                .join(&name)
+                .join("bin")
+                .join(PROGRAM_FILE)
+                .exists();
             if other && settled && !self.is_alive(&name) {
-                let _ = fs::remove_dir_all(self.all.join(&name));
+                let _ = fs::remove_dir_all(self.hosts_dir.join(&name));
             }
         }
     }
@@ -189,7 +199,7 @@ impl ContainerOwner {
 
 impl Drop for ContainerOwner {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(self.all.join(&self.name));
+        let _ = fs::remove_dir_all(self.hosts_dir.join(&self.name));
     }
 }
 

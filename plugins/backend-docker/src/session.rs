@@ -23,9 +23,9 @@ pub(crate) struct DockerState {
     pub(crate) connection: EngineConnection,
     pub(crate) owner: ContainerOwner,
     /// Whether leftovers of hosts that are gone were looked for.
-    pub(crate) swept: OnceCell<()>,
+    pub(crate) sweep_done: OnceCell<()>,
     /// Whether the engine was seen not to see this machine's files.
-    elsewhere: watch::Sender<bool>,
+    files_not_shared: watch::Sender<bool>,
 }
 
 impl DockerState {
@@ -34,8 +34,8 @@ impl DockerState {
             connection: EngineConnection::new(settings.engine.clone()),
             settings,
             owner,
-            swept: OnceCell::new(),
-            elsewhere: watch::Sender::new(false),
+            sweep_done: OnceCell::new(),
+            files_not_shared: watch::Sender::new(false),
         }
     }
 
@@ -46,7 +46,7 @@ impl DockerState {
             self.owner.remove_leftovers(&engine).await;
             Ok::<(), ()>(())
         };
-        let _ = self.swept.get_or_try_init(|| sweeping).await;
+        let _ = self.sweep_done.get_or_try_init(|| sweeping).await;
     }
 }
 
@@ -55,7 +55,7 @@ impl DockerState {
 pub(crate) struct DockerSession {
     id: String,
     session_mounts: SessionMounts,
-    world: Arc<DockerState>,
+    backend: Arc<DockerState>,
     calls: Arc<SessionCalls>,
     slot: Arc<AsyncMutex<ContainerSlot>>,
 }
@@ -87,17 +87,17 @@ impl DockerSession {
                 skills: request.skills,
                 env: request.env.into_iter().collect(),
             },
-            world,
+            backend: world,
             calls: Arc::default(),
             slot: Arc::default(),
         }
     }
 
     async fn start(&self) -> Result<Arc<Container>> {
-        let world = &*self.world;
+        let world = &*self.backend;
         let mut slot = self.slot.lock().await;
         // Its end does not wait for who begins after it.
-        if self.calls.is_over() {
+        if self.calls.is_closed() {
             return Err(Error::cancelled());
         }
         if let Some(container) = slot.open() {
@@ -112,18 +112,18 @@ impl DockerSession {
         if let Err(ContainerFailure::NoEngine(_)) = &container {
             // It may have come back since, or be another one now; else this says what to do.
             world.connection.forget().await;
-            world.elsewhere.send_replace(false);
+            world.files_not_shared.send_replace(false);
             engine = world.connection.engine().await?;
             container = self.container(world, &engine, &mut slot).await;
         }
         let container = Arc::new(container?);
-        if self.calls.is_over() {
+        if self.calls.is_closed() {
             container.remove().await;
             return Err(Error::cancelled());
         }
-        if container.by_exec {
+        if container.uses_exec {
             let text = "the container cannot be attached to; the agent runs by one exec in it";
-            self.calls.tell(text);
+            self.calls.notify(text);
         }
         if slot.volumes.is_some() {
             let text = format!(
@@ -131,7 +131,7 @@ impl DockerSession {
                  there, and begins empty",
                 engine.address
             );
-            self.calls.tell(&text);
+            self.calls.notify(&text);
         }
         slot.container = Some(Arc::clone(&container));
         Ok(container)
@@ -156,7 +156,7 @@ impl DockerSession {
         let mount = match settings.files {
             Sharing::Mount => true,
             Sharing::Copy => false,
-            Sharing::Auto => engine.may_be_here && !*world.elsewhere.borrow(),
+            Sharing::Auto => engine.may_share_files && !*world.files_not_shared.borrow(),
         };
         if mount {
             let mounts = ContainerMounts::from_directories(
@@ -168,7 +168,7 @@ impl DockerSession {
             );
             let mounts = mounts.map_err(ContainerFailure::Other)?;
             match plan(mounts.clone()).start().await {
-                Err(ContainerFailure::NotHere(_)) if settings.files == Sharing::Auto => {
+                Err(ContainerFailure::FilesNotShared(_)) if settings.files == Sharing::Auto => {
                     // The engine sees none of this machine's files only if this machine has them.
                     if let Some(missing) = mounts.missing_directory() {
                         return Err(ContainerFailure::Other(Error::new(format!(
@@ -177,7 +177,7 @@ impl DockerSession {
                             missing.display()
                         ))));
                     }
-                    world.elsewhere.send_replace(true);
+                    world.files_not_shared.send_replace(true);
                 }
                 other => return other,
             }
@@ -224,9 +224,9 @@ impl AgentSession for DockerSession {
 
     fn shell(&self) -> AgentShell<'_> {
         AgentShell {
-            program: &self.world.settings.shell,
+            program: &self.backend.settings.shell,
             env: &self.session_mounts.env,
-            timeout: self.world.settings.timeout(),
+            timeout: self.backend.settings.timeout(),
         }
     }
 
@@ -236,13 +236,13 @@ impl AgentSession for DockerSession {
         let begun = Instant::now();
         let open = || self.slot.try_lock().ok().and_then(|slot| slot.open());
         let mut found = open();
-        if let Some(container) = found.take_if(|container| container.is_suspected()) {
+        if let Some(container) = found.take_if(|container| container.is_probing()) {
             // Whether this call goes to it or to another one is known soon.
             tokio::select! {
-                () = container.cleared() => {}
+                () = container.until_probed() => {}
                 () = cancelled(cx) => return Err(Error::cancelled()),
                 () = self.calls.until_ended() => return Err(Error::cancelled()),
-                () = tokio::time::sleep(limit) => return Err(late()),
+                () = tokio::time::sleep(limit) => return Err(unresponsive_error()),
             }
             found = open();
         }
@@ -267,29 +267,29 @@ impl AgentSession for DockerSession {
     }
 
     /// A container in which nobody answers is removed, and the next call has another one.
-    async fn give_up_agent(self: &Arc<Self>, container: &Arc<Container>) -> Error {
+    async fn abandon_agent(self: &Arc<Self>, container: &Arc<Container>) -> Error {
         let session = Arc::clone(self);
-        container.suspect(|suspect| async move {
+        container.probe(|suspect| async move {
             let mut slot = session.slot.lock().await;
             let current = &mut slot.container;
             current.take_if(|current| Arc::ptr_eq(current, &suspect));
             // Whoever starts the next one, or ends the session, waits for the end of this one.
             suspect.remove().await;
         });
-        late()
+        unresponsive_error()
     }
 
-    fn seen_there(&self, container: &Container, path: &Path) -> Option<String> {
-        container.mounts.in_the_container(path)
+    fn shared_path(&self, container: &Container, path: &Path) -> Option<String> {
+        container.mounts.path_in_container(path)
     }
 
     /// By its path on this machine, when it has one.
-    fn file(&self, container: &Container, path: &str, size: u64) -> FileRef {
-        let here = container.mounts.on_this_machine(path);
+    fn file(&self, container: &Container, path: &str, size: u64, state: Option<u64>) -> FileRef {
+        let here = container.mounts.local_path(path);
         let here = here.and_then(|path| path.into_os_string().into_string().ok());
         let file = match here {
             Some(here) => FileRef::at(here),
-            None => remote_file(path),
+            None => remote_file(path, state),
         };
         FileRef {
             size: Some(size),
@@ -304,7 +304,7 @@ impl AgentSession for DockerSession {
             gone &= container.remove().await;
         }
         if let Some(volumes) = slot.volumes.take() {
-            let engine = self.world.connection.engine().await?;
+            let engine = self.backend.connection.engine().await?;
             gone &= volumes.remove(&engine).await;
         }
         if gone {
@@ -318,7 +318,7 @@ impl AgentSession for DockerSession {
 }
 
 /// What a call says whose container did not answer in time.
-fn late() -> Error {
+fn unresponsive_error() -> Error {
     Error::new(format!(
         "the session's container did not answer in time: it stands still, or is slow. What had been \
          written to {WORKSPACE} is still there. Call again: a container in which nobody answers is \

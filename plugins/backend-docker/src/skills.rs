@@ -97,8 +97,8 @@ fn copy_all(from: &Path, to: &Path, room: &mut u64) -> io::Result<()> {
     } else if found.is_file() {
         take(room, found.len())?;
         let mode = match found.mode() & 0o111 {
-            0 => modes::ALL_READ,
-            _ => modes::ALL_ENTER,
+            0 => modes::READABLE_MODE,
+            _ => modes::EXECUTABLE_MODE,
         };
         modes::copy_file(from, to, mode)?;
     }

@@ -110,8 +110,8 @@ pub(crate) fn stream(
     let (said, kept) = attached;
     let source = SocketOutput {
         reads: Some(reads),
-        said,
-        _kept: kept,
+        attached_output: said,
+        _attached_input: kept,
     };
     let output = stream::unfold(source, |mut source| async move {
         let next = source.next().await?;
@@ -124,8 +124,8 @@ pub(crate) fn stream(
 struct SocketOutput {
     /// Reading half, until the socket is closed.
     reads: Option<OwnedReadHalf>,
-    said: AgentOutput,
-    _kept: AgentInput,
+    attached_output: AgentOutput,
+    _attached_input: AgentInput,
 }
 
 impl SocketOutput {
@@ -139,7 +139,7 @@ impl SocketOutput {
         self.reads = None;
         let mut said = Vec::new();
         let listening = async {
-            while let Some(Ok(output)) = self.said.next().await {
+            while let Some(Ok(output)) = self.attached_output.next().await {
                 if let LogOutput::StdErr { message } = output {
                     said.extend_from_slice(&message);
                 }

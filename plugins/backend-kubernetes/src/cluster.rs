@@ -59,7 +59,7 @@ impl Cluster {
         config.connect_timeout = Some(settings.connect_timeout());
         // What is asked again, and for how long, is said where it is asked.
         config.default_retry = false;
-        let address = match proxy::shown(&config) {
+        let address = match proxy::display_address(&config) {
             Some(proxy) => format!("{} (by the proxy {proxy})", config.cluster_url),
             None => config.cluster_url.to_string(),
         };
@@ -268,7 +268,11 @@ mod tests {
         assert_eq!(config.tls_server_name.as_deref(), Some("inside"));
         let exec = config.auth_info.exec.as_ref().unwrap();
         let told = exec.cluster.as_ref().unwrap();
-        println!("proxy: {:?} {:?}", proxy::shown(&config), told.proxy_url);
+        println!(
+            "proxy: {:?} {:?}",
+            proxy::display_address(&config),
+            told.proxy_url
+        );
     }
 
     #[test]

@@ -264,7 +264,11 @@ impl KubernetesSettings {
                 self.name_prefix.escape_debug()
             )));
         }
-        if let Some(name) = self.labels.keys().find(|name| crate::owner::is_ours(name)) {
+        if let Some(name) = self
+            .labels
+            .keys()
+            .find(|name| crate::owner::is_owner_label(name))
+        {
             return Err(Error::invalid(format!(
                 "`labels` has `{name}`, which says whose a pod is: leave it out"
             )));

@@ -21,9 +21,9 @@ const OLD_EXEC_RIGHT: &str = "get pods/exec";
 pub(crate) struct ClusterFailure {
     pub(crate) text: String,
     /// Whether the cluster may be reached in a moment.
-    pub(crate) may_pass: bool,
+    pub(crate) is_transient: bool,
     /// Whether what was asked for is not there.
-    pub(crate) missing: bool,
+    pub(crate) not_found: bool,
     /// Whether the cluster does not know who asks, or not any more.
     pub(crate) unknown: bool,
     /// Whether it is an answer of the cluster's.
@@ -40,33 +40,33 @@ impl From<ClusterFailure> for RouteFailure {
     fn from(failure: ClusterFailure) -> Self {
         Self {
             text: failure.text,
-            may_pass: failure.may_pass,
+            is_transient: failure.is_transient,
         }
     }
 }
 
 impl ClusterFailure {
     /// A failure that stays, however long one waits.
-    pub(crate) fn lasting(text: String) -> Self {
+    pub(crate) fn permanent(text: String) -> Self {
         Self {
             text,
-            may_pass: false,
-            missing: false,
+            is_transient: false,
+            not_found: false,
             unknown: false,
             answered: false,
         }
     }
 
     /// Something that took too long.
-    pub(crate) fn late(cluster: &Cluster, what: &str) -> Self {
+    pub(crate) fn timed_out(cluster: &Cluster, what: &str) -> Self {
         Self {
             text: format!(
                 "{what} failed: the cluster at {} does not answer in time: see that it is up and \
                  reached from here. Other backends go on working.",
                 cluster.address
             ),
-            may_pass: true,
-            missing: false,
+            is_transient: true,
+            not_found: false,
             unknown: false,
             answered: false,
         }
@@ -147,10 +147,10 @@ impl ClusterContext<'_> {
         };
         ClusterFailure {
             text,
-            may_pass: code.is_none_or(|code| code == 429 || code >= 500)
+            is_transient: code.is_none_or(|code| code == 429 || code >= 500)
                 && certificate.is_none()
                 && !matches!(error, ClusterError::Auth(_)),
-            missing: code == Some(404),
+            not_found: code == Some(404),
             unknown: code == Some(401),
             answered: code.is_some(),
         }
@@ -294,7 +294,7 @@ mod tests {
         let status = Status::failure(said, "Forbidden").with_code(403);
         let error = ClusterError::Api(status.boxed());
         let failure = CONTEXT.explain("making a pod", right, &error);
-        assert!(!failure.may_pass && failure.answered);
+        assert!(!failure.is_transient && failure.answered);
         failure.text
     }
 
@@ -373,7 +373,7 @@ mod tests {
             CertificateError::UnknownIssuer,
         ));
         let failure = CONTEXT.explain("making a pod", "create pods", &error);
-        assert!(!failure.may_pass, "{}", failure.text);
+        assert!(!failure.is_transient, "{}", failure.text);
         assert!(
             failure.text.contains("`certificate-authority`")
                 && failure.text.contains("UnknownIssuer"),
@@ -384,7 +384,7 @@ mod tests {
             AlertDescription::CertificateRequired,
         ));
         let failure = CONTEXT.explain("making a pod", "create pods", &error);
-        assert!(!failure.may_pass, "{}", failure.text);
+        assert!(!failure.is_transient, "{}", failure.text);
         assert!(
             failure.text.contains("`client-certificate`"),
             "{}",
@@ -392,7 +392,7 @@ mod tests {
         );
         let error = wrapped(TlsError::DecryptError);
         let failure = CONTEXT.explain("making a pod", "create pods", &error);
-        assert!(failure.may_pass && failure.text.contains("does not answer"));
+        assert!(failure.is_transient && failure.text.contains("does not answer"));
     }
 
     #[test]
@@ -400,7 +400,7 @@ mod tests {
         let status = Status::failure("slow down", "TooManyRequests").with_code(429);
         let error = ClusterError::Api(status.boxed());
         let failure = CONTEXT.explain("making a pod", "create pods", &error);
-        assert!(failure.may_pass && failure.answered);
+        assert!(failure.is_transient && failure.answered);
         for word in ["is busy", "429", "slow down"] {
             assert!(failure.text.contains(word), "{}", failure.text);
         }

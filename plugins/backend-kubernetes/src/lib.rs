@@ -8,7 +8,6 @@
 #[cfg(not(unix))]
 compile_error!("the Kubernetes executor needs a Unix system");
 
-mod asking;
 mod cluster;
 mod config;
 mod data_dir_identity;
@@ -18,6 +17,7 @@ mod pod;
 mod pod_exec;
 mod pod_status;
 mod proxy;
+mod retry;
 mod route;
 mod session;
 #[cfg(test)]
@@ -67,7 +67,7 @@ impl Kubernetes {
 
 impl AgentBackend for Kubernetes {
     type Session = PodSession;
-    const PLACE: &'static str = "a pod";
+    const TARGET_KIND: &'static str = "a pod";
 
     fn session(&self, id: &str, working_dir: &Path, request: ExecutorInit) -> Result<PodSession> {
         let state = Arc::clone(&self.0);

@@ -15,9 +15,9 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams};
 
-use crate::asking::ask;
 use crate::cluster::Cluster;
 use crate::data_dir_identity::data_dir_identity;
+use crate::retry::ask;
 
 /// The label that names the host.
 const HOST_LABEL: &str = "io.conjure/host";
@@ -33,10 +33,10 @@ const GRACE_SECONDS: u32 = 1;
 
 const LOCK_FILE: &str = "lock";
 /// What the name of a directory begins with that is no host's yet.
-const MAKING_PREFIX: &str = "making-";
+const TEMPORARY_PREFIX: &str = "making-";
 
 /// Whether a label says whose a pod is.
-pub(crate) fn is_ours(label: &str) -> bool {
+pub(crate) fn is_owner_label(label: &str) -> bool {
     label.starts_with("io.conjure/")
 }
 
@@ -44,7 +44,7 @@ pub(crate) fn is_ours(label: &str) -> bool {
 #[derive(Debug)]
 pub(crate) struct PodOwner {
     /// The directory of all hosts with the same data.
-    all: PathBuf,
+    hosts_dir: PathBuf,
     /// The name of that data, which no other has.
     data: String,
     name: String,
@@ -59,7 +59,7 @@ impl PodOwner {
         let name = uuid::Uuid::now_v7().simple().to_string();
         let made = || -> io::Result<(String, File)> {
             // It gets its name when its lock is held: nobody sees it without.
-            let making = all.join(format!("{MAKING_PREFIX}{name}"));
+            let making = all.join(format!("{TEMPORARY_PREFIX}{name}"));
             fs::create_dir_all(&making)?;
             let lock = File::create(making.join(LOCK_FILE))?;
             lock.lock()?;
@@ -68,7 +68,7 @@ impl PodOwner {
         };
         match made() {
             Ok((data, lock)) => Ok(Self {
-                all,
+                hosts_dir: all,
                 data,
                 name,
                 _lock: lock,
@@ -101,7 +101,7 @@ impl PodOwner {
         let ours = ListParams::default().labels(&format!("{DATA_LABEL}={}", self.data));
         let listing = Box::pin(ask(DELETE_TIMEOUT, || Box::pin(cluster.pods.list(&ours))));
         // One that says nothing is asked again with the next session.
-        let pods = listing.await.unwrap_or_else(|| Err(late()))?;
+        let pods = listing.await.unwrap_or_else(|| Err(timeout_error()))?;
         let mut removed = 0;
         let mut kept = Vec::new();
         for pod in pods {
@@ -110,7 +110,7 @@ impl PodOwner {
             };
             let name = pod.metadata.name.unwrap_or_default();
             match delete(&cluster.pods, &name).await {
-                Deletion::Taken | Deletion::NotThere => removed += 1,
+                Deletion::Accepted | Deletion::NotFound => removed += 1,
                 Deletion::Failed => kept.push(host),
             }
         }
@@ -130,7 +130,7 @@ impl PodOwner {
 
     /// Whether a host lives, or nobody knows: only one whose lock is gone or free is dead.
     fn is_alive(&self, name: &str) -> bool {
-        match File::open(self.all.join(name).join(LOCK_FILE)) {
+        match File::open(self.hosts_dir.join(name).join(LOCK_FILE)) {
             Ok(lock) => lock.try_lock().is_err(),
             Err(error) => error.kind() != io::ErrorKind::NotFound,
         }
@@ -139,11 +139,14 @@ impl PodOwner {
     /// Removes the directories of hosts that are gone and have left nothing in this namespace. A
     /// pod of one is somebody's to remove also without it.
     fn remove_directories(&self, kept: &[String]) {
-        let names = fs::read_dir(&self.all).into_iter().flatten().flatten();
+        let names = fs::read_dir(&self.hosts_dir)
+            .into_iter()
+            .flatten()
+            .flatten();
         for name in names.filter_map(|entry| entry.file_name().into_string().ok()) {
             let other = name != self.name && !kept.contains(&name);
-            if other && !name.starts_with(MAKING_PREFIX) && !self.is_alive(&name) {
-                let _ = fs::remove_dir_all(self.all.join(&name));
+            if other && !name.starts_with(TEMPORARY_PREFIX) && !self.is_alive(&name) {
+                let _ = fs::remove_dir_all(self.hosts_dir.join(&name));
             }
         }
     }
@@ -151,7 +154,7 @@ impl PodOwner {
 
 impl Drop for PodOwner {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(self.all.join(&self.name));
+        let _ = fs::remove_dir_all(self.hosts_dir.join(&self.name));
     }
 }
 
@@ -159,9 +162,9 @@ impl Drop for PodOwner {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Deletion {
     /// The cluster does it.
-    Taken,
+    Accepted,
     /// The pod does not exist, or not yet.
-    NotThere,
+    NotFound,
     /// The cluster refused or did not answer, so the pod may still be there.
     Failed,
 }
@@ -171,13 +174,13 @@ pub(crate) async fn delete(pods: &Api<Pod>, name: &str) -> Deletion {
     let soon = DeleteParams::default().grace_period(GRACE_SECONDS);
     let deleting = Box::pin(ask(DELETE_TIMEOUT, || Box::pin(pods.delete(name, &soon))));
     match deleting.await {
-        Some(Ok(_)) => Deletion::Taken,
-        Some(Err(kube::Error::Api(status))) if status.code == 404 => Deletion::NotThere,
+        Some(Ok(_)) => Deletion::Accepted,
+        Some(Err(kube::Error::Api(status))) if status.code == 404 => Deletion::NotFound,
         Some(Err(_)) | None => Deletion::Failed,
     }
 }
 
-fn late() -> kube::Error {
+fn timeout_error() -> kube::Error {
     kube::Error::Service("the cluster does not answer in time".into())
 }
 

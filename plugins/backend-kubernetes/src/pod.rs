@@ -66,7 +66,7 @@ pub(crate) fn manifest(
                 "name": CONTAINER,
                 "image": settings.image,
                 "imagePullPolicy": settings.image_pull_policy.map(PullPolicy::kubernetes_value),
-                "command": [settings.shell, "-c", lasts(settings)],
+                "command": [settings.shell, "-c", idle_script(settings)],
                 "workingDir": settings.working_dir,
                 // What is configured goes by the agent: a pod can be read by many.
                 "env": [{ "name": "HOME", "value": TMP }],
@@ -94,7 +94,7 @@ pub(crate) fn manifest(
 
 /// What the first process does: it waits, and ends when the session's directory is away for long. So
 /// a pod ends by itself whose host was killed, once its relay has waited for that.
-fn lasts(settings: &KubernetesSettings) -> String {
+fn idle_script(settings: &KubernetesSettings) -> String {
     let dir = settings.session_dir();
     let times = EMPTY_SECONDS / POLL_SECONDS;
     format!(

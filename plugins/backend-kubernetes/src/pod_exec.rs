@@ -2,23 +2,23 @@
 
 use std::time::Duration;
 
-use conjure_exec_agent::client::relayed::{RelayCarrier, marked};
+use conjure_exec_agent::client::relayed::{RelayCarrier, read_mark};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use kube::api::{AttachParams, AttachedProcess};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, ReadHalf, SimplexStream, WriteHalf};
 use tokio::task::JoinHandle;
 
-use crate::asking::ask;
 use crate::cluster::Cluster;
 use crate::explain::{ClusterFailure, EXEC_RIGHT, explain};
 use crate::pod::CONTAINER;
+use crate::retry::ask;
 
 /// How many bytes wait in each direction.
 const BUFFER_BYTES: usize = 64 * 1024;
 /// How much of what is complained about is kept.
 const MAX_STDERR_BYTES: u64 = 4_000;
 /// How much of what comes in place of the mark is shown, in characters.
-const MAX_SAID: usize = 300;
+const MAX_PREAMBLE_CHARS: usize = 300;
 /// How long starting a program in a pod may take.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long an end is waited for, once a stream is over.
@@ -30,11 +30,11 @@ pub(crate) struct PodProcess {
     input: Option<WriteHalf<SimplexStream>>,
     output: ReadHalf<SimplexStream>,
     /// Reads what is complained about.
-    complaint: JoinHandle<String>,
+    stderr: JoinHandle<String>,
     /// Text behind the mark on its line.
     pub(crate) mark: String,
     /// What came behind that line already.
-    pub(crate) rest: Vec<u8>,
+    pub(crate) buffered: Vec<u8>,
 }
 
 /// End of a process in a pod.
@@ -42,7 +42,7 @@ pub(crate) struct PodProcess {
 pub(crate) struct ProcessEnd {
     pub(crate) code: Option<i32>,
     /// What it complained about, or the cluster in its place.
-    pub(crate) complaint: String,
+    pub(crate) message: String,
 }
 
 /// Why a script did not come to its mark.
@@ -63,7 +63,7 @@ impl PodProcess {
         first: Option<&[u8]>,
     ) -> Result<Self, ScriptFailure> {
         let what = format!("running a program in the pod {pod}");
-        let late = || ScriptFailure::Cluster(ClusterFailure::late(cluster, &what));
+        let late = || ScriptFailure::Cluster(ClusterFailure::timed_out(cluster, &what));
         let params = AttachParams {
             container: Some(CONTAINER.to_owned()),
             stdin: true,
@@ -92,26 +92,26 @@ impl PodProcess {
             attached,
             input,
             output,
-            complaint: tokio::spawn(listen(error)),
+            stderr: tokio::spawn(listen(error)),
             mark: String::new(),
-            rest: Vec::new(),
+            buffered: Vec::new(),
         };
         let begun = tokio::time::timeout(START_TIMEOUT, async {
             if let (Some(bytes), Some(input)) = (first, process.input.as_mut()) {
                 // Where nobody reads it, it is said why.
                 let _ = input.write_all(bytes).await;
             }
-            marked(&mut process.output).await
+            read_mark(&mut process.output).await
         });
         match begun.await {
             Ok(Ok((mark, rest))) => {
-                (process.mark, process.rest) = (mark, rest);
+                (process.mark, process.buffered) = (mark, rest);
                 Ok(process)
             }
             Ok(Err(said)) => {
                 let mut end = process.end().await;
-                if end.complaint.is_empty() {
-                    end.complaint = said.chars().take(MAX_SAID).collect();
+                if end.message.is_empty() {
+                    end.message = said.chars().take(MAX_PREAMBLE_CHARS).collect();
                 }
                 Err(ScriptFailure::Ended(end))
             }
@@ -125,7 +125,7 @@ impl PodProcess {
             mut attached,
             input,
             mut output,
-            mut complaint,
+            stderr: mut complaint,
             ..
         } = self;
         drop(input);
@@ -152,7 +152,7 @@ impl PodProcess {
         let (code, reason) = status.map_or((None, String::new()), |status| outcome(&status));
         ProcessEnd {
             code,
-            complaint: match said.is_empty() {
+            message: match said.is_empty() {
                 true => reason,
                 false => said,
             },
@@ -164,12 +164,12 @@ impl RelayCarrier for PodProcess {
     type Input = WriteHalf<SimplexStream>;
     type Output = ReadHalf<SimplexStream>;
 
-    fn ends(&mut self) -> (Option<&mut Self::Input>, &mut Self::Output) {
+    fn streams(&mut self) -> (Option<&mut Self::Input>, &mut Self::Output) {
         (self.input.as_mut(), &mut self.output)
     }
 
-    async fn complaint(self) -> String {
-        self.end().await.complaint
+    async fn into_stderr(self) -> String {
+        self.end().await.message
     }
 }
 

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
 use crate::pod::CONTAINER;
 
 /// What keeps a container from its start and is not tried again, or is tried in vain.
-const HOPELESS_REASONS: [&str; 8] = [
+const PERMANENT_REASONS: [&str; 8] = [
     "ImagePullBackOff",
     "InvalidImageName",
     "ErrImageNeverPull",
@@ -17,27 +17,27 @@ const HOPELESS_REASONS: [&str; 8] = [
 ];
 
 /// Advice about containers that are not Conjure's.
-const OF_OTHERS: &str = ". Something in the cluster puts it into pods, such as a mesh: ask whoever runs \
+const FOREIGN_CONTAINER_ADVICE: &str = ". Something in the cluster puts it into pods, such as a mesh: ask whoever runs \
                          that, or have it leave these pods out by `labels`";
 
 /// State of a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PodState {
-    Runs,
+    Running,
     /// What it waits for, as far as that is said.
-    Waits(String),
+    Waiting(String),
     /// Why it does not run any more, or never will.
-    Over(String),
+    Terminated(String),
 }
 
 /// Reads a pod's status.
 pub(crate) fn state(pod: &Pod) -> PodState {
     let status = pod.status.clone().unwrap_or_default();
     if matches!(status.phase.as_deref(), Some("Failed" | "Succeeded")) {
-        return PodState::Over(ended(&status));
+        return PodState::Terminated(termination_reason(&status));
     }
     if pod.metadata.deletion_timestamp.is_some() {
-        return PodState::Over("somebody deletes it".to_owned());
+        return PodState::Terminated("somebody deletes it".to_owned());
     }
     let container = container(&status);
     let state = container.and_then(|container| container.state.as_ref());
@@ -48,18 +48,18 @@ pub(crate) fn state(pod: &Pod) -> PodState {
     }
     if let Some(state) = state {
         if state.running.is_some() {
-            return PodState::Runs;
+            return PodState::Running;
         }
         if let Some(waiting) = &state.waiting {
             let reason = waiting.reason.clone().unwrap_or_default();
             let text = with(&reason, waiting.message.as_deref());
-            return match HOPELESS_REASONS.contains(&reason.as_str()) {
-                true => PodState::Over(format!("{text}{}", advice(&reason))),
-                false => PodState::Waits(text),
+            return match PERMANENT_REASONS.contains(&reason.as_str()) {
+                true => PodState::Terminated(format!("{text}{}", advice(&reason))),
+                false => PodState::Waiting(text),
             };
         }
         if state.terminated.is_some() {
-            return PodState::Over(ended(&status));
+            return PodState::Terminated(termination_reason(&status));
         }
     }
     let conditions = status.conditions.unwrap_or_default();
@@ -69,9 +69,9 @@ pub(crate) fn state(pod: &Pod) -> PodState {
     if let Some(condition) = scheduled.filter(|condition| condition.status == "False") {
         let reason = condition.reason.clone().unwrap_or_default();
         let text = with(&reason, condition.message.as_deref());
-        return PodState::Waits(format!("{text}{}", advice(&reason)));
+        return PodState::Waiting(format!("{text}{}", advice(&reason)));
     }
-    PodState::Waits(String::new())
+    PodState::Waiting(String::new())
 }
 
 /// What an init container says that the pod waits for: others put such into pods, as meshes do.
@@ -82,25 +82,27 @@ fn init_container(status: &PodStatus) -> Option<PodState> {
         let reason = waiting.reason.clone().unwrap_or_default();
         let name = &container.name;
         let text = with(&reason, waiting.message.as_deref());
-        if HOPELESS_REASONS.contains(&reason.as_str()) {
-            let text = format!("its init container `{name}` does not start: {text}{OF_OTHERS}");
-            return Some(PodState::Over(text));
+        if PERMANENT_REASONS.contains(&reason.as_str()) {
+            let text = format!(
+                "its init container `{name}` does not start: {text}{FOREIGN_CONTAINER_ADVICE}"
+            );
+            return Some(PodState::Terminated(text));
         }
         // The first of them has nothing before it that says more.
         let says = !reason.is_empty() && reason != "PodInitializing";
-        says.then(|| PodState::Waits(format!("its init container `{name}`: {text}")))
+        says.then(|| PodState::Waiting(format!("its init container `{name}`: {text}")))
     })
 }
 
 /// Reason why the pod does not run any more.
-fn ended(status: &PodStatus) -> String {
+fn termination_reason(status: &PodStatus) -> String {
     if let Some(reason) = &status.reason {
         let text = with(reason, status.message.as_deref());
         return format!("{text}{}", advice(reason));
     }
     let state = container(status).and_then(|container| container.state.as_ref());
     let Some(ended) = state.and_then(|state| state.terminated.as_ref()) else {
-        if let Some(why) = ended_before(status) {
+        if let Some(why) = init_failure(status) {
             return why;
         }
         let phase = status.phase.as_deref().unwrap_or_default();
@@ -113,7 +115,7 @@ fn ended(status: &PodStatus) -> String {
 }
 
 /// What ended a pod before its own container began: an init container that failed.
-fn ended_before(status: &PodStatus) -> Option<String> {
+fn init_failure(status: &PodStatus) -> Option<String> {
     let mut all = status.init_container_statuses.iter().flatten();
     all.find_map(|container| {
         let ended = container.state.as_ref()?.terminated.as_ref()?;
@@ -125,7 +127,10 @@ fn ended_before(status: &PodStatus) -> Option<String> {
             container.name, ended.exit_code
         );
         let message = ended.message.as_deref().or(ended.reason.as_deref());
-        Some(format!("{}{OF_OTHERS}", with(&text, message)))
+        Some(format!(
+            "{}{FOREIGN_CONTAINER_ADVICE}",
+            with(&text, message)
+        ))
     })
 }
 
@@ -191,14 +196,17 @@ mod tests {
 
     #[test]
     fn what_may_come_is_waited_for_and_what_never_does_is_not() {
-        assert_eq!(of(&json!({})), PodState::Waits(String::new()));
+        assert_eq!(of(&json!({})), PodState::Waiting(String::new()));
         assert_eq!(
             of(&in_container(
                 &json!({ "waiting": { "reason": "ContainerCreating" } })
             )),
-            PodState::Waits("ContainerCreating".to_owned())
+            PodState::Waiting("ContainerCreating".to_owned())
         );
-        assert_eq!(of(&in_container(&json!({ "running": {} }))), PodState::Runs);
+        assert_eq!(
+            of(&in_container(&json!({ "running": {} }))),
+            PodState::Running
+        );
         for (status, words) in [
             (
                 in_container(&json!({ "waiting": {
@@ -218,7 +226,7 @@ mod tests {
                 ["OOMKilled, exit code 137", "`memory_mb`"],
             ),
         ] {
-            let PodState::Over(text) = of(&status) else {
+            let PodState::Terminated(text) = of(&status) else {
                 panic!("{words:?} is waited for")
             };
             assert!(words.iter().all(|word| text.contains(word)), "{text}");
@@ -226,7 +234,7 @@ mod tests {
         let waits = of(&json!({ "phase": "Pending", "conditions": [{
             "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
             "message": "0/3 nodes are available" }] }));
-        let PodState::Waits(text) = waits else {
+        let PodState::Waiting(text) = waits else {
             panic!("a node may be added")
         };
         assert!(
@@ -259,7 +267,7 @@ mod tests {
             waiting("ImagePullBackOff"),
             of(&with_init("Failed", failed)),
         ] {
-            let PodState::Over(text) = state else {
+            let PodState::Terminated(text) = state else {
                 panic!("it is waited for")
             };
             assert!(
@@ -267,7 +275,7 @@ mod tests {
                 "{text}"
             );
         }
-        let PodState::Waits(text) = waiting("ErrImagePull") else {
+        let PodState::Waiting(text) = waiting("ErrImagePull") else {
             panic!("it may come")
         };
         assert!(
@@ -275,6 +283,6 @@ mod tests {
             "{text}"
         );
         let running = of(&with_init("Pending", json!({ "running": {} })));
-        assert_eq!(running, PodState::Waits("PodInitializing".to_owned()));
+        assert_eq!(running, PodState::Waiting("PodInitializing".to_owned()));
     }
 }

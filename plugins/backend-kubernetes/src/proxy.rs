@@ -35,7 +35,7 @@ pub(crate) fn set(
     var: impl Fn(&str) -> Option<String>,
 ) -> Result<(), String> {
     config.proxy_url = None;
-    let (proxy, place) = match (named, of_environment(config, var)) {
+    let (proxy, place) = match (named, from_environment(config, var)) {
         (Some(proxy), _) => (proxy, "`proxy-url` of the kubeconfig"),
         (None, Some(proxy)) => (proxy, "HTTPS_PROXY or HTTP_PROXY"),
         (None, None) => return Ok(()),
@@ -66,7 +66,7 @@ pub(crate) fn set(
 }
 
 /// The proxy of the environment for a cluster.
-fn of_environment(config: &Config, var: impl Fn(&str) -> Option<String>) -> Option<String> {
+fn from_environment(config: &Config, var: impl Fn(&str) -> Option<String>) -> Option<String> {
     let host = config.cluster_url.host()?;
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     let is_here = bare.parse::<IpAddr>().map_or_else(
@@ -93,7 +93,7 @@ fn of_environment(config: &Config, var: impl Fn(&str) -> Option<String>) -> Opti
 }
 
 /// A proxy, for people: without who logs in there.
-pub(crate) fn shown(config: &Config) -> Option<String> {
+pub(crate) fn display_address(config: &Config) -> Option<String> {
     let url = config.proxy_url.as_ref()?;
     let port = url.port_u16().map(|port| format!(":{port}"));
     Some(format!(
@@ -117,7 +117,7 @@ mod tests {
             found.map(|(_, value)| (*value).to_owned())
         };
         set(&mut config, named.map(str::to_owned), var).unwrap();
-        shown(&config)
+        display_address(&config)
     }
 
     #[test]

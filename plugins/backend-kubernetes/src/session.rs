@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use conjure_exec_agent::client::relayed::{
-    AgentProgram, KeptStream, RelayRoute as _, RelayedAgent,
+    AgentProgram, RelayRoute as _, RelayedAgent, ResumableStream,
 };
 use conjure_exec_agent::client::{AgentLink, cancelled};
 use conjure_exec_agent::executor::{AgentSession, AgentShell, SessionCalls, wait_for_start};
@@ -16,13 +16,13 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::PostParams;
 use tokio::sync::{Mutex as AsyncMutex, OnceCell, oneshot};
 
-use crate::asking::ask;
 use crate::cluster::{Cluster, ClusterConnection};
 use crate::config::KubernetesSettings;
 use crate::explain::{ClusterFailure, explain};
 use crate::owner::{Deletion, PodOwner, delete};
 use crate::pod::manifest;
 use crate::pod_status::PodState;
+use crate::retry::ask;
 use crate::route::{PodRelayed, PodRoute};
 
 /// How long an agent may take to say who it is.
@@ -53,7 +53,7 @@ pub(crate) struct KubernetesState {
     pub(crate) connection: ClusterConnection,
     owner: PodOwner,
     /// Whether leftovers of hosts that are gone were looked for.
-    swept: OnceCell<()>,
+    sweep_done: OnceCell<()>,
 }
 
 impl KubernetesState {
@@ -69,7 +69,7 @@ impl KubernetesState {
             cx,
             connection: ClusterConnection::default(),
             owner,
-            swept: OnceCell::new(),
+            sweep_done: OnceCell::new(),
         }
     }
 
@@ -86,7 +86,7 @@ impl KubernetesState {
         });
         // What was not looked for is looked for with the next session.
         let sweeping = Box::pin(async { sweeping.await.map_err(drop)? });
-        let _ = self.swept.get_or_try_init(|| sweeping).await;
+        let _ = self.sweep_done.get_or_try_init(|| sweeping).await;
     }
 
     /// Has a pod deleted that no session has any more; whether it is gone, or the cluster deletes it.
@@ -107,14 +107,14 @@ impl KubernetesState {
                     let _ = tell.send(came != Deletion::Failed);
                 }
                 match came {
-                    Deletion::Taken => return,
+                    Deletion::Accepted => return,
                     // One whose making was not answered may come yet.
-                    Deletion::NotThere
-                        if route.is_made() || begun.elapsed() > 2 * CREATE_TIMEOUT =>
+                    Deletion::NotFound
+                        if route.is_created() || begun.elapsed() > 2 * CREATE_TIMEOUT =>
                     {
                         return;
                     }
-                    Deletion::NotThere => {}
+                    Deletion::NotFound => {}
                     // It may be asked by somebody whom it does not know any more.
                     Deletion::Failed => world.connection.forget().await,
                 }
@@ -134,7 +134,7 @@ pub(crate) struct PodSession {
     working_dir: PathBuf,
     skills: Arc<[SkillMount]>,
     env: Vec<(String, String)>,
-    world: Arc<KubernetesState>,
+    backend: Arc<KubernetesState>,
     calls: Arc<SessionCalls>,
     slot: Arc<AsyncMutex<PodSlot>>,
 }
@@ -174,7 +174,7 @@ impl PodSession {
             working_dir: working_dir.to_owned(),
             skills: request.skills.into(),
             env: env.into_iter().collect(),
-            world,
+            backend: world,
             calls: Arc::default(),
             slot: Arc::default(),
         }
@@ -182,14 +182,14 @@ impl PodSession {
 
     async fn start(&self) -> Result<Arc<PodAgent>> {
         let mut slot = self.slot.lock().await;
-        if self.calls.is_over() {
+        if self.calls.is_closed() {
             return Err(Error::cancelled());
         }
         if let Some(agent) = slot.open() {
             return Ok(agent);
         }
         slot.agent = None;
-        self.world.sweep().await;
+        self.backend.sweep().await;
         let route = self.pod(&mut slot).await?;
         let (stream, connection) = Box::pin(self.connect(&route)).await?;
         let agent = RelayedAgent::new(Arc::clone(&route), stream, connection);
@@ -220,18 +220,18 @@ impl PodSession {
     async fn connect(
         &self,
         route: &PodRoute,
-    ) -> Result<(Arc<KeptStream>, PodRelayed), ClusterFailure> {
-        let limit = self.world.settings.ready_timeout();
+    ) -> Result<(Arc<ResumableStream>, PodRelayed), ClusterFailure> {
+        let limit = self.backend.settings.ready_timeout();
         let begun = Instant::now();
         let mut pause = FIRST_POLL_DELAY;
         loop {
             // Another one each time: the one before may have begun.
-            let stream = Arc::new(KeptStream::new());
+            let stream = Arc::new(ResumableStream::new());
             let failure = match Box::pin(route.open(&stream)).await {
                 Ok(connection) => return Ok((stream, connection)),
                 Err(failure) => failure,
             };
-            let may_pass = failure.may_pass && failure.answered;
+            let may_pass = failure.is_transient && failure.answered;
             if !may_pass || begun.elapsed() + pause >= limit {
                 return Err(failure);
             }
@@ -244,49 +244,54 @@ impl PodSession {
     async fn pod(&self, slot: &mut PodSlot) -> Result<Arc<PodRoute>> {
         if let Some(route) = &slot.pod {
             match Box::pin(route.state()).await? {
-                PodState::Runs => return Ok(Arc::clone(route)),
-                PodState::Waits(_) => return self.runs(slot).await,
-                PodState::Over(why) => {
-                    let (name, kept) = (&route.name, self.what_is_kept());
-                    route.tell(&format!(
+                PodState::Running => return Ok(Arc::clone(route)),
+                PodState::Waiting(_) => return self.runs(slot).await,
+                PodState::Terminated(why) => {
+                    let (name, kept) = (&route.name, self.describe_persistence());
+                    route.notify(&format!(
                         "the pod {name} is over ({why}); a new one starts, {kept}"
                     ));
-                    self.give_up(slot).await;
+                    self.discard_pod(slot).await;
                 }
             }
         }
-        let cluster = self.world.connection.cluster(&self.world.settings).await?;
+        let cluster = self
+            .backend
+            .connection
+            .cluster(&self.backend.settings)
+            .await?;
         let name = format!(
             "{}-{}",
-            self.world.settings.name_prefix,
+            self.backend.settings.name_prefix,
             uuid::Uuid::now_v7().simple()
         );
         // From here on something of this name may be in the cluster.
         slot.pod = Some(Arc::new(PodRoute::new(
             cluster.clone(),
             name.clone(),
-            Arc::clone(&self.world),
+            Arc::clone(&self.backend),
             Arc::clone(&self.skills),
             Arc::clone(&self.calls),
         )));
         match (self.create(&cluster, &name).await, &slot.pod) {
             (Err(failure), _) => {
-                self.give_up(slot).await;
+                self.discard_pod(slot).await;
                 // What says where the cluster is may be another one by now.
-                self.world.connection.forget().await;
+                self.backend.connection.forget().await;
                 return Err(failure.into());
             }
-            (Ok(()), Some(route)) => route.note_made(),
+            (Ok(()), Some(route)) => route.mark_created(),
             (Ok(()), None) => {}
         }
         self.runs(slot).await
     }
 
     async fn create(&self, cluster: &Cluster, name: &str) -> Result<(), ClusterFailure> {
-        let owned = self.world.owner.labels();
-        let made = manifest(&self.world.settings, name, &self.id, owned);
-        let pod: Pod = serde_json::from_value(made)
-            .map_err(|error| ClusterFailure::lasting(format!("the pod cannot be made: {error}")))?;
+        let owned = self.backend.owner.labels();
+        let made = manifest(&self.backend.settings, name, &self.id, owned);
+        let pod: Pod = serde_json::from_value(made).map_err(|error| {
+            ClusterFailure::permanent(format!("the pod cannot be made: {error}"))
+        })?;
         let params = PostParams::default();
         let creating = Box::pin(ask(CREATE_TIMEOUT, || {
             Box::pin(cluster.pods.create(&params, &pod))
@@ -300,7 +305,7 @@ impl PodSession {
                 Ok(())
             }
             Some(Err(error)) => Err(explain(cluster, "making a pod", "create pods", &error)),
-            None => Err(ClusterFailure::late(cluster, "making a pod")),
+            None => Err(ClusterFailure::timed_out(cluster, "making a pod")),
         }
     }
 
@@ -309,22 +314,24 @@ impl PodSession {
         let Some(route) = slot.pod.clone() else {
             return Err(Error::cancelled());
         };
-        let limit = self.world.settings.ready_timeout();
+        let limit = self.backend.settings.ready_timeout();
         let begun = Instant::now();
         let mut look = FIRST_POLL_DELAY;
         // What was said last that says something; what is tried again says less.
         let mut said = String::new();
         let why = loop {
             match Box::pin(route.state()).await {
-                Ok(PodState::Runs) => return Ok(route),
-                Ok(PodState::Over(why)) if said.is_empty() || why.contains(&said) => break why,
-                Ok(PodState::Over(why)) => break format!("{why} (before that: {said})"),
-                Ok(PodState::Waits(waits)) => {
+                Ok(PodState::Running) => return Ok(route),
+                Ok(PodState::Terminated(why)) if said.is_empty() || why.contains(&said) => {
+                    break why;
+                }
+                Ok(PodState::Terminated(why)) => break format!("{why} (before that: {said})"),
+                Ok(PodState::Waiting(waits)) => {
                     if !waits.is_empty() && waits != "ContainerCreating" {
                         said = waits;
                     }
                 }
-                Err(failure) if failure.may_pass => said = failure.text,
+                Err(failure) if failure.is_transient => said = failure.text,
                 Err(failure) => break failure.text,
             }
             if begun.elapsed() >= limit {
@@ -342,30 +349,30 @@ impl PodSession {
         };
         let text = format!(
             "the pod {} of the image `{}` in the namespace {} does not start: {why}",
-            route.name, self.world.settings.image, route.cluster.namespace
+            route.name, self.backend.settings.image, route.cluster.namespace
         );
-        self.give_up(slot).await;
+        self.discard_pod(slot).await;
         Err(Error::new(text))
     }
 
-    async fn give_up(&self, slot: &mut PodSlot) {
+    async fn discard_pod(&self, slot: &mut PodSlot) {
         if let Some(route) = slot.pod.take() {
-            self.world.discard(&route).await;
+            self.backend.discard(&route).await;
         }
     }
 
     /// What of the working directory another pod finds, for people.
-    fn what_is_kept(&self) -> String {
-        let dir = &self.world.settings.working_dir;
-        match &self.world.settings.volume_claim {
+    fn describe_persistence(&self) -> String {
+        let dir = &self.backend.settings.working_dir;
+        match &self.backend.settings.volume_claim {
             Some(claim) => format!("and what is in {dir} is still there (the claim {claim})"),
             None => format!("and {dir} begins empty"),
         }
     }
 
-    fn late(&self, agent: &PodAgent) -> Error {
+    fn unresponsive_error(&self, agent: &PodAgent) -> Error {
         let name = &agent.route.name;
-        Error::new(match agent.agent.stream.lost_for() {
+        Error::new(match agent.agent.stream.time_lost() {
             None => format!(
                 "the agent in the pod {name} did not answer in time: it stands still, or the \
                  connection is slow or about to be lost. Call again: an agent that answers nothing \
@@ -387,7 +394,7 @@ impl AgentSession for PodSession {
     type Agent = PodAgent;
 
     fn ready(&self) -> ExecutorReady {
-        let settings = &self.world.settings;
+        let settings = &self.backend.settings;
         let skills_dir = format!("{}/{SKILLS}", settings.session_dir());
         let skills = self.skills.iter().map(|skill| SkillMount {
             name: skill.name.clone(),
@@ -408,14 +415,14 @@ impl AgentSession for PodSession {
     }
 
     fn remote_dir(&self) -> &str {
-        &self.world.settings.working_dir
+        &self.backend.settings.working_dir
     }
 
     fn shell(&self) -> AgentShell<'_> {
         AgentShell {
-            program: &self.world.settings.shell,
+            program: &self.backend.settings.shell,
             env: &self.env,
-            timeout: self.world.settings.timeout(),
+            timeout: self.backend.settings.timeout(),
         }
     }
 
@@ -425,20 +432,20 @@ impl AgentSession for PodSession {
         let begun = Instant::now();
         let open = || self.slot.try_lock().ok().and_then(|slot| slot.open());
         let mut found = open();
-        if let Some(agent) = found.take_if(|agent| agent.agent.is_suspected()) {
+        if let Some(agent) = found.take_if(|agent| agent.agent.is_probing()) {
             // Whether this call goes to it or to another one is known soon.
             tokio::select! {
-                () = agent.agent.cleared() => {}
+                () = agent.agent.until_probed() => {}
                 () = cancelled(cx) => return Err(Error::cancelled()),
                 () = self.calls.until_ended() => return Err(Error::cancelled()),
-                () = tokio::time::sleep(limit) => return Err(self.late(&agent)),
+                () = tokio::time::sleep(limit) => return Err(self.unresponsive_error(&agent)),
             }
             found = open();
         }
         let limit = limit.saturating_sub(begun.elapsed());
         if let Some(agent) = found {
-            if let Some(lost) = agent.agent.stream.lost_for() {
-                agent.route.tell(&format!(
+            if let Some(lost) = agent.agent.stream.time_lost() {
+                agent.route.notify(&format!(
                     "the connection to {} has been lost for {} s; the call waits for it",
                     agent.route.name,
                     lost.as_secs()
@@ -468,28 +475,28 @@ impl AgentSession for PodSession {
         let name = &agent.route.name;
         let why = agent.agent.link.end().unwrap_or_default();
         Error::new(match Box::pin(agent.route.state()).await {
-            Ok(PodState::Over(how)) => format!(
+            Ok(PodState::Terminated(how)) => format!(
                 "the pod {name} ended while the call ran: {how}. Call again: a new one starts, {}",
-                self.what_is_kept()
+                self.describe_persistence()
             ),
             _ => format!(
                 "the agent in the pod {name} ended while the call ran: {why}. What had been written \
                  to {} is still there. Call again: a new agent starts; processes begin anew",
-                self.world.settings.working_dir
+                self.backend.settings.working_dir
             ),
         })
     }
 
     /// An agent that does not answer anything is given up; while the connection may be at fault
     /// nothing is, and the session's other calls go on.
-    async fn give_up_agent(self: &Arc<Self>, agent: &Arc<PodAgent>) -> Error {
+    async fn abandon_agent(self: &Arc<Self>, agent: &Arc<PodAgent>) -> Error {
         let session = Arc::clone(self);
-        agent.agent.suspect(|suspect| async move {
+        agent.agent.probe(|suspect| async move {
             let mut slot = session.slot.lock().await;
             slot.agent
                 .take_if(|current| Arc::ptr_eq(&current.agent, &suspect));
         });
-        self.late(agent)
+        self.unresponsive_error(agent)
     }
 
     async fn end(&self) -> Result<()> {
@@ -498,10 +505,10 @@ impl AgentSession for PodSession {
         let Some(route) = slot.pod.take() else {
             return Ok(());
         };
-        if self.world.discard(&route).await {
+        if self.backend.discard(&route).await {
             return Ok(());
         }
-        let settings = &self.world.settings;
+        let settings = &self.backend.settings;
         Err(Error::new(format!(
             "the pod {} could not be deleted yet; it is tried again while this host runs, and by the \
              next one. What runs in it ends by itself within {} s, the pod after that",

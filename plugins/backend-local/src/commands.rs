@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use conjure_exec_agent::client::{Lost, RemoteCommand};
+use conjure_exec_agent::client::{CommandLost, RemoteCommand};
 use conjure_exec_agent::executor::to_error;
-use conjure_exec_agent::files::CallRoots;
+use conjure_exec_agent::files::{CallRoots, FileChange};
 use conjure_exec_agent::message::{AgentRequest, Gaps, ShellCommand};
 use conjure_exec_agent::output::{Capture, Limits};
 use conjure_exec_agent::private::PrivatePaths;
@@ -20,7 +20,7 @@ use tokio::sync::Mutex;
 
 use crate::agent::Agent;
 use crate::config::LocalSettings;
-use crate::keeping;
+use crate::file_operations;
 use crate::sandbox::SessionSandbox;
 use crate::session::LocalSession;
 
@@ -32,7 +32,7 @@ pub(crate) struct Commands {
     /// Started with the first command, and again when it is gone.
     agent: Mutex<Option<Arc<Agent>>>,
     /// What of the confinement cannot be had, as far as somebody was told: the bits of [`Gaps`].
-    told: AtomicU8,
+    reported_gaps: AtomicU8,
 }
 
 impl Commands {
@@ -42,7 +42,7 @@ impl Commands {
             settings,
             private,
             agent: Mutex::default(),
-            told: AtomicU8::new(0),
+            reported_gaps: AtomicU8::new(0),
         }
     }
 
@@ -55,32 +55,33 @@ impl Commands {
     ) -> Result<BashOutput> {
         let limits = Limits::new(cx.time_limit(), self.settings.timeout);
         let _running = session.running();
-        let roots = keeping::roots(cx, session, self.private.iter())?;
+        let roots = file_operations::roots(cx, session, self.private.iter())?;
         let spill = cx.exchange_dir().map(|dir| dir.join(new_name()));
         let mut command = RemoteCommand::new(cx, Capture::new(request.keep_bytes, spill));
         let request = self.request(cx, request, session, &roots, limits);
         let agent = self.agent(cx).await?;
         let shown = cx.working_dir().unwrap_or(roots.working_dir()).to_owned();
+        session.tell_location(cx, &shown);
         match command
             .run(agent.link(), &request, limits, session.until_ended())
             .await
         {
             Ok(ended) => {
-                self.tell(cx, ended.gaps);
-                let file = |path: &str, size| FileRef {
-                    size: Some(size),
-                    ..FileRef::at(shown.join(path).to_string_lossy())
+                self.report_gaps(cx, ended.gaps);
+                let file = |change: &FileChange| FileRef {
+                    size: Some(change.size),
+                    ..FileRef::at(shown.join(&change.path).to_string_lossy())
                 };
                 Ok(command.reply(ended, file).await)
             }
-            Err(Lost::Fault(error)) => Err(to_error(&error)),
-            Err(Lost::Gone) => Err(Error::new(format!(
+            Err(CommandLost::Fault(error)) => Err(to_error(&error)),
+            Err(CommandLost::AgentGone) => Err(Error::new(format!(
                 "the process that runs commands has ended ({}), and the command with it; call \
                  again, and end no process that the command did not start",
                 agent.link().end().unwrap_or_default()
             ))),
-            Err(Lost::Unheard) => Err(Error::cancelled()),
-            Err(Lost::Stuck) => {
+            Err(CommandLost::CancelUnconfirmed) => Err(Error::cancelled()),
+            Err(CommandLost::Stuck) => {
                 if !agent.link().is_stuck().await {
                     return Err(Error::with_code(
                         code::TIMEOUT,
@@ -88,7 +89,7 @@ impl Commands {
                          ended; call again",
                     ));
                 }
-                self.give_up(&agent).await;
+                self.discard_agent(&agent).await;
                 Err(Error::new(
                     "the process that runs commands does not answer and was ended, and the \
                      command with it; call again, and stop no process that the command did not \
@@ -135,7 +136,7 @@ impl Commands {
             dir: Some(text(roots.working_dir())),
             visible: visible.collect(),
             sandbox: sandbox.map(SessionSandbox::into_shell),
-            time_ms: milliseconds(limits.at.saturating_duration_since(Instant::now())),
+            time_ms: milliseconds(limits.deadline.saturating_duration_since(Instant::now())),
             grace_ms: milliseconds(limits.grace),
         })
     }
@@ -172,15 +173,15 @@ impl Commands {
     }
 
     /// Ends an agent that does not answer.
-    async fn give_up(&self, agent: &Arc<Agent>) {
+    async fn discard_agent(&self, agent: &Arc<Agent>) {
         agent.kill();
         let mut slot = self.agent.lock().await;
         slot.take_if(|current| Arc::ptr_eq(current, agent));
     }
 
     /// Says what of the confinement this machine does not give, each of that once.
-    fn tell(&self, cx: &Cx, gaps: Gaps) {
-        let gaps = untold(&self.told, gaps);
+    fn report_gaps(&self, cx: &Cx, gaps: Gaps) {
+        let gaps = take_unreported(&self.reported_gaps, gaps);
         if gaps == Gaps::default() {
             return;
         }
@@ -223,7 +224,7 @@ impl Commands {
 }
 
 /// Gaps that nobody was told of yet; from now on somebody was.
-fn untold(told: &AtomicU8, gaps: Gaps) -> Gaps {
+fn take_unreported(told: &AtomicU8, gaps: Gaps) -> Gaps {
     let before = told.fetch_or(gaps.bits(), Ordering::Relaxed);
     Gaps::from_bits(gaps.bits() & !before)
 }
@@ -257,7 +258,7 @@ mod tests {
             network: true,
             ..Gaps::default()
         };
-        let untold = |gaps| super::untold(&told, gaps);
+        let untold = |gaps| super::take_unreported(&told, gaps);
         assert_eq!(untold(Gaps::default()), Gaps::default());
         assert_eq!([untold(files), untold(files)], [files, Gaps::default()]);
         assert_eq!([untold(both), untold(both)], [network, Gaps::default()]);

@@ -30,7 +30,7 @@ pub(crate) struct LocalSettings {
     /// Whether commands are kept from other processes and from the host's own files.
     pub(crate) confine: bool,
     /// More files and directories that they are kept from.
-    pub(crate) hide: Vec<PathBuf>,
+    pub(crate) hidden_paths: Vec<PathBuf>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -122,7 +122,7 @@ impl LocalSettings {
         }
         Ok(Self {
             confine: config.confine,
-            hide: config.hide,
+            hidden_paths: config.hide,
             shell: config.shell,
             timeout: Duration::from_millis(config.timeout_ms),
             env: clean(std::env::vars_os(), &config.pass_env),

@@ -12,7 +12,7 @@ compile_error!("the local executor needs a Unix system");
 mod agent;
 mod commands;
 mod config;
-mod keeping;
+mod file_operations;
 mod sandbox;
 mod session;
 #[cfg(test)]
@@ -47,7 +47,7 @@ impl Executor for Local {
         let working_dir = cx
             .envelope()
             .working_dir
-            .ok_or_else(keeping::no_working_dir)?;
+            .ok_or_else(file_operations::no_working_dir)?;
         let skills = request.skills.clone();
         self.sessions.init(&cx, request)?;
         Ok(ExecutorReady {
@@ -62,18 +62,26 @@ impl Executor for Local {
     }
 
     async fn view(&self, cx: Cx, request: View) -> Result<Viewed> {
-        self.with_roots(cx, move |cx, roots| keeping::view(cx, roots, &request))
-            .await
+        self.with_roots(cx, move |cx, roots| {
+            file_operations::view(cx, roots, &request)
+        })
+        .await
     }
 
     async fn create_file(&self, cx: Cx, request: CreateFile) -> Result<Written> {
-        self.with_roots(cx, move |_cx, roots| keeping::create_file(roots, &request))
-            .await
+        self.tell_location(&cx);
+        self.with_roots(cx, move |_cx, roots| {
+            file_operations::create_file(roots, &request)
+        })
+        .await
     }
 
     async fn str_replace(&self, cx: Cx, request: StrReplace) -> Result<Written> {
-        self.with_roots(cx, move |_cx, roots| keeping::str_replace(roots, &request))
-            .await
+        self.tell_location(&cx);
+        self.with_roots(cx, move |_cx, roots| {
+            file_operations::str_replace(roots, &request)
+        })
+        .await
     }
 
     async fn cleanup(&self, cx: Cx) -> Result<()> {
@@ -83,6 +91,14 @@ impl Executor for Local {
 }
 
 impl Local {
+    /// Tells the host where a call writes.
+    fn tell_location(&self, cx: &Cx) {
+        if let Some(dir) = cx.working_dir() {
+            let session = self.sessions.of(cx.session());
+            session.tell_location(cx, dir);
+        }
+    }
+
     /// Runs file work on a thread that may block, with the directories of the call.
     async fn with_roots<T: Send + 'static>(
         &self,
@@ -96,7 +112,7 @@ impl Local {
             let setup = session.setup();
             let hidden = setup.sandbox().map(SandboxRules::hidden);
             let private = private.iter().chain(hidden.iter().flatten());
-            let roots = keeping::roots(&cx, &session, private)?;
+            let roots = file_operations::roots(&cx, &session, private)?;
             work(&cx, &roots)
         })
         .await
@@ -110,7 +126,7 @@ fn plugin() -> ExecutorPlugin<Local> {
         |setup| {
             let settings = LocalSettings::from_setup(&setup)?;
             let own = setup.create.data_dir.as_deref().map(Path::new);
-            let private = PrivatePaths::of(own, &settings.hide);
+            let private = PrivatePaths::of(own, &settings.hidden_paths);
             Ok(Local {
                 commands: Commands::new(settings, private.clone()),
                 private,

@@ -4,10 +4,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use conjure_exec_agent::files::ResolvedSkillDirs;
+use conjure_exec_agent::executor::tell_location;
+use conjure_exec_agent::files::{DirectoryLocation, ResolvedSkillDirs};
 use conjure_exec_agent::sandbox_rules::SandboxRules;
 use conjure_skill_sdk::protocol::{ExecutorInit, Sandbox, SkillMount};
 use conjure_skill_sdk::{Cx, Error, Result};
@@ -69,7 +70,7 @@ impl LocalSessions {
             .unwrap_or_else(PoisonError::into_inner)
             .remove(id.unwrap_or_default());
         if let Some(session) = session {
-            session.over.send_replace(true);
+            session.closed.send_replace(true);
             let mut running = session.running.subscribe();
             let _ = tokio::time::timeout(END_TIMEOUT, running.wait_for(|count| *count == 0)).await;
         }
@@ -115,8 +116,9 @@ impl SessionSetup {
 pub(crate) struct LocalSession {
     setup: Mutex<Arc<SessionSetup>>,
     skill_dirs: ResolvedSkillDirs,
-    over: watch::Sender<bool>,
+    closed: watch::Sender<bool>,
     running: watch::Sender<usize>,
+    location: OnceLock<DirectoryLocation>,
 }
 
 impl Default for LocalSession {
@@ -124,8 +126,9 @@ impl Default for LocalSession {
         Self {
             setup: Mutex::default(),
             skill_dirs: ResolvedSkillDirs::default(),
-            over: watch::Sender::new(false),
+            closed: watch::Sender::new(false),
             running: watch::Sender::new(0),
+            location: OnceLock::new(),
         }
     }
 }
@@ -134,6 +137,15 @@ impl LocalSession {
     /// The skill folders that it may read.
     pub(crate) fn skills(&self) -> Vec<SkillMount> {
         self.setup().request.skills.clone()
+    }
+
+    /// Tells the host where a call writes, which is in this directory of the session's.
+    pub(crate) fn tell_location(&self, cx: &Cx, dir: &Path) {
+        // Elsewhere it is not known, and stands in the way of who knows theirs.
+        if cfg!(target_os = "linux") {
+            let location = self.location.get_or_init(|| DirectoryLocation::of(dir));
+            tell_location(cx, location);
+        }
     }
 
     /// Where the folders of its skills led when it began.
@@ -154,7 +166,7 @@ impl LocalSession {
 
     /// Becomes ready when the session is over.
     pub(crate) async fn until_ended(&self) {
-        let _ = self.over.subscribe().wait_for(|over| *over).await;
+        let _ = self.closed.subscribe().wait_for(|over| *over).await;
     }
 
     /// Setup that the session was opened with.

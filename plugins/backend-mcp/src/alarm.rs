@@ -13,22 +13,22 @@ use tokio::time::Instant;
 #[derive(Debug)]
 pub(crate) struct Alarm {
     /// When it rings; nothing while nobody waits.
-    at: Mutex<Option<Instant>>,
-    earlier: Arc<Notify>,
-    rung: watch::Sender<()>,
+    deadline: Mutex<Option<Instant>>,
+    rescheduled: Arc<Notify>,
+    rings: watch::Sender<()>,
 }
 
 impl Alarm {
     /// Starts its task.
     pub(crate) fn start() -> Arc<Self> {
         let alarm = Arc::new(Self {
-            at: Mutex::default(),
-            earlier: Arc::default(),
-            rung: watch::Sender::new(()),
+            deadline: Mutex::default(),
+            rescheduled: Arc::default(),
+            rings: watch::Sender::new(()),
         });
-        let (weak, earlier) = (Arc::downgrade(&alarm), Arc::clone(&alarm.earlier));
+        let (weak, earlier) = (Arc::downgrade(&alarm), Arc::clone(&alarm.rescheduled));
         tokio::spawn(async move {
-            while let Some(at) = weak.upgrade().map(|alarm| alarm.at()) {
+            while let Some(at) = weak.upgrade().map(|alarm| alarm.deadline()) {
                 let rings = async {
                     match at {
                         Some(at) => tokio::time::sleep_until(at).await,
@@ -47,39 +47,39 @@ impl Alarm {
     }
 
     /// Waits until a time. It may become ready earlier.
-    pub(crate) async fn until(&self, time: Instant) {
+    pub(crate) async fn wait_until(&self, time: Instant) {
         // Before it is set, so that no ring is missed.
-        let mut rung = self.rung.subscribe();
+        let mut rung = self.rings.subscribe();
         self.set(time);
         let _ = rung.changed().await;
     }
 
     fn set(&self, time: Instant) {
-        let mut at = self.at.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut at = self.deadline.lock().unwrap_or_else(PoisonError::into_inner);
         if at.is_none_or(|at| at > time) {
             *at = Some(time);
-            self.earlier.notify_one();
+            self.rescheduled.notify_one();
         }
     }
 
     fn ring(&self, rang: Option<Instant>) {
-        let mut at = self.at.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut at = self.deadline.lock().unwrap_or_else(PoisonError::into_inner);
         if *at == rang {
             // Whoever still waits sets it again.
             *at = None;
         }
         drop(at);
-        self.rung.send_replace(());
+        self.rings.send_replace(());
     }
 
-    fn at(&self) -> Option<Instant> {
-        *self.at.lock().unwrap_or_else(PoisonError::into_inner)
+    fn deadline(&self) -> Option<Instant> {
+        *self.deadline.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Alarm {
     fn drop(&mut self) {
-        self.earlier.notify_one();
+        self.rescheduled.notify_one();
     }
 }
 
@@ -91,7 +91,7 @@ mod tests {
 
     async fn wait(alarm: &Alarm, time: Instant) {
         while Instant::now() < time {
-            alarm.until(time).await;
+            alarm.wait_until(time).await;
         }
     }
 
@@ -119,11 +119,11 @@ mod tests {
         let begun = Instant::now();
         for _ in 0..100 {
             let late = begun + Duration::from_secs(3_600);
-            let waited = tokio::time::timeout(Duration::ZERO, alarm.until(late)).await;
+            let waited = tokio::time::timeout(Duration::ZERO, alarm.wait_until(late)).await;
             assert!(waited.is_err());
         }
-        assert_eq!(alarm.at(), Some(begun + Duration::from_secs(3_600)));
-        let earlier = Arc::downgrade(&alarm.earlier);
+        assert_eq!(alarm.deadline(), Some(begun + Duration::from_secs(3_600)));
+        let earlier = Arc::downgrade(&alarm.rescheduled);
         drop(alarm);
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert!(earlier.upgrade().is_none(), "its task is over");

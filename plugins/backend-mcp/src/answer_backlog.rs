@@ -29,7 +29,7 @@ pub(crate) struct AnswerBacklog {
 #[derive(Debug, Default)]
 struct BacklogState {
     /// Requests of the server's whose answer is not being sent yet.
-    open: HashSet<RequestId>,
+    unanswered: HashSet<RequestId>,
     /// How many answers are being sent.
     sending: usize,
 }
@@ -63,19 +63,19 @@ impl AnswerBacklog {
     }
 
     /// Notes a request where there is room for it: whether it is the first one under its id.
-    pub(crate) fn note_if_room(&self, id: &RequestId) -> Option<bool> {
+    pub(crate) fn record_if_room(&self, id: &RequestId) -> Option<bool> {
         self.change(|backlog| {
-            (backlog.open.len() + backlog.sending < MAX_UNANSWERED)
-                .then(|| backlog.open.insert(id.clone()))
+            (backlog.unanswered.len() + backlog.sending < MAX_UNANSWERED)
+                .then(|| backlog.unanswered.insert(id.clone()))
         })
     }
 
     /// Notes what the server said, before rmcp gets it. False for what rmcp is not to get: a second
     /// request under an id whose first one has no answer yet.
-    pub(crate) fn note(&self, message: &ServerJsonRpcMessage) -> bool {
+    pub(crate) fn record(&self, message: &ServerJsonRpcMessage) -> bool {
         match message {
             JsonRpcMessage::Request(request) => {
-                self.change(|backlog| backlog.open.insert(request.id.clone()))
+                self.change(|backlog| backlog.unanswered.insert(request.id.clone()))
             }
             JsonRpcMessage::Notification(notification) => {
                 if let ServerNotification::CancelledNotification(cancelled) =
@@ -83,7 +83,7 @@ impl AnswerBacklog {
                     && let Some(id) = &cancelled.params.request_id
                 {
                     // It gets no answer any more. One that is sent all the same is counted then.
-                    self.change(|backlog| backlog.open.remove(id));
+                    self.change(|backlog| backlog.unanswered.remove(id));
                 }
                 true
             }
@@ -103,7 +103,7 @@ impl AnswerBacklog {
         };
         self.change(|backlog| {
             if let Some(id) = id {
-                backlog.open.remove(id);
+                backlog.unanswered.remove(id);
             }
             backlog.sending += 1;
         });
@@ -112,13 +112,13 @@ impl AnswerBacklog {
 
     /// Forgets the requests that came before the handshake was over: rmcp answers few of them.
     pub(crate) fn forget_open(&self) {
-        self.change(|backlog| backlog.open.clear());
+        self.change(|backlog| backlog.unanswered.clear());
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut BacklogState) -> T) -> T {
         let mut backlog = self.lock();
         let changed = change(&mut backlog);
-        let is_full = backlog.open.len() + backlog.sending >= MAX_UNANSWERED;
+        let is_full = backlog.unanswered.len() + backlog.sending >= MAX_UNANSWERED;
         self.full.send_if_modified(|full| {
             let turns = full.is_some() != is_full;
             if turns {
@@ -171,7 +171,7 @@ mod tests {
         let backlog = Arc::new(AnswerBacklog::default());
         for id in 0..MAX_UNANSWERED {
             assert!(has_room(&backlog).await, "{id}");
-            assert!(backlog.note(&ping(id)));
+            assert!(backlog.record(&ping(id)));
         }
         assert!(!has_room(&backlog).await);
         let sending = backlog.sending(&answer(0)).unwrap();
@@ -184,7 +184,7 @@ mod tests {
     async fn a_server_that_takes_no_answers_for_long_is_given_up() {
         let backlog = Arc::new(AnswerBacklog::default());
         for id in 0..MAX_UNANSWERED {
-            backlog.note(&ping(id));
+            backlog.record(&ping(id));
         }
         let begun = Instant::now();
         assert!(!backlog.until_room().await);
@@ -197,7 +197,7 @@ mod tests {
         let mut next = 0;
         for _ in 0..10 {
             while has_room(&backlog).await {
-                backlog.note(&ping(next));
+                backlog.record(&ping(next));
                 next += 1;
             }
             let waiting = tokio::spawn({
@@ -213,21 +213,21 @@ mod tests {
     #[test]
     fn what_is_cancelled_is_owed_no_more_and_an_id_counts_once() {
         let backlog = Arc::new(AnswerBacklog::default());
-        assert!(backlog.note(&ping(1)));
-        assert!(!backlog.note(&ping(1)), "its first one has no answer yet");
+        assert!(backlog.record(&ping(1)));
+        assert!(!backlog.record(&ping(1)), "its first one has no answer yet");
         let params = json!({ "requestId": 1 });
         let cancelled = "notifications/cancelled";
-        backlog.note(&said(
+        backlog.record(&said(
             &json!({ "jsonrpc": "2.0", "method": cancelled, "params": params }),
         ));
-        assert!(backlog.lock().open.is_empty());
+        assert!(backlog.lock().unanswered.is_empty());
         // One that is sent all the same is counted.
         let sending = backlog.sending(&answer(1));
         assert_eq!(backlog.lock().sending, 1);
         drop(sending);
         assert_eq!(backlog.lock().sending, 0);
-        backlog.note(&ping(2));
+        backlog.record(&ping(2));
         backlog.forget_open();
-        assert!(backlog.lock().open.is_empty());
+        assert!(backlog.lock().unanswered.is_empty());
     }
 }

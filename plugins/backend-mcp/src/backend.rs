@@ -22,14 +22,14 @@ use crate::directory;
 use crate::failure::Failure;
 use crate::hub::WatchHub;
 use crate::listing::Quarantined;
-use crate::oauth::LoggedOut;
+use crate::oauth::LogoutOutcome;
 use crate::registry::{ConnectionRegistry, ServerEntry};
+use crate::request_failure::RequestFailure;
 use crate::resources::listings;
 use crate::result;
 use crate::rounds::Rounds;
 use crate::server::Server;
 use crate::session::McpSession;
-use crate::trouble::Trouble;
 
 /// The most bytes of a resource that becomes a file.
 const MAX_FILE_BYTES: usize = 64 * 1024 * 1024;
@@ -98,16 +98,16 @@ impl Mcp {
         cx: &Cx,
         entry: &ServerEntry,
         request: ClientRequest,
-    ) -> Result<Value, Trouble> {
+    ) -> Result<Value, RequestFailure> {
         let limits = entry.server.config.limits();
         let until = Instant::now() + limits.idle;
         let _used = entry.in_use();
         let mut may_again = true;
         loop {
-            let connection = entry.ready(0, until).await;
+            let connection = entry.wait_for_connection(0, until).await;
             let connection = connection.map_err(|not_there| Failure::NotReady {
                 server: entry.server.name.clone(),
-                why: not_there.why,
+                why: not_there.reason,
             })?;
             let rounds = Rounds {
                 server: &entry.server,
@@ -117,7 +117,7 @@ impl Mcp {
                 trace: None,
             };
             match rounds.run(request.clone()).await {
-                Err(Trouble::Unsent(_)) if may_again => may_again = false,
+                Err(RequestFailure::Unsent(_)) if may_again => may_again = false,
                 sent => return sent,
             }
         }
@@ -145,17 +145,17 @@ impl Mcp {
                 entry.until_listed().await;
                 auth.log_in(cx).await.map_err(Error::new)?;
                 let until = Instant::now() + ABANDON_TIMEOUT + entry.server.config.initialize();
-                let ready = entry.ready(0, until).await;
-                ready.map_err(|not_there| Error::new(not_there.why))?;
+                let ready = entry.wait_for_connection(0, until).await;
+                ready.map_err(|not_there| Error::new(not_there.reason))?;
                 let _ = tokio::time::timeout_at(until, entry.until_listed()).await;
                 Ok(ToolResult::text("logged in"))
             }
             "logout" => {
                 let done = auth.log_out().await.map_err(Error::new)?;
                 Ok(ToolResult::text(match done {
-                    LoggedOut::Before => "not logged in".to_owned(),
-                    LoggedOut::Now => "logged out".to_owned(),
-                    LoggedOut::Here(why) => format!(
+                    LogoutOutcome::NotLoggedIn => "not logged in".to_owned(),
+                    LogoutOutcome::Complete => "logged out".to_owned(),
+                    LogoutOutcome::LocalOnly(why) => format!(
                         "logged out on this machine; the authorization server did not take the \
                          tokens back ({why}), so they are good there until they end"
                     ),
@@ -187,7 +187,7 @@ impl Mcp {
         servers
     }
 
-    async fn called(&self, cx: &Cx, mut request: BackendCall) -> Result<ToolResult, Failure> {
+    async fn run_call(&self, cx: &Cx, mut request: BackendCall) -> Result<ToolResult, Failure> {
         let invalid = |error: Error| Failure::Invalid(error.message().to_owned());
         let session = self.session(cx).map_err(invalid)?;
         let server = request.skill.clone().unwrap_or_default();
@@ -244,7 +244,7 @@ impl Backend for Mcp {
         let session = Arc::new(McpSession::new(session, working_dir, servers));
         let before = self.lock().insert(session.id.clone(), Arc::clone(&session));
         if let Some(before) = before {
-            session.watch_like(&before);
+            session.inherit_watches(&before);
             release(&self.registry, &before).await;
         }
         // They start here, in the background.
@@ -256,7 +256,7 @@ impl Backend for Mcp {
         let session = self.session(&cx)?;
         let entries = self.entries(&session).await;
         // Later on whoever is late is told of when it is there.
-        if session.waits_first() {
+        if session.begin_first_wait() {
             let listed = join_all(entries.iter().map(|entry| entry.until_listed()));
             let _ = tokio::time::timeout(self.settings.catalog_wait, listed).await;
         }
@@ -291,7 +291,7 @@ impl Backend for Mcp {
                     text: text.clone(),
                 });
             }
-            session.give(name, &listing);
+            session.record_sent(name, &listing);
         }
         let prompts = Self::named_prompts(&entries).into_iter();
         catalog.prompts = prompts.map(|named| named.prompt).collect();
@@ -308,7 +308,7 @@ impl Backend for Mcp {
         if request.skill.is_none() {
             return self.managed(&cx, &request).await;
         }
-        match self.called(&cx, request).await {
+        match self.run_call(&cx, request).await {
             Ok(result) => Ok(result),
             Err(Failure::Cancelled { .. }) => Err(Error::cancelled()),
             Err(failure) => Ok(failure.into_result()),
@@ -341,7 +341,7 @@ impl Backend for Mcp {
             }
         }
         for entry in session.entries() {
-            entry.tell_trouble(&self.hub, &session.id);
+            entry.report_failures(&self.hub, &session.id);
         }
         cx.until_cancelled().await;
         Ok(())
@@ -362,7 +362,7 @@ impl Files for Mcp {
         let entry = session.entry(&self.registry, server).await;
         let entry = entry.map_err(Error::not_found)?;
         let read = self.read_from(&cx, &entry, uri).await;
-        let read = read.map_err(|trouble| Error::new(trouble.why()))?;
+        let read = read.map_err(|trouble| Error::new(trouble.into_reason()))?;
         let first = read.get("contents").and_then(|contents| contents.get(0));
         let bytes = first.and_then(result::bytes);
         let bytes = bytes.ok_or_else(|| Error::new(format!("`{uri}` has no content")))?;
@@ -383,7 +383,7 @@ impl Reopens for Mcp {
         let servers = self.resolve_servers(&cx, &settings).await;
         let working_dir = working_dir(&cx, Some(&before));
         let session = Arc::new(McpSession::new(id(&cx)?, working_dir, servers));
-        let gone = session.go_on_from(&before);
+        let gone = session.inherit_entries(&before);
         self.lock().insert(session.id.clone(), Arc::clone(&session));
         for entry in gone {
             if entry.users() == [session.id.as_str()] {

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::connection::Era;
 use crate::digest::digest;
-use crate::listing::{Listing, Remembered};
+use crate::listing::{CachedLists, Listing};
 use crate::server::Server;
 
 /// The most bytes of what is kept of a server.
@@ -23,12 +23,12 @@ pub(crate) struct Cache {
     dir: Option<PathBuf>,
     next: AtomicU64,
     /// What is in each file, by what was noted last. One writes at a time.
-    written: Mutex<HashMap<PathBuf, (u64, String)>>,
+    contents: Mutex<HashMap<PathBuf, (u64, String)>>,
 }
 
 /// A list that is to be written.
 #[derive(Debug)]
-pub(crate) struct Note {
+pub(crate) struct CacheWrite {
     number: u64,
     path: PathBuf,
     bytes: Vec<u8>,
@@ -38,7 +38,7 @@ pub(crate) struct Note {
 struct CacheFile {
     modern: bool,
     #[serde(flatten)]
-    lists: Remembered,
+    lists: CachedLists,
 }
 
 impl Cache {
@@ -64,14 +64,19 @@ impl Cache {
     }
 
     /// What is to be kept of a server's list, if anything.
-    pub(crate) fn note(&self, server: &Server, era: Era, listing: &Listing) -> Option<Note> {
+    pub(crate) fn prepare_write(
+        &self,
+        server: &Server,
+        era: Era,
+        listing: &Listing,
+    ) -> Option<CacheWrite> {
         let path = self.path(server)?;
         let kept = CacheFile {
             modern: era == Era::Modern,
-            lists: listing.to_remember(),
+            lists: listing.to_cached(),
         };
         let bytes = serde_json::to_vec(&kept).ok()?;
-        (bytes.len() <= MAX_BYTES).then(|| Note {
+        (bytes.len() <= MAX_BYTES).then(|| CacheWrite {
             number: self.next.fetch_add(1, Ordering::Relaxed) + 1,
             path,
             bytes,
@@ -82,8 +87,8 @@ impl Cache {
     ///
     /// # Errors
     /// Those of the file system.
-    pub(crate) fn write(&self, note: &Note) -> io::Result<()> {
-        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn write(&self, note: &CacheWrite) -> io::Result<()> {
+        let mut written = self.contents.lock().unwrap_or_else(PoisonError::into_inner);
         let digest = digest(&note.bytes);
         if let Some((number, same)) = written.get(&note.path)
             && (*number > note.number || *same == digest)
@@ -117,7 +122,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let cache = Cache::new(dir.path().to_str());
         let path = dir.path().join("servers").join("x.json");
-        let note = |number, text: &str| Note {
+        let note = |number, text: &str| CacheWrite {
             number,
             path: path.clone(),
             bytes: text.as_bytes().to_vec(),

@@ -16,10 +16,10 @@ use crate::connection::{Connection, Era};
 use crate::failure::Failure;
 use crate::listing::Tool;
 use crate::registry::ServerEntry;
+use crate::request_failure::RequestFailure;
 use crate::result::{self, Receiver};
 use crate::rounds::Rounds;
 use crate::session::McpSession;
-use crate::trouble::Trouble;
 
 /// How often the person is asked to log in for one call.
 const MAX_LOGINS: usize = 2;
@@ -72,7 +72,7 @@ impl Call<'_> {
         };
         let server = self.server();
         self.session.note_mentions(server, &value);
-        result::result(server, value, Receiver::of(self.cx)).map_err(|why| self.bad(&why))
+        result::result(server, value, Receiver::of(self.cx)).map_err(|why| self.bad_answer(&why))
     }
 
     async fn stateful(&self) -> Result<Value, Failure> {
@@ -81,8 +81,8 @@ impl Call<'_> {
         if self.entry.server.config.stateless_only {
             return Err(self.mismatch());
         }
-        let until = self.until();
-        let in_order = tokio::time::timeout_at(until, self.entry.in_order.lock());
+        let until = self.connection_deadline();
+        let in_order = tokio::time::timeout_at(until, self.entry.call_order.lock());
         // What is there at once costs no question to the host.
         let turn = tokio::select! {
             biased;
@@ -90,9 +90,9 @@ impl Call<'_> {
             () = self.cx.until_cancelled() => return Err(self.cancelled()),
         };
         let _turn = turn.map_err(|_| self.not_ready("the stateful calls before it still run"))?;
-        let connection = self.ready(0, until).await?;
+        let connection = self.wait_for_connection(0, until).await?;
         let over_http = self.entry.server.config.url.is_some();
-        if keeps_nothing(&connection, over_http) {
+        if is_stateless_peer(&connection, over_http) {
             return Err(self.mismatch());
         }
         if self.session.pin(server, connection.serial).is_some() {
@@ -105,8 +105,8 @@ impl Call<'_> {
         self.rounds(&connection)
             .await
             .map_err(|trouble| match trouble {
-                Trouble::Failed(failure) => failure,
-                Trouble::Unsent(why) if self.entry.is_anothers(&connection) => {
+                RequestFailure::Failed(failure) => failure,
+                RequestFailure::Unsent(why) if self.entry.has_other_login(&connection) => {
                     self.session.unpin(server);
                     Failure::SessionLost {
                         server: server.to_owned(),
@@ -114,9 +114,9 @@ impl Call<'_> {
                         sent: "The call was not sent.",
                     }
                 }
-                Trouble::Unsent(why) => self.not_ready(&why),
-                Trouble::Broken(why) => self.connection_lost(why, &connection),
-                Trouble::Lost(why) => {
+                RequestFailure::Unsent(why) => self.not_ready(&why),
+                RequestFailure::NoAnswer(why) => self.connection_lost(why, &connection),
+                RequestFailure::ConnectionLost(why) => {
                     // It is said once; what comes next begins anew.
                     self.session.unpin(server);
                     Failure::SessionLost {
@@ -132,8 +132,8 @@ impl Call<'_> {
         let mut after = 0;
         let mut is_again = false;
         loop {
-            let until = self.until();
-            let connection = self.ready(after, until).await?;
+            let until = self.connection_deadline();
+            let connection = self.wait_for_connection(after, until).await?;
             let slot = tokio::time::timeout_at(until, connection.slots.acquire());
             let slot = tokio::select! {
                 biased;
@@ -144,7 +144,7 @@ impl Call<'_> {
                 return Err(self.not_ready("too many calls run on it already"));
             };
             // It may have ended while this waited for its place on it.
-            if connection.link().closed().is_some() {
+            if connection.link().close_reason().is_some() {
                 continue;
             }
             // Once more only, or a call that ends a server would end it for ever.
@@ -152,14 +152,14 @@ impl Call<'_> {
             is_again = true;
             match self.rounds(&connection).await {
                 Ok(value) => return Ok(value),
-                Err(Trouble::Failed(failure)) => return Err(failure),
-                Err(Trouble::Lost(_)) if self.tool.idempotent && may_again => {
+                Err(RequestFailure::Failed(failure)) => return Err(failure),
+                Err(RequestFailure::ConnectionLost(_)) if self.tool.idempotent && may_again => {
                     after = connection.generation;
                 }
-                Err(Trouble::Broken(_)) if self.tool.idempotent && may_again => {}
-                Err(Trouble::Unsent(_)) if may_again => {}
-                Err(Trouble::Unsent(why)) => return Err(self.not_ready(&why)),
-                Err(Trouble::Lost(why) | Trouble::Broken(why)) => {
+                Err(RequestFailure::NoAnswer(_)) if self.tool.idempotent && may_again => {}
+                Err(RequestFailure::Unsent(_)) if may_again => {}
+                Err(RequestFailure::Unsent(why)) => return Err(self.not_ready(&why)),
+                Err(RequestFailure::ConnectionLost(why) | RequestFailure::NoAnswer(why)) => {
                     return Err(self.connection_lost(why, &connection));
                 }
             }
@@ -167,7 +167,7 @@ impl Call<'_> {
     }
 
     /// Sends the call, and again with answers for as long as the server asks.
-    async fn rounds(&self, connection: &Connection) -> Result<Value, Trouble> {
+    async fn rounds(&self, connection: &Connection) -> Result<Value, RequestFailure> {
         let params = CallToolRequestParams::new(self.tool.decl.name.clone())
             .with_arguments(self.arguments.clone());
         let rounds = Rounds {
@@ -181,14 +181,18 @@ impl Call<'_> {
         rounds.run(request).await
     }
 
-    async fn ready(&self, after: u64, until: Instant) -> Result<Arc<Connection>, Failure> {
+    async fn wait_for_connection(
+        &self,
+        after: u64,
+        until: Instant,
+    ) -> Result<Arc<Connection>, Failure> {
         tokio::select! {
             biased;
-            ready = self.entry.ready(after, until) => ready.map_err(|not_there| {
+            ready = self.entry.wait_for_connection(after, until) => ready.map_err(|not_there| {
                 if not_there.needs_auth {
-                    self.needs_auth(&not_there.why)
+                    self.needs_auth(&not_there.reason)
                 } else {
-                    self.not_ready(&not_there.why)
+                    self.not_ready(&not_there.reason)
                 }
             }),
             () = self.cx.until_cancelled() => Err(self.cancelled()),
@@ -196,7 +200,7 @@ impl Call<'_> {
     }
 
     /// How long it may wait for a connection.
-    fn until(&self) -> Instant {
+    fn connection_deadline(&self) -> Instant {
         let idle = self.tool.limits.idle;
         Instant::now() + self.cx.time_limit().map_or(idle, |limit| limit.min(idle))
     }
@@ -209,7 +213,7 @@ impl Call<'_> {
         if self.entry.server.config.url.is_some() {
             return why;
         }
-        connection.tail().after(&why, 3)
+        connection.tail().append_to(&why, 3)
     }
 
     fn connection_lost(&self, why: String, connection: &Connection) -> Failure {
@@ -246,7 +250,7 @@ impl Call<'_> {
         }
     }
 
-    fn bad(&self, why: &str) -> Failure {
+    fn bad_answer(&self, why: &str) -> Failure {
         Failure::BadAnswer {
             server: self.server().to_owned(),
             why: why.to_owned(),
@@ -256,7 +260,7 @@ impl Call<'_> {
 
 /// Whether the peer declares that it keeps nothing between calls: by the capability, or because
 /// it speaks the newer protocol over HTTP, where there is nothing that could be kept.
-fn keeps_nothing(connection: &Connection, over_http: bool) -> bool {
+fn is_stateless_peer(connection: &Connection, over_http: bool) -> bool {
     let experimental = connection.info.capabilities.experimental.as_ref();
     let declared = experimental.and_then(|all| all.get(SESSION_CAPABILITY)?.get("mode")?.as_str());
     declared == Some("stateless") || (over_http && connection.era == Era::Modern)

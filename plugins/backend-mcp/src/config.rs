@@ -277,7 +277,7 @@ impl McpSettings {
         let read = |(name, value): (String, Value)| {
             let server = serde_json::from_value::<ServerConfig>(value)
                 .map_err(|error| error.to_string())
-                .and_then(ServerConfig::checked);
+                .and_then(ServerConfig::validated);
             (name, server)
         };
         if config.max_starting == 0 {
@@ -292,7 +292,7 @@ impl McpSettings {
 }
 
 impl ServerConfig {
-    fn checked(self) -> Result<Self, String> {
+    fn validated(self) -> Result<Self, String> {
         if self.request_timeout_ms == 0
             || self.total_timeout_ms == 0
             || self.initialize_timeout_ms == 0
@@ -326,7 +326,9 @@ impl ServerConfig {
             (None, Some(_)) if self.sandbox.is_on() => {
                 Err("`sandbox` is for servers with a `command`".to_owned())
             }
-            (None, Some(Setting::Plain(PlainSetting::Text(url)))) => is_address(url).map(|()| self),
+            (None, Some(Setting::Plain(PlainSetting::Text(url)))) => {
+                check_address(url).map(|()| self)
+            }
             _ => Ok(self),
         }
     }
@@ -362,7 +364,7 @@ impl ServerConfig {
 }
 
 /// Whether a text is the address of a server.
-pub(crate) fn is_address(url: &str) -> Result<(), String> {
+pub(crate) fn check_address(url: &str) -> Result<(), String> {
     if url.starts_with("http://") || url.starts_with("https://") {
         return Ok(());
     }

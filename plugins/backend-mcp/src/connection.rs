@@ -30,10 +30,10 @@ use crate::failure::Failure;
 use crate::handler::{Handler, identity};
 use crate::http;
 use crate::link::{Link, PendingRequestGuard, RequestProgress, RequestResult};
+use crate::request_failure::RequestFailure;
 use crate::secrets::Secrets;
 use crate::server::Server;
 use crate::stdio::{ServerInput, ServerProcess, StderrTail};
-use crate::trouble::Trouble;
 use crate::wire;
 
 /// Calls that may run on a connection at the same time.
@@ -80,7 +80,7 @@ pub(crate) struct Connection {
     /// The file of its program.
     pub(crate) program: Option<String>,
     /// Time that connecting took.
-    pub(crate) took: Duration,
+    pub(crate) connect_time: Duration,
     peer: Peer<RoleClient>,
     direct: Option<Direct>,
     link: Arc<Link>,
@@ -88,7 +88,7 @@ pub(crate) struct Connection {
     alarm: Arc<Alarm>,
     /// From which level on calls ask for messages, where each has to.
     level: Option<String>,
-    ending: Mutex<Option<Ending>>,
+    shutdown: Mutex<Option<ConnectionShutdown>>,
     tail: StderrTail,
 }
 
@@ -107,7 +107,7 @@ struct SentRequest {
     guard: PendingRequestGuard,
 }
 
-struct Ending {
+struct ConnectionShutdown {
     token: RunningServiceCancellationToken,
     service: JoinHandle<()>,
     process: Option<ServerProcess>,
@@ -125,7 +125,7 @@ pub(crate) struct RequestOptions<'a> {
 
 impl RequestOptions<'_> {
     /// A request that is for no call.
-    pub(crate) fn of_the_host(limits: RequestLimits) -> Self {
+    pub(crate) fn for_host(limits: RequestLimits) -> Self {
         Self {
             limits,
             caller: None,
@@ -171,7 +171,7 @@ impl Connection {
             info: (*info).clone(),
             pid: process.as_ref().map(ServerProcess::id),
             program: process.as_ref().map(|process| process.program().to_owned()),
-            took: begun.elapsed(),
+            connect_time: begun.elapsed(),
             peer,
             direct,
             link,
@@ -185,7 +185,7 @@ impl Connection {
                     .name()
                     .to_owned()
             }),
-            ending: Mutex::new(Some(Ending {
+            shutdown: Mutex::new(Some(ConnectionShutdown {
                 token,
                 service: running,
                 process,
@@ -209,12 +209,12 @@ impl Connection {
         &self,
         request: ClientRequest,
         options: RequestOptions<'_>,
-    ) -> Result<Value, Trouble> {
+    ) -> Result<Value, RequestFailure> {
         let (limits, caller) = (options.limits, options.caller);
-        if let Some(why) = self.link.closed() {
-            return Err(Trouble::Lost(why));
+        if let Some(why) = self.link.close_reason() {
+            return Err(RequestFailure::ConnectionLost(why));
         }
-        let mut told = TellCancelled {
+        let mut told = CancelNotifier {
             peer: &self.peer,
             id: None,
         };
@@ -229,9 +229,9 @@ impl Connection {
         let mut sent = tokio::select! {
             biased;
             sent = sending => sent?,
-            why = self.link.until_closed() => return Err(Trouble::Lost(why)),
+            why = self.link.until_closed() => return Err(RequestFailure::ConnectionLost(why)),
             () = cancelled(caller) => return Err(self.cancelled()),
-            () = clock.over(&self.alarm) => return Err(self.timed_out("took no request", limits.idle)),
+            () = clock.wait_expired(&self.alarm) => return Err(self.timed_out("took no request", limits.idle)),
         };
         let cancelled = cancelled(caller);
         tokio::pin!(cancelled);
@@ -248,14 +248,14 @@ impl Connection {
                     let last = tokio::time::timeout(LAST_ANSWER_TIMEOUT, &mut sent.answer).await;
                     return match last {
                         Ok(Ok(Ok(result))) => self.answer(&sent.id, Ok(result)),
-                        _ => Err(Trouble::Lost(why)),
+                        _ => Err(RequestFailure::ConnectionLost(why)),
                     };
                 }
-                Ok(()) = sent.guard.course.changed() => {
-                    clock.follow(*sent.guard.course.borrow_and_update());
+                Ok(()) = sent.guard.progress.changed() => {
+                    clock.update(*sent.guard.progress.borrow_and_update());
                 }
                 () = &mut cancelled => return Err(self.cancelled()),
-                () = clock.over(&self.alarm) => {
+                () = clock.wait_expired(&self.alarm) => {
                     let (what, limit) = clock.exceeded_limit();
                     return Err(self.timed_out(what, limit));
                 }
@@ -269,21 +269,21 @@ impl Connection {
         direct: &Direct,
         mut request: ClientRequest,
         options: &RequestOptions<'_>,
-        told: &mut TellCancelled<'_>,
-    ) -> Result<SentRequest, Trouble> {
-        let own = self.link.begin_own(options.caller.cloned());
+        told: &mut CancelNotifier<'_>,
+    ) -> Result<SentRequest, RequestFailure> {
+        let own = self.link.begin_direct(options.caller.cloned());
         let meta = request.get_meta_mut();
         meta.extend(direct.meta.clone());
         meta.set_progress_token(own.token);
-        self.say_more(meta, options);
+        self.extend_meta(meta, options);
         let message = ClientJsonRpcMessage::request(request, own.id.clone());
-        let line = wire::line(&message).map_err(|error| self.bad(&error))?;
+        let line = wire::line(&message).map_err(|error| self.bad_answer(&error))?;
         told.id = Some(own.id.clone());
         if let Err(error) = direct.input.write(line).await {
             told.id = None;
             let why = error.to_string();
             self.link.close(&why);
-            return Err(Trouble::Lost(why));
+            return Err(RequestFailure::ConnectionLost(why));
         }
         Ok(SentRequest {
             id: own.id,
@@ -296,10 +296,10 @@ impl Connection {
         &self,
         request: ClientRequest,
         options: &RequestOptions<'_>,
-        told: &mut TellCancelled<'_>,
-    ) -> Result<SentRequest, Trouble> {
+        told: &mut CancelNotifier<'_>,
+    ) -> Result<SentRequest, RequestFailure> {
         let mut meta = RequestMetaObject::new();
-        self.say_more(&mut meta, options);
+        self.extend_meta(&mut meta, options);
         let with_meta = PeerRequestOptions::no_options().with_meta(meta);
         let sent = self.peer.send_request_with_option(request, with_meta).await;
         let handle = sent.map_err(|error| self.classify(error))?;
@@ -316,7 +316,7 @@ impl Connection {
     }
 
     /// What a request says beside what all of them do.
-    fn say_more(&self, meta: &mut RequestMetaObject, options: &RequestOptions<'_>) {
+    fn extend_meta(&self, meta: &mut RequestMetaObject, options: &RequestOptions<'_>) {
         if let Some(trace) = options.trace {
             meta.set_traceparent(trace);
         }
@@ -330,7 +330,7 @@ impl Connection {
     }
 
     /// Tells a server of the older era from which level on its messages are wanted.
-    pub(crate) async fn want_messages(&self, config: &ServerConfig) -> Result<(), Trouble> {
+    pub(crate) async fn set_log_level(&self, config: &ServerConfig) -> Result<(), RequestFailure> {
         let has_log = self.info.capabilities.logging.is_some();
         let Some(level) = config.log_level.filter(|_| has_log && self.level.is_none()) else {
             return Ok(());
@@ -338,18 +338,18 @@ impl Connection {
         let params = json!({ "level": level.name() });
         let request = CustomRequest::new("logging/setLevel", Some(params));
         let request = ClientRequest::CustomRequest(request);
-        let done = self.request(request, RequestOptions::of_the_host(config.limits()));
+        let done = self.request(request, RequestOptions::for_host(config.limits()));
         done.await.map(drop)
     }
 
     /// Ends the connection and, if there is one, the server's process.
     pub(crate) async fn end(&self) -> Option<ExitStatus> {
         let ending = self
-            .ending
+            .shutdown
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
-        let Ending {
+        let ConnectionShutdown {
             token,
             service,
             process,
@@ -369,57 +369,61 @@ impl Connection {
         &self,
         id: &RequestId,
         answer: Result<ServerResult, ServiceError>,
-    ) -> Result<Value, Trouble> {
+    ) -> Result<Value, RequestFailure> {
         let kept = self.link.fetch(id);
         match (answer, kept) {
             (Ok(_), Some(kept)) => Ok(kept),
             (Ok(ServerResult::CustomResult(result)), None) => Ok(result.0),
-            (Ok(result), None) => serde_json::to_value(&result).map_err(|error| self.bad(&error)),
+            (Ok(result), None) => {
+                serde_json::to_value(&result).map_err(|error| self.bad_answer(&error))
+            }
             (Err(error), _) => Err(self.classify(error)),
         }
     }
 
-    fn classify(&self, error: ServiceError) -> Trouble {
+    fn classify(&self, error: ServiceError) -> RequestFailure {
         match error {
-            ServiceError::McpError(error) => Trouble::Failed(
+            ServiceError::McpError(error) => RequestFailure::Failed(
                 Failure::Refused {
                     server: self.server.clone(),
                     code: error.code.0,
                     message: error.message.into_owned(),
                     data: error.data.map(Box::new),
                 }
-                .hiding(&self.secrets),
+                .redacted(&self.secrets),
             ),
             ServiceError::TransportClosed => {
-                let why = self.link.closed();
-                Trouble::Lost(why.unwrap_or_else(|| "the connection ended".to_owned()))
+                let why = self.link.close_reason();
+                RequestFailure::ConnectionLost(
+                    why.unwrap_or_else(|| "the connection ended".to_owned()),
+                )
             }
             ServiceError::TransportSend(error) => {
                 let sent = http::judge(&self.server, error.error.as_ref());
-                if let Trouble::Lost(why) = &sent {
-                    self.link.close(&self.secrets.hide(why.clone()));
+                if let RequestFailure::ConnectionLost(why) = &sent {
+                    self.link.close(&self.secrets.redact(why.clone()));
                 }
-                sent.hiding(&self.secrets)
+                sent.redacted(&self.secrets)
             }
-            other => self.bad(&other),
+            other => self.bad_answer(&other),
         }
     }
 
-    fn cancelled(&self) -> Trouble {
-        Trouble::Failed(Failure::Cancelled {
+    fn cancelled(&self) -> RequestFailure {
+        RequestFailure::Failed(Failure::Cancelled {
             server: self.server.clone(),
         })
     }
 
-    fn bad(&self, why: &dyn std::fmt::Display) -> Trouble {
-        Trouble::Failed(Failure::BadAnswer {
+    fn bad_answer(&self, why: &dyn std::fmt::Display) -> RequestFailure {
+        RequestFailure::Failed(Failure::BadAnswer {
             server: self.server.clone(),
-            why: self.secrets.hide(why.to_string()),
+            why: self.secrets.redact(why.to_string()),
         })
     }
 
-    fn timed_out(&self, what: &'static str, limit: Duration) -> Trouble {
-        Trouble::Failed(Failure::TimedOut {
+    fn timed_out(&self, what: &'static str, limit: Duration) -> RequestFailure {
+        RequestFailure::Failed(Failure::TimedOut {
             server: self.server.clone(),
             what,
             limit,
@@ -445,12 +449,12 @@ async fn cancelled(caller: Option<&Cx>) {
 }
 
 /// Tells the server that nobody waits for an answer any more, unless there was one.
-struct TellCancelled<'a> {
+struct CancelNotifier<'a> {
     peer: &'a Peer<RoleClient>,
     id: Option<RequestId>,
 }
 
-impl Drop for TellCancelled<'_> {
+impl Drop for CancelNotifier<'_> {
     fn drop(&mut self) {
         let Some(id) = self.id.take() else { return };
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
@@ -489,12 +493,12 @@ impl Clock {
         }
     }
 
-    fn follow(&mut self, course: RequestProgress) {
+    fn update(&mut self, course: RequestProgress) {
         if course.progress != self.progress {
             self.progress = course.progress;
             self.idle = Instant::now() + self.limits.idle;
         }
-        match (course.asking > 0, self.stopped) {
+        match (course.open_questions > 0, self.stopped) {
             (true, None) => self.stopped = Some(Instant::now()),
             (false, Some(since)) => {
                 let waited = since.elapsed();
@@ -506,13 +510,13 @@ impl Clock {
         }
     }
 
-    async fn over(&self, alarm: &Alarm) {
+    async fn wait_expired(&self, alarm: &Alarm) {
         if self.stopped.is_some() {
             std::future::pending::<()>().await;
         }
         let end = self.idle.min(self.total);
         while Instant::now() < end {
-            alarm.until(end).await;
+            alarm.wait_until(end).await;
         }
     }
 

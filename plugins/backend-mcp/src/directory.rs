@@ -29,11 +29,11 @@ pub(crate) struct UriOwner<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Claim {
     /// The server lists the URI, or has a template for it.
-    Known,
+    Listed,
     /// A result of the server named the URI, which it neither lists nor has a template for.
     Linked,
     /// No other server may have it.
-    Only,
+    SoleCandidate,
 }
 
 /// The server that a resource is of, if any may have it. `linked` is the one whose result named it: that
@@ -51,7 +51,7 @@ pub(crate) fn resource<'a>(
     if let Some((server, Some(listing))) = linked
         && (lists_uri(listing, uri) || template_of(listing, uri).is_some())
     {
-        return owner(*server, Claim::Known);
+        return owner(*server, Claim::Listed);
     }
     let having = lists.iter().filter(|(_, listing)| {
         let listing = listing.as_deref();
@@ -62,7 +62,7 @@ pub(crate) fn resource<'a>(
         // A link alone is no claim to what another server lists.
         ([], Some((server, _))) => return owner(*server, Claim::Linked),
         ([], None) => {}
-        ([server], _) => return owner(*server, Claim::Known),
+        ([server], _) => return owner(*server, Claim::Listed),
         (several, _) => {
             return Err(Error::invalid(format!(
                 "`{uri}` is listed by {} MCP servers, so it is not known which of them is meant: \
@@ -75,7 +75,7 @@ pub(crate) fn resource<'a>(
     }
     match by_template(lists, uri).as_slice() {
         [] => Ok(sole_owner(lists)),
-        [(server, _)] => owner(*server, Claim::Known),
+        [(server, _)] => owner(*server, Claim::Listed),
         several => {
             let named = several
                 .iter()
@@ -134,7 +134,7 @@ fn sole_owner<'a>(lists: Lists<'a>) -> Option<UriOwner<'a>> {
     match (able.next(), able.next()) {
         (Some((server, _)), None) => Some(UriOwner {
             server,
-            claim: Claim::Only,
+            claim: Claim::SoleCandidate,
         }),
         _ => None,
     }
@@ -172,7 +172,7 @@ pub(crate) fn with_template<'a>(lists: Lists<'a>, template: &str) -> Option<&'a 
 pub(crate) struct NamedPrompt {
     pub(crate) server: String,
     /// Name of the prompt at its server.
-    pub(crate) own: String,
+    pub(crate) original_name: String,
     /// The prompt as the host gets it.
     pub(crate) prompt: Prompt,
 }
@@ -207,7 +207,7 @@ pub(crate) fn prompts(lists: Lists<'_>) -> Vec<NamedPrompt> {
             }
             NamedPrompt {
                 server: server.to_owned(),
-                own: prompt.name.clone(),
+                original_name: prompt.name.clone(),
                 prompt: named,
             }
         })
@@ -254,23 +254,26 @@ mod tests {
             owner.map(|owner| (owner.server, owner.claim))
         };
         let all = |uri, linked| owner(&lists, uri, linked);
-        assert_eq!(all("x://listed", None), Some(("a", Claim::Known)));
-        assert_eq!(all("x://listed", Some("any")), Some(("any", Claim::Known)));
+        assert_eq!(all("x://listed", None), Some(("a", Claim::Listed)));
+        assert_eq!(all("x://listed", Some("any")), Some(("any", Claim::Listed)));
         for linked in ["b", "late"] {
-            assert_eq!(all("x://listed", Some(linked)), Some(("a", Claim::Known)));
+            assert_eq!(all("x://listed", Some(linked)), Some(("a", Claim::Listed)));
         }
         assert_eq!(all("x://b/1", Some("a")), Some(("a", Claim::Linked)));
-        assert_eq!(all("x://b/1", None), Some(("b", Claim::Known)));
-        assert_eq!(all("x://7", Some("gone")), Some(("a", Claim::Known)));
-        assert_eq!(all("z://7", None), Some(("any", Claim::Known)));
+        assert_eq!(all("x://b/1", None), Some(("b", Claim::Listed)));
+        assert_eq!(all("x://7", Some("gone")), Some(("a", Claim::Listed)));
+        assert_eq!(all("z://7", None), Some(("any", Claim::Listed)));
         assert_eq!(owner(&lists[1..], "z://7", None), None);
         assert_eq!(
             owner(&lists[3..], "z://7", None),
-            Some(("late", Claim::Only))
+            Some(("late", Claim::SoleCandidate))
         );
         let none = ("tools", listing(&[], &[], &[]));
         let two = [none, lists[1].clone()];
-        assert_eq!(owner(&two, "z://7", None), Some(("a", Claim::Only)));
+        assert_eq!(
+            owner(&two, "z://7", None),
+            Some(("a", Claim::SoleCandidate))
+        );
     }
 
     #[test]
@@ -314,7 +317,7 @@ mod tests {
         let named = prompts(&lists);
         let names: Vec<[&str; 3]> = named
             .iter()
-            .map(|one| [&*one.prompt.name, &*one.server, &*one.own])
+            .map(|one| [&*one.prompt.name, &*one.server, &*one.original_name])
             .collect();
         assert_eq!(
             names,

@@ -98,10 +98,10 @@ pub(crate) enum Failure {
 
 /// A server's refusal to do anything without other credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct WantedCredentials {
-    pub(crate) why: String,
+pub(crate) struct AuthDemand {
+    pub(crate) reason: String,
     /// Whether there are good credentials, which only do not give a right (a scope) that it wants.
-    pub(crate) lacks_right: bool,
+    pub(crate) lacks_scope: bool,
 }
 
 /// Scopes for people.
@@ -132,17 +132,17 @@ impl Failure {
     }
 
     /// What keeps the server from doing anything, if it is that other credentials are wanted.
-    pub(crate) fn wanted_credentials(&self) -> Option<WantedCredentials> {
+    pub(crate) fn auth_demand(&self) -> Option<AuthDemand> {
         match self {
-            Self::NeedsAuth { why, .. } => Some(WantedCredentials {
-                why: why.clone(),
-                lacks_right: false,
+            Self::NeedsAuth { why, .. } => Some(AuthDemand {
+                reason: why.clone(),
+                lacks_scope: false,
             }),
             Self::MissingScope { scope, why, .. } => {
                 let rights = rights(scope.as_deref());
-                Some(WantedCredentials {
-                    why: format!("its login does not give {rights}: {why}"),
-                    lacks_right: true,
+                Some(AuthDemand {
+                    reason: format!("its login does not give {rights}: {why}"),
+                    lacks_scope: true,
                 })
             }
             _ => None,
@@ -161,22 +161,22 @@ impl Failure {
     }
 
     /// Hides secrets in the server's own words.
-    pub(crate) fn hiding(mut self, secrets: &Secrets) -> Self {
+    pub(crate) fn redacted(mut self, secrets: &Secrets) -> Self {
         match &mut self {
             Self::NotReady { why, .. }
             | Self::SessionLost { why, .. }
             | Self::ConnectionLost { why, .. }
             | Self::BadAnswer { why, .. }
             | Self::NeedsAuth { why, .. }
-            | Self::Invalid(why) => *why = secrets.hide(std::mem::take(why)),
+            | Self::Invalid(why) => *why = secrets.redact(std::mem::take(why)),
             Self::MissingScope { why, scope, .. } => {
-                *why = secrets.hide(std::mem::take(why));
-                *scope = scope.take().map(|scope| secrets.hide(scope));
+                *why = secrets.redact(std::mem::take(why));
+                *scope = scope.take().map(|scope| secrets.redact(scope));
             }
             Self::Refused { message, data, .. } => {
-                *message = secrets.hide(std::mem::take(message));
+                *message = secrets.redact(std::mem::take(message));
                 *data = data.take().and_then(|data| {
-                    let text = secrets.hide(data.to_string());
+                    let text = secrets.redact(data.to_string());
                     serde_json::from_str(&text).ok()
                 });
             }

@@ -30,8 +30,8 @@ pub(crate) fn identity() -> Implementation {
 pub(crate) struct Handler {
     link: Arc<Link>,
     policy: QuestionPolicy,
-    standing: ContextSource,
-    asking: Semaphore,
+    context_source: ContextSource,
+    question_slots: Semaphore,
 }
 
 impl Handler {
@@ -40,8 +40,8 @@ impl Handler {
         Self {
             link,
             policy,
-            standing,
-            asking: Semaphore::new(MAX_QUESTIONS),
+            context_source: standing,
+            question_slots: Semaphore::new(MAX_QUESTIONS),
         }
     }
 }
@@ -55,7 +55,7 @@ impl Service<RoleClient> for Handler {
         if matches!(request, ServerRequest::PingRequest(_)) {
             return Ok(ClientResult::empty(()));
         }
-        let Ok(_permit) = self.asking.try_acquire() else {
+        let Ok(_permit) = self.question_slots.try_acquire() else {
             let busy = format!("{MAX_QUESTIONS} questions wait for an answer already");
             return Err(ErrorData::new(ErrorCode::INTERNAL_ERROR, busy, None));
         };
@@ -64,10 +64,10 @@ impl Service<RoleClient> for Handler {
             Some(InboundStreamOrigin::OutboundRequest(id)) => Some(id),
             _ => None,
         };
-        let pending = self.link.asked_for(id);
+        let pending = self.link.asking_request(id);
         let _asking = pending.as_ref().map(PendingRequest::ask);
         let own = pending.as_ref().and_then(|request| request.cx.clone());
-        let cx = own.or_else(|| (self.standing)());
+        let cx = own.or_else(|| (self.context_source)());
         let value = serde_json::to_value(&request).unwrap_or_default();
         let method = value.get("method").and_then(Value::as_str);
         let params = value.get("params").unwrap_or(&Value::Null);

@@ -30,7 +30,7 @@ fn properties(schema: &Map<String, Value>, names: &mut HashSet<String>) -> Resul
             ("properties", Value::Object(all)) => {
                 for (name, property) in all {
                     if let Value::Object(property) = property {
-                        one(name, property, names)?;
+                        check_property(name, property, names)?;
                         properties(property, names)?;
                     }
                 }
@@ -53,7 +53,7 @@ fn properties(schema: &Map<String, Value>, names: &mut HashSet<String>) -> Resul
     Ok(())
 }
 
-fn one(
+fn check_property(
     name: &str,
     property: &Map<String, Value>,
     names: &mut HashSet<String>,

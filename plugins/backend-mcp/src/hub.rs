@@ -50,7 +50,7 @@ impl WatchHub {
     }
 
     /// The context of one of these sessions.
-    pub(crate) fn one_of(&self, sessions: &[String]) -> Option<Cx> {
+    pub(crate) fn any_context(&self, sessions: &[String]) -> Option<Cx> {
         let watching = self.lock();
         sessions
             .iter()
@@ -61,7 +61,7 @@ impl WatchHub {
     /// The catalogs of these sessions are others now.
     pub(crate) fn catalog_changed(&self, sessions: &[String]) {
         for session in sessions {
-            let Some(cx) = self.one_of(std::slice::from_ref(session)) else {
+            let Some(cx) = self.any_context(std::slice::from_ref(session)) else {
                 continue;
             };
             let event = PluginEvent::CatalogChanged {
@@ -84,18 +84,18 @@ impl WatchHub {
             return;
         };
         for session in sessions {
-            let Some(cx) = self.one_of(std::slice::from_ref(session)) else {
+            let Some(cx) = self.any_context(std::slice::from_ref(session)) else {
                 continue;
             };
             if cx.try_emit(EmitKind::Event, &bytes) == EmitStatus::Full {
                 let update = (session.clone(), uri.to_owned());
-                self.tell_when_writable(cx, update, bytes.clone());
+                self.emit_when_writable(cx, update, bytes.clone());
             }
         }
     }
 
     /// Tells a session of an update as soon as its queue has room.
-    fn tell_when_writable(self: &Arc<Self>, cx: Cx, update: ResourceUpdate, bytes: Vec<u8>) {
+    fn emit_when_writable(self: &Arc<Self>, cx: Cx, update: ResourceUpdate, bytes: Vec<u8>) {
         if self.delay(&update) {
             return;
         }

@@ -17,18 +17,18 @@ use tokio::sync::{Notify, oneshot, watch};
 
 use crate::answer_backlog::AnswerBacklog;
 use crate::oauth::Token;
-use crate::outside::Outside;
 use crate::secrets::Secrets;
+use crate::server_notices::ServerNotices;
 use crate::wire::LOG_MESSAGE;
 
 /// The state of one connection that several tasks share.
 #[derive(Debug)]
 pub(crate) struct Link {
-    outside: Arc<Outside>,
+    notices: Arc<ServerNotices>,
     closed: watch::Sender<Option<String>>,
     /// The login that it is of, if any was sent.
     login: Mutex<LinkLogin>,
-    heard: AtomicBool,
+    has_activity: AtomicBool,
     changes: watch::Sender<u64>,
     skipped: AtomicU64,
     pending: Mutex<BTreeMap<u64, Arc<PendingRequest>>>,
@@ -44,18 +44,18 @@ pub(crate) struct Link {
 #[derive(Debug, Default)]
 struct LinkLogin {
     /// The newest token of it that was sent.
-    own: Option<Token>,
+    newest_token: Option<Token>,
     /// Whether the server did anything with one.
     is_served: bool,
     /// The last token that the server did not take.
-    refused: Option<Token>,
+    refused_token: Option<Token>,
 }
 
 /// The most results that are expected or kept; rmcp sends fewer requests at the same time.
 const MAX_RESULTS: usize = 1_024;
 /// The ids of requests that pass rmcp by begin here: rmcp counts its own from 0, and makes few of
 /// them where there are any of these.
-const FIRST_OWN_ID: u64 = 1 << 20;
+const FIRST_DIRECT_ID: u64 = 1 << 20;
 
 /// The result of a request.
 pub(crate) type RequestResult = Result<ServerResult, ServiceError>;
@@ -67,7 +67,7 @@ pub(crate) struct PendingRequest {
     token: ProgressToken,
     /// The call that it is for.
     pub(crate) cx: Option<Cx>,
-    course: watch::Sender<RequestProgress>,
+    progress: watch::Sender<RequestProgress>,
     /// Receiver of the answer, where that passes rmcp by.
     waiter: Mutex<Option<oneshot::Sender<RequestResult>>>,
 }
@@ -78,7 +78,7 @@ pub(crate) struct RequestProgress {
     /// Number of progress messages.
     pub(crate) progress: u64,
     /// How many questions of the server's for it wait for an answer.
-    pub(crate) asking: usize,
+    pub(crate) open_questions: usize,
 }
 
 /// Ends the note of a request when it is dropped.
@@ -86,7 +86,7 @@ pub(crate) struct RequestProgress {
 pub(crate) struct PendingRequestGuard {
     link: Arc<Link>,
     number: u64,
-    pub(crate) course: watch::Receiver<RequestProgress>,
+    pub(crate) progress: watch::Receiver<RequestProgress>,
 }
 
 /// A request that is sent without rmcp.
@@ -104,12 +104,12 @@ pub(crate) struct QuestionGuard(Arc<PendingRequest>);
 
 impl Link {
     /// The link of a connection that is being made.
-    pub(crate) fn new(outside: Arc<Outside>) -> Arc<Self> {
+    pub(crate) fn new(outside: Arc<ServerNotices>) -> Arc<Self> {
         Arc::new(Self {
-            outside,
+            notices: outside,
             closed: watch::Sender::new(None),
             login: Mutex::default(),
-            heard: AtomicBool::new(false),
+            has_activity: AtomicBool::new(false),
             changes: watch::Sender::new(0),
             skipped: AtomicU64::new(0),
             pending: Mutex::default(),
@@ -122,7 +122,7 @@ impl Link {
 
     /// What must not be shown of what the server says.
     pub(crate) fn secrets(&self) -> &Secrets {
-        self.outside.secrets()
+        self.notices.secrets()
     }
 
     /// The answers that the server has not got yet.
@@ -149,13 +149,13 @@ impl Link {
         if let JsonRpcMessage::Request(request) = &message {
             // Several streams may wait for the same room.
             while self.until_room().await {
-                if let Some(is_first) = self.backlog.note_if_room(&request.id) {
+                if let Some(is_first) = self.backlog.record_if_room(&request.id) {
                     return is_first.then_some(message);
                 }
             }
             return None;
         }
-        self.backlog.note(&message).then_some(message)
+        self.backlog.record(&message).then_some(message)
     }
 
     /// The connection is over. The first reason stays.
@@ -170,7 +170,7 @@ impl Link {
     }
 
     /// Reason of the connection's end, once it ended.
-    pub(crate) fn closed(&self) -> Option<String> {
+    pub(crate) fn close_reason(&self) -> Option<String> {
         self.closed.borrow().clone()
     }
 
@@ -188,10 +188,10 @@ impl Link {
     /// the server does nothing with it: other requests go out without it at the same time.
     pub(crate) fn admits(&self, token: Option<&Token>) -> bool {
         let mut login = lock(&self.login);
-        match (&login.own, token) {
+        match (&login.newest_token, token) {
             (Some(own), token) => token.map(Token::login) == Some(own.login()),
-            (None, Some(token)) if login.refused.as_ref() != Some(token) => {
-                login.own = Some(token.clone());
+            (None, Some(token)) if login.refused_token.as_ref() != Some(token) => {
+                login.newest_token = Some(token.clone());
                 true
             }
             (None, _) => true,
@@ -203,29 +203,29 @@ impl Link {
     pub(crate) fn token_refused(&self, token: &Token) {
         let mut login = lock(&self.login);
         if !login.is_served {
-            login.own.take_if(|own| own == token);
+            login.newest_token.take_if(|own| own == token);
         }
-        login.refused = Some(token.clone());
+        login.refused_token = Some(token.clone());
     }
 
     /// The server did something with this token, or may have.
     pub(crate) fn token_accepted(&self, token: &Token) {
         let mut login = lock(&self.login);
-        let own = login.own.as_ref();
+        let own = login.newest_token.as_ref();
         if own.is_none_or(|own| own.login() == token.login()) {
-            login.own = Some(token.clone());
+            login.newest_token = Some(token.clone());
             login.is_served = true;
         }
     }
 
     /// The newest token of its own login.
     pub(crate) fn token(&self) -> Option<Token> {
-        lock(&self.login).own.clone()
+        lock(&self.login).newest_token.clone()
     }
 
     /// Whether it is of a login, and that is another one than this.
     pub(crate) fn is_not_of(&self, login: u64) -> bool {
-        let own = &lock(&self.login).own;
+        let own = &lock(&self.login).newest_token;
         own.as_ref().is_some_and(|token| token.login() != login)
     }
 
@@ -242,12 +242,12 @@ impl Link {
 
     /// The server said something.
     pub(crate) fn note_activity(&self) {
-        self.heard.store(true, Ordering::Relaxed);
+        self.has_activity.store(true, Ordering::Relaxed);
     }
 
     /// Whether the server sent anything.
-    pub(crate) fn heard_something(&self) -> bool {
-        self.heard.load(Ordering::Relaxed)
+    pub(crate) fn has_activity(&self) -> bool {
+        self.has_activity.load(Ordering::Relaxed)
     }
 
     /// The server's lists may be others now.
@@ -257,7 +257,7 @@ impl Link {
 
     /// A resource of the server's says something else now.
     pub(crate) fn resource_updated(&self, uri: &str) {
-        self.outside.resource_updated(uri);
+        self.notices.resource_updated(uri);
     }
 
     /// Sees each change from now on.
@@ -271,7 +271,7 @@ impl Link {
     }
 
     /// How many pieces of output were no messages.
-    pub(crate) fn skipped_so_far(&self) -> u64 {
+    pub(crate) fn skipped_count(&self) -> u64 {
         self.skipped.load(Ordering::Relaxed)
     }
 
@@ -291,7 +291,7 @@ impl Link {
     }
 
     /// Keeps a result that is expected.
-    pub(crate) fn keep(&self, id: &RequestId, result: Value) {
+    pub(crate) fn store_result(&self, id: &RequestId, result: Value) {
         let mut results = lock(&self.results);
         if let Some(place) = number(id).and_then(|number| results.get_mut(&number)) {
             *place = Some(result);
@@ -311,17 +311,17 @@ impl Link {
         cx: Option<Cx>,
     ) -> PendingRequestGuard {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        self.note(number, id, token, cx, None)
+        self.register(number, id, token, cx, None)
     }
 
     /// Notes a request that passes rmcp by, under an id and a token of its own.
-    pub(crate) fn begin_own(self: &Arc<Self>, cx: Option<Cx>) -> DirectRequest {
+    pub(crate) fn begin_direct(self: &Arc<Self>, cx: Option<Cx>) -> DirectRequest {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let own = i64::try_from(FIRST_OWN_ID + number).unwrap_or(i64::MAX);
+        let own = i64::try_from(FIRST_DIRECT_ID + number).unwrap_or(i64::MAX);
         let id = RequestId::Number(own);
         let token = ProgressToken(NumberOrString::Number(own));
         let (waiter, answer) = oneshot::channel();
-        let guard = self.note(number, id.clone(), token.clone(), cx, Some(waiter));
+        let guard = self.register(number, id.clone(), token.clone(), cx, Some(waiter));
         DirectRequest {
             id,
             token,
@@ -330,7 +330,7 @@ impl Link {
         }
     }
 
-    fn note(
+    fn register(
         self: &Arc<Self>,
         number: u64,
         id: RequestId,
@@ -343,14 +343,14 @@ impl Link {
             id,
             token,
             cx,
-            course,
+            progress: course,
             waiter: Mutex::new(waiter),
         };
         self.lock().insert(number, Arc::new(request));
         PendingRequestGuard {
             link: Arc::clone(self),
             number,
-            course: seen,
+            progress: seen,
         }
     }
 
@@ -362,14 +362,16 @@ impl Link {
         stream: Option<&RequestId>,
     ) -> Option<ServerJsonRpcMessage> {
         match message {
-            JsonRpcMessage::Response(response) => match self.own(&response.id) {
-                Some(request) => request.answered(Ok(response.result)),
+            JsonRpcMessage::Response(response) => match self.direct_request(&response.id) {
+                Some(request) => request.deliver(Ok(response.result)),
                 None => return Some(JsonRpcMessage::Response(response)),
             },
-            JsonRpcMessage::Error(error) => match error.id.as_ref().and_then(|id| self.own(id)) {
-                Some(request) => request.answered(Err(ServiceError::McpError(error.error))),
-                None => return Some(JsonRpcMessage::Error(error)),
-            },
+            JsonRpcMessage::Error(error) => {
+                match error.id.as_ref().and_then(|id| self.direct_request(id)) {
+                    Some(request) => request.deliver(Err(ServiceError::McpError(error.error))),
+                    None => return Some(JsonRpcMessage::Error(error)),
+                }
+            }
             JsonRpcMessage::Notification(notification) => match notification.notification {
                 ServerNotification::ProgressNotification(progress) => {
                     self.progress(progress.params);
@@ -385,16 +387,16 @@ impl Link {
     }
 
     /// The request that passes rmcp by with this id.
-    fn own(&self, id: &RequestId) -> Option<Arc<PendingRequest>> {
+    fn direct_request(&self, id: &RequestId) -> Option<Arc<PendingRequest>> {
         let own = number(id)?;
-        let number = u64::try_from(own).ok()?.checked_sub(FIRST_OWN_ID)?;
+        let number = u64::try_from(own).ok()?.checked_sub(FIRST_DIRECT_ID)?;
         let found = self.lock().get(&number).cloned()?;
         // One of rmcp's may have the number, and has another id.
         (found.id == RequestId::Number(own)).then_some(found)
     }
 
     /// The request that a question belongs to: the one named, else the newest that is a call.
-    pub(crate) fn asked_for(&self, id: Option<&RequestId>) -> Option<Arc<PendingRequest>> {
+    pub(crate) fn asking_request(&self, id: Option<&RequestId>) -> Option<Arc<PendingRequest>> {
         let pending = self.lock();
         let mut newest_first = pending.values().rev();
         let found = match id {
@@ -413,11 +415,11 @@ impl Link {
             data: params.get_mut("data").map(Value::take).unwrap_or_default(),
         };
         match self
-            .asked_for(stream)
+            .asking_request(stream)
             .filter(|request| request.cx.is_some())
         {
             Some(call) => call.show(&PluginEvent::Log(message)),
-            None => self.outside.report(&message),
+            None => self.notices.report(&message),
         }
     }
 
@@ -430,7 +432,7 @@ impl Link {
             .find(|request| request.token == *token)
             .cloned();
         let Some(request) = found else { return };
-        request.course.send_modify(|course| course.progress += 1);
+        request.progress.send_modify(|course| course.progress += 1);
         request.show(&PluginEvent::Progress(Progress {
             done: params.progress,
             total: params.total,
@@ -458,11 +460,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl PendingRequest {
     /// The server waits for an answer; the request's clock stops.
     pub(crate) fn ask(self: &Arc<Self>) -> QuestionGuard {
-        self.course.send_modify(|course| course.asking += 1);
+        self.progress
+            .send_modify(|course| course.open_questions += 1);
         QuestionGuard(Arc::clone(self))
     }
 
-    fn answered(&self, answer: RequestResult) {
+    fn deliver(&self, answer: RequestResult) {
         if let Some(waiter) = lock(&self.waiter).take() {
             // Whoever waited may be gone.
             let _ = waiter.send(answer);
@@ -481,7 +484,9 @@ impl PendingRequest {
 
 impl Drop for QuestionGuard {
     fn drop(&mut self) {
-        self.0.course.send_modify(|course| course.asking -= 1);
+        self.0
+            .progress
+            .send_modify(|course| course.open_questions -= 1);
     }
 }
 
@@ -507,7 +512,7 @@ mod tests {
     use super::*;
 
     fn link() -> Arc<Link> {
-        let outside = Outside::new("s", Secrets::default(), |_| {});
+        let outside = ServerNotices::new("s", Secrets::default(), |_| {});
         Link::new(Arc::new(outside))
     }
 

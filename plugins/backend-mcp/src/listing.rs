@@ -16,9 +16,9 @@ use crate::config::{RequestLimits, ServerConfig};
 use crate::connection::{Connection, Era};
 use crate::headers;
 use crate::pages::Pages;
+use crate::request_failure::RequestFailure;
 use crate::secrets::beginning;
 use crate::server::Server;
-use crate::trouble::Trouble;
 
 /// The most bytes of a schema, and how deep it may go.
 const MAX_SCHEMA_BYTES: usize = 256 * 1024;
@@ -59,7 +59,7 @@ pub(crate) struct Tool {
 /// The lists of a server as it sent them.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-pub(crate) struct Remembered {
+pub(crate) struct CachedLists {
     tools: Vec<Value>,
     instructions: Option<String>,
     serves_resources: bool,
@@ -107,7 +107,10 @@ impl Listing {
     ///
     /// # Errors
     /// When the tools cannot be listed. Resources and prompts are only missing then.
-    pub(crate) async fn load(connection: &Connection, server: &Server) -> Result<Self, Trouble> {
+    pub(crate) async fn load(
+        connection: &Connection,
+        server: &Server,
+    ) -> Result<Self, RequestFailure> {
         let mut listing = Self {
             instructions: instructions(connection.info.instructions.clone(), server),
             ..Self::default()
@@ -150,7 +153,7 @@ impl Listing {
     }
 
     /// Lists that were read at an earlier time.
-    pub(crate) fn from_cache(kept: Remembered, server: &Server, era: Era) -> Self {
+    pub(crate) fn from_cache(kept: CachedLists, server: &Server, era: Era) -> Self {
         let mut listing = Self {
             instructions: instructions(kept.instructions, server),
             serves_resources: kept.serves_resources && server.config.resources,
@@ -168,12 +171,12 @@ impl Listing {
     }
 
     /// What of it is worth being remembered.
-    pub(crate) fn to_remember(&self) -> Remembered {
+    pub(crate) fn to_cached(&self) -> CachedLists {
         let raw = |meta: Option<&Value>| meta?.get("mcp").cloned();
         let tools = self.tools.iter();
         let resources = self.resources.iter();
         let prompts = self.prompts.iter();
-        Remembered {
+        CachedLists {
             tools: tools
                 .filter_map(|tool| raw(tool.decl.meta.as_ref()))
                 .collect(),
@@ -192,7 +195,7 @@ impl Listing {
 
     /// The items of a list; what was left out of it is told with the tools that were.
     fn without_left_out(&mut self, pages: Pages) -> Vec<Value> {
-        self.quarantined.extend(pages.left_out);
+        self.quarantined.extend(pages.omitted);
         pages.items
     }
 

@@ -21,7 +21,7 @@ pub(crate) struct Mentions {
 
 impl Mentions {
     /// Notes the resources that a result links to or holds: of a call, or of a prompt.
-    pub(crate) fn note(&mut self, server: &str, result: &Value) {
+    pub(crate) fn record(&mut self, server: &str, result: &Value) {
         let list = |name: &str| result.get(name).and_then(Value::as_array);
         let blocks = list("content").into_iter().flatten();
         let messages = list("messages").into_iter().flatten();
@@ -69,15 +69,15 @@ mod tests {
         let mut mentions = Mentions::default();
         let link = |uri: &str| json!({ "type": "resource_link", "uri": uri, "name": "n" });
         let held = json!({ "type": "resource", "resource": { "uri": "x://held", "text": "t" } });
-        mentions.note("a", &json!({ "content": [link("x://1"), held, 5] }));
-        mentions.note(
+        mentions.record("a", &json!({ "content": [link("x://1"), held, 5] }));
+        mentions.record(
             "b",
             &json!({ "messages": [{ "role": "user", "content": link("x://1") }] }),
         );
         assert_eq!(mentions.server("x://1"), Some("b"));
         assert_eq!(mentions.server("x://held"), Some("a"));
         for number in 0..MAX_MENTIONS {
-            mentions.note("c", &json!({ "content": [link(&format!("y://{number}"))] }));
+            mentions.record("c", &json!({ "content": [link(&format!("y://{number}"))] }));
         }
         assert_eq!(mentions.server("x://1"), None);
         assert_eq!(mentions.server("y://0"), Some("c"));

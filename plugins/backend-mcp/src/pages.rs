@@ -13,8 +13,8 @@ use crate::connection::{Connection, RequestOptions};
 use crate::digest::digest;
 use crate::failure::Failure;
 use crate::listing::Quarantined;
+use crate::request_failure::RequestFailure;
 use crate::secrets::beginning;
-use crate::trouble::Trouble;
 
 /// The most pages of a list, and the most items.
 const MAX_PAGES: usize = 100;
@@ -32,7 +32,7 @@ const METHOD_NOT_FOUND: i32 = -32601;
 pub(crate) struct Pages {
     pub(crate) items: Vec<Value>,
     /// Items that are too large, and the rest of a list that is too long.
-    pub(crate) left_out: Vec<Quarantined>,
+    pub(crate) omitted: Vec<Quarantined>,
     /// Size of the items so far, also of those that were left out.
     bytes: usize,
 }
@@ -48,18 +48,18 @@ impl Pages {
         limits: RequestLimits,
         field: &str,
         request: impl Fn(PaginatedRequestParams) -> ClientRequest,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, RequestFailure> {
         let mut pages = Self::default();
         let mut seen = HashSet::new();
         let mut cursor = None;
         for _ in 0..MAX_PAGES {
             let params = PaginatedRequestParams::default().with_cursor(cursor);
             let page = connection
-                .request(request(params), RequestOptions::of_the_host(limits))
+                .request(request(params), RequestOptions::for_host(limits))
                 .await;
             let mut page = match page {
                 Ok(page) => page,
-                Err(Trouble::Failed(Failure::Refused { code, .. }))
+                Err(RequestFailure::Failed(Failure::Refused { code, .. }))
                     if code == METHOD_NOT_FOUND && pages.items.is_empty() =>
                 {
                     return Ok(pages);
@@ -67,13 +67,13 @@ impl Pages {
                 Err(trouble) => return Err(trouble),
             };
             let Some(Value::Array(more)) = page.get_mut(field).map(Value::take) else {
-                return Err(Trouble::Failed(Failure::BadAnswer {
+                return Err(RequestFailure::Failed(Failure::BadAnswer {
                     server: server.to_owned(),
                     why: format!("it has no list of {field}"),
                 }));
             };
             if let Err(why) = pages.take(field, more) {
-                pages.leave_out_rest(field, why);
+                pages.omit_rest(field, why);
                 return Ok(pages);
             }
             // An empty cursor is a cursor too.
@@ -84,7 +84,7 @@ impl Pages {
                 _ => return Ok(pages),
             }
         }
-        pages.leave_out_rest(field, format!("the list has more than {MAX_PAGES} pages"));
+        pages.omit_rest(field, format!("the list has more than {MAX_PAGES} pages"));
         Ok(pages)
     }
 
@@ -103,8 +103,8 @@ impl Pages {
             };
             self.bytes += bytes;
             if bytes > MAX_ITEM_BYTES {
-                self.left_out.push(Quarantined {
-                    name: shown(field, &item),
+                self.omitted.push(Quarantined {
+                    name: describe_item(field, &item),
                     why: format!("it has more than {MAX_ITEM_BYTES} bytes"),
                 });
             } else {
@@ -114,14 +114,14 @@ impl Pages {
         Ok(())
     }
 
-    fn leave_out_rest(&mut self, field: &str, why: String) {
+    fn omit_rest(&mut self, field: &str, why: String) {
         let name = format!("the rest of its {field}");
-        self.left_out.push(Quarantined { name, why });
+        self.omitted.push(Quarantined { name, why });
     }
 }
 
 /// An item for people.
-fn shown(field: &str, item: &Value) -> String {
+fn describe_item(field: &str, item: &Value) -> String {
     let text = |name: &str| item.get(name).and_then(Value::as_str);
     match text("name").or_else(|| text("uri")) {
         Some(name) => {
@@ -134,7 +134,10 @@ fn shown(field: &str, item: &Value) -> String {
 
 /// How many bytes a value has as JSON, if that is at most `most`.
 fn size(value: &Value, most: usize) -> Option<usize> {
-    let mut counted = CountedBytes { bytes: 0, most };
+    let mut counted = CountedBytes {
+        bytes: 0,
+        limit: most,
+    };
     serde_json::to_writer(&mut counted, value).ok()?;
     Some(counted.bytes)
 }
@@ -142,13 +145,13 @@ fn size(value: &Value, most: usize) -> Option<usize> {
 /// Counts what is written to it, and takes no more than so much.
 struct CountedBytes {
     bytes: usize,
-    most: usize,
+    limit: usize,
 }
 
 impl io::Write for CountedBytes {
     fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
         self.bytes = self.bytes.saturating_add(piece.len());
-        if self.bytes > self.most {
+        if self.bytes > self.limit {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
         Ok(piece.len())
@@ -184,7 +187,7 @@ mod tests {
         pages.take("tools", page).unwrap();
         let names: Vec<&Value> = pages.items.iter().map(|item| &item["name"]).collect();
         assert_eq!(names, ["a", "b"]);
-        let [left_out] = pages.left_out.as_slice() else {
+        let [left_out] = pages.omitted.as_slice() else {
             panic!("one is left out");
         };
         assert_eq!(left_out.name, "`large` of its tools");

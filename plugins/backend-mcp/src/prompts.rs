@@ -11,9 +11,9 @@ use crate::backend::Mcp;
 use crate::directory::{self, NamedPrompt};
 use crate::failure::Failure;
 use crate::registry::ServerEntry;
+use crate::request_failure::RequestFailure;
 use crate::resources::listings;
 use crate::result::Receiver;
-use crate::trouble::Trouble;
 
 impl Mcp {
     /// The prompts of these servers by the names that the host knows.
@@ -50,7 +50,7 @@ impl Prompts for Mcp {
         let (entry, own) = match (found, entries.as_slice()) {
             (Some(found), all) => {
                 let entry = all.iter().find(|entry| entry.server.name == found.server);
-                (entry, found.own)
+                (entry, found.original_name)
             }
             // It may have what it does not list.
             (None, [only]) => (Some(only), request.name.clone()),
@@ -68,7 +68,7 @@ impl Prompts for Mcp {
         let to = Receiver::of(&cx);
         let mut answer = match self.ask(&cx, entry, request).await {
             Ok(answer) => answer,
-            Err(Trouble::Failed(failure @ Failure::Refused { .. })) if to.verbatim => {
+            Err(RequestFailure::Failed(failure @ Failure::Refused { .. })) if to.verbatim => {
                 // There is no text; whoever serves the program hands the refusal on.
                 let meta = failure.into_result().meta;
                 return Ok(PromptText {
@@ -76,9 +76,9 @@ impl Prompts for Mcp {
                     ..PromptText::default()
                 });
             }
-            Err(trouble) => return Err(Error::new(trouble.why())),
+            Err(trouble) => return Err(Error::new(trouble.into_reason())),
         };
-        let meta = to.verbatim.then(|| to.whole(answer.clone()).into());
+        let meta = to.verbatim.then(|| to.full_result(answer.clone()).into());
         session.note_mentions(&entry.server.name, &answer);
         let description = answer.get("description").and_then(Value::as_str);
         Ok(PromptText {

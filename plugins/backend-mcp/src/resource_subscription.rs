@@ -18,28 +18,28 @@ use crate::config::RequestLimits;
 use crate::connection::{Connection, Era, RequestOptions};
 use crate::failure::Failure;
 use crate::registry::{WatchedResources, WatchedUris};
+use crate::request_failure::RequestFailure;
 use crate::server::Server;
 use crate::subscription::ACKNOWLEDGE_TIMEOUT;
-use crate::trouble::Trouble;
 
 /// How long a stream is still heard when the next one stands: over HTTP something may be on its way.
 const OVERLAP: Duration = Duration::from_millis(100);
 
 /// Whether a server tells of changes of its resources.
-pub(crate) fn tells_of_resources(connection: &Connection) -> bool {
+pub(crate) fn supports_subscriptions(connection: &Connection) -> bool {
     let resources = connection.info.capabilities.resources.as_ref();
     resources.and_then(|resources| resources.subscribe) == Some(true)
 }
 
 /// Keeps a server telling of the resources that are watched, for as long as the connection lives.
 /// `missed` are those that may have changed before it.
-pub(crate) async fn keep(
+pub(crate) async fn maintain(
     connection: Arc<Connection>,
     server: Arc<Server>,
     watched: Arc<WatchedResources>,
     missed: BTreeSet<String>,
 ) {
-    if !tells_of_resources(&connection) {
+    if !supports_subscriptions(&connection) {
         return;
     }
     match connection.era {
@@ -48,11 +48,11 @@ pub(crate) async fn keep(
             let stream = ResourceStream {
                 connection: &connection,
                 watched: &watched,
-                heard: None,
-                told: BTreeSet::new(),
+                subscription: None,
+                subscribed: BTreeSet::new(),
                 missed,
                 next_try: NextTry::default(),
-                most_new: usize::MAX,
+                batch_limit: usize::MAX,
             };
             stream.run().await;
         }
@@ -70,7 +70,7 @@ async fn ask_for_each(
     let mut changes = watched.changes();
     let mut asked_for = BTreeSet::new();
     let mut next_try = NextTry::default();
-    while connection.link().closed().is_none() {
+    while connection.link().close_reason().is_none() {
         changes.mark_unchanged();
         let wanted = watched.uris();
         let unwanted = asked_for.difference(&wanted).next().cloned();
@@ -80,11 +80,11 @@ async fn ask_for_each(
             let _ = ask_to_watch(connection, server, &uri, false).await;
         } else if let Some(uri) = next_uri(watched, &missed) {
             let asked = ask_to_watch(connection, server, &uri, true).await;
-            if connection.link().closed().is_some() {
+            if connection.link().close_reason().is_some() {
                 // The next connection asks once more.
                 return;
             }
-            let is_refused = matches!(asked, Err(Trouble::Failed(Failure::Refused { .. })));
+            let is_refused = matches!(asked, Err(RequestFailure::Failed(Failure::Refused { .. })));
             if !is_refused {
                 // Where no answer came, it may tell of it all the same.
                 asked_for.insert(uri.clone());
@@ -98,12 +98,12 @@ async fn ask_for_each(
             if asked.is_ok() && missed.remove(&uri) {
                 connection.link().resource_updated(&uri);
             }
-            watched.answer(&uri, asked.map_err(Trouble::why));
+            watched.answer(&uri, asked.map_err(RequestFailure::into_reason));
         } else {
-            match changed_or_due(&mut changes, next_try.at).await {
+            match next_wakeup(&mut changes, next_try.at).await {
                 Wakeup::Changed => {}
                 Wakeup::Due => next_try.begin(watched),
-                Wakeup::Over => return,
+                Wakeup::Closed => return,
             }
         }
     }
@@ -126,7 +126,7 @@ async fn ask_to_watch(
     server: &Server,
     uri: &str,
     on: bool,
-) -> Result<(), Trouble> {
+) -> Result<(), RequestFailure> {
     let method = match on {
         true => "resources/subscribe",
         false => "resources/unsubscribe",
@@ -139,7 +139,7 @@ async fn ask_to_watch(
         idle: limits.idle.min(ASK_TIMEOUT),
         total: limits.total.min(ASK_TIMEOUT),
     };
-    let options = RequestOptions::of_the_host(limits);
+    let options = RequestOptions::for_host(limits);
     connection.request(request, options).await.map(drop)
 }
 
@@ -149,25 +149,25 @@ struct ResourceStream<'a> {
     connection: &'a Connection,
     watched: &'a WatchedResources,
     /// The stream that stands.
-    heard: Option<Subscription>,
+    subscription: Option<Subscription>,
     /// Resources that the stream tells of.
-    told: BTreeSet<String>,
+    subscribed: BTreeSet<String>,
     /// Resources that may have changed while nothing told of them.
     missed: BTreeSet<String>,
     next_try: NextTry,
     /// How many more are asked for at a time: fewer where the server refused several together.
-    most_new: usize,
+    batch_limit: usize,
 }
 
 impl ResourceStream<'_> {
     async fn run(mut self) {
         let mut changes = self.watched.changes();
-        while self.connection.link().closed().is_none() {
+        while self.connection.link().close_reason().is_none() {
             changes.mark_unchanged();
             match self.next_uris() {
                 Some(uris) => self.listen_to(uris).await,
                 None => {
-                    self.most_new = usize::MAX;
+                    self.batch_limit = usize::MAX;
                     if !self.until_changed(&mut changes).await {
                         return;
                     }
@@ -182,23 +182,28 @@ impl ResourceStream<'_> {
         let wanted = self.watched.not_refused();
         self.missed.retain(|uri| wanted.contains(uri));
         let allowed = &wanted - &self.watched.delayed();
-        let new = (&allowed - &self.told).into_iter().take(self.most_new);
-        let uris: BTreeSet<String> = (&allowed & &self.told).into_iter().chain(new).collect();
+        let new = (&allowed - &self.subscribed)
+            .into_iter()
+            .take(self.batch_limit);
+        let uris: BTreeSet<String> = (&allowed & &self.subscribed)
+            .into_iter()
+            .chain(new)
+            .collect();
         if uris.is_empty() {
-            self.told.clear();
-            self.heard = None;
+            self.subscribed.clear();
+            self.subscription = None;
         }
-        (uris != self.told).then_some(uris)
+        (uris != self.subscribed).then_some(uris)
     }
 
     /// Waits until others are watched, the stream has ended, or what failed is due again. False when
     /// nothing is ever watched again.
     async fn until_changed(&mut self, changes: &mut watch::Receiver<WatchedUris>) -> bool {
-        let changed = Box::pin(changed_or_due(changes, self.next_try.at));
-        match self.hear_until(changed).await {
+        let changed = Box::pin(next_wakeup(changes, self.next_try.at));
+        match self.forward_until(changed).await {
             Some(Wakeup::Changed) => {}
             Some(Wakeup::Due) => self.next_try.begin(self.watched),
-            Some(Wakeup::Over) => return false,
+            Some(Wakeup::Closed) => return false,
             None => tokio::time::sleep(self.next_try.backoff.next()).await,
         }
         true
@@ -210,7 +215,7 @@ impl ResourceStream<'_> {
         filter.resource_subscriptions = Some(uris.iter().cloned().collect());
         let listening = self.connection.peer().listen(filter);
         let mut listening = Box::pin(tokio::time::timeout(ACKNOWLEDGE_TIMEOUT, listening));
-        let opened = match self.hear_until(&mut listening).await {
+        let opened = match self.forward_until(&mut listening).await {
             Some(opened) => opened,
             None => listening.await,
         };
@@ -218,12 +223,12 @@ impl ResourceStream<'_> {
             Ok(Ok(subscription)) => self.take(subscription, &uris).await,
             Ok(Err(error)) => {
                 let is_refusal = matches!(error, ServiceError::McpError(_));
-                let why = self.connection.link().secrets().hide(error.to_string());
-                self.give_up(uris, is_refusal, &why);
+                let why = self.connection.link().secrets().redact(error.to_string());
+                self.handle_failure(uris, is_refusal, &why);
             }
             Err(_) => {
                 let why = format!("it acknowledged nothing within {ACKNOWLEDGE_TIMEOUT:?}");
-                self.give_up(uris, false, &why);
+                self.handle_failure(uris, false, &why);
             }
         }
     }
@@ -231,7 +236,7 @@ impl ResourceStream<'_> {
     /// A stream stands in the place of the one before.
     async fn take(&mut self, subscription: Subscription, uris: &BTreeSet<String>) {
         self.next_try.backoff.reset();
-        self.most_new = self.most_new.saturating_mul(2);
+        self.batch_limit = self.batch_limit.saturating_mul(2);
         let accepted = subscription.acknowledged().resource_subscriptions.clone();
         let accepted: BTreeSet<String> = accepted.into_iter().flatten().collect();
         for uri in uris {
@@ -246,26 +251,27 @@ impl ResourceStream<'_> {
             };
             self.watched.answer(uri, answer);
         }
-        if self.heard.is_some() {
-            self.hear_until(Box::pin(tokio::time::sleep(OVERLAP))).await;
+        if self.subscription.is_some() {
+            self.forward_until(Box::pin(tokio::time::sleep(OVERLAP)))
+                .await;
         }
         // An end of the one before was no loss.
         self.missed.retain(|uri| !uris.contains(uri));
-        self.told = uris & &accepted;
-        self.heard = Some(subscription);
+        self.subscribed = uris & &accepted;
+        self.subscription = Some(subscription);
     }
 
     /// No stream for these resources comes to stand; the one before goes on.
-    fn give_up(&mut self, uris: BTreeSet<String>, is_refusal: bool, why: &str) {
-        let new = &uris - &self.told;
+    fn handle_failure(&mut self, uris: BTreeSet<String>, is_refusal: bool, why: &str) {
+        let new = &uris - &self.subscribed;
         if new.is_empty() {
             // It tells of more than is wanted, which concerns nobody.
-            self.told = uris;
+            self.subscribed = uris;
         } else if is_refusal && new.len() > 1 {
             // It may be only one of them that is refused. Halves find it in few streams.
-            self.most_new = new.len() / 2;
+            self.batch_limit = new.len() / 2;
         } else {
-            self.most_new = self.most_new.saturating_mul(2);
+            self.batch_limit = self.batch_limit.saturating_mul(2);
             // Whoever wanted it before is not told that it failed: it is tried again.
             let wished = &(&new & &self.watched.unanswered()) - &self.missed;
             for uri in &wished {
@@ -280,16 +286,16 @@ impl ResourceStream<'_> {
     }
 
     /// Passes on what comes until something is done; nothing where the stream ended before that.
-    async fn hear_until<T>(&mut self, done: impl Future<Output = T> + Unpin) -> Option<T> {
+    async fn forward_until<T>(&mut self, done: impl Future<Output = T> + Unpin) -> Option<T> {
         let mut done = done;
         loop {
             tokio::select! {
                 biased;
-                said = next_of(&mut self.heard) => match said {
-                    Some(said) => self.pass_on(&said),
+                said = next_of(&mut self.subscription) => match said {
+                    Some(said) => self.forward(&said),
                     None => {
-                        self.heard = None;
-                        self.missed.append(&mut self.told);
+                        self.subscription = None;
+                        self.missed.append(&mut self.subscribed);
                         return None;
                     }
                 },
@@ -298,7 +304,7 @@ impl ResourceStream<'_> {
         }
     }
 
-    fn pass_on(&self, said: &ServerNotification) {
+    fn forward(&self, said: &ServerNotification) {
         if let ServerNotification::ResourceUpdatedNotification(updated) = said {
             let link = self.connection.link();
             link.resource_updated(&updated.params.uri);
@@ -336,14 +342,11 @@ enum Wakeup {
     /// What failed is tried again.
     Due,
     /// Nothing is ever watched again.
-    Over,
+    Closed,
 }
 
 /// Waits until others are watched, or until this time.
-async fn changed_or_due(
-    changes: &mut watch::Receiver<WatchedUris>,
-    again: Option<Instant>,
-) -> Wakeup {
+async fn next_wakeup(changes: &mut watch::Receiver<WatchedUris>, again: Option<Instant>) -> Wakeup {
     let due = async {
         match again {
             Some(again) => tokio::time::sleep_until(again).await,
@@ -353,7 +356,7 @@ async fn changed_or_due(
     tokio::select! {
         changed = changes.changed() => match changed {
             Ok(()) => Wakeup::Changed,
-            Err(_) => Wakeup::Over,
+            Err(_) => Wakeup::Closed,
         },
         () = due => Wakeup::Due,
     }

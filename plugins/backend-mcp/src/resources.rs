@@ -21,10 +21,10 @@ use crate::directory::{self, Claim};
 use crate::failure::Failure;
 use crate::listing::Listing;
 use crate::registry::ServerEntry;
-use crate::resource_subscription::tells_of_resources;
+use crate::request_failure::RequestFailure;
+use crate::resource_subscription::supports_subscriptions;
 use crate::result::{self, Receiver};
 use crate::session::{McpSession, PendingWatch};
-use crate::trouble::Trouble;
 
 /// JSON-RPC codes by which a server says that it has no such resource: of the older era, and of
 /// the newer one.
@@ -42,7 +42,7 @@ impl Mcp {
         cx: &Cx,
         entry: &ServerEntry,
         uri: &str,
-    ) -> Result<Value, Trouble> {
+    ) -> Result<Value, RequestFailure> {
         let params = ReadResourceRequestParams::new(uri);
         let request = ClientRequest::ReadResourceRequest(ReadResourceRequest::new(params));
         self.ask(cx, entry, request).await
@@ -71,7 +71,7 @@ impl Mcp {
             }))
         };
         let mut found = owner(&entries)?;
-        if matches!(found, None | Some((_, Claim::Only))) {
+        if matches!(found, None | Some((_, Claim::SoleCandidate))) {
             // It may be one's that has not listed what it has yet.
             self.until_all_listed(&entries).await;
             found = owner(&entries)?;
@@ -83,7 +83,7 @@ impl Mcp {
     ///
     /// # Errors
     /// When it is not known which of several others has it.
-    async fn another_of(
+    async fn find_other_owner(
         &self,
         session: &McpSession,
         uri: &str,
@@ -130,13 +130,13 @@ impl Resources for Mcp {
     async fn read(&self, cx: Cx, request: ResourceRead) -> Result<ToolResult> {
         let session = self.session(&cx)?;
         let uri = &request.uri;
-        let linked = session.mentioned(uri);
+        let linked = session.mentioning_server(uri);
         let found = self.entry_of(&session, uri, linked.as_deref()).await?;
         let (mut entry, mut claim) = found.ok_or_else(|| not_listed(uri))?;
         let mut answer = self.read_from(&cx, &entry, uri).await;
         if claim == Claim::Linked
-            && answer.as_ref().is_err_and(says_it_has_none)
-            && let Some(other) = self.another_of(&session, uri, &entry).await?
+            && answer.as_ref().is_err_and(is_resource_missing)
+            && let Some(other) = self.find_other_owner(&session, uri, &entry).await?
         {
             (entry, claim) = other;
             answer = self.read_from(&cx, &entry, uri).await;
@@ -147,16 +147,16 @@ impl Resources for Mcp {
         let server = &entry.server.name;
         match answer {
             Ok(read) => Ok(result::contents(server, read, Receiver::of(&cx))),
-            Err(Trouble::Failed(failure @ Failure::Refused { code, .. })) => {
+            Err(RequestFailure::Failed(failure @ Failure::Refused { code, .. })) => {
                 // Another backend may have it. Whoever serves a program asks it, and hands this on
                 // where none has.
                 let to_model = !Receiver::of(&cx).verbatim;
-                if to_model && claim == Claim::Only && NOT_FOUND_CODES.contains(&code) {
+                if to_model && claim == Claim::SoleCandidate && NOT_FOUND_CODES.contains(&code) {
                     return Err(Error::not_found(failure.to_string()));
                 }
                 Ok(failure.into_result())
             }
-            Err(trouble) => Err(Error::new(trouble.why())),
+            Err(trouble) => Err(Error::new(trouble.into_reason())),
         }
     }
 
@@ -178,7 +178,7 @@ impl Resources for Mcp {
                 let mut named = named.filter(|one| one.prompt.name == name);
                 let found = named.next();
                 if let (Some(found), Some(fields)) = (&found, reference.as_object_mut()) {
-                    fields.insert("name".to_owned(), found.own.as_str().into());
+                    fields.insert("name".to_owned(), found.original_name.as_str().into());
                 }
                 found.map(|found| found.server)
             }
@@ -199,7 +199,7 @@ impl Resources for Mcp {
         let params: CompleteRequestParams = serde_json::from_value(params)?;
         let request = ClientRequest::CompleteRequest(CompleteRequest::new(params));
         let answer = self.ask(&cx, entry, request).await;
-        let answer = answer.map_err(|trouble| Error::new(trouble.why()))?;
+        let answer = answer.map_err(|trouble| Error::new(trouble.into_reason()))?;
         let completion = answer.get("completion").cloned().unwrap_or_default();
         let values = completion.get("values").and_then(Value::as_array);
         let values = values.into_iter().flatten().filter_map(Value::as_str);
@@ -218,20 +218,20 @@ impl Subscriptions for Mcp {
         let until = Instant::now() + SUBSCRIBE_TIMEOUT;
         let session = self.session(&cx)?;
         let uri = request.uri.as_str();
-        let linked = session.mentioned(uri);
+        let linked = session.mentioning_server(uri);
         let found = self.entry_of(&session, uri, linked.as_deref()).await?;
         let (mut entry, mut claim) = found.ok_or_else(|| not_listed(uri))?;
-        let mut connection = ready(&entry, until).await?;
+        let mut connection = wait_for_connection(&entry, until).await?;
         if claim == Claim::Linked
             && connection.info.capabilities.resources.is_none()
-            && let Some(other) = self.another_of(&session, uri, &entry).await?
+            && let Some(other) = self.find_other_owner(&session, uri, &entry).await?
         {
             (entry, claim) = other;
-            connection = ready(&entry, until).await?;
+            connection = wait_for_connection(&entry, until).await?;
         }
         let name = &entry.server.name;
-        let is_known = claim != Claim::Only;
-        if !tells_of_resources(&connection) {
+        let is_known = claim != Claim::SoleCandidate;
+        if !supports_subscriptions(&connection) {
             return Err(match is_known {
                 true => Error::invalid(format!(
                     "the MCP server `{name}` does not tell of changes of its resources"
@@ -241,11 +241,11 @@ impl Subscriptions for Mcp {
             });
         }
         let pending = PendingSubscription::of(self, &session, name, uri).map_err(Error::new)?;
-        let answered = pending.wish.entry.watched.answered(uri);
+        let answered = pending.watch.entry.watched.wait_for_answer(uri);
         let answer = tokio::time::timeout_at(until, answered).await;
         match answer {
             Ok(Some(Ok(()))) => {
-                pending.keep();
+                pending.confirm();
                 Ok(())
             }
             Ok(Some(Err(_))) if !is_known => Err(not_listed(uri)),
@@ -270,8 +270,8 @@ impl Subscriptions for Mcp {
 struct PendingSubscription<'a> {
     backend: &'a Mcp,
     session: &'a Arc<McpSession>,
-    wish: PendingWatch,
-    is_kept: bool,
+    watch: PendingWatch,
+    is_confirmed: bool,
 }
 
 impl<'a> PendingSubscription<'a> {
@@ -282,10 +282,10 @@ impl<'a> PendingSubscription<'a> {
         uri: &str,
     ) -> Result<Self, String> {
         Ok(Self {
-            wish: session.watch(server, uri)?,
+            watch: session.watch(server, uri)?,
             backend,
             session,
-            is_kept: false,
+            is_confirmed: false,
         })
     }
 
@@ -295,28 +295,28 @@ impl<'a> PendingSubscription<'a> {
         current.unwrap_or_else(|| Arc::clone(self.session))
     }
 
-    fn keep(mut self) {
-        self.is_kept = true;
-        self.current().keep(&self.wish);
+    fn confirm(mut self) {
+        self.is_confirmed = true;
+        self.current().confirm_watch(&self.watch);
     }
 }
 
 impl Drop for PendingSubscription<'_> {
     fn drop(&mut self) {
-        if !self.is_kept {
-            self.current().take_back(&self.wish);
+        if !self.is_confirmed {
+            self.current().withdraw_watch(&self.watch);
         }
     }
 }
 
-async fn ready(entry: &ServerEntry, until: Instant) -> Result<Arc<Connection>> {
-    let connection = entry.ready(0, until).await;
-    connection.map_err(|not_there| Error::new(not_there.why))
+async fn wait_for_connection(entry: &ServerEntry, until: Instant) -> Result<Arc<Connection>> {
+    let connection = entry.wait_for_connection(0, until).await;
+    connection.map_err(|not_there| Error::new(not_there.reason))
 }
 
 /// Whether a server refused since it has no such resource.
-fn says_it_has_none(trouble: &Trouble) -> bool {
-    let Trouble::Failed(Failure::Refused { code, .. }) = trouble else {
+fn is_resource_missing(trouble: &RequestFailure) -> bool {
+    let RequestFailure::Failed(Failure::Refused { code, .. }) = trouble else {
         return false;
     };
     NOT_FOUND_CODES.contains(code) || NO_RESOURCES_CODES.contains(code)

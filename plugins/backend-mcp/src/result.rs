@@ -18,8 +18,8 @@ const SEPARATOR: char = '\n';
 
 /// The name of a server's result as it came, in the data beside a result, and of the file that a
 /// large one is in.
-const WHOLE: &str = "mcp_result";
-const WHOLE_FILE: &str = "mcp_result_file";
+const RESULT_KEY: &str = "mcp_result";
+const RESULT_FILE_KEY: &str = "mcp_result_file";
 
 /// Context of whoever receives a result.
 #[derive(Debug, Clone, Copy)]
@@ -40,15 +40,15 @@ impl<'a> Receiver<'a> {
     }
 
     /// A result as it came, in the data beside it; in a file when it is large.
-    pub(crate) fn whole(self, value: Value) -> Map<String, Value> {
+    pub(crate) fn full_result(self, value: Value) -> Map<String, Value> {
         let text = value.to_string();
         let file = (text.len() > INLINE_LIMIT)
             .then(|| path_in(self.exchange_dir?))
             .flatten()
             .filter(|path| write_new(path, text.as_bytes()).is_ok());
         let kept = match file.as_deref().and_then(Path::to_str) {
-            Some(path) => (WHOLE_FILE.to_owned(), path.into()),
-            None => (WHOLE.to_owned(), value),
+            Some(path) => (RESULT_FILE_KEY.to_owned(), path.into()),
+            None => (RESULT_KEY.to_owned(), value),
         };
         Map::from_iter([kept])
     }
@@ -72,13 +72,13 @@ pub(crate) fn result(
     };
     if to.verbatim {
         // There is no model that would read parts.
-        result.meta = Some(to.whole(value));
+        result.meta = Some(to.full_result(value));
         return Ok(result);
     }
     let mut verbatim = None;
     match fields.remove("content") {
         Some(Value::Array(blocks)) => {
-            if blocks.iter().any(says_more) {
+            if blocks.iter().any(has_extra_fields) {
                 verbatim = Some(Value::Array(blocks.clone()));
             }
             let parts = |block| parts(server, block, to.exchange_dir);
@@ -99,7 +99,7 @@ pub(crate) fn result(
 
 /// Whether a block has more than its part can say: then all are kept as they came, for whoever
 /// hands the result on.
-fn says_more(block: &Value) -> bool {
+fn has_extra_fields(block: &Value) -> bool {
     let Some(fields) = block.as_object() else {
         return false;
     };
@@ -117,7 +117,7 @@ fn says_more(block: &Value) -> bool {
 pub(crate) fn contents(server: &str, value: Value, to: Receiver<'_>) -> ToolResult {
     if to.verbatim {
         return ToolResult {
-            meta: Some(to.whole(value)),
+            meta: Some(to.full_result(value)),
             ..ToolResult::default()
         };
     }
@@ -299,12 +299,12 @@ mod tests {
             });
             let meta = result("s", whole.clone(), to).unwrap().meta.unwrap();
             assert_eq!(meta.len(), 1);
-            let kept = match meta.get(WHOLE_FILE).and_then(Value::as_str) {
+            let kept = match meta.get(RESULT_FILE_KEY).and_then(Value::as_str) {
                 Some(path) => {
                     assert!(length > 1);
                     std::fs::read_to_string(path).unwrap()
                 }
-                None => meta[WHOLE].to_string(),
+                None => meta[RESULT_KEY].to_string(),
             };
             assert_eq!(kept, whole.to_string(), "to the letter, and in its order");
         }

@@ -11,8 +11,8 @@ use crate::asking::{QuestionPolicy, RefusedKinds};
 use crate::config::RequestLimits;
 use crate::connection::{Connection, RequestOptions};
 use crate::failure::Failure;
+use crate::request_failure::RequestFailure;
 use crate::server::Server;
-use crate::trouble::Trouble;
 
 /// How often a request may be sent again with answers.
 const MAX_ROUNDS: usize = 10;
@@ -30,7 +30,7 @@ pub(crate) struct Rounds<'a> {
 impl Rounds<'_> {
     /// Sends it, and again for as long as the server asks. What nobody can answer is left out, and
     /// from then on not declared.
-    pub(crate) async fn run(&self, mut request: ClientRequest) -> Result<Value, Trouble> {
+    pub(crate) async fn run(&self, mut request: ClientRequest) -> Result<Value, RequestFailure> {
         let client = self.cx.client();
         let policy = QuestionPolicy::new(self.server, client);
         let mut refused = RefusedKinds::default();
@@ -48,26 +48,30 @@ impl Rounds<'_> {
             match value.get("resultType").and_then(Value::as_str) {
                 None | Some("complete") => return Ok(value),
                 Some("input_required") => {}
-                Some(other) => return Err(self.bad(&format!("its kind is `{other}`")).into()),
+                Some(other) => {
+                    return Err(self.bad_answer(&format!("its kind is `{other}`")).into());
+                }
             }
             let answers = match value.get("inputRequests").and_then(Value::as_object) {
                 Some(asked) => {
                     let answers = policy.answer_all(self.cx, asked, &mut refused).await;
-                    let needs = |why: String| self.bad(&format!("it needs input: {why}"));
+                    let needs = |why: String| self.bad_answer(&format!("it needs input: {why}"));
                     Some(answers.map_err(needs)?)
                 }
                 None => None,
             };
             let state = value.get("requestState").and_then(Value::as_str);
             if !put(&mut request, answers, state.map(str::to_owned)) {
-                return Err(self.bad("it needs input where none can be given").into());
+                return Err(self
+                    .bad_answer("it needs input where none can be given")
+                    .into());
             }
         }
         let why = format!("it asked for input more than {MAX_ROUNDS} times");
-        Err(self.bad(&why).into())
+        Err(self.bad_answer(&why).into())
     }
 
-    fn bad(&self, why: &str) -> Failure {
+    fn bad_answer(&self, why: &str) -> Failure {
         Failure::BadAnswer {
             server: self.server.name.clone(),
             why: why.to_owned(),

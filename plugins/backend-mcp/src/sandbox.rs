@@ -107,14 +107,14 @@ impl SandboxSetting {
 /// Where a server that is a program works and what it may change, as its paths led when it was looked at
 /// first. A server that is started again gets nothing by a link that was put there since.
 #[derive(Debug, Clone)]
-pub(crate) struct ServerPlace {
+pub(crate) struct ServerWorkspace {
     /// The `cwd` of its configuration and the session's directory, without links.
     dirs: Vec<PathBuf>,
     /// What alone it changes, where that is limited.
     pub(crate) sandbox: Option<SandboxRules>,
 }
 
-impl ServerPlace {
+impl ServerWorkspace {
     /// The place of a server with this setting and this `cwd`, for a session that works in a directory
     /// without links.
     ///
@@ -129,7 +129,7 @@ impl ServerPlace {
         let dirs: Vec<PathBuf> = dirs.chain(working_dir.map(Path::to_owned)).collect();
         let sandbox = setting.rules(dirs.iter().map(PathBuf::as_path))?;
         if let (Some(rules), Some(cwd)) = (&sandbox, cwd)
-            && let Some(leads) = rules.leads_out(cwd)
+            && let Some(leads) = rules.link_target(cwd)
         {
             return Err(Error::invalid(format!(
                 "its `cwd` is `{}`, and a link there leads to `{}`; a program in a sandbox can put such a \
@@ -142,7 +142,7 @@ impl ServerPlace {
     }
 
     /// Directories of the server, without those where a link is by now.
-    pub(crate) fn visible(&self) -> Vec<&Path> {
+    pub(crate) fn unlinked_dirs(&self) -> Vec<&Path> {
         let dirs = self.dirs.iter().map(PathBuf::as_path);
         dirs.filter(|dir| real(dir) == *dir).collect()
     }
@@ -196,19 +196,19 @@ mod tests {
         symlink(work.join("job"), root.join("link")).unwrap();
         let setting = SandboxSetting::Mode(ServerSandboxMode::WorkingDir);
         let place = |cwd: &Path, working_dir: &Path| {
-            ServerPlace::of(&setting, Some(cwd), Some(working_dir))
+            ServerWorkspace::of(&setting, Some(cwd), Some(working_dir))
         };
         let (job, link) = (work.join("job"), root.join("link"));
         // A link of the user's own is followed, once.
         let by_link = place(&link, &root.join("keys")).unwrap();
         let writes = by_link.sandbox.as_ref().unwrap().write().to_vec();
         assert_eq!(writes, [keys.clone(), job.clone()]);
-        assert_eq!(by_link.visible(), [&*job, &*keys]);
+        assert_eq!(by_link.unlinked_dirs(), [&*job, &*keys]);
         std::fs::remove_dir(&job).unwrap();
         symlink(&keys, &job).unwrap();
-        assert_eq!(by_link.visible(), [&*keys]);
+        assert_eq!(by_link.unlinked_dirs(), [&*keys]);
         // The session's directory is not looked at again, and one that is configured is refused.
-        let of_session = ServerPlace::of(&setting, None, Some(&job)).unwrap();
+        let of_session = ServerWorkspace::of(&setting, None, Some(&job)).unwrap();
         assert_eq!(
             of_session.sandbox.unwrap().write(),
             std::slice::from_ref(&job)

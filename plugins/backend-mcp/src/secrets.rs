@@ -18,7 +18,7 @@ const HIDDEN: &str = "[secret]";
 pub(crate) struct Secrets {
     configured: Arc<[String]>,
     /// Tokens, and secrets of registered clients, the oldest first.
-    of_logins: Arc<Mutex<VecDeque<String>>>,
+    login_secrets: Arc<Mutex<VecDeque<String>>>,
 }
 
 impl Secrets {
@@ -30,12 +30,12 @@ impl Secrets {
             .collect();
         Self {
             configured: secrets.into(),
-            of_logins: Arc::default(),
+            login_secrets: Arc::default(),
         }
     }
 
     /// Learns a secret that a login brought.
-    pub(crate) fn learn(&self, secret: &str) {
+    pub(crate) fn add(&self, secret: &str) {
         if secret.len() < MIN_SECRET_BYTES {
             return;
         }
@@ -48,12 +48,12 @@ impl Secrets {
     }
 
     /// Hides the secrets in a text. Whoever cuts a text does so afterwards: half a secret is not found.
-    pub(crate) fn hide(&self, text: String) -> String {
+    pub(crate) fn redact(&self, text: String) -> String {
         self.without(text, false)
     }
 
     /// Like [`Self::hide`], for a text that was cut before and may end in half a secret.
-    pub(crate) fn hide_cut(&self, mut text: String) -> String {
+    pub(crate) fn redact_truncated(&self, mut text: String) -> String {
         // Half a character, too.
         let whole = text.trim_end_matches(char::REPLACEMENT_CHARACTER).len();
         text.truncate(whole);
@@ -61,7 +61,7 @@ impl Secrets {
     }
 
     fn without(&self, text: String, is_cut: bool) -> String {
-        let found = self.found(&text, is_cut);
+        let found = self.find(&text, is_cut);
         if found.is_empty() {
             return text;
         }
@@ -80,14 +80,14 @@ impl Secrets {
     }
 
     /// Where secrets are in a text, the first one first.
-    fn found(&self, text: &str, is_cut: bool) -> Vec<Range<usize>> {
+    fn find(&self, text: &str, is_cut: bool) -> Vec<Range<usize>> {
         let of_logins = self.lock();
         let mut found: Vec<Range<usize>> = Vec::new();
         for secret in self.configured.iter().chain(of_logins.iter()) {
             let whole = text.match_indices(secret.as_str());
             found.extend(whole.map(|(at, secret)| at..at + secret.len()));
             if is_cut {
-                found.extend(begun(text, secret));
+                found.extend(partial_match(text, secret));
             }
         }
         found.sort_by_key(|secret| secret.start);
@@ -95,14 +95,14 @@ impl Secrets {
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<String>> {
-        self.of_logins
+        self.login_secrets
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Where the beginning of a secret is at the end of a text.
-fn begun(text: &str, secret: &str) -> Option<Range<usize>> {
+fn partial_match(text: &str, secret: &str) -> Option<Range<usize>> {
     let lengths = MIN_SECRET_BYTES..secret.len();
     let length = lengths.rev().find(|length| {
         let begun = secret.get(..*length);
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn secrets_are_hidden_before_a_text_is_cut() {
         let secrets = Secrets::new(["hunter2-hunter2", "abc"]);
-        let text = secrets.hide("key=hunter2-hunter2&abc".to_owned());
+        let text = secrets.redact("key=hunter2-hunter2&abc".to_owned());
         assert_eq!(beginning(text, 9), "key=[secr...");
         assert_eq!(format!("{secrets:?}"), "1 secrets");
     }
@@ -150,20 +150,20 @@ mod tests {
             ("the key is hun", "the key is hun"),
             ("hunted, p\u{e4}s\u{fffd}", "hunted, [secret]"),
         ] {
-            assert_eq!(secrets.hide_cut(text.to_owned()), shown);
+            assert_eq!(secrets.redact_truncated(text.to_owned()), shown);
         }
         let whole = "they hunt".to_owned();
-        assert_eq!(secrets.hide(whole.clone()), whole);
+        assert_eq!(secrets.redact(whole.clone()), whole);
     }
 
     #[test]
     fn secrets_that_overlap_leave_nothing_of_either() {
         let secrets = Secrets::new(["abcd", "abcdefgh", "ghij"]);
-        let hide = |text: &str| secrets.hide(text.to_owned());
+        let hide = |text: &str| secrets.redact(text.to_owned());
         assert_eq!(hide("<abcdefgh>"), "<[secret]>");
         assert_eq!(hide("<abcdefghij>"), "<[secret]>");
         assert_eq!(hide("<abcdabcd>"), "<[secret][secret]>");
-        assert_eq!(secrets.hide_cut("<abcdef".to_owned()), "<[secret]");
+        assert_eq!(secrets.redact_truncated("<abcdef".to_owned()), "<[secret]");
     }
 
     #[test]
@@ -171,14 +171,14 @@ mod tests {
         let secrets = Secrets::new(["configured"]);
         let shared = secrets.clone();
         for number in 0..=MAX_LOGIN_SECRETS {
-            shared.learn(&format!("token-{number:03}"));
-            shared.learn(&format!("token-{number:03}"));
+            shared.add(&format!("token-{number:03}"));
+            shared.add(&format!("token-{number:03}"));
         }
-        let hide = |text: &str| secrets.hide(text.to_owned());
+        let hide = |text: &str| secrets.redact(text.to_owned());
         assert_eq!(hide("bad token: token-064"), "bad token: [secret]");
         assert_eq!(hide("token-001 configured"), "[secret] [secret]");
         assert_eq!(hide("token-000"), "token-000");
-        shared.learn("abc");
+        shared.add("abc");
         assert_eq!(hide("abc"), "abc");
     }
 }

@@ -10,11 +10,11 @@ use http::header::AUTHORIZATION;
 use http::{HeaderName, HeaderValue};
 use url::Url;
 
-use crate::config::{ServerConfig, is_address};
+use crate::config::{ServerConfig, check_address};
 use crate::digest::digest;
 use crate::oauth::{Auth, OAuthClient};
 use crate::secrets::Secrets;
-use crate::values::{plain, value};
+use crate::values::{resolve_plain, value};
 use crate::variables::provider_key;
 
 /// One server for those who have its credentials.
@@ -50,8 +50,8 @@ impl Server {
         data_dir: Option<&Path>,
     ) -> Result<Self, String> {
         let mut secrets = Vec::new();
-        let command = plain(config.command.as_ref(), cx, &mut secrets).await?;
-        let cwd = plain(config.cwd.as_ref(), cx, &mut secrets).await?;
+        let command = resolve_plain(config.command.as_ref(), cx, &mut secrets).await?;
+        let cwd = resolve_plain(config.cwd.as_ref(), cx, &mut secrets).await?;
         let mut args = Vec::new();
         for setting in &config.args {
             args.push(value(setting, cx, &mut secrets).await?);
@@ -59,7 +59,7 @@ impl Server {
         let url = match &config.url {
             Some(setting) => {
                 let url = value(setting, cx, &mut secrets).await?;
-                is_address(&url)?;
+                check_address(&url)?;
                 Some(url)
             }
             None => None,

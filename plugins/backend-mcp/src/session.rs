@@ -27,14 +27,14 @@ pub(crate) struct McpSession {
     used: Mutex<UsedServers>,
     /// The connections that stateful calls ran on, by server.
     pins: Mutex<HashMap<String, u64>>,
-    over: AtomicBool,
+    closed: AtomicBool,
     /// Another one goes on with what it had.
     superseded: AtomicBool,
     /// What the host was told last, by server.
-    given: Mutex<HashMap<String, Arc<Listing>>>,
+    sent_listings: Mutex<HashMap<String, Arc<Listing>>>,
     mentions: Mutex<Mentions>,
     /// Somebody waited for its servers already.
-    waited: AtomicBool,
+    has_waited: AtomicBool,
     /// Shared by the session's requests when the host has no trace of its own.
     trace: String,
 }
@@ -45,9 +45,9 @@ struct UsedServers {
     entries: HashMap<String, Arc<ServerEntry>>,
     /// URIs of the resources whose changes it wants to hear of. An entry goes with its connection
     /// and its configuration; these stay, and each entry that comes in its place is told.
-    watched: HashMap<String, WatchedBySession>,
+    watched: HashMap<String, SessionWatches>,
     /// How many wishes there were.
-    wishes: u64,
+    watch_count: u64,
 }
 
 impl UsedServers {
@@ -64,7 +64,7 @@ impl UsedServers {
 }
 
 /// What a session wants to hear of, by URI; with the newest wish as long as none was answered.
-type WatchedBySession = BTreeMap<String, Option<u64>>;
+type SessionWatches = BTreeMap<String, Option<u64>>;
 
 /// A session's wish to hear of a resource that its server has not answered.
 pub(crate) struct PendingWatch {
@@ -86,11 +86,11 @@ impl McpSession {
             servers,
             used: Mutex::default(),
             pins: Mutex::default(),
-            over: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
             superseded: AtomicBool::new(false),
-            given: Mutex::default(),
+            sent_listings: Mutex::default(),
             mentions: Mutex::default(),
-            waited: AtomicBool::new(false),
+            has_waited: AtomicBool::new(false),
             trace: trace(id),
         }
     }
@@ -102,7 +102,7 @@ impl McpSession {
 
     /// Goes on with what a session with other servers had of the servers that are the same here.
     /// Gives back the connections that are of no use any more.
-    pub(crate) fn go_on_from(&self, before: &Self) -> Vec<Arc<ServerEntry>> {
+    pub(crate) fn inherit_entries(&self, before: &Self) -> Vec<Arc<ServerEntry>> {
         let known = {
             let mut used = lock(&before.used);
             before.superseded.store(true, Ordering::Relaxed);
@@ -122,39 +122,39 @@ impl McpSession {
         let pins = lock(&before.pins);
         let kept_pins = pins.iter().filter(|(server, _)| kept.contains_key(*server));
         lock(&self.pins).extend(kept_pins.map(|(server, serial)| (server.clone(), *serial)));
-        let given = lock(&before.given);
+        let given = lock(&before.sent_listings);
         let kept_given = given
             .iter()
             .filter(|(server, _)| kept.contains_key(*server));
-        lock(&self.given)
+        lock(&self.sent_listings)
             .extend(kept_given.map(|(server, told)| (server.clone(), Arc::clone(told))));
         *lock(&self.mentions) = std::mem::take(&mut *lock(&before.mentions));
         *lock(&self.used) = UsedServers {
             entries: kept,
             watched: known.watched,
-            wishes: known.wishes,
+            watch_count: known.watch_count,
         };
         gone.into_values().collect()
     }
 
     /// Wants to hear of the resources of which the session before wanted to hear, which was opened
     /// under the same name.
-    pub(crate) fn watch_like(&self, before: &Self) {
+    pub(crate) fn inherit_watches(&self, before: &Self) {
         let (watched, wishes) = {
             let mut used = lock(&before.used);
-            (std::mem::take(&mut used.watched), used.wishes)
+            (std::mem::take(&mut used.watched), used.watch_count)
         };
         for (server, uris) in watched {
             let mut used = lock(&self.used);
-            used.wishes = used.wishes.max(wishes);
+            used.watch_count = used.watch_count.max(wishes);
             if let Some(entry) = used.entries.get(&server) {
-                self.tell_watched(entry, &uris);
+                self.register_watches(entry, &uris);
             }
             used.watched.entry(server).or_default().extend(uris);
         }
     }
 
-    fn tell_watched(&self, entry: &ServerEntry, uris: &WatchedBySession) {
+    fn register_watches(&self, entry: &ServerEntry, uris: &SessionWatches) {
         for uri in uris.keys() {
             entry.watched.add(uri, &self.id);
         }
@@ -182,7 +182,7 @@ impl McpSession {
             used.entries.get(server).cloned()
         };
         let old = match known {
-            Some(entry) if !entry.is_over() => return Ok(entry),
+            Some(entry) if !entry.is_closed() => return Ok(entry),
             other => other,
         };
         let found = self.servers.iter().find(|(name, _)| name == server);
@@ -195,10 +195,10 @@ impl McpSession {
         let entry = registry.acquire(configured, &self.id, dir, old.as_deref());
         let is_over = {
             let mut used = lock(&self.used);
-            let is_over = self.over.load(Ordering::Relaxed);
+            let is_over = self.closed.load(Ordering::Relaxed);
             if !is_over {
                 if let Some(uris) = used.watched.get(server) {
-                    self.tell_watched(&entry, uris);
+                    self.register_watches(&entry, uris);
                 }
                 used.entries.insert(server.to_owned(), Arc::clone(&entry));
             }
@@ -217,7 +217,7 @@ impl McpSession {
     /// Closes the session: no entry is used any more. Gives back those that were.
     pub(crate) fn end(&self) -> Vec<Arc<ServerEntry>> {
         let mut used = lock(&self.used);
-        self.over.store(true, Ordering::Relaxed);
+        self.closed.store(true, Ordering::Relaxed);
         used.entries.drain().map(|(_, entry)| entry).collect()
     }
 
@@ -237,8 +237,8 @@ impl McpSession {
                 "too many resources of the MCP server `{server}` are watched already"
             ));
         }
-        used.wishes += 1;
-        let number = used.wishes;
+        used.watch_count += 1;
+        let number = used.watch_count;
         let watched = used.watched.entry(server.to_owned()).or_default();
         match watched.get_mut(uri) {
             // Whatever becomes of this wish, the one before stands.
@@ -256,7 +256,7 @@ impl McpSession {
     }
 
     /// A server tells of a resource: the wish stands.
-    pub(crate) fn keep(&self, wish: &PendingWatch) {
+    pub(crate) fn confirm_watch(&self, wish: &PendingWatch) {
         let mut used = lock(&self.used);
         let uris = used.watched.get_mut(&wish.entry.server.name);
         if let Some(pending) = uris.and_then(|uris| uris.get_mut(&wish.uri)) {
@@ -265,7 +265,7 @@ impl McpSession {
     }
 
     /// Nothing comes of a wish. The resource stays watched where another wish stands or is newer.
-    pub(crate) fn take_back(&self, wish: &PendingWatch) {
+    pub(crate) fn withdraw_watch(&self, wish: &PendingWatch) {
         let server = &wish.entry.server.name;
         let mut used = lock(&self.used);
         let Some(uris) = used.watched.get_mut(server) else {
@@ -285,7 +285,7 @@ impl McpSession {
 
     /// Why what it wanted is wanted by nobody any more.
     pub(crate) fn end_reason(&self) -> &'static str {
-        match self.over.load(Ordering::Relaxed) && !self.superseded.load(Ordering::Relaxed) {
+        match self.closed.load(Ordering::Relaxed) && !self.superseded.load(Ordering::Relaxed) {
             true => CLOSED,
             false => SUPERSEDED,
         }
@@ -297,8 +297,8 @@ impl McpSession {
     }
 
     /// Whether this is the first time that its servers are waited for.
-    pub(crate) fn waits_first(&self) -> bool {
-        !self.waited.swap(true, Ordering::Relaxed)
+    pub(crate) fn begin_first_wait(&self) -> bool {
+        !self.has_waited.swap(true, Ordering::Relaxed)
     }
 
     /// All entries that the session uses.
@@ -320,7 +320,7 @@ impl McpSession {
 
     /// Notes the resources that a server's result names.
     pub(crate) fn note_mentions(&self, server: &str, result: &Value) {
-        lock(&self.mentions).note(server, result);
+        lock(&self.mentions).record(server, result);
     }
 
     /// Notes that a resource which a result named is this server's.
@@ -329,18 +329,18 @@ impl McpSession {
     }
 
     /// The server whose result named a resource, or whose that one turned out to be.
-    pub(crate) fn mentioned(&self, uri: &str) -> Option<String> {
+    pub(crate) fn mentioning_server(&self, uri: &str) -> Option<String> {
         lock(&self.mentions).server(uri).map(str::to_owned)
     }
 
     /// Notes what the host is told of a server.
-    pub(crate) fn give(&self, server: &str, listing: &Arc<Listing>) {
-        lock(&self.given).insert(server.to_owned(), Arc::clone(listing));
+    pub(crate) fn record_sent(&self, server: &str, listing: &Arc<Listing>) {
+        lock(&self.sent_listings).insert(server.to_owned(), Arc::clone(listing));
     }
 
     /// Whether the host was given this listing of a server.
     pub(crate) fn has(&self, server: &str, listing: &Arc<Listing>) -> bool {
-        let given = lock(&self.given);
+        let given = lock(&self.sent_listings);
         given
             .get(server)
             .is_some_and(|given| Arc::ptr_eq(given, listing) || given == listing)
@@ -418,7 +418,7 @@ mod tests {
             first.watch("s", uri).unwrap();
         }
         let other = session("other");
-        for gone in other.go_on_from(&first) {
+        for gone in other.inherit_entries(&first) {
             registry.release(&gone, "one").await;
             assert!(gone.watched.uris().is_empty());
         }
@@ -430,7 +430,7 @@ mod tests {
         // Opened once more under its name, it is told too.
         let last = session("h");
         let entry = last.entry(&registry, "s").await.unwrap();
-        last.watch_like(&other);
+        last.inherit_watches(&other);
         assert_eq!(entry.watched.sessions("a"), ["one"]);
         close(&other, &registry).await;
         close(&last, &registry).await;
@@ -443,15 +443,15 @@ mod tests {
         let entry = session.entry(&registry, "s").await.unwrap();
         let first = session.watch("s", "a").unwrap();
         let second = session.watch("s", "a").unwrap();
-        session.take_back(&first);
+        session.withdraw_watch(&first);
         assert_eq!(entry.watched.sessions("a"), ["one"], "the second waits");
-        session.keep(&second);
+        session.confirm_watch(&second);
         let third = session.watch("s", "a").unwrap();
-        session.take_back(&third);
+        session.withdraw_watch(&third);
         assert_eq!(entry.watched.sessions("a"), ["one"], "the second stands");
         session.unwatch("a");
         let last = session.watch("s", "a").unwrap();
-        session.take_back(&last);
+        session.withdraw_watch(&last);
         assert!(entry.watched.uris().is_empty());
         close(&session, &registry).await;
     }
@@ -462,14 +462,14 @@ mod tests {
         first.entry(&registry, "s").await.unwrap();
         let wish = first.watch("s", "a").unwrap();
         let other = session("other");
-        for gone in other.go_on_from(&first) {
+        for gone in other.inherit_entries(&first) {
             registry.release(&gone, "one").await;
         }
-        assert_eq!(wish.entry.watched.answered("a").await, None);
+        assert_eq!(wish.entry.watched.wait_for_answer("a").await, None);
         assert_eq!(first.end_reason(), SUPERSEDED);
         let entry = other.entry(&registry, "s").await.unwrap();
         assert_eq!(entry.watched.sessions("a"), ["one"]);
-        other.take_back(&wish);
+        other.withdraw_watch(&wish);
         assert!(entry.watched.uris().is_empty());
         close(&other, &registry).await;
         assert_eq!(other.end_reason(), CLOSED);
@@ -479,9 +479,9 @@ mod tests {
     async fn a_session_that_is_closed_uses_no_entry_and_leaves_none() {
         let (registry, session) = (registry(), session("h"));
         let entry = session.entry(&registry, "s").await.unwrap();
-        assert!(!entry.is_over());
+        assert!(!entry.is_closed());
         close(&session, &registry).await;
-        assert!(entry.is_over(), "nobody uses it any more");
+        assert!(entry.is_closed(), "nobody uses it any more");
         let late = session.entry(&registry, "s").await;
         assert_eq!(late.err().as_deref(), Some("the session is closed"));
         assert!(session.entries().is_empty());

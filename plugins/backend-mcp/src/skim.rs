@@ -19,10 +19,10 @@ pub(crate) struct Skim {
     in_text: bool,
     escaped: bool,
     /// What the text or number at hand is, while it may matter.
-    taken: Vec<u8>,
+    token: Vec<u8>,
     /// The name of the member whose value comes.
     member: Vec<u8>,
-    at: At,
+    next_part: MemberPart,
     id: Option<RequestId>,
     is_answer: bool,
     is_request: bool,
@@ -30,7 +30,7 @@ pub(crate) struct Skim {
 
 /// What comes next at the outermost level.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum At {
+enum MemberPart {
     #[default]
     Name,
     Value,
@@ -92,9 +92,9 @@ impl Skim {
                 self.value();
                 self.depth = self.depth.saturating_sub(1);
             }
-            b':' if self.depth == 1 && self.at == At::Name => {
-                self.member = std::mem::take(&mut self.taken);
-                self.at = At::Value;
+            b':' if self.depth == 1 && self.next_part == MemberPart::Name => {
+                self.member = std::mem::take(&mut self.token);
+                self.next_part = MemberPart::Value;
             }
             b',' if self.depth == 1 => self.value(),
             _ if byte.is_ascii_whitespace() => {}
@@ -103,15 +103,15 @@ impl Skim {
     }
 
     fn take(&mut self, byte: u8) {
-        if self.depth == 1 && self.taken.len() < MAX_NAME_BYTES {
-            self.taken.push(byte);
+        if self.depth == 1 && self.token.len() < MAX_NAME_BYTES {
+            self.token.push(byte);
         }
     }
 
     /// The value of a member is an object or a list.
     fn begin_value(&mut self) {
-        if self.depth == 1 && self.at == At::Value {
-            self.note();
+        if self.depth == 1 && self.next_part == MemberPart::Value {
+            self.classify_member();
         }
     }
 
@@ -120,19 +120,19 @@ impl Skim {
         if self.depth != 1 {
             return;
         }
-        if self.at == At::Value {
-            self.note();
-            if self.member == b"\"id\"" && self.taken.len() < MAX_NAME_BYTES {
-                let value = serde_json::from_slice::<Value>(&self.taken).ok();
-                self.id = value.as_ref().and_then(wire::id_of);
+        if self.next_part == MemberPart::Value {
+            self.classify_member();
+            if self.member == b"\"id\"" && self.token.len() < MAX_NAME_BYTES {
+                let value = serde_json::from_slice::<Value>(&self.token).ok();
+                self.id = value.as_ref().and_then(wire::parse_id);
             }
         }
-        self.taken.clear();
+        self.token.clear();
         self.member.clear();
-        self.at = At::Name;
+        self.next_part = MemberPart::Name;
     }
 
-    fn note(&mut self) {
+    fn classify_member(&mut self) {
         match self.member.as_slice() {
             b"\"result\"" | b"\"error\"" => self.is_answer = true,
             b"\"method\"" => self.is_request = true,

@@ -33,14 +33,14 @@ impl Drop for SubscriptionGuard {
 
 /// Subscribes to whatever lists the server says that it tells of, and to the resources that are
 /// watched; again whenever that ends.
-pub(crate) fn keep(
+pub(crate) fn maintain(
     connection: &Arc<Connection>,
     server: &Arc<Server>,
     watched: &Arc<WatchedResources>,
 ) -> SubscriptionGuard {
     // Before anybody can wait for an answer of this connection.
     let missed = watched.begin_connection();
-    let resources = resource_subscription::keep(
+    let resources = resource_subscription::maintain(
         Arc::clone(connection),
         Arc::clone(server),
         Arc::clone(watched),
@@ -57,7 +57,7 @@ async fn listen_to_lists(connection: Arc<Connection>) {
         return;
     }
     let mut backoff = Backoff::default();
-    while connection.link().closed().is_none() {
+    while connection.link().close_reason().is_none() {
         let listening = connection.peer().listen(filter.clone());
         if let Ok(Ok(mut subscription)) = tokio::time::timeout(ACKNOWLEDGE_TIMEOUT, listening).await
         {

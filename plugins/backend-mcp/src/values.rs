@@ -15,7 +15,7 @@ impl PlainSetting {
     }
 }
 
-pub(crate) async fn plain(
+pub(crate) async fn resolve_plain(
     setting: Option<&PlainSetting>,
     cx: &Cx,
     secrets: &mut Vec<String>,

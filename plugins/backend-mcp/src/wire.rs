@@ -34,7 +34,7 @@ pub(crate) struct ParsedInput {
     /// Pieces that are no messages.
     pub(crate) skipped: usize,
     /// Values that were looked at.
-    seen: usize,
+    value_count: usize,
 }
 
 /// A message as a line.
@@ -72,7 +72,7 @@ fn read_pieces(line: &[u8], read: &mut ParsedInput) {
     if from.is_some_and(|from| from > 0) {
         read.skipped += 1;
     }
-    while read.seen < MAX_BATCH {
+    while read.value_count < MAX_BATCH {
         let mut values = serde_json::Deserializer::from_slice(rest).into_iter::<Value>();
         rest = match values.next() {
             Some(Ok(value)) => {
@@ -95,7 +95,7 @@ fn refuse<'a>(
     error: &serde_json::Error,
     read: &mut ParsedInput,
 ) -> Option<&'a [u8]> {
-    read.seen += 1;
+    read.value_count += 1;
     read.skipped += 1;
     let mut skim = Skim::default();
     let behind = skim.feed_object(piece);
@@ -117,29 +117,29 @@ pub(crate) fn error_in_place(request: RequestId, why: String) -> ServerJsonRpcMe
 }
 
 fn take(value: Value, read: &mut ParsedInput) {
-    read.seen += 1;
+    read.value_count += 1;
     match value {
         Value::Array(values) => {
-            let left = MAX_BATCH.saturating_sub(read.seen - 1);
+            let left = MAX_BATCH.saturating_sub(read.value_count - 1);
             for value in values.into_iter().take(left) {
-                read.seen += 1;
+                read.value_count += 1;
                 match value {
-                    Value::Object(object) => one(object, read),
+                    Value::Object(object) => read_object(object, read),
                     _ => read.skipped += 1,
                 }
             }
         }
-        Value::Object(object) => one(object, read),
+        Value::Object(object) => read_object(object, read),
         _ => read.skipped += 1,
     }
 }
 
-fn one(mut object: Map<String, Value>, read: &mut ParsedInput) {
+fn read_object(mut object: Map<String, Value>, read: &mut ParsedInput) {
     if object.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
         read.skipped += 1;
         return;
     }
-    let id = object.get("id").and_then(id_of);
+    let id = object.get("id").and_then(parse_id);
     let message = if object.contains_key("method") {
         object.remove("id");
         object.remove("jsonrpc");
@@ -151,7 +151,7 @@ fn one(mut object: Map<String, Value>, read: &mut ParsedInput) {
                 .ok()
                 .map(|request| ServerJsonRpcMessage::request(request, id)),
             // What nobody here listens to is cheap, however much of it comes.
-            None if !is_of_use(&value) => return,
+            None if !is_relevant(&value) => return,
             // With a level that is not known too.
             None if is_log(&value) => Some(custom(value)),
             None => ServerNotification::deserialize(value)
@@ -178,7 +178,7 @@ fn custom(mut notification: Value) -> ServerJsonRpcMessage {
     ServerJsonRpcMessage::notification(ServerNotification::CustomNotification(notification))
 }
 
-fn is_of_use(notification: &Value) -> bool {
+fn is_relevant(notification: &Value) -> bool {
     let method = notification.get("method").and_then(Value::as_str);
     matches!(
         method.unwrap_or_default(),
@@ -239,7 +239,7 @@ fn error_of(error: Value) -> ErrorData {
 }
 
 /// The id that a member is, if it can be one.
-pub(crate) fn id_of(value: &Value) -> Option<RequestId> {
+pub(crate) fn parse_id(value: &Value) -> Option<RequestId> {
     if value.as_str().is_some_and(|text| text.len() > MAX_ID_BYTES) {
         return None;
     }
@@ -371,7 +371,7 @@ mod tests {
         let batches = format!("{}{}", result(7), batch.repeat(3));
         assert_eq!(texts(&batches).0.len(), MAX_BATCH);
         let empty = format!("{}{}", result(7), "[]".repeat(MAX_BATCH * 2));
-        assert_eq!(read(empty.as_bytes()).seen, MAX_BATCH);
+        assert_eq!(read(empty.as_bytes()).value_count, MAX_BATCH);
     }
 
     #[test]

@@ -6,8 +6,8 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use conjure_exec_agent::client::relayed::{
-    self, AgentProgram, KeptStream, RelayRoute, RouteFailure, attach_script, copy_script, jittered,
-    open_script,
+    self, AgentProgram, RelayRoute, ResumableStream, RouteFailure, attach_script, copy_script,
+    jittered, open_script,
 };
 use conjure_exec_agent::executor::SessionCalls;
 use conjure_exec_agent::relay::{RefusalReason, RelayFrame, RelayRefusal};
@@ -17,7 +17,7 @@ use conjure_skill_sdk::protocol::SkillMount;
 use tokio::sync::Semaphore;
 
 use crate::config::SshSettings;
-use crate::explain::{Explained, explain, is_crowded, is_silent};
+use crate::explain::{ExplainedFailure, explain, is_crowded, is_silent};
 use crate::local_files::check_readable;
 use crate::outage::Outage;
 use crate::session::SshState;
@@ -70,14 +70,17 @@ impl RemoteMachine {
     }
 
     /// Begins a stream, with an agent of its own.
-    pub(crate) async fn open(&self, stream: &KeptStream) -> Result<SshRelayed, Explained> {
+    pub(crate) async fn open(
+        &self,
+        stream: &ResumableStream,
+    ) -> Result<SshRelayed, ExplainedFailure> {
         // It may be another reason by now.
         self.outage.end();
         let process = self.with_agent(&self.open_script()).await?;
         let mut connection = relayed(process);
-        let answered = connection.greet(&self.token, stream).await;
+        let answered = connection.handshake(&self.token, stream).await;
         let answered = match answered {
-            Some(RelayFrame::Vacant) => self.begin(&mut connection).await?,
+            Some(RelayFrame::NoStream) => self.begin(&mut connection).await?,
             answered => answered,
         };
         match answered {
@@ -92,27 +95,29 @@ impl RemoteMachine {
             return false;
         };
         let mut connection = relayed(process);
-        let hello = connection.greet(&self.token, &KeptStream::new()).await;
-        if !matches!(hello, Some(RelayFrame::Vacant)) {
+        let hello = connection
+            .handshake(&self.token, &ResumableStream::new())
+            .await;
+        if !matches!(hello, Some(RelayFrame::NoStream)) {
             return false;
         }
-        connection.say(&RelayFrame::Close).await;
-        matches!(connection.hear().await, Some(RelayFrame::Closed))
+        connection.send_frame(&RelayFrame::Close).await;
+        matches!(connection.next_reply().await, Some(RelayFrame::Closed))
     }
 
     fn open_script(&self) -> String {
         let agent = self.agent.path(&self.settings.agent_dir);
         let waits = self.settings.waits_seconds();
-        open_script(&self.agent.at(&agent), &self.dir, waits)
+        open_script(&self.agent.at_path(&agent), &self.dir, waits)
     }
 
     /// Runs a script over there that needs the agent, which is copied where it is not there, or is
     /// not what it was.
-    async fn with_agent(&self, script: &str) -> Result<SshProcess, Explained> {
+    async fn with_agent(&self, script: &str) -> Result<SshProcess, ExplainedFailure> {
         let mut process = self.run(script, None).await?;
         if process.mark.starts_with("wanted") {
             drop(process);
-            let _copying = self.agent.copying.lock().await;
+            let _copying = self.agent.copy_lock.lock().await;
             // Another session may have copied it meanwhile.
             process = self.run(script, None).await?;
             if let Some(system) = process.mark.strip_prefix("wanted") {
@@ -125,14 +130,19 @@ impl RemoteMachine {
         if process.mark != "there" {
             let text = "removes or changes the agent as soon as it is copied there; see what \
                         cleans up in `agent_dir`, or name another one";
-            return Err(Explained::lasting(&self.settings, text));
+            return Err(ExplainedFailure::permanent(&self.settings, text));
         }
         Ok(process)
     }
 
     /// Runs a script over there. A server that has too many logins at once is asked again.
-    async fn run(&self, script: &str, first: Option<&[u8]>) -> Result<SshProcess, Explained> {
-        check_readable(&self.settings).map_err(|why| Explained::lasting(&self.settings, &why))?;
+    async fn run(
+        &self,
+        script: &str,
+        first: Option<&[u8]>,
+    ) -> Result<SshProcess, ExplainedFailure> {
+        check_readable(&self.settings)
+            .map_err(|why| ExplainedFailure::permanent(&self.settings, &why))?;
         let mut tries = 1;
         loop {
             let run = {
@@ -155,7 +165,7 @@ impl RemoteMachine {
                     let failure = match is_silent(&failure) {
                         true => {
                             let asked = self.ask_for_reason();
-                            Box::pin(self.outage.explained(failure, asked)).await
+                            Box::pin(self.outage.with_known_reason(failure, asked)).await
                         }
                         false => failure,
                     };
@@ -170,7 +180,7 @@ impl RemoteMachine {
     async fn ask_for_reason(&self) -> Option<SshFailure> {
         let logins = self.logins();
         let _login = logins.acquire().await;
-        let asked = SshProcess::run(&self.settings, "exit 0", None, Verbosity::Reasons).await;
+        let asked = SshProcess::run(&self.settings, "exit 0", None, Verbosity::Details).await;
         asked.err()
     }
 
@@ -187,7 +197,7 @@ impl RemoteMachine {
     }
 
     /// Whether the agent is one for that system and that processor.
-    fn check(&self, system: &str) -> Result<(), Explained> {
+    fn check(&self, system: &str) -> Result<(), ExplainedFailure> {
         let Some(own) = self.agent.is_not_for(system) else {
             return Ok(());
         };
@@ -195,33 +205,40 @@ impl RemoteMachine {
             "is {system}, and this plugin brings an agent for {own} only: name one for it with \
              `agent` in the configuration of this backend"
         );
-        Err(Explained::lasting(&self.settings, &text))
+        Err(ExplainedFailure::permanent(&self.settings, &text))
     }
 
     /// Copies the agent there.
-    async fn copy(&self) -> Result<(), Explained> {
+    async fn copy(&self) -> Result<(), ExplainedFailure> {
         let path = self.agent.path(&self.settings.agent_dir);
         let bytes = &self.agent.bytes;
-        self.tell(&format!(
+        self.notify(&format!(
             "copying the agent to {} ({:.1} MB, once)",
             self.settings.host,
             bytes.len() as f64 / 1e6
         ));
-        let script = copy_script(&self.settings.agent_dir, &self.agent.at(&path));
+        let script = copy_script(&self.settings.agent_dir, &self.agent.at_path(&path));
         self.run(&script, Some(bytes)).await.map(drop)
     }
 
     /// Sends what a session needs over there.
-    async fn begin(&self, connection: &mut SshRelayed) -> Result<Option<RelayFrame>, Explained> {
+    async fn begin(
+        &self,
+        connection: &mut SshRelayed,
+    ) -> Result<Option<RelayFrame>, ExplainedFailure> {
         let begun = connection.begin(&self.skills, self.settings.working_dir.clone());
         begun.await.map_err(|error| {
             let text = format!("cannot get the session's skills: {error}");
-            Explained::refused(&self.settings, &text)
+            ExplainedFailure::refused(&self.settings, &text)
         })
     }
 
     /// Why somebody who came is not let in.
-    async fn refusal_reason(&self, connection: SshRelayed, said: Option<RelayFrame>) -> Explained {
+    async fn refusal_reason(
+        &self,
+        connection: SshRelayed,
+        said: Option<RelayFrame>,
+    ) -> ExplainedFailure {
         match said {
             Some(RelayFrame::Refused(RelayRefusal { reason, text })) => {
                 let hint = match reason {
@@ -234,7 +251,7 @@ impl RemoteMachine {
                     RefusalReason::Other => "",
                 };
                 let text = format!("does not take the session: {text}{hint}");
-                Explained::refused(&self.settings, &text)
+                ExplainedFailure::refused(&self.settings, &text)
             }
             _ => explain(&self.settings, &connection.carrier.end().await),
         }
@@ -242,36 +259,36 @@ impl RemoteMachine {
 }
 
 fn relayed(mut process: SshProcess) -> SshRelayed {
-    let rest = std::mem::take(&mut process.rest);
+    let rest = std::mem::take(&mut process.buffered);
     SshRelayed::new(process, &rest)
 }
 
 impl RelayRoute for RemoteMachine {
     type Carrier = SshProcess;
 
-    fn place(&self) -> &str {
+    fn target(&self) -> &str {
         &self.settings.host
     }
 
-    fn tell(&self, text: &str) {
+    fn notify(&self, text: &str) {
         self.cx.log(LogLevel::Warn, text);
-        self.calls.tell(text);
+        self.calls.notify(text);
     }
 
-    async fn attach(&self, stream: &KeptStream) -> Result<(SshRelayed, u64), RouteFailure> {
+    async fn attach(&self, stream: &ResumableStream) -> Result<(SshRelayed, u64), RouteFailure> {
         let agent = self.agent.path(&self.settings.agent_dir);
-        let script = attach_script(&self.agent.at(&agent), &self.dir);
+        let script = attach_script(&self.agent.at_path(&agent), &self.dir);
         let process = self.with_agent(&script).await?;
         let mut connection = relayed(process);
-        Err(match connection.greet(&self.token, stream).await {
+        Err(match connection.handshake(&self.token, stream).await {
             Some(RelayFrame::Welcome(received)) => return Ok((connection, received)),
-            Some(RelayFrame::Vacant) => Explained::no_relay(&self.settings),
+            Some(RelayFrame::NoStream) => ExplainedFailure::no_relay(&self.settings),
             other => self.refusal_reason(connection, other).await,
         }
         .into())
     }
 
-    fn tries_for(&self) -> Duration {
+    fn retry_time(&self) -> Duration {
         self.settings.reconnect()
     }
 }

@@ -3,14 +3,14 @@
 use std::io::ErrorKind;
 
 use conjure_exec_agent::client::relayed::{
-    CUT, DOES_NOT_RUN, NO_DIRECTORY, NOT_WRITTEN, RouteFailure,
+    EXIT_INCOMPLETE, EXIT_NO_DIRECTORY, EXIT_NOT_RUNNABLE, EXIT_NOT_WRITTEN, RouteFailure,
 };
-use conjure_exec_agent::relay::{NO_ROOM, NO_SESSION_DIR, NOT_THERE};
+use conjure_exec_agent::relay::{EXIT_NO_RELAY, EXIT_NO_SESSION_DIR, EXIT_NO_SPACE};
 use conjure_skill_sdk::Error;
 
-use crate::by_hand;
 use crate::config::SshSettings;
 use crate::local_files::in_worker;
+use crate::manual_commands;
 use crate::reason::{self, SSH_EXIT_CODE};
 use crate::ssh::SshFailure;
 
@@ -20,8 +20,8 @@ const NO_PROGRAM_CODES: [i32; 2] = [126, 127];
 const FAILED_CODES: [i32; 2] = [1, SSH_EXIT_CODE];
 /// How much of what a login says in place of the agent is shown, from its beginning, and how much of
 /// what is complained about, from its end; in characters.
-const MAX_SAID: usize = 300;
-const MAX_COMPLAINT: usize = 1_500;
+const MAX_PREAMBLE_CHARS: usize = 300;
+const MAX_STDERR_CHARS: usize = 1_500;
 /// How `ssh` begins a line about a key that it cannot load from this machine.
 const LOAD_KEY: &str = "Load key \"";
 
@@ -33,25 +33,25 @@ pub(crate) enum FailureKind {
     /// The machine is another one than it was, or not known.
     HostKey,
     /// The failure stays, however long one waits.
-    Lasting,
+    Permanent,
     /// There is a relay, and it does not take the session.
     Refused,
     /// The relay does not exist any more.
-    Gone,
+    NoRelay,
 }
 
 /// A failure with its meaning and its words.
 #[derive(Debug, Clone)]
-pub(crate) struct Explained {
+pub(crate) struct ExplainedFailure {
     pub(crate) kind: FailureKind,
     pub(crate) text: String,
 }
 
-impl Explained {
+impl ExplainedFailure {
     /// A failure that stays, however long one waits.
-    pub(crate) fn lasting(settings: &SshSettings, text: &str) -> Self {
+    pub(crate) fn permanent(settings: &SshSettings, text: &str) -> Self {
         Self {
-            kind: FailureKind::Lasting,
+            kind: FailureKind::Permanent,
             text: format!("the machine {} {text}", settings.host),
         }
     }
@@ -60,36 +60,39 @@ impl Explained {
     pub(crate) fn refused(settings: &SshSettings, text: &str) -> Self {
         Self {
             kind: FailureKind::Refused,
-            ..Self::lasting(settings, text)
+            ..Self::permanent(settings, text)
         }
     }
 
     /// One whose relay does not know the session.
     pub(crate) fn no_relay(settings: &SshSettings) -> Self {
         let failure = SshFailure {
-            code: Some(NOT_THERE.into()),
+            code: Some(EXIT_NO_RELAY.into()),
             ..SshFailure::default()
         };
         explain(settings, &failure)
     }
 }
 
-impl From<Explained> for Error {
-    fn from(explained: Explained) -> Self {
+impl From<ExplainedFailure> for Error {
+    fn from(explained: ExplainedFailure) -> Self {
         Self::new(explained.text)
     }
 }
 
-impl From<Explained> for RouteFailure {
-    fn from(Explained { kind, text }: Explained) -> Self {
-        let may_pass = kind.may_pass();
-        Self { text, may_pass }
+impl From<ExplainedFailure> for RouteFailure {
+    fn from(ExplainedFailure { kind, text }: ExplainedFailure) -> Self {
+        let may_pass = kind.is_transient();
+        Self {
+            text,
+            is_transient: may_pass,
+        }
     }
 }
 
 impl FailureKind {
     /// Whether somebody who comes again may find it better.
-    pub(crate) fn may_pass(self) -> bool {
+    pub(crate) fn is_transient(self) -> bool {
         self == Self::Unreachable
     }
 }
@@ -98,75 +101,75 @@ impl FailureKind {
 /// too many log in at once.
 pub(crate) fn is_crowded(failure: &SshFailure) -> bool {
     let ends = ["kex_exchange_identification", "Exceeded MaxStartups"];
-    failure.code == Some(SSH_EXIT_CODE) && ends.iter().any(|end| failure.complaint.contains(end))
+    failure.code == Some(SSH_EXIT_CODE) && ends.iter().any(|end| failure.stderr.contains(end))
 }
 
 /// Whether `ssh` ended without a word: it may know a reason that is no error to it.
 pub(crate) fn is_silent(failure: &SshFailure) -> bool {
     failure.code == Some(SSH_EXIT_CODE)
         && !failure.floods
-        && failure.complaint.is_empty()
-        && failure.said.is_empty()
+        && failure.stderr.is_empty()
+        && failure.preamble.is_empty()
 }
 
 /// Explains a failure: its kind and a text with what to do.
-pub(crate) fn explain(settings: &SshSettings, failure: &SshFailure) -> Explained {
-    let (kind, what) = meaning(settings, failure, in_worker());
-    let why = match (failure.complaint.as_str(), failure.said.as_str()) {
+pub(crate) fn explain(settings: &SshSettings, failure: &SshFailure) -> ExplainedFailure {
+    let (kind, what) = diagnose(settings, failure, in_worker());
+    let why = match (failure.stderr.as_str(), failure.preamble.as_str()) {
         ("", "") => String::new(),
         ("", said) => format!(" (it says: {})", beginning(said)),
         // What it says beside that is what it is about.
         (_, said) if failure.floods => format!(" (it says: {})", beginning(said)),
-        (complaint, _) => format!(" ({})", ending(complaint)),
+        (complaint, _) => format!(" ({})", tail(complaint)),
     };
-    Explained {
+    ExplainedFailure {
         kind,
         text: format!("the machine {} {what}{why}", settings.host),
     }
 }
 
 fn beginning(text: &str) -> String {
-    match text.char_indices().nth(MAX_SAID) {
+    match text.char_indices().nth(MAX_PREAMBLE_CHARS) {
         Some((at, _)) => format!("{}…", text.get(..at).unwrap_or_default()),
         None => text.to_owned(),
     }
 }
 
-fn ending(text: &str) -> String {
-    let surplus = text.chars().count().saturating_sub(MAX_COMPLAINT);
+fn tail(text: &str) -> String {
+    let surplus = text.chars().count().saturating_sub(MAX_STDERR_CHARS);
     match surplus {
         0 => text.to_owned(),
         surplus => format!("…{}", text.chars().skip(surplus).collect::<String>()),
     }
 }
 
-type Meaning = (FailureKind, String);
+type Diagnosis = (FailureKind, String);
 
-fn lasting(text: &str) -> Meaning {
-    (FailureKind::Lasting, text.to_owned())
+fn permanent(text: &str) -> Diagnosis {
+    (FailureKind::Permanent, text.to_owned())
 }
 
-fn unreachable(text: &str) -> Meaning {
+fn unreachable(text: &str) -> Diagnosis {
     (FailureKind::Unreachable, text.to_owned())
 }
 
 /// What a failure means; in a worker of the host's there is less to be had on this machine.
-fn meaning(settings: &SshSettings, failure: &SshFailure, in_worker: bool) -> Meaning {
-    if failure.late {
+fn diagnose(settings: &SshSettings, failure: &SshFailure, in_worker: bool) -> Diagnosis {
+    if failure.timed_out {
         return unreachable(
             "does not answer in time: see that it is up and that `connect_timeout_ms` is long \
              enough",
         );
     }
     if failure.floods {
-        return lasting(
+        return permanent(
             "prints too much at the login, before the agent can start: let the login scripts of \
              the user there (such as ~/.bashrc) say nothing in shells that are not interactive",
         );
     }
-    match failure.not_started {
+    match failure.start_error {
         Some(ErrorKind::NotFound) => {
-            return lasting(
+            return permanent(
                 "cannot be reached: install OpenSSH's client, so that `ssh` is found on the PATH \
                  of the host",
             );
@@ -179,26 +182,26 @@ fn meaning(settings: &SshSettings, failure: &SshFailure, in_worker: bool) -> Mea
         }
         None => {}
     }
-    let of_agent = |code: i32| of_agent(settings, code).filter(|_| code != SSH_EXIT_CODE);
+    let of_agent = |code: i32| diagnose_agent(settings, code).filter(|_| code != SSH_EXIT_CODE);
     failure
         .code
         .and_then(of_agent)
-        .or_else(|| of_account(settings, failure))
+        .or_else(|| diagnose_account(settings, failure))
         .or_else(|| {
-            let of_ssh = || of_ssh(settings, &failure.complaint, in_worker);
+            let of_ssh = || diagnose_ssh(settings, &failure.stderr, in_worker);
             (failure.code == Some(SSH_EXIT_CODE)).then(of_ssh).flatten()
         })
-        .unwrap_or_else(|| of_code(failure))
+        .unwrap_or_else(|| diagnose_code(failure))
 }
 
 /// What is the matter with the user's account over there, which waiting does not change.
-fn of_account(settings: &SshSettings, failure: &SshFailure) -> Option<Meaning> {
+fn diagnose_account(settings: &SshSettings, failure: &SshFailure) -> Option<Diagnosis> {
     if failure.code.is_none_or(|code| code == 0) {
         return None;
     }
     // A shell that is restricted ends with various codes.
-    if failure.code != Some(SSH_EXIT_CODE) && reason::is_restricted(&failure.complaint) {
-        return Some(lasting(
+    if failure.code != Some(SSH_EXIT_CODE) && reason::is_restricted(&failure.stderr) {
+        return Some(permanent(
             "gives the user a restricted shell, in which no agent can be started: give the user \
              another one (`chsh`), or name another `user`",
         ));
@@ -209,31 +212,31 @@ fn of_account(settings: &SshSettings, failure: &SshFailure) -> Option<Meaning> {
     {
         return None;
     }
-    if reason::account_expired(&failure.complaint) {
-        return Some(lasting(
+    if reason::account_expired(&failure.stderr) {
+        return Some(permanent(
             "does not let the user in, whose account has expired: ask whoever runs it for more \
              time (`chage -E`), or name another `user`",
         ));
     }
-    reason::password_expired(&failure.complaint).then(|| {
-        lasting(&format!(
+    reason::password_expired(&failure.stderr).then(|| {
+        permanent(&format!(
             "wants a new password of the user first: log in once by hand (`{}`) and set one, or \
              name another `user`",
-            by_hand::login(settings)
+            manual_commands::login(settings)
         ))
     })
 }
 
 /// What `ssh` says of itself.
-fn of_ssh(settings: &SshSettings, complaint: &str, in_worker: bool) -> Option<Meaning> {
+fn diagnose_ssh(settings: &SshSettings, complaint: &str, in_worker: bool) -> Option<Diagnosis> {
     let has = |words: &[&str]| words.iter().any(|word| complaint.contains(word));
     if has(&["HOST IDENTIFICATION HAS CHANGED"]) {
         let text = format!(
             "shows another key than the one that is known, so nothing was sent: it may be another \
              machine. Ask whoever runs it; if the change is right, remove the old key (`{}`), \
              connect once by hand (`{}`), and call again",
-            by_hand::forget_key(settings, key_file(complaint), key_host(complaint)),
-            by_hand::login(settings)
+            manual_commands::forget_key(settings, key_file(complaint), key_host(complaint)),
+            manual_commands::login(settings)
         );
         return Some((FailureKind::HostKey, text));
     }
@@ -241,12 +244,12 @@ fn of_ssh(settings: &SshSettings, complaint: &str, in_worker: bool) -> Option<Me
         let text = format!(
             "is not known yet: connect once by hand (`{}`) and compare its key, or set \
              `strict_host_key_checking = \"accept-new\"`",
-            by_hand::login(settings)
+            manual_commands::login(settings)
         );
         return Some((FailureKind::HostKey, text));
     }
     if has(&["Too many authentication failures"]) {
-        return Some(lasting(match in_worker {
+        return Some(permanent(match in_worker {
             true => {
                 "is shown too many keys before the right one, and ends the login: name that key \
                  with `identity_file`"
@@ -258,7 +261,7 @@ fn of_ssh(settings: &SshSettings, complaint: &str, in_worker: bool) -> Option<Me
         }));
     }
     if has(&["Permission denied"]) {
-        return Some(lasting(refusal(complaint, in_worker)));
+        return Some(permanent(refusal(complaint, in_worker)));
     }
     if has(&["Could not resolve hostname"]) {
         return Some(unreachable(
@@ -275,7 +278,7 @@ fn of_ssh(settings: &SshSettings, complaint: &str, in_worker: bool) -> Option<Me
         "Bad configuration",
         "terminating, ",
     ];
-    has(&configuration).then(|| lasting("cannot be reached: correct ssh's configuration"))
+    has(&configuration).then(|| permanent("cannot be reached: correct ssh's configuration"))
 }
 
 /// The file in `Offending ED25519 key in FILE:LINE`.
@@ -324,34 +327,34 @@ fn refusal(complaint: &str, in_worker: bool) -> &'static str {
 }
 
 /// What the scripts that start the agent and the agent itself end with.
-fn of_agent(settings: &SshSettings, code: i32) -> Option<Meaning> {
+fn diagnose_agent(settings: &SshSettings, code: i32) -> Option<Diagnosis> {
     Some(match code {
-        code if code == i32::from(NOT_THERE) => (
-            FailureKind::Gone,
+        code if code == i32::from(EXIT_NO_RELAY) => (
+            FailureKind::NoRelay,
             "has no agent of this session any more: it was ended, or the machine was started \
              again"
                 .to_owned(),
         ),
-        NO_DIRECTORY => lasting(&format!(
+        EXIT_NO_DIRECTORY => permanent(&format!(
             "lets nobody make the directory `{}` for the agent: name one that can be written, with \
              `agent_dir`",
             settings.agent_dir
         )),
-        NOT_WRITTEN => lasting(&format!(
+        EXIT_NOT_WRITTEN => permanent(&format!(
             "takes no agent into `{}`: make room there or name another directory with `agent_dir`",
             settings.agent_dir
         )),
-        CUT => unreachable("did not get all of the agent: call again"),
-        DOES_NOT_RUN => lasting(&format!(
+        EXIT_INCOMPLETE => unreachable("did not get all of the agent: call again"),
+        EXIT_NOT_RUNNABLE => permanent(&format!(
             "runs no program in `{}`: where that file system is mounted noexec, name a directory \
              on another one with `agent_dir`; for another processor name an agent with `agent`",
             settings.agent_dir
         )),
-        code if code == i32::from(NO_ROOM) => lasting(&format!(
+        code if code == i32::from(EXIT_NO_SPACE) => permanent(&format!(
             "has no room in `{}`: make some, or name another directory with `scratch_dir`",
             settings.scratch_dir
         )),
-        code if code == i32::from(NO_SESSION_DIR) => lasting(
+        code if code == i32::from(EXIT_NO_SESSION_DIR) => permanent(
             "lets nobody make a directory for the session: name one that can be written, with \
              `scratch_dir`",
         ),
@@ -360,19 +363,19 @@ fn of_agent(settings: &SshSettings, code: i32) -> Option<Meaning> {
 }
 
 /// What an exit code means of which nothing else is known.
-fn of_code(failure: &SshFailure) -> Meaning {
+fn diagnose_code(failure: &SshFailure) -> Diagnosis {
     match failure.code {
         Some(SSH_EXIT_CODE) | None => {
             unreachable("cannot be reached: see that it is up, and that `ssh` reaches it from here")
         }
-        Some(code) if NO_PROGRAM_CODES.contains(&code) => lasting(
+        Some(code) if NO_PROGRAM_CODES.contains(&code) => permanent(
             "does not run the agent: give the user a shell, and see that /bin/sh is there and \
              that programs may run in `agent_dir`",
         ),
         Some(0) => unreachable(
             "closed the connection: another one has come, or the machine is short of something",
         ),
-        Some(code) if failure.complaint.is_empty() => lasting(&format!(
+        Some(code) if failure.stderr.is_empty() => permanent(&format!(
             "starts no shell for this user; what it ran ended with {code}. Give the user a shell \
              (`chsh`), or name another `user`"
         )),
@@ -394,7 +397,7 @@ mod tests {
         let of = |code: i32, complaint: &str| {
             let failure = SshFailure {
                 code: Some(code),
-                complaint: complaint.to_owned(),
+                stderr: complaint.to_owned(),
                 ..SshFailure::default()
             };
             explain(&settings, &failure)
@@ -409,7 +412,7 @@ mod tests {
             (
                 255,
                 "me@build: Permission denied (publickey).",
-                FailureKind::Lasting,
+                FailureKind::Permanent,
                 "`identity_file`",
             ),
             (
@@ -440,27 +443,27 @@ mod tests {
             (
                 92,
                 "cat: write error: No space left on device",
-                FailureKind::Lasting,
+                FailureKind::Permanent,
                 "make room",
             ),
             (
                 91,
                 "mkdir: cannot create directory: Read-only file system",
-                FailureKind::Lasting,
+                FailureKind::Permanent,
                 "`agent_dir`",
             ),
-            (94, "Permission denied", FailureKind::Lasting, "noexec"),
-            (90, "", FailureKind::Gone, "no agent"),
+            (94, "Permission denied", FailureKind::Permanent, "noexec"),
+            (90, "", FailureKind::NoRelay, "no agent"),
             (
                 96,
                 "conjure-exec-agent: /tmp/x cannot be made: No space left on device",
-                FailureKind::Lasting,
+                FailureKind::Permanent,
                 "no room",
             ),
             (
                 95,
                 "conjure-exec-agent: /proc/x cannot be made: Permission denied",
-                FailureKind::Lasting,
+                FailureKind::Permanent,
                 "`scratch_dir`",
             ),
             // What a login script says is not about the session's directory.
@@ -470,36 +473,36 @@ mod tests {
                 FailureKind::Unreachable,
                 "ended with 1",
             ),
-            (1, "", FailureKind::Lasting, "chsh"),
-            (1, "bash: exec: restricted", FailureKind::Lasting, "chsh"),
+            (1, "", FailureKind::Permanent, "chsh"),
+            (1, "bash: exec: restricted", FailureKind::Permanent, "chsh"),
             (
                 127,
                 "rbash: /bin/sh: restricted: cannot specify `/' in command names",
-                FailureKind::Lasting,
+                FailureKind::Permanent,
                 "restricted shell",
             ),
             (
                 255,
                 "Your account has expired; please contact your administrator; Connection closed",
-                FailureKind::Lasting,
+                FailureKind::Permanent,
                 "another `user`",
             ),
             (
                 1,
                 "WARNING: Your password has expired.; Password change required",
-                FailureKind::Lasting,
+                FailureKind::Permanent,
                 "(`ssh build`)",
             ),
             (
                 255,
                 "Received disconnect from build port 22:2: Too many authentication failures",
-                FailureKind::Lasting,
+                FailureKind::Permanent,
                 "too many keys",
             ),
             (
                 255,
                 "Load key \"/k/id\": bad permissions; me@build: Permission denied (publickey).",
-                FailureKind::Lasting,
+                FailureKind::Permanent,
                 "chmod 600",
             ),
         ] {
@@ -513,7 +516,7 @@ mod tests {
     fn failed(code: i32, complaint: &str) -> SshFailure {
         SshFailure {
             code: Some(code),
-            complaint: complaint.to_owned(),
+            stderr: complaint.to_owned(),
             ..SshFailure::default()
         }
     }
@@ -530,9 +533,9 @@ mod tests {
             ("Too many authentication failures", "`identity_file`"),
         ] {
             let failure = failed(SSH_EXIT_CODE, complaint);
-            let (kind, inside) = meaning(&settings, &failure, true);
-            let (_, outside) = meaning(&settings, &failure, false);
-            assert_eq!(kind, FailureKind::Lasting);
+            let (kind, inside) = diagnose(&settings, &failure, true);
+            let (_, outside) = diagnose(&settings, &failure, false);
+            assert_eq!(kind, FailureKind::Permanent);
             assert!(inside.contains(says), "{inside}");
             assert!(!inside.contains("ssh-agent"), "{inside}");
             assert!(!outside.contains("conjure plugin trust"), "{outside}");
@@ -578,17 +581,17 @@ mod tests {
     #[test]
     fn a_login_that_floods_is_shown_in_part() {
         let failure = SshFailure {
-            said: "ä".repeat(4_000),
+            preamble: "ä".repeat(4_000),
             floods: true,
             ..failed(SSH_EXIT_CODE, "bash: write error: Broken pipe")
         };
         let explained = explain(&SshSettings::default(), &failure);
-        assert_eq!(explained.kind, FailureKind::Lasting);
+        assert_eq!(explained.kind, FailureKind::Permanent);
         assert!(
             explained.text.contains("prints too much"),
             "{}",
             explained.text
         );
-        assert_eq!(explained.text.matches('ä').count(), MAX_SAID);
+        assert_eq!(explained.text.matches('ä').count(), MAX_PREAMBLE_CHARS);
     }
 }

@@ -12,11 +12,11 @@
 #[cfg(not(unix))]
 compile_error!("the SSH executor needs a Unix system");
 
-mod by_hand;
 mod config;
 mod connect;
 mod explain;
 mod local_files;
+mod manual_commands;
 mod outage;
 mod reason;
 mod session;
@@ -68,7 +68,7 @@ impl Ssh {
 
 impl AgentBackend for Ssh {
     type Session = SshSession;
-    const PLACE: &'static str = "a remote machine";
+    const TARGET_KIND: &'static str = "a remote machine";
 
     fn session(&self, _: &str, working_dir: &Path, request: ExecutorInit) -> Result<SshSession> {
         Ok(SshSession::new(working_dir, request, &self.0))

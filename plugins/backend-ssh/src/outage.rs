@@ -12,14 +12,14 @@ pub(crate) struct Outage(Mutex<Option<String>>);
 
 impl Outage {
     /// Gives the failure its reason, which `ask` finds where it is not known yet.
-    pub(crate) async fn explained(
+    pub(crate) async fn with_known_reason(
         &self,
         failure: SshFailure,
         ask: impl Future<Output = Option<SshFailure>>,
     ) -> SshFailure {
         if let Some(complaint) = self.reason() {
             return SshFailure {
-                complaint,
+                stderr: complaint,
                 ..failure
             };
         }
@@ -27,13 +27,13 @@ impl Outage {
             Some(again) => with_reason(failure, &again),
             None => failure,
         };
-        self.note(Some(failure.complaint.clone()));
+        self.set_reason(Some(failure.stderr.clone()));
         failure
     }
 
     /// A connection was made.
     pub(crate) fn end(&self) {
-        self.note(None);
+        self.set_reason(None);
     }
 
     fn reason(&self) -> Option<String> {
@@ -41,7 +41,7 @@ impl Outage {
         known.clone()
     }
 
-    fn note(&self, reason: Option<String>) {
+    fn set_reason(&self, reason: Option<String>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = reason;
     }
 }
@@ -58,7 +58,7 @@ mod tests {
         let asked = Cell::new(0);
         let failed = |complaint: &str| SshFailure {
             code: Some(255),
-            complaint: complaint.to_owned(),
+            stderr: complaint.to_owned(),
             ..SshFailure::default()
         };
         let fail = async |again: Option<SshFailure>| {
@@ -66,7 +66,7 @@ mod tests {
                 asked.set(asked.get() + 1);
                 again
             };
-            outage.explained(failed(""), ask).await.complaint
+            outage.with_known_reason(failed(""), ask).await.stderr
         };
         let closed = "Connection closed by 10.0.0.7 port 22";
         for _ in 0..3 {

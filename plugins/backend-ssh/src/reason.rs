@@ -50,7 +50,7 @@ pub(crate) fn with_reason(failure: SshFailure, again: &SshFailure) -> SshFailure
     if again.code != Some(SSH_EXIT_CODE) {
         return failure;
     }
-    let lines: Vec<&str> = again.complaint.split("; ").collect();
+    let lines: Vec<&str> = again.stderr.split("; ").collect();
     let mut reasons = Vec::new();
     let mut goes_on = false;
     for line in &lines {
@@ -71,7 +71,7 @@ pub(crate) fn with_reason(failure: SshFailure, again: &SshFailure) -> SshFailure
         reasons.push(last);
     }
     SshFailure {
-        complaint: reasons.join("; "),
+        stderr: reasons.join("; "),
         ..failure
     }
 }
@@ -92,7 +92,7 @@ mod tests {
     fn failed(code: i32, complaint: &str) -> SshFailure {
         SshFailure {
             code: Some(code),
-            complaint: complaint.to_owned(),
+            stderr: complaint.to_owned(),
             ..SshFailure::default()
         }
     }
@@ -117,9 +117,9 @@ mod tests {
             ("", ""),
         ] {
             let known = with_reason(silent.clone(), &failed(SSH_EXIT_CODE, said));
-            assert_eq!(known.complaint, reason, "{said}");
+            assert_eq!(known.stderr, reason, "{said}");
         }
         let answered = with_reason(silent, &failed(0, "Connection closed"));
-        assert_eq!(answered.complaint, "");
+        assert_eq!(answered.stderr, "");
     }
 }

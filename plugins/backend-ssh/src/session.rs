@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use conjure_exec_agent::client::relayed::{
-    AgentProgram, KeptStream, RelayRoute as _, RelayedAgent,
+    AgentProgram, RelayRoute as _, RelayedAgent, ResumableStream,
 };
 use conjure_exec_agent::client::{AgentLink, cancelled};
 use conjure_exec_agent::executor::{AgentSession, AgentShell, SessionCalls, wait_for_start};
@@ -47,7 +47,7 @@ pub(crate) struct SshSession {
     calls: Arc<SessionCalls>,
     slot: Arc<AsyncMutex<Option<Arc<RelayedAgent>>>>,
     /// Whether something was begun over there.
-    begun: AtomicBool,
+    has_begun: AtomicBool,
 }
 
 impl SshSession {
@@ -73,7 +73,7 @@ impl SshSession {
             )),
             calls,
             slot: Arc::default(),
-            begun: AtomicBool::new(false),
+            has_begun: AtomicBool::new(false),
         }
     }
 
@@ -83,7 +83,7 @@ impl SshSession {
 
     async fn start(&self) -> Result<Arc<RelayedAgent>> {
         let mut slot = self.slot.lock().await;
-        if self.calls.is_over() {
+        if self.calls.is_closed() {
             return Err(Error::cancelled());
         }
         if let Some(agent) = open_of(&slot) {
@@ -91,9 +91,9 @@ impl SshSession {
         }
         *slot = None;
         let host = &self.machine.settings.host;
-        let stream = Arc::new(KeptStream::new());
+        let stream = Arc::new(ResumableStream::new());
         // Whoever ends this half-way leaves something over there.
-        let begun = self.begun.swap(true, Ordering::Relaxed);
+        let begun = self.has_begun.swap(true, Ordering::Relaxed);
         let connection = match Box::pin(self.machine.open(&stream)).await {
             Ok(connection) => connection,
             Err(failed) => {
@@ -101,7 +101,7 @@ impl SshSession {
                 if !begun && failed.kind == FailureKind::Refused {
                     Box::pin(self.machine.close()).await;
                 }
-                self.begun.store(begun, Ordering::Relaxed);
+                self.has_begun.store(begun, Ordering::Relaxed);
                 return Err(failed.into());
             }
         };
@@ -124,9 +124,9 @@ impl SshSession {
         Ok(agent)
     }
 
-    fn late(&self, agent: &RelayedAgent) -> Error {
+    fn unresponsive_error(&self, agent: &RelayedAgent) -> Error {
         let host = &self.machine.settings.host;
-        let Some(lost) = agent.stream.lost_for() else {
+        let Some(lost) = agent.stream.time_lost() else {
             return Error::new(format!(
                 "the agent on {host} did not answer in time: it stands still, or the connection is \
                  slow or about to be lost. What had been written to {} is still there. Call again: \
@@ -185,20 +185,20 @@ impl AgentSession for SshSession {
         let begun = Instant::now();
         let open = || self.slot.try_lock().ok().and_then(|slot| open_of(&slot));
         let mut found = open();
-        if let Some(agent) = found.take_if(|agent| agent.is_suspected()) {
+        if let Some(agent) = found.take_if(|agent| agent.is_probing()) {
             // Whether this call goes to it or to another one is known soon.
             tokio::select! {
-                () = agent.cleared() => {}
+                () = agent.until_probed() => {}
                 () = cancelled(cx) => return Err(Error::cancelled()),
                 () = self.calls.until_ended() => return Err(Error::cancelled()),
-                () = tokio::time::sleep(limit) => return Err(self.late(&agent)),
+                () = tokio::time::sleep(limit) => return Err(self.unresponsive_error(&agent)),
             }
             found = open();
         }
         let limit = limit.saturating_sub(begun.elapsed());
         if let Some(agent) = found {
-            if let Some(lost) = agent.stream.lost_for() {
-                self.machine.tell(&format!(
+            if let Some(lost) = agent.stream.time_lost() {
+                self.machine.notify(&format!(
                     "the connection to {} has been lost for {} s; the call waits for it",
                     self.machine.settings.host,
                     lost.as_secs()
@@ -239,23 +239,23 @@ impl AgentSession for SshSession {
 
     /// An agent that does not answer anything is given up; while the connection may be at fault
     /// nothing is, and the session's other calls go on.
-    async fn give_up_agent(self: &Arc<Self>, agent: &Arc<RelayedAgent>) -> Error {
+    async fn abandon_agent(self: &Arc<Self>, agent: &Arc<RelayedAgent>) -> Error {
         let session = Arc::clone(self);
-        agent.suspect(|suspect| async move {
+        agent.probe(|suspect| async move {
             let mut slot = session.slot.lock().await;
             slot.take_if(|current| Arc::ptr_eq(current, &suspect));
         });
-        self.late(agent)
+        self.unresponsive_error(agent)
     }
 
     async fn end(&self) -> Result<()> {
         let agent = self.slot.lock().await.take();
-        if !self.begun.load(Ordering::Relaxed) {
+        if !self.has_begun.load(Ordering::Relaxed) {
             return Ok(());
         }
         let closed = match agent.filter(|agent| agent.link.is_open()) {
             Some(agent) => {
-                let waits = match agent.stream.lost_for() {
+                let waits = match agent.stream.time_lost() {
                     Some(_) => LOST_END_TIMEOUT,
                     None => CLOSE_TIMEOUT,
                 };

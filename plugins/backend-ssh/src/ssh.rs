@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use conjure_exec_agent::client::relayed::{RelayCarrier, marked};
+use conjure_exec_agent::client::relayed::{RelayCarrier, read_mark};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
@@ -29,15 +29,15 @@ pub(crate) struct SshFailure {
     /// The exit code of `ssh`: 255 where it speaks of itself, else that of what it ran.
     pub(crate) code: Option<i32>,
     /// What `ssh` or what it ran complained about.
-    pub(crate) complaint: String,
+    pub(crate) stderr: String,
     /// What the shell over there said in place of the mark.
-    pub(crate) said: String,
+    pub(crate) preamble: String,
     /// Whether more was said in place of the mark than is read.
     pub(crate) floods: bool,
     /// Whether the time limit was exceeded.
-    pub(crate) late: bool,
+    pub(crate) timed_out: bool,
     /// Reason why no process was started.
-    pub(crate) not_started: Option<io::ErrorKind>,
+    pub(crate) start_error: Option<io::ErrorKind>,
 }
 
 /// An `ssh` that runs something over there.
@@ -47,13 +47,13 @@ pub(crate) struct SshProcess {
     /// Nothing where only the first was to be written.
     input: Option<ChildStdin>,
     output: ChildStdout,
-    complaint: Complaint,
+    stderr: StderrBuffer,
     /// Reads what is complained about.
     listening: JoinHandle<()>,
     /// Text behind the mark on its line.
     pub(crate) mark: String,
     /// What came behind that line already.
-    pub(crate) rest: Vec<u8>,
+    pub(crate) buffered: Vec<u8>,
 }
 
 /// The process, with those that it starts itself, such as another `ssh` to a jump host: all of them
@@ -73,7 +73,7 @@ impl Drop for SshChild {
 
 /// What is said on standard error, as it comes.
 #[derive(Debug, Clone, Default)]
-struct Complaint(Arc<Mutex<Vec<u8>>>);
+struct StderrBuffer(Arc<Mutex<Vec<u8>>>);
 
 impl SshProcess {
     /// Connects, runs a script of the POSIX shell, writes to it what is to be written first, and
@@ -85,8 +85,8 @@ impl SshProcess {
         verbosity: Verbosity,
     ) -> Result<Self, SshFailure> {
         let not_started = |error: io::Error| SshFailure {
-            not_started: Some(error.kind()),
-            complaint: error.to_string(),
+            start_error: Some(error.kind()),
+            stderr: error.to_string(),
             ..SshFailure::default()
         };
         let told = command(settings, script, verbosity).await;
@@ -100,16 +100,16 @@ impl SshProcess {
         let (input, Some(output), Some(error)) = pipes else {
             return Err(not_started(io::ErrorKind::BrokenPipe.into()));
         };
-        let complaint = Complaint::default();
+        let complaint = StderrBuffer::default();
         let listening = tokio::spawn(complaint.clone().listen(error));
         let mut process = Self {
             child: SshChild(child),
             input,
             output,
-            complaint,
+            stderr: complaint,
             listening,
             mark: String::new(),
-            rest: Vec::new(),
+            buffered: Vec::new(),
         };
         let limit = settings.connect_timeout() + LOGIN_TIMEOUT;
         let begun = tokio::time::timeout(limit, async {
@@ -119,19 +119,19 @@ impl SshProcess {
                     let _ = input.write_all(bytes).await;
                 }
             }
-            (process.mark, process.rest) = marked(&mut process.output).await?;
+            (process.mark, process.buffered) = read_mark(&mut process.output).await?;
             Ok(())
         });
         match begun.await {
             Ok(Ok(())) => Ok(process),
             Ok(Err(said)) => Err(SshFailure {
-                said,
+                preamble: said,
                 floods: !is_over(&mut process.output).await,
                 ..process.end().await
             }),
             Err(_) => Err(SshFailure {
-                late: true,
-                complaint: process.complaint.text(),
+                timed_out: true,
+                stderr: process.stderr.text(),
                 ..SshFailure::default()
             }),
         }
@@ -143,7 +143,7 @@ impl SshProcess {
             mut child,
             input,
             output,
-            complaint,
+            stderr: complaint,
             listening,
             ..
         } = self;
@@ -154,7 +154,7 @@ impl SshProcess {
         let _ = tokio::time::timeout(STDERR_TIMEOUT, listening).await;
         SshFailure {
             code: code.and_then(|status| status.code()),
-            complaint: complaint.text(),
+            stderr: complaint.text(),
             ..SshFailure::default()
         }
     }
@@ -171,16 +171,16 @@ impl RelayCarrier for SshProcess {
     type Input = ChildStdin;
     type Output = ChildStdout;
 
-    fn ends(&mut self) -> (Option<&mut ChildStdin>, &mut ChildStdout) {
+    fn streams(&mut self) -> (Option<&mut ChildStdin>, &mut ChildStdout) {
         (self.input.as_mut(), &mut self.output)
     }
 
-    async fn complaint(self) -> String {
-        self.end().await.complaint
+    async fn into_stderr(self) -> String {
+        self.end().await.stderr
     }
 }
 
-impl Complaint {
+impl StderrBuffer {
     async fn listen(self, mut error: ChildStderr) {
         let mut buffer = Vec::with_capacity(MAX_STDERR_BYTES);
         while matches!(error.read_buf(&mut buffer).await, Ok(1..)) {

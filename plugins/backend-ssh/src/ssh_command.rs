@@ -31,7 +31,7 @@ pub(crate) enum Verbosity {
     /// Errors only.
     Errors,
     /// Also what the server says before the login, and how a connection ended.
-    Reasons,
+    Details,
 }
 
 impl Verbosity {
@@ -39,7 +39,7 @@ impl Verbosity {
     fn ssh_value(self) -> &'static str {
         match self {
             Self::Errors => "ERROR",
-            Self::Reasons => "INFO",
+            Self::Details => "INFO",
         }
     }
 }
@@ -155,7 +155,7 @@ fn with_options(
         options.push(known_hosts_option(file));
     }
     if let Some(file) = &settings.identity_file {
-        options.push(format!("IdentityFile=\"{}\"", plain(file)));
+        options.push(format!("IdentityFile=\"{}\"", escape_percent(file)));
         // Else all keys of ssh-agent go first, and a server takes few in one login.
         options.push("IdentitiesOnly=yes".to_owned());
     }
@@ -176,11 +176,11 @@ fn with_options(
 
 /// The option that names the file with the keys of hosts.
 pub(crate) fn known_hosts_option(file: &Path) -> String {
-    format!("UserKnownHostsFile=\"{}\"", plain(file))
+    format!("UserKnownHostsFile=\"{}\"", escape_percent(file))
 }
 
 /// A path in which `ssh` replaces nothing.
-pub(crate) fn plain(path: &Path) -> String {
+pub(crate) fn escape_percent(path: &Path) -> String {
     path.to_string_lossy().replace('%', "%%")
 }
 
@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn the_keys_of_an_agent_are_shown_where_no_key_is_named() {
         let settings = SshSettings::default();
-        let words = told(true, &settings, Verbosity::Reasons);
+        let words = told(true, &settings, Verbosity::Details);
         assert!(!words.iter().any(|word| word.contains("IdentitiesOnly")));
         assert!(words.contains(&"LogLevel=INFO".to_owned()));
     }

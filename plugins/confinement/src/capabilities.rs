@@ -4,7 +4,7 @@
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 /// What a worker keeps. Which files it reaches says Landlock, which calls it makes says seccomp.
-const OF_WORKERS: [CapabilitySet; 9] = [
+const WORKER_CAPABILITIES: [CapabilitySet; 9] = [
     CapabilitySet::CHOWN,
     CapabilitySet::DAC_OVERRIDE,
     CapabilitySet::DAC_READ_SEARCH,
@@ -19,7 +19,7 @@ const OF_WORKERS: [CapabilitySet; 9] = [
 /// What the commands of a sandbox keep besides: what builds and package managers need, which is what
 /// engines leave to root in a container. Not `NET_RAW`, which shows what others send on this machine, nor
 /// `MKNOD`: a sandbox makes no devices.
-const OF_COMMANDS: [CapabilitySet; 5] = [
+const COMMAND_CAPABILITIES: [CapabilitySet; 5] = [
     CapabilitySet::FSETID,
     CapabilitySet::SETPCAP,
     CapabilitySet::SETFCAP,
@@ -33,7 +33,7 @@ const OF_COMMANDS: [CapabilitySet; 5] = [
 /// # Errors
 /// The system's.
 pub(crate) fn keep_worker_capabilities() -> rustix::io::Result<()> {
-    keep(OF_WORKERS.into_iter().collect())
+    restrict_to(WORKER_CAPABILITIES.into_iter().collect())
 }
 
 /// Like [`keep_worker_capabilities`], with what the commands of a sandbox keep.
@@ -41,10 +41,15 @@ pub(crate) fn keep_worker_capabilities() -> rustix::io::Result<()> {
 /// # Errors
 /// The system's.
 pub(crate) fn keep_command_capabilities() -> rustix::io::Result<()> {
-    keep(OF_WORKERS.into_iter().chain(OF_COMMANDS).collect())
+    restrict_to(
+        WORKER_CAPABILITIES
+            .into_iter()
+            .chain(COMMAND_CAPABILITIES)
+            .collect(),
+    )
 }
 
-fn keep(kept: CapabilitySet) -> rustix::io::Result<()> {
+fn restrict_to(kept: CapabilitySet) -> rustix::io::Result<()> {
     let mut own = capabilities(None)?;
     own.effective &= kept;
     own.permitted &= kept;

@@ -101,7 +101,7 @@ pub(crate) fn restrict_worker(
     if confinement.commands {
         read |= AccessFs::Execute;
     }
-    let write = writes() | read;
+    let write = write_access() | read;
     let mut created = ruleset.create()?;
     let device = AccessFs::ReadFile | AccessFs::WriteFile;
     // The program of the system that it becomes, and what loads that.
@@ -121,7 +121,7 @@ pub(crate) fn restrict_worker(
     let read = confinement.read.iter().map(|path| (path.as_path(), read));
     let write = confinement.write.iter().map(|path| (path.as_path(), write));
     for (path, access) in iter::once(copy).chain(read).chain(write) {
-        created = allow_own(created, path, access)?;
+        created = allow_unlinked(created, path, access)?;
     }
     let status = created.restrict_self()?;
     Ok(status.ruleset == RulesetStatus::FullyEnforced && status.no_new_privs)
@@ -142,7 +142,7 @@ pub(crate) fn restrict_sandbox(sandbox: &Sandbox) -> Result<SandboxGaps, Ruleset
     let devices = devices.map(|path| (path, AccessFs::WriteFile.into()));
     created = allow_system(created, devices)?;
     for path in &sandbox.write {
-        created = allow_own(created, path, writes())?;
+        created = allow_unlinked(created, path, write_access())?;
     }
     let status = created.restrict_self()?;
     Ok(SandboxGaps {
@@ -154,7 +154,7 @@ pub(crate) fn restrict_sandbox(sandbox: &Sandbox) -> Result<SandboxGaps, Ruleset
 
 /// What may be done where files may be changed. No device can be made, which would be a way to everything
 /// for root.
-fn writes() -> BitFlags<AccessFs> {
+fn write_access() -> BitFlags<AccessFs> {
     let devices = AccessFs::MakeBlock | AccessFs::MakeChar | AccessFs::IoctlDev;
     AccessFs::from_write(VERSION) & !devices
 }
@@ -174,7 +174,7 @@ fn allow_system<'a>(
 
 /// Allows these at a place that was looked at before and had no links then; one that came since leads
 /// elsewhere.
-fn allow_own(
+fn allow_unlinked(
     ruleset: RulesetCreated,
     path: &Path,
     access: BitFlags<AccessFs>,
@@ -191,13 +191,13 @@ fn without_links(path: &Path) -> rustix::io::Result<OwnedFd> {
     match openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
         // An old kernel, a container engine that does not know the call, or a worker, which does not have
         // it any more when it confines its commands.
-        Err(Errno::NOSYS | Errno::PERM) => step_by_step(path),
+        Err(Errno::NOSYS | Errno::PERM) => open_by_components(path),
         opened => opened,
     }
 }
 
 /// Opens a path by going from one directory into the next, each of which is held open until then.
-fn step_by_step(path: &Path) -> rustix::io::Result<OwnedFd> {
+fn open_by_components(path: &Path) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut parts = path.components();
     if parts.next() != Some(Component::RootDir) {
@@ -245,14 +245,15 @@ mod tests {
         std::fs::create_dir_all(&work).unwrap();
         symlink(root.join("outer"), root.join("link")).unwrap();
         symlink(&work, root.join("outer/last")).unwrap();
-        let opens: [fn(&Path) -> rustix::io::Result<OwnedFd>; 2] = [without_links, step_by_step];
+        let opens: [fn(&Path) -> rustix::io::Result<OwnedFd>; 2] =
+            [without_links, open_by_components];
         for open in opens {
             assert!(open(&work).is_ok());
             for name in ["link/work", "outer/last", "outer/last/x", "gone"] {
                 assert!(open(&root.join(name)).is_err(), "{name}");
             }
         }
-        assert!(step_by_step(&work.join("..")).is_err());
+        assert!(open_by_components(&work.join("..")).is_err());
         std::fs::remove_dir_all(&root).unwrap();
     }
 }

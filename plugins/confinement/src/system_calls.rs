@@ -13,7 +13,7 @@ use seccompiler::{
 use super::{Sandbox, WorkerConfinement};
 
 /// The kernel and the machine, and ways to them that no filter can look into: refused to all.
-const OF_THE_KERNEL: &[i64] = &[
+const DENIED_TO_ALL: &[i64] = &[
     libc::SYS_bpf,
     libc::SYS_perf_event_open,
     libc::SYS_userfaultfd,
@@ -53,7 +53,7 @@ const OF_THE_KERNEL: &[i64] = &[
 ];
 
 /// Refused to every worker beside those.
-const TO_WORKERS: &[i64] = &[
+const DENIED_TO_WORKERS: &[i64] = &[
     // Other processes.
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
@@ -175,7 +175,7 @@ const TO_WORKERS_HERE: &[i64] = &[
 const TO_WORKERS_HERE: &[i64] = &[];
 
 /// Refused to those that start no programs, unless they become one.
-const BECOME: &[i64] = &[libc::SYS_execve, libc::SYS_execveat];
+const EXEC_CALLS: &[i64] = &[libc::SYS_execve, libc::SYS_execveat];
 
 /// Refused to those that start no programs: processes, signals by other names than those below, and
 /// memory that no limit counts. Each program that is started has limits of its own in any case.
@@ -213,7 +213,7 @@ const ATTRIBUTES: [u32; 5] = [
 
 /// Calls that make a file, with the number of the argument that is its mode; a directory gets no such
 /// bits of its mode.
-const MAKES: &[(i64, u8)] = &[
+const FILE_CREATING_CALLS: &[(i64, u8)] = &[
     (libc::SYS_mknodat, 2),
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_creat, 1),
@@ -271,26 +271,35 @@ type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 /// The kernel's, or that there is no such filter for this machine.
 pub(crate) fn restrict_worker(confinement: &WorkerConfinement) -> Result<(), seccompiler::Error> {
     let mut rules = Rules::new();
-    let refused = OF_THE_KERNEL.iter().chain(TO_WORKERS).chain(SHARED_BY_NAME);
+    let refused = DENIED_TO_ALL
+        .iter()
+        .chain(DENIED_TO_WORKERS)
+        .chain(SHARED_BY_NAME);
     for call in refused.chain(TO_WORKERS_HERE) {
         rules.insert(*call, Vec::new());
     }
     if !confinement.commands {
         rules.extend(COMMANDS.iter().map(|call| (*call, Vec::new())));
         if !confinement.program {
-            rules.extend(BECOME.iter().map(|call| (*call, Vec::new())));
+            rules.extend(EXEC_CALLS.iter().map(|call| (*call, Vec::new())));
         }
         // Older kernels' Landlock knows nothing of signals.
         let own = u64::from(std::process::id());
         for call in SIGNALS {
-            rules.insert(*call, where_first(SeccompCmpOp::Ne, own)?);
+            rules.insert(*call, first_argument_rules(SeccompCmpOp::Ne, own)?);
         }
     }
     // That it ends with its host stays.
     let parents_end = u64::from(libc::PR_SET_PDEATHSIG.unsigned_abs());
-    rules.insert(libc::SYS_prctl, where_first(SeccompCmpOp::Eq, parents_end)?);
+    rules.insert(
+        libc::SYS_prctl,
+        first_argument_rules(SeccompCmpOp::Eq, parents_end)?,
+    );
     // Limits of other processes; 0 is this one, which can only lower its own.
-    rules.insert(libc::SYS_prlimit64, where_first(SeccompCmpOp::Ne, 0)?);
+    rules.insert(
+        libc::SYS_prlimit64,
+        first_argument_rules(SeccompCmpOp::Ne, 0)?,
+    );
     rules.insert(libc::SYS_socketpair, socketpair_rules()?);
     rules.insert(libc::SYS_clone, clone_rules(confinement.commands)?);
     rules.insert(libc::SYS_socket, socket_rules(confinement.network)?);
@@ -298,13 +307,13 @@ pub(crate) fn restrict_worker(confinement: &WorkerConfinement) -> Result<(), sec
     rules.insert(libc::SYS_fcntl, lease_rules()?);
     #[cfg(target_arch = "x86_64")]
     rules.insert(X32_IOCTL, attribute_rules()?);
-    for (call, mode) in MAKES {
+    for (call, mode) in FILE_CREATING_CALLS {
         rules.insert(*call, mode_rules(*mode, None)?);
     }
     for (call, flags) in OPENS {
         rules.insert(*call, mode_rules(flags + 1, Some(*flags))?);
     }
-    rules.insert(libc::SYS_utimensat, times_where(SeccompCmpOp::Ne)?);
+    rules.insert(libc::SYS_utimensat, time_rules(SeccompCmpOp::Ne)?);
     apply(rules, SeccompAction::Errno(EPERM))?;
     // Their flags are in memory, where a filter cannot look: whoever asks takes `clone` and `openat`
     // instead.
@@ -321,11 +330,11 @@ pub(crate) fn restrict_worker(confinement: &WorkerConfinement) -> Result<(), sec
     // Copying and unpacking a file sets its mode and its times; that they stay as they are does no harm.
     // Both can be done where a file is only open for reading. That a thread runs where it did harms as
     // little.
-    let another = where_first(SeccompCmpOp::Ne, 0)?;
+    let another = first_argument_rules(SeccompCmpOp::Ne, 0)?;
     let ignored = Rules::from([
         (libc::SYS_fchmod, Vec::new()),
         (libc::SYS_sched_setaffinity, another),
-        (libc::SYS_utimensat, times_where(SeccompCmpOp::Eq)?),
+        (libc::SYS_utimensat, time_rules(SeccompCmpOp::Eq)?),
     ]);
     apply(ignored, SeccompAction::Errno(0))
 }
@@ -342,11 +351,11 @@ pub(crate) fn restrict_sandbox(
         true => &[],
         false => SHARED_BY_NAME,
     };
-    let refused = OF_THE_KERNEL.iter().chain(shared);
+    let refused = DENIED_TO_ALL.iter().chain(shared);
     let mut rules: Rules = refused.map(|call| (*call, Vec::new())).collect();
     // None of these is a signal or a file, and all reach whatever the same user runs.
     for (call, own) in SHARES_OF_THE_MACHINE {
-        rules.insert(*call, refused_unless(own)?);
+        rules.insert(*call, deny_unless(own)?);
     }
     rules.insert(libc::SYS_socketpair, socketpair_rules()?);
     rules.insert(libc::SYS_socket, socket_rules(sandbox.network)?);
@@ -354,13 +363,13 @@ pub(crate) fn restrict_sandbox(
     apply(rules, SeccompAction::Errno(EPERM))?;
     let mut ignored = Rules::new();
     for call in SCHEDULING {
-        ignored.insert(*call, where_first(SeccompCmpOp::Ne, 0)?);
+        ignored.insert(*call, first_argument_rules(SeccompCmpOp::Ne, 0)?);
     }
     apply(ignored, SeccompAction::Errno(0))
 }
 
 /// Refused unless the first arguments are these.
-fn refused_unless(arguments: &[u64]) -> Result<Vec<SeccompRule>, seccompiler::Error> {
+fn deny_unless(arguments: &[u64]) -> Result<Vec<SeccompRule>, seccompiler::Error> {
     let arguments = (0_u8..).zip(arguments);
     arguments
         .map(|(argument, value)| {
@@ -371,13 +380,16 @@ fn refused_unless(arguments: &[u64]) -> Result<Vec<SeccompRule>, seccompiler::Er
 }
 
 /// Times of a file, where its name compares so with nothing: without one they are those of what is open.
-fn times_where(operator: SeccompCmpOp) -> Result<Vec<SeccompRule>, seccompiler::Error> {
+fn time_rules(operator: SeccompCmpOp) -> Result<Vec<SeccompRule>, seccompiler::Error> {
     let name = SeccompCondition::new(1, SeccompCmpArgLen::Qword, operator, 0)?;
     Ok(vec![SeccompRule::new(vec![name])?])
 }
 
 /// Not made where the first argument is so.
-fn where_first(operator: SeccompCmpOp, value: u64) -> Result<Vec<SeccompRule>, seccompiler::Error> {
+fn first_argument_rules(
+    operator: SeccompCmpOp,
+    value: u64,
+) -> Result<Vec<SeccompRule>, seccompiler::Error> {
     Ok(vec![SeccompRule::new(vec![condition(
         0, operator, value,
     )?])?])

@@ -18,7 +18,7 @@ const SMALL: [(&str, &str); 5] = [
     ("CARGO_PROFILE_RELEASE_STRIP", "true"),
 ];
 /// Cargo settings for work on the code.
-const SOON: [(&str, &str); 5] = [
+const DEV_SETTINGS: [(&str, &str); 5] = [
     ("CARGO_PROFILE_DEV_OPT_LEVEL", "0"),
     ("CARGO_PROFILE_DEV_DEBUG", "false"),
     ("CARGO_PROFILE_DEV_CODEGEN_UNITS", "4"),
@@ -49,7 +49,7 @@ fn build(source: &Path, target_dir: &Path) -> Result<PathBuf, String> {
     let is_release = said("PROFILE")? == "release";
     let (profile, dir, settings) = match is_release {
         true => ("release", "release", SMALL),
-        false => ("dev", "debug", SOON),
+        false => ("dev", "debug", DEV_SETTINGS),
     };
     let cargo = env::var_os("CARGO").ok_or("CARGO is not set")?;
     let mut command = Command::new(cargo);

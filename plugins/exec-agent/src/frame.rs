@@ -27,6 +27,8 @@ pub enum AgentFrame {
     Ready {
         /// The sender's [`VERSION`](crate::VERSION).
         version: u32,
+        /// DirectoryLocation of the working directory, as [`DirectoryLocation::text`](crate::files::DirectoryLocation::text).
+        location: String,
     },
     /// Standard output of a command.
     Stdout(Vec<u8>),
@@ -50,7 +52,10 @@ impl AgentFrame {
             Self::Credit(more) => frame::encode(kind::CREDIT, call, &[&number(*more)]),
             Self::Cancel => frame::encode(kind::CANCEL, call, &[]),
             Self::Ping => frame::encode(kind::PING, call, &[]),
-            Self::Ready { version } => frame::encode(kind::READY, call, &[&number(*version)]),
+            Self::Ready { version, location } => {
+                let parts: [&[u8]; 2] = [&number(*version), location.as_bytes()];
+                frame::encode(kind::READY, call, &parts)
+            }
             Self::Stdout(bytes) => frame::encode(kind::STDOUT, call, &[bytes]),
             Self::Stderr(bytes) => frame::encode(kind::STDERR, call, &[bytes]),
             Self::Reply(bytes) => frame::encode(kind::REPLY, call, &[bytes]),
@@ -75,14 +80,16 @@ impl AgentFrame {
             kind::CREDIT => Self::Credit(number()?),
             kind::CANCEL => Self::Cancel,
             kind::PING => Self::Ping,
-            kind::READY => Self::Ready { version: number()? },
+            kind::READY => Self::Ready {
+                version: number()?,
+                location: text_behind_number(bytes),
+            },
             kind::STDOUT => Self::Stdout(bytes.to_vec()),
             kind::STDERR => Self::Stderr(bytes.to_vec()),
             kind::REPLY => Self::Reply(bytes.to_vec()),
             kind::FAULT => {
                 let kind = AgentErrorKind::from_number(number()?);
-                let message = bytes.get(4..).unwrap_or_default();
-                Self::Fault(AgentError::of(kind, String::from_utf8_lossy(message)))
+                Self::Fault(AgentError::of(kind, text_behind_number(bytes)))
             }
             other => {
                 return Err(AgentError::invalid(format!(
@@ -91,6 +98,12 @@ impl AgentFrame {
             }
         })
     }
+}
+
+/// The text of a frame that begins with a number.
+fn text_behind_number(bytes: &[u8]) -> String {
+    let text = bytes.get(4..).unwrap_or_default();
+    String::from_utf8_lossy(text).into_owned()
 }
 
 /// Cuts a stream into frames, however its bytes come in.
@@ -127,7 +140,10 @@ mod tests {
             AgentFrame::Credit(7),
             AgentFrame::Cancel,
             AgentFrame::Ping,
-            AgentFrame::Ready { version: 1 },
+            AgentFrame::Ready {
+                version: 1,
+                location: "m 1:2".into(),
+            },
             AgentFrame::Stdout(b"\xff".to_vec()),
             AgentFrame::Stderr(Vec::new()),
             AgentFrame::Reply(b"r".to_vec()),

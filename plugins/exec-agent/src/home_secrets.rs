@@ -39,7 +39,7 @@ const IN_HOME: [&str; 32] = [
     ".zsh_history",
 ];
 /// Secrets of the system; only root can read them.
-const OF_SYSTEM: [&str; 2] = ["/etc/gshadow", "/etc/shadow"];
+const SYSTEM_SECRETS: [&str; 2] = ["/etc/gshadow", "/etc/shadow"];
 
 /// The secrets of a home directory and of the system that are there, but for what is granted by name.
 #[must_use]
@@ -47,7 +47,7 @@ pub fn home_secrets(home: Option<&Path>, granted: &[PathBuf]) -> Vec<PathBuf> {
     let in_home = home
         .into_iter()
         .flat_map(|home| IN_HOME.map(|name| home.join(name)));
-    let all = in_home.chain(OF_SYSTEM.map(PathBuf::from));
+    let all = in_home.chain(SYSTEM_SECRETS.map(PathBuf::from));
     let is_granted = |path: &Path| granted.iter().any(|granted| path.starts_with(granted));
     all.filter(|path| path.exists() && !is_granted(path))
         .collect()

@@ -39,4 +39,4 @@ pub const PIECE: usize = 32 * 1024;
 
 /// The version of messages and frames. The two sides are always built together; a program that
 /// was brought in some other way is refused when it says another number.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;

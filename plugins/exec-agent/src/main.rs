@@ -72,7 +72,7 @@ fn run(mut arguments: impl Iterator<Item = OsString>) -> io::Result<ExitCode> {
         #[cfg(target_os = "linux")]
         Some("serve-held") => {
             let pipe = arguments.next().ok_or_else(usage)?;
-            Some(conjure_exec_agent::serve::let_go_at_end(pipe.as_ref())?)
+            Some(conjure_exec_agent::serve::release_on_drop(pipe.as_ref())?)
         }
         _ => return Err(usage()),
     };

@@ -91,7 +91,7 @@ pub enum AgentReply {
         /// Lines of the whole file.
         total_lines: Option<u64>,
         /// Where the whole file is, when only its beginning is shown, and its bytes.
-        cut: Option<(String, RootKind, u64)>,
+        full_file: Option<(String, RootKind, u64)>,
     },
     /// A file was written.
     Written {
@@ -103,6 +103,9 @@ pub enum AgentReply {
         size: u64,
         /// Whether there was a file before.
         replaced: bool,
+        /// Number of its state, as [`file_state`](crate::files::file_state) has it; 0 where it is gone
+        /// again.
+        state: u64,
     },
     /// A file was handed out; so many bytes.
     Sent(u64),
@@ -122,9 +125,9 @@ pub struct CommandResult {
     /// Files of the working directory that it made or changed, below that directory.
     pub files: Vec<FileChange>,
     /// How many more there are whose names are not UTF-8.
-    pub unnamed: u64,
+    pub unnamed_count: u64,
     /// Whether the directory has more entries than were looked at.
-    pub cut: bool,
+    pub is_truncated: bool,
 }
 
 impl AgentRequest {
@@ -222,15 +225,15 @@ impl AgentReply {
                 .u8(ended.timed_out.into())
                 .u8(ended.gaps.bits())
                 .list(&ended.files, |writer, file| {
-                    writer.text(&file.path).u64(file.size)
+                    writer.text(&file.path).u64(file.size).u64(file.state)
                 })
-                .u64(ended.unnamed)
-                .u8(ended.cut.into()),
+                .u64(ended.unnamed_count)
+                .u8(ended.is_truncated.into()),
             Self::View {
                 content,
                 directory,
                 total_lines,
-                cut,
+                full_file: cut,
             } => writer
                 .u8(2)
                 .text(content)
@@ -244,12 +247,14 @@ impl AgentReply {
                 kind,
                 size,
                 replaced,
+                state,
             } => writer
                 .u8(3)
                 .text(path)
                 .u8(kind_number(*kind))
                 .u64(*size)
-                .u8((*replaced).into()),
+                .u8((*replaced).into())
+                .u64(*state),
             Self::Sent(size) => writer.u8(4).u64(*size),
         }
         .bytes()
@@ -271,22 +276,25 @@ impl AgentReply {
                     Ok(FileChange {
                         path: reader.text()?,
                         size: reader.u64()?,
+                        state: reader.u64()?,
                     })
                 })?,
-                unnamed: reader.u64()?,
-                cut: reader.u8()? == 1,
+                unnamed_count: reader.u64()?,
+                is_truncated: reader.u8()? == 1,
             }),
             2 => Self::View {
                 content: reader.text()?,
                 directory: reader.u8()? == 1,
                 total_lines: reader.option(PayloadReader::u64)?,
-                cut: reader.option(|reader| Ok((reader.text()?, kind(reader)?, reader.u64()?)))?,
+                full_file: reader
+                    .option(|reader| Ok((reader.text()?, kind(reader)?, reader.u64()?)))?,
             },
             3 => Self::Written {
                 path: reader.text()?,
                 kind: kind(&mut reader)?,
                 size: reader.u64()?,
                 replaced: reader.u8()? == 1,
+                state: reader.u64()?,
             },
             4 => Self::Sent(reader.u64()?),
             other => return Err(unknown("reply", other)),
@@ -366,21 +374,23 @@ mod tests {
                 files: vec![FileChange {
                     path: "a/b".into(),
                     size: 3,
+                    state: 4,
                 }],
-                unnamed: 1,
-                cut: true,
+                unnamed_count: 1,
+                is_truncated: true,
             }),
             AgentReply::View {
                 content: "1\tx".into(),
                 directory: false,
                 total_lines: Some(1),
-                cut: Some(("/w/a".into(), RootKind::Skill, 9)),
+                full_file: Some(("/w/a".into(), RootKind::Skill, 9)),
             },
             AgentReply::Written {
                 path: "/w/a".into(),
                 kind: RootKind::Working,
                 size: 3,
                 replaced: true,
+                state: 4,
             },
             AgentReply::Sent(u64::MAX),
         ]

@@ -13,7 +13,7 @@ const DATA_DIR: &str = "CONJURE_DATA_DIR";
 const KEY_FILE: &str = "CONJURE_KEY_FILE";
 const DATABASE: &str = "CONJURE_DATABASE";
 /// What SQLite keeps beside the file of a database.
-const BESIDE_DATABASE: [&str; 3] = ["", "-wal", "-shm"];
+const DATABASE_SUFFIXES: [&str; 3] = ["", "-wal", "-shm"];
 
 /// The paths, all absolute. What they name need not be there.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -49,7 +49,7 @@ impl PrivatePaths {
         };
         let database = named(DATABASE).filter(is_file).into_iter();
         let database = database.flat_map(|file| {
-            BESIDE_DATABASE.map(|end| {
+            DATABASE_SUFFIXES.map(|end| {
                 let mut name = file.clone().into_os_string();
                 name.push(end);
                 PathBuf::from(name)

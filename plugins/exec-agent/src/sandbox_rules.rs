@@ -47,7 +47,7 @@ impl SandboxRules {
         let dirs = dirs.into_iter().map(Path::to_owned);
         let write = outermost(granted.iter().cloned().chain(dirs).collect());
         for path in sandbox.write.iter().chain(&sandbox.read) {
-            if let Some(leads) = led_out(Path::new(path), &write) {
+            if let Some(leads) = linked_target(Path::new(path), &write) {
                 return Err(Error::invalid(format!(
                     "the sandbox names `{path}`, and a link there leads to `{}`; a command can put \
                      such a link where it may write, so name where it leads, or leave it out",
@@ -71,8 +71,8 @@ impl SandboxRules {
 
     /// Where a path leads by a link that lies where commands may write.
     #[must_use]
-    pub fn leads_out(&self, path: &Path) -> Option<PathBuf> {
-        led_out(path, &self.write)
+    pub fn link_target(&self, path: &Path) -> Option<PathBuf> {
+        linked_target(path, &self.write)
     }
 
     /// Whether the sandbox has a network.
@@ -95,7 +95,7 @@ pub fn real(path: &Path) -> PathBuf {
 }
 
 /// Where a path leads by a link that lies in one of these directories.
-fn led_out(path: &Path, dirs: &[PathBuf]) -> Option<PathBuf> {
+fn linked_target(path: &Path, dirs: &[PathBuf]) -> Option<PathBuf> {
     let leads = path.canonicalize().ok()?;
     let above: Vec<&Path> = path.ancestors().skip(1).collect();
     let mut above = above.into_iter().rev();

@@ -54,7 +54,7 @@
 //! With `CONJURE_MISBEHAVE_TOUCH=PATH` the library's constructor makes that file: if it is there,
 //! code of the library ran.
 
-mod after;
+mod after_return;
 mod export;
 mod load;
 mod modes;

@@ -42,7 +42,7 @@ pub(crate) fn manifest() -> RVec<u8> {
         Err(_) => return manifest,
     };
     // Changed only when asked, so that an honest manifest is the SDK's own bytes.
-    if !bend(&mut json) {
+    if !corrupt_manifest(&mut json) {
         return manifest;
     }
     RVec::from(json.to_string().into_bytes())
@@ -67,13 +67,13 @@ pub(crate) fn create(config: RSlice<'_, u8>, cx: CallContext) -> RResult<PluginO
 
 /// Whether the environment asks for this.
 pub(crate) fn is(wanted: &str) -> bool {
-    chosen().is_some_and(|(name, _)| name == wanted)
+    load_mode().is_some_and(|(name, _)| name == wanted)
 }
 
 /// Makes a manifest say what is not so.
-fn bend(manifest: &mut Value) -> bool {
+fn corrupt_manifest(manifest: &mut Value) -> bool {
     let field = |name: &str| manifest.get(name).cloned().unwrap_or_default();
-    let (name, value) = match chosen().as_ref().map(|(name, _)| name.as_str()) {
+    let (name, value) = match load_mode().as_ref().map(|(name, _)| name.as_str()) {
         Some("wrong-version") => ("version", json!("99.9.9")),
         Some("wrong-name") => ("name", json!("somebody-else")),
         Some("wrong-kind") => ("kind", json!("backend")),
@@ -94,7 +94,7 @@ fn bend(manifest: &mut Value) -> bool {
 }
 
 fn sleep_if(wanted: &str) {
-    if let Some((name, argument)) = chosen()
+    if let Some((name, argument)) = load_mode()
         && name == wanted
     {
         std::thread::sleep(Duration::from_millis(argument.unwrap_or(SLOW_MS)));
@@ -102,7 +102,7 @@ fn sleep_if(wanted: &str) {
 }
 
 /// What the environment asks for, and its number.
-fn chosen() -> Option<(String, Option<u64>)> {
+fn load_mode() -> Option<(String, Option<u64>)> {
     let value = std::env::var(VARIABLE).ok()?;
     Some(match value.split_once(':') {
         Some((name, number)) => (name.to_owned(), number.parse().ok()),

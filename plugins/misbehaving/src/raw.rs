@@ -9,7 +9,7 @@ use conjure_skill_sdk::abi::{
 use conjure_skill_sdk::protocol::op;
 use serde_json::{Value, json};
 
-use crate::after::forever;
+use crate::after_return::park_forever;
 use crate::load;
 use crate::modes;
 use crate::skill::number;
@@ -26,11 +26,11 @@ pub(crate) struct Misbehaving {
 impl Plugin for Misbehaving {
     fn call(&self, name: RSlice<'_, u8>, json: RSlice<'_, u8>, cx: CallContext) -> Reply {
         if name.as_slice() == op::PING.as_bytes() && load::is("never-pings") {
-            forever();
+            park_forever();
         }
         if name.as_slice() == op::SKILL_EXECUTE.as_bytes() {
             let request: Value = serde_json::from_slice(json.as_slice()).unwrap_or_default();
-            if let Some(reply) = lie(&request, &cx) {
+            if let Some(reply) = misleading_reply(&request, &cx) {
                 return reply;
             }
         }
@@ -48,7 +48,7 @@ impl Plugin for Misbehaving {
 }
 
 /// The reply of a mode that lies.
-fn lie(request: &Value, cx: &CallContext) -> Option<Reply> {
+fn misleading_reply(request: &Value, cx: &CallContext) -> Option<Reply> {
     let command = request.pointer("/body/command")?.as_str()?;
     let (mode, argument) = modes::split(command);
     Some(match mode {
@@ -69,7 +69,7 @@ fn lie(request: &Value, cx: &CallContext) -> Option<Reply> {
                 RSlice::from_slice(INVALID),
                 RSlice::from_slice(INVALID),
             );
-            done(mode)
+            done_reply(mode)
         }
         "invalid-utf8-reply" => {
             let mut reply = br#"{"content":[{"type":"text","text":""#.to_vec();
@@ -83,7 +83,7 @@ fn lie(request: &Value, cx: &CallContext) -> Option<Reply> {
             "is_error": "maybe",
             "files": 7,
         })),
-        "lie-files" => ok(&lying_files(request)),
+        "lie-files" => ok(&misleading_files(request)),
         "lie-fault" => RResult::RErr(Fault {
             code: 4_000_000_000,
             message: RVec::from(INVALID.to_vec()),
@@ -108,7 +108,7 @@ fn lie(request: &Value, cx: &CallContext) -> Option<Reply> {
 }
 
 /// Files that are elsewhere, nowhere, or not what they are said to be.
-fn lying_files(request: &Value) -> Value {
+fn misleading_files(request: &Value) -> Value {
     let dir = request.get("working_dir").and_then(Value::as_str);
     let dir = dir.unwrap_or("/nowhere");
     let true_file = format!("{dir}/misbehaving.txt");
@@ -139,7 +139,7 @@ fn emit(cx: &CallContext, kind: u32, bytes: &[u8]) {
     let _ = cx.emit(kind, RSlice::from_slice(bytes));
 }
 
-fn done(mode: &str) -> Reply {
+fn done_reply(mode: &str) -> Reply {
     ok(&json!({ "content": [{ "type": "text", "text": format!("{mode}: done") }] }))
 }
 

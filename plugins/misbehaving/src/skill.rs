@@ -11,7 +11,7 @@ use conjure_skill_sdk::protocol::{Empty, Execute, Read, ToolResult, host_op};
 use conjure_skill_sdk::{Cx, Error, Result, Skill};
 use serde_json::Value;
 
-use crate::after::{AfterReturn, forever, spawn};
+use crate::after_return::{AfterReturn, park_forever, spawn};
 use crate::{export, modes};
 
 /// One piece of a flood.
@@ -50,7 +50,7 @@ fn execute(cx: &Cx, command: &str, after: &AfterReturn, bomb: &Bomb) -> Result<T
         "print" => return print(argument),
         "panic" => panic_with(argument),
         "panic-nonstring" => panic_without_text(),
-        "hang" => forever(),
+        "hang" => park_forever(),
         "hang-politely" => {
             cx.host::<_, Empty>(host_op::CALL_CANCELLED, &Empty {})?;
             return Err(Error::cancelled());
@@ -69,17 +69,17 @@ fn execute(cx: &Cx, command: &str, after: &AfterReturn, bomb: &Bomb) -> Result<T
         "host-op" => return host_operation(cx, argument),
         "host-op-after-return" => after.ask(cx)?,
         "emit-after-return" => after.emit(cx)?,
-        "leak-thread" => spawn(|| forever())?,
+        "leak-thread" => spawn(|| park_forever())?,
         "spawn-orphan" => {
             let cx = cx.clone();
             spawn(move || {
                 let _kept = cx;
-                forever();
+                park_forever();
             })?;
         }
         "drop-panic" => bomb.arm(),
         "allocate" => allocate(number(argument)?),
-        "burn" => burn(),
+        "burn" => spin(),
         "threads" => {
             for _ in 0..number(argument)? {
                 std::thread::Builder::new()
@@ -98,7 +98,7 @@ fn execute(cx: &Cx, command: &str, after: &AfterReturn, bomb: &Bomb) -> Result<T
         "exit" => std::process::exit(number(argument)? as i32),
         "segfault" => export::segfault(),
         "stack-overflow" => {
-            black_box(deeper(1));
+            black_box(overflow_stack(1));
         }
         other => {
             return Err(Error::invalid(format!(
@@ -170,7 +170,7 @@ fn allocate(megabytes: u64) {
 }
 
 /// Computes for ever.
-fn burn() {
+fn spin() {
     let mut number = 0_u64;
     loop {
         number = black_box(number.wrapping_mul(31).wrapping_add(1));
@@ -178,12 +178,12 @@ fn burn() {
 }
 
 /// Calls itself until the stack is used up.
-fn deeper(depth: u64) -> u64 {
+fn overflow_stack(depth: u64) -> u64 {
     let frame = black_box([depth; 512]);
     if depth == u64::MAX {
         return depth;
     }
-    deeper(depth + 1) ^ frame.iter().sum::<u64>()
+    overflow_stack(depth + 1) ^ frame.iter().sum::<u64>()
 }
 
 pub(crate) fn number(text: &str) -> Result<u64> {

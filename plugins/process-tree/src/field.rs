@@ -107,13 +107,13 @@ impl<'b> PayloadReader<'b> {
     }
 
     fn take(&mut self, length: usize) -> Result<&'b [u8]> {
-        let (taken, rest) = self.0.split_at_checked(length).ok_or_else(cut)?;
+        let (taken, rest) = self.0.split_at_checked(length).ok_or_else(truncated)?;
         self.0 = rest;
         Ok(taken)
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
-        self.take(N)?.try_into().map_err(|_| cut())
+        self.take(N)?.try_into().map_err(|_| truncated())
     }
 
     /// A byte.
@@ -214,6 +214,6 @@ impl<'b> PayloadReader<'b> {
     }
 }
 
-fn cut() -> Malformed {
+fn truncated() -> Malformed {
     Malformed::new("the message ends too early")
 }

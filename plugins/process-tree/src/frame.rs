@@ -36,19 +36,19 @@ pub mod kind {
     /// To a supervisor, once: starts the program. How.
     pub const START: u8 = 32;
     /// To a supervisor: the standard input of a program that waits for it. A text.
-    pub const GIVE: u8 = 33;
+    pub const INPUT: u8 = 33;
     /// To a supervisor: ends everything. How long it has to react, a `u64` of milliseconds.
     pub const FINISH: u8 = 34;
     /// From a supervisor: the program runs. What its confinement lacks, and its number.
-    pub const BEGUN: u8 = 48;
+    pub const STARTED: u8 = 48;
     /// From a supervisor: the program was not started. The system's error, and a message.
-    pub const NOT_BEGUN: u8 = 49;
+    pub const START_FAILED: u8 = 49;
     /// From a supervisor: a program that waited has its input. Nothing.
-    pub const GIVEN: u8 = 50;
+    pub const INPUT_WRITTEN: u8 = 50;
     /// From a supervisor: the program has ended. Its exit code, and the signal that ended it.
-    pub const ENDED: u8 = 51;
+    pub const EXITED: u8 = 51;
     /// From a supervisor: no process is left. Nothing.
-    pub const GONE: u8 = 52;
+    pub const ALL_EXITED: u8 = 52;
     /// To a relay, first: who comes. Version, token, number of the stream, and how far it was read.
     pub const HELLO: u8 = 64;
     /// To a relay: a folder of the skills. A path.
@@ -66,17 +66,17 @@ pub mod kind {
     /// To a relay and from it: bytes of the stream.
     pub const STREAM: u8 = 71;
     /// To a relay and from it: so many bytes of the stream have come. A `u64`.
-    pub const TAKEN: u8 = 72;
+    pub const RECEIVED: u8 = 72;
     /// To a relay: whether the connection carries anything. A number, a `u64`.
     pub const QUESTION: u8 = 73;
     /// From a relay: the stream goes on. How far it was read, a `u64`.
     pub const WELCOME: u8 = 80;
     /// From a relay: there is no such stream. Nothing.
-    pub const VACANT: u8 = 81;
+    pub const NO_STREAM: u8 = 81;
     /// From a relay: why something is not possible. A text.
     pub const REFUSED: u8 = 82;
     /// From a relay: the agent has ended. How, a text.
-    pub const OVER: u8 = 83;
+    pub const AGENT_ENDED: u8 = 83;
     /// From a relay: everything has ended. Nothing.
     pub const CLOSED: u8 = 84;
     /// From a relay: the answer to a question. Its number, a `u64`.
@@ -127,7 +127,7 @@ pub(crate) fn read<T>(
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(None),
         Err(error) => return Err(error),
     }
-    let mut bytes = vec![0; checked(length).map_err(io::Error::other)?];
+    let mut bytes = vec![0; check_length(length).map_err(io::Error::other)?];
     stream.read_exact(&mut bytes)?;
     let frame = RawFrame::of(&bytes).map_err(io::Error::other)?;
     decode(frame.kind, frame.bytes)
@@ -138,17 +138,17 @@ pub(crate) fn read<T>(
 /// Cuts a stream into frames, however its bytes come in.
 #[derive(Debug, Default)]
 pub struct Frames {
-    waiting: Vec<u8>,
+    buffer: Vec<u8>,
     /// How much of it was given out.
-    done: usize,
+    consumed: usize,
 }
 
 impl Frames {
     /// Takes bytes in.
     pub fn push(&mut self, bytes: &[u8]) {
-        self.waiting.drain(..self.done);
-        self.done = 0;
-        self.waiting.extend_from_slice(bytes);
+        self.buffer.drain(..self.consumed);
+        self.consumed = 0;
+        self.buffer.extend_from_slice(bytes);
     }
 
     /// The next frame, once all of it is there.
@@ -156,15 +156,15 @@ impl Frames {
     /// # Errors
     /// When what came is no frame. The stream is of no use then.
     pub fn next_frame(&mut self) -> Result<Option<RawFrame<'_>>, Malformed> {
-        let waiting = self.waiting.get(self.done..).unwrap_or_default();
+        let waiting = self.buffer.get(self.consumed..).unwrap_or_default();
         let Some((length, rest)) = waiting.split_first_chunk() else {
             return Ok(None);
         };
-        let length = checked(*length)?;
+        let length = check_length(*length)?;
         let Some(frame) = rest.get(..length) else {
             return Ok(None);
         };
-        self.done += 4 + length;
+        self.consumed += 4 + length;
         RawFrame::of(frame).map(Some)
     }
 }
@@ -183,7 +183,7 @@ impl<'b> RawFrame<'b> {
     }
 }
 
-fn checked(length: [u8; 4]) -> Result<usize, Malformed> {
+fn check_length(length: [u8; 4]) -> Result<usize, Malformed> {
     let length = u32::from_le_bytes(length) as usize;
     if !(HEAD..=HEAD + MAX).contains(&length) {
         return Err(Malformed::new(format!(

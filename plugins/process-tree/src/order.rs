@@ -17,7 +17,7 @@ pub(crate) enum Order {
     /// Starts the program. The first order, and given once.
     Start(Start),
     /// The text for the standard input of a program that waits for it.
-    Give(String),
+    Input(String),
     /// Ends everything: SIGTERM, so many milliseconds to react, SIGKILL.
     Finish {
         /// The time to react, in milliseconds.
@@ -51,9 +51,9 @@ pub enum StdinSource {
     #[default]
     Empty,
     /// A text that is given later.
-    Given,
+    Text,
     /// A file that is sent behind the order.
-    Sent,
+    File,
 }
 
 /// What is kept from a program.
@@ -73,14 +73,14 @@ pub struct Confinement {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum SupervisorReport {
     /// The program runs.
-    Begun {
+    Started {
         /// What of its confinement could not be had.
         gaps: Gaps,
         /// The number of its process.
         leader: i32,
     },
     /// The program was not started.
-    NotBegun {
+    StartFailed {
         /// The error number of the system, if it was one.
         number: Option<i32>,
         /// What failed.
@@ -89,14 +89,14 @@ pub(crate) enum SupervisorReport {
     /// A program that waited has its input.
     Given,
     /// The program has ended.
-    Ended {
+    Exited {
         /// Exit code of the program; `None` when a signal ended it.
         exit_code: Option<i32>,
         /// The signal that ended it.
         signal: Option<i32>,
     },
     /// No process is left.
-    Gone,
+    AllExited,
 }
 
 impl Order {
@@ -104,9 +104,9 @@ impl Order {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let writer = PayloadWriter::default();
         match self {
-            Self::Start(start) => made(kind::START, start.write(writer)),
-            Self::Give(text) => made(kind::GIVE, writer.text(text)),
-            Self::Finish { grace_ms } => made(kind::FINISH, writer.u64(*grace_ms)),
+            Self::Start(start) => encode_frame(kind::START, start.write(writer)),
+            Self::Input(text) => encode_frame(kind::INPUT, writer.text(text)),
+            Self::Finish { grace_ms } => encode_frame(kind::FINISH, writer.u64(*grace_ms)),
         }
     }
 
@@ -122,7 +122,7 @@ impl Order {
         let mut reader = PayloadReader::new(bytes);
         let order = match kind {
             kind::START => Self::Start(Start::read(&mut reader)?),
-            kind::GIVE => Self::Give(reader.text()?),
+            kind::INPUT => Self::Input(reader.text()?),
             kind::FINISH => Self::Finish {
                 grace_ms: reader.u64()?,
             },
@@ -146,8 +146,8 @@ impl Start {
             .option(self.dir.as_deref(), PayloadWriter::text)
             .u8(match self.input {
                 StdinSource::Empty => 0,
-                StdinSource::Given => 1,
-                StdinSource::Sent => 2,
+                StdinSource::Text => 1,
+                StdinSource::File => 2,
             })
             .u8(self.is_silent.into())
             .option(confinement, |writer, confinement| {
@@ -170,8 +170,8 @@ impl Start {
             dir: reader.option(PayloadReader::text)?,
             input: match reader.u8()? {
                 0 => StdinSource::Empty,
-                1 => StdinSource::Given,
-                2 => StdinSource::Sent,
+                1 => StdinSource::Text,
+                2 => StdinSource::File,
                 _ => return Err(Malformed::new("there is no such input")),
             },
             is_silent: reader.u8()? == 1,
@@ -197,37 +197,39 @@ impl SupervisorReport {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let writer = PayloadWriter::default();
         match self {
-            Self::Begun { gaps, leader } => made(kind::BEGUN, writer.u8(gaps.bits()).int(*leader)),
-            Self::NotBegun { number, text } => {
+            Self::Started { gaps, leader } => {
+                encode_frame(kind::STARTED, writer.u8(gaps.bits()).int(*leader))
+            }
+            Self::StartFailed { number, text } => {
                 let number = writer.option(*number, PayloadWriter::int);
-                made(kind::NOT_BEGUN, number.text(text))
+                encode_frame(kind::START_FAILED, number.text(text))
             }
-            Self::Given => made(kind::GIVEN, writer),
-            Self::Ended { exit_code, signal } => {
+            Self::Given => encode_frame(kind::INPUT_WRITTEN, writer),
+            Self::Exited { exit_code, signal } => {
                 let code = writer.option(*exit_code, PayloadWriter::int);
-                made(kind::ENDED, code.option(*signal, PayloadWriter::int))
+                encode_frame(kind::EXITED, code.option(*signal, PayloadWriter::int))
             }
-            Self::Gone => made(kind::GONE, writer),
+            Self::AllExited => encode_frame(kind::ALL_EXITED, writer),
         }
     }
 
     fn decode(frame: RawFrame<'_>) -> Result<Self> {
         let mut reader = PayloadReader::new(frame.bytes);
         let report = match frame.kind {
-            kind::BEGUN => Self::Begun {
+            kind::STARTED => Self::Started {
                 gaps: Gaps::from_bits(reader.u8()?),
                 leader: reader.int()?,
             },
-            kind::NOT_BEGUN => Self::NotBegun {
+            kind::START_FAILED => Self::StartFailed {
                 number: reader.option(PayloadReader::int)?,
                 text: reader.text()?,
             },
-            kind::GIVEN => Self::Given,
-            kind::ENDED => Self::Ended {
+            kind::INPUT_WRITTEN => Self::Given,
+            kind::EXITED => Self::Exited {
                 exit_code: reader.option(PayloadReader::int)?,
                 signal: reader.option(PayloadReader::int)?,
             },
-            kind::GONE => Self::Gone,
+            kind::ALL_EXITED => Self::AllExited,
             _ => return Err(Malformed::new("there is no such report")),
         };
         reader.end()?;
@@ -244,7 +246,7 @@ impl SupervisorReport {
 }
 
 /// Neither belongs to a call.
-fn made(kind: u8, fields: PayloadWriter) -> Vec<u8> {
+fn encode_frame(kind: u8, fields: PayloadWriter) -> Vec<u8> {
     frame::encode(kind, 0, &[&fields.bytes()])
 }
 
@@ -259,7 +261,7 @@ mod tests {
             arguments: vec!["-c".into(), "true".into()],
             env: vec![("A".into(), "1".into())],
             dir: Some("/w".into()),
-            input: StdinSource::Given,
+            input: StdinSource::Text,
             is_silent: true,
             confinement: Some(Confinement {
                 hidden: vec!["/h".into()],
@@ -274,7 +276,7 @@ mod tests {
         let orders = [
             Order::Start(start),
             Order::Start(Start::default()),
-            Order::Give("echo \u{e9}\n".into()),
+            Order::Input("echo \u{e9}\n".into()),
             Order::Finish { grace_ms: 500 },
         ];
         let bytes: Vec<u8> = orders.iter().flat_map(Order::encode).collect();
@@ -288,23 +290,23 @@ mod tests {
     #[test]
     fn reports_are_cut_wherever_the_bytes_are() {
         let reports = [
-            SupervisorReport::Begun {
+            SupervisorReport::Started {
                 gaps: Gaps {
                     signals: true,
                     ..Gaps::default()
                 },
                 leader: 4711,
             },
-            SupervisorReport::NotBegun {
+            SupervisorReport::StartFailed {
                 number: Some(2),
                 text: "no shell".into(),
             },
-            SupervisorReport::Ended {
+            SupervisorReport::Exited {
                 exit_code: None,
                 signal: Some(9),
             },
             SupervisorReport::Given,
-            SupervisorReport::Gone,
+            SupervisorReport::AllExited,
         ];
         let bytes: Vec<u8> = reports.iter().flat_map(SupervisorReport::encode).collect();
         let (mut stream, mut read) = (Frames::default(), Vec::new());

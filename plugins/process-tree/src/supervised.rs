@@ -15,11 +15,11 @@ use crate::supervisor::end;
 use crate::{Gaps, ProcessHandle, Program, Start, StdinSource, Supervisor, user_namespace_helps};
 
 /// How much of what a supervisor complained about is told.
-const COMPLAINT: usize = 2_000;
+const MAX_STDERR_BYTES: usize = 2_000;
 
 /// A program that was started. Dropping it ends everything that it started, at once.
 #[derive(Debug)]
-pub struct Supervised {
+pub struct SupervisedProgram {
     control: Arc<UnixStream>,
     id: u32,
     gaps: Gaps,
@@ -38,19 +38,19 @@ pub struct Outputs {
 #[derive(Debug)]
 pub struct ProgramEnds {
     supervisor: Supervisor,
-    has_told: bool,
+    exit_reported: bool,
 }
 
 /// A step of a program's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProgramEnd {
     /// The program has ended; the status may be unknown. What it left behind may still run.
-    Ended(Option<ExitStatus>),
+    Exited(Option<ExitStatus>),
     /// Nothing of the program is left.
-    Gone,
+    AllExited,
 }
 
-impl Supervised {
+impl SupervisedProgram {
     /// Starts a program, with an environment that is complete. Blocks until it runs. `input` is its
     /// standard input; else that is empty.
     ///
@@ -66,14 +66,14 @@ impl Supervised {
             confinement.by_user_namespace = has_use_of_users(agent);
         }
         if input.is_some() {
-            start.input = StdinSource::Sent;
+            start.input = StdinSource::File;
         }
         let mut command = agent.command("supervise");
         command.env_clear().envs(env);
         let supervisor = Supervisor::start(command, start, input)?;
         let mut ends = ProgramEnds {
             supervisor,
-            has_told: false,
+            exit_reported: false,
         };
         let child = &mut ends.supervisor.child;
         let outputs = match (child.stdout.take(), child.stderr.take()) {
@@ -81,10 +81,10 @@ impl Supervised {
             _ => return Err(io::ErrorKind::BrokenPipe.into()),
         };
         let gaps = loop {
-            let heard = ends.supervisor.hear()?;
-            match heard.begun {
+            let heard = ends.supervisor.wait_status()?;
+            match heard.started {
                 Some(gaps) => break gaps,
-                None if heard.lost => return Err(ends.never_began(outputs.stderr)),
+                None if heard.supervisor_lost => return Err(ends.start_error(outputs.stderr)),
                 None => {}
             }
         };
@@ -114,7 +114,7 @@ impl Supervised {
     }
 }
 
-impl Drop for Supervised {
+impl Drop for SupervisedProgram {
     fn drop(&mut self) {
         self.end(Duration::ZERO);
         // It is not spoken to any more, and may still say that nothing is left.
@@ -124,8 +124,8 @@ impl Drop for Supervised {
 
 /// Whether a user namespace is of use here, which is found out once.
 fn has_use_of_users(agent: &Program) -> bool {
-    static FOUND: OnceLock<bool> = OnceLock::new();
-    *FOUND.get_or_init(|| {
+    static IS_USEFUL: OnceLock<bool> = OnceLock::new();
+    *IS_USEFUL.get_or_init(|| {
         let mut probe = agent.command("probe");
         probe.env_clear();
         user_namespace_helps(probe)
@@ -136,31 +136,31 @@ impl ProgramEnds {
     /// Waits for what happens next; [`ProgramEnd::Gone`] is the last.
     pub fn wait(&mut self) -> ProgramEnd {
         loop {
-            let heard = &self.supervisor.heard;
-            if let Some((code, signal)) = heard.ended.filter(|_| !self.has_told) {
-                self.has_told = true;
+            let heard = &self.supervisor.status;
+            if let Some((code, signal)) = heard.exit.filter(|_| !self.exit_reported) {
+                self.exit_reported = true;
                 let code = code.map(|code| (code & 0xff) << 8);
-                return ProgramEnd::Ended(code.or(signal).map(ExitStatus::from_raw));
+                return ProgramEnd::Exited(code.or(signal).map(ExitStatus::from_raw));
             }
-            let (gone, lost) = (heard.gone, heard.lost);
-            if gone || lost || self.supervisor.hear().is_err() {
+            let (gone, lost) = (heard.all_exited, heard.supervisor_lost);
+            if gone || lost || self.supervisor.wait_status().is_err() {
                 if !gone {
                     // One that was killed could not end its program, and nobody else will.
                     self.supervisor.kill_program();
                 }
                 let _ = self.supervisor.child.wait();
-                return ProgramEnd::Gone;
+                return ProgramEnd::AllExited;
             }
         }
     }
 
     /// Why a program did not begin whose supervisor is gone, in the supervisor's own words.
-    fn never_began(&mut self, mut stderr: ChildStderr) -> io::Error {
+    fn start_error(&mut self, mut stderr: ChildStderr) -> io::Error {
         let how = match self.supervisor.child.wait() {
             Ok(status) => status.to_string(),
             Err(error) => error.to_string(),
         };
-        let mut said = vec![0; COMPLAINT];
+        let mut said = vec![0; MAX_STDERR_BYTES];
         // Somebody may hold it open, and says nothing any more.
         let length = rustix::io::ioctl_fionbio(&stderr, true)
             .map_err(io::Error::from)

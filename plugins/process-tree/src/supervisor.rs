@@ -19,17 +19,17 @@ use crate::{Gaps, ProcessHandle};
 
 /// What a supervisor said of its program so far.
 #[derive(Debug, Default)]
-pub struct Heard {
+pub struct SupervisorStatus {
     /// What of the confinement could not be had, once the program runs.
-    pub begun: Option<Gaps>,
+    pub started: Option<Gaps>,
     /// Whether the program has its input: from the start, or since it was given it.
-    pub given: bool,
+    pub input_written: bool,
     /// The exit code or the signal of the program, once it has ended.
-    pub ended: Option<(Option<i32>, Option<i32>)>,
+    pub exit: Option<(Option<i32>, Option<i32>)>,
     /// Whether no process of it is left.
-    pub gone: bool,
+    pub all_exited: bool,
     /// Whether the supervisor is gone before it said that.
-    pub lost: bool,
+    pub supervisor_lost: bool,
 }
 
 /// A supervisor. Dropping it ends what it supervises; whoever started it collects it.
@@ -37,7 +37,7 @@ pub struct Heard {
 pub struct Supervisor {
     pub(crate) control: Arc<UnixStream>,
     reports: Frames,
-    pub(crate) heard: Heard,
+    pub(crate) status: SupervisorStatus,
     pub(crate) leader: Option<ProcessHandle>,
     /// Process of the supervisor, with the program's standard output and standard error.
     pub child: Child,
@@ -70,7 +70,7 @@ impl Supervisor {
         Ok(Self {
             control: Arc::new(control),
             reports: Frames::default(),
-            heard: Heard::default(),
+            status: SupervisorStatus::default(),
             leader: None,
             child,
         })
@@ -81,7 +81,7 @@ impl Supervisor {
     /// # Errors
     /// The system's.
     pub fn begin(mut self, start: Start, input: Option<&OwnedFd>) -> io::Result<Self> {
-        self.heard.given = start.input != StdinSource::Given;
+        self.status.input_written = start.input != StdinSource::Text;
         let sent = self.order(&Order::Start(start));
         let sent = sent.and_then(|()| input.map_or(Ok(()), |input| self.hand_over(input)));
         match sent {
@@ -105,8 +105,8 @@ impl Supervisor {
     ///
     /// # Errors
     /// When the supervisor is gone.
-    pub fn give(&self, text: String) -> io::Result<()> {
-        self.order(&Order::Give(text))
+    pub fn write_input(&self, text: String) -> io::Result<()> {
+        self.order(&Order::Input(text))
     }
 
     /// Lets it end everything that it has.
@@ -115,7 +115,7 @@ impl Supervisor {
     }
 
     /// Lets it end everything, and hears no more of it.
-    pub fn let_go(&self) {
+    pub fn detach(&self) {
         let _ = self.control.shutdown(Shutdown::Both);
     }
 
@@ -136,54 +136,54 @@ impl Supervisor {
     ///
     /// # Errors
     /// When the program was not started: why.
-    pub fn heard(&mut self) -> io::Result<&Heard> {
-        while !self.heard.lost && !self.heard.gone && self.has_said() {
-            self.hear()?;
+    pub fn status(&mut self) -> io::Result<&SupervisorStatus> {
+        while !self.status.supervisor_lost && !self.status.all_exited && self.has_report() {
+            self.wait_status()?;
         }
-        Ok(&self.heard)
+        Ok(&self.status)
     }
 
     /// What it said, once it said something more.
     ///
     /// # Errors
     /// When the program was not started: why.
-    pub(crate) fn hear(&mut self) -> io::Result<&Heard> {
+    pub(crate) fn wait_status(&mut self) -> io::Result<&SupervisorStatus> {
         let mut bytes = [0; 1024];
         match (&*self.control).read(&mut bytes) {
-            Ok(0) => self.heard.lost = true,
+            Ok(0) => self.status.supervisor_lost = true,
             Ok(length) => self.reports.push(bytes.get(..length).unwrap_or_default()),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(_) => self.heard.lost = true,
+            Err(_) => self.status.supervisor_lost = true,
         }
         while let Some(report) =
             SupervisorReport::next(&mut self.reports).map_err(io::Error::other)?
         {
             self.take(report)?;
         }
-        Ok(&self.heard)
+        Ok(&self.status)
     }
 
     fn take(&mut self, report: SupervisorReport) -> io::Result<()> {
         match report {
-            SupervisorReport::Begun { gaps, leader } => {
-                self.heard.begun = Some(gaps);
+            SupervisorReport::Started { gaps, leader } => {
+                self.status.started = Some(gaps);
                 self.leader = Pid::from_raw(leader).map(ProcessHandle::new);
             }
-            SupervisorReport::NotBegun { number, text } => {
-                self.heard.gone = true;
+            SupervisorReport::StartFailed { number, text } => {
+                self.status.all_exited = true;
                 let kind = number.map(|number| io::Error::from_raw_os_error(number).kind());
                 return Err(io::Error::new(kind.unwrap_or(ErrorKind::Other), text));
             }
-            SupervisorReport::Given => self.heard.given = true,
-            SupervisorReport::Ended { exit_code, signal } => {
-                self.heard.ended = Some((exit_code, signal));
+            SupervisorReport::Given => self.status.input_written = true,
+            SupervisorReport::Exited { exit_code, signal } => {
+                self.status.exit = Some((exit_code, signal));
             }
-            SupervisorReport::Gone => self.heard.gone = true,
+            SupervisorReport::AllExited => self.status.all_exited = true,
         }
         Ok(())
     }
 
-    fn has_said(&self) -> bool {
+    fn has_report(&self) -> bool {
         let now = Timespec::default();
         let mut fds = [PollFd::new(&*self.control, PollFlags::IN)];
         poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0)

@@ -53,13 +53,13 @@ impl KeyValueCache {
     pub(crate) fn set(&mut self, key: &str, value: &str) -> Result<()> {
         if let Some(old) = self.entries.get_mut(key) {
             let bytes = self.bytes - old.len() + value.len();
-            within_bound(bytes)?;
+            check_size(bytes)?;
             old.clear();
             old.push_str(value);
             self.bytes = bytes;
         } else {
             let bytes = self.bytes + key.len() + value.len();
-            within_bound(bytes)?;
+            check_size(bytes)?;
             self.entries.insert(key.to_owned(), value.to_owned());
             self.bytes = bytes;
         }
@@ -134,7 +134,7 @@ impl KeyValueCache {
     }
 }
 
-fn within_bound(bytes: usize) -> Result<()> {
+fn check_size(bytes: usize) -> Result<()> {
     if bytes > MAX_BYTES {
         return Err(Error::new(format!(
             "the value was not stored: the cache holds at most {} MiB. Make room with `delete K` \

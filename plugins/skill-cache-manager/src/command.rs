@@ -26,7 +26,7 @@ impl<'a> CacheCommand<'a> {
             "set" => {
                 let (key, value) = key(rest, "set K V")?;
                 if value.is_empty() {
-                    return Err(wrong("`set` needs a value after the key"));
+                    return Err(usage_error("`set` needs a value after the key"));
                 }
                 return Ok(Self::Set { key, value });
             }
@@ -37,12 +37,14 @@ impl<'a> CacheCommand<'a> {
                 key(rest, "list [PREFIX]").map(|(prefix, rest)| (Self::List { prefix }, rest))
             }
             "clear" => Ok((Self::Clear, rest)),
-            "" => Err(wrong("the command is empty")),
-            other => Err(wrong(&format!("`{other}` is not a command of this skill"))),
+            "" => Err(usage_error("the command is empty")),
+            other => Err(usage_error(&format!(
+                "`{other}` is not a command of this skill"
+            ))),
         };
         let (command, rest) = command?;
         if !rest.trim().is_empty() {
-            return Err(wrong(&format!(
+            return Err(usage_error(&format!(
                 "`{}` is too much after `{verb}`; a key with blanks needs double quotes",
                 rest.trim()
             )));
@@ -63,18 +65,18 @@ fn key<'a>(text: &'a str, form: &str) -> Result<(&'a str, &'a str)> {
         Some(quoted) => {
             let (key, rest) = quoted
                 .split_once('"')
-                .ok_or_else(|| wrong("the key's closing quote is missing"))?;
+                .ok_or_else(|| usage_error("the key's closing quote is missing"))?;
             let rest = rest.strip_prefix(char::is_whitespace).unwrap_or(rest);
             (key, rest)
         }
     };
     if key.is_empty() {
-        return Err(wrong(&format!("a key is missing: `{form}`")));
+        return Err(usage_error(&format!("a key is missing: `{form}`")));
     }
     Ok((key, rest))
 }
 
-fn wrong(what: &str) -> Error {
+fn usage_error(what: &str) -> Error {
     Error::invalid(format!("{what}. Grammar: {GRAMMAR}"))
 }
 

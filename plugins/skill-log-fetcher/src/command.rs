@@ -33,19 +33,19 @@ impl FetchCommand {
         match words.next() {
             Some(word) if word.text == "fetch" => {}
             Some(word) => {
-                return Err(wrong(&format!(
+                return Err(usage_error(&format!(
                     "`{}` is not a command of this skill",
                     word.text
                 )));
             }
-            None => return Err(wrong("the command is empty")),
+            None => return Err(usage_error("the command is empty")),
         }
         let mut source = None;
         let (mut limit, mut level) = (DEFAULT_LIMIT, None);
         while let Some(word) = words.next() {
             if word.quoted || !word.text.starts_with("--") {
                 if source.is_some() {
-                    return Err(wrong(&format!("`{}` is a second source", word.text)));
+                    return Err(usage_error(&format!("`{}` is a second source", word.text)));
                 }
                 source = Some(word.text);
                 continue;
@@ -55,22 +55,22 @@ impl FetchCommand {
                 None => (word.text, words.next().map(|next| next.text)),
             };
             let value =
-                value.ok_or_else(|| wrong(&format!("`{option}` needs a value after it")))?;
+                value.ok_or_else(|| usage_error(&format!("`{option}` needs a value after it")))?;
             match option.as_str() {
                 "--limit" => limit = parse_limit(&value)?,
                 "--level" => {
                     level = Some(
                         LogSeverity::parse(&value)
-                            .ok_or_else(|| wrong(&format!("`{value}` is not a level")))?,
+                            .ok_or_else(|| usage_error(&format!("`{value}` is not a level")))?,
                     );
                 }
-                _ => return Err(wrong(&format!("there is no option `{option}`"))),
+                _ => return Err(usage_error(&format!("there is no option `{option}`"))),
             }
         }
         Ok(Self {
             source: source
                 .filter(|source| !source.is_empty())
-                .ok_or_else(|| wrong("the source is missing"))?,
+                .ok_or_else(|| usage_error("the source is missing"))?,
             limit,
             level,
         })
@@ -83,7 +83,7 @@ fn parse_limit(value: &str) -> Result<usize> {
         .ok()
         .filter(|limit| (1..=MAX_LIMIT).contains(limit))
         .ok_or_else(|| {
-            wrong(&format!(
+            usage_error(&format!(
                 "`{value}` is no limit; it is a number from 1 to {MAX_LIMIT}"
             ))
         })
@@ -103,7 +103,7 @@ fn split_words(text: &str) -> Result<Vec<CommandWord>> {
                 let inner = rest.get(1..).unwrap_or_default();
                 let (word, after) = inner
                     .split_once(first)
-                    .ok_or_else(|| wrong("a closing quote is missing"))?;
+                    .ok_or_else(|| usage_error("a closing quote is missing"))?;
                 (word, after)
             }
             _ => rest.split_at(rest.find(char::is_whitespace).unwrap_or(rest.len())),
@@ -117,7 +117,7 @@ fn split_words(text: &str) -> Result<Vec<CommandWord>> {
     Ok(words)
 }
 
-fn wrong(what: &str) -> Error {
+fn usage_error(what: &str) -> Error {
     Error::invalid(format!("{what}. Grammar: {GRAMMAR}"))
 }
 

@@ -14,7 +14,7 @@ use crate::reader::{self, ReadReport};
 use crate::{output, source};
 
 /// The most bytes of entries that are kept, whatever the limit is.
-const MAX_KEPT: usize = 64 * 1024 * 1024;
+const MAX_ENTRIES_BYTES: usize = 64 * 1024 * 1024;
 /// Number of entries that stay for `read recent`.
 const MAX_RECENT: usize = 1_000;
 
@@ -116,7 +116,7 @@ impl NewestEntries {
         self.matching += 1;
         self.bytes += entry.size();
         self.entries.push_back(entry);
-        while self.entries.len() > self.limit || self.bytes > MAX_KEPT {
+        while self.entries.len() > self.limit || self.bytes > MAX_ENTRIES_BYTES {
             match self.entries.pop_front() {
                 Some(oldest) => self.bytes -= oldest.size(),
                 None => break,

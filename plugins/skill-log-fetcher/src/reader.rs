@@ -57,9 +57,9 @@ pub(crate) fn read(
         source.consume(3);
     }
     let array = is_array(source.fill_buf()?);
-    let mut reading = Reading {
+    let mut reading = EntryReader {
         check,
-        take,
+        sink: take,
         report: ReadReport::default(),
         pending: None,
         seen: 0,
@@ -85,7 +85,7 @@ pub(crate) struct ReadReport {
     /// Number of lines or elements that were no entries.
     pub(crate) skipped: u64,
     /// The first of them, each with its place and its reason or beginning.
-    pub(crate) shown: Vec<String>,
+    pub(crate) examples: Vec<String>,
 }
 
 impl ReadReport {
@@ -94,8 +94,8 @@ impl ReadReport {
         if self.skipped == 0 {
             return String::new();
         }
-        let lines = self.shown.iter().map(|line| format!("\n  {line}"));
-        let more = if self.skipped > self.shown.len() as u64 {
+        let lines = self.examples.iter().map(|line| format!("\n  {line}"));
+        let more = if self.skipped > self.examples.len() as u64 {
             "\n  …"
         } else {
             ""
@@ -108,16 +108,16 @@ impl ReadReport {
     }
 }
 
-struct Reading<C, T> {
+struct EntryReader<C, T> {
     check: C,
-    take: T,
+    sink: T,
     report: ReadReport,
     /// The last entry of a text, which the next line may go on with.
     pending: Option<LogEntry>,
     seen: u64,
 }
 
-impl<C: Fn() -> Result<()>, T: FnMut(LogEntry)> Reading<C, T> {
+impl<C: Fn() -> Result<()>, T: FnMut(LogEntry)> EntryReader<C, T> {
     fn lines(&mut self, mut source: impl BufRead) -> Result<()> {
         let mut line = Vec::new();
         loop {
@@ -153,7 +153,7 @@ impl<C: Fn() -> Result<()>, T: FnMut(LogEntry)> Reading<C, T> {
                 return;
             }
         }
-        if text.starts_with([' ', '\t']) && self.go_on(text) {
+        if text.starts_with([' ', '\t']) && self.continue_message(text) {
             return;
         }
         match from_line(text) {
@@ -166,7 +166,7 @@ impl<C: Fn() -> Result<()>, T: FnMut(LogEntry)> Reading<C, T> {
     }
 
     /// Adds an indented line to the message before it.
-    fn go_on(&mut self, text: &str) -> bool {
+    fn continue_message(&mut self, text: &str) -> bool {
         let Some(message) = self.pending.as_mut().and_then(|e| e.message.as_mut()) else {
             return false;
         };
@@ -211,28 +211,28 @@ impl<C: Fn() -> Result<()>, T: FnMut(LogEntry)> Reading<C, T> {
     fn entry(&mut self, entry: LogEntry) {
         self.push_entry();
         self.report.entries += 1;
-        (self.take)(entry);
+        (self.sink)(entry);
     }
 
     fn push_entry(&mut self) {
         if let Some(entry) = self.pending.take() {
             self.report.entries += 1;
-            (self.take)(entry);
+            (self.sink)(entry);
         }
     }
 
     fn skip(&mut self, unit: &str, what: &str) {
         self.report.skipped += 1;
-        if self.report.shown.len() < MAX_SHOWN {
+        if self.report.examples.len() < MAX_SHOWN {
             let beginning: String = what.chars().take(100).collect();
             let shown = format!("{unit} {}: {beginning}", self.seen);
-            self.report.shown.push(shown);
+            self.report.examples.push(shown);
         }
     }
 }
 
 struct Elements<'a, C, T> {
-    reading: &'a mut Reading<C, T>,
+    reading: &'a mut EntryReader<C, T>,
     stopped: &'a mut Option<Error>,
 }
 
@@ -330,7 +330,7 @@ mod tests {
         ReadReport {
             entries,
             skipped: shown.len() as u64,
-            shown: shown.iter().map(|shown| (*shown).to_owned()).collect(),
+            examples: shown.iter().map(|shown| (*shown).to_owned()).collect(),
         }
     }
 
@@ -357,8 +357,8 @@ mod tests {
         let (entries, report) = all(r#"[{"msg":"a"}, 7, {"msg":"b"}, {"ms"#);
         assert_eq!(entries, ["- a", "- b"]);
         assert_eq!(report.skipped, 2);
-        assert_eq!(report.shown[0], "element 2: 7");
-        assert!(report.shown[1].starts_with("element 3: the array breaks off"));
+        assert_eq!(report.examples[0], "element 2: 7");
+        assert!(report.examples[1].starts_with("element 3: the array breaks off"));
     }
 
     #[test]
@@ -411,7 +411,7 @@ mod tests {
         let source = format!("{}\nERROR: after\n", "x".repeat(3 * MAX_LINE));
         let (entries, report) = all(&source);
         assert_eq!(entries, ["ERROR after"]);
-        assert_eq!(report.shown, ["line 1: longer than 1 MiB"]);
+        assert_eq!(report.examples, ["line 1: longer than 1 MiB"]);
     }
 
     #[test]

@@ -49,7 +49,7 @@ fn file(cx: &Cx, name: &str, roots: &[PathBuf]) -> Result<File> {
         .filter_map(|root| root.canonicalize().ok())
         .any(|root| real.starts_with(root));
     if !allowed {
-        return Err(cannot(outside(working, roots, &real)));
+        return Err(cannot(outside_error(working, roots, &real)));
     }
     // Looked at first: opening a pipe would wait for somebody to write to it.
     let metadata = real.metadata().map_err(|error| cannot(error.to_string()))?;
@@ -64,7 +64,7 @@ fn file(cx: &Cx, name: &str, roots: &[PathBuf]) -> Result<File> {
     File::open(&real).map_err(|error| cannot(error.to_string()))
 }
 
-fn outside(working: &Path, roots: &[PathBuf], real: &Path) -> String {
+fn outside_error(working: &Path, roots: &[PathBuf], real: &Path) -> String {
     let mut text = format!(
         "{} is outside of the working directory {}",
         real.display(),

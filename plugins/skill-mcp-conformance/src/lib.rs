@@ -5,10 +5,10 @@
 //! plain names. Every tool is stateless, so that a call which waits for an answer blocks no other.
 //! How questions reach a client, as requests or as results that ask for input, is the host's.
 
-mod asking;
-mod changing;
+mod changes;
 mod content;
 mod lists;
+mod questions;
 mod rounds;
 #[cfg(test)]
 mod tests;
@@ -26,9 +26,9 @@ fn skill() -> Skill {
         ..Permissions::default()
     });
     let skill = content::register(skill);
-    let skill = asking::register(skill);
+    let skill = questions::register(skill);
     let skill = rounds::register(skill);
-    let skill = changing::register(skill);
+    let skill = changes::register(skill);
     lists::register(skill)
 }
 

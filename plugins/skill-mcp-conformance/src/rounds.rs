@@ -11,7 +11,7 @@ use conjure_skill_sdk::protocol::{
 use conjure_skill_sdk::{Cx, Error, Result, Skill};
 use serde_json::{Value, json};
 
-use crate::asking::confirmation;
+use crate::questions::confirmation;
 use crate::stateless;
 
 pub(crate) fn register(skill: Skill) -> Skill {
@@ -48,19 +48,19 @@ pub(crate) fn register(skill: Skill) -> Skill {
             "test_input_required_result_request_state",
             "Asks for a confirmation",
             stateless(),
-            |cx, _: Empty| confirmed(cx).map(|ok| format!("state-ok: {ok}")),
+            |cx, _: Empty| ask_confirmation(cx).map(|ok| format!("state-ok: {ok}")),
         )
         .tool_with(
             "test_input_required_result_tampered_state",
             "Asks for a confirmation",
             stateless(),
-            |cx, _: Empty| confirmed(cx).map(|ok| format!("Confirmed: {ok}")),
+            |cx, _: Empty| ask_confirmation(cx).map(|ok| format!("Confirmed: {ok}")),
         )
         .tool_with(
             "test_input_required_result_multiple_inputs",
             "Asks the user, the model and for the directories at once",
             stateless(),
-            |cx, _: Empty| several(cx),
+            |cx, _: Empty| ask_several(cx),
         )
         .tool_with(
             "test_input_required_result_multi_round",
@@ -97,20 +97,20 @@ fn text(cx: &Cx, key: &str, message: &str, field: &str) -> Result<String> {
         "required": [field],
     });
     let answers = cx.ask(&Ask::new().elicit(key, form(message, schema)))?;
-    let content = accepted(answers.elicited(key)?)?;
+    let content = accepted_content(answers.elicited(key)?)?;
     let text = content.get(field).and_then(Value::as_str);
     text.map(str::to_owned)
         .ok_or_else(|| Error::invalid(format!("the answer has no text `{field}`")))
 }
 
-fn confirmed(cx: &Cx) -> Result<bool> {
+fn ask_confirmation(cx: &Cx) -> Result<bool> {
     let asked = Ask::new().elicit("confirm", form("Please confirm", confirmation()));
     let answers = cx.ask(&asked)?;
-    let content = accepted(answers.elicited("confirm")?)?;
+    let content = accepted_content(answers.elicited("confirm")?)?;
     Ok(content.get("ok") == Some(&json!(true)))
 }
 
-fn several(cx: &Cx) -> Result<String> {
+fn ask_several(cx: &Cx) -> Result<String> {
     let schema = json!({
         "type": "object",
         "properties": { "name": { "type": "string" } },
@@ -121,7 +121,7 @@ fn several(cx: &Cx) -> Result<String> {
         .sample("greeting", question("Generate a greeting", 50))
         .roots("client_roots");
     let answers = cx.ask(&asked)?;
-    let name = accepted(answers.elicited("user_name")?)?.get("name");
+    let name = accepted_content(answers.elicited("user_name")?)?.get("name");
     let name = name.cloned().unwrap_or_default();
     let greeting = &answers.sampled("greeting")?.text;
     let roots = answers.roots("client_roots")?.len();
@@ -161,7 +161,7 @@ fn question(text: &str, max_tokens: u32) -> Sample {
     }
 }
 
-fn accepted(answer: &Elicited) -> Result<&BTreeMap<String, Value>> {
+fn accepted_content(answer: &Elicited) -> Result<&BTreeMap<String, Value>> {
     match answer.action.as_str() {
         "accept" => Ok(&answer.content),
         other => Err(Error::new(format!("the user did not answer: {other}"))),

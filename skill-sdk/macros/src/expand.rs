@@ -24,7 +24,7 @@ pub(crate) fn expand(options: TokenStream, block: &TokenStream) -> TokenStream {
     let builder = builder(options, &mut block);
     let ImplBlock {
         attributes,
-        of,
+        self_type: of,
         items,
     } = &block;
     let items = items.iter().map(|item| match item {
@@ -42,9 +42,9 @@ pub(crate) fn expand(options: TokenStream, block: &TokenStream) -> TokenStream {
 
 /// All mistakes of the input, reported together.
 #[derive(Default)]
-struct Mistakes(Option<Error>);
+struct CollectedErrors(Option<Error>);
 
-impl Mistakes {
+impl CollectedErrors {
     fn add(&mut self, error: Error) {
         match &mut self.0 {
             Some(all) => all.combine(error),
@@ -60,12 +60,12 @@ impl Mistakes {
 
 /// The `impl` with the function that builds the skill. Takes what is the attribute's out of the block.
 fn builder(options: TokenStream, block: &mut ImplBlock) -> Result<TokenStream> {
-    let mut mistakes = Mistakes::default();
+    let mut mistakes = CollectedErrors::default();
     let options: SkillOptions = mistakes.take(syn::parse2(options)).unwrap_or_default();
     let description = marks::docs(&block.attributes);
     if description.is_empty() {
         mistakes.add(Error::new(
-            block.of.span(),
+            block.self_type.span(),
             "say what the skill is for in a doc comment above the `impl`: models and people read it",
         ));
     }
@@ -113,15 +113,15 @@ fn builder(options: TokenStream, block: &mut ImplBlock) -> Result<TokenStream> {
     }
     if !is_marked {
         mistakes.add(Error::new(
-            block.of.span(),
+            block.self_type.span(),
             "no function of it is marked `#[tool]`, `#[execute]`, `#[read]`, `#[write]` or `#[modify]`",
         ));
     }
-    if let Mistakes(Some(error)) = mistakes {
+    if let CollectedErrors(Some(error)) = mistakes {
         return Err(error);
     }
-    Ok(assembled(
-        &block.of,
+    Ok(skill_function(
+        &block.self_type,
         &options,
         &description,
         create,
@@ -130,7 +130,7 @@ fn builder(options: TokenStream, block: &mut ImplBlock) -> Result<TokenStream> {
 }
 
 /// The function that builds the skill.
-fn assembled(
+fn skill_function(
     of: &Type,
     options: &SkillOptions,
     description: &str,
@@ -224,7 +224,7 @@ fn ordinary(function: &MethodItem) -> Result<()> {
 }
 
 /// What every function takes that a model calls.
-fn callable(function: &MethodItem) -> Result<()> {
+fn check_callable(function: &MethodItem) -> Result<()> {
     ordinary(function)?;
     match &function.receiver {
         Some(receiver) if receiver.is_shared => Ok(()),
@@ -274,7 +274,7 @@ fn callback_of(
     word: &Ident,
     words: Option<LitStr>,
 ) -> Result<(String, TokenStream)> {
-    callable(function)?;
+    check_callable(function)?;
     let said = match words {
         Some(words) => words.value(),
         None => marks::docs(&function.attributes),
@@ -332,7 +332,7 @@ fn run(call: &TokenStream, output: &ReturnType, name: &Ident) -> TokenStream {
 
 /// The registration of a tool, and its name.
 fn tool_of(function: &mut MethodItem, tool: &ToolMark) -> Result<(String, TokenStream)> {
-    callable(function)?;
+    check_callable(function)?;
     let own = function.name.to_string();
     let own = own.strip_prefix("r#").unwrap_or(&own).to_owned();
     let (public, span) = match &tool.name {

@@ -17,7 +17,7 @@ use syn::{braced, parenthesized};
 /// An `impl` block of a type.
 pub(crate) struct ImplBlock {
     pub(crate) attributes: Vec<Attribute>,
-    pub(crate) of: Type,
+    pub(crate) self_type: Type,
     pub(crate) items: Vec<Item>,
 }
 
@@ -29,7 +29,7 @@ pub(crate) enum Item {
 pub(crate) struct MethodItem {
     pub(crate) attributes: Vec<Attribute>,
     /// Tokens before `fn`: visibility, `const`, `async` and the like.
-    before: TokenStream,
+    modifiers: TokenStream,
     pub(crate) is_async: Option<Token![async]>,
     pub(crate) name: Ident,
     pub(crate) generics: Generics,
@@ -83,7 +83,7 @@ impl Parse for ImplBlock {
         }
         Ok(Self {
             attributes,
-            of,
+            self_type: of,
             items,
         })
     }
@@ -97,7 +97,7 @@ impl Parse for Item {
         while qualifier(&ahead)?.is_some() {}
         match ahead.peek(Token![fn]) {
             true => Ok(Self::Function(Box::new(input.parse()?))),
-            false => other(input).map(Self::Other),
+            false => parse_other_item(input).map(Self::Other),
         }
     }
 }
@@ -126,7 +126,7 @@ fn qualifier(input: ParseStream<'_>) -> Result<Option<TokenStream>> {
 }
 
 /// An item that is no function: to its semicolon, or to the braces of a macro.
-fn other(input: ParseStream<'_>) -> Result<TokenStream> {
+fn parse_other_item(input: ParseStream<'_>) -> Result<TokenStream> {
     let mut tokens = TokenStream::new();
     let mut is_macro = false;
     while !input.is_empty() {
@@ -175,7 +175,7 @@ impl Parse for MethodItem {
         generics.where_clause = None;
         Ok(Self {
             attributes,
-            before,
+            modifiers: before,
             is_async,
             name,
             generics,
@@ -250,7 +250,7 @@ impl ToTokens for MethodItem {
     fn to_tokens(&self, tokens: &mut TokenStream) {
         let Self {
             attributes,
-            before,
+            modifiers: before,
             name,
             generics,
             output,

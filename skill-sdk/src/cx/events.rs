@@ -54,7 +54,7 @@ impl Cx {
     /// # Errors
     /// As [`Cx::stdout`].
     pub fn catalog_changed(&self, lists: &[List]) -> Result<()> {
-        self.event(&changed(lists))
+        self.event(&change_event(lists))
     }
 
     /// [`Cx::catalog_changed`] for asynchronous code.
@@ -62,7 +62,7 @@ impl Cx {
     /// # Errors
     /// As [`Cx::stdout`].
     pub async fn catalog_changed_async(&self, lists: &[List]) -> Result<()> {
-        self.event_async(&changed(lists)).await
+        self.event_async(&change_event(lists)).await
     }
 
     /// Says that a resource says something else now.
@@ -90,7 +90,7 @@ fn message(level: MessageLevel, data: Value) -> PluginEvent {
     })
 }
 
-fn changed(lists: &[List]) -> PluginEvent {
+fn change_event(lists: &[List]) -> PluginEvent {
     PluginEvent::CatalogChanged {
         sessions: Vec::new(),
         what: lists.iter().map(|list| list.as_str().to_owned()).collect(),

@@ -20,7 +20,7 @@ use super::stream::{self, Outbox};
 use super::{MAX_HOST_REQUEST_BYTES, MAX_HOST_REQUESTS, PluginRoot};
 use crate::block_on::block_on;
 use crate::error::to_fault;
-use crate::guard::Caught;
+use crate::guard::CatchPanic;
 
 /// Pieces of output that a call may have on the way, unless [`Client::with_credit`] says other.
 const DEFAULT_CREDIT: u32 = 32;
@@ -112,10 +112,10 @@ impl Client {
         let call_id = {
             let mut state = self.shared.state();
             if let Some(reason) = &state.ended {
-                return PendingCall::refused(Arc::clone(&self.shared), gone(reason));
+                return PendingCall::refused(Arc::clone(&self.shared), plugin_gone(reason));
             }
-            state.last += 1;
-            let call_id = state.last;
+            state.last_call_id += 1;
+            let call_id = state.last_call_id;
             let delivery = match &cx {
                 // Its context is told of things for as long as the instance lives.
                 Some(cx) if lasts => {
@@ -128,7 +128,7 @@ impl Client {
                 delivery,
                 cx: cx.clone(),
                 credit: self.credit,
-                lasts,
+                is_instance: lasts,
                 host: HashMap::new(),
             };
             state.calls.insert(call_id, call);
@@ -279,7 +279,7 @@ pub(super) struct ClientCore {
 
 #[derive(Default)]
 struct ClientState {
-    last: u64,
+    last_call_id: u64,
     calls: HashMap<u64, ClientCall>,
     /// The calls that a credit is due to, once for each piece that was delivered since the stream was
     /// read last.
@@ -293,7 +293,7 @@ struct ClientCall {
     cx: Option<CallContext>,
     credit: u32,
     /// An instance: its context stays after the reply.
-    lasts: bool,
+    is_instance: bool,
     host: HashMap<u32, AbortHandle>,
 }
 
@@ -315,7 +315,7 @@ impl ClientCore {
         match message {
             Message::Reply(reply) => {
                 let Some(call) = call else { return Ok(()) };
-                let stays = call.lasts && reply.is_ok();
+                let stays = call.is_instance && reply.is_ok();
                 let reply = match reply {
                     Ok(json) => RResult::ROk(json.into()),
                     Err(fault) => RResult::RErr(fault),
@@ -474,7 +474,7 @@ impl ClientCore {
             let pending = cx.host(RSlice::from_slice(&op), RSlice::from_slice(&json));
             // The answer may take as long as the call, and needs none of it.
             drop((cx, op, json));
-            let reply = Caught::new(Box::pin(async move { Ok(pending.await) })).await;
+            let reply = CatchPanic::new(Box::pin(async move { Ok(pending.await) })).await;
             if let Some(call) = shared.state().calls.get_mut(&call_id) {
                 call.host.remove(&id);
             }
@@ -504,7 +504,7 @@ impl ClientCore {
     }
 
     /// A piece was delivered: there is room for another.
-    pub(super) fn delivered(&self, call_id: u64) {
+    pub(super) fn grant_credit(&self, call_id: u64) {
         if let Some(call) = self.state().calls.get_mut(&call_id) {
             call.credit += 1;
             let _ = self.outbox.send(call_id, Message::Credit { pieces: 1 });
@@ -540,7 +540,7 @@ impl ClientCore {
 
     /// The fault of calls whose stream ended.
     pub(super) fn end_of(&self) -> Fault {
-        gone(self.state().ended.as_deref().unwrap_or("the call is over"))
+        plugin_gone(self.state().ended.as_deref().unwrap_or("the call is over"))
     }
 
     fn state(&self) -> MutexGuard<'_, ClientState> {
@@ -548,6 +548,6 @@ impl ClientCore {
     }
 }
 
-fn gone(reason: &str) -> Fault {
+fn plugin_gone(reason: &str) -> Fault {
     Fault::new(code::GONE, format!("the plugin is gone: {reason}"))
 }

@@ -189,7 +189,7 @@ impl Decoder {
     /// # Errors
     /// What is wrong with the frame, from its head alone. The stream cannot be read on.
     pub fn next_frame(&mut self) -> Result<Option<Frame>, FrameError> {
-        let rest = self.rest();
+        let rest = self.unread();
         let Some((len, behind)) = rest.split_first_chunk::<4>() else {
             return Ok(None);
         };
@@ -216,7 +216,7 @@ impl Decoder {
         };
         let bytes = bytes.to_vec();
         self.start += 4 + len;
-        if self.rest().is_empty() {
+        if self.unread().is_empty() {
             self.start = 0;
             if self.buffer.capacity() > MAX_KEPT_BUFFER {
                 self.buffer = Vec::new();
@@ -237,7 +237,7 @@ impl Decoder {
     /// [`FrameError::Cut`] when that was inside a frame, and [`FrameError::Text`] when what is left is
     /// none.
     pub fn finish(&self) -> Result<(), FrameError> {
-        let rest = self.rest();
+        let rest = self.unread();
         if rest.is_empty() {
             return Ok(());
         }
@@ -255,7 +255,7 @@ impl Decoder {
         })
     }
 
-    fn rest(&self) -> &[u8] {
+    fn unread(&self) -> &[u8] {
         self.buffer.get(self.start..).unwrap_or_default()
     }
 }

@@ -36,7 +36,7 @@ pub(super) struct CallLine {
 
 struct LineState {
     credit: u32,
-    over: bool,
+    closed: bool,
     next_host: u32,
     waiting: HashMap<u32, oneshot::Sender<Reply>>,
 }
@@ -49,7 +49,7 @@ impl CallLine {
             stopped: AtomicBool::new(false),
             state: Mutex::new(LineState {
                 credit,
-                over: false,
+                closed: false,
                 next_host: 0,
                 waiting: HashMap::new(),
             }),
@@ -97,7 +97,7 @@ impl CallLine {
             other => other,
         };
         let mut state = self.state();
-        if !state.over {
+        if !state.closed {
             // Over first: whoever has the reply finds the call over, on this end too.
             self.end(&mut state);
             let _ = self.outbox.send(self.call_id, Message::Reply(reply));
@@ -110,8 +110,8 @@ impl CallLine {
     }
 
     /// Whether it was answered or released.
-    pub(super) fn is_over(&self) -> bool {
-        self.state().over
+    pub(super) fn is_closed(&self) -> bool {
+        self.state().closed
     }
 
     /// Ends the call without a reply, for nobody waits for one.
@@ -120,7 +120,7 @@ impl CallLine {
     }
 
     fn end(&self, state: &mut LineState) {
-        state.over = true;
+        state.closed = true;
         // Dropping the senders answers whoever waits with GONE.
         state.waiting.clear();
         self.cancel();
@@ -134,7 +134,7 @@ impl CallLine {
         self.stopped.load(Ordering::Acquire)
     }
 
-    async fn until(&self, ready: impl Fn(&Self) -> bool) {
+    async fn wait_until(&self, ready: impl Fn(&Self) -> bool) {
         let mut changes = self.changed.subscribe();
         while !ready(self) {
             if changes.changed().await.is_err() {
@@ -152,8 +152,8 @@ impl CallLine {
             ));
         }
         let mut state = self.state();
-        if state.over {
-            return Err(gone());
+        if state.closed {
+            return Err(call_gone());
         }
         if state.waiting.len() >= MAX_HOST_REQUESTS {
             return Err(Fault::new(
@@ -181,7 +181,7 @@ impl CallLine {
     }
 }
 
-fn gone() -> Fault {
+fn call_gone() -> Fault {
     Fault::new(code::GONE, "the call is over")
 }
 
@@ -198,7 +198,7 @@ impl Future for PendingHostCall {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Reply> {
         Pin::new(&mut self.reply)
             .poll(cx)
-            .map(|reply| reply.unwrap_or_else(|_| RResult::RErr(gone())))
+            .map(|reply| reply.unwrap_or_else(|_| RResult::RErr(call_gone())))
     }
 }
 
@@ -219,7 +219,7 @@ struct FramedCx(Arc<CallLine>);
 impl CallCx for FramedCx {
     fn emit(&self, kind: u32, bytes: RSlice<'_, u8>) -> u32 {
         let mut state = self.0.state();
-        let status = if state.over || self.0.is_stopped() {
+        let status = if state.closed || self.0.is_stopped() {
             EmitStatus::Cancelled
         } else if state.credit == 0 {
             EmitStatus::Full
@@ -248,17 +248,17 @@ impl CallCx for FramedCx {
         // These two are about this end of the stream, which knows the answer itself.
         if op.as_slice() == host_op::CALL_CANCELLED.as_bytes() {
             return async move {
-                line.until(CallLine::is_stopped).await;
+                line.wait_until(CallLine::is_stopped).await;
                 empty()
             }
             .into_ffi();
         }
         if op.as_slice() == host_op::CALL_WRITABLE.as_bytes() {
             return async move {
-                line.until(|line| line.is_stopped() || line.state().credit > 0)
+                line.wait_until(|line| line.is_stopped() || line.state().credit > 0)
                     .await;
-                if line.state().over {
-                    RResult::RErr(gone())
+                if line.state().closed {
+                    RResult::RErr(call_gone())
                 } else {
                     empty()
                 }

@@ -184,7 +184,7 @@ impl Message {
                     1 => Verb::Create,
                     2 => Verb::Call,
                     3 => Verb::Start,
-                    _ => return Err(rest.wrong("the verb is unknown")),
+                    _ => return Err(rest.malformed("the verb is unknown")),
                 },
                 instance: rest.u64()?,
                 credit: rest.u32()?,
@@ -203,7 +203,7 @@ impl Message {
                 0 => Cancel::Call,
                 1 => Cancel::Release,
                 2 => Cancel::HostRequest(rest.u32()?),
-                _ => return Err(rest.wrong("what is cancelled is unknown")),
+                _ => return Err(rest.malformed("what is cancelled is unknown")),
             }),
             Kind::Log => Self::Log {
                 level: rest.u32()?,
@@ -223,7 +223,7 @@ impl Message {
         if rest.bytes.is_empty() {
             Ok(message)
         } else {
-            Err(rest.wrong("there are bytes behind its end"))
+            Err(rest.malformed("there are bytes behind its end"))
         }
     }
 }
@@ -254,7 +254,7 @@ struct FrameReader<'a> {
 }
 
 impl FrameReader<'_> {
-    fn wrong(&self, what: &'static str) -> FrameError {
+    fn malformed(&self, what: &'static str) -> FrameError {
         FrameError::Malformed {
             kind: self.kind,
             what,
@@ -263,7 +263,7 @@ impl FrameReader<'_> {
 
     fn take<const N: usize>(&mut self) -> Result<[u8; N], FrameError> {
         let Some((head, tail)) = self.bytes.split_first_chunk::<N>() else {
-            return Err(self.wrong("it ends too early"));
+            return Err(self.malformed("it ends too early"));
         };
         self.bytes = tail;
         Ok(*head)
@@ -284,7 +284,7 @@ impl FrameReader<'_> {
     fn name(&mut self) -> Result<Vec<u8>, FrameError> {
         let len = usize::from(u16::from_le_bytes(self.take()?));
         let Some((name, tail)) = self.bytes.split_at_checked(len) else {
-            return Err(self.wrong("a name is longer than the frame"));
+            return Err(self.malformed("a name is longer than the frame"));
         };
         self.bytes = tail;
         Ok(name.to_vec())
@@ -301,7 +301,7 @@ impl FrameReader<'_> {
                 code: self.u32()?,
                 message: RVec::from(self.all()),
             })),
-            _ => Err(self.wrong("it is neither an answer nor a fault")),
+            _ => Err(self.malformed("it is neither an answer nor a fault")),
         }
     }
 }

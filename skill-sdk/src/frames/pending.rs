@@ -37,27 +37,27 @@ enum ReplyWait {
 
 /// Waits for the end of whom a call is for, to tell the plugin.
 enum CancelWait {
-    Unasked(CallContext),
-    Asked(CallContext, Pin<Box<FfiFuture<Reply>>>),
-    Over,
+    Idle(CallContext),
+    Watching(CallContext, Pin<Box<FfiFuture<Reply>>>),
+    Finished,
 }
 
 impl CancelWait {
     /// Whether the plugin is to be told now.
     fn is_due(&mut self, task: &mut Context<'_>) -> bool {
-        if let Self::Unasked(cx) = self {
+        if let Self::Idle(cx) = self {
             let op = RSlice::from_slice(host_op::CALL_CANCELLED.as_bytes());
             let asked = cx.host(op, RSlice::from_slice(b"{}"));
-            *self = Self::Asked(cx.clone(), Box::pin(asked));
+            *self = Self::Watching(cx.clone(), Box::pin(asked));
         }
-        let Self::Asked(cx, asked) = self else {
+        let Self::Watching(cx, asked) = self else {
             return false;
         };
         let Poll::Ready(reply) = asked.as_mut().poll(task) else {
             return false;
         };
         let is_due = matches!(reply, RResult::ROk(_)) && cx.cancelled();
-        *self = Self::Over;
+        *self = Self::Finished;
         is_due
     }
 }
@@ -70,7 +70,7 @@ impl PendingCall {
         reply: oneshot::Receiver<Reply>,
         watched: Option<CallContext>,
     ) -> Self {
-        let cancel = watched.map_or(CancelWait::Over, CancelWait::Unasked);
+        let cancel = watched.map_or(CancelWait::Finished, CancelWait::Idle);
         Self {
             shared,
             call_id,
@@ -87,7 +87,7 @@ impl PendingCall {
         }
     }
 
-    fn gone(&self) -> Reply {
+    fn end_reply(&self) -> Reply {
         RResult::RErr(self.shared.end_of())
     }
 }
@@ -115,7 +115,7 @@ impl Future for PendingCall {
             ReplyWait::Done => None,
         };
         self.state = ReplyWait::Done;
-        Poll::Ready(reply.unwrap_or_else(|| self.gone()))
+        Poll::Ready(reply.unwrap_or_else(|| self.end_reply()))
     }
 }
 
@@ -139,7 +139,7 @@ pub(super) async fn pump(
     let _watcher = watches.then(|| {
         let (cx, outbox) = (cx.clone(), shared.outbox.clone());
         let watcher = shared.runtime.spawn(async move {
-            if host_says(&cx, host_op::CALL_CANCELLED).await && cx.cancelled() {
+            if host_confirms(&cx, host_op::CALL_CANCELLED).await && cx.cancelled() {
                 let _ = outbox.send(call_id, Message::Cancel(Cancel::Call));
             }
         });
@@ -149,7 +149,7 @@ pub(super) async fn pump(
         match item {
             CallItem::Piece(kind, bytes) => {
                 deliver(&cx, kind, &bytes).await;
-                shared.delivered(call_id);
+                shared.grant_credit(call_id);
             }
             CallItem::Reply(reply) => {
                 if let Some(replies) = replies.take() {
@@ -174,7 +174,7 @@ async fn deliver(cx: &CallContext, kind: u32, bytes: &[u8]) {
         match EmitStatus::from_number(status) {
             EmitStatus::Ok | EmitStatus::Cancelled => return,
             EmitStatus::Full => {
-                if !host_says(cx, host_op::CALL_WRITABLE).await {
+                if !host_confirms(cx, host_op::CALL_WRITABLE).await {
                     return;
                 }
             }
@@ -182,7 +182,7 @@ async fn deliver(cx: &CallContext, kind: u32, bytes: &[u8]) {
     }
 }
 
-async fn host_says(cx: &CallContext, op: &str) -> bool {
+async fn host_confirms(cx: &CallContext, op: &str) -> bool {
     let pending = cx.host(RSlice::from_slice(op.as_bytes()), RSlice::from_slice(b"{}"));
     matches!(pending.await, RResult::ROk(_))
 }

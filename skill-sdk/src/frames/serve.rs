@@ -17,7 +17,7 @@ use super::message::{Cancel, Message, Verb};
 use super::stream::{self, Outbox};
 use super::{MAX_CALLS, PluginRoot};
 use crate::error::to_fault;
-use crate::guard::{Caught, guard};
+use crate::guard::{CatchPanic, guard};
 
 /// Runs a plugin for the host at the other end of the stream, until the stream ends. Then every
 /// call is cancelled and every instance is dropped; calls that block and do not look are left
@@ -177,7 +177,7 @@ impl<P: PluginRoot> FrameServer<P> {
             state.lines.insert(call_id, running);
             state.instances.get(&instance).cloned()
         };
-        Ok(Some(FrameRequest(FrameTask::Call(BegunCall {
+        Ok(Some(FrameRequest(FrameTask::Call(AcceptedCall {
             server: Arc::clone(self),
             call_id,
             line,
@@ -187,7 +187,7 @@ impl<P: PluginRoot> FrameServer<P> {
     }
 
     fn create(&self, call_id: u64, line: &Arc<CallLine>, json: &[u8]) {
-        let made = contained(|| self.root.create(json, line.context()));
+        let made = catch_panic(|| self.root.create(json, line.context()));
         match made {
             Ok(object) => {
                 let mut state = self.state();
@@ -210,7 +210,7 @@ impl<P: PluginRoot> FrameServer<P> {
         object: &PluginObject,
         body: &OperationBody,
     ) {
-        let started = contained(|| {
+        let started = catch_panic(|| {
             let (op, json) = body.slices();
             Ok(object.start(op, json, line.context()))
         });
@@ -218,8 +218,8 @@ impl<P: PluginRoot> FrameServer<P> {
             Ok(future) => future,
             Err(fault) => return self.finish(call_id, Err(fault)),
         };
-        let mut answer = Caught::new(Box::pin(async move { Ok(future.await) }));
-        let reply = |answer| Result::map_err(answer, to_fault).and_then(plain);
+        let mut answer = CatchPanic::new(Box::pin(async move { Ok(future.await) }));
+        let reply = |answer| Result::map_err(answer, to_fault).and_then(into_result);
         // It may have come to its end already, or stays where it is until it is woken.
         let mut nobody = Context::from_waker(Waker::noop());
         if let Poll::Ready(answer) = Pin::new(&mut answer).poll(&mut nobody) {
@@ -293,13 +293,13 @@ struct OperationBody {
 pub struct FrameRequest<P>(FrameTask<P>);
 
 enum FrameTask<P> {
-    Call(BegunCall<P>),
+    Call(AcceptedCall<P>),
     /// The end of an instance.
     Drop(Arc<PluginObject>),
 }
 
 /// A call that runs, or is about to.
-struct BegunCall<P> {
+struct AcceptedCall<P> {
     server: Arc<FrameServer<P>>,
     call_id: u64,
     line: Arc<CallLine>,
@@ -325,7 +325,7 @@ impl<P: PluginRoot> FrameRequest<P> {
     }
 }
 
-impl<P: PluginRoot> BegunCall<P> {
+impl<P: PluginRoot> AcceptedCall<P> {
     fn run(self) {
         let Self {
             server,
@@ -335,12 +335,12 @@ impl<P: PluginRoot> BegunCall<P> {
             body,
         } = self;
         // Released before it was its turn.
-        if line.is_over() {
+        if line.is_closed() {
             return;
         }
         match (body.verb, object) {
             (Verb::Manifest, _) => {
-                let manifest = contained(|| server.root.manifest());
+                let manifest = catch_panic(|| server.root.manifest());
                 server.finish(call_id, manifest);
             }
             (Verb::Create, _) => server.create(call_id, &line, &body.json),
@@ -349,9 +349,9 @@ impl<P: PluginRoot> BegunCall<P> {
                 server.finish(call_id, Err(fault));
             }
             (Verb::Call, Some(object)) => {
-                let reply = contained(|| {
+                let reply = catch_panic(|| {
                     let (op, json) = body.slices();
-                    plain(object.call(op, json, line.context()))
+                    into_result(object.call(op, json, line.context()))
                 });
                 server.finish(call_id, reply);
             }
@@ -367,13 +367,13 @@ impl OperationBody {
 }
 
 /// A plugin catches its own panics; one that does not must not take its worker's thread.
-fn contained<T>(code: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
+fn catch_panic<T>(code: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
     guard(|| Ok(code()))
         .map_err(to_fault)
         .and_then(|result| result)
 }
 
-fn plain(reply: Reply) -> Result<Vec<u8>, Fault> {
+fn into_result(reply: Reply) -> Result<Vec<u8>, Fault> {
     match reply {
         RResult::ROk(json) => Ok(json.into_vec()),
         RResult::RErr(fault) => Err(fault),

@@ -31,7 +31,7 @@ pub(super) struct Outbox(Arc<Mutex<OutputState>>);
 struct OutputState {
     /// The writer; none once the stream is closed.
     writer: Option<Pin<Box<dyn AsyncWrite + Send>>>,
-    waiting: VecDeque<WaitingFrame>,
+    queue: VecDeque<QueuedFrame>,
     waiting_bytes: usize,
     logs: usize,
     /// The bytes that are being written, and how many of them are.
@@ -43,7 +43,7 @@ struct OutputState {
     runner: Option<Waker>,
 }
 
-struct WaitingFrame {
+struct QueuedFrame {
     bytes: Vec<u8>,
     log: bool,
 }
@@ -52,7 +52,7 @@ impl Outbox {
     pub(super) fn new(writer: impl AsyncWrite + Send + 'static) -> Self {
         Self(Arc::new(Mutex::new(OutputState {
             writer: Some(Box::pin(writer)),
-            waiting: VecDeque::new(),
+            queue: VecDeque::new(),
             waiting_bytes: 0,
             logs: 0,
             batch: Vec::new(),
@@ -69,7 +69,7 @@ impl Outbox {
     pub(super) fn send(&self, call_id: u64, message: Message) -> Result<(), FrameError> {
         let mut bytes = Vec::new();
         message.into_frame(call_id).encode(&mut bytes)?;
-        self.push(WaitingFrame { bytes, log: false });
+        self.push(QueuedFrame { bytes, log: false });
         Ok(())
     }
 
@@ -77,11 +77,11 @@ impl Outbox {
     pub(super) fn log(&self, call_id: u64, line: Message) {
         let mut bytes = Vec::new();
         if line.into_frame(call_id).encode(&mut bytes).is_ok() {
-            self.push(WaitingFrame { bytes, log: true });
+            self.push(QueuedFrame { bytes, log: true });
         }
     }
 
-    fn push(&self, frame: WaitingFrame) {
+    fn push(&self, frame: QueuedFrame) {
         let mut state = self.state();
         if state.writer.is_none() || frame.log && state.logs >= MAX_LOGS {
             return;
@@ -89,7 +89,7 @@ impl Outbox {
         let was_idle = state.is_idle();
         state.logs += usize::from(frame.log);
         state.waiting_bytes += frame.bytes.len();
-        state.waiting.push_back(frame);
+        state.queue.push_back(frame);
         let is_left = if was_idle {
             let mut nobody = Context::from_waker(Waker::noop());
             !matches!(state.write(&mut nobody), Poll::Ready(Ok(())))
@@ -121,7 +121,7 @@ impl Outbox {
     pub(super) fn close(&self) {
         let mut state = self.state();
         let writer = state.writer.take();
-        state.waiting.clear();
+        state.queue.clear();
         drop(state);
         drop(writer);
     }
@@ -133,7 +133,7 @@ impl Outbox {
 
 impl OutputState {
     fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && self.batch.is_empty() && !self.unflushed
+        self.queue.is_empty() && self.batch.is_empty() && !self.unflushed
     }
 
     /// Writes what waits and flushes it.
@@ -143,7 +143,7 @@ impl OutputState {
             return Poll::Ready(Err(std::io::Error::other(reason)));
         }
         loop {
-            self.fill();
+            self.fill_batch();
             let Some(writer) = &mut self.writer else {
                 return Poll::Ready(Ok(()));
             };
@@ -168,9 +168,9 @@ impl OutputState {
     }
 
     /// Takes frames for the next write, when there is none under way.
-    fn fill(&mut self) {
+    fn fill_batch(&mut self) {
         while self.written == 0 && self.batch.len() < BATCH {
-            let Some(frame) = self.waiting.pop_front() else {
+            let Some(frame) = self.queue.pop_front() else {
                 return;
             };
             self.logs -= usize::from(frame.log);

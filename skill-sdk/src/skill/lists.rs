@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::contents::Contents;
 use super::run_time::RunTime;
 use super::uri_template::UriTemplate;
-use super::{Skill, words};
+use super::{Skill, text_arguments};
 use crate::cx::Cx;
 use crate::dispatch::{decode, encode, unsupported};
 use crate::error::{Error, Result};
@@ -28,8 +28,8 @@ const MAX_VALUES: usize = 100;
 type ContentsFn = Box<dyn Fn(&Cx) -> Result<Contents> + Send + Sync>;
 type ReadWith = Box<dyn Fn(&Cx, &[(String, String)]) -> Result<Contents> + Send + Sync>;
 type PromptTextFn = Box<dyn Fn(&Cx, &BTreeMap<String, String>) -> Result<PromptText> + Send + Sync>;
-type Completes = Box<dyn Fn(&Cx, &Complete) -> Result<Completions> + Send + Sync>;
-type Watches = Box<dyn Fn(&Cx, &str, bool) -> Result<()> + Send + Sync>;
+type CompletionFn = Box<dyn Fn(&Cx, &Complete) -> Result<Completions> + Send + Sync>;
+type WatchFn = Box<dyn Fn(&Cx, &str, bool) -> Result<()> + Send + Sync>;
 
 /// Resources whose URIs follow a pattern, such as `note://{day}`.
 ///
@@ -97,7 +97,7 @@ impl Skill {
         let name = template.uri.clone();
         let read: ReadWith = Box::new(move |cx, variables| {
             let variables = variables.iter().map(|(name, value)| (&**name, &**value));
-            let variables = words::read(variables).map_err(|error| {
+            let variables = text_arguments::read(variables).map_err(|error| {
                 Error::invalid(format!("the variables of `{name}` do not fit: {error}"))
             })?;
             read(cx, variables).map(Into::into)
@@ -141,7 +141,7 @@ impl Skill {
         let name = name.to_owned();
         self.raw_prompt(prompt, move |cx, arguments| {
             let words = arguments.iter().map(|(name, text)| (&**name, &**text));
-            let arguments = words::read(words).map_err(|error| {
+            let arguments = text_arguments::read(words).map_err(|error| {
                 Error::invalid(format!(
                     "the arguments of the prompt `{name}` do not fit: {error}"
                 ))
@@ -171,7 +171,7 @@ impl Skill {
         argument: &str,
         complete: impl Fn(&Cx, &Complete) -> Result<V> + Send + Sync + 'static,
     ) -> Self {
-        let complete: Completes = Box::new(move |cx, asked| complete(cx, asked).map(Into::into));
+        let complete: CompletionFn = Box::new(move |cx, asked| complete(cx, asked).map(Into::into));
         let of = (of.to_owned(), argument.to_owned());
         self.lists.completions.push((of, complete));
         self
@@ -203,9 +203,9 @@ fn arguments_of(schema: &Value) -> Vec<Value> {
 pub(super) struct SkillLists {
     resources: Vec<(Resource, ContentsFn)>,
     templates: Vec<(ResourceTemplate, ReadWith)>,
-    watches: Option<Watches>,
+    watches: Option<WatchFn>,
     prompts: Vec<(Prompt, PromptTextFn)>,
-    completions: Vec<((String, String), Completes)>,
+    completions: Vec<((String, String), CompletionFn)>,
 }
 
 impl SkillLists {
@@ -234,11 +234,11 @@ impl SkillLists {
             UriTemplate::read(&template.uri)?;
         }
         let resources = self.resources.iter().map(|(resource, _)| &resource.uri);
-        no_twins("resources have the URI", resources)?;
+        check_unique("resources have the URI", resources)?;
         let templates = self.templates.iter().map(|(template, _)| &template.uri);
-        no_twins("resource templates are", templates)?;
+        check_unique("resource templates are", templates)?;
         let prompts = self.prompts.iter().map(|(prompt, _)| &prompt.name);
-        no_twins("prompts are called", prompts)?;
+        check_unique("prompts are called", prompts)?;
         for ((of, argument), _) in &self.completions {
             let known = self.prompts.iter().any(|(prompt, _)| prompt.name == *of)
                 || self
@@ -294,7 +294,7 @@ impl SkillLists {
             }
             op::COMPLETE => {
                 let (request, envelope) = decode(name, json)?;
-                encode(&self.completed(&Cx::new(raw, envelope), &request)?)
+                encode(&self.run_completion(&Cx::new(raw, envelope), &request)?)
             }
             _ => Err(unsupported(name)),
         }
@@ -359,7 +359,7 @@ impl SkillLists {
         }
     }
 
-    fn completed(&self, cx: &Cx, request: &Complete) -> Result<Completions> {
+    fn run_completion(&self, cx: &Cx, request: &Complete) -> Result<Completions> {
         let named = |member: &str| request.reference.get(member).and_then(Value::as_str);
         let of = named("name").or_else(|| named("uri")).unwrap_or_default();
         let known = self
@@ -380,7 +380,7 @@ impl SkillLists {
     }
 }
 
-fn no_twins<'a>(what: &str, names: impl Iterator<Item = &'a String>) -> Result<()> {
+fn check_unique<'a>(what: &str, names: impl Iterator<Item = &'a String>) -> Result<()> {
     let mut seen = std::collections::BTreeSet::new();
     for name in names {
         if !seen.insert(name) {

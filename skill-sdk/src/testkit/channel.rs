@@ -38,7 +38,7 @@ pub(super) struct Channel {
     stopped: AtomicBool,
     state: Mutex<ChannelState>,
     /// For threads that wait.
-    news: Condvar,
+    condvar: Condvar,
     /// For futures that wait.
     changed: watch::Sender<()>,
 }
@@ -47,7 +47,7 @@ pub(super) struct Channel {
 struct ChannelState {
     queue: VecDeque<(u32, Vec<u8>)>,
     output: CapturedOutput,
-    over: bool,
+    closed: bool,
 }
 
 impl Channel {
@@ -57,7 +57,7 @@ impl Channel {
             transcript,
             stopped: AtomicBool::new(false),
             state: Mutex::default(),
-            news: Condvar::new(),
+            condvar: Condvar::new(),
             changed: watch::Sender::new(()),
         })
     }
@@ -67,7 +67,7 @@ impl Channel {
     pub(super) fn emit(&self, kind: u32, bytes: &[u8]) -> EmitStatus {
         let status = {
             let mut state = self.state();
-            if state.over || self.is_stopped() {
+            if state.closed || self.is_stopped() {
                 EmitStatus::Cancelled
             } else if state.queue.len() >= self.capacity {
                 state.output.fulls += 1;
@@ -77,7 +77,7 @@ impl Channel {
                 EmitStatus::Ok
             }
         };
-        self.tell();
+        self.notify();
         status
     }
 
@@ -86,13 +86,13 @@ impl Channel {
             level: LogLevel::from_number(level),
             message: String::from_utf8_lossy(message).into_owned(),
         });
-        self.tell();
+        self.notify();
     }
 
     /// Makes room.
     pub(super) fn drain(&self) {
         self.drain_locked(&mut self.state());
-        self.tell();
+        self.notify();
     }
 
     fn drain_locked(&self, state: &mut ChannelState) {
@@ -105,7 +105,7 @@ impl Channel {
                     let event = serde_json::from_slice(&bytes).unwrap_or_else(|_| {
                         Value::String(String::from_utf8_lossy(&bytes).into_owned())
                     });
-                    self.transcript.note("event", &event);
+                    self.transcript.record("event", &event);
                     output.events.push(event);
                 }
                 // A newer plugin's kind: a host ignores it.
@@ -116,7 +116,7 @@ impl Channel {
 
     pub(super) fn cancel(&self) {
         self.stopped.store(true, Ordering::Release);
-        self.tell();
+        self.notify();
     }
 
     /// Ends the call: nothing more is taken.
@@ -124,7 +124,7 @@ impl Channel {
         let output = {
             let mut state = self.state();
             self.drain_locked(&mut state);
-            state.over = true;
+            state.closed = true;
             state.output.clone()
         };
         self.cancel();
@@ -137,7 +137,7 @@ impl Channel {
         self.drain_locked(&mut state);
         let output = state.output.clone();
         drop(state);
-        self.tell_futures();
+        self.notify_futures();
         output
     }
 
@@ -147,16 +147,16 @@ impl Channel {
         let mut state = self.state();
         loop {
             self.drain_locked(&mut state);
-            self.tell_futures();
+            self.notify_futures();
             if enough(&state.output) {
                 return true;
             }
             let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() || state.over {
+            if left.is_zero() || state.closed {
                 return false;
             }
             state = self
-                .news
+                .condvar
                 .wait_timeout(state, left)
                 .unwrap_or_else(PoisonError::into_inner)
                 .0;
@@ -167,24 +167,24 @@ impl Channel {
         self.stopped.load(Ordering::Acquire)
     }
 
-    pub(super) fn is_over(&self) -> bool {
-        self.state().over
+    pub(super) fn is_closed(&self) -> bool {
+        self.state().closed
     }
 
     /// Becomes ready when the call is cancelled or over.
     pub(super) async fn stopped(&self) {
-        self.until(Self::is_stopped).await;
+        self.wait_until(Self::is_stopped).await;
     }
 
     /// Becomes ready when there is room, or the call is cancelled or over.
     pub(super) async fn writable(&self) {
-        self.until(|channel| {
+        self.wait_until(|channel| {
             channel.is_stopped() || channel.state().queue.len() < channel.capacity
         })
         .await;
     }
 
-    async fn until(&self, ready: impl Fn(&Self) -> bool) {
+    async fn wait_until(&self, ready: impl Fn(&Self) -> bool) {
         let mut changes = self.changed.subscribe();
         while !ready(self) {
             if changes.changed().await.is_err() {
@@ -193,12 +193,12 @@ impl Channel {
         }
     }
 
-    fn tell(&self) {
-        self.news.notify_all();
-        self.tell_futures();
+    fn notify(&self) {
+        self.condvar.notify_all();
+        self.notify_futures();
     }
 
-    fn tell_futures(&self) {
+    fn notify_futures(&self) {
         self.changed.send_replace(());
     }
 

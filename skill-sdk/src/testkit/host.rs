@@ -35,7 +35,7 @@ pub(super) type HostOperationFn =
 pub struct TestHost(pub(super) Arc<TestHostState>);
 
 pub(super) struct TestHostState {
-    pub(super) served: TestServices,
+    pub(super) services: TestServices,
     pub(super) transcript: Arc<SharedTranscript>,
     pub(super) create: Create,
     pub(super) envelope: Request<()>,
@@ -100,17 +100,17 @@ impl TestHost {
 
     /// What the plugins stored, by key.
     pub fn kv(&self) -> BTreeMap<String, Value> {
-        lock(&self.0.served.kv).clone()
+        lock(&self.0.services.kv).clone()
     }
 
     /// Files that were registered, in order. The handle of the n-th, from 1, is `artifact-n`.
     pub fn files(&self) -> Vec<FileRef> {
-        lock(&self.0.served.files).clone()
+        lock(&self.0.services.files).clone()
     }
 
     /// What was reported through the operation `progress`, in order.
     pub fn progress(&self) -> Vec<Progress> {
-        lock(&self.0.served.progress).clone()
+        lock(&self.0.services.progress).clone()
     }
 
     /// Every message that crossed the boundary so far and was not a fault.
@@ -148,7 +148,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 /// Sets a [`TestHost`] up.
 pub struct TestHostBuilder {
-    served: TestServices,
+    services: TestServices,
     create: Create,
     envelope: Request<()>,
     capacity: usize,
@@ -164,7 +164,7 @@ impl fmt::Debug for TestHostBuilder {
 impl TestHostBuilder {
     fn new() -> Self {
         Self {
-            served: TestServices::default(),
+            services: TestServices::default(),
             create: Create {
                 host: HostInfo {
                     name: "testkit".to_owned(),
@@ -246,7 +246,7 @@ impl TestHostBuilder {
     /// A secret that `secret.get` gives. Without any, the host does not serve the operation.
     #[must_use]
     pub fn secret(mut self, name: &str, value: &str) -> Self {
-        self.served
+        self.services
             .secrets
             .insert(name.to_owned(), value.to_owned());
         self
@@ -255,14 +255,14 @@ impl TestHostBuilder {
     /// A value that is stored before the plugin begins.
     #[must_use]
     pub fn stored(self, key: &str, value: Value) -> Self {
-        lock(&self.served.kv).insert(key.to_owned(), value);
+        lock(&self.services.kv).insert(key.to_owned(), value);
         self
     }
 
     /// A directory that the session works in.
     #[must_use]
     pub fn root(mut self, uri: &str) -> Self {
-        self.served.roots.push(Root {
+        self.services.roots.push(Root {
             uri: uri.to_owned(),
             name: None,
         });
@@ -272,7 +272,7 @@ impl TestHostBuilder {
     /// The answer to an HTTP request; any other one is denied.
     #[must_use]
     pub fn http(mut self, method: &str, url: &str, response: HttpResponse) -> Self {
-        self.served
+        self.services
             .http
             .insert((method.to_owned(), url.to_owned()), response);
         self
@@ -284,14 +284,14 @@ impl TestHostBuilder {
         mut self,
         answer: impl Fn(HttpRequest) -> Result<HttpResponse> + Send + Sync + 'static,
     ) -> Self {
-        self.served.http_with = Some(Box::new(answer));
+        self.services.http_with = Some(Box::new(answer));
         self
     }
 
     /// Sets the function that answers for the person.
     #[must_use]
     pub fn elicit(mut self, answer: impl Fn(Elicit) -> Elicited + Send + Sync + 'static) -> Self {
-        self.served.elicit = Some(Box::new(answer));
+        self.services.elicit = Some(Box::new(answer));
         self
     }
 
@@ -301,7 +301,7 @@ impl TestHostBuilder {
         mut self,
         answer: impl Fn(Sample) -> Result<Sampled> + Send + Sync + 'static,
     ) -> Self {
-        self.served.sample = Some(Box::new(answer));
+        self.services.sample = Some(Box::new(answer));
         self
     }
 
@@ -317,7 +317,7 @@ impl TestHostBuilder {
         F: Future<Output = Result<Value>> + Send + 'static,
     {
         let handler: HostOperationFn = Box::new(move |request| Box::pin(answer(request)));
-        self.served.own.insert(name.to_owned(), handler);
+        self.services.custom.insert(name.to_owned(), handler);
         self
     }
 
@@ -331,9 +331,9 @@ impl TestHostBuilder {
             .thread_name("testkit-host")
             .enable_all()
             .build()?;
-        self.create.host.operations = operations::served(&self.served);
+        self.create.host.operations = operations::operation_names(&self.services);
         Ok(TestHost(Arc::new(TestHostState {
-            served: self.served,
+            services: self.services,
             transcript: Arc::default(),
             create: self.create,
             envelope: self.envelope,

@@ -32,11 +32,11 @@ pub(super) struct TestServices {
     pub(super) http_with: Option<Box<dyn Fn(HttpRequest) -> Result<HttpResponse> + Send + Sync>>,
     pub(super) elicit: Option<Box<dyn Fn(Elicit) -> Elicited + Send + Sync>>,
     pub(super) sample: Option<Box<dyn Fn(Sample) -> Result<Sampled> + Send + Sync>>,
-    pub(super) own: HashMap<String, HostOperationFn>,
+    pub(super) custom: HashMap<String, HostOperationFn>,
 }
 
 /// The operations that are announced to the plugin.
-pub(super) fn served(served: &TestServices) -> Vec<String> {
+pub(super) fn operation_names(served: &TestServices) -> Vec<String> {
     let optional = [
         (host_op::SECRET_GET, !served.secrets.is_empty()),
         (
@@ -50,7 +50,7 @@ pub(super) fn served(served: &TestServices) -> Vec<String> {
         .iter()
         .filter(|op| !optional.iter().any(|(name, there)| name == *op && !there))
         .map(|op| format!("{op}/1"))
-        .chain(served.own.keys().map(|op| format!("{op}/1")))
+        .chain(served.custom.keys().map(|op| format!("{op}/1")))
         .collect();
     operations.sort();
     operations.dedup();
@@ -65,36 +65,37 @@ pub(super) async fn serve(
     json: &[u8],
 ) -> Result<Vec<u8>> {
     let request: Value = decode(op, json)?;
-    host.transcript.note(format!("host.{op}.request"), &request);
+    host.transcript
+        .record(format!("host.{op}.request"), &request);
     let reply = answer(host, call, op, request).await?;
-    host.transcript.note(format!("host.{op}.reply"), &reply);
+    host.transcript.record(format!("host.{op}.reply"), &reply);
     Ok(serde_json::to_vec(&reply)?)
 }
 
 async fn answer(host: &TestHostState, call: &Channel, op: &str, request: Value) -> Result<Value> {
-    let served = &host.served;
+    let served = &host.services;
     match op {
         host_op::CALL_CANCELLED => {
             call.stopped().await;
             return encode(&Empty {});
         }
-        _ if call.is_over() => return Err(Error::with_code(code::GONE, "the call is over")),
+        _ if call.is_closed() => return Err(Error::with_code(code::GONE, "the call is over")),
         host_op::CALL_WRITABLE => {
             call.writable().await;
             return encode(&Empty {});
         }
         _ => {}
     }
-    if let Some(handler) = served.own.get(op) {
+    if let Some(handler) = served.custom.get(op) {
         return handler(request).await;
     }
     match op {
         host_op::PROGRESS => {
-            lock(&served.progress).push(typed(op, request)?);
+            lock(&served.progress).push(parse_request(op, request)?);
             encode(&Empty {})
         }
         host_op::FILE => {
-            let RegisterFile { file } = typed(op, request)?;
+            let RegisterFile { file } = parse_request(op, request)?;
             let mut files = lock(&served.files);
             files.push(file);
             encode(&Registered {
@@ -102,13 +103,13 @@ async fn answer(host: &TestHostState, call: &Channel, op: &str, request: Value) 
             })
         }
         host_op::KV_GET => {
-            let KvKey { key } = typed(op, request)?;
+            let KvKey { key } = parse_request(op, request)?;
             encode(&KvValue {
                 value: lock(&served.kv).get(&key).cloned(),
             })
         }
         host_op::KV_SET => {
-            let KvSet { key, value } = typed(op, request)?;
+            let KvSet { key, value } = parse_request(op, request)?;
             if key.len() > MAX_KEY {
                 return Err(Error::invalid(format!("a key has at most {MAX_KEY} bytes")));
             }
@@ -119,12 +120,12 @@ async fn answer(host: &TestHostState, call: &Channel, op: &str, request: Value) 
             encode(&Empty {})
         }
         host_op::KV_DELETE => {
-            let KvKey { key } = typed(op, request)?;
+            let KvKey { key } = parse_request(op, request)?;
             lock(&served.kv).remove(&key);
             encode(&Empty {})
         }
         host_op::KV_LIST => {
-            let KvList { prefix } = typed(op, request)?;
+            let KvList { prefix } = parse_request(op, request)?;
             let kv = lock(&served.kv);
             let keys = kv.keys().filter(|key| key.starts_with(&prefix));
             encode(&KvKeys {
@@ -132,7 +133,7 @@ async fn answer(host: &TestHostState, call: &Channel, op: &str, request: Value) 
             })
         }
         host_op::SECRET_GET => {
-            let SecretGet { name } = typed(op, request)?;
+            let SecretGet { name } = parse_request(op, request)?;
             let value = served.secrets.get(&name).ok_or_else(|| {
                 Error::with_code(code::DENIED, format!("no secret `{name}` is granted"))
             })?;
@@ -140,33 +141,33 @@ async fn answer(host: &TestHostState, call: &Channel, op: &str, request: Value) 
                 value: value.clone(),
             })
         }
-        host_op::HTTP_SEND => encode(&http(served, typed(op, request)?)?),
-        host_op::SAMPLE => encode(&sampled(served, typed(op, request)?)?),
-        host_op::ELICIT => encode(&elicited(served, typed(op, request)?)?),
+        host_op::HTTP_SEND => encode(&http(served, parse_request(op, request)?)?),
+        host_op::SAMPLE => encode(&sampled(served, parse_request(op, request)?)?),
+        host_op::ELICIT => encode(&elicited(served, parse_request(op, request)?)?),
         host_op::ROOTS => encode(&roots(served)),
         host_op::ASK => {
-            let Ask { questions } = typed(op, request)?;
+            let Ask { questions } = parse_request(op, request)?;
             let answers = questions
                 .into_iter()
-                .map(|(key, question)| (key, answered(served, question)))
+                .map(|(key, question)| (key, answer_question(served, question)))
                 .collect();
             encode(&Answers { answers })
         }
-        _ => Err(not_served(op)),
+        _ => Err(unsupported(op)),
     }
 }
 
 fn sampled(served: &TestServices, request: Sample) -> Result<Sampled> {
     match &served.sample {
         Some(sample) => sample(request),
-        None => Err(not_served(host_op::SAMPLE)),
+        None => Err(unsupported(host_op::SAMPLE)),
     }
 }
 
 fn elicited(served: &TestServices, request: Elicit) -> Result<Elicited> {
     match &served.elicit {
         Some(elicit) => Ok(elicit(request)),
-        None => Err(not_served(host_op::ELICIT)),
+        None => Err(unsupported(host_op::ELICIT)),
     }
 }
 
@@ -177,12 +178,12 @@ fn roots(served: &TestServices) -> Roots {
 }
 
 /// One question of several. What nobody can answer is refused alone.
-fn answered(served: &TestServices, question: Question) -> Answer {
+fn answer_question(served: &TestServices, question: Question) -> Answer {
     let answer = match question {
         Question::Elicit(question) => elicited(served, question).map(Answer::Elicited),
         Question::Sample(question) => sampled(served, question).map(Answer::Sampled),
         Question::Roots => Ok(Answer::Roots(roots(served))),
-        Question::Other(_) => Err(not_served(host_op::ASK)),
+        Question::Other(_) => Err(unsupported(host_op::ASK)),
     };
     answer.unwrap_or_else(|error| Answer::Refused {
         code: error.code(),
@@ -202,22 +203,22 @@ fn http(served: &TestServices, request: HttpRequest) -> Result<HttpResponse> {
     }
 }
 
-fn not_served(op: &str) -> Error {
+fn unsupported(op: &str) -> Error {
     Error::with_code(
         code::UNSUPPORTED,
         format!("this host has no operation `{op}`"),
     )
 }
 
-fn typed<T: DeserializeOwned>(op: &str, request: Value) -> Result<T> {
-    serde_json::from_value(request).map_err(|error| misfit(op, &error))
+fn parse_request<T: DeserializeOwned>(op: &str, request: Value) -> Result<T> {
+    serde_json::from_value(request).map_err(|error| mismatch_error(op, &error))
 }
 
 fn decode(op: &str, json: &[u8]) -> Result<Value> {
-    serde_json::from_slice(json).map_err(|error| misfit(op, &error))
+    serde_json::from_slice(json).map_err(|error| mismatch_error(op, &error))
 }
 
-fn misfit(op: &str, error: &serde_json::Error) -> Error {
+fn mismatch_error(op: &str, error: &serde_json::Error) -> Error {
     Error::invalid(format!("the request for `{op}` does not fit: {error}"))
 }
 

@@ -56,9 +56,9 @@ impl Plugin {
             return Err(Error::invalid(error));
         }
         let manifest = serde_json::from_value(raw.clone())?;
-        host.0.transcript.note("manifest", &raw);
+        host.0.transcript.record("manifest", &raw);
         let create = serde_json::to_value(&host.0.create)?;
-        host.0.transcript.note("create", &create);
+        host.0.transcript.record("create", &create);
         let instance = host.channel();
         let object = root
             .create(create.to_string().as_bytes(), host.context(&instance))
@@ -115,7 +115,7 @@ impl Plugin {
     pub fn call_raw(&self, op: &[u8], json: &[u8]) -> Outcome {
         let channel = self.host.channel();
         let reply = raw(&self.object, op, json, self.host.context(&channel));
-        Outcome::new(plain(reply), channel.end())
+        Outcome::new(into_value(reply), channel.end())
     }
 
     /// What came through the instance's own context, outside any call.
@@ -140,18 +140,18 @@ pub struct Calls<'a> {
 impl Calls<'_> {
     /// As [`Plugin::call`].
     pub fn call(&self, op: &str, body: impl Serialize) -> Outcome {
-        let Prepared { json, channel, cx } = match self.prepare(op, body) {
+        let PreparedCall { json, channel, cx } = match self.prepare(op, body) {
             Ok(prepared) => prepared,
             Err(error) => return Outcome::new(Err(error), CapturedOutput::default()),
         };
-        let reply = plain(raw(&self.plugin.object, op.as_bytes(), &json, cx));
+        let reply = into_value(raw(&self.plugin.object, op.as_bytes(), &json, cx));
         note_reply(&self.plugin.host, op, &reply);
         Outcome::new(reply, channel.end())
     }
 
     /// As [`Plugin::start`].
     pub fn start(&self, op: &str, body: impl Serialize) -> RunningCall {
-        let Prepared { json, channel, cx } = match self.prepare(op, body) {
+        let PreparedCall { json, channel, cx } = match self.prepare(op, body) {
             Ok(prepared) => prepared,
             Err(error) => return self.failed(op, error),
         };
@@ -165,7 +165,7 @@ impl Calls<'_> {
 
     /// As [`Plugin::background`].
     pub fn background(&self, op: &str, body: impl Serialize) -> RunningCall {
-        let Prepared { json, channel, cx } = match self.prepare(op, body) {
+        let PreparedCall { json, channel, cx } = match self.prepare(op, body) {
             Ok(prepared) => prepared,
             Err(error) => return self.failed(op, error),
         };
@@ -178,16 +178,16 @@ impl Calls<'_> {
         self.running(op, channel, RunningWork::Thread(reply))
     }
 
-    fn prepare(&self, op: &str, body: impl Serialize) -> Result<Prepared> {
+    fn prepare(&self, op: &str, body: impl Serialize) -> Result<PreparedCall> {
         let host = &self.plugin.host;
         let body = serde_json::to_value(body)?;
         let transcript = &host.0.transcript;
-        transcript.note(format!("{}.request", family(op)), &body);
+        transcript.record(format!("{}.request", family(op)), &body);
         let envelope = serde_json::to_value(self.envelope.clone().with_body(body))?;
-        transcript.note("envelope", &envelope);
+        transcript.record("envelope", &envelope);
         let channel = host.channel();
         let cx = host.context(&channel);
-        Ok(Prepared {
+        Ok(PreparedCall {
             json: serde_json::to_vec(&envelope)?,
             channel,
             cx,
@@ -208,7 +208,7 @@ impl Calls<'_> {
     }
 }
 
-struct Prepared {
+struct PreparedCall {
     json: Vec<u8>,
     channel: Arc<Channel>,
     cx: CallContext,
@@ -253,14 +253,16 @@ impl RunningCall {
     /// Waits until the call ends.
     pub fn wait(mut self) -> Outcome {
         let reply = match self.work.take() {
-            Some(RunningWork::Future(future)) => patiently(future).map(plain),
-            Some(RunningWork::Thread(reply)) => patiently(reply).map(|reply| match reply {
-                Ok(reply) => plain(reply),
-                Err(_) => Err(Error::with_code(
-                    code::PANIC,
-                    "a panic came through the ABI, which a plugin must never let happen",
-                )),
-            }),
+            Some(RunningWork::Future(future)) => block_with_deadline(future).map(into_value),
+            Some(RunningWork::Thread(reply)) => {
+                block_with_deadline(reply).map(|reply| match reply {
+                    Ok(reply) => into_value(reply),
+                    Err(_) => Err(Error::with_code(
+                        code::PANIC,
+                        "a panic came through the ABI, which a plugin must never let happen",
+                    )),
+                })
+            }
             Some(RunningWork::Failed(error)) => Ok(Err(error)),
             None => Err(Error::with_code(code::GONE, "the call is over")),
         };
@@ -287,7 +289,7 @@ fn note_reply(host: &TestHost, op: &str, reply: &Result<Value>) {
     if let Ok(reply) = reply {
         host.0
             .transcript
-            .note(format!("{}.reply", family(op)), reply);
+            .record(format!("{}.reply", family(op)), reply);
     }
 }
 
@@ -295,7 +297,7 @@ fn raw(object: &PluginObject, op: &[u8], json: &[u8], cx: CallContext) -> Reply 
     object.call(RSlice::from_slice(op), RSlice::from_slice(json), cx)
 }
 
-fn plain(reply: Reply) -> Result<Value> {
+fn into_value(reply: Reply) -> Result<Value> {
     match reply {
         RResult::ROk(json) => serde_json::from_slice(&json)
             .map_err(|error| Error::invalid(format!("the reply is not JSON: {error}"))),
@@ -312,7 +314,7 @@ impl Wake for TestUnpark {
 }
 
 /// Waits for a future on this thread, at most as long as the kit waits for anything.
-fn patiently<F: Future>(future: F) -> Result<F::Output> {
+fn block_with_deadline<F: Future>(future: F) -> Result<F::Output> {
     let deadline = Instant::now() + DEADLINE;
     let waker = Waker::from(Arc::new(TestUnpark(thread::current())));
     let mut cx = Context::from_waker(&waker);

@@ -19,7 +19,7 @@ pub struct Message {
 pub(super) struct SharedTranscript(Mutex<Vec<Message>>);
 
 impl SharedTranscript {
-    pub(super) fn note(&self, schema: impl Into<String>, json: &Value) {
+    pub(super) fn record(&self, schema: impl Into<String>, json: &Value) {
         let mut messages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         messages.push(Message {
             schema: schema.into(),

@@ -6,20 +6,20 @@ use std::collections::HashMap;
 pub(crate) use conjure_chaos_notes::{CALLS, NAME as NATIVE, key_of, noted};
 
 /// What a command carries of a call's key.
-pub(crate) fn marked(key: &str) -> String {
+pub(crate) fn key_mark(key: &str) -> String {
     format!("key={key};")
 }
 
 /// A command for the native skill.
 pub(crate) fn native(key: &str, ms: u64) -> String {
-    format!("{} {ms}", marked(key))
+    format!("{} {ms}", key_mark(key))
 }
 
 /// A command for a shell in the directory that has the file. The variable is used for its name alone.
 pub(crate) fn shell(key: &str, file: &str, ms: u64) -> String {
     format!(
         "{} echo \"$key\" >> {file}; sleep {}.{:03}; printf 'noted %s' \"$key\"",
-        marked(key),
+        key_mark(key),
         ms / 1000,
         ms % 1000
     )

@@ -128,14 +128,14 @@ async fn break_workers(options: &Options) -> Result<Summary> {
     let mut neighbours = JoinSet::new();
     for number in 0..NEIGHBOURS {
         let session = session(&host, data.path()).await?;
-        neighbours.spawn(beside(session, number, Arc::clone(&is_over)));
+        neighbours.spawn(run_neighbour(session, number, Arc::clone(&is_over)));
     }
     let mut breaking = JoinSet::new();
     for number in 0..BREAKING {
         let session = session(&host, data.path()).await?;
         let count = (options.count + number) / BREAKING;
         let random = Random::new(options.seed.wrapping_add(number));
-        breaking.spawn(break_one(session, count, random));
+        breaking.spawn(crash_plugin(session, count, random));
     }
     let mut summary = Summary::default();
     while let Some(broke) = breaking.join_next().await {
@@ -156,7 +156,7 @@ async fn break_workers(options: &Options) -> Result<Summary> {
         ensure!(health.lost_threads == 0, "{} lost a thread", plugin.id());
     }
     drop((snapshot, host));
-    none_left(data.path()).await?;
+    wait_for_no_workers(data.path()).await?;
     for mode in LOAD_MODES {
         Box::pin(load_wrongly(mode)).await?;
         summary.loads += 1;
@@ -199,7 +199,7 @@ async fn load_wrongly(mode: &str) -> Result<()> {
         "`{mode}`: {there:?} are loaded, and these are not: {failed:?}"
     );
     drop((snapshot, host));
-    none_left(data.path()).await
+    wait_for_no_workers(data.path()).await
 }
 
 async fn session(host: &Host, data: &Path) -> Result<ToolSession> {
@@ -231,7 +231,7 @@ async fn call(session: &ToolSession, tool: &str, command: &str) -> Result<(bool,
 }
 
 /// Breaks the plugin, and looks that it is there again after each time.
-async fn break_one(
+async fn crash_plugin(
     session: ToolSession,
     count: u64,
     mut random: Random,
@@ -265,7 +265,7 @@ async fn break_one(
 }
 
 /// Works with another plugin meanwhile; what it stores must be there.
-async fn beside(
+async fn run_neighbour(
     session: ToolSession,
     number: u64,
     is_over: Arc<AtomicBool>,
@@ -291,7 +291,7 @@ async fn beside(
 }
 
 /// Waits until no worker of this host is there.
-async fn none_left(data: &Path) -> Result<()> {
+async fn wait_for_no_workers(data: &Path) -> Result<()> {
     let data = data.as_os_str().as_encoded_bytes();
     let begun = Instant::now();
     loop {

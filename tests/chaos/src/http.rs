@@ -8,9 +8,9 @@ use conjure_core::chat::EventId;
 use serde_json::Value;
 
 /// How long an answer, or a sign of life of a stream, may take.
-const PATIENCE: Duration = Duration::from_secs(90);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(90);
 /// How often a stream without events looks whether it is to be left.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The token of every server that is asked.
 pub const TOKEN: &str = "a-token-of-nobody";
@@ -53,9 +53,9 @@ impl Api {
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer)?;
         let answer = String::from_utf8_lossy(&answer);
-        let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(cut)?;
+        let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(truncated_error)?;
         Ok(Answer {
-            status: status(head).ok_or_else(cut)?,
+            status: status(head).ok_or_else(truncated_error)?,
             body: serde_json::from_str(body).unwrap_or_default(),
         })
     }
@@ -75,21 +75,24 @@ impl Api {
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
             if events.lines.read_line(&mut head)? == 0 {
-                return Err(cut());
+                return Err(truncated_error());
             }
         }
         if status(&head) != Some(200) {
             return Err(io::Error::new(ErrorKind::InvalidData, head));
         }
-        events.lines.get_ref().set_read_timeout(Some(LOOK))?;
+        events
+            .lines
+            .get_ref()
+            .set_read_timeout(Some(POLL_INTERVAL))?;
         Ok(events)
     }
 
     /// Sends a request of HTTP/1.0: its answer comes without chunks, and the connection ends with it.
     fn send(self, method: &str, path: &str, head: &str, body: &str) -> io::Result<TcpStream> {
         let mut stream = TcpStream::connect(self.0)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+        stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
         let request = format!(
             "{method} {path} HTTP/1.0\r\nhost: {}\r\nauthorization: Bearer {TOKEN}\r\n{head}\r\n{body}",
             self.0
@@ -103,7 +106,7 @@ fn status(head: &str) -> Option<u16> {
     head.split(' ').nth(1)?.parse().ok()
 }
 
-fn cut() -> io::Error {
+fn truncated_error() -> io::Error {
     io::Error::new(ErrorKind::UnexpectedEof, "the answer is cut off")
 }
 
@@ -124,7 +127,7 @@ impl Events {
         let mut id = None;
         loop {
             match self.lines.read_until(b'\n', &mut self.line) {
-                Ok(_) if !self.line.ends_with(b"\n") => return Err(cut()),
+                Ok(_) if !self.line.ends_with(b"\n") => return Err(truncated_error()),
                 Ok(_) => {}
                 Err(error)
                     if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) =>
@@ -179,7 +182,7 @@ mod tests {
             let _ = stream.read(&mut [0; 4096]).unwrap();
             for piece in pieces {
                 stream.write_all(piece.as_bytes()).unwrap();
-                std::thread::sleep(3 * LOOK);
+                std::thread::sleep(3 * POLL_INTERVAL);
             }
         });
         Api(address)
@@ -194,7 +197,7 @@ mod tests {
             "id: 2.18\ndata: {\"a\"",
         ]);
         let mut events = api.follow("t", None).unwrap();
-        let later = Instant::now() + PATIENCE;
+        let later = Instant::now() + ANSWER_TIMEOUT;
         let id = EventId { epoch: 2, seq: 17 };
         assert_eq!(events.next(later).unwrap(), Some((id, json!({ "a": 1 }))));
         // Half an event is none, and the stream is over.
@@ -206,7 +209,7 @@ mod tests {
     fn a_stream_without_events_is_left() {
         let api = server(&["HTTP/1.1 200 OK\r\n\r\n", "", "", "", "", "", ""]);
         let mut events = api.follow("t", None).unwrap();
-        assert_eq!(events.next(Instant::now() + LOOK).unwrap(), None);
+        assert_eq!(events.next(Instant::now() + POLL_INTERVAL).unwrap(), None);
     }
 
     #[test]

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use conjure_kit::Engine;
 
 /// How long what a host began may take to end after the host.
-const PATIENCE: Duration = Duration::from_secs(20);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(20);
 /// How often is looked.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What is to end after a kill.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ impl Leftovers {
     }
 
     /// Waits until all of it is gone, and says what is not.
-    pub(crate) fn gone(&self, engine: Option<&Engine>, data_dir: &Path) -> Vec<String> {
+    pub(crate) fn wait_until_gone(&self, engine: Option<&Engine>, data_dir: &Path) -> Vec<String> {
         loop {
             let mut left = processes(&self.mark);
             if let Some(engine) = engine.filter(|_| !self.containers.is_empty()) {
@@ -38,10 +38,10 @@ impl Leftovers {
                 let kept = self.containers.iter().filter(|id| there.contains(id));
                 left.extend(kept.map(|id| format!("container {id}")));
             }
-            if left.is_empty() || self.killed.elapsed() > PATIENCE {
+            if left.is_empty() || self.killed.elapsed() > EXIT_TIMEOUT {
                 return left;
             }
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 }
@@ -86,7 +86,7 @@ mod tests {
             .stdin(Stdio::null())
             .spawn()
             .unwrap();
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + EXIT_TIMEOUT;
         while processes(&mark).is_empty() {
             assert!(Instant::now() < until, "it is not seen");
         }
@@ -97,6 +97,9 @@ mod tests {
             containers: Vec::new(),
             killed: Instant::now(),
         };
-        assert_eq!(left.gone(None, Path::new("/")), Vec::<String>::new());
+        assert_eq!(
+            left.wait_until_gone(None, Path::new("/")),
+            Vec::<String>::new()
+        );
     }
 }

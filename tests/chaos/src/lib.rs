@@ -23,17 +23,17 @@ pub mod crashes;
 mod http;
 mod leftovers;
 mod model;
+mod observed_thread;
 mod postgres;
+mod protocol;
 mod random;
 mod running;
-mod said;
 mod served;
 mod shard;
 pub mod soak;
 pub mod swaps;
 mod verify;
 pub mod victim;
-mod watched;
 
 use std::path::PathBuf;
 
@@ -43,11 +43,11 @@ use conjure_kit::Engine;
 pub use chain::Chain;
 pub use conjure_kit::Postgres;
 pub use http::{Answer, Api, Events, TOKEN};
+pub use observed_thread::{Phase, Phases};
 pub use postgres::database;
 pub use random::Random;
-pub use watched::{Phase, Phases};
 
-use shard::{Done, Job, Shard};
+use shard::{Job, Shard, ShardOutcome};
 
 /// Database of the hosts that are killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -109,7 +109,7 @@ pub struct Options {
     /// The program `conjure-chaos`, which has the role of the host.
     pub program: PathBuf,
     /// Function that gets each line about how it goes.
-    pub say: fn(&str),
+    pub report: fn(&str),
 }
 
 /// What came of it.
@@ -171,7 +171,7 @@ pub fn run(options: &Options) -> Result<Summary> {
         let count = (databases.len() * hosts.len()) as u64;
         jobs.push(Job {
             name,
-            again: format!("--database {} --hosts {}", database.name(), host.name()),
+            rerun_args: format!("--database {} --hosts {}", database.name(), host.name()),
             serves: host == Hosts::Serve,
             seed: options.seed,
             first: options.first,
@@ -181,14 +181,14 @@ pub fn run(options: &Options) -> Result<Summary> {
             conjure: conjure.clone(),
             database: url,
             engine,
-            say: options.say,
+            report: options.report,
         });
     }
     jobs.retain(|job| job.kills > 0);
-    let done: Vec<Result<Done>> = std::thread::scope(|scope| {
+    let done: Vec<Result<ShardOutcome>> = std::thread::scope(|scope| {
         let shards: Vec<_> = jobs
             .into_iter()
-            .map(|job| scope.spawn(|| one(job)))
+            .map(|job| scope.spawn(|| run_shard(job)))
             .collect();
         let done = shards.into_iter().map(std::thread::ScopedJoinHandle::join);
         done.map(|done| done.unwrap_or_else(|_| Err(anyhow!("a shard broke"))))
@@ -216,14 +216,14 @@ pub fn run(options: &Options) -> Result<Summary> {
 }
 
 /// One host on one database. Where something does not hold its files stay.
-fn one(job: Job) -> Result<Done> {
-    let (name, again, seed) = (job.name.clone(), job.again.clone(), job.seed);
+fn run_shard(job: Job) -> Result<ShardOutcome> {
+    let (name, again, seed) = (job.name.clone(), job.rerun_args.clone(), job.seed);
     let mut shard = Shard::new(job)?;
     let ran = shard.run();
     let store = shard.store.clone();
     shard.runtime.block_on(store.close());
     match ran {
-        Ok(()) => Ok(shard.done),
+        Ok(()) => Ok(shard.outcome),
         Err(error) => {
             let kill = shard.kill;
             let kept = shard.workspace.root().to_owned();

@@ -118,10 +118,10 @@ fn soak(args: &Soak) -> Result<()> {
     let report = soak::run(&soak::Options {
         sessions: args.sessions,
         time: Duration::from_secs(60 * args.minutes),
-        until_told: args.until_told.map(|most| Duration::from_secs(60 * most)),
-        look: Duration::from_secs(2),
+        max_time: args.until_told.map(|most| Duration::from_secs(60 * most)),
+        poll_interval: Duration::from_secs(2),
         pace: Duration::from_secs(args.pace),
-        say: |line| eprintln!("{line}"),
+        report: |line| eprintln!("{line}"),
     })?;
     println!("{report}");
     let failures = report.failures();
@@ -180,7 +180,7 @@ fn kill(cli: &Cli) -> Result<()> {
         hosts: cli.hosts,
         containers: !cli.no_containers,
         program: std::env::current_exe()?,
-        say: |line| eprintln!("{line}"),
+        report: |line| eprintln!("{line}"),
     })?;
     println!(
         "{} kills in {:.0} s with seed {seed}: everything held.\nFollowers saw {} events; {} calls \

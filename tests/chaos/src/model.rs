@@ -6,12 +6,12 @@ use std::time::Duration;
 use conjure_mock_llm::{Message, MockError, MockLlm, Reply, Request, Script, Step};
 use serde_json::json;
 
-use crate::calls::{NATIVE, marked, native, shell};
+use crate::calls::{NATIVE, key_mark, native, shell};
 
 /// Characters of a delta.
 const DELTA: usize = 6;
 /// Between two events of a reply.
-const BETWEEN: Duration = Duration::from_millis(2);
+const EVENT_INTERVAL: Duration = Duration::from_millis(2);
 
 /// What a turn is asked to do, as its text says it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,12 +75,12 @@ fn answer(request: &Request) -> Reply {
     let Some((plan, after)) = Plan::newest(&conversation) else {
         return Reply::from(Message::new().text("Nothing was asked."));
     };
-    let is_open = |round: &u64| !after.contains(&marked(&plan.call(*round, "n")));
+    let is_open = |round: &u64| !after.contains(&key_mark(&plan.call(*round, "n")));
     let reply = match (0..plan.rounds).find(is_open) {
         Some(round) => with_calls(&plan, round),
         None => Message::new().text(format!("That was turn {}, all of it.", plan.key)),
     };
-    Reply::from(reply.deltas(DELTA)).delay(BETWEEN)
+    Reply::from(reply.deltas(DELTA)).delay(EVENT_INTERVAL)
 }
 
 fn with_calls(plan: &Plan, round: u64) -> Message {

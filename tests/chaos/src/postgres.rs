@@ -12,10 +12,10 @@ pub fn database(server: &Postgres, name: &str) -> Result<String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    runtime.block_on(made(server, name))
+    runtime.block_on(create_database(server, name))
 }
 
-async fn made(server: &Postgres, name: &str) -> Result<String> {
+async fn create_database(server: &Postgres, name: &str) -> Result<String> {
     let mut connection = PgConnection::connect(server.url()).await?;
     for sql in [
         format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"),

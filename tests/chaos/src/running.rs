@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, anyhow};
 use conjure_kit::{Guard, Workspace};
 
-use crate::said::{Order, Said};
-use crate::served::Served;
+use crate::protocol::{HostReport, Order};
+use crate::served::ServedHost;
 
 /// The variable whose value the commands of the local executor inherit.
 pub(crate) const MARK: &str = "CONJURE_CHAOS";
@@ -33,23 +33,23 @@ pub(crate) struct Start {
 }
 
 /// A host that runs. It is killed when this is dropped.
-pub(crate) enum Running {
-    Embedded(Embedded),
-    Served(Served),
+pub(crate) enum TestedHost {
+    Embedded(EmbeddedHost),
+    Served(ServedHost),
 }
 
 /// A host that embeds a manager.
-pub(crate) struct Embedded {
+pub(crate) struct EmbeddedHost {
     child: Child,
     guard: Option<Guard>,
     stdin: Option<ChildStdin>,
-    said: Receiver<Said>,
+    reports: Receiver<HostReport>,
 }
 
 impl Start {
-    pub(crate) fn start(&self, workspace: &Workspace, mark: &str) -> Result<Running> {
+    pub(crate) fn start(&self, workspace: &Workspace, mark: &str) -> Result<TestedHost> {
         if self.serves {
-            return Served::start(self, workspace, mark).map(Running::Served);
+            return ServedHost::start(self, workspace, mark).map(TestedHost::Served);
         }
         let log = std::fs::File::options()
             .create(true)
@@ -73,7 +73,7 @@ impl Start {
             .stderr(log)
             .spawn()
             .with_context(|| format!("{} could not be started", self.program.display()))?;
-        let guard = ends_with_us(&child)?;
+        let guard = kill_on_exit(&child)?;
         let stdout = child.stdout.take().context("it has no output")?;
         let (lines, said) = channel();
         std::thread::spawn(move || {
@@ -87,32 +87,32 @@ impl Start {
                 }
             }
         });
-        Ok(Running::Embedded(Embedded {
+        Ok(TestedHost::Embedded(EmbeddedHost {
             stdin: child.stdin.take(),
             child,
             guard: Some(guard),
-            said,
+            reports: said,
         }))
     }
 }
 
-impl Running {
-    pub(crate) fn tell(&mut self, order: Order) -> Result<()> {
+impl TestedHost {
+    pub(crate) fn send_order(&mut self, order: Order) -> Result<()> {
         match self {
-            Self::Embedded(host) => host.tell(&order),
-            Self::Served(host) => host.tell(order),
+            Self::Embedded(host) => host.send_order(&order),
+            Self::Served(host) => host.send_order(order),
         }
     }
 
     /// What it says next; nothing when that takes until then.
-    pub(crate) fn next(&self, until: Instant) -> Result<Option<Said>> {
+    pub(crate) fn next(&self, until: Instant) -> Result<Option<HostReport>> {
         let said = match self {
-            Self::Embedded(host) => &host.said,
-            Self::Served(host) => host.said(),
+            Self::Embedded(host) => &host.reports,
+            Self::Served(host) => host.reports(),
         };
         let left = until.saturating_duration_since(Instant::now());
         match said.recv_timeout(left) {
-            Ok(Said::Wrong { error }) => Err(anyhow!("an order failed: {error}")),
+            Ok(HostReport::Wrong { error }) => Err(anyhow!("an order failed: {error}")),
             Ok(said) => Ok(Some(said)),
             Err(RecvTimeoutError::Timeout) => Ok(None),
             Err(RecvTimeoutError::Disconnected) => Err(anyhow!("the host ended by itself")),
@@ -120,7 +120,7 @@ impl Running {
     }
 
     /// Kills it, and gives what it had said until then.
-    pub(crate) fn kill(&mut self) -> Result<Vec<Said>> {
+    pub(crate) fn kill(&mut self) -> Result<Vec<HostReport>> {
         match self {
             Self::Embedded(host) => host.kill(),
             Self::Served(host) => host.kill(),
@@ -137,11 +137,11 @@ impl Running {
 }
 
 /// Kills a host when this process ends, however that happens.
-pub(crate) fn ends_with_us(host: &Child) -> std::io::Result<Guard> {
+pub(crate) fn kill_on_exit(host: &Child) -> std::io::Result<Guard> {
     Guard::new("kill -9 \"$1\"", &[&host.id().to_string()], None)
 }
 
-impl Embedded {
+impl EmbeddedHost {
     /// Disarms the guard of a host that is about to be collected: its number is soon somebody else's.
     fn disarm(&mut self) {
         if let Some(guard) = self.guard.take() {
@@ -149,19 +149,19 @@ impl Embedded {
         }
     }
 
-    fn tell(&mut self, order: &Order) -> Result<()> {
+    fn send_order(&mut self, order: &Order) -> Result<()> {
         let mut line = serde_json::to_vec(order)?;
         line.push(b'\n');
         let stdin = self.stdin.as_mut().context("it takes no orders any more")?;
         stdin.write_all(&line).context("it reads no orders")
     }
 
-    fn kill(&mut self) -> Result<Vec<Said>> {
+    fn kill(&mut self) -> Result<Vec<HostReport>> {
         self.child.kill().context("it could not be killed")?;
         self.disarm();
         self.child.wait()?;
         // The pipe ends with the process, so this ends too.
-        Ok(self.said.iter().collect())
+        Ok(self.reports.iter().collect())
     }
 
     fn end(mut self, patience: Duration) -> Result<()> {
@@ -179,7 +179,7 @@ impl Embedded {
     }
 }
 
-impl Drop for Embedded {
+impl Drop for EmbeddedHost {
     fn drop(&mut self) {
         let _ = self.child.kill();
         self.disarm();

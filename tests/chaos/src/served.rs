@@ -17,35 +17,35 @@ use conjure_kit::{Guard, Workspace};
 use serde_json::{Value, json};
 
 use crate::http::{Answer, Api, TOKEN};
+use crate::protocol::{HostReport, Order};
 use crate::random::Random;
-use crate::running::{MARK, OUTER, Start, ends_with_us};
-use crate::said::{Order, Said};
+use crate::running::{MARK, OUTER, Start, kill_on_exit};
 use crate::victim::KEY;
 
 /// How long a request for the end of a turn waits, in seconds.
 const WAIT: u64 = 50;
 
 /// A server that runs. It is killed when this is dropped, and when this process ends.
-pub(crate) struct Served {
+pub(crate) struct ServedHost {
     child: Child,
     guard: Option<Guard>,
     /// Address of the server's API, once the server has said it.
     api: Arc<OnceLock<Api>>,
     clients: Option<Clients>,
-    said: Receiver<Said>,
+    reports: Receiver<HostReport>,
 }
 
 /// What the clients of a server share.
 #[derive(Clone)]
 struct Clients {
-    said: Sender<Said>,
+    reports: Sender<HostReport>,
     /// The server is about to be killed: nobody comes back.
     is_over: Arc<AtomicBool>,
     number: Arc<AtomicU64>,
     seed: u64,
 }
 
-impl Served {
+impl ServedHost {
     pub(crate) fn start(start: &Start, workspace: &Workspace, mark: &str) -> Result<Self> {
         let log = std::fs::File::options()
             .create(true)
@@ -71,7 +71,7 @@ impl Served {
             .stderr(log)
             .spawn()
             .with_context(|| format!("{} could not be started", start.conjure.display()))?;
-        let guard = ends_with_us(&child)?;
+        let guard = kill_on_exit(&child)?;
         let stdout = child.stdout.take().context("it has no output")?;
         let (sender, said) = channel();
         let api = Arc::new(OnceLock::new());
@@ -82,7 +82,7 @@ impl Served {
                 && let Some(api) = listens(&line)
             {
                 let _ = listening.set(api);
-                let _ = ready.send(Said::Ready);
+                let _ = ready.send(HostReport::Ready);
             }
         });
         let mut seed = u64::from(child.id());
@@ -92,23 +92,23 @@ impl Served {
             guard: Some(guard),
             api,
             clients: Some(Clients {
-                said: sender,
+                reports: sender,
                 is_over: Arc::default(),
                 number: Arc::default(),
                 seed,
             }),
-            said,
+            reports: said,
         })
     }
 
     /// Lets a client of the server carry an order out.
-    pub(crate) fn tell(&self, order: Order) -> Result<()> {
+    pub(crate) fn send_order(&self, order: Order) -> Result<()> {
         let clients = self.clients.clone();
         let clients = clients.context("it takes no orders any more")?;
         let api = *self.api.get().context("it is not ready")?;
         thread::Builder::new()
             .stack_size(512 * 1024)
-            .spawn(move || clients.carry_out(api, order))?;
+            .spawn(move || clients.execute(api, order))?;
         Ok(())
     }
 
@@ -118,12 +118,12 @@ impl Served {
         }
     }
 
-    pub(crate) fn said(&self) -> &Receiver<Said> {
-        &self.said
+    pub(crate) fn reports(&self) -> &Receiver<HostReport> {
+        &self.reports
     }
 
     /// Kills it, and gives what its clients had heard until then.
-    pub(crate) fn kill(&mut self) -> Result<Vec<Said>> {
+    pub(crate) fn kill(&mut self) -> Result<Vec<HostReport>> {
         if let Some(clients) = self.clients.take() {
             clients.is_over.store(true, Ordering::Release);
         }
@@ -135,7 +135,7 @@ impl Served {
         self.disarm();
         self.child.wait()?;
         // Connections end with the process, and the clients with these.
-        Ok(self.said.iter().collect())
+        Ok(self.reports.iter().collect())
     }
 
     /// Lets it come to its end.
@@ -162,7 +162,7 @@ impl Served {
     }
 }
 
-impl Drop for Served {
+impl Drop for ServedHost {
     fn drop(&mut self) {
         if let Some(clients) = &self.clients {
             clients.is_over.store(true, Ordering::Release);
@@ -181,7 +181,7 @@ fn listens(line: &str) -> Option<Api> {
 }
 
 impl Clients {
-    fn carry_out(&self, api: Api, order: Order) {
+    fn execute(&self, api: Api, order: Order) {
         let done = match order {
             Order::Create { session } => self.create(api, &session),
             Order::Follow { thread, after } => self.follow(api, &thread, after),
@@ -189,7 +189,7 @@ impl Clients {
                 session,
                 turn,
                 text,
-            } => self.talk(api, &session, &turn, &text),
+            } => self.run_turn(api, &session, &turn, &text),
         };
         let Err(error) = done else { return };
         // The end of a connection may be the end of the server; if it is not, what is waited for
@@ -197,14 +197,14 @@ impl Clients {
         let connection = error.downcast_ref::<io::Error>();
         let broke = connection.is_some_and(|error| error.kind() != ErrorKind::InvalidData);
         if !broke && !self.is_over.load(Ordering::Acquire) {
-            self.say(Said::Wrong {
+            self.report(HostReport::Wrong {
                 error: format!("{error:#}"),
             });
         }
     }
 
-    fn say(&self, said: Said) {
-        let _ = self.said.send(said);
+    fn report(&self, said: HostReport) {
+        let _ = self.reports.send(said);
     }
 
     fn create(&self, api: Api, new: &NewSession) -> Result<()> {
@@ -215,18 +215,18 @@ impl Clients {
         let made = is(api.ask("POST", "/api/v1/sessions", None, Some(&body))?, 201)?;
         let session = made.pointer("/id").and_then(Value::as_str);
         let thread = made.pointer("/thread/id").and_then(Value::as_str);
-        self.say(Said::Created {
+        self.report(HostReport::Created {
             session: session.context("a session without an id")?.to_owned(),
             thread: ThreadId::parse(thread.context("a session without a thread")?)?,
         });
         Ok(())
     }
 
-    fn talk(&self, api: Api, session: &str, turn: &str, text: &str) -> Result<()> {
+    fn run_turn(&self, api: Api, session: &str, turn: &str, text: &str) -> Result<()> {
         let path = format!("/api/v1/sessions/{session}/turns");
         let body = json!({ "text": text, "turn_id": turn });
         is(api.ask("POST", &path, Some(turn), Some(&body))?, 202)?;
-        self.say(Said::Accepted {
+        self.report(HostReport::Accepted {
             turn: turn.to_owned(),
         });
         let path = format!("/api/v1/turns/{turn}?wait={WAIT}");
@@ -234,7 +234,7 @@ impl Clients {
             let run = is(api.ask("GET", &path, None, None)?, 200)?;
             if run.get("ended_at_ms").is_some_and(Value::is_number) {
                 let text = |name: &str| run.get(name)?.as_str().map(str::to_owned);
-                self.say(Said::Over {
+                self.report(HostReport::Over {
                     turn: turn.to_owned(),
                     state: text("state").context("a turn without a state")?,
                     error: text("error"),
@@ -267,7 +267,7 @@ impl Clients {
                 }
                 seen = Some(id);
                 let thread = thread.clone();
-                self.say(Said::Event { thread, id, event });
+                self.report(HostReport::Event { thread, id, event });
                 // Some leave just when something came.
                 if Instant::now() >= leaves || random.percent(3) {
                     break;

@@ -19,14 +19,14 @@ use tokio::runtime::Runtime;
 use crate::calls::{CALLS, count};
 use crate::leftovers::{Leftovers, containers};
 use crate::model::{self, Plan};
+use crate::observed_thread::{ObservedThread, Phase, Phases, Turn};
+use crate::protocol::{HostReport, Order};
 use crate::random::Random;
-use crate::running::{MARK, Running, Start};
-use crate::said::{Order, Said};
+use crate::running::{MARK, Start, TestedHost};
 use crate::verify;
-use crate::watched::{Phase, Phases, Turn, Watched};
 
 /// How long a host may take to be ready, and a turn to be over.
-const PATIENCE: Duration = Duration::from_secs(60);
+const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 /// After so many kills the sessions are others, so that conversations do not grow without end.
 const SESSIONS_LAST: u64 = 12;
 
@@ -44,7 +44,7 @@ const CONTAINER_EVERY: u64 = 3;
 pub(crate) struct Job {
     pub(crate) name: String,
     /// The arguments that choose it again.
-    pub(crate) again: String,
+    pub(crate) rerun_args: String,
     /// Whether the host is `conjure serve`.
     pub(crate) serves: bool,
     pub(crate) seed: u64,
@@ -57,12 +57,12 @@ pub(crate) struct Job {
     /// A URL; a file of its own without.
     pub(crate) database: Option<String>,
     pub(crate) engine: Option<Engine>,
-    pub(crate) say: fn(&str),
+    pub(crate) report: fn(&str),
 }
 
 /// What came of it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Done {
+pub(crate) struct ShardOutcome {
     pub(crate) kills: u64,
     pub(crate) phases: Phases,
     pub(crate) events: u64,
@@ -78,13 +78,13 @@ pub(crate) struct Shard {
     pub(crate) start: Start,
     /// The file of calls.
     calls: PathBuf,
-    sessions: Vec<Watched>,
-    pub(crate) done: Done,
+    sessions: Vec<ObservedThread>,
+    pub(crate) outcome: ShardOutcome,
     /// The kill that is next, or was last.
     pub(crate) kill: u64,
-    left: Vec<Leftovers>,
+    leftovers: Vec<Leftovers>,
     /// How long the turns before a kill take when nobody kills their host.
-    usual: Duration,
+    usual_turn_time: Duration,
     turns: u64,
 }
 
@@ -98,7 +98,7 @@ impl Shard {
             workspace.trust(&workspace.root().join("data"), &library)?;
         }
         let calls = workspace.write(CALLS, "")?;
-        everyone_writes(&calls)?;
+        make_world_writable(&calls)?;
         let data_dir = workspace.root().join("data");
         conjure_host::fs::create_private_dir(&data_dir)?;
         let file = data_dir.join("conjure.db").display().to_string();
@@ -140,9 +140,9 @@ impl Shard {
             start,
             calls,
             sessions: Vec::new(),
-            done: Done::default(),
-            left: Vec::new(),
-            usual: Duration::from_millis(600),
+            outcome: ShardOutcome::default(),
+            leftovers: Vec::new(),
+            usual_turn_time: Duration::from_millis(600),
             turns: 0,
         })
     }
@@ -152,30 +152,30 @@ impl Shard {
         let end = self.job.first + self.job.kills;
         while self.kill < end {
             let mut random = Random::of(self.job.seed, self.kill);
-            self.one(&mut random)?;
-            self.done.kills += 1;
+            self.run_kill(&mut random)?;
+            self.outcome.kills += 1;
             self.kill += 1;
-            if self.done.kills.is_multiple_of(10) {
-                let (name, kills, all) = (&self.job.name, self.done.kills, self.job.kills);
-                (self.job.say)(&format!(
+            if self.outcome.kills.is_multiple_of(10) {
+                let (name, kills, all) = (&self.job.name, self.outcome.kills, self.job.kills);
+                (self.job.report)(&format!(
                     "{name}: {kills} of {all} kills; {}",
-                    self.done.phases
+                    self.outcome.phases
                 ));
             }
         }
         let mark = self.mark("end");
         let mut host = self.host(&mark)?;
-        self.goes_on(&mut host, None)?;
+        self.check_threads_go_on(&mut host, None)?;
         self.verify()?;
-        host.end(PATIENCE)?;
-        self.left
+        host.end(STEP_TIMEOUT)?;
+        self.leftovers
             .push(Leftovers::of(mark, None, self.workspace.root()));
-        self.nothing_is_left()?;
-        self.whole()
+        self.check_leftovers()?;
+        self.check_database()
     }
 
     /// One kill.
-    fn one(&mut self, random: &mut Random) -> Result<()> {
+    fn run_kill(&mut self, random: &mut Random) -> Result<()> {
         let mark = self.mark(&self.kill.to_string());
         if self.kill > self.job.first && random.percent(6) {
             // Before it says that it is ready.
@@ -188,57 +188,59 @@ impl Shard {
             let cut = random
                 .percent(8)
                 .then(|| Duration::from_millis(random.below(150)));
-            if self.goes_on(&mut host, cut)? {
+            if self.check_threads_go_on(&mut host, cut)? {
                 return self.end(&mut host, mark, Some(Phase::Recovering));
             }
             self.verify()?;
-            self.nothing_is_left()?;
+            self.check_leftovers()?;
         }
         if (self.kill - self.job.first).is_multiple_of(SESSIONS_LAST) {
             self.sessions_anew(&mut host)?;
         }
         self.begin(&mut host, random)?;
-        self.until_the_moment(&host, random)?;
+        self.wait_for_kill_time(&host, random)?;
         self.end(&mut host, mark, None)
     }
 
     /// A host that is ready and whose threads are followed from where they were seen last.
-    fn host(&mut self, mark: &str) -> Result<Running> {
+    fn host(&mut self, mark: &str) -> Result<TestedHost> {
         let mut host = self.start.start(&self.workspace, mark)?;
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + STEP_TIMEOUT;
         match host.next(until)? {
-            Some(Said::Ready) => {}
+            Some(HostReport::Ready) => {}
             other => bail!("the host does not start: {other:?}"),
         }
         for watched in &self.sessions {
-            host.tell(Order::Follow {
+            host.send_order(Order::Follow {
                 thread: watched.thread.clone(),
-                after: watched.last(),
+                after: watched.last_event(),
             })?;
         }
         Ok(host)
     }
 
     /// Makes sessions on threads of their own. The old ones have been compared for the last time.
-    fn sessions_anew(&mut self, host: &mut Running) -> Result<()> {
+    fn sessions_anew(&mut self, host: &mut TestedHost) -> Result<()> {
         self.sessions.clear();
         for (provider, model, backend) in SESSIONS {
             if backend == "docker" && self.job.engine.is_none() {
                 continue;
             }
             let session = self.session(provider, model, backend);
-            host.tell(Order::Create {
+            host.send_order(Order::Create {
                 session: Box::new(session),
             })?;
-            let until = Instant::now() + PATIENCE;
+            let until = Instant::now() + STEP_TIMEOUT;
             let watched = loop {
                 match host.next(until)? {
-                    Some(Said::Created { session, thread }) => break Watched::new(session, thread),
+                    Some(HostReport::Created { session, thread }) => {
+                        break ObservedThread::new(session, thread);
+                    }
                     Some(other) => self.take(other),
                     None => bail!("no session was saved in time"),
                 }
             };
-            host.tell(Order::Follow {
+            host.send_order(Order::Follow {
                 thread: watched.thread.clone(),
                 after: None,
             })?;
@@ -266,12 +268,16 @@ impl Shard {
 
     /// Shows that every thread goes on: a turn without calls in each must be completed. Is true
     /// where the host is to be killed after `cut` instead.
-    fn goes_on(&mut self, host: &mut Running, cut: Option<Duration>) -> Result<bool> {
+    fn check_threads_go_on(
+        &mut self,
+        host: &mut TestedHost,
+        cut: Option<Duration>,
+    ) -> Result<bool> {
         let asked: Vec<String> = (0..self.sessions.len())
-            .map(|place| self.say(host, place, 0, 0))
+            .map(|place| self.start_turn(host, place, 0, 0))
             .collect::<Result<_>>()?;
         let begun = Instant::now();
-        let until = begun + cut.unwrap_or(PATIENCE);
+        let until = begun + cut.unwrap_or(STEP_TIMEOUT);
         while !self.are_over(&asked) {
             match host.next(until)? {
                 Some(said) => self.take(said),
@@ -283,7 +289,7 @@ impl Shard {
             return Ok(true);
         }
         for turn in asked {
-            let over = self.turn(&turn).and_then(|turn| turn.over.clone());
+            let over = self.turn(&turn).and_then(|turn| turn.end.clone());
             if let Some((state, error)) = over.filter(|(state, _)| state != "completed") {
                 bail!("the turn after the kill is {state}: {error:?}");
             }
@@ -292,7 +298,7 @@ impl Shard {
     }
 
     /// Gives every session turns to run.
-    fn begin(&mut self, host: &mut Running, random: &mut Random) -> Result<()> {
+    fn begin(&mut self, host: &mut TestedHost, random: &mut Random) -> Result<()> {
         for place in 0..self.sessions.len() {
             let has_container = SESSIONS.get(place).is_some_and(|it| it.2 == "docker");
             if has_container && !self.kill.is_multiple_of(CONTAINER_EVERY) {
@@ -301,13 +307,19 @@ impl Shard {
             let turns = if random.percent(25) { 2 } else { 1 };
             for _ in 0..turns {
                 let (rounds, ms) = (1 + random.below(3), random.below(60));
-                self.say(host, place, rounds, ms)?;
+                self.start_turn(host, place, rounds, ms)?;
             }
         }
         Ok(())
     }
 
-    fn say(&mut self, host: &mut Running, place: usize, rounds: u64, ms: u64) -> Result<String> {
+    fn start_turn(
+        &mut self,
+        host: &mut TestedHost,
+        place: usize,
+        rounds: u64,
+        ms: u64,
+    ) -> Result<String> {
         self.turns += 1;
         let turn = format!("{}-{}-t{}", self.job.name, self.kill, self.turns);
         let backend = SESSIONS.get(place).map_or("local", |it| it.2);
@@ -320,7 +332,7 @@ impl Shard {
         };
         let watched = self.sessions.get_mut(place).context("no such session")?;
         watched.ask(&turn);
-        host.tell(Order::Say {
+        host.send_order(Order::Say {
             session: watched.session.clone(),
             turn: turn.clone(),
             text: plan.text(),
@@ -330,27 +342,29 @@ impl Shard {
 
     /// Hears what the host says until the moment at which it is killed: some time after the turns
     /// were asked for, or a little after an event of one kind.
-    fn until_the_moment(&mut self, host: &Running, random: &mut Random) -> Result<()> {
+    fn wait_for_kill_time(&mut self, host: &TestedHost, random: &mut Random) -> Result<()> {
         let begun = Instant::now();
-        let usual = u64::try_from(self.usual.as_millis()).unwrap_or(u64::MAX);
+        let usual = u64::try_from(self.usual_turn_time.as_millis()).unwrap_or(u64::MAX);
         let some_time = Duration::from_millis(random.below(usual * 8 / 10));
-        let mut trigger = (!random.percent(50)).then(|| Trigger::draw(random));
+        let mut trigger = (!random.percent(50)).then(|| Trigger::random(random));
         // An event that does not come must not keep the host alive.
-        let at_most = trigger.as_ref().map_or(some_time, |_| 4 * self.usual);
+        let at_most = trigger
+            .as_ref()
+            .map_or(some_time, |_| 4 * self.usual_turn_time);
         let mut until = begun + at_most;
         let mut is_measured = false;
         while let Some(said) = host.next(until)? {
-            if let (Said::Event { event, .. }, Some(it)) = (&said, &mut trigger)
-                && let Some(after) = it.met(event)
+            if let (HostReport::Event { event, .. }, Some(it)) = (&said, &mut trigger)
+                && let Some(after) = it.delay_after(event)
             {
                 until = until.min(Instant::now() + after);
                 trigger = None;
             }
             self.take(said);
             let mut turns = self.sessions.iter().flat_map(|it| it.turns.values());
-            if !is_measured && turns.all(Turn::is_past) {
+            if !is_measured && turns.all(Turn::is_settled) {
                 is_measured = true;
-                self.usual = (self.usual * 3 + begun.elapsed()) / 4;
+                self.usual_turn_time = (self.usual_turn_time * 3 + begun.elapsed()) / 4;
                 // Nothing is to come: idle it is killed, soon.
                 until = until.min(Instant::now() + Duration::from_millis(20));
             }
@@ -359,44 +373,44 @@ impl Shard {
     }
 
     /// Kills the host. What it had said until then counts as acknowledged.
-    fn end(&mut self, host: &mut Running, mark: String, phase: Option<Phase>) -> Result<()> {
+    fn end(&mut self, host: &mut TestedHost, mark: String, phase: Option<Phase>) -> Result<()> {
         for said in host.kill()? {
             self.take(said);
         }
         let data_dir = self.workspace.root().join("data");
         let engine = self.job.engine.as_ref();
-        self.left.push(Leftovers::of(mark, engine, &data_dir));
+        self.leftovers.push(Leftovers::of(mark, engine, &data_dir));
         for watched in &mut self.sessions {
             if let Some(phase) = phase.or(watched.phase()) {
-                self.done.phases.count(phase);
+                self.outcome.phases.count(phase);
             }
             watched.killed();
         }
         Ok(())
     }
 
-    fn take(&mut self, said: Said) {
+    fn take(&mut self, said: HostReport) {
         match said {
-            Said::Event { thread, id, event } => self.see(&thread, id, event),
-            Said::Accepted { turn } => {
+            HostReport::Event { thread, id, event } => self.observe(&thread, id, event),
+            HostReport::Accepted { turn } => {
                 if let Some(turn) = self.turn(&turn) {
                     turn.is_accepted = true;
                 }
             }
-            Said::Over { turn, state, error } => {
+            HostReport::Over { turn, state, error } => {
                 if let Some(turn) = self.turn(&turn) {
-                    turn.over = Some((state, error));
+                    turn.end = Some((state, error));
                 }
             }
-            Said::Ready | Said::Created { .. } | Said::Wrong { .. } => {}
+            HostReport::Ready | HostReport::Created { .. } | HostReport::Wrong { .. } => {}
         }
     }
 
-    fn see(&mut self, thread: &ThreadId, id: EventId, event: Value) {
+    fn observe(&mut self, thread: &ThreadId, id: EventId, event: Value) {
         let mut sessions = self.sessions.iter_mut();
         if let Some(watched) = sessions.find(|watched| &watched.thread == thread) {
-            self.done.events += 1;
-            watched.see(id, event);
+            self.outcome.events += 1;
+            watched.observe(id, event);
         }
     }
 
@@ -407,7 +421,7 @@ impl Shard {
 
     fn are_over(&self, asked: &[String]) -> bool {
         let turns = self.sessions.iter().flat_map(|watched| &watched.turns);
-        let over = turns.filter(|(_, turn)| turn.over.is_some());
+        let over = turns.filter(|(_, turn)| turn.end.is_some());
         let over: HashSet<&String> = over.map(|(id, _)| id).collect();
         asked.iter().all(|turn| over.contains(turn))
     }
@@ -416,7 +430,7 @@ impl Shard {
     fn verify(&mut self) -> Result<()> {
         let files = [std::fs::read_to_string(&self.calls)?];
         let ran = count(&files);
-        self.done.calls = ran.len() as u64;
+        self.outcome.calls = ran.len() as u64;
         let mut wrong = Vec::new();
         let mut known = HashSet::new();
         for watched in &self.sessions {
@@ -446,10 +460,10 @@ impl Shard {
         Err(anyhow!(wrong.join("\n")))
     }
 
-    fn nothing_is_left(&mut self) -> Result<()> {
+    fn check_leftovers(&mut self) -> Result<()> {
         let data_dir = self.workspace.root().join("data");
-        for left in std::mem::take(&mut self.left) {
-            let left = left.gone(self.job.engine.as_ref(), &data_dir);
+        for left in std::mem::take(&mut self.leftovers) {
+            let left = left.wait_until_gone(self.job.engine.as_ref(), &data_dir);
             if !left.is_empty() {
                 bail!("left after the kill: {}", left.join(", "));
             }
@@ -458,7 +472,7 @@ impl Shard {
     }
 
     /// What a person would ask afterwards.
-    fn whole(&self) -> Result<()> {
+    fn check_database(&self) -> Result<()> {
         let data_dir = self.workspace.root().join("data");
         if let Some(engine) = &self.job.engine {
             let left = containers(engine, &data_dir);
@@ -501,11 +515,11 @@ struct Trigger {
     kind: &'static str,
     /// How many of them pass before.
     skip: u64,
-    after: Duration,
+    delay: Duration,
 }
 
 impl Trigger {
-    fn draw(random: &mut Random) -> Self {
+    fn random(random: &mut Random) -> Self {
         let kinds = [
             "round",
             "content",
@@ -520,11 +534,11 @@ impl Trigger {
             kind: kinds.get(kind).copied().unwrap_or("round"),
             skip: random.below(4),
             // At once as often as not: some phases are short.
-            after: Duration::from_micros(random.below(6000) * random.below(2)),
+            delay: Duration::from_micros(random.below(6000) * random.below(2)),
         }
     }
 
-    fn met(&mut self, event: &Value) -> Option<Duration> {
+    fn delay_after(&mut self, event: &Value) -> Option<Duration> {
         if event.get("type").and_then(Value::as_str) != Some(self.kind) {
             return None;
         }
@@ -533,13 +547,13 @@ impl Trigger {
                 self.skip = skip;
                 None
             }
-            None => Some(self.after),
+            None => Some(self.delay),
         }
     }
 }
 
 /// A container's user is not the host's.
-fn everyone_writes(path: &std::path::Path) -> std::io::Result<()> {
+fn make_world_writable(path: &std::path::Path) -> std::io::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o666))
 }

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 use conjure_core::chat::{FunctionCall, OutputPart};
 use conjure_host::Host;
 use conjure_host::plugin::{Isolation, WorkerOptions};
-use conjure_host::session::{BackendSpec, CallWith, SessionSpec, ToolSession};
+use conjure_host::session::{BackendSpec, SessionSpec, ToolCallOptions, ToolSession};
 use conjure_kit::conjure_bin;
 use conjure_plugin_tests::versioned;
 use serde_json::json;
@@ -27,7 +27,7 @@ const PACE: Duration = Duration::from_millis(40);
 const PLUGINS: [(&str, &str); 2] = [("keeper", "keeper_count"), ("counter", "counter_execute")];
 const VERSIONS: [&str; 2] = ["0.2.0", "0.3.0"];
 /// Calls that are made at the least after the last swap, so that sessions have moved to it.
-const AFTERWARDS: u64 = 4 * SESSIONS;
+const MIN_CALLS_AFTER_SWAP: u64 = 4 * SESSIONS;
 /// How long anything may take that must happen.
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -50,7 +50,7 @@ pub struct Summary {
     /// before had left.
     pub calls: u64,
     /// How often two calls of a session, one after the other, were answered by different versions.
-    pub moves: u64,
+    pub version_changes: u64,
     /// The longest call.
     pub longest: Duration,
     /// How long it took.
@@ -74,7 +74,7 @@ impl fmt::Display for Summary {
             self.calls as f64 / seconds,
             self.calls,
             self.longest.as_millis(),
-            self.moves,
+            self.version_changes,
             (after - before) * 1_024.0 / (self.swaps * 2) as f64,
         )
     }
@@ -92,10 +92,10 @@ pub fn run(options: &Options) -> Result<Summary> {
 
 /// What the sessions did so far.
 #[derive(Default)]
-struct Done {
+struct SwapProgress {
     is_over: AtomicBool,
     calls: AtomicU64,
-    moves: AtomicU64,
+    version_changes: AtomicU64,
     longest_us: AtomicU64,
 }
 
@@ -107,7 +107,7 @@ async fn swap(options: &Options) -> Result<Summary> {
     }
     let libraries = PLUGINS.map(|(name, _)| VERSIONS.map(|version| versioned(name, version)));
     for ((name, _), [first, _]) in PLUGINS.iter().zip(&libraries) {
-        place(&plugins, name, first)?;
+        install_library(&plugins, name, first)?;
     }
     let mut builder = Host::builder()
         .data_dir(data.path().join("data"))
@@ -119,7 +119,7 @@ async fn swap(options: &Options) -> Result<Summary> {
         builder = builder.workers(workers);
     }
     let host = builder.build().await?;
-    let done = Arc::new(Done::default());
+    let done = Arc::new(SwapProgress::default());
     let mut sessions = JoinSet::new();
     for _ in 0..SESSIONS {
         let none: [&str; 0] = [];
@@ -144,7 +144,7 @@ async fn swap(options: &Options) -> Result<Summary> {
         for ((name, _), library) in PLUGINS.iter().zip(&libraries) {
             let (library, version) = (library.get(at), VERSIONS.get(at));
             let (library, version) = library.zip(version).context("there are two versions")?;
-            place(&plugins, name, library)?;
+            install_library(&plugins, name, library)?;
             let is_there = |_: &u64| {
                 let snapshot = host.registry().snapshot();
                 let plugin = snapshot.get(name);
@@ -154,11 +154,11 @@ async fn swap(options: &Options) -> Result<Summary> {
             noticed
                 .with_context(|| format!("round {round}: {name} {version} is not noticed"))??;
         }
-        still_well(&mut sessions)?;
+        check_sessions(&mut sessions)?;
         tokio::time::sleep(Duration::from_millis(random.below(30))).await;
     }
     let time = begun.elapsed();
-    let wanted = done.calls.load(Ordering::Relaxed) + AFTERWARDS;
+    let wanted = done.calls.load(Ordering::Relaxed) + MIN_CALLS_AFTER_SWAP;
     calls_reach(wanted, &done, &mut sessions).await?;
     done.is_over.store(true, Ordering::Release);
     while let Some(ended) = sessions.join_next().await {
@@ -168,7 +168,7 @@ async fn swap(options: &Options) -> Result<Summary> {
     let summary = Summary {
         swaps: options.count,
         calls: done.calls.load(Ordering::Relaxed),
-        moves: done.moves.load(Ordering::Relaxed),
+        version_changes: done.version_changes.load(Ordering::Relaxed),
         longest: Duration::from_micros(done.longest_us.load(Ordering::Relaxed)),
         time,
         memory_mib: (before, own_memory_mib()?),
@@ -177,10 +177,14 @@ async fn swap(options: &Options) -> Result<Summary> {
 }
 
 /// Waits until the sessions have made so many calls.
-async fn calls_reach(wanted: u64, done: &Done, sessions: &mut JoinSet<Result<()>>) -> Result<()> {
+async fn calls_reach(
+    wanted: u64,
+    done: &SwapProgress,
+    sessions: &mut JoinSet<Result<()>>,
+) -> Result<()> {
     let begun = Instant::now();
     while done.calls.load(Ordering::Relaxed) < wanted {
-        still_well(sessions)?;
+        check_sessions(sessions)?;
         ensure!(begun.elapsed() < LIMIT, "the sessions make no calls");
         tokio::time::sleep(PACE).await;
     }
@@ -188,7 +192,7 @@ async fn calls_reach(wanted: u64, done: &Done, sessions: &mut JoinSet<Result<()>
 }
 
 /// Whether no session has ended, which none does by itself.
-fn still_well(sessions: &mut JoinSet<Result<()>>) -> Result<()> {
+fn check_sessions(sessions: &mut JoinSet<Result<()>>) -> Result<()> {
     match sessions.try_join_next() {
         Some(ended) => ended?,
         None => Ok(()),
@@ -220,14 +224,14 @@ async fn all_are_closed(work: &Path) -> Result<()> {
     }
 }
 
-fn place(dir: &Path, name: &str, library: &[u8]) -> Result<()> {
+fn install_library(dir: &Path, name: &str, library: &[u8]) -> Result<()> {
     let part = dir.join(format!(".{name}"));
     std::fs::write(&part, library)?;
     Ok(std::fs::rename(part, dir.join(format!("lib{name}.so")))?)
 }
 
 /// Calls both plugins by turns, and looks at each answer.
-async fn calling(session: ToolSession, done: Arc<Done>) -> Result<()> {
+async fn calling(session: ToolSession, done: Arc<SwapProgress>) -> Result<()> {
     let mut counts = [0_u64; 2];
     let mut versions: [Option<String>; 2] = [None, None];
     let mut ticks = tokio::time::interval(PACE);
@@ -245,7 +249,7 @@ async fn calling(session: ToolSession, done: Arc<Done>) -> Result<()> {
                 "{tool}: its table named {named}, call {count} was answered with {answer:?}"
             );
             let is_another = last.as_ref().is_some_and(|last| *last != named);
-            done.moves
+            done.version_changes
                 .fetch_add(u64::from(is_another), Ordering::Relaxed);
             *last = Some(named);
             done.calls.fetch_add(1, Ordering::Relaxed);
@@ -267,7 +271,7 @@ async fn call(session: &ToolSession, tool: &str) -> Result<(String, String)> {
         arguments: json!({ "command": "count" }),
         arguments_text: None,
     };
-    let with = CallWith {
+    let with = ToolCallOptions {
         snapshot: &snapshot,
         cancel: &Default::default(),
         live: &(Arc::new(|_, _: &[u8]| {}) as _),

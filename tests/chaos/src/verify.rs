@@ -11,13 +11,13 @@ use serde_json::Value;
 
 use crate::calls::{key_of, noted};
 use crate::chain::Chain;
-use crate::watched::Watched;
+use crate::observed_thread::ObservedThread;
 
 /// Compares one thread, which must have been opened again after the last kill. Gives the keys of
 /// its calls, and adds a sentence for everything that is wrong.
 pub(crate) async fn thread(
     store: &Store,
-    watched: &Watched,
+    watched: &ObservedThread,
     ran: &HashMap<String, usize>,
     wrong: &mut Vec<String>,
 ) -> Result<Vec<String>> {
@@ -39,13 +39,13 @@ pub(crate) async fn thread(
         }
     }
     for (_, event) in &watched.events {
-        seen_call(event, &calls, &ledger, wrong);
+        check_seen_call(event, &calls, &ledger, wrong);
     }
     Ok(calls.0.into_values().map(|call| call.key).collect())
 }
 
 /// What a follower saw is what the log begins with: no hole, nothing twice, nothing else.
-fn events(watched: &Watched, records: &[Record], wrong: &mut Vec<String>) -> Result<()> {
+fn events(watched: &ObservedThread, records: &[Record], wrong: &mut Vec<String>) -> Result<()> {
     let mut kept = Vec::new();
     for record in records {
         if let Record::Event { id, event } = record {
@@ -79,7 +79,7 @@ fn events(watched: &Watched, records: &[Record], wrong: &mut Vec<String>) -> Res
 }
 
 /// Every turn that was taken in is there, and over; one that was seen to be over is what it was.
-async fn runs(store: &Store, watched: &Watched, wrong: &mut Vec<String>) -> Result<()> {
+async fn runs(store: &Store, watched: &ObservedThread, wrong: &mut Vec<String>) -> Result<()> {
     for (id, turn) in watched.turns.iter().filter(|(_, turn)| turn.is_accepted) {
         let run = match store.run(id).await {
             Ok(run) => run,
@@ -92,7 +92,7 @@ async fn runs(store: &Store, watched: &Watched, wrong: &mut Vec<String>) -> Resu
         if !run.state.is_over() {
             wrong.push(format!("turn {id} is still {state}"));
         }
-        if let Some((seen, _)) = turn.over.as_ref().filter(|(seen, _)| seen != state) {
+        if let Some((seen, _)) = turn.end.as_ref().filter(|(seen, _)| seen != state) {
             wrong.push(format!("turn {id} was seen {seen} and is {state}"));
         }
     }
@@ -100,7 +100,7 @@ async fn runs(store: &Store, watched: &Watched, wrong: &mut Vec<String>) -> Resu
 }
 
 /// What an event said about a call still holds.
-fn seen_call(
+fn check_seen_call(
     event: &Value,
     calls: &Calls,
     ledger: &HashMap<String, CallState>,

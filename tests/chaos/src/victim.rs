@@ -13,7 +13,7 @@ use conjure_host::manager::{Manager, ManagerOptions, NewSession};
 use conjure_host::store::{Location, Options as StoreOptions, Store, ThreadId};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
-use crate::said::{Order, Said};
+use crate::protocol::{HostReport, Order};
 
 /// The key of saved auths in tests.
 pub(crate) const KEY: &str = "0101010101010101010101010101010101010101010101010101010101010101";
@@ -63,14 +63,14 @@ async fn work(args: &Args) -> Result<()> {
         .build()
         .await?;
     let manager = Manager::start(host, store, ManagerOptions::default()).await?;
-    say(&Said::Ready);
+    print_report(&HostReport::Ready);
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     while let Some(line) = lines.next_line().await? {
         let order: Order = serde_json::from_str(&line)?;
         let manager = manager.clone();
         tokio::spawn(async move {
-            if let Err(error) = carry_out(&manager, order).await {
-                say(&Said::Wrong {
+            if let Err(error) = execute(&manager, order).await {
+                print_report(&HostReport::Wrong {
                     error: format!("{error:#}"),
                 });
             }
@@ -81,7 +81,7 @@ async fn work(args: &Args) -> Result<()> {
     Ok(())
 }
 
-async fn carry_out(manager: &Manager, order: Order) -> Result<()> {
+async fn execute(manager: &Manager, order: Order) -> Result<()> {
     match order {
         Order::Create { session } => create(manager, *session).await,
         Order::Follow { thread, after } => follow(manager, thread, after).await,
@@ -93,11 +93,11 @@ async fn carry_out(manager: &Manager, order: Order) -> Result<()> {
             let turn = manager
                 .say(&session, Message::user(text), Some(turn))
                 .await?;
-            say(&Said::Accepted {
+            print_report(&HostReport::Accepted {
                 turn: turn.id.clone(),
             });
             let run = manager.wait(&turn.id).await?;
-            say(&Said::Over {
+            print_report(&HostReport::Over {
                 turn: run.id,
                 state: run.state.as_str().to_owned(),
                 error: run.error,
@@ -110,7 +110,7 @@ async fn carry_out(manager: &Manager, order: Order) -> Result<()> {
 async fn create(manager: &Manager, session: NewSession) -> Result<()> {
     let view = manager.create(session).await?;
     if let Some(thread) = view.thread {
-        say(&Said::Created {
+        print_report(&HostReport::Created {
             session: view.id,
             thread: thread.id,
         });
@@ -121,7 +121,7 @@ async fn create(manager: &Manager, session: NewSession) -> Result<()> {
 async fn follow(manager: &Manager, thread: ThreadId, after: Option<EventId>) -> Result<()> {
     let mut events = manager.events(&thread, after).await?;
     while let Some(stamped) = events.next().await? {
-        say(&Said::Event {
+        print_report(&HostReport::Event {
             thread: thread.clone(),
             id: stamped.id,
             event: serde_json::to_value(&stamped.event)?,
@@ -132,7 +132,7 @@ async fn follow(manager: &Manager, thread: ThreadId, after: Option<EventId>) -> 
 
 /// A line, whole or not at all unless the process ends meanwhile. Without a reader there is
 /// nobody to tell.
-fn say(said: &Said) {
+fn print_report(said: &HostReport) {
     if let Ok(mut line) = serde_json::to_vec(said) {
         line.push(b'\n');
         let mut stdout = std::io::stdout().lock();

@@ -43,7 +43,7 @@ pub fn build_bin(package: &str, name: &str) -> Result<PathBuf, KitError> {
 /// # Errors
 /// When cargo fails, with what it said, or the package has no such example.
 pub fn build_example(package: &str, name: &str) -> Result<PathBuf, KitError> {
-    Cargo::workspace().built(package, Wanted::Example(name.to_owned()))
+    Cargo::workspace().find_or_build(package, ArtifactKind::Example(name.to_owned()))
 }
 
 /// Builds `conjure` and returns it.
@@ -55,7 +55,7 @@ pub fn conjure_bin() -> Result<PathBuf, KitError> {
 }
 
 /// Says that all of the workspace has just been built.
-const BUILT: &str = "CONJURE_KIT_BUILT";
+const WORKSPACE_BUILT: &str = "CONJURE_KIT_BUILT";
 
 /// Builds in one directory, with the profile of the running test.
 ///
@@ -67,10 +67,10 @@ pub struct Cargo {
 }
 
 /// What was built in this process: by directory, package and artifact.
-type Built = BTreeMap<(PathBuf, String, Wanted), PathBuf>;
+type ArtifactCache = BTreeMap<(PathBuf, String, ArtifactKind), PathBuf>;
 
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
-enum Wanted {
+enum ArtifactKind {
     Library,
     Binary(String),
     Example(String),
@@ -100,7 +100,7 @@ impl Cargo {
     /// # Errors
     /// When cargo fails, with what it said, or the package makes no shared library.
     pub fn plugin(&self, package: &str) -> Result<PathBuf, KitError> {
-        self.built(package, Wanted::Library)
+        self.find_or_build(package, ArtifactKind::Library)
     }
 
     /// Builds a binary of a package and returns it.
@@ -108,11 +108,11 @@ impl Cargo {
     /// # Errors
     /// When cargo fails, with what it said, or the package has no such binary.
     pub fn bin(&self, package: &str, name: &str) -> Result<PathBuf, KitError> {
-        self.built(package, Wanted::Binary(name.to_owned()))
+        self.find_or_build(package, ArtifactKind::Binary(name.to_owned()))
     }
 
-    fn built(&self, package: &str, wanted: Wanted) -> Result<PathBuf, KitError> {
-        static BUILT: OnceLock<Mutex<Built>> = OnceLock::new();
+    fn find_or_build(&self, package: &str, wanted: ArtifactKind) -> Result<PathBuf, KitError> {
+        static BUILT: OnceLock<Mutex<ArtifactCache>> = OnceLock::new();
         let mut built = BUILT
             .get_or_init(Mutex::default)
             .lock()
@@ -121,30 +121,30 @@ impl Cargo {
         if let Some(path) = built.get(&key) {
             return Ok(path.clone());
         }
-        if let Some(path) = self.built_before(package, &key.2) {
+        if let Some(path) = self.prebuilt(package, &key.2) {
             return Ok(path);
         }
-        let path = self.built_in_this_run(package, &key.2)?;
+        let path = self.build_once_per_run(package, &key.2)?;
         built.insert(key, path.clone());
         Ok(path)
     }
 
     /// What whoever runs the tests has just built, all of the workspace at once, where it says so:
     /// building one package alone would resolve other features, and build its dependencies anew.
-    fn built_before(&self, package: &str, wanted: &Wanted) -> Option<PathBuf> {
-        env::var_os(BUILT)?;
+    fn prebuilt(&self, package: &str, wanted: &ArtifactKind) -> Option<PathBuf> {
+        env::var_os(WORKSPACE_BUILT)?;
         if self.root != repo_root() {
             return None;
         }
         let name = match wanted {
-            Wanted::Library => format!(
+            ArtifactKind::Library => format!(
                 "{}{}{}",
                 env::consts::DLL_PREFIX,
                 package.replace('-', "_"),
                 env::consts::DLL_SUFFIX
             ),
-            Wanted::Binary(name) => name.clone(),
-            Wanted::Example(name) => format!("examples/{name}"),
+            ArtifactKind::Binary(name) => name.clone(),
+            ArtifactKind::Example(name) => format!("examples/{name}"),
         };
         let profile = profile();
         let dir = if profile == "dev" { "debug" } else { &profile };
@@ -153,7 +153,11 @@ impl Cargo {
     }
 
     /// One process of a run builds, the others read from a note where it is.
-    fn built_in_this_run(&self, package: &str, wanted: &Wanted) -> Result<PathBuf, KitError> {
+    fn build_once_per_run(
+        &self,
+        package: &str,
+        wanted: &ArtifactKind,
+    ) -> Result<PathBuf, KitError> {
         let folder = self.target.join("conjure-kit");
         fs::create_dir_all(&folder).map_err(KitError::file(&folder))?;
         let lock_path = folder.join("lock");
@@ -165,8 +169,8 @@ impl Cargo {
             return self.build(package, wanted);
         };
         let artifact = match wanted {
-            Wanted::Library => "lib",
-            Wanted::Binary(name) | Wanted::Example(name) => name,
+            ArtifactKind::Library => "lib",
+            ArtifactKind::Binary(name) | ArtifactKind::Example(name) => name,
         };
         let note = folder.join(format!("{package}.{artifact}.{}", profile()));
         let noted = fs::read_to_string(&note).unwrap_or_default();
@@ -181,7 +185,7 @@ impl Cargo {
         Ok(path)
     }
 
-    fn build(&self, package: &str, wanted: &Wanted) -> Result<PathBuf, KitError> {
+    fn build(&self, package: &str, wanted: &ArtifactKind) -> Result<PathBuf, KitError> {
         let program = PathBuf::from(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         let mut command = Command::new(&program);
         command
@@ -195,9 +199,9 @@ impl Cargo {
             ])
             .args(["--profile", &profile()]);
         match wanted {
-            Wanted::Library => command.arg("--lib"),
-            Wanted::Binary(name) => command.args(["--bin", name]),
-            Wanted::Example(name) => command.args(["--example", name]),
+            ArtifactKind::Library => command.arg("--lib"),
+            ArtifactKind::Binary(name) => command.args(["--bin", name]),
+            ArtifactKind::Example(name) => command.args(["--example", name]),
         };
         // What cargo set for the test itself is not for another package's build.
         for (name, _) in env::vars_os() {
@@ -225,16 +229,16 @@ impl Cargo {
             .ok_or_else(|| KitError::NoArtifact {
                 package: package.to_owned(),
                 wanted: match wanted {
-                    Wanted::Library => "shared library (crate-type cdylib)".to_owned(),
-                    Wanted::Binary(name) => format!("binary {name}"),
-                    Wanted::Example(name) => format!("example {name}"),
+                    ArtifactKind::Library => "shared library (crate-type cdylib)".to_owned(),
+                    ArtifactKind::Binary(name) => format!("binary {name}"),
+                    ArtifactKind::Example(name) => format!("example {name}"),
                 },
             })
     }
 }
 
 /// The path in a message of cargo's, if it is about the wanted artifact.
-fn artifact(message: &Value, package: &str, wanted: &Wanted) -> Option<PathBuf> {
+fn artifact(message: &Value, package: &str, wanted: &ArtifactKind) -> Option<PathBuf> {
     if message.get("reason")?.as_str()? != "compiler-artifact"
         || package_name(message.get("package_id")?.as_str()?) != package
     {
@@ -242,11 +246,13 @@ fn artifact(message: &Value, package: &str, wanted: &Wanted) -> Option<PathBuf> 
     }
     let target = message.get("target")?;
     let path = match wanted {
-        Wanted::Binary(name) | Wanted::Example(name) if target.get("name")?.as_str()? == name => {
+        ArtifactKind::Binary(name) | ArtifactKind::Example(name)
+            if target.get("name")?.as_str()? == name =>
+        {
             message.get("executable")?.as_str()?
         }
-        Wanted::Binary(_) | Wanted::Example(_) => return None,
-        Wanted::Library => message
+        ArtifactKind::Binary(_) | ArtifactKind::Example(_) => return None,
+        ArtifactKind::Library => message
             .get("filenames")?
             .as_array()?
             .iter()

@@ -129,7 +129,7 @@ impl Cli {
     ///
     /// # Errors
     /// When it does not start.
-    pub fn start(self) -> Result<Running, KitError> {
+    pub fn start(self) -> Result<ProgramHandle, KitError> {
         let input = self.stdin.clone();
         let mut running = self.launch()?;
         if let Some(stdin) = &mut running.stdin {
@@ -139,18 +139,18 @@ impl Cli {
         Ok(running)
     }
 
-    fn launch(self) -> Result<Running, KitError> {
+    fn launch(self) -> Result<ProgramHandle, KitError> {
         if !self.terminal {
             let (mut child, deadline, workspace) = self.spawn()?;
             let (stdin, stdout, stderr) =
                 (child.stdin.take(), child.stdout.take(), child.stderr.take());
             let stdin = stdin.map(|stdin| Box::new(stdin) as Box<dyn Write + Send>);
-            let running = Running::new(child, deadline, workspace, stdin);
+            let running = ProgramHandle::new(child, deadline, workspace, stdin);
             if let Some(stdout) = stdout {
-                Seen::read(&running.seen, stdout, |now| &mut now.stdout);
+                WatchedOutput::read(&running.output, stdout, |now| &mut now.stdout);
             }
             if let Some(stderr) = stderr {
-                Seen::read(&running.seen, stderr, |now| &mut now.stderr);
+                WatchedOutput::read(&running.output, stderr, |now| &mut now.stderr);
             }
             return Ok(running);
         }
@@ -168,10 +168,10 @@ impl Cli {
             .stderr(end().map_err(failed)?);
         let child = command.spawn().map_err(failed)?;
         let input = ours.try_clone().map_err(failed)?;
-        let running = Running::new(child, deadline, workspace, Some(Box::new(input)));
+        let running = ProgramHandle::new(child, deadline, workspace, Some(Box::new(input)));
         // What is left of standard error is on the terminal too.
-        running.seen.update(|now| now.ended += 1);
-        Seen::read(&running.seen, ours, |now| &mut now.stdout);
+        running.output.update(|now| now.closed_outputs += 1);
+        WatchedOutput::read(&running.output, ours, |now| &mut now.stdout);
         Ok(running)
     }
 
@@ -197,39 +197,39 @@ impl Cli {
 }
 
 /// A program that runs. Its process group is ended when this is dropped.
-pub struct Running {
+pub struct ProgramHandle {
     group: Option<Pid>,
     stdin: Option<Box<dyn Write + Send>>,
-    seen: Arc<Seen>,
-    until: Instant,
+    output: Arc<WatchedOutput>,
+    deadline: Instant,
     limit: Duration,
     workspace: Workspace,
 }
 
 /// What a program did so far, and the news of it.
 #[derive(Debug, Default)]
-struct Seen {
-    now: Mutex<Now>,
-    news: Condvar,
+struct WatchedOutput {
+    state: Mutex<ProgramState>,
+    changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Now {
+struct ProgramState {
     stdout: Vec<u8>,
     stderr: Vec<u8>,
     /// How many of the two outputs have ended.
-    ended: usize,
+    closed_outputs: usize,
     status: Option<ExitStatus>,
 }
 
-impl Running {
+impl ProgramHandle {
     fn new(
         mut child: Child,
         limit: Duration,
         workspace: Workspace,
         stdin: Option<Box<dyn Write + Send>>,
     ) -> Self {
-        let seen = Arc::new(Seen::default());
+        let seen = Arc::new(WatchedOutput::default());
         let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         let waiter = Arc::clone(&seen);
         thread::spawn(move || {
@@ -239,8 +239,8 @@ impl Running {
         Self {
             group,
             stdin,
-            seen,
-            until: Instant::now() + limit,
+            output: seen,
+            deadline: Instant::now() + limit,
             limit,
             workspace,
         }
@@ -268,7 +268,7 @@ impl Running {
         }
         Err(KitError::Ended {
             what: format!("it read `{line}`"),
-            seen: self.seen.text(),
+            seen: self.output.text(),
         })
     }
 
@@ -314,7 +314,7 @@ impl Running {
         what: &str,
         is_there: impl Fn(&str) -> bool,
     ) -> Result<String, KitError> {
-        let ready = |now: &Now| is_there(&String::from_utf8_lossy(&now.stdout));
+        let ready = |now: &ProgramState| is_there(&String::from_utf8_lossy(&now.stdout));
         self.wait_until(what.to_owned(), |now| &now.stdout, ready)
     }
 
@@ -331,25 +331,29 @@ impl Running {
     /// # Errors
     /// When the program ends first, or the deadline passes.
     pub fn wait_for_lines(&self, count: usize) -> Result<String, KitError> {
-        let lines = |now: &Now| now.stdout.iter().filter(|byte| **byte == b'\n').count();
+        let lines = |now: &ProgramState| now.stdout.iter().filter(|byte| **byte == b'\n').count();
         let what = format!("line {count}");
         self.wait_until(what, |now| &now.stdout, |now| lines(now) >= count)
     }
 
-    fn wait_for(&self, text: &str, output: fn(&Now) -> &Vec<u8>) -> Result<String, KitError> {
-        let contains = |now: &Now| String::from_utf8_lossy(output(now)).contains(text);
+    fn wait_for(
+        &self,
+        text: &str,
+        output: fn(&ProgramState) -> &Vec<u8>,
+    ) -> Result<String, KitError> {
+        let contains = |now: &ProgramState| String::from_utf8_lossy(output(now)).contains(text);
         self.wait_until(format!("`{text}`"), output, contains)
     }
 
     fn wait_until(
         &self,
         what: String,
-        output: fn(&Now) -> &Vec<u8>,
-        ready: impl Fn(&Now) -> bool,
+        output: fn(&ProgramState) -> &Vec<u8>,
+        ready: impl Fn(&ProgramState) -> bool,
     ) -> Result<String, KitError> {
         let now = self
-            .seen
-            .wait(self.until, |now| ready(now) || now.is_over());
+            .output
+            .wait(self.deadline, |now| ready(now) || now.is_over());
         if ready(&now) {
             return Ok(String::from_utf8_lossy(output(&now)).into_owned());
         }
@@ -358,7 +362,7 @@ impl Running {
         Err(if over {
             KitError::Ended { what, seen }
         } else {
-            self.late(what, seen)
+            self.deadline_error(what, seen)
         })
     }
 
@@ -367,11 +371,11 @@ impl Running {
     /// # Errors
     /// When it does not end before the deadline; then its process group is ended.
     pub fn wait(self) -> Result<Output, KitError> {
-        let mut now = self.seen.wait(self.until, Now::is_over);
+        let mut now = self.output.wait(self.deadline, ProgramState::is_over);
         let Some(status) = now.status.filter(|_| now.is_over()) else {
             let seen = now.text();
             drop(now);
-            return Err(self.late("the program's end".to_owned(), seen));
+            return Err(self.deadline_error("the program's end".to_owned(), seen));
         };
         Ok(Output {
             code: status.code(),
@@ -382,7 +386,7 @@ impl Running {
         })
     }
 
-    fn late(&self, what: String, seen: String) -> KitError {
+    fn deadline_error(&self, what: String, seen: String) -> KitError {
         KitError::Deadline {
             what,
             limit: self.limit,
@@ -391,13 +395,18 @@ impl Running {
     }
 }
 
-impl fmt::Debug for Running {
+impl fmt::Debug for ProgramHandle {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Running({:?})\n{}", self.group, self.seen.text())
+        write!(
+            formatter,
+            "Running({:?})\n{}",
+            self.group,
+            self.output.text()
+        )
     }
 }
 
-impl Drop for Running {
+impl Drop for ProgramHandle {
     fn drop(&mut self) {
         if let Some(group) = self.group {
             // Fails when nothing of the group is left, which is as good.
@@ -406,11 +415,11 @@ impl Drop for Running {
     }
 }
 
-impl Seen {
+impl WatchedOutput {
     fn read(
         seen: &Arc<Self>,
         mut pipe: impl Read + Send + 'static,
-        into: fn(&mut Now) -> &mut Vec<u8>,
+        into: fn(&mut ProgramState) -> &mut Vec<u8>,
     ) {
         let seen = Arc::clone(seen);
         thread::spawn(move || {
@@ -425,36 +434,40 @@ impl Seen {
                 }
                 seen.update(|now| into(now).extend_from_slice(part));
             }
-            seen.update(|now| now.ended += 1);
+            seen.update(|now| now.closed_outputs += 1);
         });
     }
 
-    fn update(&self, change: impl FnOnce(&mut Now)) {
-        change(&mut self.now.lock().unwrap_or_else(PoisonError::into_inner));
-        self.news.notify_all();
+    fn update(&self, change: impl FnOnce(&mut ProgramState)) {
+        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
+        self.changed.notify_all();
     }
 
     /// Waits until the condition holds, or the time has come.
-    fn wait(&self, until: Instant, ready: impl Fn(&Now) -> bool) -> MutexGuard<'_, Now> {
-        let now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+    fn wait(
+        &self,
+        until: Instant,
+        ready: impl Fn(&ProgramState) -> bool,
+    ) -> MutexGuard<'_, ProgramState> {
+        let now = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let left = until.saturating_duration_since(Instant::now());
-        self.news
+        self.changed
             .wait_timeout_while(now, left, |now| !ready(now))
             .unwrap_or_else(PoisonError::into_inner)
             .0
     }
 
     fn text(&self) -> String {
-        self.now
+        self.state
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .text()
     }
 }
 
-impl Now {
+impl ProgramState {
     fn is_over(&self) -> bool {
-        self.status.is_some() && self.ended == 2
+        self.status.is_some() && self.closed_outputs == 2
     }
 
     fn text(&self) -> String {

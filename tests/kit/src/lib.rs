@@ -27,7 +27,7 @@ use std::net::TcpListener;
 use std::time::Duration;
 
 pub use artifact::{Cargo, build_bin, build_example, build_plugin, conjure_bin, repo_root};
-pub use cli::{Cli, Output, Running, Signal, cli};
+pub use cli::{Cli, Output, ProgramHandle, Signal, cli};
 pub use engine::{Engine, static_busybox};
 pub use error::KitError;
 pub use guard::Guard;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::{KitError, build_bin};
 
 /// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A server that listens, until this is dropped.
 #[derive(Debug)]
@@ -96,7 +96,7 @@ pub fn visit(url: &str) -> Option<String> {
 
 fn answer(address: &str, request: &str) -> io::Result<String> {
     let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
     let request = format!(
         "{request} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
     );

@@ -27,7 +27,7 @@ impl Model {
         let script = Script::new().step(
             Step::answer(move |_| {
                 let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
-                queue.pop_front().unwrap_or_else(nothing_to_say)
+                queue.pop_front().unwrap_or_else(no_reply)
             })
             .always(),
         );
@@ -82,7 +82,7 @@ impl Model {
     }
 }
 
-fn nothing_to_say() -> Reply {
+fn no_reply() -> Reply {
     ErrorReply::new(400)
         .message("The test told the model nothing more to say.")
         .into()

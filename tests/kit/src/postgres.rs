@@ -12,7 +12,7 @@ use crate::{Guard, KitError};
 /// Names the server to use.
 const SERVER: &str = "CONJURE_TEST_POSTGRES";
 /// A file beside a private server's own: they stay.
-const KEPT: &str = "kept";
+const KEEP_MARKER: &str = "kept";
 /// Ends a private server and removes its files.
 const END: &str =
     "\"$1/pg_ctl\" -D \"$2/data\" -m immediate -w stop; [ -e \"$2/kept\" ] || rm -rf \"$2\"";
@@ -21,11 +21,11 @@ const END: &str =
 #[derive(Debug)]
 pub struct Postgres {
     url: String,
-    own: Option<Own>,
+    private: Option<PrivateServer>,
 }
 
 #[derive(Debug)]
-struct Own {
+struct PrivateServer {
     programs: PathBuf,
     user: Option<u32>,
     dir: PathBuf,
@@ -46,7 +46,7 @@ impl Postgres {
     /// When it is installed and does not start.
     pub fn find() -> Result<Option<Self>, KitError> {
         match std::env::var(SERVER) {
-            Ok(url) => Ok(Some(Self { url, own: None })),
+            Ok(url) => Ok(Some(Self { url, private: None })),
             Err(_) => Self::begin(),
         }
     }
@@ -59,11 +59,11 @@ impl Postgres {
         let Some(programs) = programs() else {
             return Ok(None);
         };
-        let own = Own::new(programs)?;
+        let own = PrivateServer::new(programs)?;
         let url = format!("postgres://conjure@127.0.0.1:{}/postgres", own.port);
         Ok(Some(Self {
             url,
-            own: Some(own),
+            private: Some(own),
         }))
     }
 
@@ -86,7 +86,8 @@ impl Postgres {
     /// # Errors
     /// When it does not end, or is not private.
     pub fn stop(&self) -> Result<(), KitError> {
-        self.own()?.run("pg_ctl", &["-m", "fast", "-w", "stop"])
+        self.private_server()?
+            .run("pg_ctl", &["-m", "fast", "-w", "stop"])
     }
 
     /// Begins a private server again that was ended, at the same address.
@@ -94,26 +95,26 @@ impl Postgres {
     /// # Errors
     /// When it does not start, or is not private.
     pub fn start(&self) -> Result<(), KitError> {
-        self.own()?.start()
+        self.private_server()?.start()
     }
 
     /// Keeps a private server's files after its end, and says where they are.
     #[must_use]
     pub fn keep(&self) -> Option<&Path> {
-        let own = self.own.as_ref()?;
-        fs::write(own.dir.join(KEPT), "").ok()?;
+        let own = self.private.as_ref()?;
+        fs::write(own.dir.join(KEEP_MARKER), "").ok()?;
         Some(&own.dir)
     }
 
-    fn own(&self) -> Result<&Own, KitError> {
-        self.own.as_ref().ok_or_else(|| KitError::Failed {
+    fn private_server(&self) -> Result<&PrivateServer, KitError> {
+        self.private.as_ref().ok_or_else(|| KitError::Failed {
             program: PathBuf::from("pg_ctl"),
             said: "the server is not a private one".to_owned(),
         })
     }
 }
 
-impl Own {
+impl PrivateServer {
     fn new(programs: PathBuf) -> Result<Self, KitError> {
         let user = if rustix::process::geteuid().is_root() {
             // It refuses to run as root.
@@ -233,7 +234,7 @@ mod tests {
     #[ignore = "runs in a child process"]
     fn child_that_has_a_server() {
         let server = Postgres::begin().unwrap().unwrap();
-        let own = server.own.as_ref().unwrap();
+        let own = server.private.as_ref().unwrap();
         let said = format!("{} {}", own.port, own.dir.display());
         let path = PathBuf::from(std::env::var_os(CHILD).unwrap());
         fs::write(path.with_extension("part"), said).unwrap();

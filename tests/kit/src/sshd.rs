@@ -167,7 +167,7 @@ impl Sshd {
     ///
     /// # Errors
     /// When the file of known hosts cannot be written.
-    pub fn known_at(&self, address: SocketAddr) -> Result<(), KitError> {
+    pub fn add_known_host(&self, address: SocketAddr) -> Result<(), KitError> {
         let path = self.path("known_hosts");
         let known = fs::read_to_string(&path).map_err(KitError::file(&path))?;
         let own = format!("[127.0.0.1]:{}", self.port);
@@ -217,13 +217,13 @@ const SLOW: u32 = 64 * 1024;
 /// What a network does with what is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NetworkState {
-    Carries,
+    Forwarding,
     /// Carries little: [`SLOW`] in each direction.
     Slow,
     /// Says nothing and carries nothing.
-    Silent,
+    Stalled,
     /// Refuses everything.
-    Refuses,
+    Refusing,
 }
 
 /// A network between clients and a server, which can be cut.
@@ -248,7 +248,7 @@ impl Network {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
         let shared = Arc::new(SharedNetwork {
-            state: Mutex::new((NetworkState::Carries, Vec::new())),
+            state: Mutex::new((NetworkState::Forwarding, Vec::new())),
             changed: Condvar::new(),
         });
         let carries = Arc::clone(&shared);
@@ -272,18 +272,18 @@ impl Network {
     }
 
     /// Carries nothing from now on, and says nothing of that: a cable that was pulled.
-    pub fn fall_silent(&self) {
-        self.shared.change(NetworkState::Silent);
+    pub fn stall(&self) {
+        self.shared.change(NetworkState::Stalled);
     }
 
     /// Ends all connections and refuses new ones: a machine between that was started again.
     pub fn refuse(&self) {
-        self.shared.change(NetworkState::Refuses);
+        self.shared.change(NetworkState::Refusing);
     }
 
     /// Carries again, also what was sent meanwhile, where somebody still waits for it.
-    pub fn carry(&self) {
-        self.shared.change(NetworkState::Carries);
+    pub fn restore(&self) {
+        self.shared.change(NetworkState::Forwarding);
     }
 }
 
@@ -291,7 +291,7 @@ impl SharedNetwork {
     fn change(&self, to: NetworkState) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.0 = to;
-        if to == NetworkState::Refuses {
+        if to == NetworkState::Refusing {
             for stream in state.1.drain(..) {
                 let _ = stream.shutdown(Shutdown::Both);
             }
@@ -301,7 +301,7 @@ impl SharedNetwork {
 
     fn connect(self: &Arc<Self>, client: &TcpStream, server: SocketAddr) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.0 == NetworkState::Refuses {
+        if state.0 == NetworkState::Refusing {
             return;
         }
         let Ok(server) = TcpStream::connect(server) else {
@@ -325,7 +325,7 @@ impl SharedNetwork {
         while let Ok(length @ 1..) = from.read(&mut buffer) {
             let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             let silent =
-                |state: &mut (NetworkState, Vec<TcpStream>)| state.0 == NetworkState::Silent;
+                |state: &mut (NetworkState, Vec<TcpStream>)| state.0 == NetworkState::Stalled;
             let state = self.changed.wait_while(state, silent);
             let is_slow = state.is_ok_and(|state| state.0 == NetworkState::Slow);
             if is_slow {

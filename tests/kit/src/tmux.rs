@@ -18,7 +18,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// How long a program has to end when its terminal is gone.
 const ENDING: Duration = Duration::from_secs(10);
 /// How often the screen is looked at.
-const LOOKS: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// How many were started, so that each has a socket of its own.
 static STARTED: AtomicU64 = AtomicU64::new(0);
@@ -36,7 +36,7 @@ impl Tmux {
     /// # Errors
     /// When there is no tmux.
     pub fn start(cli: Cli, columns: u16, rows: u16) -> Result<Self, KitError> {
-        let (workspace, words) = cli.in_tmux()?;
+        let (workspace, words) = cli.tmux_command()?;
         let config = workspace.root().join("tmux.conf");
         let text = "set -g status off\nset -g remain-on-exit on\nset -g remain-on-exit-format ''\n\
                     set -g history-limit 10000\nset -s escape-time 0\nset -s extended-keys on\n\
@@ -105,7 +105,7 @@ impl Tmux {
     ///
     /// # Errors
     /// As [`Tmux::press`].
-    pub fn pastes(&self, text: &str) -> Result<(), KitError> {
+    pub fn paste(&self, text: &str) -> Result<(), KitError> {
         self.run(&["set-buffer", text])?;
         self.run(&["paste-buffer", "-p"]).map(drop)
     }
@@ -151,7 +151,7 @@ impl Tmux {
     ///
     /// # Errors
     /// As [`Tmux::press`].
-    pub fn everything(&self) -> Result<String, KitError> {
+    pub fn scrollback(&self) -> Result<String, KitError> {
         let all = self.run(&["capture-pane", "-p", "-S", "-"])?;
         Ok(all.trim_end().to_owned())
     }
@@ -178,7 +178,7 @@ impl Tmux {
                     seen: screen,
                 });
             }
-            thread::sleep(LOOKS);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 
@@ -194,7 +194,7 @@ impl Tmux {
     ///
     /// # Errors
     /// [`KitError::Deadline`] with the last screen.
-    pub fn ended(&self) -> Result<i32, KitError> {
+    pub fn wait_for_exit(&self) -> Result<i32, KitError> {
         let until = Instant::now() + LIMIT;
         loop {
             let told = "#{pane_dead} #{pane_pid} #{pane_dead_status}";
@@ -216,7 +216,7 @@ impl Tmux {
                     seen: self.screen()?,
                 });
             }
-            thread::sleep(LOOKS);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 
@@ -230,7 +230,7 @@ impl Tmux {
 impl Cli {
     /// What tmux is to run: where, and as which words of a command line that says the whole
     /// environment.
-    fn in_tmux(self) -> Result<(Workspace, Vec<OsString>), KitError> {
+    fn tmux_command(self) -> Result<(Workspace, Vec<OsString>), KitError> {
         let workspace = match self.workspace {
             Some(workspace) => workspace,
             None => Workspace::new()?,
@@ -274,7 +274,7 @@ impl Drop for Tmux {
                 let _ = kill_process(program, Signal::KILL);
                 return;
             }
-            thread::sleep(LOOKS);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 }

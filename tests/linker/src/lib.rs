@@ -6,4 +6,4 @@ mod symbols;
 
 pub use arguments::Arguments;
 pub use order::{Order, name};
-pub use symbols::{defined, functions};
+pub use symbols::{defined_functions, functions};

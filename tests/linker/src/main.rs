@@ -14,7 +14,7 @@ use std::io::Write;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, Result};
-use conjure_linker::{Arguments, Order, defined, functions, name};
+use conjure_linker::{Arguments, Order, defined_functions, functions, name};
 
 /// What runs execute, a name a line.
 const EXECUTED: &str = include_str!("../order.txt");
@@ -51,7 +51,7 @@ fn run(given: &[OsString]) -> Result<ExitCode> {
     if arguments.lld_links() {
         place = tempfile::tempdir().context("no place for the order of functions")?;
         let file = place.path().join("order");
-        let lines = Order::new(EXECUTED).of(&defined(&arguments.inputs())?);
+        let lines = Order::new(EXECUTED).of(&defined_functions(&arguments.inputs())?);
         std::fs::write(&file, lines).context("the order of functions cannot be written")?;
         let file = file.to_str().context("the place is no text")?;
         // Not `-Wl,`, which ends a path at its first comma.

@@ -35,7 +35,7 @@ const LINE: usize = 160;
 /// What a symbol is called in the source, without what the compiler added. A name that is too long for
 /// a line is cut, and ends in a number that tells it from others that begin alike.
 pub fn name(symbol: &str) -> String {
-    let mut name = whole_name(symbol);
+    let mut name = demangled_name(symbol);
     if name.len() > LINE {
         let number = fnv(name.as_bytes());
         let room = LINE - " #0123456789abcdef".len();
@@ -52,7 +52,7 @@ fn fnv(bytes: &[u8]) -> u64 {
     })
 }
 
-fn whole_name(symbol: &str) -> String {
+fn demangled_name(symbol: &str) -> String {
     let mut name = format!("{:#}", rustc_demangle::demangle(symbol));
     // Functions of one name that optimisation made are numbered.
     if let Some((plain, number)) = name.rsplit_once('.')

@@ -10,7 +10,7 @@ use object::{Object as _, ObjectSymbol as _, SymbolKind};
 ///
 /// # Errors
 /// When one of them cannot be read.
-pub fn defined(files: &[PathBuf]) -> Result<Vec<String>> {
+pub fn defined_functions(files: &[PathBuf]) -> Result<Vec<String>> {
     let mut symbols = Vec::new();
     for file in files {
         let bytes =

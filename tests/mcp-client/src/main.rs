@@ -64,7 +64,9 @@ async fn main() -> anyhow::Result<()> {
         config: Some(json!({ "servers": { SERVER: server } })),
         ..BackendSpec::default()
     };
-    let alone = host.alone(&backend, Some(data.path().to_owned())).await?;
+    let alone = host
+        .open_backend(&backend, Some(data.path().to_owned()))
+        .await?;
     let done = run(&alone, &context).await;
     alone.close().await;
     done
@@ -99,18 +101,18 @@ async fn host(data: &Path, secret: Option<&str>) -> anyhow::Result<Host> {
 
 /// Connects, logs in where that is wanted, and calls what there is to call.
 async fn run(alone: &StandaloneBackend, context: &Value) -> anyhow::Result<()> {
-    let tools = listed(alone).await?;
+    let tools = wait_for_tools(alone).await?;
     let wanted = context.get("toolCalls").and_then(Value::as_array);
     if let Some(wanted) = wanted {
         for call in wanted {
             let name = call.get("name").and_then(Value::as_str).unwrap_or_default();
             let arguments = call.get("arguments").cloned().unwrap_or(json!({}));
-            told(name, call_tool(alone, name, arguments).await);
+            print_result(name, call_tool(alone, name, arguments).await);
         }
         return Ok(());
     }
     for tool in &tools {
-        told(
+        print_result(
             &tool.name,
             call_tool(alone, &tool.name, arguments(tool, &tools)).await,
         );
@@ -119,7 +121,7 @@ async fn run(alone: &StandaloneBackend, context: &Value) -> anyhow::Result<()> {
 }
 
 /// The tools, once they are listed, which may take a login or a second one.
-async fn listed(alone: &StandaloneBackend) -> anyhow::Result<Vec<ToolDecl>> {
+async fn wait_for_tools(alone: &StandaloneBackend) -> anyhow::Result<Vec<ToolDecl>> {
     let mut logins = 0;
     for _ in 0..200 {
         let catalog = alone.catalog().await?;
@@ -165,7 +167,7 @@ async fn call_tool(
 }
 
 /// What came of a call; whether it is right the suite judges.
-fn told(name: &str, result: anyhow::Result<ToolResult>) {
+fn print_result(name: &str, result: anyhow::Result<ToolResult>) {
     use std::io::Write as _;
     let line = match result {
         Ok(result) => format!("{name}: {}\n", result.joined_text()),

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::delivery::{Part, Piece, Rendered};
+use crate::delivery::{Part, Piece, RenderedAnswer};
 use crate::message::{Block, Message};
 
 /// What a reply has too much of. It is added to the first text of the message (which gets one, if it
@@ -74,7 +74,7 @@ impl Bulk {
     }
 
     /// Replaces the marks in a finished reply.
-    pub(crate) fn expand(self, mut rendered: Rendered) -> Rendered {
+    pub(crate) fn expand(self, mut rendered: RenderedAnswer) -> RenderedAnswer {
         let stream = rendered.stream;
         match self {
             Self::CommentLines(lines) => {
@@ -137,14 +137,15 @@ impl Bulk {
 
 /// A delta is an event that tells a new part of a text, and here the mark alone.
 fn is_delta(bytes: &[u8]) -> bool {
-    const SIGNS: [&[u8]; 4] = [
+    const DELTA_MARKERS: [&[u8]; 4] = [
         b"\"text_delta\"",
         b".delta\"",
         b"\"chat.completion.chunk\"",
         b"\"candidates\"",
     ];
     let alone = format!("\"{MARK}\"");
-    find(bytes, alone.as_bytes()).is_some() && SIGNS.iter().any(|sign| find(bytes, sign).is_some())
+    find(bytes, alone.as_bytes()).is_some()
+        && DELTA_MARKERS.iter().any(|sign| find(bytes, sign).is_some())
 }
 
 /// The field is put behind the first brace, which is the one of the event's own object.

@@ -16,7 +16,11 @@ use conjure_mock_llm::{MockLlm, Script};
 use serde_json::{Value, json};
 
 /// Does what the lines say until there are no more.
-pub(crate) fn obey(mock: &MockLlm, input: impl BufRead, mut out: impl Write) -> anyhow::Result<()> {
+pub(crate) fn serve_commands(
+    mock: &MockLlm,
+    input: impl BufRead,
+    mut out: impl Write,
+) -> anyhow::Result<()> {
     for line in input.lines() {
         let said = answer(mock, &line?).unwrap_or_else(|error| json!({ "error": error }));
         writeln!(out, "{said}")?;
@@ -31,7 +35,7 @@ fn answer(mock: &MockLlm, line: &str) -> Result<Value, String> {
     if let Some(token) = text("release") {
         mock.release(token);
     } else if let Some(token) = text("reached") {
-        mock.reached_blocking(token)
+        mock.wait_for_gate_blocking(token)
             .map_err(|error| error.to_string())?;
     } else if let Some(from) = command.get("requests").and_then(Value::as_u64) {
         let from = usize::try_from(from).unwrap_or(usize::MAX);

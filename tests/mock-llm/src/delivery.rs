@@ -130,7 +130,7 @@ const BLOCK: usize = 16 * 1024;
 
 /// An answer before delivery.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Rendered {
+pub(crate) struct RenderedAnswer {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(String, String)>,
     /// Events, or one element for any other body.
@@ -179,7 +179,7 @@ impl Piece {
 
 /// What the server does next on the socket.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Act {
+pub(crate) enum SocketAction {
     Write(Vec<u8>),
     /// Write these again and again, with a pause after each.
     Repeat(Vec<Vec<u8>>, u64, Duration),
@@ -198,24 +198,24 @@ pub(crate) enum Act {
 }
 
 /// The acts that deliver an answer.
-pub(crate) fn plan(rendered: &Rendered, delivery: &Delivery) -> Vec<Act> {
+pub(crate) fn plan(rendered: &RenderedAnswer, delivery: &Delivery) -> Vec<SocketAction> {
     let framing = delivery
         .framing
         .unwrap_or_else(|| default_framing(rendered, delivery));
     let mut planner = Planner {
         delivery,
         framing,
-        acts: Vec::new(),
+        actions: Vec::new(),
         sent: 0,
     };
     planner.run(rendered);
-    split_writes(planner.acts, delivery.writes)
+    split_writes(planner.actions, delivery.writes)
 }
 
 /// The acts that deliver bytes as they are. Event numbers make no sense here: only a hold or hang at
 /// the headers, a cut by bytes, `chunks` by bytes and `writes` apply.
-pub(crate) fn plan_raw(bytes: &[u8], delivery: &Delivery) -> Vec<Act> {
-    let rendered = Rendered {
+pub(crate) fn plan_raw(bytes: &[u8], delivery: &Delivery) -> Vec<SocketAction> {
+    let rendered = RenderedAnswer {
         status: 0,
         headers: Vec::new(),
         body: vec![bytes.to_vec().into()],
@@ -224,16 +224,16 @@ pub(crate) fn plan_raw(bytes: &[u8], delivery: &Delivery) -> Vec<Act> {
     let mut planner = Planner {
         delivery,
         framing: Framing::Close,
-        acts: Vec::new(),
+        actions: Vec::new(),
         sent: 0,
     };
     if planner.pass(Position::Headers) {
         planner.body(&rendered);
     }
-    split_writes(planner.acts, delivery.writes)
+    split_writes(planner.actions, delivery.writes)
 }
 
-fn default_framing(rendered: &Rendered, delivery: &Delivery) -> Framing {
+fn default_framing(rendered: &RenderedAnswer, delivery: &Delivery) -> Framing {
     let whole = matches!(delivery.chunks, Chunks::Events | Chunks::Whole);
     if rendered.stream || !whole || delivery.ending == Ending::Endless {
         Framing::Chunked
@@ -245,23 +245,24 @@ fn default_framing(rendered: &Rendered, delivery: &Delivery) -> Framing {
 struct Planner<'a> {
     delivery: &'a Delivery,
     framing: Framing,
-    acts: Vec<Act>,
+    actions: Vec<SocketAction>,
     /// Bytes of the body so far.
     sent: usize,
 }
 
 impl Planner<'_> {
-    fn run(&mut self, rendered: &Rendered) {
+    fn run(&mut self, rendered: &RenderedAnswer) {
         if !self.pass(Position::Headers) {
             return;
         }
         let pieces = rendered.body.iter().flat_map(|part| &part.0);
         let length = pieces.map(Piece::length).fold(0, u64::saturating_add);
-        self.acts.push(Act::Write(self.head(rendered, length)));
+        self.actions
+            .push(SocketAction::Write(self.head(rendered, length)));
         self.body(rendered);
     }
 
-    fn head(&self, rendered: &Rendered, length: u64) -> Vec<u8> {
+    fn head(&self, rendered: &RenderedAnswer, length: u64) -> Vec<u8> {
         let mut head = format!(
             "HTTP/1.1 {} {}\r\n",
             rendered.status,
@@ -279,7 +280,7 @@ impl Planner<'_> {
         head.into_bytes()
     }
 
-    fn body(&mut self, rendered: &Rendered) {
+    fn body(&mut self, rendered: &RenderedAnswer) {
         // Events between two barriers are one run: only inside a run may a chunk cross a border.
         let mut run = Vec::new();
         for (number, event) in rendered.body.iter().enumerate() {
@@ -340,10 +341,10 @@ impl Planner<'_> {
         cut_here: impl Fn(usize) -> bool,
     ) -> bool {
         for hold in self.delivery.holds.iter().filter(|hold| here(hold.at)) {
-            self.acts.push(Act::Hold(hold.token.clone()));
+            self.actions.push(SocketAction::Hold(hold.token.clone()));
         }
         if self.delivery.hang.is_some_and(&here) {
-            self.acts.push(Act::Hang);
+            self.actions.push(SocketAction::Hang);
             return false;
         }
         if let Some(Cut {
@@ -361,9 +362,9 @@ impl Planner<'_> {
     /// Sends a run in pieces. False when a cut fell into it.
     fn flush(&mut self, run: &mut Vec<u8>) -> bool {
         let run = std::mem::take(run);
-        for piece in self.cut_up(&run) {
+        for piece in self.split_chunks(&run) {
             if self.sent > 0 && self.delivery.delay_ms > 0 {
-                self.acts.push(Act::Pause(self.delay()));
+                self.actions.push(SocketAction::Pause(self.delay()));
             }
             if let Some(Cut {
                 at: CutAt::Bytes(limit),
@@ -373,18 +374,18 @@ impl Planner<'_> {
                     .get(..limit.saturating_sub(self.sent))
                     .filter(|part| part.len() < piece.len())
             {
-                self.cut_piece(piece.len(), before, how);
+                self.cut_inside(piece.len(), before, how);
                 return false;
             }
             self.sent = self.sent.saturating_add(piece.len());
             let framed = self.frame(piece);
-            self.acts.push(Act::Write(framed));
+            self.actions.push(SocketAction::Write(framed));
         }
         true
     }
 
     /// The HTTP chunks of a run.
-    fn cut_up<'b>(&self, run: &'b [u8]) -> Vec<&'b [u8]> {
+    fn split_chunks<'b>(&self, run: &'b [u8]) -> Vec<&'b [u8]> {
         let mut chunks: Vec<&[u8]> = match self.delivery.chunks {
             Chunks::Events | Chunks::Whole => vec![run],
             Chunks::Lines => run.split_inclusive(|byte| *byte == b'\n').collect(),
@@ -425,12 +426,13 @@ impl Planner<'_> {
         for (units, blocks) in [(in_block, times / in_block), (times % in_block, 1)] {
             let block = unit.repeat(usize::try_from(units).unwrap_or(1));
             let chunks: Vec<Vec<u8>> = self
-                .cut_up(&block)
+                .split_chunks(&block)
                 .into_iter()
                 .map(|chunk| self.frame(chunk))
                 .collect();
             if !chunks.is_empty() && blocks > 0 {
-                self.acts.push(Act::Repeat(chunks, blocks, delay));
+                self.actions
+                    .push(SocketAction::Repeat(chunks, blocks, delay));
             }
         }
         let bytes = u64::try_from(unit.len())
@@ -440,7 +442,7 @@ impl Planner<'_> {
         self.sent = self.sent.saturating_add(bytes);
     }
 
-    fn cut_piece(&mut self, announced: usize, before: &[u8], how: CutHow) {
+    fn cut_inside(&mut self, announced: usize, before: &[u8], how: CutHow) {
         let bytes = match (self.framing, how) {
             (Framing::Chunked, CutHow::End) if before.is_empty() => Vec::new(),
             (Framing::Chunked, CutHow::End) => self.frame(before),
@@ -452,25 +454,25 @@ impl Planner<'_> {
             _ => before.to_vec(),
         };
         if !bytes.is_empty() {
-            self.acts.push(Act::Write(bytes));
+            self.actions.push(SocketAction::Write(bytes));
         }
         self.cut(how);
     }
 
     fn cut(&mut self, how: CutHow) {
         match how {
-            CutHow::Reset => self.acts.push(Act::Reset),
-            CutHow::Eof => self.acts.push(Act::Eof),
+            CutHow::Reset => self.actions.push(SocketAction::Reset),
+            CutHow::Eof => self.actions.push(SocketAction::Eof),
             // A promised length that is not kept can only end with the connection.
-            CutHow::End if self.framing == Framing::Length => self.acts.push(Act::Eof),
+            CutHow::End if self.framing == Framing::Length => self.actions.push(SocketAction::Eof),
             CutHow::End => self.terminate(),
         }
     }
 
-    fn end(&mut self, rendered: &Rendered) {
+    fn end(&mut self, rendered: &RenderedAnswer) {
         match self.delivery.ending {
             Ending::Done => self.terminate(),
-            Ending::Silence => self.acts.push(Act::Hang),
+            Ending::Silence => self.actions.push(SocketAction::Hang),
             Ending::Endless => {
                 let filler: &[u8] = if rendered.stream {
                     b": more\n\n"
@@ -478,16 +480,18 @@ impl Planner<'_> {
                     b"        "
                 };
                 let framed = self.frame(filler);
-                self.acts.push(Act::Flood(framed, self.delay()));
+                self.actions.push(SocketAction::Flood(framed, self.delay()));
             }
         }
     }
 
     fn terminate(&mut self) {
         match self.framing {
-            Framing::Chunked => self.acts.push(Act::Write(b"0\r\n\r\n".to_vec())),
+            Framing::Chunked => self
+                .actions
+                .push(SocketAction::Write(b"0\r\n\r\n".to_vec())),
             Framing::Length => {}
-            Framing::Close => self.acts.push(Act::Close),
+            Framing::Close => self.actions.push(SocketAction::Close),
         }
     }
 
@@ -506,18 +510,18 @@ impl Planner<'_> {
     }
 }
 
-fn split_writes(acts: Vec<Act>, size: Option<usize>) -> Vec<Act> {
+fn split_writes(acts: Vec<SocketAction>, size: Option<usize>) -> Vec<SocketAction> {
     let Some(size) = size else { return acts };
     acts.into_iter()
         .flat_map(|act| match act {
-            Act::Write(bytes) => bytes
+            SocketAction::Write(bytes) => bytes
                 .chunks(size.max(1))
-                .map(|part| Act::Write(part.to_vec()))
+                .map(|part| SocketAction::Write(part.to_vec()))
                 .collect(),
-            Act::Repeat(writes, times, pause) => {
+            SocketAction::Repeat(writes, times, pause) => {
                 let parts = writes.iter().flat_map(|bytes| bytes.chunks(size.max(1)));
                 let parts = parts.map(<[u8]>::to_vec).collect();
-                vec![Act::Repeat(parts, times, pause)]
+                vec![SocketAction::Repeat(parts, times, pause)]
             }
             other => vec![other],
         })

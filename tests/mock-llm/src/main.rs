@@ -39,7 +39,7 @@ fn main() -> anyhow::Result<()> {
     out.flush()?;
     drop(out);
     if arguments.commands {
-        return commands::obey(&mock, std::io::stdin().lock(), std::io::stdout());
+        return commands::serve_commands(&mock, std::io::stdin().lock(), std::io::stdout());
     }
     mock.serve_forever();
     Ok(())

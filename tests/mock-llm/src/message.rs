@@ -216,7 +216,7 @@ impl Message {
     }
 
     /// As it is written: with the mark of a bulk, if there is one.
-    pub(crate) fn filled(&self) -> Self {
+    pub(crate) fn with_bulk_mark(&self) -> Self {
         let mut filled = self.clone();
         if let Some(bulk) = self.faults.bulk {
             bulk.mark(&mut filled);

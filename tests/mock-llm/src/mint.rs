@@ -103,7 +103,7 @@ pub(crate) fn follows(id: &str, before: Option<&str>) -> Option<bool> {
 }
 
 /// Letters and digits made from a seed.
-pub(crate) fn word(prefix: &str, seed: &str, length: usize) -> String {
+pub(crate) fn random_word(prefix: &str, seed: &str, length: usize) -> String {
     const LETTERS: &[u8] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     let mut state = hash(seed);
     let mut word = prefix.to_owned();

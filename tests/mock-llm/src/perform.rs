@@ -8,32 +8,34 @@ use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-use crate::delivery::Act;
+use crate::delivery::SocketAction;
 use crate::state::{Ledger, Outcome};
 
 /// Performs an answer. True when the connection can serve another.
 pub(crate) async fn perform(
     stream: &mut TcpStream,
-    acts: Vec<Act>,
+    acts: Vec<SocketAction>,
     ledger: &Ledger,
 ) -> (Outcome, bool) {
     for act in acts {
         let interrupted = match act {
-            Act::Write(bytes) => write(stream, &bytes, ledger).await,
-            Act::Repeat(writes, times, pause) => {
+            SocketAction::Write(bytes) => write(stream, &bytes, ledger).await,
+            SocketAction::Repeat(writes, times, pause) => {
                 repeat(stream, &writes, times, pause, ledger).await
             }
-            Act::Pause(time) => wait(stream, tokio::time::sleep(time), ledger).await,
-            Act::Hold(token) => {
+            SocketAction::Pause(time) => wait(stream, tokio::time::sleep(time), ledger).await,
+            SocketAction::Hold(token) => {
                 ledger.change(|state| state.gate(&token).reached = true);
                 let released = ledger.wait(|state| state.is_released(&token).then_some(()));
                 wait(stream, released, ledger).await
             }
-            Act::Hang => wait(stream, std::future::pending(), ledger).await,
-            Act::Flood(bytes, pause) => repeat(stream, &[bytes], u64::MAX, pause, ledger).await,
-            Act::Close => return (Outcome::Delivered, false),
-            Act::Eof => return (Outcome::Cut, false),
-            Act::Reset => {
+            SocketAction::Hang => wait(stream, std::future::pending(), ledger).await,
+            SocketAction::Flood(bytes, pause) => {
+                repeat(stream, &[bytes], u64::MAX, pause, ledger).await
+            }
+            SocketAction::Close => return (Outcome::Delivered, false),
+            SocketAction::Eof => return (Outcome::Cut, false),
+            SocketAction::Reset => {
                 let _set = stream.set_zero_linger();
                 return (Outcome::Cut, false);
             }
@@ -47,7 +49,7 @@ pub(crate) async fn perform(
 
 async fn write(stream: &mut TcpStream, bytes: &[u8], ledger: &Ledger) -> Option<Outcome> {
     tokio::select! {
-        () = ledger.closing() => Some(Outcome::ShutDown),
+        () = ledger.until_closing() => Some(Outcome::ShutDown),
         written = stream.write_all(bytes) => written.is_err().then_some(Outcome::ClientGone),
     }
 }
@@ -84,14 +86,14 @@ async fn wait(
 ) -> Option<Outcome> {
     tokio::select! {
         () = what => None,
-        () = gone(stream) => Some(Outcome::ClientGone),
-        () = ledger.closing() => Some(Outcome::ShutDown),
+        () = wait_for_close(stream) => Some(Outcome::ClientGone),
+        () = ledger.until_closing() => Some(Outcome::ShutDown),
     }
 }
 
 /// Resolves when the client has closed the connection. A client that sends its next request early
 /// is not gone, and cannot be watched further.
-async fn gone(stream: &TcpStream) {
+async fn wait_for_close(stream: &TcpStream) {
     if let Ok(1..) = stream.peek(&mut [0]).await {
         std::future::pending::<()>().await;
     }

@@ -157,11 +157,10 @@ impl Script {
     }
 
     fn take_step(&mut self, request: &Request, which: impl Fn(&Matcher) -> bool) -> Option<Answer> {
-        let step = self
-            .steps
-            .iter_mut()
-            .find(|step| step.left != Some(0) && which(&step.when) && step.when.fits(request))?;
-        step.left = step.left.map(|left| left.saturating_sub(1));
+        let step = self.steps.iter_mut().find(|step| {
+            step.remaining != Some(0) && which(&step.when) && step.when.fits(request)
+        })?;
+        step.remaining = step.remaining.map(|left| left.saturating_sub(1));
         Some(step.answer.clone())
     }
 }
@@ -171,7 +170,7 @@ impl Script {
 pub struct Step {
     pub(crate) when: Matcher,
     /// `None`: never used up.
-    pub(crate) left: Option<usize>,
+    pub(crate) remaining: Option<usize>,
     pub(crate) answer: Answer,
 }
 
@@ -185,7 +184,7 @@ impl Step {
     /// Answers one request, any, with what the closure makes of it.
     #[must_use]
     pub fn answer(answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> Self {
-        Self::from(Answer::Made(Arc::new(answer)))
+        Self::from(Answer::Computed(Arc::new(answer)))
     }
 
     /// Only for requests that fit.
@@ -198,14 +197,14 @@ impl Step {
     /// For this many requests.
     #[must_use]
     pub fn times(mut self, times: usize) -> Self {
-        self.left = Some(times);
+        self.remaining = Some(times);
         self
     }
 
     /// For any number of requests.
     #[must_use]
     pub fn always(mut self) -> Self {
-        self.left = None;
+        self.remaining = None;
         self
     }
 }
@@ -214,7 +213,7 @@ impl From<Answer> for Step {
     fn from(answer: Answer) -> Self {
         Self {
             when: Matcher::default(),
-            left: Some(1),
+            remaining: Some(1),
             answer,
         }
     }
@@ -224,14 +223,14 @@ impl From<Answer> for Step {
 #[derive(Clone)]
 pub(crate) enum Answer {
     Fixed(Box<Reply>),
-    Made(Arc<dyn Fn(&Request) -> Reply + Send + Sync>),
+    Computed(Arc<dyn Fn(&Request) -> Reply + Send + Sync>),
 }
 
 impl Answer {
     pub(crate) fn reply(&self, request: &Request) -> Reply {
         match self {
             Self::Fixed(reply) => reply.as_ref().clone(),
-            Self::Made(make) => make(request),
+            Self::Computed(make) => make(request),
         }
     }
 }
@@ -240,7 +239,7 @@ impl fmt::Debug for Answer {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Fixed(reply) => reply.fmt(formatter),
-            Self::Made(_) => formatter.write_str("<made from the request>"),
+            Self::Computed(_) => formatter.write_str("<made from the request>"),
         }
     }
 }

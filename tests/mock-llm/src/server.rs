@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::delivery::{Act, Delivery, Part, Piece, Rendered, plan, plan_raw};
+use crate::delivery::{Delivery, Part, Piece, RenderedAnswer, SocketAction, plan, plan_raw};
 use crate::hosted::Hosted;
 use crate::http::{Connection, ReadError};
 use crate::perform::perform;
@@ -29,7 +29,7 @@ const DEADLINE: Duration = Duration::from_secs(20);
 #[derive(Debug)]
 pub struct MockLlm {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<MockCore>,
     accepting: Option<JoinHandle<()>>,
     runtime: Option<Runtime>,
 }
@@ -92,7 +92,7 @@ impl MockLlm {
         let listener = std::net::TcpListener::bind(("127.0.0.1", port))?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(MockCore {
             script: Mutex::new(script),
             ledger: Ledger::default(),
         });
@@ -184,10 +184,10 @@ impl MockLlm {
     ///
     /// # Errors
     /// When 20 seconds pass.
-    pub async fn reached(&self, token: &str) -> Result<(), MockError> {
+    pub async fn wait_for_gate(&self, token: &str) -> Result<(), MockError> {
         let token = token.to_owned();
         let what = format!("gate `{token}`");
-        self.until(what, move |state| state.is_reached(&token).then_some(()))
+        self.wait_until(what, move |state| state.is_reached(&token).then_some(()))
             .await
     }
 
@@ -195,19 +195,19 @@ impl MockLlm {
     ///
     /// # Errors
     /// When 20 seconds pass.
-    pub fn reached_blocking(&self, token: &str) -> Result<(), MockError> {
+    pub fn wait_for_gate_blocking(&self, token: &str) -> Result<(), MockError> {
         let token = token.to_owned();
         let what = format!("gate `{token}`");
-        self.until_blocking(what, move |state| state.is_reached(&token).then_some(()))
+        self.wait_until_blocking(what, move |state| state.is_reached(&token).then_some(()))
     }
 
     /// Waits until `count` requests have arrived.
     ///
     /// # Errors
     /// When 20 seconds pass.
-    pub async fn arrived(&self, count: usize) -> Result<(), MockError> {
+    pub async fn wait_for_requests(&self, count: usize) -> Result<(), MockError> {
         let what = format!("{count} requests");
-        self.until(what, move |state| {
+        self.wait_until(what, move |state| {
             (state.requests.len() >= count).then_some(())
         })
         .await
@@ -217,18 +217,19 @@ impl MockLlm {
     ///
     /// # Errors
     /// When 20 seconds pass.
-    pub async fn finished(&self, index: usize) -> Result<Outcome, MockError> {
+    pub async fn wait_for_outcome(&self, index: usize) -> Result<Outcome, MockError> {
         let what = format!("the end of request {index}");
-        self.until(what, move |state| state.outcome(index)).await
+        self.wait_until(what, move |state| state.outcome(index))
+            .await
     }
 
     /// [`MockLlm::finished`] for tests that are not async.
     ///
     /// # Errors
     /// When 20 seconds pass.
-    pub fn finished_blocking(&self, index: usize) -> Result<Outcome, MockError> {
+    pub fn wait_for_outcome_blocking(&self, index: usize) -> Result<Outcome, MockError> {
         let what = format!("the end of request {index}");
-        self.until_blocking(what, move |state| state.outcome(index))
+        self.wait_until_blocking(what, move |state| state.outcome(index))
     }
 
     /// Ends every connection and the listener, and waits for it.
@@ -247,7 +248,7 @@ impl MockLlm {
         }
     }
 
-    async fn until<T: Send + 'static>(
+    async fn wait_until<T: Send + 'static>(
         &self,
         what: String,
         ready: impl Fn(&State) -> Option<T> + Send + 'static,
@@ -263,10 +264,10 @@ impl MockLlm {
             Some(waiting) => waiting.await.ok().and_then(Result::ok),
             None => None,
         };
-        found.ok_or_else(|| self.passed(what))
+        found.ok_or_else(|| self.deadline_error(what))
     }
 
-    fn until_blocking<T>(
+    fn wait_until_blocking<T>(
         &self,
         what: String,
         ready: impl Fn(&State) -> Option<T>,
@@ -277,10 +278,10 @@ impl MockLlm {
                 .block_on(async { tokio::time::timeout(DEADLINE, wait).await })
                 .ok()
         });
-        found.ok_or_else(|| self.passed(what))
+        found.ok_or_else(|| self.deadline_error(what))
     }
 
-    fn passed(&self, what: String) -> MockError {
+    fn deadline_error(&self, what: String) -> MockError {
         let state = self.shared.ledger.state();
         MockError::Deadline {
             what,
@@ -307,14 +308,14 @@ impl Drop for MockLlm {
 }
 
 #[derive(Debug)]
-struct Shared {
+struct MockCore {
     script: Mutex<Script>,
     ledger: Ledger,
 }
 
-impl Shared {
+impl MockCore {
     /// Records a request, judges it, and chooses its answer.
-    fn answer(&self, mut request: Request) -> (usize, Vec<Act>) {
+    fn answer(&self, mut request: Request) -> (usize, Vec<SocketAction>) {
         let mut script = self.script.lock().unwrap_or_else(PoisonError::into_inner);
         let index = self.ledger.state().requests.len();
         request.index = index;
@@ -367,7 +368,7 @@ impl Shared {
                 return (index, plan(&rendered, &Delivery::default()));
             }
             (None, None, Some(Err((wire, error)))) => {
-                return (index, acts(&Reply::from(error), wire, &request));
+                return (index, plan_actions(&Reply::from(error), wire, &request));
             }
             (None, None, None) => no_answer(&request),
         };
@@ -377,12 +378,12 @@ impl Shared {
                 .change(|state| state.issued.add(wire, model, message));
             let mut script = self.script.lock().unwrap_or_else(PoisonError::into_inner);
             if let (Some(hosted), Wire::Anthropic) = (&mut script.hosted, wire) {
-                hosted.note(&request, message);
+                hosted.record(&request, message);
             }
         }
         (
             index,
-            acts(&reply, wire.unwrap_or(Wire::Anthropic), &request),
+            plan_actions(&reply, wire.unwrap_or(Wire::Anthropic), &request),
         )
     }
 
@@ -407,11 +408,11 @@ fn no_answer(request: &Request) -> Reply {
     ErrorReply::new(500).message(text).into()
 }
 
-fn acts(reply: &Reply, wire: Wire, request: &Request) -> Vec<Act> {
+fn plan_actions(reply: &Reply, wire: Wire, request: &Request) -> Vec<SocketAction> {
     let rendered = match &reply.kind {
         ReplyKind::Message(message) => wire.message(message, request),
         ReplyKind::Error(error) => wire.error(error, request),
-        ReplyKind::Http(http) => Rendered {
+        ReplyKind::Http(http) => RenderedAnswer {
             status: http.status,
             headers: http.headers.clone().into_iter().collect(),
             body: vec![Part(vec![Piece::new(&http.body, http.times)])],
@@ -422,11 +423,11 @@ fn acts(reply: &Reply, wire: Wire, request: &Request) -> Vec<Act> {
     plan(&rendered, &reply.delivery)
 }
 
-async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+async fn accept(listener: TcpListener, shared: Arc<MockCore>) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
-            () = shared.ledger.closing() => break,
+            () = shared.ledger.until_closing() => break,
             accepted = listener.accept() => {
                 if let Ok((stream, _)) = accepted {
                     connections.spawn(serve(stream, Arc::clone(&shared)));
@@ -440,7 +441,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
 }
 
 /// Serves one connection until either side ends it.
-async fn serve(stream: TcpStream, shared: Arc<Shared>) {
+async fn serve(stream: TcpStream, shared: Arc<MockCore>) {
     // Without this the kernel would join small writes.
     if stream.set_nodelay(true).is_err() {
         return;
@@ -448,14 +449,14 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>) {
     let mut connection = Connection::new(stream);
     loop {
         let read = tokio::select! {
-            () = shared.ledger.closing() => return,
+            () = shared.ledger.until_closing() => return,
             read = connection.read() => read,
         };
         let incoming = match read {
             Ok(Some(incoming)) => incoming,
             Ok(None) | Err(ReadError::Broken { .. }) => return,
             Err(error @ ReadError::Malformed { .. }) => {
-                let rendered = Rendered {
+                let rendered = RenderedAnswer {
                     status: 400,
                     headers: vec![("connection".to_owned(), "close".to_owned())],
                     body: vec![error.to_string().into_bytes().into()],

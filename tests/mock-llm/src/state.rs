@@ -60,7 +60,7 @@ impl Ledger {
         }
     }
 
-    pub(crate) async fn closing(&self) {
+    pub(crate) async fn until_closing(&self) {
         self.wait(|state| state.closing.then_some(())).await;
     }
 
@@ -78,7 +78,7 @@ pub(crate) struct State {
     pub(crate) requests: Vec<Exchange>,
     pub(crate) violations: Vec<Violation>,
     pub(crate) gates: BTreeMap<String, Gate>,
-    pub(crate) issued: Issued,
+    pub(crate) issued: IssuedSignatures,
     pub(crate) closing: bool,
 }
 
@@ -93,9 +93,9 @@ pub(crate) struct Exchange {
 /// The signatures that scripts gave by hand and that went out: unlike those that the mock makes,
 /// they can be told only by having been sent. Each with the text that it signs, where there is one.
 #[derive(Debug, Default)]
-pub(crate) struct Issued(BTreeMap<(Wire, String, String), Option<String>>);
+pub(crate) struct IssuedSignatures(BTreeMap<(Wire, String, String), Option<String>>);
 
-impl Issued {
+impl IssuedSignatures {
     /// Where a signature comes from; `None`: it was not given by hand, for this wire and model.
     pub(crate) fn origin(
         &self,

@@ -322,7 +322,7 @@ fn keys(value: &Value) -> impl Iterator<Item = &String> {
 }
 
 /// The value under a key, unless it is null.
-fn some<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
+fn non_null<'a>(value: &'a Value, key: &str) -> Option<&'a Value> {
     value.get(key).filter(|value| !value.is_null())
 }
 

@@ -14,7 +14,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::delivery::Rendered;
+use crate::delivery::RenderedAnswer;
 use crate::message::Message;
 use crate::mint;
 use crate::reply::ErrorReply;
@@ -102,15 +102,15 @@ impl Wire {
     pub fn call_id(self, scripted: &str) -> String {
         match self {
             Self::Responses | Self::Chat if !scripted.starts_with("call_") => {
-                mint::word("call_", scripted, 24)
+                mint::random_word("call_", scripted, 24)
             }
             _ => scripted.to_owned(),
         }
     }
 
     /// A message as the request asks for it: as a stream or whole.
-    pub(crate) fn message(self, message: &Message, request: &Request) -> Rendered {
-        let message = &message.filled();
+    pub(crate) fn message(self, message: &Message, request: &Request) -> RenderedAnswer {
+        let message = &message.with_bulk_mark();
         let rendered = match self {
             Self::Anthropic => anthropic::message(message, request),
             Self::Responses => responses::message(message, request),
@@ -124,7 +124,7 @@ impl Wire {
     }
 
     /// An error in the provider's own shape.
-    pub(crate) fn error(self, error: &ErrorReply, request: &Request) -> Rendered {
+    pub(crate) fn error(self, error: &ErrorReply, request: &Request) -> RenderedAnswer {
         match self {
             Self::Anthropic => anthropic::error(error, request),
             Self::Responses | Self::Chat => openai::error(error, request),

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 /// What the URI of a shared file begins with.
-const SHARED: &str = "shared://";
+const SHARED_PREFIX: &str = "shared://";
 
 /// The tools, of a server with the trait `files`.
 pub(crate) fn tools() -> [Value; 2] {
@@ -34,13 +34,13 @@ pub(crate) fn share(arguments: &Value) -> Value {
     let path = path(arguments);
     let name = format!("shared-{}", path.rsplit('/').next().unwrap_or(path));
     answer(content(path).map(
-        |_| json!({ "type": "resource_link", "uri": format!("{SHARED}{path}"), "name": name }),
+        |_| json!({ "type": "resource_link", "uri": format!("{SHARED_PREFIX}{path}"), "name": name }),
     ))
 }
 
 /// The content of a shared file, if the URI is one's.
 pub(crate) fn resource(uri: &str) -> Option<String> {
-    content(uri.strip_prefix(SHARED)?).ok()
+    content(uri.strip_prefix(SHARED_PREFIX)?).ok()
 }
 
 fn path(arguments: &Value) -> &str {

@@ -51,7 +51,7 @@ pub(crate) async fn serve(server: Arc<Server>) {
     let router = Router::new()
         .route("/mcp", post(take).get(stream_of).delete(end))
         .route("/forget", post(forget))
-        .route("/cut", post(cut))
+        .route("/cut", post(cut_subscriptions))
         .route("/connections", get(count))
         .with_state(http)
         .merge(routes);
@@ -88,7 +88,7 @@ async fn take(State(http): State<Http>, headers: HeaderMap, body: Bytes) -> Resp
         .map(|(name, value)| (name.to_string(), value.to_str().unwrap_or_default()))
         .collect();
     http.server
-        .note(&json!({ "headers": head, "message": message }));
+        .append_log(&json!({ "headers": head, "message": message }));
     let method = message["method"].as_str().unwrap_or_default().to_owned();
     let modern = head
         .get("mcp-protocol-version")
@@ -115,8 +115,8 @@ async fn take(State(http): State<Http>, headers: HeaderMap, body: Bytes) -> Resp
         );
         let (general, stream) = mpsc::unbounded_channel();
         let peer = Peer::new(general);
-        http.server.tell_changes(&peer);
-        let answers = peer.over(out);
+        http.server.notify_changes(&peer);
+        let answers = peer.with_outgoing(out);
         let stream = Some(stream);
         http.sessions().insert(id.clone(), Session { peer, stream });
         session = Some(id);
@@ -124,7 +124,7 @@ async fn take(State(http): State<Http>, headers: HeaderMap, body: Bytes) -> Resp
     } else {
         let id = head.get("mcp-session-id").copied().unwrap_or_default();
         match http.sessions().get(id) {
-            Some(session) => session.peer.over(out),
+            Some(session) => session.peer.with_outgoing(out),
             None if id.is_empty() => return StatusCode::BAD_REQUEST.into_response(),
             None => return StatusCode::NOT_FOUND.into_response(),
         }
@@ -204,7 +204,7 @@ async fn end(State(http): State<Http>, headers: HeaderMap) -> Response {
     let by = headers
         .get("authorization")
         .and_then(|value| value.to_str().ok());
-    http.server.note(&json!({ "deleted": id, "by": by }));
+    http.server.append_log(&json!({ "deleted": id, "by": by }));
     http.sessions().remove(id.unwrap_or_default());
     StatusCode::OK.into_response()
 }
@@ -214,8 +214,8 @@ async fn forget(State(http): State<Http>) -> StatusCode {
     StatusCode::OK
 }
 
-async fn cut(State(http): State<Http>) -> StatusCode {
-    http.server.cut.send_modify(|cut| *cut += 1);
+async fn cut_subscriptions(State(http): State<Http>) -> StatusCode {
+    http.server.cuts.send_modify(|cut| *cut += 1);
     StatusCode::OK
 }
 

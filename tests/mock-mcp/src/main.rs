@@ -12,7 +12,7 @@
 
 mod files;
 mod http;
-mod named;
+mod named_server;
 mod oauth;
 mod server;
 mod tools;
@@ -39,8 +39,8 @@ async fn main() {
         }
     }
     let server = Arc::new(Server::new(traits));
-    server.note(&json!({ "start": std::process::id() }));
-    server.at_start().await;
+    server.append_log(&json!({ "start": std::process::id() }));
+    server.check_start().await;
     if over_http {
         http::serve(server).await;
     } else {
@@ -69,18 +69,18 @@ async fn stdio(server: Arc<Server>) {
     }
     let peer = Peer::new(out);
     if !server.has("modern") {
-        server.tell_changes(&peer);
+        server.notify_changes(&peer);
     }
     let mut input = BufReader::new(tokio::io::stdin()).lines();
     while let Ok(Some(line)) = input.next_line().await {
         let Ok(message) = serde_json::from_str::<Value>(&line) else {
-            server.note(&json!({ "garbage": line }));
+            server.append_log(&json!({ "garbage": line }));
             continue;
         };
-        server.note(&message);
+        server.append_log(&message);
         Server::take(&server, &peer, message).await;
     }
-    server.note(&json!({ "eof": std::process::id() }));
+    server.append_log(&json!({ "eof": std::process::id() }));
     if server.has("ignore-eof") {
         std::future::pending::<()>().await;
     }

@@ -51,7 +51,7 @@ struct Tokens {
     access: BTreeMap<String, String>,
     refresh: BTreeMap<String, String>,
     used: BTreeSet<String>,
-    granted: u64,
+    grant_count: u64,
     refreshed: u64,
 }
 
@@ -78,7 +78,7 @@ impl Login {
             .route("/as/token", post(token))
             .route("/as/revoke", post(revoke))
             .route("/expire", post(expire))
-            .route("/granted", get(granted))
+            .route("/granted", get(token_counts))
             .with_state(Arc::clone(self))
     }
 
@@ -124,7 +124,7 @@ impl Login {
         self.server.has(name)
     }
 
-    fn give(&self, tokens: &mut Tokens, scope: &str, with_refresh: bool) -> Value {
+    fn issue(&self, tokens: &mut Tokens, scope: &str, with_refresh: bool) -> Value {
         tokens.next += 1;
         let number = tokens.next;
         let (access, refresh) = (format!("access-{number}"), format!("refresh-{number}"));
@@ -146,7 +146,7 @@ impl Login {
     }
 }
 
-type Shared = State<Arc<Login>>;
+type SharedLogin = State<Arc<Login>>;
 
 /// Where everything is, as the client sees it.
 fn base(headers: &HeaderMap) -> String {
@@ -160,7 +160,7 @@ fn fields(text: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
-async fn resource(State(login): Shared, headers: HeaderMap) -> Response {
+async fn resource(State(login): SharedLogin, headers: HeaderMap) -> Response {
     let base = base(&headers);
     let resource = if login.has("wrong-resource") {
         "https://other.example/mcp".to_owned()
@@ -170,7 +170,7 @@ async fn resource(State(login): Shared, headers: HeaderMap) -> Response {
     json_of(&json!({ "resource": resource, "authorization_servers": [format!("{base}/as")] }))
 }
 
-async fn metadata(State(login): Shared, headers: HeaderMap) -> Response {
+async fn metadata(State(login): SharedLogin, headers: HeaderMap) -> Response {
     let base = base(&headers);
     let at = if login.has("plain-http") {
         "http://elsewhere.example".to_owned()
@@ -203,9 +203,9 @@ async fn metadata(State(login): Shared, headers: HeaderMap) -> Response {
     json_of(&metadata)
 }
 
-async fn register(State(login): Shared, body: String) -> Response {
+async fn register(State(login): SharedLogin, body: String) -> Response {
     let asked: Value = serde_json::from_str(&body).unwrap_or_default();
-    login.server.note(&json!({ "register": asked }));
+    login.server.append_log(&json!({ "register": asked }));
     let mut tokens = login.lock();
     tokens.next += 1;
     let id = format!("client-{}", tokens.next);
@@ -214,12 +214,12 @@ async fn register(State(login): Shared, body: String) -> Response {
 }
 
 async fn authorize(
-    State(login): Shared,
+    State(login): SharedLogin,
     headers: HeaderMap,
     RawQuery(query): RawQuery,
 ) -> Response {
     let asked = fields(&query.unwrap_or_default());
-    login.server.note(&json!({ "authorize": asked }));
+    login.server.append_log(&json!({ "authorize": asked }));
     let base = base(&headers);
     let get = |name: &str| asked.get(name).cloned().unwrap_or_default();
     let known = login.lock().clients.contains(&get("client_id")) || get("client_id") == "by-hand";
@@ -256,12 +256,12 @@ async fn authorize(
     (StatusCode::FOUND, [("location", location)], "").into_response()
 }
 
-async fn token(State(login): Shared, headers: HeaderMap, body: String) -> Response {
+async fn token(State(login): SharedLogin, headers: HeaderMap, body: String) -> Response {
     let asked = fields(&body);
     let get = |name: &str| asked.get(name).cloned().unwrap_or_default();
-    login
-        .server
-        .note(&json!({ "token": { "grant": get("grant_type"), "resource": get("resource") } }));
+    login.server.append_log(
+        &json!({ "token": { "grant": get("grant_type"), "resource": get("resource") } }),
+    );
     let refuse = |error: &str| {
         (
             StatusCode::BAD_REQUEST,
@@ -275,9 +275,7 @@ async fn token(State(login): Shared, headers: HeaderMap, body: String) -> Respon
     if get("grant_type") == "refresh_token" {
         // Two that ask at once do so at the same time.
         tokio::time::sleep(Duration::from_millis(100)).await;
-        return login
-            .refreshed(&get("refresh_token"))
-            .unwrap_or_else(refuse);
+        return login.renew(&get("refresh_token")).unwrap_or_else(refuse);
     }
     let mut tokens = login.lock();
     let Some(code) = tokens.codes.remove(&get("code")) else {
@@ -287,13 +285,13 @@ async fn token(State(login): Shared, headers: HeaderMap, body: String) -> Respon
     if challenge != code.challenge || get("redirect_uri") != code.redirect_uri {
         return refuse("invalid_grant");
     }
-    tokens.granted += 1;
-    let given = login.give(&mut tokens, &code.scope, true);
+    tokens.grant_count += 1;
+    let given = login.issue(&mut tokens, &code.scope, true);
     json_of(&given)
 }
 
 impl Login {
-    fn refreshed(&self, refresh: &str) -> Result<Response, &'static str> {
+    fn renew(&self, refresh: &str) -> Result<Response, &'static str> {
         if self.has("refresh-fails") {
             return Err("temporarily_unavailable");
         }
@@ -313,14 +311,14 @@ impl Login {
             tokens.refresh.remove(refresh);
             tokens.used.insert(refresh.to_owned());
         }
-        let given = self.give(&mut tokens, &scope, !self.has("no-refresh"));
+        let given = self.issue(&mut tokens, &scope, !self.has("no-refresh"));
         Ok(json_of(&given))
     }
 }
 
-async fn revoke(State(login): Shared, body: String) -> StatusCode {
+async fn revoke(State(login): SharedLogin, body: String) -> StatusCode {
     let asked = fields(&body);
-    login.server.note(&json!({ "revoke": asked }));
+    login.server.append_log(&json!({ "revoke": asked }));
     if login.has("revokes-not") {
         return StatusCode::SERVICE_UNAVAILABLE;
     }
@@ -331,14 +329,14 @@ async fn revoke(State(login): Shared, body: String) -> StatusCode {
     StatusCode::OK
 }
 
-async fn expire(State(login): Shared) -> StatusCode {
+async fn expire(State(login): SharedLogin) -> StatusCode {
     login.lock().access.clear();
     StatusCode::OK
 }
 
-async fn granted(State(login): Shared) -> String {
+async fn token_counts(State(login): SharedLogin) -> String {
     let tokens = login.lock();
-    format!("{} {}", tokens.granted, tokens.refreshed)
+    format!("{} {}", tokens.grant_count, tokens.refreshed)
 }
 
 fn json_of(value: &Value) -> Response {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::{files, named, tools};
+use crate::{files, named_server, tools};
 
 /// How the server is difficult, by name:
 ///
@@ -53,62 +53,62 @@ pub(crate) struct Server {
     pub(crate) changed: AtomicBool,
     pub(crate) changes: watch::Sender<u64>,
     /// How many calls of `meet` run.
-    pub(crate) met: watch::Sender<u64>,
+    pub(crate) meeting: watch::Sender<u64>,
     /// Cuts all subscriptions.
-    pub(crate) cut: watch::Sender<u64>,
+    pub(crate) cuts: watch::Sender<u64>,
     log: Mutex<()>,
 }
 
 /// The other side: where messages go, and the answers that are waited for.
 #[derive(Clone)]
 pub(crate) struct Peer {
-    out: mpsc::UnboundedSender<String>,
-    waiting: Arc<Mutex<BTreeMap<u64, oneshot::Sender<Value>>>>,
+    outgoing: mpsc::UnboundedSender<String>,
+    pending: Arc<Mutex<BTreeMap<u64, oneshot::Sender<Value>>>>,
     next: Arc<AtomicU64>,
 }
 
 impl Peer {
     pub(crate) fn new(out: mpsc::UnboundedSender<String>) -> Self {
         Self {
-            out,
-            waiting: Arc::default(),
+            outgoing: out,
+            pending: Arc::default(),
             next: Arc::new(AtomicU64::new(1)),
         }
     }
 
     /// Over another way out, with the same answers.
-    pub(crate) fn over(&self, out: mpsc::UnboundedSender<String>) -> Self {
+    pub(crate) fn with_outgoing(&self, out: mpsc::UnboundedSender<String>) -> Self {
         Self {
-            out,
+            outgoing: out,
             ..self.clone()
         }
     }
 
     pub(crate) fn send(&self, message: &Value) {
-        let _ = self.out.send(format!("{message}\n"));
+        let _ = self.outgoing.send(format!("{message}\n"));
     }
 
     /// Sends bytes as they are.
     pub(crate) fn print(&self, text: impl Into<String>) {
-        let _ = self.out.send(text.into());
+        let _ = self.outgoing.send(text.into());
     }
 
     /// Asks the client and waits.
     pub(crate) async fn ask(&self, method: &str, params: Value) -> Value {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let (answer, answered) = oneshot::channel();
-        lock(&self.waiting).insert(id, answer);
+        lock(&self.pending).insert(id, answer);
         self.send(&json!({
             "jsonrpc": "2.0", "id": format!("s{id}"), "method": method, "params": params
         }));
         answered.await.unwrap_or_default()
     }
 
-    fn answered(&self, message: &Value) {
+    fn deliver_answer(&self, message: &Value) {
         let id = message["id"]
             .as_str()
             .and_then(|id| id.strip_prefix('s')?.parse().ok());
-        if let Some(answer) = id.and_then(|id: u64| lock(&self.waiting).remove(&id)) {
+        if let Some(answer) = id.and_then(|id: u64| lock(&self.pending).remove(&id)) {
             let result = message.get("result").or_else(|| message.get("error"));
             let _ = answer.send(result.cloned().unwrap_or_default());
         }
@@ -122,8 +122,8 @@ impl Server {
             counter: AtomicU64::new(0),
             changed: AtomicBool::new(false),
             changes: watch::Sender::new(0),
-            met: watch::Sender::new(0),
-            cut: watch::Sender::new(0),
+            meeting: watch::Sender::new(0),
+            cuts: watch::Sender::new(0),
             log: Mutex::default(),
         }
     }
@@ -133,7 +133,7 @@ impl Server {
     }
 
     /// Appends to the log.
-    pub(crate) fn note(&self, value: &Value) {
+    pub(crate) fn append_log(&self, value: &Value) {
         let _one = lock(&self.log);
         let Some(path) = &self.traits.log else { return };
         let file = std::fs::OpenOptions::new()
@@ -145,7 +145,7 @@ impl Server {
         }
     }
 
-    pub(crate) async fn at_start(&self) {
+    pub(crate) async fn check_start(&self) {
         let before = self.starts();
         if self.has("no-start") || (self.has("once") && before > 1) {
             let _ = std::io::stderr().write_all(b"the licence has expired\n");
@@ -192,7 +192,7 @@ impl Server {
     pub(crate) async fn take(server: &Arc<Self>, peer: &Peer, message: Value) {
         let method = message["method"].as_str().unwrap_or_default().to_owned();
         if method.is_empty() {
-            peer.answered(&message);
+            peer.deliver_answer(&message);
             return;
         }
         let Some(id) = message.get("id").cloned() else {
@@ -279,17 +279,19 @@ impl Server {
             return false;
         };
         let asked = |field: &str| params[field].as_str().unwrap_or_default();
-        let lacks = |uri: &str| self.has("lacks-linked") && uri == named::LINKED;
+        let lacks = |uri: &str| self.has("lacks-linked") && uri == named_server::LINKED;
         let (field, found) = match method {
             "resources/list" => {
-                let listed = named::resources(name, self.has("lists-linked"));
+                let listed = named_server::resources(name, self.has("lists-linked"));
                 ("resources", Some(listed))
             }
-            "resources/templates/list" => ("resourceTemplates", Some(named::templates(name))),
+            "resources/templates/list" => {
+                ("resourceTemplates", Some(named_server::templates(name)))
+            }
             "resources/read" if lacks(asked("uri")) => ("contents", None),
-            "resources/read" => ("contents", named::read(name, asked("uri"))),
-            "prompts/list" => ("prompts", Some(named::prompts(name))),
-            "prompts/get" => ("messages", named::prompt(name, asked("name"))),
+            "resources/read" => ("contents", named_server::read(name, asked("uri"))),
+            "prompts/list" => ("prompts", Some(named_server::prompts(name))),
+            "prompts/get" => ("messages", named_server::prompt(name, asked("name"))),
             "completion/complete" => {
                 let values = json!({ "values": [format!("{} of {name}", params["ref"]["name"])] });
                 ("completion", Some(values))
@@ -342,7 +344,7 @@ impl Server {
     }
 
     /// Tells of changes from now on.
-    pub(crate) fn tell_changes(&self, peer: &Peer) {
+    pub(crate) fn notify_changes(&self, peer: &Peer) {
         let mut changes = self.changes.subscribe();
         let peer = peer.clone();
         tokio::spawn(async move {
@@ -416,11 +418,14 @@ impl Server {
 
     /// Is asked to tell of the changes of a resource, in the older era.
     fn watch(&self, peer: &Peer, id: &Value, uri: &Value) {
-        if uri == REFUSED {
+        if uri == REFUSED_URI {
             peer.send(&error(id, -32002, "there is no such resource"));
             return;
         }
-        if uri.as_str().is_some_and(|uri| uri.starts_with(UNANSWERED)) {
+        if uri
+            .as_str()
+            .is_some_and(|uri| uri.starts_with(UNANSWERED_PREFIX))
+        {
             return;
         }
         peer.send(&result(id, json!({})));
@@ -438,12 +443,12 @@ impl Server {
         let filter = &params["notifications"];
         let watched = filter["resourceSubscriptions"].as_array();
         let watched = || watched.into_iter().flatten();
-        if watched().any(|uri| uri == REFUSED) {
+        if watched().any(|uri| uri == REFUSED_URI) {
             peer.send(&error(id, -32602, "there is no such resource"));
             return;
         }
         let mut changes = self.changes.subscribe();
-        let mut cut = self.cut.subscribe();
+        let mut cut = self.cuts.subscribe();
         peer.send(&json!({
             "jsonrpc": "2.0",
             "method": "notifications/subscriptions/acknowledged",
@@ -472,9 +477,9 @@ impl Server {
 }
 
 /// The resource that is not told of.
-const REFUSED: &str = "mock://refused";
+const REFUSED_URI: &str = "mock://refused";
 /// How the resources begin about which nothing is said.
-const UNANSWERED: &str = "mock://unanswered/";
+const UNANSWERED_PREFIX: &str = "mock://unanswered/";
 
 /// Notification that a resource says something else now.
 fn updated(uri: &Value, meta: Option<&Value>) -> Value {

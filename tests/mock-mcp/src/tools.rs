@@ -39,13 +39,13 @@ const TOOLS: &[(&str, &str, &str)] = &[
 ];
 
 /// Tools that are there with the trait `more`.
-const MORE: &[(&str, &str, &str)] = &[
+const EXTRA_TOOLS: &[(&str, &str, &str)] = &[
     ("ask_all", "Asks everything that it can in one round", ""),
     ("log", "Says something between the steps of its work", ""),
 ];
 
 pub(crate) fn list(server: &Server) -> Vec<Value> {
-    let more = if server.has("more") { MORE } else { &[] };
+    let more = if server.has("more") { EXTRA_TOOLS } else { &[] };
     let mut tools: Vec<Value> = TOOLS
         .iter()
         .chain(more)
@@ -123,7 +123,7 @@ pub(crate) async fn call(server: &Server, peer: &Peer, id: &Value, params: &Valu
                 .arg("300")
                 .stdin(std::process::Stdio::null())
                 .spawn();
-            server.note(&json!({ "abandoned": child.map_or(0, |child| child.id()) }));
+            server.append_log(&json!({ "abandoned": child.map_or(0, |child| child.id()) }));
             std::process::exit(1);
         }
         "crash" => {
@@ -139,7 +139,7 @@ pub(crate) async fn call(server: &Server, peer: &Peer, id: &Value, params: &Valu
             text("survived")
         }
         "hang" => {
-            server.note(&json!({ "hanging": id }));
+            server.append_log(&json!({ "hanging": id }));
             return;
         }
         "fail" => json!({ "content": [{ "type": "text", "text": "no" }], "isError": true }),
@@ -197,8 +197,8 @@ pub(crate) async fn call(server: &Server, peer: &Peer, id: &Value, params: &Valu
         }
         "ask_all" => ask_all(params),
         "meet" => {
-            server.met.send_modify(|met| *met += 1);
-            let mut met = server.met.subscribe();
+            server.meeting.send_modify(|met| *met += 1);
+            let mut met = server.meeting.subscribe();
             let _ = met.wait_for(|met| *met >= number("of")).await;
             text("met")
         }
@@ -220,7 +220,7 @@ pub(crate) async fn call(server: &Server, peer: &Peer, id: &Value, params: &Valu
             "structuredContent": { "answer": 42 },
         }),
         "odd" => {
-            odd(peer, id, arguments["kind"].as_str().unwrap_or_default());
+            answer_malformed(peer, id, arguments["kind"].as_str().unwrap_or_default());
             return;
         }
         "newcomer" => text("hello"),
@@ -233,7 +233,7 @@ pub(crate) async fn call(server: &Server, peer: &Peer, id: &Value, params: &Valu
 }
 
 /// Answers that the protocol does not know, each around the text `odd`.
-fn odd(peer: &Peer, id: &Value, kind: &str) {
+fn answer_malformed(peer: &Peer, id: &Value, kind: &str) {
     let whole = result(id, text("odd"));
     match kind {
         "error_null" => {

@@ -52,7 +52,7 @@ fn events_of(body: &str) -> Vec<&[u8]> {
     for (at, byte) in bytes.iter().enumerate() {
         let mut ended = false;
         // Recordings are small, so that an error cannot come.
-        let _ = finder.each(&[*byte], |_, _| ended = true);
+        let _ = finder.for_each(&[*byte], |_, _| ended = true);
         if ended {
             events.extend(bytes.get(begin..=at));
             begin = at + 1;

@@ -58,11 +58,11 @@ impl Figure {
             target: None,
             at_least: false,
             method: method.to_owned(),
-            low: samples.at(5),
-            high: samples.at(95),
+            low: samples.percentile(5),
+            high: samples.percentile(95),
             samples: samples.len(),
             note: String::new(),
-            noise: noise::beside(),
+            noise: noise::take_noise(),
         }
     }
 
@@ -146,12 +146,12 @@ impl Figure {
     /// measurements of one run do less, but do.
     fn is_meaningful(&self) -> bool {
         let noise = self.noise.as_ref();
-        noise.is_none_or(|noise| noise.complaint().is_none())
+        noise.is_none_or(|noise| noise.noise_reason().is_none())
     }
 
     /// Adds where the figure was measured and whether it passes.
-    pub(crate) fn on<'a>(&'a self, machine: &'a Machine) -> Measured<'a> {
-        Measured {
+    pub(crate) fn on<'a>(&'a self, machine: &'a Machine) -> FigureReport<'a> {
+        FigureReport {
             figure: self,
             ratio: self.ratio(),
             pass: self.pass(),
@@ -163,7 +163,7 @@ impl Figure {
 
 /// A figure as programs read it.
 #[derive(Serialize)]
-pub(crate) struct Measured<'a> {
+pub(crate) struct FigureReport<'a> {
     #[serde(flatten)]
     figure: &'a Figure,
     ratio: Option<Ratio>,
@@ -236,7 +236,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    pub(crate) fn look() -> Self {
+    pub(crate) fn detect() -> Self {
         let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let model = cpus
             .lines()
@@ -298,7 +298,7 @@ mod tests {
             let noise = Some(noise);
             Figure { noise, ..figure }
         };
-        let machine = Machine::look();
+        let machine = Machine::detect();
         let is_meaningful = |figure: &Figure| figure.on(&machine).meaningful;
         let quiet = figure(Noise::of_a_loop(2.0));
         assert!(quiet.to_string().starts_with("MISS  x"), "{quiet}");

@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use conjure_kit::{Cli, Running, Workspace};
+use conjure_kit::{Cli, ProgramHandle, Workspace};
 use serde_json::Value;
 
 /// The sessions that are open.
 pub(crate) const SESSIONS: [&str; 4] = ["one", "two", "three", "four"];
 /// How long the server has for anything.
-const PATIENCE: Duration = Duration::from_secs(60);
+const SERVER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Between two questions for the same thing: asking must not be what the server does.
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -26,7 +26,7 @@ pub(crate) struct LiveHost {
     program: PathBuf,
     address: SocketAddr,
     token: String,
-    _serving: Running,
+    _serving: ProgramHandle,
 }
 
 impl LiveHost {
@@ -50,7 +50,7 @@ impl LiveHost {
             address: address.context("it does not serve")?.parse()?,
             _serving: serving,
         };
-        host.does([
+        host.run_to_success([
             "auth",
             "create",
             "walk",
@@ -61,7 +61,7 @@ impl LiveHost {
         ])?;
         for session in SESSIONS {
             let auth = ["--auth", "walk", "--model", "tool-walk"];
-            host.does(["session", "create", session].into_iter().chain(auth))?;
+            host.run_to_success(["session", "create", session].into_iter().chain(auth))?;
             // Its first turn opens it.
             host.calls_every_tool(session)?;
         }
@@ -77,7 +77,10 @@ impl LiveHost {
     ///
     /// # Errors
     /// When it fails.
-    pub(crate) fn does<'a>(&self, args: impl IntoIterator<Item = &'a str>) -> Result<String> {
+    pub(crate) fn run_to_success<'a>(
+        &self,
+        args: impl IntoIterator<Item = &'a str>,
+    ) -> Result<String> {
         let args: Vec<&str> = args.into_iter().collect();
         let output = self.conjure(args.iter().copied()).run()?;
         ensure!(
@@ -94,7 +97,7 @@ impl LiveHost {
     /// # Errors
     /// When the turn fails.
     pub(crate) fn calls_every_tool(&self, session: &str) -> Result<String> {
-        self.does(["run", "--session", session, "Call every tool."])
+        self.run_to_success(["run", "--session", session, "Call every tool."])
     }
 
     /// Checks that every session can call a tool.
@@ -115,14 +118,14 @@ impl LiveHost {
     /// # Errors
     /// When that does not come.
     pub(crate) fn wait_for_tool(&self, tool: &str, is_there: bool) -> Result<()> {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + SERVER_TIMEOUT;
         let still = if is_there { "lacks" } else { "has" };
         for session in SESSIONS {
             while self.has(session, tool)? != is_there {
                 ensure!(
                     Instant::now() < until,
                     "session `{session}` still {still} `{tool}` after {} s",
-                    PATIENCE.as_secs()
+                    SERVER_TIMEOUT.as_secs()
                 );
                 std::thread::sleep(PAUSE);
             }
@@ -139,7 +142,7 @@ impl LiveHost {
 
     fn get(&self, path: &str) -> Result<Value> {
         let mut stream = TcpStream::connect(self.address)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(SERVER_TIMEOUT))?;
         let (host, token) = (self.address, &self.token);
         let request = format!(
             "GET {path} HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {token}\r\n\

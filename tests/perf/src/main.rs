@@ -31,7 +31,7 @@ use crate::figure::{Figure, Machine};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// What the columns are.
-const HOW_TO_READ: &str = "First what compares between days: ratios, and times in runs or steps of a \
+const LEGEND: &str = "First what compares between days: ratios, and times in runs or steps of a \
     fixed loop, which is timed before and after each figure. Then the value. Of a NOISY one only the \
     former means something, and its verdict, which has a `?`, nothing.";
 
@@ -76,7 +76,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            say(&format!("error: {error:#}"));
+            report_progress(&format!("error: {error:#}"));
             ExitCode::FAILURE
         }
     }
@@ -84,24 +84,24 @@ fn main() -> ExitCode {
 
 /// Runs what was asked for, one process after the other.
 fn parent(args: &Args) -> Result<()> {
-    let wanted: Vec<&Benchmark> = BENCHMARKS.iter().filter(|b| is_wanted(b, args)).collect();
+    let wanted: Vec<&Benchmark> = BENCHMARKS.iter().filter(|b| is_selected(b, args)).collect();
     if wanted.is_empty() {
         let known: Vec<&str> = BENCHMARKS.iter().map(|b| b.name).collect();
         return Err(anyhow!("no benchmark has that name: {}", known.join(", ")));
     }
-    say("building what is measured …");
+    report_progress("building what is measured …");
     let needs = wanted.iter().flat_map(|b| b.needs).copied().collect();
-    shipped::Shipped::build(&needs, args.quick)?;
-    let machine = Machine::look();
+    shipped::BenchArtifacts::build(&needs, args.quick)?;
+    let machine = Machine::detect();
     if !args.json {
-        print(&format!("{machine}\n{HOW_TO_READ}\n"))?;
+        print(&format!("{machine}\n{LEGEND}\n"))?;
         if args.quick {
             print("built without link-time optimisation: compare with quick runs only\n")?;
         }
     }
     let mut broken = Vec::new();
     for benchmark in wanted {
-        say(&format!("{} …", benchmark.name));
+        report_progress(&format!("{} …", benchmark.name));
         match run(benchmark, args.quick) {
             Ok(figures) => {
                 for figure in figures {
@@ -113,7 +113,7 @@ fn parent(args: &Args) -> Result<()> {
                 }
             }
             Err(error) => {
-                say(&format!("{} could not run: {error:#}", benchmark.name));
+                report_progress(&format!("{} could not run: {error:#}", benchmark.name));
                 broken.push(benchmark.name);
             }
         }
@@ -125,7 +125,7 @@ fn parent(args: &Args) -> Result<()> {
 }
 
 /// A name that is a benchmark's or a figure's own means that one; else all that contain it.
-fn is_wanted(benchmark: &Benchmark, args: &Args) -> bool {
+fn is_selected(benchmark: &Benchmark, args: &Args) -> bool {
     if args.names.is_empty() {
         return args.all || !benchmark.slow;
     }
@@ -172,7 +172,7 @@ fn child(name: &str, quick: bool) -> Result<()> {
         .find(|benchmark| benchmark.name == name)
         .ok_or_else(|| anyhow!("there is no benchmark `{name}`"))?;
     let needs = benchmark.needs.iter().copied().collect();
-    let shipped = shipped::Shipped::build(&needs, quick)?;
+    let shipped = shipped::BenchArtifacts::build(&needs, quick)?;
     noise::begin();
     for figure in (benchmark.run)(&shipped)? {
         print(&serde_json::to_string(&figure)?)?;
@@ -187,6 +187,6 @@ fn print(line: &str) -> Result<()> {
 }
 
 /// Says how things stand. Nothing depends on its being read.
-pub(crate) fn say(line: &str) {
+pub(crate) fn report_progress(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }

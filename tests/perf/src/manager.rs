@@ -18,7 +18,7 @@ pub(crate) struct Managed {
 
 /// A saved session and its thread.
 #[derive(Debug, Clone)]
-pub(crate) struct Saved {
+pub(crate) struct SavedThread {
     pub(crate) session: String,
     pub(crate) thread: ThreadId,
 }
@@ -51,7 +51,7 @@ impl Managed {
     }
 
     /// A session without tools.
-    pub(crate) async fn session(&self) -> Result<Saved> {
+    pub(crate) async fn session(&self) -> Result<SavedThread> {
         let mut tools = Map::new();
         tools.insert("backend".to_owned(), json!([]));
         let session = NewSession {
@@ -59,7 +59,7 @@ impl Managed {
             ..NewSession::new("key", "claude-sonnet-4-5", self.dir.path())
         };
         let view = self.manager.create(session).await?;
-        Ok(Saved {
+        Ok(SavedThread {
             thread: view.thread.context("a new session has a thread")?.id,
             session: view.id,
         })

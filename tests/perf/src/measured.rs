@@ -24,13 +24,13 @@ pub(crate) const EXECUTE: &str = "skill.execute";
 pub(crate) const NOTHING: &str = "skill.tool.nothing";
 
 /// A place with a store, a plugin directory and a registry.
-pub(crate) struct Place {
+pub(crate) struct PluginFixture {
     pub(crate) root: TempDir,
     pub(crate) plugins: PathBuf,
     pub(crate) registry: Arc<PluginRegistry>,
 }
 
-impl Place {
+impl PluginFixture {
     pub(crate) fn new() -> Result<Self> {
         Self::with(None)
     }
@@ -88,13 +88,13 @@ pub(crate) async fn instance(plugin: &Arc<LoadedPlugin>) -> Result<Arc<Instance>
 pub(crate) struct Versions {
     bytes: Vec<u8>,
     /// Where the header's spare bytes are, which mean nothing.
-    spare: usize,
+    spare_offset: usize,
 }
 
 impl Versions {
     pub(crate) fn of(library: &Path) -> Result<Self> {
         /// Where the spare bytes begin in a header of this length.
-        const SPARE: usize = 212;
+        const SPARE_OFFSET: usize = 212;
         let bytes = std::fs::read(library)?;
         let mut beginning = HEADER_MAGIC.to_vec();
         beginning.extend(u32::try_from(conjure_abi::HEADER_LEN)?.to_le_bytes());
@@ -102,15 +102,18 @@ impl Versions {
             .windows(beginning.len())
             .position(|window| window == beginning)
             .context("the library has no header")?;
-        let spare = header + SPARE;
-        Ok(Self { bytes, spare })
+        let spare = header + SPARE_OFFSET;
+        Ok(Self {
+            bytes,
+            spare_offset: spare,
+        })
     }
 
     /// The library with another number in its spare bytes.
     pub(crate) fn number(&self, number: u64) -> Result<Vec<u8>> {
         let mut bytes = self.bytes.clone();
         let spare = bytes
-            .get_mut(self.spare..self.spare + 8)
+            .get_mut(self.spare_offset..self.spare_offset + 8)
             .filter(|spare| spare.iter().all(|byte| *byte == 0))
             .context("the header has no spare bytes where they should be")?;
         spare.copy_from_slice(&number.to_le_bytes());
@@ -208,18 +211,18 @@ impl Session {
 ///
 /// # Errors
 /// When it cannot be earned, or is lost all the time.
-pub(crate) async fn in_place(
+pub(crate) async fn measure_in_place(
     library: &Path,
     op: &str,
     enough: usize,
     measure: impl Fn(&Instance) -> Samples,
 ) -> Result<Samples> {
     const ATTEMPTS: usize = 200;
-    let place = Place::new()?;
+    let place = PluginFixture::new()?;
     let mut samples = Samples::default();
     for _ in 0..ATTEMPTS {
         let instance = place.instance(library).await?;
-        earn(&instance, op).await?;
+        earn_in_place(&instance, op).await?;
         samples.extend(&measure(&instance));
         if samples.len() >= enough {
             return Ok(samples);
@@ -235,7 +238,7 @@ pub(crate) async fn in_place(
 ///
 /// # Errors
 /// When that takes too many.
-async fn earn(instance: &Instance, op: &str) -> Result<()> {
+async fn earn_in_place(instance: &Instance, op: &str) -> Result<()> {
     let json = serde_json::to_vec(&Request::new(json!({ "command": "x" })))?;
     // On a busy machine the first hundred are not always quick enough.
     for _ in 0..500 {

@@ -31,7 +31,7 @@ const QUIET_STEAL: f64 = 1.0;
 /// Percent of its time that a quiet machine may keep this program from running by a quota.
 const QUIET_THROTTLE: f64 = 1.0;
 /// Figures that are made within this time come out of one measurement, and share its noise.
-const TOGETHER: Duration = Duration::from_millis(20);
+const SAME_MEASUREMENT: Duration = Duration::from_millis(20);
 
 /// What the machine did while a figure was measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -62,7 +62,7 @@ pub(crate) fn begin() {
 }
 
 /// What the machine did since the figure before; nothing where nobody looks.
-pub(crate) fn beside() -> Option<Noise> {
+pub(crate) fn take_noise() -> Option<Noise> {
     let mut watch = WATCH.lock().unwrap_or_else(PoisonError::into_inner);
     watch.as_mut().map(Watch::turn)
 }
@@ -70,41 +70,45 @@ pub(crate) fn beside() -> Option<Noise> {
 /// A measurement that runs.
 struct Watch {
     before: Samples,
-    begun: Option<Processors>,
+    start_ticks: Option<Processors>,
     throttled: Option<Duration>,
-    at: Instant,
+    started_at: Instant,
     /// What the machine did before.
-    last: Option<Noise>,
+    previous: Option<Noise>,
 }
 
 impl Watch {
     fn begin() -> Self {
-        Self::behind(loops(), None)
+        Self::start(loops(), None)
     }
 
-    fn behind(before: Samples, last: Option<Noise>) -> Self {
+    fn start(before: Samples, last: Option<Noise>) -> Self {
         Self {
             before,
-            begun: Processors::now(),
+            start_ticks: Processors::now(),
             throttled: throttled(),
-            at: Instant::now(),
-            last,
+            started_at: Instant::now(),
+            previous: last,
         }
     }
 
     /// Ends a figure's measurement and begins that of the next one.
     fn turn(&mut self) -> Noise {
-        if let Some(last) = self.last.clone().filter(|_| self.at.elapsed() < TOGETHER) {
-            self.at = Instant::now();
+        if let Some(last) = self
+            .previous
+            .clone()
+            .filter(|_| self.started_at.elapsed() < SAME_MEASUREMENT)
+        {
+            self.started_at = Instant::now();
             return last;
         }
-        let time = self.at.elapsed();
+        let time = self.started_at.elapsed();
         let (ended, throttled) = (Processors::now(), throttled());
         let after = loops();
-        let next = Self::behind(after.clone(), None);
+        let next = Self::start(after.clone(), None);
         let before = std::mem::replace(self, next);
         let noise = before.end(ended, throttled, time, &after);
-        self.last = Some(noise.clone());
+        self.previous = Some(noise.clone());
         noise
     }
 
@@ -122,10 +126,10 @@ impl Watch {
         let kept = kept.map(|(begun, ended)| ended.saturating_sub(begun));
         Noise {
             loop_ms: both.median(),
-            spread: both.at(95) / both.at(5),
+            spread: both.percentile(95) / both.percentile(5),
             drift,
             steal_percent: self
-                .begun
+                .start_ticks
                 .zip(ended)
                 .and_then(|(begun, ended)| ended.steal_percent_since(&begun)),
             throttled_percent: kept.map(|kept| kept.as_secs_f64() * 100.0 / time.as_secs_f64()),
@@ -158,7 +162,7 @@ impl Noise {
     }
 
     /// Why absolute values are not to be relied on, if they are not.
-    pub(crate) fn complaint(&self) -> Option<String> {
+    pub(crate) fn noise_reason(&self) -> Option<String> {
         let mut reasons = Vec::new();
         if self.spread > QUIET_SPREAD {
             reasons.push(format!("the loop's spread is {}", short(self.spread)));
@@ -190,7 +194,7 @@ impl fmt::Display for Noise {
             told(self.throttled_percent),
             told(self.load)
         )?;
-        match self.complaint() {
+        match self.noise_reason() {
             Some(why) => write!(f, "; NOISY: {why}"),
             None => Ok(()),
         }
@@ -216,7 +220,7 @@ fn loops() -> Samples {
 /// Ticks of all processors since the system began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Processors {
-    all: u64,
+    total: u64,
     stolen: u64,
 }
 
@@ -232,13 +236,13 @@ impl Processors {
         let ticks = ticks.split_whitespace().map(str::parse);
         let ticks: Vec<u64> = ticks.take(8).collect::<Result<_, _>>().ok()?;
         Some(Self {
-            all: ticks.iter().sum(),
+            total: ticks.iter().sum(),
             stolen: *ticks.get(7)?,
         })
     }
 
     fn steal_percent_since(self, begun: &Self) -> Option<f64> {
-        let all = self.all.checked_sub(begun.all).filter(|all| *all > 0)?;
+        let all = self.total.checked_sub(begun.total).filter(|all| *all > 0)?;
         let stolen = self.stolen.checked_sub(begun.stolen)?;
         Some(stolen as f64 * 100.0 / all as f64)
     }
@@ -329,7 +333,7 @@ mod tests {
                 "a quota took 30.0 %",
             ),
         ] {
-            assert_eq!(noise.complaint().as_deref(), Some(why));
+            assert_eq!(noise.noise_reason().as_deref(), Some(why));
         }
     }
 
@@ -340,7 +344,7 @@ mod tests {
         assert!(noise.loop_ms > 0.0 && noise.spread >= 1.0, "{noise}");
         // A second figure of the same measurement has the same noise, one of a later one its own.
         assert_eq!(watch.turn(), noise);
-        watch.at -= TOGETHER;
+        watch.started_at -= SAME_MEASUREMENT;
         assert_ne!(watch.turn(), noise);
     }
 

@@ -27,11 +27,11 @@ impl Samples {
 
     /// The middle one.
     pub(crate) fn median(&self) -> f64 {
-        self.at(50)
+        self.percentile(50)
     }
 
     /// The one that this percentage of them does not exceed; `NaN` when there are none.
-    pub(crate) fn at(&self, percent: usize) -> f64 {
+    pub(crate) fn percentile(&self, percent: usize) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);
         let last = sorted.len().saturating_sub(1);
@@ -47,7 +47,7 @@ impl Samples {
     }
 
     /// Ratios of samples that were taken in turn.
-    pub(crate) fn over(&self, floor: &Self) -> Self {
+    pub(crate) fn ratios_to(&self, floor: &Self) -> Self {
         let pairs = self.0.iter().zip(&floor.0);
         Self(pairs.map(|(value, floor)| value / floor).collect())
     }
@@ -98,7 +98,11 @@ mod tests {
     fn the_median_of_an_odd_number_is_the_middle_one() {
         let samples: Samples = [9.0, 1.0, 5.0].into_iter().collect();
         assert_eq!(
-            (samples.at(0), samples.median(), samples.at(100)),
+            (
+                samples.percentile(0),
+                samples.median(),
+                samples.percentile(100)
+            ),
             (1.0, 5.0, 9.0)
         );
         assert!(Samples::default().median().is_nan());
@@ -118,6 +122,6 @@ mod tests {
     fn ratios_are_of_samples_that_belong_together() {
         let value: Samples = [2.0, 9.0].into_iter().collect();
         let floor: Samples = [1.0, 3.0].into_iter().collect();
-        assert_eq!(value.over(&floor).0, [2.0, 3.0]);
+        assert_eq!(value.ratios_to(&floor).0, [2.0, 3.0]);
     }
 }

@@ -52,7 +52,7 @@ impl Need {
 
 /// Where what was built is.
 #[derive(Debug, Default)]
-pub(crate) struct Shipped {
+pub(crate) struct BenchArtifacts {
     program: Option<PathBuf>,
     local: Option<PathBuf>,
     docker: Option<PathBuf>,
@@ -78,7 +78,7 @@ const QUICK: [&str; 4] = [
 /// The measured skill's source.
 const SKILL: &str = include_str!("../measured/lib.rs");
 
-impl Shipped {
+impl BenchArtifacts {
     /// Builds what is needed.
     ///
     /// # Errors
@@ -89,7 +89,7 @@ impl Shipped {
             let mut command = cargo(&root());
             command.args(["build", "--release", "--package", "conjure-perf"]);
             command.args(["--bin", COUNTER]);
-            optimised(&mut command, quick)?;
+            set_target_dir(&mut command, quick)?;
             shipped.allocations = artifacts(&mut command)?
                 .into_iter()
                 .find_map(|artifact| artifact.program.filter(|_| artifact.target == COUNTER));
@@ -109,7 +109,7 @@ impl Shipped {
             true => SHIPPED_PLUGINS.map(|name| name.replace('-', "_")).into(),
             false => BTreeSet::new(),
         };
-        optimised(&mut command, quick)?;
+        set_target_dir(&mut command, quick)?;
         for artifact in artifacts(&mut command)? {
             if bundled.contains(&artifact.target) {
                 shipped.bundled.extend(artifact.library.clone());
@@ -125,44 +125,44 @@ impl Shipped {
             }
         }
         if needs.contains(&Need::Skill) {
-            shipped.skill = Some(shipped.measured(quick)?);
+            shipped.skill = Some(shipped.build_measured_skill(quick)?);
         }
         Ok(shipped)
     }
 
     /// The program `conjure`.
     pub(crate) fn program(&self) -> Result<&Path> {
-        there(&self.program, "the program")
+        require_built(&self.program, "the program")
     }
 
     /// The local executor.
     pub(crate) fn local(&self) -> Result<&Path> {
-        there(&self.local, "the local executor")
+        require_built(&self.local, "the local executor")
     }
 
     /// The container executor.
     pub(crate) fn docker(&self) -> Result<&Path> {
-        there(&self.docker, "the container executor")
+        require_built(&self.docker, "the container executor")
     }
 
     /// The SSH executor.
     pub(crate) fn ssh(&self) -> Result<&Path> {
-        there(&self.ssh, "the SSH executor")
+        require_built(&self.ssh, "the SSH executor")
     }
 
     /// The MCP backend.
     pub(crate) fn mcp(&self) -> Result<&Path> {
-        there(&self.mcp, "the MCP backend")
+        require_built(&self.mcp, "the MCP backend")
     }
 
     /// An MCP server over stdio.
     pub(crate) fn mcp_server(&self) -> Result<&Path> {
-        there(&self.mcp_server, "the MCP server")
+        require_built(&self.mcp_server, "the MCP server")
     }
 
     /// The measured skill.
     pub(crate) fn skill(&self) -> Result<&Path> {
-        there(&self.skill, "the measured skill")
+        require_built(&self.skill, "the measured skill")
     }
 
     /// Every plugin that comes with the program.
@@ -177,12 +177,12 @@ impl Shipped {
 
     /// The program that counts allocations.
     pub(crate) fn allocations(&self) -> Result<&Path> {
-        there(&self.allocations, "the program that counts allocations")
+        require_built(&self.allocations, "the program that counts allocations")
     }
 
     /// Makes the measured skill's crate with the program, as its author would, and builds it.
-    fn measured(&self, quick: bool) -> Result<PathBuf> {
-        let dir = place()?.join("measured");
+    fn build_measured_skill(&self, quick: bool) -> Result<PathBuf> {
+        let dir = perf_dir()?.join("measured");
         let fresh = tempfile::tempdir()?;
         let fresh = fresh.path().join("measured");
         new_skill(self.program()?, "measured", &fresh)?;
@@ -208,9 +208,9 @@ impl Shipped {
 }
 
 /// As it is shipped, or quickly: then beside the others, in the target directory of this program.
-fn optimised(command: &mut Command, quick: bool) -> Result<()> {
+fn set_target_dir(command: &mut Command, quick: bool) -> Result<()> {
     if quick {
-        let target = place()?.parent().map(Path::to_path_buf);
+        let target = perf_dir()?.parent().map(Path::to_path_buf);
         let target = target.context("the target directory has no place")?;
         command.args(QUICK).arg("--target-dir").arg(target);
     }
@@ -264,7 +264,7 @@ pub(crate) fn cargo(dir: &Path) -> Command {
 ///
 /// # Errors
 /// When it cannot be made.
-pub(crate) fn place() -> Result<PathBuf> {
+pub(crate) fn perf_dir() -> Result<PathBuf> {
     let own = std::env::current_exe().context("this program has no path")?;
     // The program is in the directory of its profile.
     let target = own
@@ -326,7 +326,7 @@ fn artifact(message: &Value) -> Option<Artifact> {
     })
 }
 
-fn there<'a>(path: &'a Option<PathBuf>, what: &str) -> Result<&'a Path> {
+fn require_built<'a>(path: &'a Option<PathBuf>, what: &str) -> Result<&'a Path> {
     path.as_deref()
         .ok_or_else(|| anyhow!("{what} was not built; the benchmark does not say that it needs it"))
 }

@@ -15,7 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep_until};
 
 /// The most bytes of a request.
-const MOST: usize = 16 << 20;
+const MAX_REQUEST_BYTES: usize = 16 << 20;
 
 /// Nanoseconds since some moment, the same in every process of this machine.
 pub(crate) fn now_ns() -> u64 {
@@ -128,12 +128,12 @@ async fn request(stream: &mut TcpStream, read: &mut Vec<u8>) -> Result<Option<Ve
             return Ok(None);
         }
         read.extend_from_slice(part.get(..count).unwrap_or_default());
-        anyhow::ensure!(read.len() < MOST, "the request is too large");
+        anyhow::ensure!(read.len() < MAX_REQUEST_BYTES, "the request is too large");
     }
 }
 
 /// How many deltas the newest message asks for, and how far apart.
-fn asked(body: &str) -> (u64, Duration) {
+fn parse_deltas(body: &str) -> (u64, Duration) {
     let newest = body
         .rsplit_once(" deltas every ")
         .and_then(|(before, after)| {
@@ -146,7 +146,7 @@ fn asked(body: &str) -> (u64, Duration) {
 }
 
 async fn answer(stream: &mut TcpStream, body: &str) -> Result<()> {
-    let (deltas, apart) = asked(body);
+    let (deltas, apart) = parse_deltas(body);
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\
                 transfer-encoding: chunked\r\n\r\n";
     stream.write_all(head.as_bytes()).await?;
@@ -198,7 +198,7 @@ mod tests {
     fn the_newest_message_says_the_pace() {
         let apart = Duration::from_micros(33_333);
         let body = format!("{} then {}", ask(1, Duration::ZERO), ask(300, apart));
-        assert_eq!(asked(&body), (300, apart));
+        assert_eq!(parse_deltas(&body), (300, apart));
         assert_eq!(sent_ns("123 456 ").collect::<Vec<_>>(), [123, 456]);
     }
 }

@@ -22,7 +22,7 @@ pub struct Plugin<'a> {
     /// The SDK; the workspace's when there is none.
     pub sdk: Option<PathBuf>,
     /// Where the crate is written; below the target directory when there is none.
-    pub place: Option<PathBuf>,
+    pub dir: Option<PathBuf>,
     /// Dependencies that have other versions than the workspace's: names and versions.
     pub pins: &'a [(&'a str, &'a str)],
 }
@@ -38,14 +38,14 @@ impl<'a> Plugin<'a> {
             profile: "debug = false\nstrip = true\nincremental = false\n",
             rustc: None,
             sdk: None,
-            place: None,
+            dir: None,
             pins: &[],
         }
     }
 
     /// Where the crate is written.
     pub fn dir(&self) -> PathBuf {
-        self.place
+        self.dir
             .clone()
             .unwrap_or_else(|| target().join("crates").join(self.package))
     }
@@ -196,7 +196,7 @@ pub fn sdk_copy(name: &str, changes: &[(&str, &str, &str)]) -> PathBuf {
 }
 
 /// Says that a case was left out. In CI that is a failure.
-pub fn left_out(case: &str, why: &str) {
+pub fn report_left_out(case: &str, why: &str) {
     // Not `println`, which the test harness hides when the test passes.
     let _ = writeln!(std::io::stderr(), "LEFT OUT: {case}: {why}");
     assert!(

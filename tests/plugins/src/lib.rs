@@ -20,10 +20,10 @@ mod rollback;
 mod signed;
 mod versioned;
 
-pub use build::{Plugin, left_out, locked, sdk_copy, workspace};
+pub use build::{Plugin, locked, report_left_out, sdk_copy, workspace};
 pub use child::{Exit, run_child};
 pub use loading::{Bench, Versions, envelope};
-pub use packed::{FileEntry, grafted, padded, repacked};
+pub use packed::{FileEntry, repacked, with_entry_from, with_padding};
 pub use rollback::roll_back;
 pub use signed::{Publisher, Team};
 pub use versioned::versioned;

@@ -122,7 +122,7 @@ pub fn envelope(body: &Value) -> Vec<u8> {
 #[derive(Debug, Clone)]
 pub struct Versions {
     library: Vec<u8>,
-    at: usize,
+    offset: usize,
     length: usize,
 }
 
@@ -135,7 +135,7 @@ impl Versions {
         let at = find(&library, &magic) + 212;
         Self {
             library,
-            at,
+            offset: at,
             length: 8,
         }
     }
@@ -146,7 +146,7 @@ impl Versions {
         let at = find(&library, text.as_bytes());
         Self {
             library,
-            at,
+            offset: at,
             length: text.len(),
         }
     }
@@ -160,7 +160,7 @@ impl Versions {
     pub fn with(&self, bytes: &[u8]) -> Vec<u8> {
         assert_eq!(bytes.len(), self.length);
         let mut changed = self.library.clone();
-        changed[self.at..self.at + self.length].copy_from_slice(bytes);
+        changed[self.offset..self.offset + self.length].copy_from_slice(bytes);
         changed
     }
 

@@ -35,7 +35,7 @@ pub fn repacked(package: &Path, change: impl FnOnce(&mut Vec<FileEntry>)) -> Vec
 }
 
 /// Puts one entry out of another package into an archive.
-pub fn grafted(package: &Path, from: &Path, name: &str) -> Vec<u8> {
+pub fn with_entry_from(package: &Path, from: &Path, name: &str) -> Vec<u8> {
     let other = entries(&std::fs::read(from).unwrap());
     let (_, bytes) = other.into_iter().find(|(known, _)| known == name).unwrap();
     repacked(package, |entries| {
@@ -46,7 +46,7 @@ pub fn grafted(package: &Path, from: &Path, name: &str) -> Vec<u8> {
 
 /// Adds to an archive bytes that no file has: between its last file and the list of them, or, where
 /// they are to be `in_last`, at the end of that file's own place.
-pub fn padded(package: &Path, in_last: bool) -> Vec<u8> {
+pub fn with_padding(package: &Path, in_last: bool) -> Vec<u8> {
     const PADDING: [u8; 4] = *b"PAD!";
     let mut bytes = std::fs::read(package).unwrap();
     let long = |bytes: &[u8], at: usize| {

@@ -12,6 +12,6 @@ pub fn roll_back(
     wanted: Option<&str>,
 ) -> Result<InstallChange, InstallError> {
     let before = installed.state(name)?;
-    let build = installed.earlier(name, wanted)?;
+    let build = installed.rollback_target(name, wanted)?;
     installed.rollback_if_unchanged(name, &build, &before)
 }

@@ -53,7 +53,7 @@ impl Publisher {
     }
 
     /// A package whose manifest says what it likes, signed.
-    pub fn lying(&self, version: &str, said: impl FnOnce(&mut Manifest)) -> PathBuf {
+    pub fn with_manifest(&self, version: &str, said: impl FnOnce(&mut Manifest)) -> PathBuf {
         let mut manifest = manifest(version);
         said(&mut manifest);
         self.signed(&unsigned(version, &manifest))
@@ -137,7 +137,7 @@ impl Team {
     }
 
     /// Runs `conjure plugin …` and gives what it said, on both ways.
-    pub fn does<const N: usize>(&self, args: [&str; N]) -> String {
+    pub fn run_to_success<const N: usize>(&self, args: [&str; N]) -> String {
         let output = self.run(args);
         assert_eq!(output.code, Some(0), "{args:?}: {}", output.snapshot());
         output.stdout + &output.stderr
@@ -154,12 +154,12 @@ impl Team {
     }
 
     /// Whether code of the plugin has run since this was asked last.
-    pub fn was_touched(&self) -> bool {
+    pub fn take_touched(&self) -> bool {
         std::fs::remove_file(self.mark()).is_ok()
     }
 
     /// The version that is installed, and whether a host takes it.
-    pub fn loaded(&self) -> Option<String> {
+    pub fn loaded_version(&self) -> Option<String> {
         let output = self.run(["list", "--json"]);
         let list: serde_json::Value = serde_json::from_str(&output.stdout).unwrap();
         let plugins = list["plugins"].as_array().unwrap();

@@ -6,7 +6,7 @@ use crate::build::target;
 /// A backend that counts a session's calls, hands the count on, and notes in the session's directory
 /// what happens to it. One that finds `refuse-VERSION` there does not open. It asks for something, since
 /// a backend that asks for nothing does not reach the session's directory in a worker.
-const KEEPER: &str = r#"
+const COUNTING_BACKEND: &str = r#"
 use std::collections::HashMap;
 use std::io::Write;
 use std::sync::Mutex;
@@ -109,7 +109,7 @@ export_backend!(plugin, name = "keeper");
 "#;
 
 /// An executor whose only command says which version it is.
-const TELLER: &str = r#"
+const VERSION_EXECUTOR: &str = r#"
 use conjure_skill_sdk::protocol::{Bash, BashOutput, CreateFile, StrReplace, View, Viewed, Written};
 use conjure_skill_sdk::{export_executor, Cx, Error, Executor, ExecutorPlugin, Result};
 
@@ -181,7 +181,7 @@ export_skill!(skill, name = "counter");
 
 /// A skill whose library makes the file that `CONJURE_TOUCH` names when it is opened. Versions after 0.1
 /// describe their tool otherwise, and each says of itself what `CONJURE_SAYS` says.
-const TOUCHER: &str = r#"
+const TOUCHING_SKILL: &str = r#"
 use conjure_skill_sdk::protocol::Execute;
 use conjure_skill_sdk::{export_skill, Skill};
 
@@ -211,9 +211,9 @@ static CONSTRUCTOR: extern "C" fn() = constructor;
 /// The library of the plugin `keeper`, `teller`, `toucher` or `counter` in this version.
 pub fn versioned(name: &str, version: &str) -> Vec<u8> {
     let source = match name {
-        "keeper" => KEEPER,
-        "teller" => TELLER,
-        "toucher" => TOUCHER,
+        "keeper" => COUNTING_BACKEND,
+        "teller" => VERSION_EXECUTOR,
+        "toucher" => TOUCHING_SKILL,
         _ => COUNTER,
     };
     let package = format!("{name}-{}", version.replace('.', "-"));
@@ -224,7 +224,7 @@ pub fn versioned(name: &str, version: &str) -> Vec<u8> {
         } else {
             &["async"]
         },
-        place: Some(target().join("crates").join(&package)),
+        dir: Some(target().join("crates").join(&package)),
         ..Plugin::new(&package, source)
     };
     std::fs::read(plugin.build()).unwrap()

@@ -26,7 +26,7 @@ pub struct Recorded {
     /// The cassette, with the provider in front.
     pub name: String,
     /// Place of the exchange in the cassette, from 0.
-    pub at: usize,
+    pub index: usize,
     /// The wire that was spoken.
     pub wire: Wire,
     /// What was sent and what came back.
@@ -53,8 +53,8 @@ impl Recorded {
     }
 
     /// Whether it is the next exchange of the same cassette.
-    pub fn follows(&self, before: &Self) -> bool {
-        self.name == before.name && self.at == before.at + 1 && self.wire == before.wire
+    pub fn is_after(&self, before: &Self) -> bool {
+        self.name == before.name && self.index == before.index + 1 && self.wire == before.wire
     }
 
     /// Whether the reply is an event stream that did not fail.
@@ -76,7 +76,7 @@ pub fn recorded(folder: &Path, wire: Wire) -> Result<Vec<Recorded>, CassetteErro
                     found.push(Recorded {
                         provider,
                         name: format!("{provider}/{}", cassette.name),
-                        at,
+                        index: at,
                         wire,
                         exchange,
                     });

@@ -16,11 +16,11 @@ use serde_json::Value;
 use crate::{linker, repo};
 
 /// Says that all of the workspace has just been built, as it does to the tests.
-const BUILT_BEFORE: &str = "CONJURE_KIT_BUILT";
+const WORKSPACE_BUILT: &str = "CONJURE_KIT_BUILT";
 
 /// What a build made.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Built {
+pub(crate) struct BuildOutput {
     /// Programs: (name of the target, file).
     pub(crate) programs: Vec<(String, PathBuf)>,
     /// Shared libraries: (name of the package, file).
@@ -29,7 +29,7 @@ pub(crate) struct Built {
     pub(crate) tests: Vec<PathBuf>,
 }
 
-impl Built {
+impl BuildOutput {
     /// Builds these packages as tests do, progress going to the terminal.
     ///
     /// # Errors
@@ -45,21 +45,21 @@ impl Built {
     /// # Errors
     /// Those of [`Self::dev`], and when something of a build that is said to be there is not.
     pub(crate) fn dev_or_before(packages: &[&str]) -> Result<Self> {
-        match std::env::var_os(BUILT_BEFORE).is_some_and(|value| value == "1") {
-            true => Self::before(packages),
+        match std::env::var_os(WORKSPACE_BUILT).is_some_and(|value| value == "1") {
+            true => Self::prebuilt(packages),
             false => Self::dev(packages),
         }
     }
 
     /// What a build of the workspace made of these packages.
-    fn before(packages: &[&str]) -> Result<Self> {
+    fn prebuilt(packages: &[&str]) -> Result<Self> {
         let metadata = repo::metadata()?;
-        let built = Self::named(&metadata, packages, &repo::target().join("debug"));
+        let built = Self::in_folder(&metadata, packages, &repo::target().join("debug"));
         let files = built.programs.iter().chain(&built.libraries);
         for (name, file) in files {
             if !file.is_file() {
                 bail!(
-                    "{BUILT_BEFORE} says that all is built, and there is no `{}` of {name}; take it out \
+                    "{WORKSPACE_BUILT} says that all is built, and there is no `{}` of {name}; take it out \
                      of the environment",
                     file.display()
                 );
@@ -69,7 +69,7 @@ impl Built {
     }
 
     /// The programs and libraries of packages, in the folder that cargo puts them into.
-    fn named(metadata: &Value, packages: &[&str], folder: &Path) -> Self {
+    fn in_folder(metadata: &Value, packages: &[&str], folder: &Path) -> Self {
         use std::env::consts::{DLL_PREFIX, DLL_SUFFIX, EXE_SUFFIX};
         let list = |of: &Value, name: &str| {
             let list = of.get(name).and_then(Value::as_array);
@@ -108,7 +108,7 @@ impl Built {
         }
         // For another system, or an older one, something else links.
         if verb == "build" && options.contains(&"--release") && !options.contains(&"--target") {
-            linker::lay_out(&mut command)?;
+            linker::use_linker(&mut command)?;
         }
         Self::by(&mut command)
     }
@@ -223,7 +223,8 @@ mod tests {
             { "name": "conjure-jump", "targets": [{ "name": "conjure_jump", "kind": ["cdylib", "rlib"] }] },
             { "name": "another", "targets": [{ "name": "another", "kind": ["bin"] }] },
         ] });
-        let built = Built::named(&metadata, &["conjure-cli", "conjure-jump"], Path::new("/t"));
+        let built =
+            BuildOutput::in_folder(&metadata, &["conjure-cli", "conjure-jump"], Path::new("/t"));
         let program = format!("/t/conjure{}", std::env::consts::EXE_SUFFIX);
         assert_eq!(built.programs, [("conjure".to_owned(), program.into())]);
         let library = built.library("conjure-jump").unwrap();
@@ -238,7 +239,7 @@ mod tests {
     #[test]
     fn finds_programs_and_shared_libraries_in_cargos_messages() {
         let library = format!("/t/release/libjump.{}", std::env::consts::DLL_EXTENSION);
-        let mut built = Built::default();
+        let mut built = BuildOutput::default();
         for message in [
             serde_json::json!({"reason": "compiler-artifact", "package_id": "path+file:///r/plugins/jump#conjure-jump@0.1.0",
                 "target": {"name": "conjure_jump", "kind": ["cdylib"]}, "filenames": [library, "/t/release/libjump.d"], "executable": null}),
@@ -251,7 +252,7 @@ mod tests {
             built.take_message(&message.to_string());
         }
         built.take_message("not json");
-        let expected = Built {
+        let expected = BuildOutput {
             programs: vec![("conjure".to_owned(), "/t/release/conjure".into())],
             libraries: vec![("conjure-jump".to_owned(), library.into())],
             tests: vec!["/t/release/deps/conjure-1".into()],

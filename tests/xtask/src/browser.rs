@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::{artifacts::Built, repo};
+use crate::{artifacts::BuildOutput, repo};
 
 /// What the tests start, by the variable that says where it is.
 const PROGRAMS: [(&str, &str, &str); 3] = [
@@ -60,8 +60,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         .chain(PLUGINS.iter().map(|(_, package)| *package))
         .collect();
     let built = match args.release {
-        true => Built::with("build", &packages, &["--release"])?,
-        false => Built::dev_or_before(&packages)?,
+        true => BuildOutput::with("build", &packages, &["--release"])?,
+        false => BuildOutput::dev_or_before(&packages)?,
     };
     let tests = repo::root().join("tests/browser");
     let mut command = std::process::Command::new("node");

@@ -13,52 +13,52 @@ use std::{
 use anyhow::{Context, Result, bail};
 use nix::sys::resource::{Usage, UsageWho, getrusage};
 
-use crate::{artifacts::Built, dist, files, linker, repo};
+use crate::{artifacts::BuildOutput, dist, files, linker, repo};
 
 /// The most crates in the program, with those that only run while it is built. Of them, five confine and
 /// end the workers of plugins; 19 are for registries of container images and seven for signatures, both
 /// for packages of plugins; 17 are for the protocol of editors; 28 are for the page, most of which read
 /// and clean the HTML of what a model says; and eleven are for the chat on a terminal.
-const MOST_CRATES: usize = 494;
+const MAX_CRATES: usize = 494;
 /// Bytes of the stripped release `conjure`: what it has, and a hundredth for what another linker makes of it.
-const MOST_BYTES: u64 = 39_300_000;
+const MAX_PROGRAM_BYTES: u64 = 39_300_000;
 
 /// The package of the program.
 const PROGRAM: &str = "conjure-cli";
 /// Files of faces, for the time from a change to a program that has it: one that the program is
 /// linked with, and one of the program's own crate.
-const TOUCHED: [&str; 2] = [
+const TOUCHED_FILES: [&str; 2] = [
     "conjure-host/http/src/lib.rs",
     "conjure-host/cli/src/main.rs",
 ];
 /// Where figures are built, below the target directory; it is empty at the beginning.
-const FRESH: &str = "target/perf-build";
+const BUILD_DIR: &str = "target/perf-build";
 
 /// What the figures should be at most: the demo from a fresh clone, in seconds on the clock and of
 /// processors; a touched file, in seconds on the clock; the stripped program, in bytes.
-const AIM_DEMO: f64 = 300.0;
-const AIM_DEMO_PROCESSORS: f64 = 480.0;
-const AIM_TOUCHED: f64 = 5.0;
-const AIM_BYTES: u64 = 22_000_000;
+const TARGET_DEMO: f64 = 300.0;
+const TARGET_DEMO_PROCESSORS: f64 = 480.0;
+const TARGET_TOUCHED: f64 = 5.0;
+const TARGET_BYTES: u64 = 22_000_000;
 
 /// Builds from nothing and prints each figure with what it should be and how it was measured.
 pub(crate) fn measure() -> Result<()> {
-    let fresh = repo::root().join(FRESH);
+    let fresh = repo::root().join(BUILD_DIR);
     files::remove(&fresh)?;
     let demo = timed(|| run_demo(&fresh))?;
     println!(
         "demo, from nothing        {demo}  (`cargo xtask demo --third none`, sources fetched; at most \
-         {AIM_DEMO:.0} s and {AIM_DEMO_PROCESSORS:.0} s)"
+         {TARGET_DEMO:.0} s and {TARGET_DEMO_PROCESSORS:.0} s)"
     );
     // What a program alone needs may have fewer features than beside the demo's plugins, and work on the
     // code keeps what shortens the next build.
     run_debug(&fresh)?;
-    for file in TOUCHED {
+    for file in TOUCHED_FILES {
         touch(&repo::root().join(file))?;
         let touched = timed(|| run_debug(&fresh))?;
         println!(
             "a touched file of a face  {touched}  ({file}, until `conjure --version` has run; at most \
-             {AIM_TOUCHED:.0} s on the clock)"
+             {TARGET_TOUCHED:.0} s on the clock)"
         );
     }
     let release = timed(|| build_release(&fresh))?;
@@ -67,11 +67,11 @@ pub(crate) fn measure() -> Result<()> {
     println!(
         "conjure, stripped         {:.1} MB  (should be {:.0} MB; CI allows {:.0} MB)",
         megabytes(size(&fresh.join("release/conjure"))?),
-        megabytes(AIM_BYTES),
-        megabytes(MOST_BYTES)
+        megabytes(TARGET_BYTES),
+        megabytes(MAX_PROGRAM_BYTES)
     );
     println!(
-        "crates                    {}  (CI allows {MOST_CRATES})",
+        "crates                    {}  (CI allows {MAX_CRATES})",
         crates()?
     );
     files::remove(&fresh)
@@ -96,7 +96,7 @@ fn run_debug(target: &Path) -> Result<()> {
 
 fn build_release(target: &Path) -> Result<()> {
     let mut command = repo::cargo(["build", "--quiet", "--release", "--package", PROGRAM]);
-    linker::lay_out(&mut command)?;
+    linker::use_linker(&mut command)?;
     repo::run(command.env("CARGO_TARGET_DIR", target))
 }
 
@@ -121,8 +121,8 @@ pub(crate) fn begin() -> Result<BuildAside> {
     for package in dist::packages() {
         command.args(["--package", package]);
     }
-    linker::lay_out(&mut command)?;
-    let mut command = repo::aside(&command);
+    linker::use_linker(&mut command)?;
+    let mut command = repo::low_priority(&command);
     command.stdin(Stdio::null());
     command.stdout(Stdio::null()).stderr(Stdio::null());
     repo::announce(&command);
@@ -136,19 +136,19 @@ pub(crate) fn begin() -> Result<BuildAside> {
 /// When one of them is over it, with both figures.
 pub(crate) fn check() -> Result<()> {
     let crates = crates()?;
-    let built = Built::with("build", &dist::packages(), &["--release", "--locked"])?;
+    let built = BuildOutput::with("build", &dist::packages(), &["--release", "--locked"])?;
     let bytes = size(built.program("conjure")?)?;
     eprintln!("conjure is made of {crates} crates and has {bytes} bytes");
-    within(crates, bytes)
+    check_limits(crates, bytes)
 }
 
-fn within(crates: usize, bytes: u64) -> Result<()> {
+fn check_limits(crates: usize, bytes: u64) -> Result<()> {
     let mut over = Vec::new();
-    if crates > MOST_CRATES {
-        over.push(format!("{crates} crates, more than {MOST_CRATES}"));
+    if crates > MAX_CRATES {
+        over.push(format!("{crates} crates, more than {MAX_CRATES}"));
     }
-    if bytes > MOST_BYTES {
-        over.push(format!("{bytes} bytes, more than {MOST_BYTES}"));
+    if bytes > MAX_PROGRAM_BYTES {
+        over.push(format!("{bytes} bytes, more than {MAX_PROGRAM_BYTES}"));
     }
     if !over.is_empty() {
         bail!(
@@ -240,21 +240,21 @@ mod tests {
 
     #[test]
     fn what_is_over_the_budget_is_told_with_both_figures() {
-        within(MOST_CRATES, MOST_BYTES).unwrap();
-        let error = within(MOST_CRATES + 1, MOST_BYTES + 1)
+        check_limits(MAX_CRATES, MAX_PROGRAM_BYTES).unwrap();
+        let error = check_limits(MAX_CRATES + 1, MAX_PROGRAM_BYTES + 1)
             .unwrap_err()
             .to_string();
-        let crates = format!("{} crates, more than {MOST_CRATES}", MOST_CRATES + 1);
+        let crates = format!("{} crates, more than {MAX_CRATES}", MAX_CRATES + 1);
         assert!(error.contains(&crates), "{error}");
         assert!(
-            error.contains(&format!("more than {MOST_BYTES}")),
+            error.contains(&format!("more than {MAX_PROGRAM_BYTES}")),
             "{error}"
         );
     }
 
     #[test]
     fn what_is_touched_is_there() {
-        for file in TOUCHED {
+        for file in TOUCHED_FILES {
             assert!(repo::root().join(file).is_file(), "{file}");
         }
     }

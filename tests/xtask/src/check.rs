@@ -60,7 +60,7 @@ pub(crate) const CHECKS: [Check; 7] = [
 
 impl Check {
     /// Why it cannot run on this machine, and what to do.
-    pub(crate) fn missing(&self) -> Option<String> {
+    pub(crate) fn missing_tool(&self) -> Option<String> {
         let (tool, install) = self.needs?;
         (!repo::succeeds(&mut repo::cargo([tool, "--version"])))
             .then(|| format!("cargo-{tool} is not installed; `{install}` installs it"))
@@ -79,7 +79,7 @@ impl Check {
 pub(crate) fn run() -> Result<()> {
     let mut failed = Vec::new();
     for check in &CHECKS {
-        let result = match check.missing() {
+        let result = match check.missing_tool() {
             Some(why) => Err(anyhow::anyhow!(why)),
             None => check.run(),
         };
@@ -135,13 +135,13 @@ mod tests {
             run: || Ok(()),
         };
         assert_eq!(
-            check.missing().unwrap(),
+            check.missing_tool().unwrap(),
             "cargo-no-such-command is not installed; `cargo install no-such-command` installs it"
         );
         let needs_nothing = Check {
             needs: None,
             ..check
         };
-        assert_eq!(needs_nothing.missing(), None);
+        assert_eq!(needs_nothing.missing_tool(), None);
     }
 }

@@ -4,6 +4,7 @@
 //! same table: a test holds one against the other.
 
 pub(crate) mod baseline;
+mod upgrade_session;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use crate::artifacts::Built;
+use crate::artifacts::BuildOutput;
 use crate::{files, repo};
 
 /// The compilers, and the variables that name those which are not the workspace's own.
@@ -22,13 +23,46 @@ const COMPILERS: [(&str, Option<&str>); 3] = [
     ("1.96", Some("CONJURE_RUSTC_196")),
 ];
 
-/// The commit from which libraries go on loading, until there is a release whose tag takes its place.
-pub(crate) const BASELINE: &str = "b2e5482e3c6612f166269598e0e4caeff5ee5e10";
+/// A commit whose libraries go on loading.
+pub(crate) struct Baseline {
+    pub(crate) commit: &'static str,
+    /// Reason for it, as the page says it.
+    reason: &'static str,
+    /// Whether it has the templates of `conjure plugin create`.
+    has_templates: bool,
+}
+
+/// The commits whose libraries go on loading, the oldest first. The last one stands for a release until
+/// there is one, whose tag takes its place.
+pub(crate) const BASELINES: [Baseline; 2] = [
+    Baseline {
+        commit: "05446476fd30e3d6464b3f8697794e407c4b6355",
+        reason: "binary interface and protocol were frozen at 1.0.0, so no library that counts is older",
+        has_templates: false,
+    },
+    Baseline {
+        commit: "b2e5482e3c6612f166269598e0e4caeff5ee5e10",
+        reason: "stands for a release until there is one: the public items of its SDK are promised, and it \
+              has the templates of `conjure plugin create`",
+        has_templates: true,
+    },
+];
+
+/// The baseline whose public items are promised.
+pub(crate) const LATEST_BASELINE: &Baseline = &BASELINES[BASELINES.len() - 1];
+
+impl Baseline {
+    /// The first digits of the commit.
+    fn short(&self) -> &'static str {
+        self.commit.get(..8).unwrap_or(self.commit)
+    }
+}
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Build and load plugins of the commit from which libraries go on loading, instead of the cells:
-    /// a skill, a backend and an executor on its SDK, by the oldest compiler
+    /// Build and load plugins of the commits whose libraries go on loading, instead of the cells:
+    /// skills, backends and an executor on their SDKs, by the oldest compiler, each alone and in a
+    /// session that moves from one to the next
     #[arg(long)]
     baseline: bool,
 }
@@ -49,7 +83,7 @@ enum Build {
 
 /// Where a host runs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum RunMode {
     InProcess,
     Worker,
 }
@@ -97,7 +131,7 @@ impl Build {
     }
 }
 
-impl Place {
+impl RunMode {
     const ALL: [Self; 2] = [Self::InProcess, Self::Worker];
 
     const fn isolation(self) -> &'static str {
@@ -109,7 +143,7 @@ impl Place {
 }
 
 impl Outcome {
-    const fn word(self) -> &'static str {
+    const fn label(self) -> &'static str {
         match self {
             Self::Holds => "runs",
             Self::Refused => "refused",
@@ -118,16 +152,16 @@ impl Outcome {
 }
 
 /// What must come of a build in a place, by whatever compiler.
-const fn expected(build: Build, place: Place) -> Outcome {
+const fn expected(build: Build, place: RunMode) -> Outcome {
     match (build, place) {
         // A panic would end the host.
-        (Build::Abort, Place::InProcess) => Outcome::Refused,
+        (Build::Abort, RunMode::InProcess) => Outcome::Refused,
         _ => Outcome::Holds,
     }
 }
 
 /// Checks that the page promises what is checked here.
-fn page_holds() -> Result<()> {
+fn check_page() -> Result<()> {
     let page = repo::root().join(PAGE);
     let page =
         std::fs::read_to_string(&page).with_context(|| format!("`{PAGE}` cannot be read"))?;
@@ -143,10 +177,20 @@ fn page_holds() -> Result<()> {
         );
     }
     ensure!(
-        page.contains(BASELINE),
-        "`{PAGE}` does not name the commit {BASELINE}, from which libraries go on loading"
+        page.contains(&baselines()),
+        "`{PAGE}` names other commits whose libraries go on loading than these:\n{}",
+        baselines()
     );
     Ok(())
+}
+
+/// The page's table of the commits.
+fn baselines() -> String {
+    let mut table = "| commit | why it is one |\n|---|---|\n".to_owned();
+    for baseline in &BASELINES {
+        let _ = writeln!(table, "| `{}` | {} |", baseline.commit, baseline.reason);
+    }
+    table
 }
 
 /// The table of the page.
@@ -154,19 +198,21 @@ fn table() -> String {
     let mut table =
         "| built as | in the host's process | in a worker |\n|---|---|---|\n".to_owned();
     for build in Build::ALL {
-        let [own, worker] = Place::ALL.map(|place| expected(build, place).word());
+        let [own, worker] = RunMode::ALL.map(|place| expected(build, place).label());
         let _ = writeln!(table, "| {} | {own} | {worker} |", build.name());
     }
     table
 }
 
-/// Builds and loads all cells, or what the baseline made.
+/// Builds and loads all cells, or what the baselines made.
 ///
 /// # Errors
 /// With everything that has another outcome than it must have, and in CI where a compiler is missing.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    page_holds()?;
-    let program = Built::dev(&["conjure-cli"])?.program("conjure")?.clone();
+    check_page()?;
+    let program = BuildOutput::dev_or_before(&["conjure-cli"])?
+        .program("conjure")?
+        .clone();
     match args.baseline {
         true => baseline::run(&program),
         false => matrix(&program),
@@ -197,11 +243,11 @@ fn matrix(program: &Path) -> Result<()> {
         for build in Build::ALL {
             let library = library(&source, &target, rustc.as_deref(), build)?;
             let data = root.join("data");
-            for place in Place::ALL {
-                let outcome = tried(program, &data, &library, place, version)?;
+            for place in RunMode::ALL {
+                let outcome = run_plugin_test(program, &data, &library, place, version)?;
                 let found = outcome
                     .as_ref()
-                    .map_or_else(String::clone, |it| it.word().to_owned());
+                    .map_or_else(String::clone, |it| it.label().to_owned());
                 println!(
                     "{version:<9} {:<16} {:<11} {found}",
                     build.name(),
@@ -212,7 +258,7 @@ fn matrix(program: &Path) -> Result<()> {
                         "rustc {version}, {}, {}: {found}, and it must be: {}",
                         build.name(),
                         place.isolation(),
-                        expected(build, place).word()
+                        expected(build, place).label()
                     ));
                 }
             }
@@ -231,11 +277,11 @@ fn matrix(program: &Path) -> Result<()> {
 
 /// What `conjure plugin test` says: that it holds everything, or that a host does not run it there. The
 /// error is what else it says.
-fn tried(
+fn run_plugin_test(
     program: &Path,
     data: &Path,
     library: &Path,
-    place: Place,
+    place: RunMode,
     version: &str,
 ) -> Result<Result<Outcome, String>> {
     let mut command = Command::new(program);
@@ -456,6 +502,6 @@ mod tests {
 
     #[test]
     fn the_page_has_the_outcomes_that_are_checked() {
-        page_holds().unwrap();
+        check_page().unwrap();
     }
 }

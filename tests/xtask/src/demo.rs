@@ -5,7 +5,7 @@
 
 #[cfg(test)]
 mod runs;
-mod third;
+mod third_backend;
 
 use std::{
     ffi::OsString,
@@ -16,9 +16,9 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-use third::{Third, Wish};
+use third_backend::{ThirdBackend, Wish};
 
-use crate::{artifacts::Built, files, repo};
+use crate::{artifacts::BuildOutput, files, repo};
 
 /// The package of the host, and the plugins that the demo's session loads.
 const PACKAGES: [&str; 3] = [
@@ -51,18 +51,18 @@ pub(crate) struct Args {
 /// Builds, lays out the plugin directory, runs the demo.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let input = input(args.input.as_deref())?;
-    let third = Third::choose(args.third, args.image.as_deref())?;
+    let third = ThirdBackend::choose(args.third, args.image.as_deref())?;
     let begun = Instant::now();
     let mut packages = PACKAGES.to_vec();
-    packages.extend(third.as_ref().map(Third::package));
+    packages.extend(third.as_ref().map(ThirdBackend::package));
     eprintln!(
         "Building the host and {} plugins without optimisation. The first time that is a few \
          minutes; tests share most of it.",
         packages.len() - 1
     );
-    let built = Built::dev(&packages)?;
+    let built = BuildOutput::dev(&packages)?;
     let host = built.program("conjure")?;
-    let place = Place::fresh(host)?;
+    let place = DemoDirs::fresh(host)?;
     for package in packages.iter().skip(1) {
         let library = place.add_plugin(built.library(package)?)?;
         // As where the program is installed, whose own plugins need no listing.
@@ -79,7 +79,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let third = third.filter(|third| third.is_ready(host));
     place.session(&repo::root().join("tests/demo"), third.as_ref())?;
 
-    let input = place.bring(&input)?;
+    let input = place.stage_input(&input)?;
     for arguments in [arguments("routes", &place), command_line(&place, &input)] {
         println!();
         repo::run(Command::new(host).args(arguments).current_dir(&place.work))?;
@@ -93,7 +93,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 }
 
 /// Serves the page with the demo's plugins and data.
-fn serve(place: &Place) -> [OsString; 8] {
+fn serve(place: &DemoDirs) -> [OsString; 8] {
     [
         "serve".into(),
         "--demo".into(),
@@ -107,7 +107,7 @@ fn serve(place: &Place) -> [OsString; 8] {
 }
 
 /// Asks the question. Runs in `place.work`, which is thereby the session's working directory.
-fn command_line(place: &Place, input: &str) -> Vec<OsString> {
+fn command_line(place: &DemoDirs, input: &str) -> Vec<OsString> {
     let mut arguments = arguments("run", place);
     arguments.extend(["--set".into(), format!("input={input}").into()]);
     arguments.push(format!("Analyse the log {input} and report what is wrong.").into());
@@ -115,7 +115,7 @@ fn command_line(place: &Place, input: &str) -> Vec<OsString> {
 }
 
 /// A verb with the demo's session.
-fn arguments(verb: &str, place: &Place) -> Vec<OsString> {
+fn arguments(verb: &str, place: &DemoDirs) -> Vec<OsString> {
     vec![
         verb.into(),
         "--config".into(),
@@ -152,14 +152,14 @@ fn input(given: Option<&str>) -> Result<String> {
 }
 
 /// The directories of one run of the demo, below the target directory.
-struct Place {
+struct DemoDirs {
     plugins: PathBuf,
     work: PathBuf,
     data: PathBuf,
     session: PathBuf,
 }
 
-impl Place {
+impl DemoDirs {
     /// Empty directories beside the directory that `host` was built into.
     fn fresh(host: &Path) -> Result<Self> {
         let target = host
@@ -180,7 +180,7 @@ impl Place {
     }
 
     /// The session file with what a third backend adds to it, beside a copy of what it names.
-    fn session(&self, demo: &Path, third: Option<&Third>) -> Result<()> {
+    fn session(&self, demo: &Path, third: Option<&ThirdBackend>) -> Result<()> {
         let read = |name: &str| {
             let path = demo.join(name);
             std::fs::read_to_string(&path)
@@ -202,7 +202,7 @@ impl Place {
 
     /// What the skill is to fetch: a URL as it is; a file as a copy in the working directory,
     /// because a skill reads nothing outside it.
-    fn bring(&self, input: &str) -> Result<String> {
+    fn stage_input(&self, input: &str) -> Result<String> {
         if input.starts_with("http://") || input.starts_with("https://") {
             return Ok(input.to_owned());
         }
@@ -267,10 +267,10 @@ mod tests {
         let host = target.path().join("debug/conjure");
         let library = target.path().join("libone.so");
         std::fs::write(&library, "one").unwrap();
-        let old = Place::fresh(&host).unwrap();
+        let old = DemoDirs::fresh(&host).unwrap();
         std::fs::write(old.plugins.join("libold.so"), "old").unwrap();
 
-        let place = Place::fresh(&host).unwrap();
+        let place = DemoDirs::fresh(&host).unwrap();
         place.add_plugin(&library).unwrap();
 
         let names: Vec<_> = std::fs::read_dir(&place.plugins)
@@ -287,7 +287,7 @@ mod tests {
     #[test]
     fn the_page_is_served_with_the_demonstration_its_plugins_and_its_data() {
         let target = tempfile::tempdir().unwrap();
-        let place = Place::fresh(&target.path().join("debug/conjure")).unwrap();
+        let place = DemoDirs::fresh(&target.path().join("debug/conjure")).unwrap();
         let line = serve(&place);
         assert_eq!(line[0], "serve");
         assert!(line.contains(&"--demo".into()));

@@ -14,7 +14,7 @@ use crate::repo;
 /// The crate, from the root of the repository.
 const CRATE: &str = "tests/fuzz";
 /// The longest input, in bytes: what is wrong with a reader shows in short ones.
-const LONGEST: usize = 4_096;
+const MAX_INPUT_BYTES: usize = 4_096;
 /// The target whose inputs are libraries, and their longest: the tables of the smallest library are
 /// behind the beginning of what is short.
 const LIBRARIES: (&str, usize) = ("plugin_file", 64 * 1024);
@@ -36,7 +36,7 @@ pub(crate) struct Args {
 
 /// Runs targets, all of them also where one finds something, and then fails.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    if let Some(why) = missing() {
+    if let Some(why) = missing_requirement() {
         bail!("{why}");
     }
     let all = targets()?;
@@ -85,7 +85,7 @@ fn run_all<'a>(wanted: &[&'a String], seconds: u64) -> Vec<&'a str> {
         while let Some(target) = next.lock().ok().and_then(|mut next| next.next()) {
             let longest = match *target == LIBRARIES.0 {
                 true => LIBRARIES.1,
-                false => LONGEST,
+                false => MAX_INPUT_BYTES,
             };
             let mut command = fuzz("run", Some(target));
             command
@@ -110,7 +110,7 @@ fn run_all<'a>(wanted: &[&'a String], seconds: u64) -> Vec<&'a str> {
 }
 
 /// Why it cannot run on this machine, and what to do.
-fn missing() -> Option<String> {
+fn missing_requirement() -> Option<String> {
     let has = |args: &[&str]| repo::succeeds(&mut nightly_cargo(args));
     if !has(&["--version"]) {
         return Some(

@@ -40,7 +40,7 @@ impl LeftOut {
     }
 
     /// Takes in what is no test.
-    pub(crate) fn note(&mut self, what: &str, why: &str) {
+    pub(crate) fn add_check(&mut self, what: &str, why: &str) {
         self.0.entry((what.to_owned(), why.to_owned())).or_default();
     }
 
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn a_check_that_could_not_run_is_told_and_fails_ci() {
         let mut left_out = LeftOut::default();
-        left_out.note("dependencies", "cargo-deny is not installed");
+        left_out.add_check("dependencies", "cargo-deny is not installed");
         let lines: Vec<_> = left_out.lines().collect();
         assert_eq!(lines, ["dependencies: cargo-deny is not installed"]);
         assert_eq!(left_out.not_expected_in_ci(false), ["dependencies"]);

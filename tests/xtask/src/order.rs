@@ -15,12 +15,12 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-use crate::{artifacts::Built, files, repo};
+use crate::{artifacts::BuildOutput, files, repo};
 
 /// What it writes.
 const LIST: &str = "tests/linker/order.txt";
 /// Where the runs have their files, below the root of the repository.
-const PLACE: &str = "target/order";
+const RUN_DIR: &str = "target/order";
 
 /// The package of the program, of a plugin that a run has, and of what plays the model.
 const PACKAGES: [&str; 3] = ["conjure-cli", "conjure-backend-local", "conjure-mock-llm"];
@@ -46,11 +46,11 @@ const ANSWER: &str = r#"{
 }"#;
 
 /// What it says then, as it is shown.
-const ANSWERED: &str = "It is done.";
+const ANSWER_TEXT: &str = "It is done.";
 /// What is there in a chat when a text can be typed.
 const READY: &str = "/ for commands";
 /// How long a chat under Valgrind may take.
-const PATIENCE: Duration = Duration::from_secs(300);
+const CHAT_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// The runs: the provider, its model, and whether the local executor is there.
 const RUNS: [(&str, &str, bool); 3] = [
@@ -65,16 +65,16 @@ pub(crate) fn run() -> Result<()> {
             "valgrind is not installed; it counts what a run executes (`apt-get install valgrind`)"
         );
     }
-    let built = Built::with("build", &PACKAGES, &OPTIONS)?;
-    let place = repo::root().join(PLACE);
+    let built = BuildOutput::with("build", &PACKAGES, &OPTIONS)?;
+    let place = repo::root().join(RUN_DIR);
     files::empty(&place)?;
     let mut executed = BTreeSet::new();
     for (number, (provider, model, executor)) in RUNS.into_iter().enumerate() {
         let run = Run::new(&built, place.join(number.to_string()), executor)?;
-        executed.extend(run.called(&built, provider, model)?);
+        executed.extend(run.called_symbols(&built, provider, model)?);
     }
     let run = Run::new(&built, place.join("chat"), false)?;
-    let in_chats = run.chatted(&built)?;
+    let in_chats = run.chat_symbols(&built)?;
     let known = functions([
         built.program("conjure")?,
         built.library("conjure-backend-local")?,
@@ -100,7 +100,7 @@ pub(crate) fn run() -> Result<()> {
 
 /// The functions that files define: what the list calls them, by symbol.
 fn functions(files: [&Path; 2]) -> Result<BTreeMap<String, String>> {
-    let linker = Built::dev(&["conjure-linker"])?;
+    let linker = BuildOutput::dev(&["conjure-linker"])?;
     let mut command = Command::new(linker.program("conjure-linker")?);
     let lines = repo::text_of(command.arg("--functions").args(files))?;
     let pair = |line: &str| {
@@ -114,13 +114,13 @@ fn functions(files: [&Path; 2]) -> Result<BTreeMap<String, String>> {
 
 /// A home, a directory to work in, one for plugins, and a model.
 struct Run {
-    place: PathBuf,
+    dir: PathBuf,
     mock: Child,
     base_url: String,
 }
 
 impl Run {
-    fn new(built: &Built, place: PathBuf, executor: bool) -> Result<Self> {
+    fn new(built: &BuildOutput, place: PathBuf, executor: bool) -> Result<Self> {
         for part in ["home", "work", "plugins"] {
             files::empty(&place.join(part))?;
         }
@@ -142,15 +142,20 @@ impl Run {
         BufReader::new(out).read_line(&mut base_url)?;
         let base_url = base_url.trim().to_owned();
         Ok(Self {
-            place,
+            dir: place,
             mock,
             base_url,
         })
     }
 
     /// The symbols of the functions that a run calls.
-    fn called(&self, built: &Built, provider: &str, model: &str) -> Result<BTreeSet<String>> {
-        let counts = self.place.join("counts");
+    fn called_symbols(
+        &self,
+        built: &BuildOutput,
+        provider: &str,
+        model: &str,
+    ) -> Result<BTreeSet<String>> {
+        let counts = self.dir.join("counts");
         let mut out = OsString::from("--callgrind-out-file=");
         out.push(&counts);
         let mut run = Command::new("valgrind");
@@ -160,10 +165,10 @@ impl Run {
             .args(["run", "--provider", provider, "--model", model])
             .args(["--allow", "local_bash_tool"])
             .args(["--base-url", &self.base_url, "What is here?"])
-            .current_dir(self.place.join("work"))
+            .current_dir(self.dir.join("work"))
             .env_clear()
-            .env("HOME", self.place.join("home"))
-            .env("CONJURE_PLUGIN_PATH", self.place.join("plugins"))
+            .env("HOME", self.dir.join("home"))
+            .env("CONJURE_PLUGIN_PATH", self.dir.join("plugins"))
             .env("CONJURE_ISOLATION", "in-process")
             .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
             .env("ANTHROPIC_API_KEY", "a-key-of-nobody")
@@ -174,10 +179,10 @@ impl Run {
     }
 
     /// The symbols that a chat on a terminal calls which is left and resumed, with a turn each time.
-    fn chatted(&self, built: &Built) -> Result<BTreeSet<String>> {
+    fn chat_symbols(&self, built: &BuildOutput) -> Result<BTreeSet<String>> {
         let mut called = BTreeSet::new();
         for resumed in [false, true] {
-            let counts = self.place.join("counts");
+            let counts = self.dir.join("counts");
             let mut typed = OsString::from("exec valgrind --tool=callgrind --demangle=no --quiet");
             typed.push(" --callgrind-out-file=\"$COUNTS\" \"$CONJURE\" chat");
             typed.push(" --provider anthropic --model claude-sonnet-4-5");
@@ -190,12 +195,12 @@ impl Run {
                 .args(["--quiet", "--return", "--flush", "--command"])
                 .arg(typed)
                 .arg("/dev/null")
-                .current_dir(self.place.join("work"))
+                .current_dir(self.dir.join("work"))
                 .env_clear()
                 .env("COUNTS", &counts)
                 .env("CONJURE", built.program("conjure")?)
-                .env("HOME", self.place.join("home"))
-                .env("CONJURE_PLUGIN_PATH", self.place.join("plugins"))
+                .env("HOME", self.dir.join("home"))
+                .env("CONJURE_PLUGIN_PATH", self.dir.join("plugins"))
                 .env("TERM", "xterm-256color")
                 .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
                 .env("ANTHROPIC_API_KEY", "a-key-of-nobody")
@@ -204,7 +209,7 @@ impl Run {
                 .stdout(Stdio::piped())
                 .spawn()
                 .context("`script` could not be started (`apt-get install bsdutils`)")?;
-            let talked = talk(&mut chat, resumed);
+            let talked = run_chat_turn(&mut chat, resumed);
             if talked.is_err() {
                 drop(chat.kill());
             }
@@ -220,7 +225,7 @@ impl Run {
 }
 
 /// Says something in a chat, waits for the answer, and leaves.
-fn talk(chat: &mut Child, resumed: bool) -> Result<()> {
+fn run_chat_turn(chat: &mut Child, resumed: bool) -> Result<()> {
     let shown = chat.stdout.take().context("it shows nothing")?;
     let mut typed = chat.stdin.take().context("it reads nothing")?;
     let (send, came) = mpsc::channel();
@@ -236,7 +241,7 @@ fn talk(chat: &mut Child, resumed: bool) -> Result<()> {
     });
     let mut all = Vec::new();
     let mut wait_for = |text: &str, times: usize| -> Result<()> {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + CHAT_TIMEOUT;
         while String::from_utf8_lossy(&all).matches(text).count() < times {
             let left = until.saturating_duration_since(Instant::now());
             let piece = came.recv_timeout(left);
@@ -246,10 +251,10 @@ fn talk(chat: &mut Child, resumed: bool) -> Result<()> {
     };
     wait_for(READY, 1)?;
     typed.write_all(b"What is here?\r")?;
-    wait_for(ANSWERED, 1 + usize::from(resumed))?;
+    wait_for(ANSWER_TEXT, 1 + usize::from(resumed))?;
     typed.write_all(b"/quit\r")?;
     // Until it has ended.
-    while came.recv_timeout(PATIENCE).is_ok() {}
+    while came.recv_timeout(CHAT_TIMEOUT).is_ok() {}
     Ok(())
 }
 
@@ -265,12 +270,16 @@ impl Drop for Run {
 fn counted(counts: &Path) -> Result<BTreeSet<String>> {
     let text = std::fs::read_to_string(counts)
         .with_context(|| format!("cannot read `{}`", counts.display()))?;
-    Ok(text.lines().filter_map(named).map(str::to_owned).collect())
+    Ok(text
+        .lines()
+        .filter_map(function_name)
+        .map(str::to_owned)
+        .collect())
 }
 
 /// The function that a line of callgrind's names for the first time: `fn=(12) name`, or `cfn=` where
 /// it is called.
-fn named(line: &str) -> Option<&str> {
+fn function_name(line: &str) -> Option<&str> {
     let line = line.strip_prefix('c').unwrap_or(line);
     let (_, name) = line.strip_prefix("fn=(")?.split_once(") ")?;
     // A function that calls itself is counted for each depth: `name'2`.
@@ -283,12 +292,12 @@ mod tests {
 
     #[test]
     fn a_function_is_named_once_and_numbered_then() {
-        assert_eq!(named("fn=(12) sqlite3_step"), Some("sqlite3_step"));
+        assert_eq!(function_name("fn=(12) sqlite3_step"), Some("sqlite3_step"));
         assert_eq!(
-            named("cfn=(7) _ZN1a1b17h0123456789abcdefE'2"),
+            function_name("cfn=(7) _ZN1a1b17h0123456789abcdefE'2"),
             Some("_ZN1a1b17h0123456789abcdefE")
         );
-        assert_eq!(named("fn=(12)"), None);
-        assert_eq!(named("calls=1 0"), None);
+        assert_eq!(function_name("fn=(12)"), None);
+        assert_eq!(function_name("calls=1 0"), None);
     }
 }

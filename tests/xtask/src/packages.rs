@@ -12,7 +12,7 @@ const PUBLISHED: [&str; 3] = ["conjure-abi", "conjure-skill-macros", "conjure-sk
 /// Checks what the manifests say, makes the packages and builds what is in them.
 pub(crate) fn check() -> Result<()> {
     let metadata = repo::metadata()?;
-    let wrong = wrong(&metadata);
+    let wrong = problems(&metadata);
     ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
     let mut package = repo::cargo(["package", "--offline", "--allow-dirty"]);
     for name in PUBLISHED {
@@ -36,7 +36,7 @@ pub(crate) fn published() -> Result<Vec<Value>> {
 }
 
 /// What is wrong with the manifests, a line each.
-fn wrong(metadata: &Value) -> Vec<String> {
+fn problems(metadata: &Value) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut published = Vec::new();
     for package in list(metadata, "packages") {
@@ -108,20 +108,20 @@ mod tests {
             package("conjure-cli", &json!({ "publish": [] })),
         ] })
         };
-        assert_eq!(wrong(&sdk(json!({}))), [""; 0]);
+        assert_eq!(problems(&sdk(json!({}))), [""; 0]);
         assert_eq!(
-            wrong(&sdk(json!({ "license": null }))),
+            problems(&sdk(json!({ "license": null }))),
             ["conjure-skill-sdk is published and has no `license`"]
         );
         assert_eq!(
-            wrong(&sdk(json!({ "readme": null }))),
+            problems(&sdk(json!({ "readme": null }))),
             ["conjure-skill-sdk is published and has no `readme`"]
         );
         let path = json!({ "dependencies": [
             { "name": "conjure-abi", "path": "/a", "req": "*", "kind": null },
             { "name": "conjure-kit", "path": "/b", "req": "*", "kind": "dev" },
         ] });
-        assert_eq!(wrong(&sdk(path)).len(), 1);
-        assert_eq!(wrong(&sdk(json!({ "publish": [] }))).len(), 1);
+        assert_eq!(problems(&sdk(path)).len(), 1);
+        assert_eq!(problems(&sdk(json!({ "publish": [] }))).len(), 1);
     }
 }

@@ -37,7 +37,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     let mut command = repo::cargo(["run", "--quiet", "--release", "--package", "conjure-perf"]);
     // The programs that it measures are built below it.
-    linker::lay_out(&mut command)?;
+    linker::use_linker(&mut command)?;
     if args.quick {
         command.args(QUICK).args(["--target-dir", "target/quick"]);
     }

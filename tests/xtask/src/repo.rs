@@ -26,11 +26,11 @@ pub(crate) fn root() -> PathBuf {
 pub(crate) fn target() -> PathBuf {
     static TARGET: OnceLock<PathBuf> = OnceLock::new();
     TARGET
-        .get_or_init(|| said_target().unwrap_or_else(|| root().join("target")))
+        .get_or_init(|| configured_target().unwrap_or_else(|| root().join("target")))
         .clone()
 }
 
-fn said_target() -> Option<PathBuf> {
+fn configured_target() -> Option<PathBuf> {
     let metadata = metadata().ok()?;
     metadata
         .get("target_directory")?
@@ -82,7 +82,7 @@ where
 }
 
 /// Gives a command the lowest priority for processor time.
-pub(crate) fn aside(command: &Command) -> Command {
+pub(crate) fn low_priority(command: &Command) -> Command {
     let mut nice = Command::new("nice");
     nice.args(["-n", "19"]).arg(command.get_program());
     nice.args(command.get_args());

@@ -16,21 +16,21 @@ use crate::repo;
 /// The packages whose tests run.
 const PACKAGES: [&str; 2] = ["conjure-abi", "conjure-skill-sdk"];
 /// Directory where the tests are built.
-pub(crate) const BUILT: &str = "target/sanitized";
+pub(crate) const TARGET_DIR: &str = "target/sanitized";
 /// What is not freed on purpose, from the root of the repository.
-const LEFT: &str = "tests/xtask/src/sanitize.supp";
+const SUPPRESSIONS: &str = "tests/xtask/src/sanitize.supp";
 /// With a target that is named, flags are for what runs there and not for build scripts and macros.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
 pub(crate) fn run() -> Result<()> {
-    if let Some(why) = missing() {
+    if let Some(why) = missing_requirement() {
         anyhow::bail!("{why}");
     }
     repo::run(&mut command(repo::root()))
 }
 
 /// Why it cannot run on this machine, and what to do.
-pub(crate) fn missing() -> Option<String> {
+pub(crate) fn missing_requirement() -> Option<String> {
     let is_there = repo::succeeds(&mut nightly_cargo(&["--version"]));
     (!is_there).then(|| {
         "there is no nightly Rust; `rustup toolchain install nightly --profile minimal` installs it"
@@ -39,13 +39,13 @@ pub(crate) fn missing() -> Option<String> {
 }
 
 fn command(root: PathBuf) -> Command {
-    let left = root.join(LEFT);
+    let left = root.join(SUPPRESSIONS);
     let mut command = nightly_cargo(&["test", "--lib", "--tests", "--target", TARGET]);
     for package in PACKAGES {
         command.args(["--package", package]);
     }
     command
-        .args(["--target-dir", BUILT])
+        .args(["--target-dir", TARGET_DIR])
         .current_dir(root)
         .env("RUSTFLAGS", "-Zsanitizer=address")
         .env("LSAN_OPTIONS", format!("suppressions={}", left.display()))

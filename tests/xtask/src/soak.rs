@@ -46,7 +46,7 @@ impl Args {
     }
 
     /// The most minutes, where it has to tell.
-    fn until_told(&self) -> Option<u64> {
+    fn max_minutes(&self) -> Option<u64> {
         (self.profile == Profile::Nightly).then(|| NIGHT.max(self.minutes()))
     }
 }
@@ -56,7 +56,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     command.args(["--sessions", &args.sessions.to_string()]);
     command.args(["--minutes", &args.minutes().to_string()]);
     command.args(["--pace", &args.pace.to_string()]);
-    if let Some(most) = args.until_told() {
+    if let Some(most) = args.max_minutes() {
         command.args(["--until-told", &most.to_string()]);
     }
     repo::announce(&command);
@@ -79,7 +79,7 @@ mod tests {
         assert_eq!(args(Profile::Demand, None).minutes(), 120);
         assert_eq!(args(Profile::Nightly, None).minutes(), 10);
         assert_eq!(args(Profile::Nightly, Some(3)).minutes(), 3);
-        assert_eq!(args(Profile::Demand, None).until_told(), None);
-        assert_eq!(args(Profile::Nightly, None).until_told(), Some(NIGHT));
+        assert_eq!(args(Profile::Demand, None).max_minutes(), None);
+        assert_eq!(args(Profile::Nightly, None).max_minutes(), Some(NIGHT));
     }
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::artifacts::Built;
+use crate::artifacts::BuildOutput;
 use crate::{files, repo};
 
 /// Removes folders of build output in CI, given from the root of the repository or of the file system.
@@ -50,7 +50,7 @@ pub(crate) fn remove_tests(targets: &[&str]) -> Result<()> {
         return Ok(());
     }
     let mut command = repo::cargo(["build", "--quiet"]);
-    for test in Built::by(command.args(targets))?.tests {
+    for test in BuildOutput::by(command.args(targets))?.tests {
         std::fs::remove_file(&test)
             .with_context(|| format!("cannot remove `{}`", test.display()))?;
     }
@@ -58,17 +58,17 @@ pub(crate) fn remove_tests(targets: &[&str]) -> Result<()> {
 }
 
 /// How much is free where cargo builds, for people; nothing where `df` does not say.
-pub(crate) fn free() -> Option<String> {
+pub(crate) fn describe_free() -> Option<String> {
     let target = repo::target();
     // Before the first build it is not there.
     let folder = target.ancestors().find(|folder| folder.is_dir())?;
     let mut df = Command::new("df");
     let text = repo::text_of(df.arg("-Pk").arg(folder)).ok()?;
-    free_in(&text)
+    parse_free(&text)
 }
 
 /// The free space in what `df -Pk` prints.
-fn free_in(text: &str) -> Option<String> {
+fn parse_free(text: &str) -> Option<String> {
     let kilobytes: f64 = text
         .lines()
         .nth(1)?
@@ -102,8 +102,8 @@ mod tests {
     fn what_is_free_is_read_from_the_line_below_the_head() {
         let text = "Filesystem 1024-blocks Used Available Capacity Mounted on\n\
                     /dev/vda 264000000 180000000 80740352 70% /\n";
-        assert_eq!(free_in(text).unwrap(), "77.0 GiB free");
-        assert_eq!(free_in("Filesystem\n"), None);
-        assert!(free().is_some(), "df says nothing here");
+        assert_eq!(parse_free(text).unwrap(), "77.0 GiB free");
+        assert_eq!(parse_free("Filesystem\n"), None);
+        assert!(describe_free().is_some(), "df says nothing here");
     }
 }

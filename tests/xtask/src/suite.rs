@@ -43,27 +43,27 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     let mut outcome = Outcome {
-        picked: !args.runner.is_empty(),
+        is_filtered: !args.runner.is_empty(),
         ..Outcome::default()
     };
     outcome.timed("build", |_| repo::run(repo::cargo(["build"]).args(TARGETS)))?;
-    let is_ci = repo::in_ci() && !outcome.picked;
+    let is_ci = repo::in_ci() && !outcome.is_filtered;
     let release = is_ci.then(builds::begin).transpose()?;
     outcome.timed("tests", |outcome| tests(&args.runner, outcome))?;
-    if !outcome.picked {
+    if !outcome.is_filtered {
         outcome.timed("examples in the documentation", |outcome| {
             let mut command = repo::cargo(["test", "--workspace", "--doc", "--no-fail-fast"]);
             command.args(["--", "--show-output"]);
             cargo_test(&mut command, outcome)
         })?;
-        outcome.timed("baseline of plugins", Outcome::take_baseline);
+        outcome.timed("baselines of plugins", Outcome::take_baselines);
         outcome.free_space(|| space::remove_tests(&TARGETS));
         outcome.free_space(|| space::remove(&space::in_targets(&TEST_BUILDS)));
         outcome.take_checks();
         outcome.free_space(|| space::remove(&space::in_targets(&CHECK_BUILDS)));
         outcome.timed("budget of the build", Outcome::take_builds);
         let why = "`.ci/run` does at its end, and each night a workflow; here, `cargo xtask fuzz`";
-        outcome.left_out.note("fuzz targets", why);
+        outcome.left_out.add_check("fuzz targets", why);
         outcome.timed("address sanitizer", Outcome::take_sanitizer);
     }
     drop(release);
@@ -100,9 +100,9 @@ struct Outcome {
     /// How many checks passed.
     checks: usize,
     /// Only what the command line picked was asked for.
-    picked: bool,
+    is_filtered: bool,
     /// How long each part took.
-    times: Vec<(&'static str, Duration)>,
+    durations: Vec<(&'static str, Duration)>,
 }
 
 /// A test that failed.
@@ -138,7 +138,7 @@ impl Outcome {
             println!("\n{failure}");
         }
         let seconds = |(part, time): &(&str, Duration)| format!("{part} {} s", time.as_secs());
-        let times: Vec<String> = self.times.iter().map(seconds).collect();
+        let times: Vec<String> = self.durations.iter().map(seconds).collect();
         println!("\ntime: {}", times.join(", "));
         println!(
             "tests: {} passed, {} failed, {} skipped; checks: {} of {} passed",
@@ -170,7 +170,7 @@ impl Outcome {
     /// What did not run and why, one line each.
     fn left_out_lines(&self) -> Vec<String> {
         let mut lines: Vec<_> = self.left_out.lines().collect();
-        if self.picked {
+        if self.is_filtered {
             lines.push(format!(
                 "examples in the documentation, {}: only some tests were asked for; \
                  `cargo xtask test` without arguments runs all, `cargo xtask check` the checks",
@@ -185,9 +185,9 @@ impl Outcome {
         let begun = Instant::now();
         let result = work(self);
         let time = begun.elapsed();
-        self.times.push((part, time));
+        self.durations.push((part, time));
         if repo::in_ci() {
-            let free = space::free().unwrap_or_default();
+            let free = space::describe_free().unwrap_or_default();
             eprintln!("{part}: {} s, {free}", time.as_secs());
         }
         result
@@ -204,15 +204,15 @@ impl Outcome {
         }
     }
 
-    /// Builds and loads plugins of the commit from which libraries go on loading in CI; elsewhere says
-    /// how to, since it builds the SDK once more.
-    fn take_baseline(&mut self) {
-        const NAME: &str = "baseline of plugins";
+    /// Builds and loads plugins of the commits whose libraries go on loading in CI; elsewhere says how
+    /// to, since it builds the SDK of each.
+    fn take_baselines(&mut self) {
+        const NAME: &str = "baselines of plugins";
         if !repo::in_ci() {
             let why = "it runs in CI; `cargo xtask compat --baseline` runs it here";
-            self.left_out.note(NAME, why);
-        } else if let Some(why) = baseline::missing() {
-            self.left_out.note(NAME, &why);
+            self.left_out.add_check(NAME, why);
+        } else if let Some(why) = baseline::missing_requirement() {
+            self.left_out.add_check(NAME, &why);
         } else {
             // The program that the tests ran.
             let program = format!("debug/conjure{}", std::env::consts::EXE_SUFFIX);
@@ -225,8 +225,8 @@ impl Outcome {
     /// Runs the checks, all of them, and takes in what came of them.
     fn take_checks(&mut self) {
         for check in &CHECKS {
-            if let Some(why) = check.missing() {
-                self.left_out.note(check.name, &why);
+            if let Some(why) = check.missing_tool() {
+                self.left_out.add_check(check.name, &why);
                 continue;
             }
             if let Err(error) = self.timed(check.name, |_| check.run()) {
@@ -244,7 +244,7 @@ impl Outcome {
         const NAME: &str = "budget of the build";
         if !repo::in_ci() {
             let why = "it runs in CI; `cargo xtask perf build` measures it here";
-            self.left_out.note(NAME, why);
+            self.left_out.add_check(NAME, why);
         } else if let Err(error) = builds::check() {
             self.broken.push(format!("{NAME}: {error:#}"));
         }
@@ -254,15 +254,15 @@ impl Outcome {
     /// builds what they need once more.
     fn take_sanitizer(&mut self) {
         const NAME: &str = "address sanitizer";
-        if let Some(why) = sanitize::missing() {
-            self.left_out.note(NAME, &why);
+        if let Some(why) = sanitize::missing_requirement() {
+            self.left_out.add_check(NAME, &why);
         } else if !repo::in_ci() {
             let why = "it runs in CI; `cargo xtask sanitize` runs it here";
-            self.left_out.note(NAME, why);
+            self.left_out.add_check(NAME, why);
         } else if let Err(error) = sanitize::run() {
             self.broken.push(format!("{NAME}: {error:#}"));
         } else {
-            self.free_space(|| space::remove(&[sanitize::BUILT]));
+            self.free_space(|| space::remove(&[sanitize::TARGET_DIR]));
         }
     }
 
@@ -448,7 +448,7 @@ mod tests {
     fn what_was_not_asked_for_is_named_with_its_command() {
         assert!(Outcome::default().left_out_lines().is_empty());
         let picked = Outcome {
-            picked: true,
+            is_filtered: true,
             ..Outcome::default()
         };
         assert_eq!(

@@ -227,7 +227,7 @@ fn a_conversation_begins_with_the_person_and_never_ends_with_the_models_words() 
         [
             Message::user(notes::BEGINNING_MISSING),
             assistant(vec![Part::text("a")]),
-            Message::user(notes::GO_ON),
+            Message::user(notes::CONTINUE),
         ]
     );
     assert_eq!(repaired(&[]), [Message::user(notes::BEGINNING_MISSING)]);
@@ -243,7 +243,7 @@ fn w10_only_a_paused_reply_of_the_same_provider_may_come_last() {
     let sendable = repair(conversation.to_vec(), &elsewhere);
     checker::check(&sendable, &elsewhere);
     let last = sendable.messages().last().unwrap();
-    assert_eq!(*last, Message::user(notes::GO_ON));
+    assert_eq!(*last, Message::user(notes::CONTINUE));
 }
 
 #[test]
@@ -306,7 +306,7 @@ fn a_server_use_that_was_cut_off_is_never_owed() {
     });
     let repaired = repaired(&[Message::user("q"), cut]);
     assert!(repaired[1].content[1].as_text().is_some());
-    assert_eq!(repaired[2], Message::user(notes::GO_ON));
+    assert_eq!(repaired[2], Message::user(notes::CONTINUE));
 }
 
 #[test]

@@ -14,9 +14,9 @@ use super::word::{ShellWord, WordPiece};
 use super::{ShellScript, SimpleCommand, base_name};
 
 /// How many words of a command are looked at one by one as paths in another directory.
-const MOST_MOVED: usize = 32;
+const MAX_MOVED_WORDS: usize = 32;
 /// The longest directory that is put before paths: a longer one may be any.
-const MOST_DIRECTORY: usize = 256;
+const MAX_DIRECTORY_ATOMS: usize = 256;
 
 /// A part of a set of texts.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -51,37 +51,37 @@ struct AtomReadings {
 #[derive(Debug)]
 pub(in super::super) struct Expansions<'a> {
     script: &'a ShellScript,
-    here: OnceCell<AtomReadings>,
-    moved: OnceCell<AtomReadings>,
+    in_place: OnceCell<AtomReadings>,
+    in_directory: OnceCell<AtomReadings>,
 }
 
 impl<'a> Expansions<'a> {
     pub(in super::super) fn new(script: &'a ShellScript) -> Self {
         Self {
             script,
-            here: OnceCell::new(),
-            moved: OnceCell::new(),
+            in_place: OnceCell::new(),
+            in_directory: OnceCell::new(),
         }
     }
 
     /// Whether a command of the script may become, by expansion or in the directory that it goes
     /// to, one that `pattern` is for: a text that fits it, where `*` stands for any run of characters,
-    /// or words that its widest reading is for.
-    pub(in super::super) fn may_fit(&self, pattern: &str) -> bool {
+    /// or words that its widest reading, `wide`, is for.
+    pub(in super::super) fn may_fit(&self, pattern: &str, wide: &WidePattern) -> bool {
         let characters: Vec<char> = pattern.chars().collect();
-        let wide = WidePattern::read(pattern);
         let mut states = MatchStates::default();
         let mut fits = |readings: &AtomReadings| {
             let mut texts = readings.texts.iter();
-            texts.any(|text| states.meet(&characters, text))
+            texts.any(|text| states.matches(&characters, text))
                 || readings.commands.iter().any(|words| wide.fits(words))
         };
         // Only a rule about paths can be for a name in another directory.
-        fits(self.here()) || (pattern.contains('/') && fits(self.moved()))
+        fits(self.readings_in_place())
+            || (pattern.contains('/') && fits(self.readings_in_directory()))
     }
 
-    fn here(&self) -> &AtomReadings {
-        self.here.get_or_init(|| {
+    fn readings_in_place(&self) -> &AtomReadings {
+        self.in_place.get_or_init(|| {
             let mut found = AtomReadings::default();
             let commands = self.script.commands.iter();
             for command in commands.filter(|command| is_expanded(command)) {
@@ -91,10 +91,10 @@ impl<'a> Expansions<'a> {
         })
     }
 
-    fn moved(&self) -> &AtomReadings {
-        self.moved.get_or_init(|| {
+    fn readings_in_directory(&self) -> &AtomReadings {
+        self.in_directory.get_or_init(|| {
             let mut found = AtomReadings::default();
-            if self.script.moves() {
+            if self.script.changes_directory() {
                 let directory = self.script.directory();
                 for command in &self.script.commands {
                     readings(command, Some(&directory), &mut found);
@@ -108,14 +108,17 @@ impl<'a> Expansions<'a> {
 impl ShellScript {
     /// The directory that a script goes to: any, if it goes to several or to one that is not known.
     fn directory(&self) -> Atoms {
-        let mut moving = self.commands.iter().filter(|command| command.moves());
+        let mut moving = self
+            .commands
+            .iter()
+            .filter(|command| command.changes_directory());
         let (Some(first), None) = (moving.next(), moving.next()) else {
             return vec![Atom::Any];
         };
         match first.words.as_slice() {
-            [_, target] if !target.shown().starts_with('-') => {
+            [_, target] if !target.display_text().starts_with('-') => {
                 let directory = atoms(target);
-                match directory.len() <= MOST_DIRECTORY {
+                match directory.len() <= MAX_DIRECTORY_ATOMS {
                     true => directory,
                     false => vec![Atom::Any],
                 }
@@ -130,9 +133,9 @@ fn is_expanded(command: &SimpleCommand) -> bool {
     let targets = command.redirects.iter().map(|redirect| &redirect.target);
     // What a loop sets a variable to has no text: the words that use it are looked at.
     let values = command.assignments.iter().map(|set| &set.value);
-    let values = values.filter(|value| !value.shown().is_empty());
+    let values = values.filter(|value| !value.display_text().is_empty());
     let mut words = command.words.iter().chain(targets).chain(values);
-    words.any(|word| word.text().is_none() || word.has_glob() || has_home(word.shown()))
+    words.any(|word| word.text().is_none() || word.has_glob() || has_home(word.display_text()))
 }
 
 /// Whether a shell may put a home directory in.
@@ -155,20 +158,20 @@ fn readings(command: &SimpleCommand, directory: Option<&Atoms>, readings: &mut A
             reading.extend(atoms(&set.value));
             readings.texts.push(reading);
         }
-        push(command, &words, &targets, readings);
+        push_readings(command, &words, &targets, readings);
         return;
     };
-    let inside = |word: &Atoms| inside(word, directory);
+    let inside = |word: &Atoms| join_directory(word, directory);
     let targets: Vec<Atoms> = targets.iter().map(inside).collect();
     let all: Vec<Atoms> = words.iter().take(1).cloned().collect::<Vec<_>>();
     let all = all.into_iter().chain(words.iter().skip(1).map(inside));
-    push(command, &all.collect::<Vec<_>>(), &targets, readings);
-    for at in 1..words.len().min(MOST_MOVED) {
+    push_readings(command, &all.collect::<Vec<_>>(), &targets, readings);
+    for at in 1..words.len().min(MAX_MOVED_WORDS) {
         let mut one = words.clone();
         if let Some(word) = one.get_mut(at) {
             *word = inside(word);
         }
-        push(command, &one, &targets, readings);
+        push_readings(command, &one, &targets, readings);
     }
     if let Some((program, rest)) = words.split_first()
         && program.contains(&Atom::Char('/'))
@@ -183,13 +186,13 @@ fn readings(command: &SimpleCommand, directory: Option<&Atoms>, readings: &mut A
 fn of_words(words: Vec<Atoms>) -> CommandWords {
     CommandWords {
         words,
-        places: vec![0],
+        program_positions: vec![0],
     }
 }
 
 /// A word as a path in a directory, or as an option or assignment (`if=name`, `--file=name`) whose
 /// value is one.
-fn inside(word: &Atoms, directory: &Atoms) -> Atoms {
+fn join_directory(word: &Atoms, directory: &Atoms) -> Atoms {
     let value = word.iter().position(|atom| *atom == Atom::Char('='));
     let start = value.map_or(0, |at| at + 1);
     let (option, path) = word.split_at(start);
@@ -202,7 +205,12 @@ fn inside(word: &Atoms, directory: &Atoms) -> Atoms {
     [option, directory, &[Atom::Char('/')], path].concat()
 }
 
-fn push(command: &SimpleCommand, words: &[Atoms], targets: &[Atoms], readings: &mut AtomReadings) {
+fn push_readings(
+    command: &SimpleCommand,
+    words: &[Atoms],
+    targets: &[Atoms],
+    readings: &mut AtomReadings,
+) {
     readings.commands.push(of_words(words.to_vec()));
     let out = &mut readings.texts;
     for target in targets {
@@ -307,14 +315,14 @@ pub(super) fn resolved(path: &[Atom]) -> Atoms {
 /// `at[i]`: whether what was read so far may have fitted the first `i` characters of the pattern.
 #[derive(Debug, Default)]
 pub(super) struct MatchStates {
-    at: Vec<bool>,
+    current: Vec<bool>,
     next: Vec<bool>,
 }
 
 impl MatchStates {
     /// Whether a text of the set fits the pattern.
-    pub(super) fn meet(&mut self, pattern: &[char], set: &[Atom]) -> bool {
-        let Self { at, next } = self;
+    pub(super) fn matches(&mut self, pattern: &[char], set: &[Atom]) -> bool {
+        let Self { current: at, next } = self;
         at.clear();
         at.resize(pattern.len() + 1, false);
         if let Some(first) = at.first_mut() {
@@ -369,7 +377,7 @@ mod tests {
     use super::*;
 
     fn may_become(command: &str, pattern: &str) -> bool {
-        Expansions::new(&ShellScript::read(command)).may_fit(pattern)
+        Expansions::new(&ShellScript::read(command)).may_fit(pattern, &WidePattern::read(pattern))
     }
 
     #[test]

@@ -9,9 +9,9 @@ mod lexical;
 mod manager_list;
 mod option_names;
 mod program_list;
+mod program_positions;
 mod programs;
 mod readings;
-mod run_places;
 mod strict_list;
 mod walk;
 mod wide_pattern;
@@ -21,7 +21,7 @@ mod wrapper_list;
 use shuck_parser::parser::Parser;
 use shuck_parser::{ShellDialect, ShellProfile};
 
-use crate::foreign_text::is_unseen;
+use crate::foreign_text::is_invisible;
 
 pub(super) use expansion::Expansions;
 pub(super) use option_names::{has_common_name, has_one_dash, is_option, takes_value};
@@ -32,13 +32,13 @@ pub(super) use wide_pattern::WidePattern;
 pub(super) use word::{ShellWord, WordPiece};
 
 /// The longest command that is read, in bytes.
-const MOST_BYTES: usize = 16 * 1024;
+const MAX_BYTES: usize = 16 * 1024;
 /// How deep constructs may stand inside each other.
-const MOST_DEPTH: usize = 40;
+const MAX_DEPTH: usize = 40;
 /// How many steps the parser may take.
-const MOST_STEPS: usize = 50_000;
+const MAX_STEPS: usize = 50_000;
 /// How many simple commands are looked at.
-const MOST_COMMANDS: usize = 512;
+const MAX_COMMANDS: usize = 512;
 
 /// What makes a command one that cannot be judged before it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -51,7 +51,7 @@ pub(super) enum Doubt {
     TooMuch,
     /// Characters that a shell and a person read differently.
     #[error("it has characters that are not shown, or that only look like blanks")]
-    OddCharacters,
+    AmbiguousCharacters,
     /// A construct of the shell that is not followed.
     #[error("it has a construct of the shell whose effect is known only when it runs")]
     Construct,
@@ -113,14 +113,14 @@ impl ShellScript {
             doubt: Some(doubt),
             ..Self::default()
         };
-        if text.len() > MOST_BYTES {
+        if text.len() > MAX_BYTES {
             return doubt(Doubt::TooMuch);
         }
-        if text.chars().any(is_odd) {
-            return doubt(Doubt::OddCharacters);
+        if text.chars().any(is_ambiguous) {
+            return doubt(Doubt::AmbiguousCharacters);
         }
         let profile = ShellProfile::native(ShellDialect::Bash);
-        let parser = Parser::with_limits_and_profile(text, MOST_DEPTH, MOST_STEPS, profile);
+        let parser = Parser::with_limits_and_profile(text, MAX_DEPTH, MAX_STEPS, profile);
         let parsed = parser.parse();
         let mut script = walk::script(&parsed.file, text);
         if parsed.is_err() {
@@ -133,14 +133,14 @@ impl ShellScript {
     }
 
     /// Why it, or one of its commands, cannot be judged.
-    pub(super) fn whole_doubt(&self) -> Option<Doubt> {
+    pub(super) fn first_doubt(&self) -> Option<Doubt> {
         let of_command = || self.commands.iter().find_map(SimpleCommand::doubt);
         self.doubt.or_else(of_command)
     }
 
     /// Whether it changes the directory that relative paths are relative to.
-    pub(super) fn moves(&self) -> bool {
-        self.commands.iter().any(SimpleCommand::moves)
+    pub(super) fn changes_directory(&self) -> bool {
+        self.commands.iter().any(SimpleCommand::changes_directory)
     }
 }
 
@@ -152,7 +152,7 @@ impl SimpleCommand {
     }
 
     /// Whether it changes the directory, in any shell: `chdir` is dash's.
-    fn moves(&self) -> bool {
+    fn changes_directory(&self) -> bool {
         matches!(self.program(), Some("cd" | "chdir" | "pushd" | "popd"))
     }
 
@@ -173,9 +173,9 @@ impl SimpleCommand {
 }
 
 /// A character that a terminal does not show, or shows as a blank that is none to a shell.
-fn is_odd(c: char) -> bool {
+fn is_ambiguous(c: char) -> bool {
     match c {
         ' ' | '\t' | '\n' => false,
-        c => is_unseen(c) || c.is_whitespace(),
+        c => is_invisible(c) || c.is_whitespace(),
     }
 }

@@ -143,7 +143,7 @@ const ONE_DASH: &[&str] = &[
 ];
 
 /// Programs with the options that have a value in the word behind them.
-const VALUED: &[(&[&str], &[&str])] = &[
+const VALUE_OPTIONS: &[(&[&str], &[&str])] = &[
     (
         &["git"],
         &[
@@ -233,22 +233,22 @@ const VALUED: &[(&[&str], &[&str])] = &[
 ];
 
 /// Programs whose letters have no values, so that any number of them is one bundle.
-const LETTERS_ALONE: &[&str] = &["rm", "cp", "mv", "ln", "ls", "chmod", "chown"];
+const PROGRAMS_WITHOUT_LETTER_VALUES: &[&str] = &["rm", "cp", "mv", "ln", "ls", "chmod", "chown"];
 
 /// The most letters in a bundle of other programs: a longer word is a letter with its value.
-const MOST_LETTERS: usize = 4;
+const MAX_BUNDLE_LETTERS: usize = 4;
 
 /// The program of a pattern with its literal words, as far as its options depend on them.
 #[derive(Debug)]
 pub(super) struct OptionNaming {
     names: &'static [(char, &'static str)],
-    letters_alone: bool,
+    letters_have_no_value: bool,
 }
 
 impl OptionNaming {
     /// How the options of a pattern's words are named; the first word is the program.
     pub(super) fn of(words: &[&str]) -> Self {
-        let program = plain(words);
+        let program = program_name(words);
         let subcommands = words.iter().skip(1).map(|word| word.trim_end_matches('*'));
         let mut subcommands = subcommands.filter(|word| !word.starts_with('-'));
         let known = known_names(program).filter(|known| {
@@ -258,7 +258,7 @@ impl OptionNaming {
         });
         Self {
             names: known.map_or(&[], |known| known.names),
-            letters_alone: LETTERS_ALONE.contains(&program),
+            letters_have_no_value: PROGRAMS_WITHOUT_LETTER_VALUES.contains(&program),
         }
     }
 
@@ -270,7 +270,7 @@ impl OptionNaming {
     /// Whether a letter is a long option that is this one, whole or cut short.
     pub(super) fn has_name_like(&self, letter: char, given: &str) -> bool {
         let mut names = self.names.iter();
-        names.any(|(known, name)| *known == letter && is_cut_short(name, given))
+        names.any(|(known, name)| *known == letter && is_abbreviation(name, given))
     }
 
     /// Whether two letters are one option.
@@ -284,7 +284,7 @@ impl OptionNaming {
     pub(super) fn given_letters(&self, given: &str) -> Vec<char> {
         let letters = given.chars().skip(1);
         let letters: Vec<char> = letters.take_while(char::is_ascii_alphanumeric).collect();
-        match self.letters_alone || is_bundle(&letters) {
+        match self.letters_have_no_value || is_bundle(&letters) {
             true => letters,
             false => letters.into_iter().take(1).collect(),
         }
@@ -299,7 +299,7 @@ pub(in super::super) fn has_common_name(words: &[&str], core: &str) -> bool {
     {
         return true;
     }
-    let Some(known) = known_names(plain(words)) else {
+    let Some(known) = known_names(program_name(words)) else {
         return false;
     };
     if known.needs_subcommand && OptionNaming::of(words).names.is_empty() {
@@ -326,7 +326,7 @@ pub(in super::super) fn has_one_dash(program: &str) -> bool {
 /// Whether the word behind an option of this program is known to be its value.
 pub(in super::super) fn takes_value(program: &str, option: &str) -> bool {
     let program = base_name(program).trim_matches('*');
-    let mut all = VALUED.iter();
+    let mut all = VALUE_OPTIONS.iter();
     all.any(|(programs, options)| programs.contains(&program) && options.contains(&option))
 }
 
@@ -344,7 +344,7 @@ pub(super) fn letters(core: &str) -> Option<Vec<char>> {
 
 /// Whether a long option is this one, whole or cut short. What ends at a dash is commonly an option
 /// of its own: `--force` beside `--force-with-lease`.
-pub(super) fn is_cut_short(name: &str, given: &str) -> bool {
+pub(super) fn is_abbreviation(name: &str, given: &str) -> bool {
     let rest = name.strip_prefix(given);
     !given.is_empty() && rest.is_some_and(|rest| !rest.starts_with('-'))
 }
@@ -353,7 +353,7 @@ fn is_bundle(letters: &[char]) -> bool {
     let mut distinct = letters.to_vec();
     distinct.sort_unstable();
     distinct.dedup();
-    (1..=MOST_LETTERS).contains(&letters.len()) && distinct.len() == letters.len()
+    (1..=MAX_BUNDLE_LETTERS).contains(&letters.len()) && distinct.len() == letters.len()
 }
 
 fn known_names(program: &str) -> Option<&'static OptionNames> {
@@ -361,7 +361,7 @@ fn known_names(program: &str) -> Option<&'static OptionNames> {
     all.find(|known| known.programs.contains(&program))
 }
 
-fn plain<'a>(words: &[&'a str]) -> &'a str {
+fn program_name<'a>(words: &[&'a str]) -> &'a str {
     let first = words.first().copied().unwrap_or_default();
     base_name(first).trim_matches('*')
 }

@@ -25,10 +25,10 @@ pub(super) const fn tool_with(
         names,
         kind: ProgramKind::Tool {
             options,
-            valued,
+            valued_letters: valued,
             subcommands,
         },
-        better,
+        safer_pattern: better,
     }
 }
 

@@ -16,7 +16,7 @@ pub(in super::super) struct KnownProgram {
     pub(super) names: &'static [&'static str],
     pub(super) kind: ProgramKind,
     /// A pattern that keeps what it suggests.
-    pub(in super::super) better: &'static str,
+    pub(in super::super) safer_pattern: &'static str,
 }
 
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(super) enum ProgramKind {
         options: &'static [&'static str],
         /// One-letter options, several of which may be in one word (`-xf`), behind which stands their
         /// value.
-        valued: &'static str,
+        valued_letters: &'static str,
         /// Subcommands that run others.
         subcommands: &'static [&'static str],
     },
@@ -54,11 +54,11 @@ pub(super) enum ProgramKind {
 pub(in super::super) fn program(name: &str) -> Option<&'static KnownProgram> {
     let base = base_name(name);
     let plain = base.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
-    let named = |name: &str| all().find(|program| program.names.contains(&name));
+    let named = |name: &str| all_programs().find(|program| program.names.contains(&name));
     named(base).or_else(|| named(plain))
 }
 
-fn all() -> impl Iterator<Item = &'static KnownProgram> {
+fn all_programs() -> impl Iterator<Item = &'static KnownProgram> {
     let by_option = PROGRAMS.iter().chain(MANAGERS);
     WRAPPERS.iter().chain(by_option).chain(STRICT)
 }
@@ -90,11 +90,13 @@ impl KnownProgram {
             ProgramKind::Strict {
                 harmless, signs, ..
             } => match text.starts_with('-') {
-                true => !harmless.iter().any(|option| is_written(name, option)),
+                true => !harmless.iter().any(|option| is_listed(name, option)),
                 false => signs.iter().any(|sign| has_sign(text, sign)),
             },
             ProgramKind::Tool {
-                options, valued, ..
+                options,
+                valued_letters: valued,
+                ..
             } => {
                 let is_assignment = options.contains(&"=") && text.contains('=');
                 let mut options = options.iter();
@@ -127,7 +129,7 @@ fn is_version(option: &str) -> bool {
 }
 
 /// Whether an option is one of a list of harmless ones, to the letter.
-fn is_written(name: &str, option: &str) -> bool {
+fn is_listed(name: &str, option: &str) -> bool {
     let rest = |begin: &str, is_of: fn(char) -> bool| {
         let rest = name.strip_prefix(begin);
         rest.is_some_and(|rest| !rest.is_empty() && rest.chars().all(is_of))
@@ -341,7 +343,10 @@ mod tests {
 
     #[test]
     fn no_name_stands_twice() {
-        let mut names: Vec<&str> = super::all().flat_map(|it| it.names).copied().collect();
+        let mut names: Vec<&str> = super::all_programs()
+            .flat_map(|it| it.names)
+            .copied()
+            .collect();
         let all = names.len();
         names.sort_unstable();
         names.dedup();

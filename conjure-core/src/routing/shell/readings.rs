@@ -6,15 +6,15 @@
 
 use super::super::paths;
 use super::expansion::chars;
-use super::run_places::run_places;
+use super::program_positions::program_positions;
 use super::wide_pattern::CommandWords;
 use super::word::ShellWord;
 use super::{KnownProgram, ShellScript, SimpleCommand, base_name, program};
 
 /// How deep code stands in arguments.
-const MOST_LAYERS: usize = 4;
+const MAX_LAYERS: usize = 4;
 /// How many texts are made of one command.
-const MOST_READINGS: usize = 4_096;
+const MAX_READINGS: usize = 4_096;
 
 /// What a command line may run.
 #[derive(Debug, Default)]
@@ -27,7 +27,7 @@ pub(in super::super) struct Readings {
 /// What a command line may run, as texts and as words.
 pub(in super::super) fn readings(text: &str) -> Readings {
     let mut readings = Readings::default();
-    script(text, MOST_LAYERS, true, &mut readings);
+    script(text, MAX_LAYERS, true, &mut readings);
     readings
 }
 
@@ -40,29 +40,29 @@ fn script(text: &str, layers: usize, is_run: bool, out: &mut Readings) {
 
 fn simple(command: &SimpleCommand, layers: usize, is_run: bool, readings: &mut Readings) {
     let out = &mut readings.texts;
-    let words: Vec<&str> = command.words.iter().map(ShellWord::shown).collect();
+    let words: Vec<&str> = command.words.iter().map(ShellWord::display_text).collect();
     let mut files = String::new();
     for redirect in &command.redirects {
         files.push_str(&format!(
             " {} {}",
             redirect.operator,
-            redirect.target.shown()
+            redirect.target.display_text()
         ));
-        push(&[redirect.target.shown()], "", out);
+        push(&[redirect.target.display_text()], "", out);
     }
     for assignment in &command.assignments {
-        let text = format!("{}={}", assignment.name, assignment.value.shown());
+        let text = format!("{}={}", assignment.name, assignment.value.display_text());
         push(&[&text], "", out);
     }
     push(&words, &files, out);
     let is_known = command
         .program()
         .is_some_and(|name| program(name).is_none());
-    if is_run && readings.commands.len() < MOST_READINGS {
+    if is_run && readings.commands.len() < MAX_READINGS {
         let atoms = words.iter().map(|word| chars(word));
         readings.commands.push(CommandWords {
             words: atoms.collect(),
-            places: run_places(&words),
+            program_positions: program_positions(&words),
         });
     }
     if is_known {
@@ -95,7 +95,7 @@ fn simple(command: &SimpleCommand, layers: usize, is_run: bool, readings: &mut R
 
 /// A command as it is, with its program's bare name, and with its paths resolved.
 fn push(words: &[&str], files: &str, out: &mut Vec<String>) {
-    if words.is_empty() || out.len() >= MOST_READINGS {
+    if words.is_empty() || out.len() >= MAX_READINGS {
         return;
     }
     let text = words.join(" ");

@@ -19,7 +19,7 @@ const fn strict(
             signs,
             subcommands,
         },
-        better,
+        safer_pattern: better,
     }
 }
 

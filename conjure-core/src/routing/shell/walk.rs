@@ -11,7 +11,7 @@ use shuck_ast::{
 };
 
 use super::word::ShellWord;
-use super::{Assignment, Doubt, MOST_COMMANDS, Redirect, ShellScript, SimpleCommand};
+use super::{Assignment, Doubt, MAX_COMMANDS, Redirect, ShellScript, SimpleCommand};
 
 /// The commands of a parsed text.
 pub(super) fn script(file: &File, source: &str) -> ShellScript {
@@ -49,7 +49,7 @@ impl ScriptWalk<'_> {
     }
 
     fn statement(&mut self, statement: &Stmt) {
-        if self.script.commands.len() >= MOST_COMMANDS {
+        if self.script.commands.len() >= MAX_COMMANDS {
             self.doubt(Doubt::TooMuch);
             return;
         }

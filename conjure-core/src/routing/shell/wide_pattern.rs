@@ -10,7 +10,7 @@
 
 use super::expansion::{Atom, Atoms, MatchStates, resolved};
 use super::option_names::{
-    OptionNaming, has_one_dash, is_cut_short, is_option, letters, takes_value,
+    OptionNaming, has_one_dash, is_abbreviation, is_option, letters, takes_value,
 };
 use super::{ShellScript, base_name, program as known_program};
 
@@ -34,7 +34,7 @@ pub(in super::super) struct WidePattern {
 pub(in super::super) struct CommandWords {
     pub(super) words: Vec<Atoms>,
     /// The words at which programs begin that are run.
-    pub(super) places: Vec<usize>,
+    pub(super) program_positions: Vec<usize>,
 }
 
 #[derive(Debug)]
@@ -47,16 +47,16 @@ enum PatternItem {
     OneOrMore,
     /// Options somewhere behind.
     Options {
-        wanted: Vec<WantedOption>,
+        required: Vec<RequiredOption>,
         /// Whether they count before the first word only that is no option.
         is_first: bool,
     },
 }
 
 #[derive(Debug)]
-enum WantedOption {
+enum RequiredOption {
     Letter(char),
-    Whole {
+    Named {
         glob: Vec<char>,
         /// The name before a `=`.
         name: String,
@@ -97,7 +97,7 @@ impl WidePattern {
             }
             items.push(match is_option(core) && !word.starts_with('*') {
                 true => PatternItem::Options {
-                    wanted: wanted_options(word, one_dash),
+                    required: required_options(word, one_dash),
                     is_first: own_first,
                 },
                 false => {
@@ -122,7 +122,7 @@ impl WidePattern {
 
     /// Whether the pattern is for a command.
     pub(in super::super) fn fits(&self, command: &CommandWords) -> bool {
-        let mut places = command.places.iter();
+        let mut places = command.program_positions.iter();
         places.any(|place| {
             let words = command.words.get(*place..).unwrap_or_default();
             self.fits_words(words)
@@ -143,12 +143,15 @@ impl WidePattern {
         for (index, item) in self.items.iter().enumerate().rev() {
             let mut here = vec![false; words.len() + 1];
             let until = match item {
-                PatternItem::Options { wanted, is_first } => {
+                PatternItem::Options {
+                    required: wanted,
+                    is_first,
+                } => {
                     let words = match is_first {
                         true => words.get(..self.own_options_end(words)).unwrap_or(words),
                         false => words,
                     };
-                    self.last_place(wanted, words, &mut states)
+                    self.last_position(wanted, words, &mut states)
                 }
                 PatternItem::Word(_) | PatternItem::Any | PatternItem::OneOrMore => None,
             };
@@ -163,9 +166,11 @@ impl WidePattern {
                     }
                     (PatternItem::Word(_), None) => false,
                     (PatternItem::Word(glob), Some(word)) => {
-                        let goes_on = is_at(&after, at + 1) || (is_open(word) && is_at(&after, at));
+                        let goes_on =
+                            is_at(&after, at + 1) || (has_wildcard(word) && is_at(&after, at));
                         let passed = || {
-                            let (is_value, is_none) = self.value_behind(word, words.get(at + 1));
+                            let (is_value, is_none) =
+                                self.value_after_option(word, words.get(at + 1));
                             (is_none && is_at(&here, at + 1)) || (is_value && is_at(&here, at + 2))
                         };
                         (goes_on && word_fits(glob, word, index == 0, &mut states))
@@ -193,9 +198,9 @@ impl WidePattern {
     }
 
     /// Whether the word behind an option may be its value, and whether it may be none.
-    fn value_behind(&self, option: &Atoms, next: Option<&Atoms>) -> (bool, bool) {
+    fn value_after_option(&self, option: &Atoms, next: Option<&Atoms>) -> (bool, bool) {
         let is_digit = |atom: &Atom| matches!(atom, Atom::Char(c) if c.is_ascii_digit());
-        if is_open(option) || next.is_some_and(|next| next.iter().all(is_digit)) {
+        if has_wildcard(option) || next.is_some_and(|next| next.iter().all(is_digit)) {
             return (true, true);
         }
         let takes_value = takes_value(&self.program, &text(option));
@@ -204,13 +209,13 @@ impl WidePattern {
 
     /// The last place of a command before which all the options still stand; none where one is not
     /// there.
-    fn last_place(
+    fn last_position(
         &self,
-        wanted: &[WantedOption],
+        wanted: &[RequiredOption],
         words: &[Atoms],
         states: &mut MatchStates,
     ) -> Option<usize> {
-        let mut last = |option: &WantedOption| {
+        let mut last = |option: &RequiredOption| {
             let mut places = words.iter().enumerate().rev();
             let found = places.find(|(at, word)| {
                 *at > 0 && option.is_in(word, words.get(at + 1), &self.naming, states)
@@ -252,7 +257,7 @@ fn pattern_words(text: &str) -> Vec<String> {
     match script.commands.as_slice() {
         [command] if command.assignments.is_empty() && command.redirects.is_empty() => {
             let words = command.words.iter();
-            words.map(|word| word.shown().to_owned()).collect()
+            words.map(|word| word.display_text().to_owned()).collect()
         }
         _ => Vec::new(),
     }
@@ -276,10 +281,10 @@ fn has_own_options_first(program: &str) -> bool {
         || known_program(name).is_some_and(|it| it.is_wrapper() || it.is_interpreter())
 }
 
-fn wanted_options(word: &str, one_dash: bool) -> Vec<WantedOption> {
+fn required_options(word: &str, one_dash: bool) -> Vec<RequiredOption> {
     let core = word.trim_matches('*');
     if let Some(letters) = letters(core).filter(|_| !one_dash) {
-        return letters.into_iter().map(WantedOption::Letter).collect();
+        return letters.into_iter().map(RequiredOption::Letter).collect();
     }
     let (name, value) = match core.split_once('=') {
         Some((name, _)) => {
@@ -288,14 +293,14 @@ fn wanted_options(word: &str, one_dash: bool) -> Vec<WantedOption> {
         }
         None => (core, None),
     };
-    vec![WantedOption::Whole {
+    vec![RequiredOption::Named {
         glob: word.chars().collect(),
         name: name.to_owned(),
         value,
     }]
 }
 
-impl WantedOption {
+impl RequiredOption {
     /// Whether a word of a command has the option, or may become it.
     fn is_in(
         &self,
@@ -307,7 +312,7 @@ impl WantedOption {
         if !may_be_option(word) {
             return false;
         }
-        if is_open(word) {
+        if has_wildcard(word) {
             return true;
         }
         let text = text(word);
@@ -321,18 +326,18 @@ impl WantedOption {
                     letters.any(|letter| naming.is_same(*wanted, letter))
                 }
             },
-            Self::Whole { glob, name, value } => {
-                if states.meet(glob, word) {
+            Self::Named { glob, name, value } => {
+                if states.matches(glob, word) {
                     return true;
                 }
                 if let Some(value) = value {
-                    return given == name && next.is_some_and(|next| states.meet(value, next));
+                    return given == name && next.is_some_and(|next| states.matches(value, next));
                 }
                 let Some(name) = name.strip_prefix("--") else {
                     return false;
                 };
                 match given.strip_prefix("--") {
-                    Some(given) => is_cut_short(name, given),
+                    Some(given) => is_abbreviation(name, given),
                     None => {
                         let letters = naming.given_letters(given);
                         letters.iter().any(|letter| naming.has_name(*letter, name))
@@ -349,19 +354,19 @@ fn text(word: &Atoms) -> String {
 }
 
 fn word_fits(glob: &[char], word: &Atoms, is_program: bool, states: &mut MatchStates) -> bool {
-    if states.meet(glob, word) {
+    if states.matches(glob, word) {
         return true;
     }
     if !word.contains(&Atom::Char('/')) {
         return false;
     }
     let base = word.rsplit(|atom| *atom == Atom::Char('/')).next();
-    (is_program && base.is_some_and(|base| states.meet(glob, base)))
-        || states.meet(glob, &resolved(word))
+    (is_program && base.is_some_and(|base| states.matches(glob, base)))
+        || states.matches(glob, &resolved(word))
 }
 
 /// Whether a word may become several others.
-fn is_open(word: &Atoms) -> bool {
+fn has_wildcard(word: &Atoms) -> bool {
     word.iter().any(|atom| !matches!(atom, Atom::Char(_)))
 }
 

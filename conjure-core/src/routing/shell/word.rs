@@ -56,7 +56,7 @@ impl ShellWord {
     }
 
     /// The characters, or how the word is written.
-    pub(in super::super) fn shown(&self) -> &str {
+    pub(in super::super) fn display_text(&self) -> &str {
         match self {
             Self::Known { text, .. } => text,
             Self::Unknown { source } => source,

@@ -7,7 +7,7 @@ const fn wrapper(names: &'static [&'static str], better: &'static str) -> KnownP
     KnownProgram {
         names,
         kind: ProgramKind::Wrapper,
-        better,
+        safer_pattern: better,
     }
 }
 
@@ -307,6 +307,6 @@ pub(super) static WRAPPERS: &[KnownProgram] = &[
             "tsx",
         ],
         kind: ProgramKind::Interpreter,
-        better: "python3 scripts/report.py *",
+        safer_pattern: "python3 scripts/report.py *",
     },
 ];

@@ -64,7 +64,7 @@ fn a_version_out_of_range_on_one_backend_leaves_the_name_to_another() {
         Ok((
             "2.0.0".into(),
             vec![ShadowReason::OutOfRange {
-                wanted: "^2".into()
+                requested: "^2".into()
             }]
         ))
     );

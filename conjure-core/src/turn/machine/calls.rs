@@ -1,20 +1,20 @@
 //! The calls of a step: judged, asked about, run lane by lane, each with one result.
 
 use super::{
-    CallStep, HostAction, Judge, Machine, TurnOutcome, TurnPhase, TurnProgress, announced, limit,
+    CallStep, HostAction, Judge, Machine, TurnOutcome, TurnPhase, TurnProgress, announcement, limit,
 };
 use crate::chat::{CallOutput, Event, FunctionCall, FunctionCallOutput};
 use crate::context::{CallFailure, CallFailureKind, CallRefusal};
-use crate::exact_numbers::unkept_number;
+use crate::exact_numbers::inexact_number;
 use crate::log::{CallEnd, EntryBody};
 use crate::turn::{ApprovalDecision, CallVerdict};
 
 /// How much of arguments is shown to the model that wrote them, in characters.
-const SHOWN: usize = 200;
+const MAX_SHOWN_CHARS: usize = 200;
 
 impl Machine {
     pub(super) fn begin_step(&mut self, calls: Vec<FunctionCall>, judge: &dyn Judge) {
-        if let Some(outcome) = self.spent(calls.len()) {
+        if let Some(outcome) = self.exceeded_limit(calls.len()) {
             if let TurnOutcome::Limit { limit, value } = &outcome {
                 let value = *value;
                 self.refuse_all(&calls, CallFailureKind::OverLimit { limit, value }, judge);
@@ -29,13 +29,13 @@ impl Machine {
                 None => judge.judge_route(&call),
             };
             match &verdict {
-                CallVerdict::Refuse(refusal) => self.refused(&call, refusal.clone()),
+                CallVerdict::Refuse(refusal) => self.refuse(&call, refusal.clone()),
                 CallVerdict::Ask { reason, .. } => {
-                    self.tell(Event::Approval {
-                        call: announced(&call),
+                    self.publish(Event::Approval {
+                        call: announcement(&call),
                         reason: reason.clone(),
                     });
-                    self.out.push(HostAction::AskPerson {
+                    self.actions.push(HostAction::AskPerson {
                         call: call.clone(),
                         reason: reason.clone(),
                     });
@@ -51,13 +51,13 @@ impl Machine {
     }
 
     /// The limit that another round of calls would break.
-    pub(super) fn spent(&self, calls: usize) -> Option<TurnOutcome> {
+    pub(super) fn exceeded_limit(&self, calls: usize) -> Option<TurnOutcome> {
         let turn = self.turn.as_ref()?;
         let budget = &self.settings.budget;
         if turn.rounds >= self.settings.max_iterations {
             return Some(limit("max_iterations", self.settings.max_iterations.into()));
         }
-        if let Some(outcome) = self.tokens_spent() {
+        if let Some(outcome) = self.exceeded_token_budget() {
             return Some(outcome);
         }
         let calls = turn
@@ -69,7 +69,7 @@ impl Machine {
             .map(|most| limit("calls", most.into()))
     }
 
-    pub(super) fn tokens_spent(&self) -> Option<TurnOutcome> {
+    pub(super) fn exceeded_token_budget(&self) -> Option<TurnOutcome> {
         let spent = self.turn.as_ref()?.usage.total();
         let most = self.settings.budget.tokens.filter(|most| spent >= *most)?;
         Some(limit("tokens", most))
@@ -94,12 +94,12 @@ impl Machine {
                 backend: call.backend.clone(),
                 plugin: call.plugin.clone(),
             });
-            self.tell(Event::CallStarted {
+            self.publish(Event::CallStarted {
                 call_id,
                 backend: call.backend,
                 plugin: call.plugin,
             });
-            self.out.push(HostAction::RunCall {
+            self.actions.push(HostAction::RunCall {
                 call: call.call,
                 route: call.route,
             });
@@ -108,12 +108,12 @@ impl Machine {
             if self.is_ending() {
                 self.end_turn();
             } else {
-                self.go_on();
+                self.continue_turn();
             }
         }
     }
 
-    pub(super) fn call_done(
+    pub(super) fn complete_call(
         &mut self,
         output: FunctionCallOutput,
         end: CallEnd,
@@ -130,7 +130,7 @@ impl Machine {
         if !step.end(&output.call_id) {
             return;
         }
-        let (name, backend) = step.about(&output.call_id).unwrap_or_default();
+        let (name, backend) = step.name_and_backend(&output.call_id).unwrap_or_default();
         let told = Event::FunctionCallOutput(CallOutput {
             call_id: output.call_id.clone(),
             name: name.to_owned(),
@@ -146,11 +146,11 @@ impl Machine {
             duration_ms,
             meta,
         });
-        self.tell(told);
+        self.publish(told);
         self.run_calls();
     }
 
-    pub(super) fn decided(&mut self, call_id: &str, decision: ApprovalDecision) {
+    pub(super) fn apply_decision(&mut self, call_id: &str, decision: ApprovalDecision) {
         match decision {
             ApprovalDecision::Allow => {
                 if self.step().is_some_and(|step| step.allow(call_id)) {
@@ -164,16 +164,16 @@ impl Machine {
                     backend: backend.as_deref(),
                     kind: CallFailureKind::PersonRefused { reason: &reason },
                 };
-                self.refused_while_asked(call_id, failure.into());
+                self.refuse_pending(call_id, failure.into());
             }
         }
     }
 
     /// Ends a call that waits for a person, with what the model is told.
-    pub(super) fn refused_while_asked(&mut self, call_id: &str, refusal: CallRefusal) {
+    pub(super) fn refuse_pending(&mut self, call_id: &str, refusal: CallRefusal) {
         if self.step().is_some_and(|step| step.deny(call_id)) {
             let (name, _) = self.call_and_backend(call_id);
-            self.ended_unrun(call_id, name, refusal, CallEnd::Refused);
+            self.end_without_run(call_id, name, refusal, CallEnd::Refused);
             self.run_calls();
         }
     }
@@ -200,15 +200,15 @@ impl Machine {
                 backend: judge.backend(&call.name),
                 kind,
             };
-            self.refused(call, failure.into());
+            self.refuse(call, failure.into());
         }
     }
 
-    fn refused(&mut self, call: &FunctionCall, refusal: CallRefusal) {
-        self.ended_unrun(&call.call_id, call.name.clone(), refusal, CallEnd::Refused);
+    fn refuse(&mut self, call: &FunctionCall, refusal: CallRefusal) {
+        self.end_without_run(&call.call_id, call.name.clone(), refusal, CallEnd::Refused);
     }
 
-    pub(super) fn ended_unrun(
+    pub(super) fn end_without_run(
         &mut self,
         call_id: &str,
         name: String,
@@ -223,7 +223,7 @@ impl Machine {
             duration_ms: 0,
             meta: None,
         });
-        self.tell(Event::FunctionCallOutput(CallOutput {
+        self.publish(Event::FunctionCallOutput(CallOutput {
             call_id: call_id.to_owned(),
             name,
             backend: None,
@@ -239,7 +239,7 @@ impl Machine {
             Some(TurnProgress {
                 phase: TurnPhase::Calls(step),
                 ..
-            }) => step.about(call_id),
+            }) => step.name_and_backend(call_id),
             _ => None,
         };
         let (name, backend) = about.unwrap_or_default();
@@ -250,8 +250,8 @@ impl Machine {
 
 fn bad_arguments(call: &FunctionCall, judge: &dyn Judge) -> Option<CallRefusal> {
     let reason = match &call.arguments_text {
-        Some(text) => unkept(text).unwrap_or_else(|| {
-            let shown: String = text.chars().take(SHOWN).collect();
+        Some(text) => describe_inexact_number(text).unwrap_or_else(|| {
+            let shown: String = text.chars().take(MAX_SHOWN_CHARS).collect();
             format!("the arguments are not a JSON object; they were: {shown}")
         }),
         None if call.arguments.is_object() => return None,
@@ -266,12 +266,12 @@ fn bad_arguments(call: &FunctionCall, judge: &dyn Judge) -> Option<CallRefusal> 
 }
 
 /// What is said of arguments with a number that would be another one for the tool.
-fn unkept(arguments: &str) -> Option<String> {
+fn describe_inexact_number(arguments: &str) -> Option<String> {
     // Gemini's arguments may come as a list of their pieces.
     let is_json = serde_json::from_str::<serde::de::IgnoredAny>(arguments).is_ok()
         && arguments.trim_start().starts_with(['{', '[']);
-    let number = unkept_number(arguments).filter(|_| is_json)?;
-    let number: String = number.chars().take(SHOWN).collect();
+    let number = inexact_number(arguments).filter(|_| is_json)?;
+    let number: String = number.chars().take(MAX_SHOWN_CHARS).collect();
     Some(format!(
         "the number {number} in its arguments has more digits than a number can keep; send it as a \
          string where the tool takes one"

@@ -18,37 +18,39 @@ impl Machine {
                 self.next_input >= most
                     && !failed
                     && !self.summaries.is_unfolded
-                    && !self.is_summary_put_off(most)
+                    && !self.is_summary_postponed(most)
             }
             CompactionTrigger::Never | CompactionTrigger::Refused => false,
         }
     }
 
-    fn is_summary_put_off(&self, most: u64) -> bool {
+    fn is_summary_postponed(&self, most: u64) -> bool {
         let room = Room {
             window: None,
             compact_at: Some(most),
         };
         let summary = u64::from(room.summary_tokens());
         let full_at = self.settings.full_at;
-        self.summaries.puts_off(self.next_input, summary, full_at)
+        self.summaries.postpones(self.next_input, summary, full_at)
     }
 
     /// Puts off no summary, for a replay: what a thread tells of a summary wins over what would be
     /// done today.
-    pub(crate) fn put_off_nothing(&mut self) {
-        self.summaries.forget();
+    pub(crate) fn allow_summary(&mut self) {
+        self.summaries.reset();
     }
 
     pub(super) fn compact(&mut self, refused: bool) {
         if let Some(turn) = &mut self.turn {
             turn.phase = TurnPhase::Compacting;
-            self.out.push(HostAction::Compact { refused });
+            self.actions.push(HostAction::Compact {
+                after_refusal: refused,
+            });
         }
     }
 
     /// Whether a request that was refused is made again with less, once a turn.
-    pub(super) fn compacts_instead(&mut self, failure: &ModelFailure) -> bool {
+    pub(super) fn compact_after_refusal(&mut self, failure: &ModelFailure) -> bool {
         let may =
             self.settings.compaction != CompactionTrigger::Never && failure.kind == "too_large";
         let Some(turn) = self.turn.as_mut().filter(|_| may) else {
@@ -66,14 +68,14 @@ impl Machine {
         true
     }
 
-    pub(super) fn compacted(&mut self, upto: u64, summary: String, meta: Meta, tokens: u64) {
+    pub(super) fn apply_compaction(&mut self, upto: u64, summary: String, meta: Meta, tokens: u64) {
         let asks = self.is_compacting();
         // Between two turns a person may want it; in a turn nothing but the turn does.
         if !asks && self.turn.is_some() {
             return;
         }
-        self.summaries.summarised();
-        self.paid(&meta);
+        self.summaries.record_summary();
+        self.add_usage(&meta);
         self.write(EntryBody::Compacted {
             upto,
             summary,
@@ -87,31 +89,31 @@ impl Machine {
         }
     }
 
-    pub(super) fn compaction_failed(&mut self, error: String) {
+    pub(super) fn fail_compaction(&mut self, error: String) {
         if !self.is_compacting() {
             return;
         }
         if let Some(turn) = &mut self.turn {
             turn.compaction_failed = true;
         }
-        self.summaries.failed(self.next_input);
+        self.summaries.record_failure(self.next_input);
         self.notice(NoticeReason::NotSummarised { error });
         self.ask_in_budget();
     }
 
     fn ask_in_budget(&mut self) {
-        match self.tokens_spent() {
+        match self.exceeded_token_budget() {
             Some(outcome) => self.finish(outcome),
             None => self.ask(),
         }
     }
 
     /// Counts what was paid beside the replies to the running turn.
-    pub(super) fn paid(&mut self, meta: &Meta) {
+    pub(super) fn add_usage(&mut self, meta: &Meta) {
         if let Some(turn) = &mut self.turn {
             turn.usage += meta.usage;
             let usage = turn.usage;
-            self.tell(Event::Usage(usage.into()));
+            self.publish(Event::Usage(usage.into()));
         }
     }
 

@@ -13,17 +13,17 @@ pub(crate) use answers::UNFIT_ANSWER;
 
 use std::collections::{HashSet, VecDeque};
 
-use super::input::{HostAction, ModelFailure, TurnInput, When};
+use super::input::{EffectiveFrom, HostAction, ModelFailure, TurnInput};
 use super::judge::Judge;
-use super::notice::{notice_words, unfolded_words};
+use super::notice::{describe_notice, describe_unfold};
 use super::settings::TurnSettings;
 use super::step::CallStep;
 use crate::chat::{CallAnnounced, ErrorEvent, Event, FunctionCall, Message, Usage};
 use crate::context::{CallFailure, CallFailureKind};
 use crate::log::{
-    self, CallEnd, Entry, EntryBody, NoticeReason, TableChange, TurnOutcome, limit_words,
+    self, CallEnd, Entry, EntryBody, NoticeReason, TableChange, TurnOutcome, describe_limit,
 };
-use crate::request::{counted, entry_tokens, next_input_tokens};
+use crate::request::{counted_tokens, entry_tokens, next_input_tokens};
 use summary_history::SummaryHistory;
 
 /// The turn loop of one thread.
@@ -46,7 +46,7 @@ pub struct Machine {
     /// Replies that the backends have not seen yet.
     unobserved: u32,
     turn: Option<TurnProgress>,
-    out: Vec<HostAction>,
+    actions: Vec<HostAction>,
 }
 
 #[derive(Debug)]
@@ -56,7 +56,7 @@ struct TurnProgress {
     pauses: u32,
     calls: u32,
     /// How often an answer did not have the form that it must have.
-    unfit: u32,
+    unfit_answers: u32,
     usage: Usage,
     /// Whether the log could not be compacted: once a turn is enough.
     compaction_failed: bool,
@@ -97,7 +97,7 @@ impl Machine {
             call_ids: log::call_ids(entries).map(str::to_owned).collect(),
             unobserved: 0,
             turn: None,
-            out: Vec::new(),
+            actions: Vec::new(),
         }
     }
 
@@ -132,17 +132,17 @@ impl Machine {
             TurnInput::User { turn_id, message } => {
                 self.enqueue(turn_id, Some(message));
             }
-            TurnInput::GoOn { turn_id } => self.enqueue(turn_id, None),
+            TurnInput::Continue { turn_id } => self.enqueue(turn_id, None),
             TurnInput::ModelDone {
                 request,
                 response,
                 meta,
             } => {
-                if let Some((_, restart)) = self.awaited(request) {
+                if let Some((_, restart)) = self.pending_request(request) {
                     if response.complete {
-                        self.replied(response, meta, restart, judge);
+                        self.accept_reply(response, meta, restart, judge);
                     } else {
-                        self.broke_off(cut_stream(), Some((response, meta)), restart, judge);
+                        self.fail_reply(cut_stream(), Some((response, meta)), restart, judge);
                     }
                 }
             }
@@ -151,8 +151,8 @@ impl Machine {
                 failure,
                 partial,
             } => {
-                if let Some((_, restart)) = self.awaited(request) {
-                    self.broke_off(failure, partial, restart, judge);
+                if let Some((_, restart)) = self.pending_request(request) {
+                    self.fail_reply(failure, partial, restart, judge);
                 }
             }
             TurnInput::CallDone {
@@ -161,7 +161,7 @@ impl Machine {
                 duration_ms,
                 meta,
             } => {
-                self.call_done(output, end, duration_ms, meta);
+                self.complete_call(output, end, duration_ms, meta);
             }
             TurnInput::Observed => {
                 self.unobserved = self.unobserved.saturating_sub(1);
@@ -169,8 +169,8 @@ impl Machine {
                     self.end_turn();
                 }
             }
-            TurnInput::Decided { call_id, decision } => self.decided(&call_id, decision),
-            TurnInput::Refused { call_id, refusal } => self.refused_while_asked(&call_id, refusal),
+            TurnInput::Decided { call_id, decision } => self.apply_decision(&call_id, decision),
+            TurnInput::Refused { call_id, refusal } => self.refuse_pending(&call_id, refusal),
             TurnInput::Cancel { drop_queued } => {
                 if drop_queued {
                     self.drop_queue();
@@ -182,28 +182,28 @@ impl Machine {
                 settings,
                 entry,
                 when,
-            } => self.settings_changed(*settings, *entry, when),
-            TurnInput::Table(change) => self.table_changed(change),
+            } => self.change_settings(*settings, *entry, when),
+            TurnInput::Table(change) => self.change_table(change),
             TurnInput::Compacted {
-                upto,
+                visible_from: upto,
                 summary,
                 meta,
                 tokens,
-            } => self.compacted(upto, summary, meta, tokens),
-            TurnInput::CompactionFailed { error } => self.compaction_failed(error),
-            TurnInput::Spent { on, meta } => {
-                self.paid(&meta);
+            } => self.apply_compaction(upto, summary, meta, tokens),
+            TurnInput::CompactionFailed { error } => self.fail_compaction(error),
+            TurnInput::Spent { purpose: on, meta } => {
+                self.add_usage(&meta);
                 self.write(EntryBody::Spent { on, meta });
             }
             TurnInput::Unfold { fold, tokens } => {
                 self.write(EntryBody::Unfolded { fold });
                 self.next_input = tokens;
-                self.summaries.unfolded();
-                let text = unfolded_words(tokens);
-                self.tell(Event::Notice { text });
+                self.summaries.record_unfold();
+                let text = describe_unfold(tokens);
+                self.publish(Event::Notice { text });
             }
         }
-        std::mem::take(&mut self.out)
+        std::mem::take(&mut self.actions)
     }
 
     fn enqueue(&mut self, turn_id: String, message: Option<Message>) {
@@ -228,7 +228,7 @@ impl Machine {
         self.write(EntryBody::TurnStarted {
             turn_id: turn_id.clone(),
         });
-        self.tell(Event::TurnStarted {
+        self.publish(Event::TurnStarted {
             turn_id: turn_id.clone(),
         });
         if let Some(message) = message {
@@ -239,7 +239,7 @@ impl Machine {
             rounds: 0,
             pauses: 0,
             calls: 0,
-            unfit: 0,
+            unfit_answers: 0,
             usage: Usage::default(),
             compaction_failed: false,
             was_too_long: false,
@@ -255,7 +255,7 @@ impl Machine {
     fn request(&mut self) {
         if let Some(change) = self.next_table.take() {
             self.table = change.version;
-            self.out.push(HostAction::UseTable {
+            self.actions.push(HostAction::UseTable {
                 version: change.version,
             });
             self.write(EntryBody::TableChanged(change));
@@ -277,13 +277,13 @@ impl Machine {
             restart: false,
         };
         let round = turn.rounds;
-        self.tell(Event::Round {
+        self.publish(Event::Round {
             round,
             provider: self.settings.provider.clone(),
             model: self.settings.model.clone(),
             table: self.table,
         });
-        self.out.push(HostAction::Request {
+        self.actions.push(HostAction::Request {
             request: self.requests,
             round,
         });
@@ -291,7 +291,7 @@ impl Machine {
 
     /// Whether this request is the one that the turn waits for, and whether it is to be made
     /// again.
-    fn awaited(&self, request: u64) -> Option<(u64, bool)> {
+    fn pending_request(&self, request: u64) -> Option<(u64, bool)> {
         match self.turn.as_ref()?.phase {
             TurnPhase::Model {
                 request: awaited,
@@ -315,10 +315,10 @@ impl Machine {
         match &mut turn.phase {
             TurnPhase::Model { request, .. } => {
                 let request = *request;
-                self.out.push(HostAction::StopModel { request });
+                self.actions.push(HostAction::StopModel { request });
             }
             TurnPhase::Compacting => {
-                self.out.push(HostAction::StopCompaction);
+                self.actions.push(HostAction::StopCompaction);
                 self.end_turn();
             }
             TurnPhase::Observing => {}
@@ -328,7 +328,7 @@ impl Machine {
                     step.running().map(|call| call.call_id.clone()).collect();
                 for (call_id, asked) in dropped {
                     if asked {
-                        self.out.push(HostAction::Unask {
+                        self.actions.push(HostAction::WithdrawApproval {
                             call_id: call_id.clone(),
                         });
                     }
@@ -339,9 +339,9 @@ impl Machine {
                         kind: CallFailureKind::TurnEnded,
                     };
                     let refusal = failure.into();
-                    self.ended_unrun(&call_id, name, refusal, CallEnd::Cancelled);
+                    self.end_without_run(&call_id, name, refusal, CallEnd::Cancelled);
                 }
-                self.out.extend(
+                self.actions.extend(
                     running
                         .into_iter()
                         .map(|call_id| HostAction::StopCall { call_id }),
@@ -351,12 +351,12 @@ impl Machine {
         }
     }
 
-    fn settings_changed(&mut self, settings: TurnSettings, entry: EntryBody, when: When) {
+    fn change_settings(&mut self, settings: TurnSettings, entry: EntryBody, when: EffectiveFrom) {
         if self.turn.is_none() {
             self.use_settings(settings, entry);
             return;
         }
-        if when == When::NextTurn {
+        if when == EffectiveFrom::NextTurn {
             self.next_settings = Some(Box::new((settings, entry)));
             return;
         }
@@ -370,7 +370,7 @@ impl Machine {
         {
             let request = *request;
             if !std::mem::replace(restart, true) {
-                self.out.push(HostAction::StopModel { request });
+                self.actions.push(HostAction::StopModel { request });
             }
             self.restart_settings = Some(Box::new((settings, entry)));
         } else {
@@ -381,13 +381,14 @@ impl Machine {
 
     fn use_settings(&mut self, settings: TurnSettings, entry: EntryBody) {
         // Another model may manage the summary that failed.
-        self.summaries.forget();
+        self.summaries.reset();
         self.settings = settings.clone();
-        self.out.push(HostAction::UseSettings(Box::new(settings)));
+        self.actions
+            .push(HostAction::UseSettings(Box::new(settings)));
         self.write(entry);
     }
 
-    fn table_changed(&mut self, change: TableChange) {
+    fn change_table(&mut self, change: TableChange) {
         let change = match self.next_table.take() {
             None => change,
             Some(waiting) => waiting.followed_by(&change),
@@ -395,7 +396,7 @@ impl Machine {
         self.next_table = Some(change);
     }
 
-    fn go_on(&mut self) {
+    fn continue_turn(&mut self) {
         let restarted = matches!(
             &self.turn,
             Some(TurnProgress {
@@ -443,7 +444,7 @@ impl Machine {
         }
         let outcome = turn.ending.unwrap_or(TurnOutcome::Completed);
         if let TurnOutcome::Limit { limit, .. } = &outcome {
-            self.tell(Event::Error(ErrorEvent {
+            self.publish(Event::Error(ErrorEvent {
                 error: format!("The turn was ended: {}.", describe(&outcome)),
                 kind: limit.clone(),
             }));
@@ -454,13 +455,13 @@ impl Machine {
             usage: turn.usage,
             stop_reason: turn.stop_reason.clone(),
         });
-        self.tell(Event::Done {
+        self.publish(Event::Done {
             turn_id: turn.id.clone(),
             outcome: outcome.as_str().to_owned(),
             stop_reason: turn.stop_reason,
             text: turn.text,
         });
-        self.out.push(HostAction::TurnOver { turn_id: turn.id });
+        self.actions.push(HostAction::TurnOver { turn_id: turn.id });
         self.next_turn();
     }
 
@@ -471,33 +472,33 @@ impl Machine {
             self.notice(NoticeReason::Dropped { messages });
         }
         for turn_id in dropped {
-            self.out.push(HostAction::Dropped { turn_id });
+            self.actions.push(HostAction::Dropped { turn_id });
         }
     }
 
     fn notice(&mut self, reason: NoticeReason) {
-        let text = notice_words(&reason);
+        let text = describe_notice(&reason);
         self.write(EntryBody::Notice {
             text: text.clone(),
             reason: Some(reason),
         });
-        self.tell(Event::Notice { text });
+        self.publish(Event::Notice { text });
     }
 
     fn write(&mut self, body: EntryBody) {
-        self.next_input = match counted(&body) {
+        self.next_input = match counted_tokens(&body) {
             Some(tokens) => tokens,
             None => self.next_input + entry_tokens(&body),
         };
-        self.out.push(HostAction::Write(body));
+        self.actions.push(HostAction::Write(body));
     }
 
-    fn tell(&mut self, event: Event) {
-        self.out.push(HostAction::Tell(event));
+    fn publish(&mut self, event: Event) {
+        self.actions.push(HostAction::Publish(event));
     }
 }
 
-fn announced(call: &FunctionCall) -> CallAnnounced {
+fn announcement(call: &FunctionCall) -> CallAnnounced {
     CallAnnounced {
         id: call.call_id.clone(),
         name: call.name.clone(),
@@ -515,7 +516,7 @@ fn limit(name: &str, value: u64) -> TurnOutcome {
 fn describe(outcome: &TurnOutcome) -> String {
     match outcome {
         TurnOutcome::Limit { limit, value } => {
-            format!("the limit {} is reached", limit_words(limit, *value))
+            format!("the limit {} is reached", describe_limit(limit, *value))
         }
         other => other.as_str().to_owned(),
     }

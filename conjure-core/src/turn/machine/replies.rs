@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Judge, Machine, ModelFailure, announced, limit};
+use super::{Judge, Machine, ModelFailure, announcement, limit};
 use crate::chat::{
     Content, ErrorEvent, Event, FunctionCall, Message, Meta, Part, Response, Role, StopReason,
     Usage,
@@ -12,7 +12,7 @@ use crate::log::{EntryBody, Spending, TurnOutcome};
 use crate::turn::HostAction;
 
 impl Machine {
-    pub(super) fn replied(
+    pub(super) fn accept_reply(
         &mut self,
         mut response: Response,
         mut meta: Meta,
@@ -26,14 +26,14 @@ impl Machine {
             .stop
             .as_ref()
             .map_or(StopReason::Other, |stop| stop.reason);
-        let answer = said(&response);
-        let calls = self.keep(response, meta);
+        let answer = reply_text(&response);
+        let calls = self.record_reply(response, meta);
         if self.is_ending() {
             self.refuse_all(&calls, CallFailureKind::TurnEnded, judge);
             self.end_turn();
         } else if restart {
             self.refuse_all(&calls, CallFailureKind::SettingsChanged, judge);
-            self.go_on();
+            self.continue_turn();
         } else if !calls.is_empty() && !reason.calls_may_run() {
             self.refuse_all(&calls, CallFailureKind::ReplyCutShort, judge);
             self.finish(TurnOutcome::CutShort);
@@ -41,18 +41,18 @@ impl Machine {
             self.begin_step(calls, judge);
         } else {
             match reason {
-                StopReason::Pause => self.paused(),
+                StopReason::Pause => self.continue_paused(),
                 StopReason::MaxTokens | StopReason::ContextWindow | StopReason::Refusal => {
                     self.finish(TurnOutcome::CutShort);
                 }
-                _ => self.answered(&answer, judge),
+                _ => self.finish_answer(&answer, judge),
             }
         }
     }
 
     /// Writes what the model said, announces its calls and gives them back. Of a reply that says
     /// nothing it writes what it cost.
-    pub(super) fn keep(&mut self, response: Response, mut meta: Meta) -> Vec<FunctionCall> {
+    pub(super) fn record_reply(&mut self, response: Response, mut meta: Meta) -> Vec<FunctionCall> {
         meta.usage = response.usage;
         let superseded = meta.superseded;
         let by = (meta.provider.clone(), meta.model.clone());
@@ -72,7 +72,7 @@ impl Machine {
         if let Some(turn) = &mut self.turn {
             turn.usage += usage;
             if !message.content.is_empty() {
-                self.summaries.replied(&usage, self.next_input);
+                self.summaries.record_reply(&usage, self.next_input);
             }
             // Also of a reply that has nothing else to say.
             self.next_input = self.next_input.max(usage.prompt_tokens());
@@ -97,11 +97,11 @@ impl Machine {
         }
         if let Some(turn) = &self.turn {
             let usage = turn.usage;
-            self.tell(Event::Usage(usage.into()));
+            self.publish(Event::Usage(usage.into()));
         }
         if !server_items.is_empty() || !fields.is_empty() {
             self.unobserved += 1;
-            self.out.push(HostAction::Observe {
+            self.actions.push(HostAction::Observe {
                 provider: by.0,
                 model: by.1,
                 server_items,
@@ -109,15 +109,15 @@ impl Machine {
             });
         }
         if !calls.is_empty() {
-            self.tell(Event::FunctionCall {
-                calls: calls.iter().map(announced).collect(),
+            self.publish(Event::FunctionCall {
+                calls: calls.iter().map(announcement).collect(),
             });
         }
         calls
     }
 
     /// The reply did not come to its end: what came of it is kept.
-    pub(super) fn broke_off(
+    pub(super) fn fail_reply(
         &mut self,
         failure: ModelFailure,
         partial: Option<(Response, Meta)>,
@@ -129,15 +129,15 @@ impl Machine {
             self.unique_call_ids(&mut response);
             meta.partial = true;
             meta.superseded = restart;
-            let calls = self.keep(response, meta);
+            let calls = self.record_reply(response, meta);
             self.refuse_all(&calls, CallFailureKind::ReplyBrokeOff, judge);
         }
         if self.is_ending() {
             self.end_turn();
         } else if restart {
-            self.go_on();
-        } else if !(nothing_came && self.compacts_instead(&failure)) {
-            self.tell(Event::Error(ErrorEvent {
+            self.continue_turn();
+        } else if !(nothing_came && self.compact_after_refusal(&failure)) {
+            self.publish(Event::Error(ErrorEvent {
                 error: failure.error.clone(),
                 kind: failure.kind.clone(),
             }));
@@ -148,13 +148,13 @@ impl Machine {
         }
     }
 
-    pub(super) fn paused(&mut self) {
+    pub(super) fn continue_paused(&mut self) {
         let most = self.settings.max_pauses;
         let Some(turn) = &mut self.turn else { return };
         turn.pauses += 1;
         if turn.pauses > most {
             self.finish(limit("max_pauses", most.into()));
-        } else if let Some(outcome) = self.tokens_spent() {
+        } else if let Some(outcome) = self.exceeded_token_budget() {
             self.finish(outcome);
         } else if let Some(turn) = &mut self.turn {
             // A continuation is the same iteration (pauses have a limit of their own), and the
@@ -192,6 +192,6 @@ impl Machine {
 }
 
 /// The text of a reply.
-fn said(response: &Response) -> String {
+fn reply_text(response: &Response) -> String {
     response.parts.iter().filter_map(Part::as_text).collect()
 }

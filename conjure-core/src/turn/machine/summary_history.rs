@@ -14,7 +14,7 @@ pub(super) struct SummaryHistory {
     failed_at: Option<u64>,
     /// Tokens of input that no summary takes away, such as tools, memory and instructions: what the provider
     /// counted for the first reply behind the newest summary, without what the conversation had then.
-    fixed: Option<u64>,
+    fixed_tokens: Option<u64>,
     /// The next reply that is counted is the first one behind a summary.
     awaits_reply: bool,
 }
@@ -44,7 +44,7 @@ impl SummaryHistory {
                 _ => None,
             });
             let first = counted.next();
-            history.fixed = first.and_then(|(at, input)| {
+            history.fixed_tokens = first.and_then(|(at, input)| {
                 let conversation = next_input_tokens(entries.get(..at)?);
                 Some(input.saturating_sub(conversation))
             });
@@ -71,8 +71,10 @@ impl SummaryHistory {
     /// likely fail too, and be paid as that was. Where most of the input is what no summary takes away, the
     /// conversation has to come to half of that, or to the end of the model's window (`full_at`): a summary
     /// costs as much as all of the input.
-    pub(super) fn puts_off(&self, input: u64, summary: u64, full_at: Option<u64>) -> bool {
-        let worth = self.fixed.map(|fixed| fixed.saturating_add(fixed / 2));
+    pub(super) fn postpones(&self, input: u64, summary: u64, full_at: Option<u64>) -> bool {
+        let worth = self
+            .fixed_tokens
+            .map(|fixed| fixed.saturating_add(fixed / 2));
         let least = [
             self.failed_at.map(|failed| failed.saturating_add(summary)),
             worth.map(|worth| full_at.map_or(worth, |full| worth.min(full))),
@@ -80,18 +82,18 @@ impl SummaryHistory {
         least.into_iter().flatten().any(|least| input < least)
     }
 
-    pub(super) fn failed(&mut self, input: u64) {
+    pub(super) fn record_failure(&mut self, input: u64) {
         self.failed_at = Some(input);
     }
 
-    pub(super) fn summarised(&mut self) {
+    pub(super) fn record_summary(&mut self) {
         *self = Self {
             awaits_reply: true,
             ..Self::default()
         };
     }
 
-    pub(super) fn unfolded(&mut self) {
+    pub(super) fn record_unfold(&mut self) {
         *self = Self {
             is_unfolded: true,
             ..Self::default()
@@ -99,18 +101,18 @@ impl SummaryHistory {
     }
 
     /// A reply came, for which this was counted, and as much estimated of the conversation alone.
-    pub(super) fn replied(&mut self, usage: &Usage, conversation: u64) {
+    pub(super) fn record_reply(&mut self, usage: &Usage, conversation: u64) {
         if self.awaits_reply
             && let Some(input) = tokens(usage)
         {
-            self.fixed = Some(input.saturating_sub(conversation));
+            self.fixed_tokens = Some(input.saturating_sub(conversation));
             self.awaits_reply = false;
         }
     }
 
     /// Puts off nothing any more: other settings may manage what failed, or have less beside the conversation, and for a replay
     /// what a thread tells of a summary wins over what would be done today.
-    pub(super) fn forget(&mut self) {
+    pub(super) fn reset(&mut self) {
         *self = Self {
             is_unfolded: self.is_unfolded,
             ..Self::default()

@@ -28,7 +28,7 @@ fn going_on_begins_a_turn_without_a_message() {
     let mut bench = Bench::asked();
     bench.cancel();
     bench.fail(1, Some(vec![Part::text("Hal")]));
-    let actions = bench.input(TurnInput::GoOn {
+    let actions = bench.input(TurnInput::Continue {
         turn_id: "again".to_owned(),
     });
     assert_eq!(
@@ -74,7 +74,7 @@ fn while_calls_run_they_are_stopped_and_those_that_wait_never_run() {
     assert_eq!(
         bench.cancel(),
         [
-            HostAction::Unask {
+            HostAction::WithdrawApproval {
                 call_id: "3".to_owned()
             },
             HostAction::StopCall {
@@ -116,7 +116,7 @@ fn while_only_a_person_is_asked_it_is_over_at_once() {
     assert_eq!(
         bench.cancel(),
         [
-            HostAction::Unask {
+            HostAction::WithdrawApproval {
                 call_id: "1".to_owned()
             },
             over("q")
@@ -132,11 +132,16 @@ fn while_the_log_is_compacted_it_is_over_at_once() {
         ..settings()
     });
     bench.reply(1, vec![call("1", "a")], "tool_use");
-    assert_eq!(bench.done("1"), [HostAction::Compact { refused: false }]);
+    assert_eq!(
+        bench.done("1"),
+        [HostAction::Compact {
+            after_refusal: false
+        }]
+    );
     assert_eq!(bench.cancel(), [HostAction::StopCompaction, over("q")]);
     is_cancelled(&bench);
     let late = TurnInput::Compacted {
-        upto: 1,
+        visible_from: 1,
         summary: "s".to_owned(),
         meta: meta(),
         tokens: 5,
@@ -151,7 +156,7 @@ fn a_cancel_wins_over_settings_that_wait_for_the_same_reply() {
     bench.input(TurnInput::Settings {
         settings: Box::new(other.clone()),
         entry: note("other model"),
-        when: When::Now,
+        when: EffectiveFrom::Now,
     });
     bench.cancel();
     assert_eq!(

@@ -6,7 +6,7 @@ fn other() -> TurnSettings {
     TurnSettings::new("openai", "gpt-5")
 }
 
-fn change(bench: &mut Bench, settings: TurnSettings, when: When) -> Vec<HostAction> {
+fn change(bench: &mut Bench, settings: TurnSettings, when: EffectiveFrom) -> Vec<HostAction> {
     bench.input(TurnInput::Settings {
         entry: note(&settings.model),
         settings: Box::new(settings),
@@ -22,7 +22,7 @@ fn use_settings(settings: TurnSettings) -> HostAction {
 fn settings_now_stop_the_reply_and_ask_again_and_the_partial_text_stays_for_people() {
     let mut bench = Bench::asked();
     assert_eq!(
-        change(&mut bench, other(), When::Now),
+        change(&mut bench, other(), EffectiveFrom::Now),
         [HostAction::StopModel { request: 1 }]
     );
     assert_eq!(
@@ -44,7 +44,7 @@ fn settings_now_stop_the_reply_and_ask_again_and_the_partial_text_stays_for_peop
 #[test]
 fn settings_now_ask_again_also_when_the_reply_was_whole_by_then() {
     let mut bench = Bench::asked();
-    change(&mut bench, other(), When::Now);
+    change(&mut bench, other(), EffectiveFrom::Now);
     assert_eq!(
         bench.reply(1, vec![Part::text("x"), call("1", "a")], "tool_use"),
         [use_settings(other()), request(2, 1)]
@@ -55,9 +55,9 @@ fn settings_now_ask_again_also_when_the_reply_was_whole_by_then() {
 #[test]
 fn the_newest_settings_now_win_and_the_model_is_stopped_once() {
     let mut bench = Bench::asked();
-    change(&mut bench, other(), When::Now);
+    change(&mut bench, other(), EffectiveFrom::Now);
     let third = TurnSettings::new("gemini", "g");
-    assert_eq!(change(&mut bench, third.clone(), When::Now), []);
+    assert_eq!(change(&mut bench, third.clone(), EffectiveFrom::Now), []);
     assert_eq!(bench.fail(1, None), [use_settings(third), request(2, 1)]);
 }
 
@@ -66,7 +66,7 @@ fn settings_now_while_calls_run_let_them_finish() {
     let mut bench = Bench::asked();
     bench.reply(1, vec![call("1", "a")], "tool_use");
     assert_eq!(
-        change(&mut bench, other(), When::Now),
+        change(&mut bench, other(), EffectiveFrom::Now),
         [use_settings(other())]
     );
     assert_eq!(bench.done("1"), [request(2, 2)]);
@@ -75,7 +75,7 @@ fn settings_now_while_calls_run_let_them_finish() {
 #[test]
 fn settings_for_the_next_turn_wait_for_it() {
     let mut bench = Bench::asked();
-    assert_eq!(change(&mut bench, other(), When::NextTurn), []);
+    assert_eq!(change(&mut bench, other(), EffectiveFrom::NextTurn), []);
     bench.reply(1, vec![call("1", "a")], "tool_use");
     assert_eq!(bench.done("1"), [request(2, 2)]);
     assert_eq!(bench.reply(2, vec![], "end_turn"), [over("q")]);
@@ -91,9 +91,12 @@ fn settings_for_the_next_turn_wait_for_it() {
 #[test]
 fn settings_for_the_next_turn_do_not_take_the_place_of_those_for_now() {
     let mut bench = Bench::asked();
-    change(&mut bench, other(), When::Now);
+    change(&mut bench, other(), EffectiveFrom::Now);
     let third = TurnSettings::new("gemini", "g");
-    assert_eq!(change(&mut bench, third.clone(), When::NextTurn), []);
+    assert_eq!(
+        change(&mut bench, third.clone(), EffectiveFrom::NextTurn),
+        []
+    );
     assert_eq!(bench.fail(1, None), [use_settings(other()), request(2, 1)]);
     bench.reply(2, vec![], "end_turn");
     assert_eq!(bench.user("next"), [use_settings(third), request(3, 1)]);
@@ -103,7 +106,7 @@ fn settings_for_the_next_turn_do_not_take_the_place_of_those_for_now() {
 fn without_a_turn_settings_hold_at_once() {
     let mut bench = Bench::new(settings());
     assert_eq!(
-        change(&mut bench, other(), When::NextTurn),
+        change(&mut bench, other(), EffectiveFrom::NextTurn),
         [use_settings(other())]
     );
 }
@@ -185,9 +188,14 @@ fn the_log_is_compacted_before_a_request_that_would_be_too_long() {
         ..settings()
     });
     bench.reply(1, vec![call("1", "a")], "tool_use");
-    assert_eq!(bench.done("1"), [HostAction::Compact { refused: false }]);
+    assert_eq!(
+        bench.done("1"),
+        [HostAction::Compact {
+            after_refusal: false
+        }]
+    );
     let compacted = TurnInput::Compacted {
-        upto: 3,
+        visible_from: 3,
         summary: "so far".to_owned(),
         meta: Meta {
             usage: Usage {
@@ -206,7 +214,12 @@ fn the_log_is_compacted_before_a_request_that_would_be_too_long() {
     assert_eq!(bench.input(compacted), []);
     // Again when the log has grown again, also in another turn.
     bench.reply(2, vec![], "end_turn");
-    assert_eq!(bench.user("next"), [HostAction::Compact { refused: false }]);
+    assert_eq!(
+        bench.user("next"),
+        [HostAction::Compact {
+            after_refusal: false
+        }]
+    );
 }
 
 /// A reply to a request of a thousand tokens.
@@ -228,9 +241,14 @@ fn mostly_fixed(full_at: Option<u64>) -> Bench {
         ..settings()
     });
     long_reply(&mut bench, 1, vec![call("1", "a")], "tool_use");
-    assert_eq!(bench.done("1"), [HostAction::Compact { refused: false }]);
+    assert_eq!(
+        bench.done("1"),
+        [HostAction::Compact {
+            after_refusal: false
+        }]
+    );
     bench.input(TurnInput::Compacted {
-        upto: 3,
+        visible_from: 3,
         summary: "so far".to_owned(),
         meta: meta(),
         tokens: 25,
@@ -252,13 +270,15 @@ fn a_summary_is_worth_its_price_only_where_it_can_take_something_away() {
     assert_eq!(again.user("next"), [request(1, 1)]);
     long_reply(&mut bench, 3, vec![Part::text("x")], "end_turn");
     long_reply(&mut again, 1, vec![Part::text("x")], "end_turn");
-    let compact = [HostAction::Compact { refused: false }];
+    let compact = [HostAction::Compact {
+        after_refusal: false,
+    }];
     assert_eq!(bench.user(&"word ".repeat(600)), compact);
     // With other settings there may be less beside the conversation.
     again.input(TurnInput::Settings {
         settings: Box::new(bench.machine.settings().clone()),
         entry: note("other model"),
-        when: When::Now,
+        when: EffectiveFrom::Now,
     });
     assert_eq!(again.user("later"), compact);
     // A window that is full does not wait.
@@ -312,10 +332,12 @@ fn a_summary_that_failed_is_made_again_when_more_was_said_or_settings_changed() 
     changed.input(TurnInput::Settings {
         settings: Box::new(bench.machine.settings().clone()),
         entry: note("other model"),
-        when: When::Now,
+        when: EffectiveFrom::Now,
     });
     let mut changed_before = reopened(&changed);
-    let compact = [HostAction::Compact { refused: false }];
+    let compact = [HostAction::Compact {
+        after_refusal: false,
+    }];
     for bench in [&mut changed, &mut changed_before] {
         assert_eq!(bench.user("later"), compact);
     }
@@ -332,7 +354,9 @@ fn results_that_came_since_the_last_count_are_counted_too() {
     assert_eq!(bench.ended("1", &"word ".repeat(600), CallEnd::Done), []);
     assert_eq!(
         bench.ended("2", &"word ".repeat(600), CallEnd::Done),
-        [HostAction::Compact { refused: false }]
+        [HostAction::Compact {
+            after_refusal: false
+        }]
     );
     // A machine for the thread as it stands knows as much.
     let again = Machine::new(bench.machine.settings().clone(), 1, &bench.log);
@@ -350,7 +374,7 @@ fn a_conversation_that_the_provider_calls_too_long_is_compacted_and_asked_again_
         partial: None,
     };
     let compacted = TurnInput::Compacted {
-        upto: 2,
+        visible_from: 2,
         summary: "so far".to_owned(),
         meta: meta(),
         tokens: 40,
@@ -358,7 +382,9 @@ fn a_conversation_that_the_provider_calls_too_long_is_compacted_and_asked_again_
     let mut bench = Bench::asked();
     assert_eq!(
         bench.input(too_long(1)),
-        [HostAction::Compact { refused: true }]
+        [HostAction::Compact {
+            after_refusal: true
+        }]
     );
     assert_eq!(bench.input(compacted), [request(2, 1)]);
     assert_eq!(bench.errors(), [] as [&str; 0]);
@@ -381,7 +407,7 @@ fn what_a_person_unfolds_is_read_again() {
     bench.reply(1, vec![call("1", "a")], "tool_use");
     bench.done("1");
     bench.input(TurnInput::Compacted {
-        upto: 3,
+        visible_from: 3,
         summary: "so far".to_owned(),
         meta: meta(),
         tokens: 40,
@@ -408,7 +434,7 @@ fn a_reply_is_observed_as_its_makers_also_when_another_provider_is_next() {
     bench.input(TurnInput::Settings {
         settings: Box::new(TurnSettings::new("openai", "gpt-5")),
         entry: note("other model"),
-        when: When::Now,
+        when: EffectiveFrom::Now,
     });
     let actions = bench.fail(1, Some(vec![server_use("x")]));
     let by = actions.iter().find_map(|action| match action {

@@ -121,7 +121,7 @@ fn what_plugins_ask_the_model_counts_in_the_budget() {
         ..meta()
     };
     bench.input(TurnInput::Spent {
-        on: Spending::Sample {
+        purpose: Spending::Sample {
             plugin: "p".to_owned(),
         },
         meta: sampled,

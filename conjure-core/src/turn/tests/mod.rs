@@ -71,7 +71,7 @@ impl Bench {
                         body,
                     });
                 }
-                HostAction::Tell(event) => self.told.push(event),
+                HostAction::Publish(event) => self.told.push(event),
                 other => left.push(other),
             }
         }

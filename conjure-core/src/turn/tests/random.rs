@@ -34,7 +34,7 @@ enum Step {
         drop_queued: bool,
     },
     Settings {
-        when: When,
+        when: EffectiveFrom,
         compact: bool,
     },
     Table,
@@ -80,7 +80,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         Just(CallEnd::Failed),
         Just(CallEnd::TimedOut)
     ];
-    let when = prop_oneof![Just(When::Now), Just(When::NextTurn)];
+    let when = prop_oneof![Just(EffectiveFrom::Now), Just(EffectiveFrom::NextTurn)];
     prop_oneof![
         6 => Just(Step::User),
         8 => (any_parts(), stop).prop_map(|(parts, stop)| Step::Reply { parts, stop }),
@@ -156,7 +156,7 @@ impl Host {
                     assert!(self.running.iter().any(|(id, _)| *id == call_id));
                 }
                 HostAction::AskPerson { call, .. } => self.asked.push(call.call_id),
-                HostAction::Unask { call_id } => self.asked.retain(|id| *id != call_id),
+                HostAction::WithdrawApproval { call_id } => self.asked.retain(|id| *id != call_id),
                 HostAction::Compact { .. } => {
                     assert!(self.request.is_none() && !self.compacting);
                     self.compacting = true;
@@ -170,7 +170,7 @@ impl Host {
                 }
                 HostAction::Observe { .. } => self.unobserved += 1,
                 HostAction::UseSettings(_) => {}
-                HostAction::Write(_) | HostAction::Tell(_) => panic!("the bench takes these"),
+                HostAction::Write(_) | HostAction::Publish(_) => panic!("the bench takes these"),
             }
         }
     }
@@ -256,7 +256,7 @@ impl Host {
                             error: "e".to_owned(),
                         },
                         Some(upto) => TurnInput::Compacted {
-                            upto,
+                            visible_from: upto,
                             summary: "s".to_owned(),
                             meta: meta(),
                             tokens: self.tokens_folded(upto),
@@ -270,7 +270,7 @@ impl Host {
                     self.input(TurnInput::Observed);
                 }
             }
-            Step::GoOn => self.input(TurnInput::GoOn {
+            Step::GoOn => self.input(TurnInput::Continue {
                 turn_id: "t".to_owned(),
             }),
             Step::Exhausted => self.input(TurnInput::Exhausted {

@@ -5,9 +5,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::MOST_ID;
+use super::MAX_ID_LENGTH;
 use crate::chat::{Content, FunctionCall, Part, Sidecar};
-use crate::exact_numbers::unkept_number;
+use crate::exact_numbers::inexact_number;
 use crate::wire::arguments::as_object;
 use crate::wire::ids::{legal_id, legal_name};
 
@@ -17,7 +17,7 @@ pub(super) struct Block {
     /// The block's index in the stream; none for a block that came inside `message_start`.
     pub(super) index: Option<u64>,
     /// Whether the block's end came.
-    pub(super) whole: bool,
+    pub(super) is_complete: bool,
     fields: Map<String, Value>,
     /// The pieces of `input`, which are JSON only when all of them are there.
     input: Option<String>,
@@ -31,7 +31,7 @@ impl Block {
         };
         Self {
             index,
-            whole: false,
+            is_complete: false,
             fields,
             input: None,
         }
@@ -135,7 +135,7 @@ impl Block {
                         text: self.text("thinking").to_owned(),
                     },
                     // Without its end a thought has no signature, and nobody takes it back.
-                    sidecar: self.whole.then(|| sidecar(Value::Object(data))),
+                    sidecar: self.is_complete.then(|| sidecar(Value::Object(data))),
                 })
             }
             "redacted_thinking" => Some(Part {
@@ -186,7 +186,7 @@ impl Block {
         let empty = || Value::Object(Map::new());
         let text = match self.input.as_deref() {
             // No pieces, or empty ones only: what the block began with stands.
-            None | Some("") if self.whole => {
+            None | Some("") if self.is_complete => {
                 return match self.fields.get("input") {
                     Some(input @ Value::Object(_)) => (input.clone(), None),
                     None | Some(Value::Null) => (empty(), None),
@@ -196,7 +196,7 @@ impl Block {
             text => text.unwrap_or_default(),
         };
         match serde_json::from_str(text) {
-            Ok(input @ Value::Object(_)) if self.whole && unkept_number(text).is_none() => {
+            Ok(input @ Value::Object(_)) if self.is_complete && inexact_number(text).is_none() => {
                 (input, None)
             }
             _ => (empty(), Some(text.to_owned())),
@@ -235,7 +235,7 @@ pub(super) fn assistant_block(part: &Part) -> Option<Value> {
         Content::FunctionCall(call) => {
             let mut block = json!({
                 "type": "tool_use",
-                "id": legal_id(&call.call_id, MOST_ID),
+                "id": legal_id(&call.call_id, MAX_ID_LENGTH),
                 "name": legal_name(&call.name),
                 "input": as_object(&call.arguments, call.arguments_text.as_deref()),
             });

@@ -7,11 +7,11 @@
 use serde_json::{Map, Value, json};
 
 /// The most marks that a request may have.
-const MOST: usize = 4;
+const MAX_MARKS: usize = 4;
 
 /// Marks the body; `own_tools` is how many tools at the front are the routing table's.
 pub(super) fn mark(body: &mut Map<String, Value>, own_tools: usize) {
-    let mut left = MOST.saturating_sub(count_fields(body, 0));
+    let mut left = MAX_MARKS.saturating_sub(count_fields(body, 0));
     let mut spend = |block: Option<&mut Value>| {
         let marked = left > 0 && block.is_some_and(mark_block);
         if marked {

@@ -10,11 +10,11 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::block::Block;
-use super::{PROVIDER, WHO, errors, usage};
+use super::{PROVIDER, PROVIDER_NAME, errors, usage};
 use crate::chat::{Response, Stop, StopReason, StreamEvent};
-use crate::wire::failure::{self, RequestTarget, shown, text_of};
-use crate::wire::scan::{Count, Loose};
-use crate::wire::stream::{self, MOST_PARTS, ReplyAssembler, ReplyStreamDecoder, TOO_MANY};
+use crate::wire::failure::{self, RequestTarget, describe_body, text_of};
+use crate::wire::scan::{Count, LooseString};
+use crate::wire::stream::{self, MAX_PARTS, ReplyAssembler, ReplyStreamDecoder, TOO_MANY};
 use crate::wire::{Decoded, Endpoint, ReplyDecoder, WireError, model_family};
 
 /// A decoder for the body of one streaming reply.
@@ -47,18 +47,18 @@ struct AnthropicReply {
     response: Response,
     provider: String,
     /// The model that was asked for.
-    asked: Option<String>,
+    requested_model: Option<String>,
     /// Where the provider is, as a person may see it.
     base_url: Option<String>,
     family: String,
     blocks: Vec<Block>,
     /// Whether an event of this API came.
-    heard: bool,
+    has_events: bool,
     started: bool,
     /// Whether `message_start` said why the message stopped: then nothing has to follow.
     stopped_at_start: bool,
     /// Whether the wire's own end came.
-    ended: bool,
+    is_ended: bool,
     error: Option<WireError>,
 }
 
@@ -66,7 +66,7 @@ struct AnthropicReply {
 #[derive(Deserialize)]
 struct BlockDelta<'a> {
     #[serde(borrow, rename = "type")]
-    kind: Loose<'a>,
+    kind: LooseString<'a>,
     index: Option<Count>,
     #[serde(borrow)]
     delta: PieceDelta<'a>,
@@ -76,21 +76,21 @@ struct BlockDelta<'a> {
 #[derive(Deserialize)]
 struct BlockEnd<'a> {
     #[serde(borrow, rename = "type")]
-    kind: Loose<'a>,
+    kind: LooseString<'a>,
     index: Option<Count>,
 }
 
 #[derive(Deserialize)]
 struct PieceDelta<'a> {
     #[serde(borrow, rename = "type")]
-    kind: Loose<'a>,
+    kind: LooseString<'a>,
     #[serde(borrow, default, alias = "thinking", alias = "partial_json")]
-    text: Loose<'a>,
+    text: LooseString<'a>,
 }
 
 impl ReplyAssembler for AnthropicReply {
     fn event(&mut self, name: &str, data: &str, out: &mut Vec<StreamEvent>) {
-        if self.ended || self.error.is_some() || data.trim() == "[DONE]" {
+        if self.is_ended || self.error.is_some() || data.trim() == "[DONE]" {
             return;
         }
         let is_small = match name {
@@ -101,15 +101,15 @@ impl ReplyAssembler for AnthropicReply {
             _ => false,
         };
         if is_small {
-            self.heard = true;
+            self.has_events = true;
             return;
         }
         let Ok(data) = serde_json::from_str::<Value>(data) else {
-            let shown = shown(data.as_bytes());
+            let shown = describe_body(data.as_bytes());
             self.protocol(&format!("an event that is not JSON: {shown}"));
             return;
         };
-        self.heard = true;
+        self.has_events = true;
         let kind = data.get("type").and_then(Value::as_str);
         match kind.unwrap_or(name) {
             "message_start" => {
@@ -131,7 +131,7 @@ impl ReplyAssembler for AnthropicReply {
                 self.take_stop(delta);
                 self.take_usage(&data, out);
             }
-            "message_stop" => self.stopped(out),
+            "message_stop" => self.end_message(out),
             "error" => {
                 let error = data.get("error").unwrap_or(&Value::Null);
                 self.error = Some(errors::in_stream(self.target(), error, self.has_shown()));
@@ -151,7 +151,7 @@ impl ReplyAssembler for AnthropicReply {
             // Left as it is: a body that just stops is a cut.
             Err(error) if error.is_eof() && !bytes.is_empty() => return,
             Err(_) => {
-                let shown = shown(bytes);
+                let shown = describe_body(bytes);
                 self.protocol(&format!("a body that is not JSON: {shown}"));
                 return;
             }
@@ -160,35 +160,35 @@ impl ReplyAssembler for AnthropicReply {
             self.error = Some(errors::in_stream(self.target(), error, false));
         } else if body.get("content").is_some_and(Value::is_array) {
             self.start(&body, out);
-            self.stopped(out);
+            self.end_message(out);
         } else {
-            let shown = shown(bytes);
+            let shown = describe_body(bytes);
             self.protocol(&format!("JSON that is no message: {shown}"));
         }
     }
 
     fn protocol(&mut self, found: &str) {
-        if self.error.is_none() && !self.ended {
-            self.error = Some(failure::protocol(WHO, found));
+        if self.error.is_none() && !self.is_ended {
+            self.error = Some(failure::protocol(PROVIDER_NAME, found));
         }
     }
 
     fn too_large(&mut self, found: &str) {
-        self.ended = false;
+        self.is_ended = false;
         failure::too_large(&mut self.error, found);
     }
 
-    fn heard(&self) -> bool {
-        self.heard
+    fn has_events(&self) -> bool {
+        self.has_events
     }
 
     fn end(mut self, _out: &mut Vec<StreamEvent>) -> Decoded {
-        let whole = self.blocks.iter().all(|block| block.whole);
+        let whole = self.blocks.iter().all(|block| block.is_complete);
         if self.error.is_none() && self.stopped_at_start && whole {
-            self.ended = true;
+            self.is_ended = true;
         }
-        if !self.ended && self.error.is_none() {
-            self.error = Some(failure::cut(WHO, self.has_shown()));
+        if !self.is_ended && self.error.is_none() {
+            self.error = Some(failure::cut(PROVIDER_NAME, self.has_shown()));
         }
         let mut response = self.response;
         response.parts = self
@@ -196,7 +196,7 @@ impl ReplyAssembler for AnthropicReply {
             .iter()
             .filter_map(|block| block.part(&self.provider, &self.family))
             .collect();
-        response.complete = self.ended;
+        response.complete = self.is_ended;
         Decoded {
             response,
             error: self.error,
@@ -208,7 +208,7 @@ impl AnthropicReply {
     fn new(endpoint: &Endpoint) -> Self {
         Self {
             provider: endpoint.provider.clone(),
-            asked: endpoint.model.clone(),
+            requested_model: endpoint.model.clone(),
             base_url: endpoint.base_url.clone(),
             ..Self::default()
         }
@@ -217,7 +217,7 @@ impl AnthropicReply {
     /// What the request asked for, and where.
     fn target(&self) -> RequestTarget<'_> {
         RequestTarget {
-            model: self.asked.as_deref(),
+            model: self.requested_model.as_deref(),
             base_url: self.base_url.as_deref(),
         }
     }
@@ -228,7 +228,7 @@ impl AnthropicReply {
         self.blocks.iter().any(|block| match block.kind() {
             "tool_use" | "redacted_thinking" => false,
             // While it is written nobody runs it.
-            "server_tool_use" | "mcp_tool_use" => block.whole,
+            "server_tool_use" | "mcp_tool_use" => block.is_complete,
             kind @ ("text" | "thinking") => !block.text(kind).is_empty(),
             _ => true,
         })
@@ -239,7 +239,7 @@ impl AnthropicReply {
         let end = serde_json::from_str::<BlockEnd<'_>>(data);
         let is_end = end.is_ok_and(|end| end.kind.str() == "message_stop");
         if is_end {
-            self.stopped(out);
+            self.end_message(out);
         }
         is_end
     }
@@ -253,7 +253,7 @@ impl AnthropicReply {
         let open = self
             .blocks
             .iter()
-            .rposition(|block| block.index.is_some() && block.index == index && !block.whole);
+            .rposition(|block| block.index.is_some() && block.index == index && !block.is_complete);
         match open {
             Some(at) if kind.str() == "content_block_stop" => {
                 self.close(at, out);
@@ -273,8 +273,8 @@ impl AnthropicReply {
         let open = self
             .blocks
             .iter_mut()
-            .rfind(|block| block.index.is_some() && block.index == index && !block.whole);
-        let (Some(block), Loose::Text(piece), "content_block_delta") =
+            .rfind(|block| block.index.is_some() && block.index == index && !block.is_complete);
+        let (Some(block), LooseString::Text(piece), "content_block_delta") =
             (open, delta.text, kind.str())
         else {
             return false;
@@ -299,7 +299,12 @@ impl AnthropicReply {
     /// `message_start`, or a whole message. Blocks in it are finished: replies with programmatic
     /// tool calls come like that.
     fn start(&mut self, message: &Value, out: &mut Vec<StreamEvent>) {
-        let text = |of: &str| message.get(of).and_then(Value::as_str).map(stream::name);
+        let text = |of: &str| {
+            message
+                .get(of)
+                .and_then(Value::as_str)
+                .map(stream::truncated_name)
+        };
         let id = text("id").map(str::to_owned);
         if mem::replace(&mut self.started, true) {
             if id != self.response.id {
@@ -316,7 +321,7 @@ impl AnthropicReply {
             .into_iter()
             .flatten()
         {
-            if self.blocks.len() >= MOST_PARTS {
+            if self.blocks.len() >= MAX_PARTS {
                 self.too_large(TOO_MANY);
                 break;
             }
@@ -332,11 +337,15 @@ impl AnthropicReply {
 
     fn block_start(&mut self, data: &Value, out: &mut Vec<StreamEvent>) {
         let index = index_of(data);
-        if self.blocks.len() >= MOST_PARTS {
+        if self.blocks.len() >= MAX_PARTS {
             self.too_large(TOO_MANY);
             return;
         }
-        if self.blocks.iter().any(|b| b.index == index && !b.whole) {
+        if self
+            .blocks
+            .iter()
+            .any(|b| b.index == index && !b.is_complete)
+        {
             self.protocol("a block that begins inside another of the same number");
             return;
         }
@@ -406,7 +415,7 @@ impl AnthropicReply {
         let Some(block) = self.blocks.get_mut(at) else {
             return;
         };
-        block.whole = true;
+        block.is_complete = true;
         match block.kind() {
             "text" | "thinking" | "redacted_thinking" => {}
             "tool_use" => out.push(StreamEvent::Call {
@@ -420,21 +429,21 @@ impl AnthropicReply {
         let index = index_of(data);
         self.blocks
             .iter()
-            .rposition(|block| block.index.is_some() && block.index == index && !block.whole)
+            .rposition(|block| block.index.is_some() && block.index == index && !block.is_complete)
     }
 
     /// The wire's own end; blocks whose end a gateway left out end here too.
-    fn stopped(&mut self, out: &mut Vec<StreamEvent>) {
+    fn end_message(&mut self, out: &mut Vec<StreamEvent>) {
         if self.error.is_some() {
             return;
         }
         let open: Vec<usize> = (0..self.blocks.len())
-            .filter(|at| self.blocks.get(*at).is_some_and(|block| !block.whole))
+            .filter(|at| self.blocks.get(*at).is_some_and(|block| !block.is_complete))
             .collect();
         for at in open {
             self.close(at, out);
         }
-        self.ended = true;
+        self.is_ended = true;
     }
 
     fn take_stop(&mut self, from: &Value) {

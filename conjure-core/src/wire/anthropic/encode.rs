@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::output::{self, AskedForm};
+use super::output::{self, FormRequest};
 use super::{API_VERSION, cache, messages, thinking};
 use crate::request::{ModelRequest, ToolChoice};
 use crate::wire::tools::{self, ToolNotes};
@@ -37,9 +37,9 @@ pub fn encode(request: &ModelRequest) -> Encoded {
         body.insert("tools".to_owned(), Value::Array(tools));
     }
     let form = request.response_format.as_ref();
-    let (form, asked) = match form.map(|format| output::asked(format, notes)) {
-        Some(AskedForm::Config(config)) => (Some(config), None),
-        Some(AskedForm::Words(words)) => (None, Some(words)),
+    let (form, asked) = match form.map(|format| output::form_request(format, notes)) {
+        Some(FormRequest::Config(config)) => (Some(config), None),
+        Some(FormRequest::Instruction(words)) => (None, Some(words)),
         None => (None, None),
     };
     let system = system(request, asked.as_ref());
@@ -95,8 +95,8 @@ fn stop_sequences<'a>(request: &'a ModelRequest, notes: &mut Vec<String>) -> Vec
 }
 
 /// The instructions, and behind them what an answer's form is asked for with.
-fn system(request: &ModelRequest, asked: Option<&String>) -> Vec<Value> {
-    let blocks = request.system.iter().chain(asked);
+fn system(request: &ModelRequest, form_instruction: Option<&String>) -> Vec<Value> {
+    let blocks = request.system.iter().chain(form_instruction);
     blocks
         .filter(|text| !text.trim().is_empty())
         .map(|text| json!({"type": "text", "text": text}))
@@ -105,9 +105,9 @@ fn system(request: &ModelRequest, asked: Option<&String>) -> Vec<Value> {
 
 /// The routing table's tools in its order, then those that backends add; and how many the first
 /// are.
-fn tools(request: &ModelRequest, told: &mut ToolNotes) -> (Vec<Value>, usize) {
+fn tools(request: &ModelRequest, tool_notes: &mut ToolNotes) -> (Vec<Value>, usize) {
     let mut tools: Vec<Value> = Vec::new();
-    for (tool, input_schema) in tools::listed(request, told, Ok) {
+    for (tool, input_schema) in tools::encode_tools(request, tool_notes, Ok) {
         let mut definition = json!({"name": tool.name});
         if let Some(fields) = definition.as_object_mut() {
             if !tool.description.trim().is_empty() {
@@ -118,7 +118,7 @@ fn tools(request: &ModelRequest, told: &mut ToolNotes) -> (Vec<Value>, usize) {
         tools.push(definition);
     }
     let own = tools.len();
-    fragments::tools(&mut tools, request, &mut told.notes);
+    fragments::tools(&mut tools, request, &mut tool_notes.notes);
     (tools, own)
 }
 

@@ -5,8 +5,10 @@
 
 use serde_json::Value;
 
-use super::{PROVIDER, WHO};
-use crate::wire::failure::{self, RequestTarget, StatusFailure, kind_of_status, shown, text_of};
+use super::{PROVIDER, PROVIDER_NAME};
+use crate::wire::failure::{
+    self, RequestTarget, StatusFailure, describe_body, kind_of_status, text_of,
+};
 use crate::wire::{Endpoint, WireError};
 
 /// What a reply with this status and body means. The body may be JSON, a proxy's HTML or empty.
@@ -28,15 +30,15 @@ pub(in crate::wire) fn error_at(
         // Some gateways put the text where the object should be.
         Some(Value::String(text)) => ("", text.clone()),
         Some(inner) => (text_of(inner, "type"), text_of(inner, "message").to_owned()),
-        None => ("", shown(body)),
+        None => ("", describe_body(body)),
     };
     StatusFailure {
-        who: WHO,
+        provider: PROVIDER_NAME,
         endpoint,
         status,
         word,
         text: &text,
-        own_form: inner.is_some(),
+        is_api_error: inner.is_some(),
         kind: kind_of(word, status, &text),
         request_id: json
             .as_ref()
@@ -53,7 +55,7 @@ pub(super) fn in_stream(target: RequestTarget<'_>, error: &Value, shown: bool) -
     let word = text_of(error, "type");
     let text = text_of(error, "message");
     let told = if text.is_empty() { word } else { text };
-    failure::in_stream(WHO, target, kind_of(word, 0, text), told, shown)
+    failure::in_stream(PROVIDER_NAME, target, kind_of(word, 0, text), told, shown)
 }
 
 fn kind_of(word: &str, status: u16, text: &str) -> &'static str {

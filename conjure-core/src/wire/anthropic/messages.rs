@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::MOST_ID;
+use super::MAX_ID_LENGTH;
 use super::block::assistant_block;
 use super::thinking::is_thought;
 use crate::chat::{ArtifactRef, Content, FunctionCallOutput, Message, OutputPart, Part, Role};
 use crate::request::{Attachment, ProviderFragments};
-use crate::wire::added::Added;
+use crate::wire::added::AddedParts;
 use crate::wire::files::{FileEncoder, FileView, is_named};
 use crate::wire::ids::legal_id;
 
@@ -25,7 +25,7 @@ pub(super) fn messages(
     contribution: &ProviderFragments,
     notes: &mut Vec<String>,
 ) -> Vec<Value> {
-    let added = Added::to(messages, contribution, |at| !answers_mixed(messages, at));
+    let added = AddedParts::for_messages(messages, contribution, |at| !answers_mixed(messages, at));
     let mut files = FileEncoder { attachments, notes };
     let mut out: Vec<(&str, Vec<Value>)> = Vec::new();
     for (at, message) in messages.iter().enumerate() {
@@ -36,7 +36,7 @@ pub(super) fn messages(
             ),
             Role::User | Role::Tool | Role::System => ("user", user(message, &mut files)),
         };
-        blocks.extend(added.behind(at));
+        blocks.extend(added.after_message(at));
         if blocks.is_empty() {
             continue;
         }
@@ -80,9 +80,9 @@ fn assistant(message: &Message, thoughts: bool, files: &mut FileEncoder<'_>) -> 
         .filter(|part| thoughts || !is_thought(part))
         .filter_map(|part| match &part.content {
             // A model's own files go back as words: this API takes them from a user only.
-            Content::Image { artifact } | Content::File { artifact } => {
-                Some(text(&files.told(artifact, "a file in a model's message")))
-            }
+            Content::Image { artifact } | Content::File { artifact } => Some(text(
+                &files.note_unshown(artifact, "a file in a model's message"),
+            )),
             _ => assistant_block(part),
         })
         .collect()
@@ -95,7 +95,7 @@ fn user(message: &Message, files: &mut FileEncoder<'_>) -> Vec<Value> {
         .flat_map(|part: &Part| match &part.content {
             Content::FunctionCallOutput(output) => vec![tool_result(output, files)],
             Content::Image { artifact } | Content::File { artifact } => {
-                files.attached(artifact, text, file)
+                files.attached_file(artifact, text, file)
             }
             _ => assistant_block(part).into_iter().collect(),
         })
@@ -118,7 +118,7 @@ fn tool_result(output: &FunctionCallOutput, files: &mut FileEncoder<'_>) -> Valu
             // The API takes only text in a result that is an error.
             OutputPart::Image { artifact } | OutputPart::File { artifact } if output.is_error => {
                 Some(text(
-                    &files.told(artifact, "a file in a failed call's result"),
+                    &files.note_unshown(artifact, "a file in a failed call's result"),
                 ))
             }
             OutputPart::Image { artifact } | OutputPart::File { artifact } => {
@@ -127,7 +127,7 @@ fn tool_result(output: &FunctionCallOutput, files: &mut FileEncoder<'_>) -> Valu
         })
         .collect();
     let mut block =
-        json!({"type": "tool_result", "tool_use_id": legal_id(&output.call_id, MOST_ID)});
+        json!({"type": "tool_result", "tool_use_id": legal_id(&output.call_id, MAX_ID_LENGTH)});
     if let Some(fields) = block.as_object_mut() {
         if !content.is_empty() {
             fields.insert("content".to_owned(), Value::Array(content));
@@ -141,7 +141,7 @@ fn tool_result(output: &FunctionCallOutput, files: &mut FileEncoder<'_>) -> Valu
 
 /// The file itself where its bytes are here and the API can look at it, else words about it.
 fn file(artifact: &ArtifactRef, files: &mut FileEncoder<'_>) -> Value {
-    match files.look(artifact) {
+    match files.view(artifact) {
         FileView::Image(file) => json!({"type": "image", "source": base64(file)}),
         FileView::Pdf(file) => {
             json!({"type": "document", "source": base64(file), "title": artifact.name})
@@ -152,9 +152,9 @@ fn file(artifact: &ArtifactRef, files: &mut FileEncoder<'_>) -> Value {
             "title": artifact.name,
         }),
         FileView::Other(_) => {
-            text(&files.told(artifact, "a file of a type that this API cannot look at"))
+            text(&files.note_unshown(artifact, "a file of a type that this API cannot look at"))
         }
-        FileView::Words(words) => text(&words),
+        FileView::Note(words) => text(&words),
     }
 }
 

@@ -27,10 +27,10 @@ pub const PROVIDER: &str = "anthropic";
 pub const API_VERSION: &str = "2023-06-01";
 
 /// How a person calls the provider.
-const WHO: &str = "Anthropic";
+const PROVIDER_NAME: &str = "Anthropic";
 
 /// Ids may be of any length here.
-pub(super) const MOST_ID: usize = usize::MAX;
+pub(super) const MAX_ID_LENGTH: usize = usize::MAX;
 
 #[cfg(test)]
 mod tests;

@@ -61,22 +61,22 @@ const FORMATS: [&str; 9] = [
 
 /// How an answer of a form is asked for.
 #[derive(Debug, PartialEq)]
-pub(super) enum AskedForm {
+pub(super) enum FormRequest {
     /// In the `output_config` field.
     Config(Value),
     /// In words for the system: the API rejects the schema.
-    Words(String),
+    Instruction(String),
 }
 
 /// Asks for a form, in words where the API would reject it.
-pub(super) fn asked(format: &OutputFormat, notes: &mut Vec<String>) -> AskedForm {
+pub(super) fn form_request(format: &OutputFormat, notes: &mut Vec<String>) -> FormRequest {
     let mut changed = false;
     let Some(schema) = grammar(&format.schema, &mut changed) else {
         notes.push(format!(
             "the form `{}` is asked for in words: this API takes no schema of such values",
             format.name
         ));
-        return AskedForm::Words(words::answer_form(&format.schema));
+        return FormRequest::Instruction(words::answer_form(&format.schema));
     };
     if changed {
         notes.push(format!(
@@ -84,7 +84,7 @@ pub(super) fn asked(format: &OutputFormat, notes: &mut Vec<String>) -> AskedForm
             format.name
         ));
     }
-    AskedForm::Config(json!({"format": {"type": "json_schema", "schema": schema}}))
+    FormRequest::Config(json!({"format": {"type": "json_schema", "schema": schema}}))
 }
 
 /// The schema as the grammar takes it; nothing where it cannot say it.
@@ -166,8 +166,8 @@ mod tests {
         };
         let mut notes = Vec::new();
         assert_eq!(
-            asked(&format, &mut notes),
-            AskedForm::Config(json!({"format": {"type": "json_schema", "schema": {
+            form_request(&format, &mut notes),
+            FormRequest::Config(json!({"format": {"type": "json_schema", "schema": {
                 "type": "object",
                 "properties": {
                     "n": {"type": "integer", "description": "A digit.\n\n{minimum: 1, maximum: 9}"},
@@ -203,8 +203,8 @@ mod tests {
                 schema,
             };
             let mut notes = Vec::new();
-            let expected = AskedForm::Words(words::answer_form(&format.schema));
-            assert_eq!(asked(&format, &mut notes), expected);
+            let expected = FormRequest::Instruction(words::answer_form(&format.schema));
+            assert_eq!(form_request(&format, &mut notes), expected);
             assert_eq!(notes.len(), 1, "{}", format.schema);
         }
         // Properties may be called as keywords are.
@@ -213,8 +213,8 @@ mod tests {
             schema: of(json!({"type": "object", "properties": {"not": {"type": "string"}}})),
         };
         assert!(matches!(
-            asked(&format, &mut Vec::new()),
-            AskedForm::Config(_)
+            form_request(&format, &mut Vec::new()),
+            FormRequest::Config(_)
         ));
     }
 }

@@ -16,7 +16,7 @@ use crate::request::{ModelRequest, ToolChoice};
 use crate::wire::model_family;
 
 /// The least budget that the API takes.
-const LEAST_BUDGET: u32 = 1024;
+const MIN_BUDGET: u32 = 1024;
 
 /// What a request says about thinking.
 pub(super) struct Thinking {
@@ -29,7 +29,7 @@ pub(super) struct Thinking {
 /// What a request says about thinking; why that is not what was asked for goes to `notes`.
 pub(super) fn thinking(request: &ModelRequest, notes: &mut Vec<String>) -> Thinking {
     let messages = request.messages.messages();
-    let turn = turn(messages);
+    let turn = turn_start(messages);
     let field = field(request, turn, notes);
     let refused = field.is_none() && is_claude_with_budget(&request.model);
     let thoughts_end = if refused { turn } else { messages.len() };
@@ -71,14 +71,14 @@ fn field(request: &ModelRequest, turn: usize, notes: &mut Vec<String>) -> Option
     }
     // The budget is a part of max_tokens; a quarter stays for the answer.
     let most = request.max_tokens / 4 * 3;
-    if most < LEAST_BUDGET {
+    if most < MIN_BUDGET {
         notes.push(format!(
             "thinking is off: max_tokens {} leaves no room for it",
             request.max_tokens
         ));
         return None;
     }
-    let budget = wanted.clamp(LEAST_BUDGET, most);
+    let budget = wanted.clamp(MIN_BUDGET, most);
     if budget != wanted {
         notes.push(format!("thinking budget {wanted} is sent as {budget}"));
     }
@@ -113,7 +113,7 @@ fn is_claude_with_budget(model: &str) -> bool {
 
 /// The place behind the message of the person's that the running turn answers. What the person says
 /// beside results is in the same message as these, and ends no turn for certain.
-fn turn(messages: &[Message]) -> usize {
+fn turn_start(messages: &[Message]) -> usize {
     let begins = |(at, message): (usize, &Message)| {
         message.role == Role::User && !follows(messages, at, Role::Tool)
     };

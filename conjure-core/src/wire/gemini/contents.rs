@@ -12,7 +12,7 @@ use crate::chat::{
 };
 use crate::context::notes;
 use crate::request::ProviderFragments;
-use crate::wire::added::Added;
+use crate::wire::added::AddedParts;
 use crate::wire::arguments::as_object;
 use crate::wire::files::{FileEncoder, FileView, as_text, is_named};
 use crate::wire::ids::legal_name;
@@ -29,7 +29,7 @@ pub(super) fn contents(
     signs: bool,
     files: &mut FileEncoder<'_>,
 ) -> Vec<Value> {
-    let added = Added::to(messages, contribution, |_| true);
+    let added = AddedParts::for_messages(messages, contribution, |_| true);
     let mut out = Vec::new();
     // The calls of the message before, by id.
     let mut calls: HashMap<&str, (&str, Option<&Value>)> = HashMap::new();
@@ -41,7 +41,7 @@ pub(super) fn contents(
                 calls.clear();
                 for part in &message.content {
                     if let Content::FunctionCall(call) = &part.content {
-                        calls.insert(&call.call_id, (&call.name, own(part, "id")));
+                        calls.insert(&call.call_id, (&call.name, sidecar_field(part, "id")));
                     }
                 }
                 parts = model_parts(message, signs, files);
@@ -53,7 +53,7 @@ pub(super) fn contents(
                         parts.push(response(output, call, &mut shown, files));
                     }
                 }
-                shown.extend(added.behind(at));
+                shown.extend(added.after_message(at));
             }
             Role::User | Role::System => {
                 parts.extend(
@@ -62,7 +62,7 @@ pub(super) fn contents(
                         .iter()
                         .flat_map(|part| user_part(part, files)),
                 );
-                parts.extend(added.behind(at));
+                parts.extend(added.after_message(at));
             }
         }
         let role = if message.role == Role::Assistant {
@@ -80,7 +80,7 @@ pub(super) fn contents(
 }
 
 /// What a part's own sidecar has under a name.
-fn own<'a>(part: &'a Part, name: &str) -> Option<&'a Value> {
+fn sidecar_field<'a>(part: &'a Part, name: &str) -> Option<&'a Value> {
     part.sidecar.as_ref()?.data.get(name)
 }
 
@@ -94,32 +94,34 @@ fn model_parts(message: &Message, signs: bool, files: &mut FileEncoder<'_>) -> V
             }
             Content::Reasoning { text } => {
                 part.sidecar.as_ref()?;
-                let said = own(part, "text").cloned();
+                let said = sidecar_field(part, "text").cloned();
                 fields.insert(
                     "text".to_owned(),
                     said.unwrap_or_else(|| text.as_str().into()),
                 );
-                if let Some(thought) = own(part, "thought") {
+                if let Some(thought) = sidecar_field(part, "thought") {
                     fields.insert("thought".to_owned(), thought.clone());
                 }
             }
             Content::FunctionCall(call) => {
                 fields.insert(
                     "functionCall".to_owned(),
-                    function_call(call, own(part, "id")),
+                    function_call(call, sidecar_field(part, "id")),
                 );
                 let is_first = std::mem::take(&mut first_call);
-                if is_first && signs && own(part, "thoughtSignature").is_none() {
+                if is_first && signs && sidecar_field(part, "thoughtSignature").is_none() {
                     fields.insert("thoughtSignature".to_owned(), UNSIGNED.into());
                 }
             }
             Content::ServerItem { item, .. } => return Some(item.clone()),
             Content::Image { artifact } | Content::File { artifact } => {
-                return Some(text(&files.told(artifact, "a file in a model's message")));
+                return Some(text(
+                    &files.note_unshown(artifact, "a file in a model's message"),
+                ));
             }
             Content::FunctionCallOutput(_) => return None,
         }
-        if let Some(signature) = own(part, "thoughtSignature") {
+        if let Some(signature) = sidecar_field(part, "thoughtSignature") {
             fields.insert("thoughtSignature".to_owned(), signature.clone());
         }
         Some(Value::Object(fields))
@@ -179,7 +181,7 @@ fn user_part(part: &Part, files: &mut FileEncoder<'_>) -> Vec<Value> {
     match &part.content {
         Content::Text { text: said } => vec![text(said)],
         Content::Image { artifact } | Content::File { artifact } => {
-            files.attached(artifact, text, file)
+            files.attached_file(artifact, text, file)
         }
         Content::ServerItem { item, .. } => vec![item.clone()],
         Content::Reasoning { .. } | Content::FunctionCall(_) | Content::FunctionCallOutput(_) => {
@@ -191,7 +193,7 @@ fn user_part(part: &Part, files: &mut FileEncoder<'_>) -> Vec<Value> {
 /// The file itself where its bytes are here and the API can look at it, else words about it.
 fn file(artifact: &ArtifactRef, files: &mut FileEncoder<'_>) -> Value {
     let inline = |file: &crate::request::Attachment| json!({"inlineData": {"mimeType": file.media_type, "data": file.data}});
-    match files.look(artifact) {
+    match files.view(artifact) {
         FileView::Image(image) if image.media_type != "image/gif" => inline(image),
         FileView::Pdf(pdf) => inline(pdf),
         FileView::Other(file)
@@ -200,9 +202,9 @@ fn file(artifact: &ArtifactRef, files: &mut FileEncoder<'_>) -> Value {
             inline(file)
         }
         FileView::Text(said) => text(&as_text(artifact, &said)),
-        FileView::Words(words) => text(&words),
+        FileView::Note(words) => text(&words),
         FileView::Image(_) | FileView::Other(_) => {
-            text(&files.told(artifact, "a file of a type that this API cannot look at"))
+            text(&files.note_unshown(artifact, "a file of a type that this API cannot look at"))
         }
     }
 }

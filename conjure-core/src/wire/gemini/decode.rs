@@ -10,14 +10,14 @@ use serde::de::{Deserialize, Deserializer, MapAccess};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::pieces::{CandidateParts, Head, PartForm, RawPart};
+use super::pieces::{CandidateParts, PartForm, PartHead, RawPart};
 use super::usage::Counts;
-use super::{WHO, errors};
+use super::{PROVIDER_NAME, errors};
 use crate::chat::{Response, Stop, StopReason, StreamEvent};
-use crate::wire::failure::{self, RequestTarget, shown};
-use crate::wire::fill::{FieldReader, Fill, fill, into, set, skip};
-use crate::wire::scan::{Count, Loose, SmallList};
-use crate::wire::stream::{self, MOST_PARTS, ReplyAssembler, ReplyStreamDecoder, TOO_MANY};
+use crate::wire::failure::{self, RequestTarget, describe_body};
+use crate::wire::fill::{FieldReader, Fill, fill, fill_field, set, skip};
+use crate::wire::scan::{Count, LooseString, SmallList};
+use crate::wire::stream::{self, MAX_PARTS, ReplyAssembler, ReplyStreamDecoder, TOO_MANY};
 use crate::wire::{Decoded, Endpoint, ReplyDecoder, WireError, model_family};
 
 /// A decoder for the body of one reply.
@@ -35,8 +35,8 @@ pub(in crate::wire) fn decode_body(endpoint: &Endpoint, bytes: &[u8]) -> Decoded
 struct GeminiChunk<'a, P> {
     candidates: Option<SmallList<ReplyCandidate<'a, P>>>,
     usage_metadata: Option<Counts>,
-    model_version: Loose<'a>,
-    response_id: Loose<'a>,
+    model_version: LooseString<'a>,
+    response_id: LooseString<'a>,
     prompt_feedback: Option<&'a RawValue>,
     error: Option<&'a RawValue>,
 }
@@ -45,8 +45,8 @@ struct GeminiChunk<'a, P> {
 struct ReplyCandidate<'a, P> {
     index: Option<Count>,
     content: Option<CandidateContent<P>>,
-    finish_reason: Loose<'a>,
-    finish_message: Loose<'a>,
+    finish_reason: LooseString<'a>,
+    finish_message: LooseString<'a>,
     grounding_metadata: Option<&'a RawValue>,
     url_context_metadata: Option<&'a RawValue>,
     citation_metadata: Option<&'a RawValue>,
@@ -60,8 +60,8 @@ struct CandidateContent<P> {
 impl<'de, P: Fill<'de>> FieldReader<'de> for GeminiChunk<'de, P> {
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
         match name {
-            "candidates" => into(&mut self.candidates, map),
-            "usageMetadata" => into(&mut self.usage_metadata, map),
+            "candidates" => fill_field(&mut self.candidates, map),
+            "usageMetadata" => fill_field(&mut self.usage_metadata, map),
             "modelVersion" => set(&mut self.model_version, map),
             "responseId" => set(&mut self.response_id, map),
             "promptFeedback" => set(&mut self.prompt_feedback, map),
@@ -75,7 +75,7 @@ impl<'de, P: Fill<'de>> FieldReader<'de> for ReplyCandidate<'de, P> {
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
         match name {
             "index" => set(&mut self.index, map),
-            "content" => into(&mut self.content, map),
+            "content" => fill_field(&mut self.content, map),
             "finishReason" => set(&mut self.finish_reason, map),
             "finishMessage" => set(&mut self.finish_message, map),
             "groundingMetadata" => set(&mut self.grounding_metadata, map),
@@ -89,7 +89,7 @@ impl<'de, P: Fill<'de>> FieldReader<'de> for ReplyCandidate<'de, P> {
 impl<'de, P: Fill<'de>> FieldReader<'de> for CandidateContent<P> {
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
         match name {
-            "parts" => into(&mut self.parts, map),
+            "parts" => fill_field(&mut self.parts, map),
             _ => skip(map),
         }
     }
@@ -113,13 +113,13 @@ impl<P> GeminiChunk<'_, P> {
 
 /// Room for an id or a model's name. Made with the decoder, as is what else every reply has: an
 /// event then allocates only what it hands on.
-const NAME: usize = 48;
+const NAME_CAPACITY: usize = 48;
 
 /// A reply while it comes in.
 #[derive(Clone)]
 struct GeminiReply {
     provider: String,
-    asked: Option<String>,
+    requested_model: Option<String>,
     /// Where the provider is, as a person may see it.
     base_url: Option<String>,
     /// The reply's own id; empty until it is told.
@@ -127,10 +127,10 @@ struct GeminiReply {
     response: Response,
     pieces: CandidateParts,
     /// The word for why it finished.
-    finish: Option<Cow<'static, str>>,
-    heard: bool,
+    finish_reason: Option<Cow<'static, str>>,
+    has_events: bool,
     /// Whether something came that is no reply: then its end is not known.
-    unreadable: bool,
+    is_unreadable: bool,
     error: Option<WireError>,
 }
 
@@ -138,17 +138,17 @@ impl GeminiReply {
     fn new(endpoint: &Endpoint) -> Self {
         Self {
             provider: endpoint.provider.clone(),
-            asked: endpoint.model.clone(),
+            requested_model: endpoint.model.clone(),
             base_url: endpoint.base_url.clone(),
-            id: String::with_capacity(NAME),
+            id: String::with_capacity(NAME_CAPACITY),
             response: Response {
-                model: String::with_capacity(NAME),
+                model: String::with_capacity(NAME_CAPACITY),
                 ..Response::default()
             },
             pieces: CandidateParts::default(),
-            finish: None,
-            heard: false,
-            unreadable: false,
+            finish_reason: None,
+            has_events: false,
+            is_unreadable: false,
             error: None,
         }
     }
@@ -156,7 +156,7 @@ impl GeminiReply {
     /// What the request asked for, and where.
     fn target(&self) -> RequestTarget<'_> {
         RequestTarget {
-            model: self.asked.as_deref(),
+            model: self.requested_model.as_deref(),
             base_url: self.base_url.as_deref(),
         }
     }
@@ -173,19 +173,19 @@ impl ReplyAssembler for GeminiReply {
             return;
         }
         // Nearly all events hold texts and calls only, and are read once.
-        let mut chunk = GeminiChunk::<'_, Head<'_>>::default();
-        if fill(&mut chunk, data).is_ok() && !chunk.parts().any(Head::is_item) {
-            self.heard = true;
+        let mut chunk = GeminiChunk::<'_, PartHead<'_>>::default();
+        if fill(&mut chunk, data).is_ok() && !chunk.parts().any(PartHead::is_item) {
+            self.has_events = true;
             self.take(&mut chunk, out);
             return;
         }
         let mut chunk = GeminiChunk::<'_, RawPart<'_>>::default();
         if fill(&mut chunk, data).is_err() {
-            let shown = shown(data.as_bytes());
+            let shown = describe_body(data.as_bytes());
             self.protocol(&format!("an event that is no response: {shown}"));
             return;
         }
-        self.heard = true;
+        self.has_events = true;
         self.take(&mut chunk, out);
     }
 
@@ -213,7 +213,7 @@ impl ReplyAssembler for GeminiReply {
                         || chunk.usage_metadata.is_some()
                         || chunk.error.is_some();
                     if !is_response {
-                        let shown = shown(bytes);
+                        let shown = describe_body(bytes);
                         self.protocol(&format!("JSON that is no response: {shown}"));
                         return;
                     }
@@ -222,7 +222,7 @@ impl ReplyAssembler for GeminiReply {
                 // Left as it is: a body that just stops is a cut.
                 Some(Err(error)) if error.is_eof() => return,
                 _ => {
-                    let shown = shown(bytes);
+                    let shown = describe_body(bytes);
                     self.protocol(&format!("a body that is no response: {shown}"));
                     return;
                 }
@@ -234,18 +234,18 @@ impl ReplyAssembler for GeminiReply {
 
     fn protocol(&mut self, found: &str) {
         if self.error.is_none() {
-            self.unreadable = true;
-            self.error = Some(failure::protocol(WHO, found));
+            self.is_unreadable = true;
+            self.error = Some(failure::protocol(PROVIDER_NAME, found));
         }
     }
 
     fn too_large(&mut self, found: &str) {
-        self.unreadable = true;
+        self.is_unreadable = true;
         failure::too_large(&mut self.error, found);
     }
 
-    fn heard(&self) -> bool {
-        self.heard
+    fn has_events(&self) -> bool {
+        self.has_events
     }
 
     fn end(mut self, out: &mut Vec<StreamEvent>) -> Decoded {
@@ -257,13 +257,16 @@ impl ReplyAssembler for GeminiReply {
             self.pieces.close(out);
         }
         if stop.is_none() && self.error.is_none() {
-            self.error = Some(failure::cut(WHO, self.pieces.has_shown()));
+            self.error = Some(failure::cut(PROVIDER_NAME, self.pieces.has_shown()));
         }
-        let model = self.asked.as_deref().unwrap_or(&self.response.model);
+        let model = self
+            .requested_model
+            .as_deref()
+            .unwrap_or(&self.response.model);
         let family = model_family(model);
         let mut response = self.response;
         response.id = (!self.id.is_empty()).then_some(self.id);
-        response.complete = stop.is_some() && !self.unreadable;
+        response.complete = stop.is_some() && !self.is_unreadable;
         response.stop = stop;
         response.parts = self.pieces.into_parts(&self.provider, &family);
         Decoded {
@@ -276,10 +279,11 @@ impl ReplyAssembler for GeminiReply {
 impl GeminiReply {
     fn take<P: PartForm>(&mut self, chunk: &mut GeminiChunk<'_, P>, out: &mut Vec<StreamEvent>) {
         if self.id.is_empty() {
-            self.id.push_str(stream::name(chunk.response_id.str()));
+            self.id
+                .push_str(stream::truncated_name(chunk.response_id.str()));
         }
         if self.response.model.is_empty() {
-            let model = stream::name(chunk.model_version.str());
+            let model = stream::truncated_name(chunk.model_version.str());
             self.response.model.push_str(model);
         }
         for candidate in chunk.candidates.iter_mut().flat_map(SmallList::iter_mut) {
@@ -297,7 +301,7 @@ impl GeminiReply {
         if let Some(feedback) = chunk.prompt_feedback {
             let feedback: Value = serde_json::from_str(feedback.get()).unwrap_or_default();
             if let Some(word) = feedback.get("blockReason").and_then(Value::as_str) {
-                self.finish = Some(Cow::Owned(word.to_owned()));
+                self.finish_reason = Some(Cow::Owned(word.to_owned()));
                 self.response
                     .fields
                     .insert("promptFeedback".to_owned(), feedback);
@@ -316,11 +320,11 @@ impl GeminiReply {
     ) {
         let parts = candidate.content.iter_mut();
         for part in parts.flat_map(|said| said.parts.iter_mut()) {
-            if self.pieces.len() >= MOST_PARTS {
+            if self.pieces.len() >= MAX_PARTS {
                 self.too_large(TOO_MANY);
                 return;
             }
-            if !part.join(&mut self.pieces, out) {
+            if !part.append_to(&mut self.pieces, out) {
                 self.protocol("a part that cannot be read");
             }
         }
@@ -344,7 +348,7 @@ impl GeminiReply {
         };
         match word {
             // A second `STOP` does not make up for what was said before.
-            "STOP" if self.finish.is_some() => {}
+            "STOP" if self.finish_reason.is_some() => {}
             "MALFORMED_FUNCTION_CALL"
             | "UNEXPECTED_TOOL_CALL"
             | "MISSING_THOUGHT_SIGNATURE"
@@ -352,18 +356,18 @@ impl GeminiReply {
                 let why = candidate.finish_message.str();
                 let told = format!("the model's call cannot be used ({word}) {why}");
                 let error = serde_json::json!({"message": told.trim_end(), "code": 500});
-                self.finish = Some(Cow::Owned(word.to_owned()));
+                self.finish_reason = Some(Cow::Owned(word.to_owned()));
                 self.error = Some(self.failure(&error));
             }
-            "STOP" => self.finish = Some(Cow::Borrowed("STOP")),
-            "MAX_TOKENS" => self.finish = Some(Cow::Borrowed("MAX_TOKENS")),
-            _ => self.finish = Some(Cow::Owned(word.to_owned())),
+            "STOP" => self.finish_reason = Some(Cow::Borrowed("STOP")),
+            "MAX_TOKENS" => self.finish_reason = Some(Cow::Borrowed("MAX_TOKENS")),
+            _ => self.finish_reason = Some(Cow::Owned(word.to_owned())),
         }
     }
 
     /// A reply with calls says `STOP` too: its parts tell what it waits for.
     fn stop(&self) -> Option<Stop> {
-        let raw = self.finish.clone()?;
+        let raw = self.finish_reason.clone()?;
         let reason = match raw.as_ref() {
             "STOP" if self.pieces.has_calls() => StopReason::ToolUse,
             "STOP" => StopReason::EndTurn,

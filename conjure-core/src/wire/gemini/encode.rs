@@ -14,14 +14,14 @@ use crate::wire::tools::{self, ToolNotes};
 use crate::wire::{Encoded, fragments};
 
 /// The most stop sequences that a request may have.
-const MOST_STOPS: usize = 5;
+const MAX_STOP_SEQUENCES: usize = 5;
 
 /// Encodes a request.
 pub(in crate::wire) fn encode(request: &ModelRequest) -> Encoded {
     let mut told = ToolNotes::default();
     let mut body = Map::new();
     let third = thinking::is_third(&request.model);
-    let declared = tools::listed(request, &mut told, |schema| schema::project(&schema));
+    let declared = tools::encode_tools(request, &mut told, |schema| schema::project(&schema));
     let has_tools = !declared.is_empty();
     let mut tools = Vec::new();
     if has_tools {
@@ -127,7 +127,7 @@ fn config(request: &ModelRequest, notes: &mut Vec<String>) -> Map<String, Value>
         .stop_sequences
         .iter()
         .filter(|stop| !stop.is_empty())
-        .take(MOST_STOPS)
+        .take(MAX_STOP_SEQUENCES)
         .collect();
     if stops.len() < request.stop_sequences.len() {
         notes.push(format!("only {} stop sequences are sent", stops.len()));

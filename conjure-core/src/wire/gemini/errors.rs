@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::WHO;
-use crate::wire::failure::{self, RequestTarget, StatusFailure, kind_of_status, shown, text_of};
+use super::PROVIDER_NAME;
+use crate::wire::failure::{
+    self, RequestTarget, StatusFailure, describe_body, kind_of_status, text_of,
+};
 use crate::wire::{Endpoint, WireError};
 
 /// What a reply with this status and body means. The body may be JSON, a proxy's HTML or empty.
@@ -23,15 +25,15 @@ pub(in crate::wire) fn error(
             text_of(inner, "status"),
             text_of(inner, "message").to_owned(),
         ),
-        None => ("", shown(body)),
+        None => ("", describe_body(body)),
     };
     let refused = StatusFailure {
-        who: WHO,
+        provider: PROVIDER_NAME,
         endpoint,
         status,
         word,
         text: &text,
-        own_form: inner.is_some(),
+        is_api_error: inner.is_some(),
         kind: kind_of(word, status, &text),
         request_id: None,
         headers,
@@ -59,7 +61,7 @@ pub(super) fn in_stream(target: RequestTarget<'_>, error: &Value, shown: bool) -
     let told = if text.is_empty() { word } else { text };
     WireError {
         retry_after: retry_delay(error),
-        ..failure::in_stream(WHO, target, kind, told, shown)
+        ..failure::in_stream(PROVIDER_NAME, target, kind, told, shown)
     }
 }
 

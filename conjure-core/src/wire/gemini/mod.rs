@@ -20,7 +20,7 @@ pub(super) use encode::{encode, resource};
 pub(super) use errors::error;
 
 /// How a person calls the provider.
-const WHO: &str = "Gemini";
+const PROVIDER_NAME: &str = "Gemini";
 
 #[cfg(test)]
 mod tests;

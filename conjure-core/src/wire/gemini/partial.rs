@@ -6,9 +6,9 @@
 use serde_json::{Map, Value};
 
 /// How deep a path may go.
-const MOST_DEPTH: usize = 32;
+const MAX_DEPTH: usize = 32;
 /// How far into a list.
-const MOST_INDEX: usize = 4_096;
+const MAX_INDEX: usize = 4_096;
 
 #[derive(Debug, PartialEq)]
 enum PathSegment {
@@ -19,7 +19,7 @@ enum PathSegment {
 /// Puts what a `partialArgs` item says into the arguments; false when it cannot be done.
 pub(super) fn apply(arguments: &mut Map<String, Value>, piece: &Value) -> bool {
     let path = piece.get("jsonPath").and_then(Value::as_str);
-    let Some(steps) = path.and_then(steps) else {
+    let Some(steps) = path.and_then(path_segments) else {
         return false;
     };
     let Some(value) = value(piece) else {
@@ -80,7 +80,7 @@ fn value(piece: &Value) -> Option<Value> {
 }
 
 /// The steps of a path such as `$.a.b[0]['c d']`.
-fn steps(path: &str) -> Option<Vec<PathSegment>> {
+fn path_segments(path: &str) -> Option<Vec<PathSegment>> {
     let mut rest = path.strip_prefix('$').unwrap_or(path);
     let mut steps = Vec::new();
     while !rest.is_empty() {
@@ -93,7 +93,7 @@ fn steps(path: &str) -> Option<Vec<PathSegment>> {
             } else {
                 let (index, after) = inner.split_once(']')?;
                 rest = after;
-                PathSegment::Index(index.parse().ok().filter(|index| *index <= MOST_INDEX)?)
+                PathSegment::Index(index.parse().ok().filter(|index| *index <= MAX_INDEX)?)
             }
         } else {
             let inner = rest.strip_prefix('.').unwrap_or(rest);
@@ -111,7 +111,7 @@ fn steps(path: &str) -> Option<Vec<PathSegment>> {
             return None;
         }
         steps.push(step);
-        if steps.len() > MOST_DEPTH {
+        if steps.len() > MAX_DEPTH {
             return None;
         }
     }

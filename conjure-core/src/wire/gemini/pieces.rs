@@ -10,22 +10,26 @@ use serde_json::{Map, Value, json};
 
 use super::partial;
 use crate::chat::{Content, FunctionCall, Part, Sidecar, StreamEvent};
-use crate::exact_numbers::unkept_number;
+use crate::exact_numbers::inexact_number;
 use crate::wire::fill::{FieldReader, Fill, fill, set, skip};
-use crate::wire::scan::Loose;
+use crate::wire::scan::LooseString;
 
 /// A part, read in place.
 #[derive(Default)]
-pub(super) struct Head<'a> {
-    text: Loose<'a>,
+pub(super) struct PartHead<'a> {
+    text: LooseString<'a>,
     thought: Option<bool>,
-    thought_signature: Loose<'a>,
+    thought_signature: LooseString<'a>,
     function_call: Option<&'a RawValue>,
 }
 
-impl<'de> Head<'de> {
+impl<'de> PartHead<'de> {
     /// Reads a field of a text or of a call. False when it is another.
-    fn known<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<bool, A::Error> {
+    fn read_known_field<A: MapAccess<'de>>(
+        &mut self,
+        name: &str,
+        map: &mut A,
+    ) -> Result<bool, A::Error> {
         match name {
             "text" => set(&mut self.text, map)?,
             "thought" => set(&mut self.thought, map)?,
@@ -38,9 +42,9 @@ impl<'de> Head<'de> {
 }
 
 /// Fails at any other field, so that an event with an item in it is not read to its end twice.
-impl<'de> FieldReader<'de> for Head<'de> {
+impl<'de> FieldReader<'de> for PartHead<'de> {
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
-        if self.known(name, map)? {
+        if self.read_known_field(name, map)? {
             return Ok(());
         }
         Err(A::Error::custom("a part that may be an item"))
@@ -49,11 +53,11 @@ impl<'de> FieldReader<'de> for Head<'de> {
 
 /// Like [`Head`], for a part that is kept as it came, which may have any field.
 #[derive(Default)]
-struct TolerantHead<'a>(Head<'a>);
+struct TolerantHead<'a>(PartHead<'a>);
 
 impl<'de> FieldReader<'de> for TolerantHead<'de> {
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
-        if self.0.known(name, map)? {
+        if self.0.read_known_field(name, map)? {
             return Ok(());
         }
         skip(map)
@@ -71,27 +75,27 @@ impl<'de> Fill<'de> for RawPart<'de> {
     }
 }
 
-impl Head<'_> {
+impl PartHead<'_> {
     /// Whether the part is neither text nor a call, so that it is kept as it came.
     pub(super) fn is_item(&self) -> bool {
-        self.function_call.is_none() && !matches!(self.text, Loose::Text(_))
+        self.function_call.is_none() && !matches!(self.text, LooseString::Text(_))
     }
 }
 
 /// A part as a response holds it.
 pub(super) trait PartForm {
     /// Takes the part in; false when it is none, or is nested too deeply to be read.
-    fn join(&mut self, pieces: &mut CandidateParts, out: &mut Vec<StreamEvent>) -> bool;
+    fn append_to(&mut self, pieces: &mut CandidateParts, out: &mut Vec<StreamEvent>) -> bool;
 }
 
-impl PartForm for Head<'_> {
-    fn join(&mut self, pieces: &mut CandidateParts, out: &mut Vec<StreamEvent>) -> bool {
+impl PartForm for PartHead<'_> {
+    fn append_to(&mut self, pieces: &mut CandidateParts, out: &mut Vec<StreamEvent>) -> bool {
         pieces.take(self, None, out)
     }
 }
 
 impl PartForm for RawPart<'_> {
-    fn join(&mut self, pieces: &mut CandidateParts, out: &mut Vec<StreamEvent>) -> bool {
+    fn append_to(&mut self, pieces: &mut CandidateParts, out: &mut Vec<StreamEvent>) -> bool {
         let mut part = TolerantHead::default();
         self.0.is_some_and(|raw| {
             fill(&mut part, raw.get()).is_ok() && pieces.take(&mut part.0, Some(raw), out)
@@ -104,9 +108,9 @@ impl PartForm for RawPart<'_> {
 #[serde(rename_all = "camelCase")]
 struct Called<'a> {
     #[serde(borrow, default)]
-    id: Loose<'a>,
+    id: LooseString<'a>,
     #[serde(borrow, default)]
-    name: Loose<'a>,
+    name: LooseString<'a>,
     #[serde(borrow)]
     args: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -123,12 +127,12 @@ fn read(field: Option<&RawValue>) -> serde_json::Result<Value> {
 /// What a call without arguments has in the place of them: an object under another name, as a model
 /// writes that has other APIs in mind. It is not known to be meant as arguments, so nothing runs with it.
 fn misnamed_arguments(call: &str) -> Option<String> {
-    const KNOWN: [&str; 5] = ["id", "name", "args", "partialArgs", "willContinue"];
+    const KNOWN_FIELDS: [&str; 5] = ["id", "name", "args", "partialArgs", "willContinue"];
     let members: Map<String, Value> = serde_json::from_str(call).ok()?;
     let holds_some = |value: &Value| value.as_object().is_some_and(|fields| !fields.is_empty());
     let mut others = members
         .iter()
-        .filter(|(name, _)| !KNOWN.contains(&name.as_str()));
+        .filter(|(name, _)| !KNOWN_FIELDS.contains(&name.as_str()));
     let (_, found) = others.find(|(_, value)| holds_some(value))?;
     Some(found.to_string())
 }
@@ -139,15 +143,15 @@ pub(super) struct CandidateParts(Vec<PartPiece>);
 
 impl Default for CandidateParts {
     fn default() -> Self {
-        Self(Vec::with_capacity(USUAL))
+        Self(Vec::with_capacity(PARTS_CAPACITY))
     }
 }
 
 /// Room for as many parts as most replies have.
-const USUAL: usize = 4;
+const PARTS_CAPACITY: usize = 4;
 
 /// The least room of a text: most come in several pieces.
-const TEXT: usize = 256;
+const TEXT_CAPACITY: usize = 256;
 
 #[derive(Debug, Clone)]
 enum PartPiece {
@@ -168,11 +172,11 @@ struct GeminiCall {
     name: String,
     arguments: Map<String, Value>,
     /// What is no object, could not be put together, or has a number that a value cannot hold.
-    odd: Option<String>,
+    unparsed: Option<String>,
     /// Whether something of the arguments has come.
-    begun: bool,
+    has_arguments: bool,
     /// Whether more of the arguments is to come.
-    open: bool,
+    expects_more: bool,
     signature: Option<String>,
 }
 
@@ -199,14 +203,14 @@ impl CandidateParts {
     /// Takes a part in; `raw` is all of it, for one that is kept as it came.
     fn take(
         &mut self,
-        head: &mut Head<'_>,
+        head: &mut PartHead<'_>,
         raw: Option<&RawValue>,
         out: &mut Vec<StreamEvent>,
     ) -> bool {
         let signature = head.thought_signature.take();
         if let Some(call) = head.function_call {
             return self.take_call(call.get(), signature, out);
-        } else if let Loose::Text(text) = &head.text {
+        } else if let LooseString::Text(text) = &head.text {
             let thought = head.thought.unwrap_or_default();
             self.take_text(text, thought, signature);
             if let Some(delta) = head.text.take().filter(|text| !text.is_empty()) {
@@ -246,7 +250,7 @@ impl CandidateParts {
         }
         let mut text = String::new();
         if !more.is_empty() {
-            text.reserve(more.len().max(TEXT));
+            text.reserve(more.len().max(TEXT_CAPACITY));
             text.push_str(more);
         }
         self.0.push(PartPiece::Text {
@@ -294,15 +298,15 @@ impl CandidateParts {
         let Some(PartPiece::Call(known)) = self.0.last_mut() else {
             return true;
         };
-        if name.is_empty() && !known.open {
+        if name.is_empty() && !known.expects_more {
             return true;
         }
-        known.open = call.will_continue.is_some_and(|raw| raw.get() == "true");
+        known.expects_more = call.will_continue.is_some_and(|raw| raw.get() == "true");
         if call.args.is_none() && call.partial_args.is_none() {
-            known.odd = known.odd.take().or_else(|| misnamed_arguments(raw));
+            known.unparsed = known.unparsed.take().or_else(|| misnamed_arguments(raw));
         }
         known.take_arguments(&call, args, pieces);
-        if !known.open {
+        if !known.expects_more {
             let count = if name.is_empty() { count - 1 } else { count };
             out.push(StreamEvent::Call {
                 call_id: known.call_id(count),
@@ -317,7 +321,7 @@ impl CandidateParts {
         let mut count = 0;
         for piece in &mut self.0 {
             if let PartPiece::Call(call) = piece {
-                if call.begun && std::mem::take(&mut call.open) {
+                if call.has_arguments && std::mem::take(&mut call.expects_more) {
                     out.push(StreamEvent::Call {
                         call_id: call.call_id(count),
                     });
@@ -375,10 +379,10 @@ impl CandidateParts {
                     data.extend(call.id.map(|id| ("id".to_owned(), Value::String(id))));
                     data.extend(signed(call.signature));
                     let arguments = Value::Object(call.arguments);
-                    let odd = if call.open {
+                    let odd = if call.expects_more {
                         Some(arguments.to_string())
                     } else {
-                        call.odd
+                        call.unparsed
                     };
                     Part {
                         content: Content::FunctionCall(FunctionCall {
@@ -405,8 +409,8 @@ impl GeminiCall {
     fn take_arguments(&mut self, call: &Called<'_>, args: Value, pieces: Value) {
         match args {
             Value::Object(arguments) => {
-                self.begun = true;
-                self.see_numbers(call.args);
+                self.has_arguments = true;
+                self.keep_inexact_numbers(call.args);
                 if self.arguments.is_empty() {
                     self.arguments = arguments;
                 } else {
@@ -414,27 +418,27 @@ impl GeminiCall {
                 }
             }
             Value::Null => {}
-            other => self.odd = Some(other.to_string()),
+            other => self.unparsed = Some(other.to_string()),
         }
         match pieces {
             Value::Array(pieces) => {
-                self.see_numbers(call.partial_args);
+                self.keep_inexact_numbers(call.partial_args);
                 for piece in &pieces {
-                    self.begun = true;
+                    self.has_arguments = true;
                     if !partial::apply(&mut self.arguments, piece) {
-                        self.odd = Some(piece.to_string());
+                        self.unparsed = Some(piece.to_string());
                     }
                 }
             }
             Value::Null => {}
-            other => self.odd = Some(other.to_string()),
+            other => self.unparsed = Some(other.to_string()),
         }
     }
 
     /// Keeps the text of arguments with a number that a value cannot hold.
-    fn see_numbers(&mut self, raw: Option<&RawValue>) {
-        if let Some(raw) = raw.filter(|raw| unkept_number(raw.get()).is_some()) {
-            self.odd = Some(raw.get().to_owned());
+    fn keep_inexact_numbers(&mut self, raw: Option<&RawValue>) {
+        if let Some(raw) = raw.filter(|raw| inexact_number(raw.get()).is_some()) {
+            self.unparsed = Some(raw.get().to_owned());
         }
     }
 

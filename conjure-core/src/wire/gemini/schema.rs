@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::wire::schema::resolve;
 
 /// Keywords that are taken over as they are.
-const KEPT: [&str; 10] = [
+const KEPT_KEYWORDS: [&str; 10] = [
     "title",
     "minItems",
     "maxItems",
@@ -31,7 +31,7 @@ const FORMATS: [&str; 6] = ["date-time", "enum", "float", "double", "int32", "in
 pub(super) fn project(schema: &Value) -> Result<Value, String> {
     Projection {
         root: schema,
-        inside: Vec::new(),
+        active: Vec::new(),
     }
     .schema(schema)
 }
@@ -39,7 +39,7 @@ pub(super) fn project(schema: &Value) -> Result<Value, String> {
 struct Projection<'a> {
     root: &'a Value,
     /// The references that are being written out.
-    inside: Vec<&'a str>,
+    active: Vec<&'a str>,
 }
 
 impl<'a> Projection<'a> {
@@ -57,7 +57,7 @@ impl<'a> Projection<'a> {
         if let [kind] = kinds.as_slice() {
             out.insert("type".to_owned(), (*kind).into());
         }
-        for name in KEPT {
+        for name in KEPT_KEYWORDS {
             if let Some(value) = fields.get(name) {
                 out.insert(name.to_owned(), value.clone());
             }
@@ -96,16 +96,16 @@ impl<'a> Projection<'a> {
         reference: &'a str,
         fields: &'a Map<String, Value>,
     ) -> Result<Value, String> {
-        if self.inside.contains(&reference) {
+        if self.active.contains(&reference) {
             return Err(format!(
                 "its schema refers to itself (`{reference}`), which this API cannot be told"
             ));
         }
         let target = resolve(self.root, reference)
             .ok_or_else(|| format!("its schema names `{reference}`, which is not in it"))?;
-        self.inside.push(reference);
+        self.active.push(reference);
         let mut out = self.schema(target)?;
-        self.inside.pop();
+        self.active.pop();
         if let (Some(out), Some(description)) = (out.as_object_mut(), fields.get("description")) {
             out.insert("description".to_owned(), description.clone());
         }

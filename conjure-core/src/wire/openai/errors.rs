@@ -5,7 +5,9 @@
 
 use serde_json::Value;
 
-use crate::wire::failure::{self, RequestTarget, StatusFailure, kind_of_status, shown, text_of};
+use crate::wire::failure::{
+    self, RequestTarget, StatusFailure, describe_body, kind_of_status, text_of,
+};
 use crate::wire::{Endpoint, WireError};
 
 /// An error as a server told it.
@@ -37,7 +39,7 @@ impl ErrorText {
         let mut text = text_of(error, "message").to_owned();
         // Routers put the words of the server behind them beside their own.
         if let Some(raw) = error.pointer("/metadata/raw").and_then(Value::as_str) {
-            text = format!("{text}: {}", shown(raw.as_bytes()));
+            text = format!("{text}: {}", describe_body(raw.as_bytes()));
         }
         Self {
             word: word.to_owned(),
@@ -118,16 +120,16 @@ pub(in crate::wire) fn error(
     });
     let own_form = told.is_some();
     let told = told.unwrap_or_else(|| ErrorText {
-        text: shown(body),
+        text: describe_body(body),
         ..ErrorText::default()
     });
     StatusFailure {
-        who,
+        provider: who,
         endpoint,
         status,
         word: &told.word,
         text: &told.text,
-        own_form,
+        is_api_error: own_form,
         kind: told.kind(status),
         request_id: None,
         headers,

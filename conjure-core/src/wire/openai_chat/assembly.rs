@@ -9,16 +9,16 @@ use super::reasoning::Reasoning;
 use crate::chat::{Content, Part, Sidecar, StreamEvent};
 use crate::wire::fill::{FieldReader, set, skip};
 use crate::wire::openai::unwrapped;
-use crate::wire::scan::{Loose, SmallList};
-use crate::wire::stream::MOST_PARTS;
+use crate::wire::scan::{LooseString, SmallList};
+use crate::wire::stream::MAX_PARTS;
 
 /// A delta, or a whole message, read in place.
 #[derive(Default)]
 pub(super) struct Delta<'a> {
-    content: Loose<'a>,
-    refusal: Loose<'a>,
-    reasoning_content: Loose<'a>,
-    reasoning: Loose<'a>,
+    content: LooseString<'a>,
+    refusal: LooseString<'a>,
+    reasoning_content: LooseString<'a>,
+    reasoning: LooseString<'a>,
     reasoning_details: Option<&'a RawValue>,
     // Both large and rare, so they are read when they are there.
     tool_calls: Option<&'a RawValue>,
@@ -41,7 +41,7 @@ impl<'de> FieldReader<'de> for Delta<'de> {
 }
 
 /// A text that says something, taken out.
-fn said(piece: &mut Loose<'_>) -> Option<String> {
+fn take_nonempty(piece: &mut LooseString<'_>) -> Option<String> {
     piece.take().filter(|text| !text.is_empty())
 }
 
@@ -89,7 +89,7 @@ impl Assembly {
         ];
         for (field, piece) in fields {
             // Servers that fill in both say the same in both.
-            if !thought && let Some(piece) = said(piece) {
+            if !thought && let Some(piece) = take_nonempty(piece) {
                 thought = true;
                 self.reasoning.push(field, &piece);
                 out.push(StreamEvent::Thinking { delta: piece });
@@ -101,15 +101,15 @@ impl Assembly {
                 out.push(StreamEvent::Thinking { delta: said });
             }
         }
-        if let Loose::Other(pieces) = &delta.content {
+        if let LooseString::Other(pieces) = &delta.content {
             for piece in pieces.as_array().into_iter().flatten() {
                 self.content_piece(piece, out);
             }
-        } else if let Some(delta) = said(&mut delta.content) {
+        } else if let Some(delta) = take_nonempty(&mut delta.content) {
             self.text.push_str(&delta);
             out.push(StreamEvent::Content { delta });
         }
-        if let Some(delta) = said(&mut delta.refusal) {
+        if let Some(delta) = take_nonempty(&mut delta.refusal) {
             self.refusal.push_str(&delta);
             out.push(StreamEvent::Content { delta });
         }
@@ -119,7 +119,7 @@ impl Assembly {
                 return false;
             };
             for fragment in fragments.iter() {
-                if self.calls.len() > MOST_PARTS {
+                if self.calls.len() > MAX_PARTS {
                     // Whoever counts them says so.
                     break;
                 }
@@ -130,7 +130,7 @@ impl Assembly {
             let Ok(function) = serde_json::from_str::<Function<'_>>(function.get()) else {
                 return false;
             };
-            self.calls.take(&CallFragment::only(function), out);
+            self.calls.take(&CallFragment::single(function), out);
         }
         true
     }

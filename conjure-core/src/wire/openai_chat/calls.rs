@@ -9,14 +9,14 @@ use serde_json::Value;
 
 use crate::chat::{FunctionCall, StreamEvent};
 use crate::wire::arguments;
-use crate::wire::scan::{Count, Loose};
+use crate::wire::scan::{Count, LooseString};
 
 /// A fragment of a call, read in place.
 #[derive(Deserialize)]
 pub(super) struct CallFragment<'a> {
     index: Option<Count>,
     #[serde(borrow, default)]
-    id: Loose<'a>,
+    id: LooseString<'a>,
     #[serde(borrow)]
     function: Option<Function<'a>>,
 }
@@ -25,17 +25,17 @@ pub(super) struct CallFragment<'a> {
 #[derive(Deserialize)]
 pub(super) struct Function<'a> {
     #[serde(borrow, default)]
-    name: Loose<'a>,
+    name: LooseString<'a>,
     #[serde(borrow, default)]
-    arguments: Loose<'a>,
+    arguments: LooseString<'a>,
 }
 
 impl<'a> CallFragment<'a> {
     /// A call in the field that was there before there were several.
-    pub(super) fn only(function: Function<'a>) -> Self {
+    pub(super) fn single(function: Function<'a>) -> Self {
         Self {
             index: Some(Count(0)),
-            id: Loose::Absent,
+            id: LooseString::Absent,
             function: Some(function),
         }
     }
@@ -80,15 +80,15 @@ impl ChatCalls {
             name.clone_into(&mut call.name);
         }
         match function.map(|function| &function.arguments) {
-            Some(Loose::Text(piece)) => call.arguments.push_str(piece),
+            Some(LooseString::Text(piece)) => call.arguments.push_str(piece),
             // An object instead of its text.
-            Some(Loose::Other(value)) => call.arguments.push_str(&value.to_string()),
-            Some(Loose::Absent) | None => {}
+            Some(LooseString::Other(value)) => call.arguments.push_str(&value.to_string()),
+            Some(LooseString::Absent) | None => {}
         }
         if !call.announced && !call.name.is_empty() {
             call.announced = true;
             if call.id.is_empty() {
-                call.id = invented(at);
+                call.id = fallback_call_id(at);
             }
             out.push(StreamEvent::CallStarted {
                 call_id: call.id.clone(),
@@ -146,7 +146,7 @@ impl ChatCalls {
                 let (arguments, arguments_text) = arguments::parsed(&call.arguments, whole);
                 FunctionCall {
                     call_id: if call.id.is_empty() {
-                        invented(at)
+                        fallback_call_id(at)
                     } else {
                         call.id
                     },
@@ -160,6 +160,6 @@ impl ChatCalls {
 }
 
 /// An id for a call that has none. Whoever keeps the thread makes it unique there.
-fn invented(at: usize) -> String {
+fn fallback_call_id(at: usize) -> String {
     format!("call_{}", at + 1)
 }

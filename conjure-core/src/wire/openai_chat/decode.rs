@@ -11,10 +11,10 @@ use super::assembly::{Assembly, Delta};
 use super::usage::usage;
 use super::{Dialect, errors};
 use crate::chat::{Content, Response, Stop, StopReason, StreamEvent};
-use crate::wire::failure::{self, RequestTarget, shown};
-use crate::wire::fill::{FieldReader, fill, fill_bytes, into, set, skip};
-use crate::wire::scan::{Count, Loose, SmallList};
-use crate::wire::stream::{self, MOST_PARTS, ReplyAssembler, ReplyStreamDecoder, TOO_MANY};
+use crate::wire::failure::{self, RequestTarget, describe_body};
+use crate::wire::fill::{FieldReader, fill, fill_bytes, fill_field, set, skip};
+use crate::wire::scan::{Count, LooseString, SmallList};
+use crate::wire::stream::{self, MAX_PARTS, ReplyAssembler, ReplyStreamDecoder, TOO_MANY};
 use crate::wire::{Decoded, Endpoint, ReplyDecoder, WireError, model_family};
 
 /// A decoder for the body of one reply.
@@ -30,8 +30,8 @@ pub(in crate::wire) fn decode_body(endpoint: &Endpoint, bytes: &[u8]) -> Decoded
 /// A chunk of a stream, or a whole reply, read in place.
 #[derive(Default)]
 struct ChatChunk<'a> {
-    id: Loose<'a>,
-    model: Loose<'a>,
+    id: LooseString<'a>,
+    model: LooseString<'a>,
     choices: Option<SmallList<Choice<'a>>>,
     usage: Option<&'a RawValue>,
     error: Option<&'a RawValue>,
@@ -41,7 +41,7 @@ struct ChatChunk<'a> {
 struct Choice<'a> {
     index: Option<Count>,
     delta: Option<Delta<'a>>,
-    finish_reason: Loose<'a>,
+    finish_reason: LooseString<'a>,
 }
 
 impl<'de> FieldReader<'de> for ChatChunk<'de> {
@@ -49,7 +49,7 @@ impl<'de> FieldReader<'de> for ChatChunk<'de> {
         match name {
             "id" => set(&mut self.id, map),
             "model" => set(&mut self.model, map),
-            "choices" => into(&mut self.choices, map),
+            "choices" => fill_field(&mut self.choices, map),
             "usage" => set(&mut self.usage, map),
             "error" => set(&mut self.error, map),
             _ => skip(map),
@@ -61,7 +61,7 @@ impl<'de> FieldReader<'de> for Choice<'de> {
     fn field<A: MapAccess<'de>>(&mut self, name: &str, map: &mut A) -> Result<(), A::Error> {
         match name {
             "index" => set(&mut self.index, map),
-            "delta" | "message" => into(&mut self.delta, map),
+            "delta" | "message" => fill_field(&mut self.delta, map),
             "finish_reason" => set(&mut self.finish_reason, map),
             _ => skip(map),
         }
@@ -72,19 +72,19 @@ impl<'de> FieldReader<'de> for Choice<'de> {
 #[derive(Clone)]
 struct ChatReply {
     provider: String,
-    asked: Option<String>,
+    requested_model: Option<String>,
     /// Where the provider is, as a person may see it.
     base_url: Option<String>,
     dialect: Dialect,
     response: Response,
     message: Assembly,
     /// The word for why it stopped.
-    finish: Option<String>,
-    heard: bool,
+    finish_reason: Option<String>,
+    has_events: bool,
     /// Whether `[DONE]` came, or a whole body.
-    done: bool,
+    is_done: bool,
     /// Whether its tokens were told, which a server does when the reply is whole.
-    counted: bool,
+    has_usage: bool,
     error: Option<WireError>,
 }
 
@@ -92,15 +92,15 @@ impl ChatReply {
     fn new(endpoint: &Endpoint) -> Self {
         Self {
             provider: endpoint.provider.clone(),
-            asked: endpoint.model.clone(),
+            requested_model: endpoint.model.clone(),
             base_url: endpoint.base_url.clone(),
             dialect: endpoint.dialect.clone(),
             response: Response::default(),
             message: Assembly::default(),
-            finish: None,
-            heard: false,
-            done: false,
-            counted: false,
+            finish_reason: None,
+            has_events: false,
+            is_done: false,
+            has_usage: false,
             error: None,
         }
     }
@@ -108,7 +108,7 @@ impl ChatReply {
     /// What the request asked for, and where.
     fn target(&self) -> RequestTarget<'_> {
         RequestTarget {
-            model: self.asked.as_deref(),
+            model: self.requested_model.as_deref(),
             base_url: self.base_url.as_deref(),
         }
     }
@@ -122,21 +122,21 @@ impl ChatReply {
 
 impl ReplyAssembler for ChatReply {
     fn event(&mut self, _name: &str, data: &str, out: &mut Vec<StreamEvent>) {
-        if self.done || self.error.is_some() {
+        if self.is_done || self.error.is_some() {
             return;
         }
         if data.trim() == "[DONE]" {
-            self.heard = true;
-            self.done = true;
+            self.has_events = true;
+            self.is_done = true;
             return;
         }
         let mut chunk = ChatChunk::default();
         if fill(&mut chunk, data).is_err() {
-            let shown = shown(data.as_bytes());
+            let shown = describe_body(data.as_bytes());
             self.protocol(&format!("an event that is no chunk of a reply: {shown}"));
             return;
         }
-        self.heard = true;
+        self.has_events = true;
         self.take(&mut chunk, true, out);
     }
 
@@ -150,40 +150,40 @@ impl ReplyAssembler for ChatReply {
             // Left as it is: a body that just stops is a cut.
             Err(error) if error.is_eof() && !bytes.is_empty() => return,
             Err(_) => {
-                let shown = shown(bytes);
+                let shown = describe_body(bytes);
                 self.protocol(&format!("a body that is no reply: {shown}"));
                 return;
             }
         }
         if chunk.choices.is_none() && chunk.error.is_none() {
-            let shown = shown(bytes);
+            let shown = describe_body(bytes);
             self.protocol(&format!("JSON that is no reply: {shown}"));
             return;
         }
         self.take(&mut chunk, false, out);
-        self.done = self.error.is_none();
+        self.is_done = self.error.is_none();
     }
 
     fn protocol(&mut self, found: &str) {
-        if self.error.is_none() && !self.done {
+        if self.error.is_none() && !self.is_done {
             self.error = Some(failure::protocol(&self.dialect.title, found));
         }
     }
 
     fn too_large(&mut self, found: &str) {
-        self.done = false;
+        self.is_done = false;
         failure::too_large(&mut self.error, found);
     }
 
-    fn heard(&self) -> bool {
-        self.heard
+    fn has_events(&self) -> bool {
+        self.has_events
     }
 
     fn end(mut self, out: &mut Vec<StreamEvent>) -> Decoded {
-        let ended = self.done || (self.finish.is_some() && !self.dialect.ends_with_done);
+        let ended = self.is_done || (self.finish_reason.is_some() && !self.dialect.ends_with_done);
         // Upstreams of routers leave the reason out; the tokens and `[DONE]` then say that the
         // reply is whole.
-        let told_why = self.finish.is_some() || !self.dialect.says_why || self.counted;
+        let told_why = self.finish_reason.is_some() || !self.dialect.says_why || self.has_usage;
         let complete = self.error.is_none() && ended && told_why;
         if !complete && self.error.is_none() {
             let shown = self.message.has_shown();
@@ -192,7 +192,10 @@ impl ReplyAssembler for ChatReply {
         self.response.stop = self.stop();
         let stop = self.response.stop.as_ref();
         let cut = stop.is_some_and(|stop| !stop.reason.calls_may_run());
-        let model = self.asked.as_deref().unwrap_or(&self.response.model);
+        let model = self
+            .requested_model
+            .as_deref()
+            .unwrap_or(&self.response.model);
         let family = model_family(model);
         let mut response = self.response;
         response.parts = self
@@ -222,10 +225,10 @@ impl ChatReply {
         if self.response.id.is_none()
             && let Some(id) = chunk.id.as_str().filter(|id| !id.is_empty())
         {
-            self.response.id = Some(stream::name(id).to_owned());
+            self.response.id = Some(stream::truncated_name(id).to_owned());
         }
         if self.response.model.is_empty() {
-            stream::name(chunk.model.str()).clone_into(&mut self.response.model);
+            stream::truncated_name(chunk.model.str()).clone_into(&mut self.response.model);
         }
         for choice in chunk.choices.iter_mut().flat_map(SmallList::iter_mut) {
             if choice.index.unwrap_or_default().0 != 0 {
@@ -236,7 +239,7 @@ impl ChatReply {
             {
                 self.protocol("a tool call that cannot be read");
             }
-            if self.message.calls() > MOST_PARTS {
+            if self.message.calls() > MAX_PARTS {
                 self.too_large(TOO_MANY);
             }
             if let Some(reason) = choice
@@ -244,13 +247,13 @@ impl ChatReply {
                 .as_str()
                 .filter(|word| !word.is_empty())
             {
-                self.finish = Some(reason.to_owned());
+                self.finish_reason = Some(reason.to_owned());
             }
         }
         if let Some(counts) = chunk.usage {
             let counts: Value = serde_json::from_str(counts.get()).unwrap_or_default();
             if counts.is_object() {
-                self.counted = true;
+                self.has_usage = true;
                 let usage = usage(&counts);
                 if usage != self.response.usage {
                     self.response.usage = usage;
@@ -262,7 +265,7 @@ impl ChatReply {
             let error: Value = serde_json::from_str(error.get()).unwrap_or_default();
             self.error = Some(self.failure(&error));
         } else if let Some(word @ ("error" | "insufficient_system_resource")) =
-            self.finish.as_deref()
+            self.finish_reason.as_deref()
         {
             let error = serde_json::json!({
                 "message": format!("it stopped with `{word}`"),
@@ -273,7 +276,7 @@ impl ChatReply {
     }
 
     fn stop(&self) -> Option<Stop> {
-        let raw = self.finish.clone()?;
+        let raw = self.finish_reason.clone()?;
         let reason = match raw.as_str() {
             "length" | "max_tokens" => StopReason::MaxTokens,
             "model_length" => StopReason::ContextWindow,

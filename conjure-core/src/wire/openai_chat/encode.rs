@@ -15,7 +15,7 @@ use crate::wire::tools::{self, ToolNotes};
 use crate::wire::{Encoded, fragments, schema};
 
 /// The most stop sequences that a request may have.
-const MOST_STOPS: usize = 4;
+const MAX_STOP_SEQUENCES: usize = 4;
 
 /// Encodes a request.
 pub(in crate::wire) fn encode(request: &ModelRequest, dialect: &Dialect) -> Encoded {
@@ -35,7 +35,7 @@ pub(in crate::wire) fn encode(request: &ModelRequest, dialect: &Dialect) -> Enco
     if let Some((name, value)) = thinking(request, dialect, &mut told.notes) {
         set(name, value);
     }
-    let stops = stops(request, dialect, &mut told.notes);
+    let stops = stop_sequences(request, dialect, &mut told.notes);
     if !stops.is_empty() {
         set("stop", json!(stops));
     }
@@ -113,7 +113,7 @@ fn thinking(
     }
 }
 
-fn stops<'a>(
+fn stop_sequences<'a>(
     request: &'a ModelRequest,
     dialect: &Dialect,
     notes: &mut Vec<String>,
@@ -127,11 +127,11 @@ fn stops<'a>(
         notes.push("stop sequences are left out: models that reason take none".to_owned());
         stops.clear();
     }
-    if stops.len() > MOST_STOPS {
+    if stops.len() > MAX_STOP_SEQUENCES {
         notes.push(format!(
-            "only the first {MOST_STOPS} stop sequences are sent"
+            "only the first {MAX_STOP_SEQUENCES} stop sequences are sent"
         ));
-        stops.truncate(MOST_STOPS);
+        stops.truncate(MAX_STOP_SEQUENCES);
     }
     stops
 }
@@ -151,9 +151,9 @@ fn response_format(name: &str, schema: &Value, dialect: &Dialect) -> (Value, Opt
     (json!({"type": "json_schema", "json_schema": form}), None)
 }
 
-fn tools(request: &ModelRequest, dialect: &Dialect, told: &mut ToolNotes) -> Vec<Value> {
+fn tools(request: &ModelRequest, dialect: &Dialect, tool_notes: &mut ToolNotes) -> Vec<Value> {
     let mut tools: Vec<Value> =
-        tools::listed(request, told, |schema| Ok(schema::with_items(schema)))
+        tools::encode_tools(request, tool_notes, |schema| Ok(schema::with_items(schema)))
             .into_iter()
             .map(|(tool, parameters)| {
                 let is_strict = dialect.strict_tools && schema::is_strict(&parameters);

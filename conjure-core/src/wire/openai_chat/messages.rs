@@ -12,7 +12,7 @@ use super::{Dialect, ThinkingEcho, call_id};
 use crate::chat::{ArtifactRef, Content, FunctionCallOutput, Message, OutputPart, Part, Role};
 use crate::context::notes;
 use crate::request::ProviderFragments;
-use crate::wire::added::Added;
+use crate::wire::added::AddedParts;
 use crate::wire::arguments::as_object;
 use crate::wire::files::{FileEncoder, FileView, as_text, data_url, is_named};
 use crate::wire::ids::legal_name;
@@ -24,7 +24,7 @@ pub(super) fn messages(
     dialect: &Dialect,
     files: &mut FileEncoder<'_>,
 ) -> Vec<Value> {
-    let added = Added::to(messages, contribution, |_| true);
+    let added = AddedParts::for_messages(messages, contribution, |_| true);
     let mut writer = MessageEncoder { dialect, files };
     let mut out = Vec::new();
     for (at, message) in messages.iter().enumerate() {
@@ -32,7 +32,7 @@ pub(super) fn messages(
             Role::Assistant => out.push(writer.assistant(message)),
             Role::Tool => {
                 writer.results(message, &mut out);
-                out.extend(user_message(added.behind(at).collect()));
+                out.extend(user_message(added.after_message(at).collect()));
             }
             Role::User | Role::System => {
                 let mut content: Vec<Value> = message
@@ -40,7 +40,7 @@ pub(super) fn messages(
                     .iter()
                     .flat_map(|part| writer.user_part(part))
                     .collect();
-                content.extend(added.behind(at));
+                content.extend(added.after_message(at));
                 out.extend(user_message(content));
             }
         }
@@ -92,7 +92,11 @@ impl MessageEncoder<'_, '_> {
                     }));
                 }
                 Content::Image { artifact } | Content::File { artifact } => {
-                    text.push_str(&self.files.told(artifact, "a file in a model's message"));
+                    text.push_str(
+                        &self
+                            .files
+                            .note_unshown(artifact, "a file in a model's message"),
+                    );
                 }
                 Content::ServerItem { provider, item } => {
                     text.push_str(&notes::server_item(provider, item));
@@ -201,7 +205,7 @@ impl MessageEncoder<'_, '_> {
                 let shown = |artifact: &ArtifactRef, files: &mut FileEncoder<'_>| {
                     file(dialect, artifact, files)
                 };
-                self.files.attached(artifact, text, shown)
+                self.files.attached_file(artifact, text, shown)
             }
             Content::ServerItem { provider, item } => {
                 vec![text(&notes::server_item(provider, item))]
@@ -215,7 +219,7 @@ impl MessageEncoder<'_, '_> {
 
 /// The file itself where its bytes are here and the server can look at it, else words about it.
 fn file(dialect: &Dialect, artifact: &ArtifactRef, files: &mut FileEncoder<'_>) -> Value {
-    match files.look(artifact) {
+    match files.view(artifact) {
         FileView::Image(image) if dialect.images => {
             json!({"type": "image_url", "image_url": {"url": data_url(image)}})
         }
@@ -224,9 +228,9 @@ fn file(dialect: &Dialect, artifact: &ArtifactRef, files: &mut FileEncoder<'_>) 
             "file": {"filename": artifact.name, "file_data": data_url(pdf)},
         }),
         FileView::Text(said) => text(&as_text(artifact, &said)),
-        FileView::Words(words) => text(&words),
+        FileView::Note(words) => text(&words),
         FileView::Image(_) | FileView::Pdf(_) | FileView::Other(_) => {
-            text(&files.told(artifact, "a file that this server cannot look at"))
+            text(&files.note_unshown(artifact, "a file that this server cannot look at"))
         }
     }
 }

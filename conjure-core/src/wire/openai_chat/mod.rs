@@ -23,13 +23,13 @@ pub(super) use encode::encode;
 pub(super) use errors::error;
 
 /// The longest call id that OpenAI takes.
-const MOST_ID: usize = 40;
+const MAX_ID_LENGTH: usize = 40;
 
 /// A call's id as a server of this dialect takes it.
 pub(super) fn call_id<'a>(dialect: &Dialect, id: &'a str) -> Cow<'a, str> {
     match dialect.id_length {
         Some(length) => fixed_id(id, length),
-        None => legal_id(id, MOST_ID),
+        None => legal_id(id, MAX_ID_LENGTH),
     }
 }
 

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::chat::{Content, Part, Sidecar};
-use crate::wire::scan::{Count, Loose};
+use crate::wire::scan::{Count, LooseString};
 
 /// The thoughts of a message while they come in.
 #[derive(Debug, Clone, Default)]
@@ -70,8 +70,8 @@ impl Reasoning {
                 .as_str()
                 .is_none_or(|format| says("format", format));
         let (name, piece) = match (fragment.text, fragment.summary) {
-            (Loose::Text(piece), Loose::Absent) => ("text", piece),
-            (Loose::Absent, Loose::Text(piece)) => ("summary", piece),
+            (LooseString::Text(piece), LooseString::Absent) => ("text", piece),
+            (LooseString::Absent, LooseString::Text(piece)) => ("summary", piece),
             _ => return false,
         };
         match known.get_mut(name) {
@@ -109,14 +109,14 @@ impl Reasoning {
 #[serde(deny_unknown_fields)]
 struct ReasoningFragment<'a> {
     #[serde(borrow, rename = "type")]
-    kind: Loose<'a>,
+    kind: LooseString<'a>,
     index: Option<Count>,
     #[serde(borrow, default)]
-    format: Loose<'a>,
+    format: LooseString<'a>,
     #[serde(borrow, default)]
-    text: Loose<'a>,
+    text: LooseString<'a>,
     #[serde(borrow, default)]
-    summary: Loose<'a>,
+    summary: LooseString<'a>,
 }
 
 /// Whether a detail is the next fragment of the one before it.

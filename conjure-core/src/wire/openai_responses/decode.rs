@@ -10,21 +10,21 @@ use serde_json::{Value, json};
 
 use super::item::{self, Signer, is_call, is_cut, kind, text};
 use super::usage::usage;
-use super::{WHO, errors};
+use super::{PROVIDER_NAME, errors};
 use crate::chat::{Response, Stop, StopReason, StreamEvent};
-use crate::wire::failure::{self, RequestTarget, shown};
-use crate::wire::scan::{Count, Loose};
-use crate::wire::stream::{self, MOST_PARTS, ReplyAssembler, ReplyStreamDecoder, TOO_MANY};
+use crate::wire::failure::{self, RequestTarget, describe_body};
+use crate::wire::scan::{Count, LooseString};
+use crate::wire::stream::{self, MAX_PARTS, ReplyAssembler, ReplyStreamDecoder, TOO_MANY};
 use crate::wire::{Decoded, Endpoint, ReplyDecoder, WireError, model_family};
 
 /// A decoder for the body of one reply.
 pub(in crate::wire) fn decoder(endpoint: &Endpoint) -> impl ReplyDecoder + 'static {
-    ReplyStreamDecoder::new(Items::new(endpoint))
+    ReplyStreamDecoder::new(ResponsesReply::new(endpoint))
 }
 
 /// Decodes the body of a reply that does not stream.
 pub(in crate::wire) fn decode_body(endpoint: &Endpoint, bytes: &[u8]) -> Decoded {
-    stream::decode_body(Items::new(endpoint), bytes)
+    stream::decode_body(ResponsesReply::new(endpoint), bytes)
 }
 
 /// What is said of an item that is missing, or nested too deeply to be read.
@@ -34,12 +34,12 @@ const UNREADABLE: &str = "an item that cannot be read";
 #[derive(Deserialize)]
 struct ResponseEvent<'a> {
     #[serde(borrow, rename = "type", default)]
-    kind: Loose<'a>,
+    kind: LooseString<'a>,
     output_index: Option<Count>,
     content_index: Option<Count>,
     summary_index: Option<Count>,
     #[serde(borrow, default)]
-    delta: Loose<'a>,
+    delta: LooseString<'a>,
     #[serde(borrow)]
     item: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -50,11 +50,11 @@ struct ResponseEvent<'a> {
 #[derive(Deserialize)]
 struct ResponseObject<'a> {
     #[serde(borrow, default)]
-    id: Loose<'a>,
+    id: LooseString<'a>,
     #[serde(borrow, default)]
-    model: Loose<'a>,
+    model: LooseString<'a>,
     #[serde(borrow, default)]
-    status: Loose<'a>,
+    status: LooseString<'a>,
     #[serde(borrow)]
     output: Option<Vec<&'a RawValue>>,
     #[serde(default)]
@@ -80,7 +80,7 @@ enum ItemTextKind {
 struct OutputItem {
     index: u64,
     /// As `output_item.added` had it.
-    begun: Value,
+    initial: Value,
     /// Pieces so far, by kind and place in the item.
     texts: Vec<(ItemTextKind, u64, String)>,
     /// As `output_item.done` had it.
@@ -89,32 +89,32 @@ struct OutputItem {
 
 /// A reply while it comes in.
 #[derive(Clone)]
-struct Items {
+struct ResponsesReply {
     signer: Signer,
-    asked: Option<String>,
+    requested_model: Option<String>,
     /// Where the provider is, as a person may see it.
     base_url: Option<String>,
     response: Response,
     items: Vec<OutputItem>,
-    heard: bool,
+    has_events: bool,
     /// Whether the wire's own end came.
-    ended: bool,
+    is_ended: bool,
     error: Option<WireError>,
 }
 
-impl Items {
+impl ResponsesReply {
     fn new(endpoint: &Endpoint) -> Self {
         Self {
             signer: Signer {
                 provider: endpoint.provider.clone(),
                 family: String::new(),
             },
-            asked: endpoint.model.clone(),
+            requested_model: endpoint.model.clone(),
             base_url: endpoint.base_url.clone(),
             response: Response::default(),
             items: Vec::new(),
-            heard: false,
-            ended: false,
+            has_events: false,
+            is_ended: false,
             error: None,
         }
     }
@@ -122,29 +122,29 @@ impl Items {
     /// What the request asked for, and where.
     fn target(&self) -> RequestTarget<'_> {
         RequestTarget {
-            model: self.asked.as_deref(),
+            model: self.requested_model.as_deref(),
             base_url: self.base_url.as_deref(),
         }
     }
 }
 
-impl ReplyAssembler for Items {
+impl ReplyAssembler for ResponsesReply {
     fn event(&mut self, name: &str, data: &str, out: &mut Vec<StreamEvent>) {
-        if self.ended || self.error.is_some() || data.trim() == "[DONE]" {
+        if self.is_ended || self.error.is_some() || data.trim() == "[DONE]" {
             return;
         }
         if name == "response.in_progress" {
             // As large as the request, and says nothing new.
-            self.heard = true;
+            self.has_events = true;
             return;
         }
         let Ok(event) = serde_json::from_str::<ResponseEvent<'_>>(data) else {
-            let shown = shown(data.as_bytes());
+            let shown = describe_body(data.as_bytes());
             self.protocol(&format!("an event that is not JSON: {shown}"));
             return;
         };
-        self.heard = true;
-        if self.items.len() > MOST_PARTS {
+        self.has_events = true;
+        if self.items.len() > MAX_PARTS {
             self.too_large(TOO_MANY);
             return;
         }
@@ -162,11 +162,11 @@ impl ReplyAssembler for Items {
                 self.piece(ItemTextKind::Arguments, &event, out);
             }
             "response.output_item.added" => match parsed(event.item) {
-                Some(item) => self.begin(place(&event), item, out),
+                Some(item) => self.begin_item(output_index(&event), item, out),
                 None => self.protocol(UNREADABLE),
             },
             "response.output_item.done" => match parsed(event.item) {
-                Some(item) => self.done(place(&event), item, out),
+                Some(item) => self.complete_item(output_index(&event), item, out),
                 None => self.protocol(UNREADABLE),
             },
             "response.created" | "response.queued" => {
@@ -201,20 +201,20 @@ impl ReplyAssembler for Items {
             // Left as it is: a body that just stops is a cut.
             Err(error) if error.is_eof() && !bytes.is_empty() => return,
             Err(_) => {
-                let shown = shown(bytes);
+                let shown = describe_body(bytes);
                 self.protocol(&format!("a body that is not JSON: {shown}"));
                 return;
             }
         };
         let Some(object) = object(Some(body)) else {
-            let shown = shown(bytes);
+            let shown = describe_body(bytes);
             self.protocol(&format!("JSON that is no response: {shown}"));
             return;
         };
         if object.output.is_some() || !object.status.str().is_empty() {
             self.finish(&object, out);
         } else if object.error.is_null() {
-            let shown = shown(bytes);
+            let shown = describe_body(bytes);
             self.protocol(&format!("JSON that is no response: {shown}"));
         } else {
             self.error = Some(errors::in_stream(self.target(), &object.error, false));
@@ -222,35 +222,35 @@ impl ReplyAssembler for Items {
     }
 
     fn protocol(&mut self, found: &str) {
-        if self.error.is_none() && !self.ended {
-            self.error = Some(failure::protocol(WHO, found));
+        if self.error.is_none() && !self.is_ended {
+            self.error = Some(failure::protocol(PROVIDER_NAME, found));
         }
     }
 
     fn too_large(&mut self, found: &str) {
-        self.ended = false;
+        self.is_ended = false;
         failure::too_large(&mut self.error, found);
     }
 
-    fn heard(&self) -> bool {
-        self.heard
+    fn has_events(&self) -> bool {
+        self.has_events
     }
 
     fn end(mut self, _out: &mut Vec<StreamEvent>) -> Decoded {
-        if !self.ended && self.error.is_none() {
-            self.error = Some(failure::cut(WHO, self.has_shown()));
+        if !self.is_ended && self.error.is_none() {
+            self.error = Some(failure::cut(PROVIDER_NAME, self.has_shown()));
         }
         let mut items = std::mem::take(&mut self.items);
         items.sort_by_key(|item| item.index);
         // The provider's own tools: what did not come to its end is not an item yet.
         items.retain(|item| {
-            let kind = kind(&item.begun);
-            item.done.is_some() || matches!(kind, "message" | "reasoning") || is_call(&item.begun)
+            let kind = kind(&item.initial);
+            item.done.is_some() || matches!(kind, "message" | "reasoning") || is_call(&item.initial)
         });
         let items: Vec<Value> = items.into_iter().map(OutputItem::value).collect();
         let mut response = self.response;
         response.parts = item::parts(&items, &self.signer);
-        response.complete = self.ended;
+        response.complete = self.is_ended;
         Decoded {
             response,
             error: self.error,
@@ -258,12 +258,12 @@ impl ReplyAssembler for Items {
     }
 }
 
-impl Items {
+impl ResponsesReply {
     /// Whether a person has seen something of the reply, or a tool of the provider's has run. A call
     /// is not shown before the end.
     fn has_shown(&self) -> bool {
         self.items.iter().any(|item| {
-            let shown = item.done.as_ref().unwrap_or(&item.begun);
+            let shown = item.done.as_ref().unwrap_or(&item.initial);
             let told = |(field, _, text): &(ItemTextKind, u64, String)| {
                 *field != ItemTextKind::Arguments && !text.is_empty()
             };
@@ -280,16 +280,19 @@ impl Items {
 
     fn name(&mut self, object: &ResponseObject<'_>) {
         if let Some(id) = object.id.as_str() {
-            self.response.id = Some(stream::name(id).to_owned());
+            self.response.id = Some(stream::truncated_name(id).to_owned());
         }
         if let Some(model) = object.model.as_str() {
-            stream::name(model).clone_into(&mut self.response.model);
+            stream::truncated_name(model).clone_into(&mut self.response.model);
         }
-        let model = self.asked.as_deref().unwrap_or(&self.response.model);
+        let model = self
+            .requested_model
+            .as_deref()
+            .unwrap_or(&self.response.model);
         self.signer.family = model_family(model);
     }
 
-    fn begin(&mut self, index: Option<u64>, item: Value, out: &mut Vec<StreamEvent>) {
+    fn begin_item(&mut self, index: Option<u64>, item: Value, out: &mut Vec<StreamEvent>) {
         let index = index.unwrap_or(self.items.len() as u64);
         if self.items.iter().any(|known| known.index == index) {
             // A gateway that repeats itself.
@@ -298,7 +301,7 @@ impl Items {
         announce(&item, out);
         self.items.push(OutputItem {
             index,
-            begun: item,
+            initial: item,
             texts: Vec::new(),
             done: None,
         });
@@ -320,7 +323,7 @@ impl Items {
         let at = at.unwrap_or_else(|| {
             self.items.push(OutputItem {
                 index: event.output_index.unwrap_or_default().0,
-                begun: json!({"type": field.item()}),
+                initial: json!({"type": field.item()}),
                 texts: Vec::new(),
                 done: None,
             });
@@ -340,7 +343,7 @@ impl Items {
             Some((_, _, text)) => text.push_str(delta),
             None => {
                 // Pieces of a thought are joined like that in the end.
-                if item.texts.len() >= MOST_PARTS {
+                if item.texts.len() >= MAX_PARTS {
                     self.too_large(TOO_MANY);
                     return;
                 }
@@ -368,7 +371,7 @@ impl Items {
         }
     }
 
-    fn done(&mut self, index: Option<u64>, mut item: Value, out: &mut Vec<StreamEvent>) {
+    fn complete_item(&mut self, index: Option<u64>, mut item: Value, out: &mut Vec<StreamEvent>) {
         let at = match index {
             Some(index) => self.items.iter().rposition(|known| known.index == index),
             None => self.items.iter().position(|known| known.done.is_none()),
@@ -377,7 +380,7 @@ impl Items {
             announce(&item, out);
             self.items.push(OutputItem {
                 index: index.unwrap_or(self.items.len() as u64),
-                begun: Value::Null,
+                initial: Value::Null,
                 texts: Vec::new(),
                 done: None,
             });
@@ -393,11 +396,11 @@ impl Items {
         };
         match kind(&item) {
             "message" => {
-                let delta = unsaid(known.said(), &item::message_text(&item));
+                let delta = unsaid(known.streamed_text(), &item::message_text(&item));
                 out.extend(delta.map(|delta| StreamEvent::Content { delta }));
             }
             "reasoning" => {
-                let delta = unsaid(known.said(), &item::thought_text(&item));
+                let delta = unsaid(known.streamed_text(), &item::thought_text(&item));
                 out.extend(delta.map(|delta| StreamEvent::Thinking { delta }));
             }
             _ if is_call(&item) => {
@@ -421,12 +424,12 @@ impl Items {
             if known.is_some_and(|known| known.done.is_some()) {
                 continue;
             }
-            if known.is_none() && self.items.len() >= MOST_PARTS {
+            if known.is_none() && self.items.len() >= MAX_PARTS {
                 self.too_large(TOO_MANY);
                 break;
             }
             match parsed(Some(item)) {
-                Some(item) => self.done(Some(index), item, out),
+                Some(item) => self.complete_item(Some(index), item, out),
                 None => self.protocol(UNREADABLE),
             }
         }
@@ -451,7 +454,7 @@ impl Items {
             _ => {}
         }
         if self.error.is_none() {
-            self.ended = true;
+            self.is_ended = true;
             self.response.stop = Some(self.stop(object));
         }
     }
@@ -486,7 +489,7 @@ impl Items {
 
 impl OutputItem {
     /// The texts that were told in pieces.
-    fn said(&self) -> String {
+    fn streamed_text(&self) -> String {
         let told = self
             .texts
             .iter()
@@ -503,7 +506,7 @@ impl OutputItem {
     /// Puts the arguments that came in pieces into the item of a gateway that leaves them out.
     fn complete_arguments(&self, item: &mut Value) {
         let field = item::arguments_field(item);
-        if !item::written(item, field).is_empty() {
+        if !item::field_text(item, field).is_empty() {
             return;
         }
         let told = self
@@ -520,7 +523,7 @@ impl OutputItem {
         if let Some(done) = self.done {
             return done;
         }
-        let mut item = self.begun;
+        let mut item = self.initial;
         if !item.is_object() {
             item = json!({});
         }
@@ -583,7 +586,7 @@ fn announce(item: &Value, out: &mut Vec<StreamEvent>) {
     }
 }
 
-fn place(event: &ResponseEvent<'_>) -> Option<u64> {
+fn output_index(event: &ResponseEvent<'_>) -> Option<u64> {
     event.output_index.map(|index| index.0)
 }
 

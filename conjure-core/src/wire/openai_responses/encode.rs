@@ -13,7 +13,7 @@ use crate::wire::tools::{self, ToolNotes};
 use crate::wire::{Encoded, fragments, schema};
 
 /// The least that the API takes as a limit on output.
-const LEAST_OUTPUT: u32 = 16;
+const MIN_OUTPUT_TOKENS: u32 = 16;
 
 /// Encodes a request.
 pub(in crate::wire) fn encode(request: &ModelRequest) -> Encoded {
@@ -23,7 +23,7 @@ pub(in crate::wire) fn encode(request: &ModelRequest) -> Encoded {
     set("model", request.model.as_str().into());
     set(
         "max_output_tokens",
-        request.max_tokens.max(LEAST_OUTPUT).into(),
+        request.max_tokens.max(MIN_OUTPUT_TOKENS).into(),
     );
     set("stream", request.stream.into());
     set("store", false.into());
@@ -109,9 +109,9 @@ pub(in crate::wire) fn encode(request: &ModelRequest) -> Encoded {
     }
 }
 
-fn tools(request: &ModelRequest, told: &mut ToolNotes) -> Vec<Value> {
+fn tools(request: &ModelRequest, tool_notes: &mut ToolNotes) -> Vec<Value> {
     let mut tools: Vec<Value> =
-        tools::listed(request, told, |schema| Ok(schema::with_items(schema)))
+        tools::encode_tools(request, tool_notes, |schema| Ok(schema::with_items(schema)))
             .into_iter()
             .map(|(tool, parameters)| {
                 let is_strict = schema::is_strict(&parameters);
@@ -127,7 +127,7 @@ fn tools(request: &ModelRequest, told: &mut ToolNotes) -> Vec<Value> {
                 definition
             })
             .collect();
-    fragments::tools(&mut tools, request, &mut told.notes);
+    fragments::tools(&mut tools, request, &mut tool_notes.notes);
     tools
 }
 

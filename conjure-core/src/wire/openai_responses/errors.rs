@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::WHO;
+use super::PROVIDER_NAME;
 use crate::wire::failure::RequestTarget;
 use crate::wire::{Endpoint, WireError, openai};
 
@@ -13,11 +13,11 @@ pub(in crate::wire) fn error(
     headers: &[(String, String)],
     body: &[u8],
 ) -> WireError {
-    openai::error(WHO, endpoint, status, headers, body)
+    openai::error(PROVIDER_NAME, endpoint, status, headers, body)
 }
 
 /// What an `error` event or a failed response means; `shown`: whether a person has seen something
 /// of the reply.
 pub(super) fn in_stream(target: RequestTarget<'_>, error: &Value, shown: bool) -> WireError {
-    openai::in_stream(WHO, target, error, shown)
+    openai::in_stream(PROVIDER_NAME, target, error, shown)
 }

@@ -68,7 +68,7 @@ pub(super) fn arguments_field(call: &Value) -> &'static str {
 }
 
 /// A field's text. Gateways send arguments as an object too, which must not be taken for nothing.
-pub(super) fn written<'a>(item: &'a Value, field: &str) -> Cow<'a, str> {
+pub(super) fn field_text<'a>(item: &'a Value, field: &str) -> Cow<'a, str> {
     match item.get(field) {
         Some(Value::String(text)) => Cow::Borrowed(text),
         None | Some(Value::Null) => Cow::Borrowed(""),
@@ -147,7 +147,7 @@ fn message_parts(item: &Value, after: Option<Value>, signer: &Signer, parts: &mu
 fn call_parts(item: &Value, after: Option<Value>, signer: &Signer, parts: &mut Vec<Part>) {
     let whole = !is_cut(item);
     let is_custom = kind(item) == "custom_tool_call";
-    let written = written(item, arguments_field(item));
+    let written = field_text(item, arguments_field(item));
     let (arguments, arguments_text) = if is_custom {
         // Free text, not JSON.
         if whole {

@@ -7,13 +7,13 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value, json};
 
-use super::MOST_ID;
+use super::MAX_ID_LENGTH;
 use crate::chat::{
     ArtifactRef, Content, FunctionCall, FunctionCallOutput, Message, OutputPart, Part, Role,
 };
 use crate::context::notes;
 use crate::request::ProviderFragments;
-use crate::wire::added::Added;
+use crate::wire::added::AddedParts;
 use crate::wire::arguments::as_object;
 use crate::wire::files::{FileEncoder, FileView, as_text, data_url, is_named};
 use crate::wire::ids::{legal_id, legal_name};
@@ -24,7 +24,7 @@ pub(super) fn items(
     contribution: &ProviderFragments,
     files: &mut FileEncoder<'_>,
 ) -> Vec<Value> {
-    let added = Added::to(messages, contribution, |_| true);
+    let added = AddedParts::for_messages(messages, contribution, |_| true);
     let mut items = Vec::new();
     let mut custom = HashSet::new();
     for (at, message) in messages.iter().enumerate() {
@@ -36,7 +36,7 @@ pub(super) fn items(
                         items.push(result(output, &custom, files));
                     }
                 }
-                items.extend(user_message(&added.behind(at).collect::<Vec<_>>()));
+                items.extend(user_message(&added.after_message(at).collect::<Vec<_>>()));
             }
             Role::User | Role::System => {
                 let mut content: Vec<Value> = message
@@ -44,7 +44,7 @@ pub(super) fn items(
                     .iter()
                     .flat_map(|part| user_part(part, files))
                     .collect();
-                content.extend(added.behind(at));
+                content.extend(added.after_message(at));
                 items.extend(user_message(&content));
             }
         }
@@ -83,7 +83,7 @@ fn assistant<'a>(
                 continue;
             }
             Content::Image { artifact } | Content::File { artifact } => {
-                let words = files.told(artifact, "a file in a model's message");
+                let words = files.note_unshown(artifact, "a file in a model's message");
                 let content = json!({"type": "output_text", "text": words});
                 message_item(Map::new(), content)
             }
@@ -164,7 +164,7 @@ fn call_item(call: &FunctionCall, fields: Map<String, Value>) -> Value {
     item.insert("type".to_owned(), "function_call".into());
     item.insert(
         "call_id".to_owned(),
-        legal_id(&call.call_id, MOST_ID).into(),
+        legal_id(&call.call_id, MAX_ID_LENGTH).into(),
     );
     item.insert("name".to_owned(), legal_name(&call.name).into());
     if is_custom {
@@ -205,7 +205,7 @@ fn result(
     } else {
         let text = output.joined_text();
         let text = if output.is_error {
-            notes::failed(&text)
+            notes::failed_call(&text)
         } else {
             text
         };
@@ -216,14 +216,14 @@ fn result(
     } else {
         "function_call_output"
     };
-    json!({"type": kind, "call_id": legal_id(&output.call_id, MOST_ID), "output": said})
+    json!({"type": kind, "call_id": legal_id(&output.call_id, MAX_ID_LENGTH), "output": said})
 }
 
 fn user_part(part: &Part, files: &mut FileEncoder<'_>) -> Vec<Value> {
     match &part.content {
         Content::Text { text } => vec![input_text(text)],
         Content::Image { artifact } | Content::File { artifact } => {
-            files.attached(artifact, input_text, file)
+            files.attached_file(artifact, input_text, file)
         }
         Content::ServerItem { item, .. } => vec![item.clone()],
         Content::Reasoning { .. } | Content::FunctionCall(_) | Content::FunctionCallOutput(_) => {
@@ -234,7 +234,7 @@ fn user_part(part: &Part, files: &mut FileEncoder<'_>) -> Vec<Value> {
 
 /// The file itself where its bytes are here and the API can look at it, else words about it.
 fn file(artifact: &ArtifactRef, files: &mut FileEncoder<'_>) -> Value {
-    match files.look(artifact) {
+    match files.view(artifact) {
         FileView::Image(image) => {
             json!({"type": "input_image", "detail": "auto", "image_url": data_url(image)})
         }
@@ -242,10 +242,10 @@ fn file(artifact: &ArtifactRef, files: &mut FileEncoder<'_>) -> Value {
             json!({"type": "input_file", "filename": artifact.name, "file_data": data_url(pdf)})
         }
         FileView::Text(text) => input_text(&as_text(artifact, &text)),
-        FileView::Other(_) => {
-            input_text(&files.told(artifact, "a file of a type that this API cannot look at"))
-        }
-        FileView::Words(words) => input_text(&words),
+        FileView::Other(_) => input_text(
+            &files.note_unshown(artifact, "a file of a type that this API cannot look at"),
+        ),
+        FileView::Note(words) => input_text(&words),
     }
 }
 

@@ -16,10 +16,10 @@ pub(super) use encode::encode;
 pub(super) use errors::error;
 
 /// How a person calls the provider.
-const WHO: &str = "OpenAI";
+const PROVIDER_NAME: &str = "OpenAI";
 
 /// The longest call id that the API takes.
-pub(super) const MOST_ID: usize = 64;
+pub(super) const MAX_ID_LENGTH: usize = 64;
 
 #[cfg(test)]
 mod tests;

@@ -14,7 +14,7 @@ pub(super) use strict::{closed, is_strict};
 pub(super) use top::object_at_top;
 
 /// How deep schemas may be nested.
-const MOST_DEPTH: usize = 64;
+const MAX_DEPTH: usize = 64;
 
 /// Whether every provider reads it as JSON Schema; the error says what is wrong, and where.
 pub(super) fn check(schema: &Value) -> Result<(), String> {
@@ -23,8 +23,8 @@ pub(super) fn check(schema: &Value) -> Result<(), String> {
 
 fn walk(schema: &Value, root: &Value, at: &str, depth: usize) -> Result<(), String> {
     let place = if at.is_empty() { "its top" } else { at };
-    if depth > MOST_DEPTH {
-        return Err(format!("it is nested deeper than {MOST_DEPTH} levels"));
+    if depth > MAX_DEPTH {
+        return Err(format!("it is nested deeper than {MAX_DEPTH} levels"));
     }
     let fields = match schema {
         Value::Object(fields) => fields,
@@ -136,8 +136,8 @@ pub(super) fn resolve<'a>(root: &'a Value, reference: &str) -> Option<&'a Value>
 pub(super) fn is_expandable(schema: &Value) -> bool {
     Expansion {
         root: schema,
-        inside: Vec::new(),
-        done: BTreeSet::new(),
+        active: Vec::new(),
+        visited: BTreeSet::new(),
     }
     .can_expand(schema)
 }
@@ -146,9 +146,9 @@ pub(super) fn is_expandable(schema: &Value) -> bool {
 struct Expansion<'a> {
     root: &'a Value,
     /// References that the walk is in.
-    inside: Vec<&'a str>,
+    active: Vec<&'a str>,
     /// References that were followed to their end.
-    done: BTreeSet<&'a str>,
+    visited: BTreeSet<&'a str>,
 }
 
 impl<'a> Expansion<'a> {
@@ -165,19 +165,19 @@ impl<'a> Expansion<'a> {
     }
 
     fn can_follow(&mut self, reference: &'a str) -> bool {
-        if self.done.contains(reference) {
+        if self.visited.contains(reference) {
             return true;
         }
-        if self.inside.contains(&reference) || self.inside.len() == MOST_DEPTH {
+        if self.active.contains(&reference) || self.active.len() == MAX_DEPTH {
             return false;
         }
         let Some(target) = resolve(self.root, reference) else {
             return false;
         };
-        self.inside.push(reference);
+        self.active.push(reference);
         let can_expand = self.can_expand(target);
-        self.inside.pop();
-        self.done.insert(reference);
+        self.active.pop();
+        self.visited.insert(reference);
         can_expand
     }
 }

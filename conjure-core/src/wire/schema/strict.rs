@@ -8,7 +8,7 @@
 use serde_json::{Map, Value};
 
 /// Keywords that strict mode knows, with those that only describe.
-const KNOWN: [&str; 26] = [
+const SUPPORTED_KEYWORDS: [&str; 26] = [
     "type",
     "properties",
     "required",
@@ -41,7 +41,7 @@ const KNOWN: [&str; 26] = [
 const TYPING: [&str; 3] = ["type", "anyOf", "$ref"];
 
 /// Objects may be nested so deep in strict mode.
-const MOST_DEPTH: usize = 10;
+const MAX_DEPTH: usize = 10;
 
 /// Whether strict mode takes the schema as it is.
 pub(in crate::wire) fn is_strict(schema: &Value) -> bool {
@@ -55,7 +55,11 @@ fn fits(schema: &Value, depth: usize) -> bool {
     let Some(fields) = schema.as_object() else {
         return false;
     };
-    if depth > MOST_DEPTH || fields.keys().any(|name| !KNOWN.contains(&name.as_str())) {
+    if depth > MAX_DEPTH
+        || fields
+            .keys()
+            .any(|name| !SUPPORTED_KEYWORDS.contains(&name.as_str()))
+    {
         return false;
     }
     if !TYPING.iter().any(|keyword| fields.contains_key(*keyword)) {

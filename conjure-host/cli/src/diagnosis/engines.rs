@@ -12,10 +12,10 @@ use conjure_runtime::Host;
 /// The backend that needs one.
 const BACKEND: &str = "docker";
 /// How long an engine may take.
-const PATIENCE: Duration = Duration::from_secs(3);
+const PING_TIMEOUT: Duration = Duration::from_secs(3);
 const PING: &[u8] = b"GET /_ping HTTP/1.0\r\nHost: engine\r\n\r\n";
 
-pub(super) async fn look(host: &Host) -> Vec<HealthFinding> {
+pub(super) async fn examine(host: &Host) -> Vec<HealthFinding> {
     if host.registry().snapshot().get(BACKEND).is_none() {
         return Vec::new();
     }
@@ -23,13 +23,16 @@ pub(super) async fn look(host: &Host) -> Vec<HealthFinding> {
     let addresses = addresses();
     let mut tried = Vec::new();
     for address in &addresses {
-        match tokio::time::timeout(PATIENCE, ping(address)).await {
+        match tokio::time::timeout(PING_TIMEOUT, ping(address)).await {
             Ok(Ok(())) => {
                 let found = format!("an engine answers at {address}");
                 return vec![HealthFinding { found, ..finding }];
             }
             Ok(Err(error)) => tried.push(format!("{address}: {error}")),
-            Err(_) => tried.push(format!("{address}: no answer in {} s", PATIENCE.as_secs())),
+            Err(_) => tried.push(format!(
+                "{address}: no answer in {} s",
+                PING_TIMEOUT.as_secs()
+            )),
         }
     }
     let found = if tried.is_empty() {
@@ -68,15 +71,15 @@ fn addresses() -> Vec<String> {
 
 async fn ping(address: &str) -> std::io::Result<()> {
     match address.strip_prefix("unix://") {
-        Some(path) => answers(UnixStream::connect(path).await?).await,
+        Some(path) => ping_stream(UnixStream::connect(path).await?).await,
         None => {
             let host = address.split_once("://").map_or(address, |(_, host)| host);
-            answers(TcpStream::connect(host.trim_end_matches('/')).await?).await
+            ping_stream(TcpStream::connect(host.trim_end_matches('/')).await?).await
         }
     }
 }
 
-async fn answers(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> std::io::Result<()> {
+async fn ping_stream(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> std::io::Result<()> {
     stream.write_all(PING).await?;
     let mut head = [0; 15];
     stream.read_exact(&mut head).await?;

@@ -11,10 +11,10 @@ use super::HealthFinding;
 const SYS_ADMIN: u32 = 21;
 
 /// Looks at all of it.
-pub(super) fn look() -> Vec<HealthFinding> {
-    let mut findings = vec![confinement(), left_behind(cfg!(target_os = "linux"))];
+pub(super) fn examine() -> Vec<HealthFinding> {
+    let mut findings = vec![confinement(), orphan_finding(cfg!(target_os = "linux"))];
     if cfg!(target_os = "linux") {
-        findings.push(UserNamespaces::read(Path::new("/proc")).judge());
+        findings.push(UserNamespaces::read(Path::new("/proc")).finding());
     }
     findings
 }
@@ -54,7 +54,7 @@ fn confinement() -> HealthFinding {
 }
 
 /// What becomes of programs that plugins start. A kernel that adopts is Linux.
-fn left_behind(adopts: bool) -> HealthFinding {
+fn orphan_finding(adopts: bool) -> HealthFinding {
     let found = "what plugins start ends with them";
     let finding = HealthFinding::well("worker", "left behind", found);
     match adopts {
@@ -99,7 +99,7 @@ impl UserNamespaces {
         }
     }
 
-    fn judge(&self) -> HealthFinding {
+    fn finding(&self) -> HealthFinding {
         let finding = HealthFinding::well("sandbox", "user namespaces", "this user may make them");
         if self.may_mount {
             return HealthFinding {
@@ -151,13 +151,13 @@ mod tests {
             std::fs::create_dir_all(proc.path().join("self")).unwrap();
             std::fs::write(file, text).unwrap();
         }
-        UserNamespaces::read(proc.path()).judge()
+        UserNamespaces::read(proc.path()).finding()
     }
 
     #[test]
     fn what_goes_on_without_its_plugin_is_said_where_nothing_adopts_it() {
-        assert_eq!(left_behind(true).state, Health::Well);
-        let elsewhere = left_behind(false);
+        assert_eq!(orphan_finding(true).state, Health::Well);
+        let elsewhere = orphan_finding(false);
         assert_eq!(elsewhere.state, Health::Note);
         assert!(elsewhere.found.contains("no orphans"), "{elsewhere:?}");
     }

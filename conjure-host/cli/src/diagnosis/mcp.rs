@@ -13,10 +13,10 @@ use conjure_store::{Store, StoreError};
 /// The backend that they run under.
 const BACKEND: &str = "mcp";
 /// How long they may take to be ready.
-const PATIENCE: Duration = Duration::from_secs(30);
+const READY_TIMEOUT: Duration = Duration::from_secs(30);
 const PAGE: u64 = 200;
 
-pub(super) async fn look(host: &Host, store: &Store) -> Vec<HealthFinding> {
+pub(super) async fn examine(host: &Host, store: &Store) -> Vec<HealthFinding> {
     let all = match servers(store).await {
         Ok(all) => all,
         Err(error) => {
@@ -36,7 +36,7 @@ pub(super) async fn look(host: &Host, store: &Store) -> Vec<HealthFinding> {
     }
     let looked = all
         .into_iter()
-        .map(|(name, settings)| one(host, name, settings));
+        .map(|(name, settings)| server_finding(host, name, settings));
     futures_util::future::join_all(looked).await
 }
 
@@ -70,7 +70,7 @@ async fn servers(store: &Store) -> Result<BTreeMap<String, Value>, StoreError> {
     Ok(all)
 }
 
-async fn one(host: &Host, name: String, settings: Value) -> HealthFinding {
+async fn server_finding(host: &Host, name: String, settings: Value) -> HealthFinding {
     let finding = HealthFinding::well("mcp", &name, "");
     let mut servers = Map::new();
     servers.insert("it".to_owned(), settings);
@@ -79,7 +79,7 @@ async fn one(host: &Host, name: String, settings: Value) -> HealthFinding {
         config: Some(json!({ "servers": servers })),
         ..BackendSpec::default()
     };
-    let statuses = match host.mcp_status(&backend, None, PATIENCE).await {
+    let statuses = match host.mcp_status(&backend, None, READY_TIMEOUT).await {
         Ok(statuses) => statuses,
         Err(error) => return finding.ill(error.to_string(), ""),
     };

@@ -19,7 +19,7 @@ use conjure_store::{Store, StoreError};
 /// What is known of one thing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct HealthFinding {
-    /// What kind of thing: `database`, `auth`, `session`, `plugin`, `worker`, `sandbox`,
+    /// What kind of thing: `database`, `auth`, `session`, `plugin`, `sdk`, `worker`, `sandbox`,
     /// `engine`, `mcp`.
     pub(crate) area: &'static str,
     /// The name of the thing.
@@ -104,11 +104,12 @@ pub(crate) fn remedy_of(error: &StoreError) -> Option<&'static str> {
 pub(crate) async fn examine(host: &Host, store: &Store, auths: &Auths) -> Vec<HealthFinding> {
     let mut findings = database(store).await;
     findings.extend(keys(auths).await);
-    findings.extend(sessions::look(host, store).await);
+    findings.extend(sessions::examine(host, store).await);
     findings.extend(plugins(host));
-    findings.extend(kernel::look());
-    findings.extend(engines::look(host).await);
-    findings.extend(mcp::look(host, store).await);
+    findings.push(sdk());
+    findings.extend(kernel::examine());
+    findings.extend(engines::examine(host).await);
+    findings.extend(mcp::examine(host, store).await);
     findings
 }
 
@@ -162,7 +163,7 @@ async fn keys(auths: &Auths) -> Vec<HealthFinding> {
 }
 
 /// Whether the data directory is the working directory, or below it.
-fn works_around(data_dir: &Path) -> bool {
+fn is_in_working_dir(data_dir: &Path) -> bool {
     let dir = std::env::current_dir().and_then(|dir| dir.canonicalize());
     match (dir, data_dir.canonicalize()) {
         (Ok(dir), Ok(data_dir)) => data_dir.starts_with(dir),
@@ -177,7 +178,7 @@ fn plugins(host: &Host) -> Vec<HealthFinding> {
         let remedy = "`conjure plugin list` says where they are looked for";
         return vec![finding.note("there are none, so sessions have no tools", remedy)];
     }
-    let holds_data = works_around(host.data_dir());
+    let holds_data = is_in_working_dir(host.data_dir());
     let loaded = snapshot.plugins().iter().map(|plugin| {
         let manifest = plugin.manifest();
         let found = format!("{} {}, loaded", manifest.kind, manifest.version);
@@ -203,4 +204,15 @@ fn plugins(host: &Host) -> Vec<HealthFinding> {
         )
     });
     loaded.chain(failed).collect()
+}
+
+/// The SDK that the program carries for those who write plugins, with what it takes there.
+fn sdk() -> HealthFinding {
+    let kilobytes = conjure_sdk_source::COMPRESSED_SIZE.div_ceil(1000);
+    let version = conjure_sdk_source::VERSION;
+    let found = format!(
+        "{version}, {kilobytes} KB of this program, compressed; `conjure plugin create` writes it into \
+         the data directory"
+    );
+    HealthFinding::well("sdk", "conjure-skill-sdk", found)
 }

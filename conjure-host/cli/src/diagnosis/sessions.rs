@@ -7,7 +7,7 @@ use conjure_store::{SavedAuth, SavedSession, Store, StoreError};
 /// Sessions that are read at once.
 const PAGE: u64 = 200;
 
-pub(super) async fn look(host: &Host, store: &Store) -> Vec<HealthFinding> {
+pub(super) async fn examine(host: &Host, store: &Store) -> Vec<HealthFinding> {
     let mut findings = Vec::new();
     let mut after: Option<String> = None;
     loop {
@@ -24,12 +24,12 @@ pub(super) async fn look(host: &Host, store: &Store) -> Vec<HealthFinding> {
         };
         after = Some(last.id.clone());
         for session in &page {
-            findings.push(one(host, store, session).await);
+            findings.push(session_finding(host, store, session).await);
         }
     }
 }
 
-async fn one(host: &Host, store: &Store, session: &SavedSession) -> HealthFinding {
+async fn session_finding(host: &Host, store: &Store, session: &SavedSession) -> HealthFinding {
     let name = session.name.clone().unwrap_or_else(|| session.id.clone());
     let set = |option: &str| format!("conjure session set {name} {option}");
     let finding = HealthFinding::well("session", &name, "");
@@ -61,7 +61,7 @@ async fn one(host: &Host, store: &Store, session: &SavedSession) -> HealthFindin
             format!("conjure session new-chat {name}"),
         );
     }
-    match wrong(host, session, &auth) {
+    match tools_problem(host, session, &auth) {
         Some(why) => finding.ill(why, set("--tools FILE")),
         None => HealthFinding {
             found: format!("{} / {}", auth.provider, session.model_id),
@@ -71,7 +71,7 @@ async fn one(host: &Host, store: &Store, session: &SavedSession) -> HealthFindin
 }
 
 /// What is wrong with its tools, as far as can be said without opening it.
-fn wrong(host: &Host, session: &SavedSession, auth: &SavedAuth) -> Option<String> {
+fn tools_problem(host: &Host, session: &SavedSession, auth: &SavedAuth) -> Option<String> {
     let spec = match conjure_runtime::manager::spec_of(host, session, auth) {
         Ok(spec) => spec,
         Err(error) => return Some(error.to_string()),

@@ -59,9 +59,11 @@ impl From<SessionError> for CliError {
         match &error {
             SessionError::Store(StoreError::NotFound { kind, .. }) => {
                 let listed = listed_by(kind);
-                Self::from_source(exit, error).hints_too(listed)
+                Self::from_source(exit, error).with_optional_hint(listed)
             }
-            SessionError::Store(store) => Self::in_two(exit, store.failure_and_remedy(), error),
+            SessionError::Store(store) => {
+                Self::with_remedy(exit, store.failure_and_remedy(), error)
+            }
             _ => Self::from_source(exit, error),
         }
     }
@@ -85,7 +87,7 @@ impl CliError {
             error.exit = Exit::Usage;
         }
         match kind {
-            Some(kind) => error.hint_for_taken(kind),
+            Some(kind) => error.hint_if_exists(kind),
             None => error,
         }
     }
@@ -97,7 +99,7 @@ impl CliError {
             // It says itself what to do.
             _ => None,
         };
-        Self::from(error).hints_too(remedy)
+        Self::from(error).with_optional_hint(remedy)
     }
 }
 
@@ -161,7 +163,7 @@ impl From<AuthError> for CliError {
         match &error {
             AuthError::Unknown { name, there } => {
                 let failure = format!("there is no saved auth `{name}`");
-                Self::in_two(exit, (failure, Some(there.clone())), error)
+                Self::with_remedy(exit, (failure, Some(there.clone())), error)
             }
             _ => Self::from_source(exit, error),
         }
@@ -204,7 +206,7 @@ impl From<ManagerError> for CliError {
             } => Some(*pid),
             _ => None,
         };
-        let told = Self::from_source(exit, error).hints_too(listed);
+        let told = Self::from_source(exit, error).with_optional_hint(listed);
         match pid {
             Some(pid) => told.hint(how_to_end(pid, " on its machine")),
             None => told,

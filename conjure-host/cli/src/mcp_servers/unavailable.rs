@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::super::error::CliError;
 use super::super::mcp_check::remedy;
-use super::super::output::{aside, clean};
+use super::super::output::{clean, print_note};
 use super::ListedServer;
 
 /// A server that gives a session no tools now.
@@ -53,9 +53,9 @@ pub(crate) fn unavailable(states: &[BackendServers], spec: &SessionSpec) -> Vec<
 }
 
 /// Tells a person of them.
-pub(crate) fn tell(unavailable: &[UnavailableServer]) {
+pub(crate) fn print_unavailable(unavailable: &[UnavailableServer]) {
     for server in unavailable {
-        aside(clean(&server.to_string()));
+        print_note(clean(&server.to_string()));
     }
 }
 

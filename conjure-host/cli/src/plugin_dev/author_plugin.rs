@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::args::{Global, shown};
+use crate::args::{Global, display_path};
 use crate::error::CliError;
 use crate::plugin_crate::{BuiltPlugin, PluginCrate};
 use crate::plugin_test::description_at;
@@ -27,7 +27,7 @@ impl AuthorPlugin {
             return Ok(Self::Crate(plugin));
         };
         let description = description.canonicalize().map_err(|error| {
-            let context = format!("`{}` cannot be used", shown(&description));
+            let context = format!("`{}` cannot be used", display_path(&description));
             CliError::usage_from(error).context(context)
         })?;
         Ok(Self::Program(ProgramDir {
@@ -53,7 +53,7 @@ impl AuthorPlugin {
     }
 
     /// Where its build writes: nothing there is a source.
-    pub(super) fn written(&self) -> Vec<PathBuf> {
+    pub(super) fn output_dirs(&self) -> Vec<PathBuf> {
         match self {
             Self::Crate(plugin) => vec![plugin.target_dir().to_owned()],
             Self::Program(_) => Vec::new(),

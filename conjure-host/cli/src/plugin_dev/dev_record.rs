@@ -13,7 +13,7 @@ use conjure_config::fs;
 use conjure_plugins::{LockedPlugin, PluginError, PluginFile, Sha256};
 use serde::{Deserialize, Serialize};
 
-use crate::args::shown;
+use crate::args::display_path;
 use crate::error::CliError;
 
 /// Where the records are, below the data directory.
@@ -50,11 +50,11 @@ pub(super) struct DevRecord {
 }
 
 /// Records of runs that were killed, with what they say.
-pub(super) type LeftRuns = Vec<(DevRecord, DevRun)>;
+pub(super) type KilledRuns = Vec<(DevRecord, DevRun)>;
 
 impl DevRecord {
     /// Where the records of a data directory are, which is made if need be.
-    pub(super) fn all(data_dir: &Path) -> Result<PathBuf, CliError> {
+    pub(super) fn records_dir(data_dir: &Path) -> Result<PathBuf, CliError> {
         let all = data_dir.join(DIR);
         fs::create_private_dir(&all).map_err(|error| {
             CliError::host_from(error)
@@ -67,41 +67,41 @@ impl DevRecord {
     /// Takes the record of a name; the inner error says who has it.
     pub(super) fn claim(all: &Path, name: &str) -> Result<Result<Self, String>, CliError> {
         let dir = all.join(safe_name(name));
-        match Self::locked(&dir).map_err(failed)? {
+        match Self::try_lock(&dir).map_err(record_error)? {
             Some(record) => match read(&dir) {
                 Ok(None) => Ok(Ok(record)),
                 // It was ended after this one had looked, or could not be put back.
-                Ok(Some(run)) => Ok(Err(not_back(&run, &dir))),
+                Ok(Some(run)) => Ok(Err(not_restored_message(&run, &dir))),
                 // A record of this run would take the place of what is kept there.
-                Err(reason) => Ok(Err(unread(&dir, &reason))),
+                Err(reason) => Ok(Err(unreadable_message(&dir, &reason))),
             },
-            None => Ok(Err(taken(name, &dir))),
+            None => Ok(Err(in_use_message(name, &dir))),
         }
     }
 
     /// The records of runs that were killed, with what they say. What cannot be read stays where it is, with
     /// the build that is kept there; the second part says so.
-    pub(super) fn left(all: &Path) -> Result<(LeftRuns, Vec<String>), CliError> {
+    pub(super) fn killed_runs(all: &Path) -> Result<(KilledRuns, Vec<String>), CliError> {
         let (mut left, mut unreadable) = (Vec::new(), Vec::new());
-        for dir in fs::entries(all).map_err(failed)? {
+        for dir in fs::entries(all).map_err(record_error)? {
             if !fs::is_dir(&dir).unwrap_or(false) {
                 continue;
             }
-            let Some(record) = Self::locked(&dir).map_err(failed)? else {
+            let Some(record) = Self::try_lock(&dir).map_err(record_error)? else {
                 continue;
             };
             match read(&dir) {
                 Ok(Some(run)) => left.push((record, run)),
                 // It had put nothing there yet.
                 Ok(None) => record.remove(),
-                Err(reason) => unreadable.push(unread(&dir, &reason)),
+                Err(reason) => unreadable.push(unreadable_message(&dir, &reason)),
             }
         }
         Ok((left, unreadable))
     }
 
     /// The lock in a directory; nothing where another process has it.
-    fn locked(dir: &Path) -> io::Result<Option<Self>> {
+    fn try_lock(dir: &Path) -> io::Result<Option<Self>> {
         let path = dir.join(LOCK);
         for _ in 0..ATTEMPTS {
             fs::create_private_dir(dir)?;
@@ -117,7 +117,7 @@ impl DevRecord {
                 Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => {}
                 Err(TryLockError::Error(error)) => return Err(error),
             }
-            if fs::is_at(&path, &lock)? {
+            if fs::is_same_file(&path, &lock)? {
                 let dir = dir.to_owned();
                 return Ok(Some(Self { dir, lock }));
             }
@@ -126,17 +126,17 @@ impl DevRecord {
     }
 
     /// Keeps the file that was there before; gives its name for the record.
-    pub(super) fn keep_before(&self, file: &PluginFile) -> Result<String, CliError> {
+    pub(super) fn back_up(&self, file: &PluginFile) -> Result<String, CliError> {
         let extension = file.path.extension().unwrap_or_default().to_string_lossy();
         let name = format!("before.{extension}");
         let path = self.dir.join(&name);
         let written = fs::write_atomic(&path, &file.bytes);
-        written.map_err(failed)?;
+        written.map_err(record_error)?;
         Ok(name)
     }
 
     /// The file that was there before.
-    pub(super) fn before(&self, run: &DevRun) -> Result<Option<PluginFile>, PluginError> {
+    pub(super) fn backup(&self, run: &DevRun) -> Result<Option<PluginFile>, PluginError> {
         let name = run.before.as_deref().map(safe_name);
         let file = name.map(|name| PluginFile::read(&self.dir.join(name), true));
         file.transpose()
@@ -145,7 +145,7 @@ impl DevRecord {
     /// Writes down what the run has put there.
     pub(super) fn write(&self, run: &DevRun) -> Result<(), CliError> {
         let text = serde_json::to_vec_pretty(run).map_err(CliError::host_from)?;
-        fs::write_atomic(self.dir.join(RECORD), &text).map_err(failed)
+        fs::write_atomic(self.dir.join(RECORD), &text).map_err(record_error)
     }
 
     /// Ends it: there is nothing to put back any more.
@@ -163,7 +163,7 @@ impl DevRecord {
     }
 }
 
-fn failed(error: io::Error) -> CliError {
+fn record_error(error: io::Error) -> CliError {
     CliError::host_from(error).context("what `plugin dev` puts there cannot be written down")
 }
 
@@ -179,35 +179,35 @@ fn read(dir: &Path) -> Result<Option<DevRun>, String> {
 }
 
 /// Message that a record cannot be read, and what to do about it.
-fn unread(dir: &Path, reason: &str) -> String {
+fn unreadable_message(dir: &Path, reason: &str) -> String {
     format!(
         "what a `plugin dev` that was ended has kept in {} cannot be put back, because its {RECORD} cannot be \
          read ({reason}): `before.*` there is the build that was installed, which `conjure plugin add` \
          installs again. Move the directory away then",
-        shown(dir)
+        display_path(dir)
     )
 }
 
 /// Message that what a run has kept is not put back.
-fn not_back(run: &DevRun, dir: &Path) -> String {
+fn not_restored_message(run: &DevRun, dir: &Path) -> String {
     format!(
         "what was there of {} before a `plugin dev` of {} that was ended is not back yet, and kept in {}: \
          begin again, which puts it back or says why not. Where that stays so, move the directory away; `conjure \
          plugin rollback {}` has what was there, too",
         run.name,
-        shown(&run.author),
-        shown(dir),
+        display_path(&run.author),
+        display_path(dir),
         run.name
     )
 }
 
 /// Message that says who has the record of a name.
-fn taken(name: &str, dir: &Path) -> String {
+fn in_use_message(name: &str, dir: &Path) -> String {
     let who = match read(dir) {
         Ok(Some(run)) => format!(
             "process {} of `conjure plugin dev`, for {}",
             run.pid,
-            shown(&run.author)
+            display_path(&run.author)
         ),
         Ok(None) | Err(_) => "another `conjure plugin dev`".to_owned(),
     };
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn one_run_has_a_name_and_what_it_left_is_found_when_it_is_gone() {
         let data = tempfile::tempdir().unwrap();
-        let all = DevRecord::all(data.path()).unwrap();
+        let all = DevRecord::records_dir(data.path()).unwrap();
         let record = DevRecord::claim(&all, "greeter").unwrap().ok().unwrap();
         let run = run_of("greeter");
         record.write(&run).unwrap();
@@ -244,10 +244,10 @@ mod tests {
         for part in ["process 4711", "/somewhere/greeter", "--data-dir"] {
             assert!(said.contains(part), "{said}");
         }
-        assert!(DevRecord::left(&all).unwrap().0.is_empty());
+        assert!(DevRecord::killed_runs(&all).unwrap().0.is_empty());
         assert!(DevRecord::claim(&all, "other").unwrap().is_ok());
         drop(record);
-        let (mut left, _) = DevRecord::left(&all).unwrap();
+        let (mut left, _) = DevRecord::killed_runs(&all).unwrap();
         let (record, told) = left.pop().unwrap();
         assert_eq!((told, left.len()), (run, 0));
         record.remove();
@@ -257,13 +257,13 @@ mod tests {
     #[test]
     fn a_record_that_cannot_be_read_keeps_the_build_beside_it() {
         let data = tempfile::tempdir().unwrap();
-        let all = DevRecord::all(data.path()).unwrap();
+        let all = DevRecord::records_dir(data.path()).unwrap();
         let dir = all.join("greeter");
         drop(DevRecord::claim(&all, "greeter").unwrap().ok().unwrap());
         let before = dir.join("before.so");
         fs::write(&before, "a library").unwrap();
         fs::write(dir.join(RECORD), "{ \"name\": ").unwrap();
-        let (left, said) = DevRecord::left(&all).unwrap();
+        let (left, said) = DevRecord::killed_runs(&all).unwrap();
         assert!(left.is_empty() && before.is_file());
         let refused = DevRecord::claim(&all, "greeter").unwrap().err().unwrap();
         for said in [&said[0], &refused] {
@@ -274,7 +274,7 @@ mod tests {
         }
         // Whoever was killed before it put anything there left no record.
         fs::remove_file(dir.join(RECORD));
-        let (left, said) = DevRecord::left(&all).unwrap();
+        let (left, said) = DevRecord::killed_runs(&all).unwrap();
         assert!(left.is_empty() && said.is_empty() && !dir.exists());
     }
 }

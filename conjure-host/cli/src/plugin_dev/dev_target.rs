@@ -53,14 +53,14 @@ impl DevTarget {
     }
 
     /// Puts a build there; the inner error says why a host does not take it.
-    pub(super) async fn put(
+    pub(super) async fn deploy(
         &mut self,
         global: &Global,
         file: PluginFile,
     ) -> Result<Result<(), String>, CliError> {
         match self {
-            Self::Scratch(scratch) => scratch.put(file).await,
-            Self::Installed(served) => served.put(global, &file),
+            Self::Scratch(scratch) => scratch.deploy(file).await,
+            Self::Installed(served) => served.deploy(global, &file),
         }
     }
 
@@ -74,7 +74,7 @@ impl DevTarget {
 }
 
 impl ScratchHost {
-    async fn put(&mut self, file: PluginFile) -> Result<Result<(), String>, CliError> {
+    async fn deploy(&mut self, file: PluginFile) -> Result<Result<(), String>, CliError> {
         let registry = std::sync::Arc::clone(self.host.registry());
         let new = LoadedBuild {
             path: file.path,

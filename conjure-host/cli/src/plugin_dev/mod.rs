@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use conjure_plugin_checks::{FindingLevel, Judgement, hands_over, tools_of};
+use conjure_plugin_checks::{FindingLevel, Judgement, check_hand_over, tools_of};
 use conjure_plugins::{
     CopyStore, Isolation, LoadedPlugin, Loader, LoaderOptions, PackagedPlugins, PluginFile,
     PluginTrust, WorkerOptions,
@@ -21,11 +21,11 @@ use conjure_plugins::{
 use conjure_runtime::{PluginTrial, try_plugin};
 use serde_json::{Value, json};
 
-use super::args::{Global, shown};
+use super::args::{Global, display_path};
 use super::error::CliError;
 use super::exit::Exit;
 use super::output::{self, BOLD, DIM, GREEN, RED, RESET, YELLOW};
-use super::plugin::named_settings;
+use super::plugin::format_settings;
 use super::plugin_args::workers;
 use super::plugin_crate::BuiltPlugin;
 use super::signals::Signals;
@@ -68,9 +68,9 @@ enum DevRound {
 
 struct LiveRound {
     plugin: String,
-    built: Duration,
-    checked: Duration,
-    put: Duration,
+    build_time: Duration,
+    check_time: Duration,
+    deploy_time: Duration,
     /// Since the newest source was written.
     since_saved: Option<Duration>,
     warnings: Vec<String>,
@@ -96,7 +96,7 @@ pub(crate) async fn run(global: &Global, args: &PluginDevArgs) -> Result<Exit, C
         })?);
     }
     // Wherever cargo builds: what it writes is no change.
-    let sources = Sources::new(dirs, plugin.written());
+    let sources = Sources::new(dirs, plugin.output_dirs());
     let sources = sources.with_program(plugin.description().map(ToOwned::to_owned));
     let Some(workers) = workers(global, Some(Isolation::Process)) else {
         return Err(CliError::usage(
@@ -137,7 +137,7 @@ pub(crate) async fn run(global: &Global, args: &PluginDevArgs) -> Result<Exit, C
         target,
     };
     for line in left {
-        author.say(&line);
+        author.print_note(&line);
     }
     let done = author.rounds(&sources, &mut signals).await;
     // Whatever ended it, what was there before comes back.
@@ -152,7 +152,7 @@ pub(crate) async fn run(global: &Global, args: &PluginDevArgs) -> Result<Exit, C
     }
     Ok(signals
         .last()
-        .map_or(Exit::Fine, super::signals::Signal::exit))
+        .map_or(Exit::Success, super::signals::Signal::exit))
 }
 
 /// What a round needs.
@@ -171,14 +171,14 @@ impl Author<'_> {
         let mut first = true;
         loop {
             if let AuthorPlugin::Crate(_) = &self.plugin {
-                self.say(&format!("Building {}.", shown(self.plugin.dir())));
+                self.print_note(&format!("Building {}.", display_path(self.plugin.dir())));
             }
             let built = tokio::select! {
                 biased;
                 _ = signals.next() => return Ok(()),
-                newer = sources.changed_from(&state) => {
+                newer = sources.wait_for_change(&state) => {
                     // The newer one wins: this build ends here.
-                    self.say("changed again while it was built");
+                    self.print_note("changed again while it was built");
                     (state, first) = (newer, false);
                     continue;
                 }
@@ -193,17 +193,17 @@ impl Author<'_> {
             if let DevRound::Live(live) = &round {
                 // Both may take long, and what was put there is told already.
                 let tried = async {
-                    if let Some(refused) = Box::pin(refused_state(live.loaded.as_ref())).await {
-                        self.say_warning(&refused);
+                    if let Some(refused) = Box::pin(state_refusal(live.loaded.as_ref())).await {
+                        self.report_warning(&refused);
                     }
                     if let Some(walked) = Box::pin(self.walk(live)).await {
-                        self.say_walk(&walked);
+                        self.print_walk(&walked);
                     }
                 };
                 tokio::select! {
                     biased;
                     _ = signals.next() => return Ok(()),
-                    newer = sources.changed_from(&state) => {
+                    newer = sources.wait_for_change(&state) => {
                         (state, first) = (newer, false);
                         continue;
                     }
@@ -211,15 +211,15 @@ impl Author<'_> {
                 }
             }
             if first && !self.global.json {
-                output::aside(format_args!(
+                output::print_note(format_args!(
                     "{DIM}Waiting for changes in {}; Ctrl-C ends.{RESET}",
-                    shown(self.plugin.dir())
+                    display_path(self.plugin.dir())
                 ));
             }
             state = tokio::select! {
                 biased;
                 _ = signals.next() => return Ok(()),
-                newer = sources.changed_from(&state) => newer,
+                newer = sources.wait_for_change(&state) => newer,
             };
             first = false;
         }
@@ -267,14 +267,14 @@ impl Author<'_> {
         let warnings = warnings(&file, &loaded, &trial).await;
         let checked = begun.elapsed();
         let begun = Instant::now();
-        if let Err(reason) = self.target.put(self.global, file).await? {
+        if let Err(reason) = self.target.deploy(self.global, file).await? {
             return failed("load", reason);
         }
         Ok(DevRound::Live(LiveRound {
             plugin: format!("{name} {version}"),
-            built: took,
-            checked,
-            put: begun.elapsed(),
+            build_time: took,
+            check_time: checked,
+            deploy_time: begun.elapsed(),
             since_saved: state.age().filter(|_| !first),
             warnings,
             compiler: built.warnings,
@@ -292,7 +292,7 @@ impl Author<'_> {
         }
     }
 
-    fn say(&self, text: &str) {
+    fn print_note(&self, text: &str) {
         if self.global.json {
             output::json_line(&json!({ "type": "note", "text": text }));
         } else {
@@ -300,7 +300,7 @@ impl Author<'_> {
         }
     }
 
-    fn say_walk(&self, walked: &Result<String, CliError>) {
+    fn print_walk(&self, walked: &Result<String, CliError>) {
         let (ok, text) = match walked {
             Ok(text) => (true, text.clone()),
             Err(error) => (false, error.to_string()),
@@ -314,7 +314,7 @@ impl Author<'_> {
         }
     }
 
-    fn say_warning(&self, warning: &str) {
+    fn report_warning(&self, warning: &str) {
         if self.global.json {
             output::json_line(&json!({ "type": "warning", "text": warning }));
         } else {
@@ -335,14 +335,14 @@ impl Author<'_> {
                 for warning in &live.warnings {
                     print_warning(warning);
                 }
-                let total = live.built + live.checked + live.put;
+                let total = live.build_time + live.check_time + live.deploy_time;
                 let total = live.since_saved.unwrap_or(total);
                 // Nobody here knows which hosts run, and what they make of it.
                 let (done, place, last, then) = match &self.target {
                     DevTarget::Scratch(_) => ("live", String::new(), "load", ""),
                     DevTarget::Installed(served) => (
                         "installed",
-                        format!(" in {}", shown(served.dir())),
+                        format!(" in {}", display_path(served.dir())),
                         "install",
                         "; hosts that run there take it over",
                     ),
@@ -351,10 +351,10 @@ impl Author<'_> {
                     "{GREEN}{done}{RESET} {BOLD}{}{RESET}{place} after {} (build {}, check {}, {last} \
                      {}){then}",
                     output::clean(&live.plugin),
-                    words(total),
-                    words(live.built),
-                    words(live.checked),
-                    words(live.put),
+                    format_duration(total),
+                    format_duration(live.build_time),
+                    format_duration(live.check_time),
+                    format_duration(live.deploy_time),
                 ));
             }
             DevRound::Failed { stage, said } => {
@@ -366,7 +366,7 @@ impl Author<'_> {
                 };
                 output::line(format_args!(
                     "{RED}{} {what}{RESET}; what was loaded before stays",
-                    shown(self.plugin.dir())
+                    display_path(self.plugin.dir())
                 ));
             }
         }
@@ -377,7 +377,7 @@ impl Author<'_> {
         match round {
             DevRound::Live(live) => json!({
                 "type": "round", "ok": true, "plugin": live.plugin,
-                "build_ms": ms(live.built), "check_ms": ms(live.checked), "load_ms": ms(live.put),
+                "build_ms": ms(live.build_time), "check_ms": ms(live.check_time), "load_ms": ms(live.deploy_time),
                 "since_saved_ms": live.since_saved.map(ms),
                 "warnings": live.warnings, "compiler": live.compiler,
             }),
@@ -395,7 +395,7 @@ async fn warnings(
     trial: &PluginTrial,
 ) -> Vec<String> {
     let told = Box::pin(tools_of(loaded)).await;
-    let untold = told.untold.iter();
+    let untold = told.missing_reason.iter();
     let mut warnings: Vec<String> = untold
         .map(|reason| format!("its tools could not be listed: {reason}"))
         .collect();
@@ -403,15 +403,15 @@ async fn warnings(
     if let PluginTrial::NeedsConfig { settings } = trial {
         warnings.push(format!(
             "config: it makes no instance without {}",
-            named_settings(settings)
+            format_settings(settings)
         ));
     }
     warnings
 }
 
 /// What an author should know of a build whose instances do not hand their state to the next.
-async fn refused_state(loaded: Option<&Arc<LoadedPlugin>>) -> Option<String> {
-    let reason = hands_over(loaded?).await.err()?;
+async fn state_refusal(loaded: Option<&Arc<LoadedPlugin>>) -> Option<String> {
+    let reason = check_hand_over(loaded?).await.err()?;
     Some(format!(
         "state: a new instance does not take over what one hands out, so open sessions stay with the \
          build that they have: {reason}"
@@ -437,6 +437,6 @@ fn notable(judgement: &Judgement) -> Vec<String> {
         .collect()
 }
 
-fn words(duration: Duration) -> String {
+fn format_duration(duration: Duration) -> String {
     output::duration(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
 }

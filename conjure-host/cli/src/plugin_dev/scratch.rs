@@ -10,7 +10,7 @@ use rustix::fs::{FlockOperation, flock};
 use tempfile::TempDir;
 
 /// The directory in that for temporary files that holds those of a user, behind which the user's number is.
-const OWN: &str = "conjure-plugin-dev";
+const DIR_PREFIX: &str = "conjure-plugin-dev";
 
 /// How often it is made again when it goes away while it is being made.
 const ATTEMPTS: usize = 10;
@@ -18,7 +18,7 @@ const ATTEMPTS: usize = 10;
 /// A directory for temporary files that nobody else has.
 pub(super) struct ScratchDir {
     dir: TempDir,
-    _held: File,
+    _lock: File,
 }
 
 impl ScratchDir {
@@ -30,7 +30,7 @@ impl ScratchDir {
             let text = format!("cannot use {}: {error}", temporary.display());
             io::Error::new(error.kind(), text)
         })?;
-        Self::make_in(&own_dir(&temporary)?)
+        Self::make_in(&user_dir(&temporary)?)
     }
 
     /// Nothing but these is in `all`.
@@ -45,8 +45,8 @@ impl ScratchDir {
             };
             // Where a file system has no locks, nobody sweeps either.
             let _ = flock(&held, FlockOperation::LockShared);
-            if conjure_config::fs::is_at(dir.path(), &held)? {
-                return Ok(Self { dir, _held: held });
+            if conjure_config::fs::is_same_file(dir.path(), &held)? {
+                return Ok(Self { dir, _lock: held });
             }
         }
         Err(io::Error::other("somebody else removes it all the time"))
@@ -58,8 +58,8 @@ impl ScratchDir {
 }
 
 /// The directory in that for temporary files that is this user's alone, which is made if need be.
-fn own_dir(temporary: &Path) -> io::Result<PathBuf> {
-    let dir = temporary.join(format!("{OWN}-{}", platform::current_user()));
+fn user_dir(temporary: &Path) -> io::Result<PathBuf> {
+    let dir = temporary.join(format!("{DIR_PREFIX}-{}", platform::current_user()));
     conjure_config::fs::create_private_dir(&dir)?;
     // Everybody may make one of this name first.
     platform::check_private_dir(&dir).map_err(|error| {
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn what_a_killed_run_left_goes_with_the_next_one_and_nothing_else() {
         let temporary = tempfile::tempdir().unwrap();
-        let all = own_dir(temporary.path()).unwrap();
+        let all = user_dir(temporary.path()).unwrap();
         let left = all.join("left");
         // What others call alike is theirs.
         let others = ["conjure-dev-notes", "conjure-plugin-dev-notes"];
@@ -118,14 +118,14 @@ mod tests {
     #[test]
     fn a_directory_that_others_may_use_is_not_taken() {
         let temporary = tempfile::tempdir().unwrap();
-        let all = own_dir(temporary.path()).unwrap();
+        let all = user_dir(temporary.path()).unwrap();
         let open = <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755);
         std::fs::set_permissions(&all, open).unwrap();
-        let error = own_dir(temporary.path()).unwrap_err();
+        let error = user_dir(temporary.path()).unwrap_err();
         assert!(error.to_string().contains("TMPDIR"), "{error}");
         fs::remove_dir_all(&all).unwrap();
         let elsewhere = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink(elsewhere.path(), &all).unwrap();
-        assert!(own_dir(temporary.path()).is_err());
+        assert!(user_dir(temporary.path()).is_err());
     }
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use conjure_plugins::{InstalledPlugins, LockedPlugin, PluginError, PluginFile, Sha256};
 
 use super::dev_record::{DevRecord, DevRun};
-use crate::args::{Global, shown};
+use crate::args::{Global, display_path};
 use crate::error::CliError;
 use crate::plugin_install;
 
@@ -17,19 +17,19 @@ pub(super) struct ServedDir {
     installed: InstalledPlugins,
     records: PathBuf,
     author: PathBuf,
-    before: BTreeMap<String, ServedBefore>,
+    previous: BTreeMap<String, PreviousBuild>,
     keep: bool,
 }
 
 /// What was there under a name, and what was put in its place.
-struct ServedBefore {
+struct PreviousBuild {
     record: DevRecord,
     file: Option<PluginFile>,
     /// What its copy beside the record is called.
-    kept: Option<String>,
+    backup: Option<String>,
     package: Option<LockedPlugin>,
     /// The newest last; none until the first is about to be put there.
-    put: Vec<Sha256>,
+    deployed: Vec<Sha256>,
 }
 
 impl ServedDir {
@@ -42,14 +42,14 @@ impl ServedDir {
     ) -> Result<(Self, Vec<String>), CliError> {
         let served = Self {
             installed: InstalledPlugins::of(&global.data_dir()),
-            records: DevRecord::all(&global.data_dir())?,
+            records: DevRecord::records_dir(&global.data_dir())?,
             author: author.to_owned(),
-            before: BTreeMap::new(),
+            previous: BTreeMap::new(),
             keep,
         };
-        let (left, mut said) = DevRecord::left(&served.records)?;
+        let (left, mut said) = DevRecord::killed_runs(&served.records)?;
         for (record, run) in left {
-            said.extend(served.put_back(record, run)?);
+            said.extend(served.restore_killed(record, run)?);
         }
         Ok((served, said))
     }
@@ -59,13 +59,13 @@ impl ServedDir {
     }
 
     /// Puts a build there; the inner error says why not.
-    pub(super) fn put(
+    pub(super) fn deploy(
         &mut self,
         global: &Global,
         file: &PluginFile,
     ) -> Result<Result<(), String>, CliError> {
         let name = &file.header.name;
-        let others = plugin_install::elsewhere(global, &self.installed, name);
+        let others = plugin_install::other_copies(global, &self.installed, name);
         let twin = others
             .iter()
             .find(|other| other.header.version == file.header.version);
@@ -77,26 +77,26 @@ impl ServedDir {
                 twin.path.display()
             )));
         }
-        let mut before = match self.before.remove(name) {
+        let mut before = match self.previous.remove(name) {
             Some(before) => before,
             None => match DevRecord::claim(&self.records, name)? {
-                Ok(record) => ServedBefore {
+                Ok(record) => PreviousBuild {
                     record,
                     file: None,
-                    kept: None,
+                    backup: None,
                     package: None,
-                    put: Vec::new(),
+                    deployed: Vec::new(),
                 },
                 Err(reason) => return Ok(Err(reason)),
             },
         };
         let installed = self.install(&mut before, file);
-        self.before.insert(name.clone(), before);
+        self.previous.insert(name.clone(), before);
         installed?;
         // What a crate that was renamed left is not the author's any more.
-        let renamed = self.before.keys().filter(|known| *known != name);
+        let renamed = self.previous.keys().filter(|known| *known != name);
         for old in renamed.cloned().collect::<Vec<_>>() {
-            if let Some(before) = self.before.remove(&old) {
+            if let Some(before) = self.previous.remove(&old) {
                 self.restore(&old, before)?;
             }
         }
@@ -104,47 +104,47 @@ impl ServedDir {
     }
 
     /// Puts a build there. What it takes the place of is written down first.
-    fn install(&self, before: &mut ServedBefore, file: &PluginFile) -> Result<(), CliError> {
+    fn install(&self, before: &mut PreviousBuild, file: &PluginFile) -> Result<(), CliError> {
         let name = &file.header.name;
-        if let Some(last) = before.put.last().copied() {
-            before.put = vec![last, file.sha256];
-            self.write_down(name, before)?;
-            if self.installed.put_next(file, &last)? {
+        if let Some(last) = before.deployed.last().copied() {
+            before.deployed = vec![last, file.sha256];
+            self.write_record(name, before)?;
+            if self.installed.replace_own_build(file, &last)? {
                 return Ok(());
             }
         }
         // The first one, or somebody else's is there by now, which is what comes back then.
-        before.put = vec![file.sha256];
+        before.deployed = vec![file.sha256];
         before.file = self.installed.file(name)?;
         let package = self.installed.lock().plugin(name);
         before.package = package.map_err(CliError::host_from)?;
         let replaced = before.file.as_ref().filter(|_| !self.keep);
-        let kept = replaced.map(|replaced| before.record.keep_before(replaced));
-        before.kept = kept.transpose()?;
-        self.write_down(name, before)?;
+        let kept = replaced.map(|replaced| before.record.back_up(replaced));
+        before.backup = kept.transpose()?;
+        self.write_record(name, before)?;
         self.installed.add(file)?;
         Ok(())
     }
 
-    fn write_down(&self, name: &str, before: &ServedBefore) -> Result<(), CliError> {
+    fn write_record(&self, name: &str, before: &PreviousBuild) -> Result<(), CliError> {
         before.record.write(&DevRun {
             name: name.to_owned(),
             pid: std::process::id(),
             author: self.author.clone(),
             keep: self.keep,
-            put: before.put.clone(),
-            before: before.kept.clone(),
+            put: before.deployed.clone(),
+            before: before.backup.clone(),
             package: before.package.clone(),
         })
     }
 
     /// Puts back what was there before a run that was killed; gives what came of it, in words.
-    fn put_back(&self, record: DevRecord, run: DevRun) -> Result<Option<String>, CliError> {
+    fn restore_killed(&self, record: DevRecord, run: DevRun) -> Result<Option<String>, CliError> {
         if run.keep {
             record.remove();
             return Ok(None);
         }
-        let file = match record.before(&run) {
+        let file = match record.backup(&run) {
             Ok(file) => file,
             Err(error) if may_be_read_later(&error) => {
                 // Its record stays, with what is kept there.
@@ -152,7 +152,7 @@ impl ServedDir {
                     "a `plugin dev` of {} was ended before it could put back what was there, which cannot \
                      be read now ({error}): the next `conjure plugin dev --serve` tries it again, and `conjure \
                      plugin rollback {}` has it, too",
-                    shown(&run.author),
+                    display_path(&run.author),
                     run.name
                 )));
             }
@@ -161,36 +161,40 @@ impl ServedDir {
                 return Ok(Some(format!(
                     "a `plugin dev` of {} was ended before it could put back what was there, which cannot \
                      be read any more ({error}): `conjure plugin rollback {}` has it",
-                    shown(&run.author),
+                    display_path(&run.author),
                     run.name
                 )));
             }
         };
-        let before = ServedBefore {
+        let before = PreviousBuild {
             file,
-            kept: run.before,
+            backup: run.before,
             record,
             package: run.package,
-            put: run.put,
+            deployed: run.put,
         };
         let came = self.restore(&run.name, before)?;
         Ok(came.map(|came| {
             format!(
                 "a `plugin dev` of {} was ended before it could clean up: {came}",
-                shown(&run.author)
+                display_path(&run.author)
             )
         }))
     }
 
     /// Puts back what was there under this name.
-    fn restore(&self, name: &str, before: ServedBefore) -> Result<Option<String>, CliError> {
-        let said = self.restored(name, &before)?;
+    fn restore(&self, name: &str, before: PreviousBuild) -> Result<Option<String>, CliError> {
+        let said = self.restore_build(name, &before)?;
         // As long as that fails there is something to put back.
         before.record.remove();
         Ok(said)
     }
 
-    fn restored(&self, name: &str, before: &ServedBefore) -> Result<Option<String>, CliError> {
+    fn restore_build(
+        &self,
+        name: &str,
+        before: &PreviousBuild,
+    ) -> Result<Option<String>, CliError> {
         let (state, there) = self.installed.state_and_file(name)?;
         let there = there.map(|there| there.sha256);
         let was = before.file.as_ref().map(|file| file.sha256);
@@ -199,7 +203,7 @@ impl ServedDir {
             return Ok(None);
         }
         // What came in a package meanwhile is another's, also where it is the same build.
-        let is_own = there.is_some_and(|there| before.put.contains(&there));
+        let is_own = there.is_some_and(|there| before.deployed.contains(&there));
         if !is_own || state.locked().is_some() {
             return Ok(Some(format!(
                 "{name} was changed by somebody else meanwhile and stays as it is"
@@ -221,7 +225,7 @@ impl ServedDir {
     pub(super) fn end(mut self) -> Result<Vec<String>, CliError> {
         let mut said = Vec::new();
         let mut failed = None;
-        for (name, before) in std::mem::take(&mut self.before) {
+        for (name, before) in std::mem::take(&mut self.previous) {
             if self.keep {
                 before.record.remove();
                 continue;
@@ -259,12 +263,12 @@ mod tests {
     #[test]
     fn a_record_stays_as_long_as_what_it_keeps_may_be_read_another_time() {
         let data = tempfile::tempdir().unwrap();
-        let records = DevRecord::all(data.path()).unwrap();
+        let records = DevRecord::records_dir(data.path()).unwrap();
         let served = ServedDir {
             installed: InstalledPlugins::of(data.path()),
             records: records.clone(),
             author: PathBuf::from("/somewhere/greeter"),
-            before: BTreeMap::new(),
+            previous: BTreeMap::new(),
             keep: false,
         };
         let record = DevRecord::claim(&records, "greeter").unwrap().ok().unwrap();
@@ -282,7 +286,7 @@ mod tests {
             package: None,
         };
         record.write(&run).unwrap();
-        let said = served.put_back(record, run.clone()).unwrap().unwrap();
+        let said = served.restore_killed(record, run.clone()).unwrap().unwrap();
         assert!(said.contains("tries it again"), "{said}");
         assert!(kept.is_file());
         // Nor does a run that begins meanwhile write over it.
@@ -292,9 +296,9 @@ mod tests {
         assert!(kept.is_file());
         // Once it is gone, nobody waits for it any more.
         fs::remove_file(&kept);
-        let (record, left) = DevRecord::left(&records).unwrap().0.pop().unwrap();
+        let (record, left) = DevRecord::killed_runs(&records).unwrap().0.pop().unwrap();
         assert_eq!(left, run);
-        let said = served.put_back(record, left).unwrap().unwrap();
+        let said = served.restore_killed(record, left).unwrap().unwrap();
         assert!(said.contains("rollback greeter"), "{said}");
         assert!(fs::entries(&records).unwrap().is_empty());
     }

@@ -17,7 +17,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// How deep directories are looked into.
 const DEPTH: usize = 16;
 /// Files beyond so many are not looked at.
-const MOST_FILES: usize = 20_000;
+const MAX_FILES: usize = 20_000;
 
 /// The files that count.
 #[derive(Debug, Clone)]
@@ -90,8 +90,8 @@ impl Sources {
         let sources = self.clone();
         let looking = tokio::task::spawn_blocking(move || {
             let excepted = sources.except.iter().filter_map(|dir| identity(dir));
-            let mut look = Look {
-                seen: excepted.collect(),
+            let mut look = SourceScan {
+                visited: excepted.collect(),
                 state: SourceState::default(),
             };
             for dir in &sources.dirs {
@@ -108,7 +108,7 @@ impl Sources {
     }
 
     /// Waits until the files are others than in `known`, and nobody writes them any more.
-    pub(super) async fn changed_from(&self, known: &SourceState) -> SourceState {
+    pub(super) async fn wait_for_change(&self, known: &SourceState) -> SourceState {
         let mut before = self.state().await;
         loop {
             tokio::time::sleep(PAUSE).await;
@@ -128,22 +128,22 @@ fn identity(dir: &Path) -> Option<(u64, u64)> {
 }
 
 /// One look at all files.
-struct Look {
+struct SourceScan {
     /// Directories that are not looked into any more: a link may lead to one of them again.
-    seen: BTreeSet<(u64, u64)>,
+    visited: BTreeSet<(u64, u64)>,
     state: SourceState,
 }
 
-impl Look {
+impl SourceScan {
     fn at(&mut self, dir: &Path, depth: usize) {
         let (Some(depth), Some(own)) = (depth.checked_sub(1), identity(dir)) else {
             return;
         };
-        if !self.seen.insert(own) {
+        if !self.visited.insert(own) {
             return;
         }
         for path in conjure_config::fs::entries(dir).unwrap_or_default() {
-            if !counts(&path) || self.state.0.len() >= MOST_FILES {
+            if !counts(&path) || self.state.0.len() >= MAX_FILES {
                 continue;
             }
             // Through a link: what it leads to may be the author's too.
@@ -158,7 +158,7 @@ impl Look {
 
     fn file(&mut self, path: PathBuf) {
         if let Ok(found) = path.metadata()
-            && self.state.0.len() < MOST_FILES
+            && self.state.0.len() < MAX_FILES
         {
             self.state.0.insert(path, SourceStamp::of(&found));
         }
@@ -220,7 +220,7 @@ mod tests {
         let changes: [&dyn Fn(); 3] = [&replaced, &deeper, &removed];
         for change in changes {
             change();
-            let changed = sources.changed_from(&known);
+            let changed = sources.wait_for_change(&known);
             let now = tokio::time::timeout(Duration::from_secs(30), changed).await;
             known = now.unwrap();
         }
@@ -263,7 +263,7 @@ mod tests {
         let changes: [&dyn Fn(); 3] = [&replaced, &added, &described];
         for change in changes {
             change();
-            let changed = sources.changed_from(&known);
+            let changed = sources.wait_for_change(&known);
             let now = tokio::time::timeout(Duration::from_secs(30), changed).await;
             known = now.unwrap();
         }

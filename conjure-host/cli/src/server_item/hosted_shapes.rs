@@ -28,10 +28,10 @@ impl ResultContent {
 }
 
 /// What an item tells of, in order; nothing where its shape is not known.
-pub(super) fn recast(item: &Value) -> Option<Vec<Value>> {
+pub(super) fn normalize(item: &Value) -> Option<Vec<Value>> {
     // Gemini's parts have no type, but a member that is named so.
     if let Some(part) = item.get("executableCode") {
-        return Some(vec![used(
+        return Some(vec![tool_use(
             "code_execution",
             &json!({ "code": text(part, "code") }),
         )]);
@@ -46,17 +46,17 @@ pub(super) fn recast(item: &Value) -> Option<Vec<Value>> {
     }
     match text(item, "type") {
         "code_interpreter_call" => Some(code_interpreter(item)),
-        "shell_call" | "local_shell_call" => Some(vec![used("shell", &commands(item))]),
+        "shell_call" | "local_shell_call" => Some(vec![tool_use("shell", &commands(item))]),
         "shell_call_output" | "local_shell_call_output" => Some(shell_outputs(item)),
-        "web_search_call" => Some(vec![used("web_search", &action(item))]),
+        "web_search_call" => Some(vec![tool_use("web_search", &action(item))]),
         "file_search_call" => Some(file_search(item)),
         "mcp_call" => Some(mcp_call(item)),
-        "mcp_tool_use" => Some(vec![used(text(item, "name"), &item["input"])]),
+        "mcp_tool_use" => Some(vec![tool_use(text(item, "name"), &item["input"])]),
         _ => None,
     }
 }
 
-fn used(name: &str, input: &Value) -> Value {
+fn tool_use(name: &str, input: &Value) -> Value {
     json!({ "type": "server_tool_use", "name": name, "input": input })
 }
 
@@ -78,7 +78,7 @@ fn code_interpreter(item: &Value) -> Vec<Value> {
         error_code: failure(status),
         ..ResultContent::of_stdout(logs.join("\n"))
     };
-    let mut told = vec![used(TOOL, &json!({ "code": text(item, "code") }))];
+    let mut told = vec![tool_use(TOOL, &json!({ "code": text(item, "code") }))];
     if is_over(status) {
         told.push(result(TOOL, &json!(content)));
     }
@@ -151,7 +151,7 @@ fn file_search(item: &Value) -> Vec<Value> {
             each.map(|one| json!({ "title": text(one, "filename"), "text": text(one, "text") }));
         result(TOOL, &each.collect::<Value>())
     });
-    let mut told = vec![used(TOOL, &json!({ "queries": queries }))];
+    let mut told = vec![tool_use(TOOL, &json!({ "queries": queries }))];
     told.extend(found);
     told
 }
@@ -172,7 +172,7 @@ fn mcp_call(item: &Value) -> Vec<Value> {
         error_code: error.or_else(|| failure(status)),
         ..ResultContent::of_stdout(text(item, "output"))
     };
-    let mut told = vec![used(name, &input)];
+    let mut told = vec![tool_use(name, &input)];
     if has_result {
         told.push(result(name, &json!(content)));
     }

@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::{MetadataExt as _, fchown};
 use std::path::{Path, PathBuf};
 
-use super::{named, private_file, read_link, replace_atomic, write, write_atomic_for_all};
+use super::{path_error, private_file, read_link, replace_atomic, write, write_atomic_for_all};
 
 /// Writes a file in one step as [`write_atomic_for_all`], with the mode and, where the user is in it, the
 /// group of the file `like`, which may be the one that is replaced. Where that is not there it is as the
@@ -67,7 +67,7 @@ pub fn write_shared(path: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()> {
 /// The system's, with the path.
 pub fn check_writable(path: impl AsRef<Path>) -> io::Result<()> {
     let path = path.as_ref();
-    let failed = |error: io::Error| named("write", path, &error);
+    let failed = |error: io::Error| path_error("write", path, &error);
     let there = match std::fs::metadata(path) {
         Ok(there) => there,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

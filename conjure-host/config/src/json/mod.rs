@@ -2,7 +2,7 @@
 //! library that reads it speaks of Rust's types, and takes a list for an object, by position.
 
 mod by_name;
-mod words;
+mod terms;
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -12,14 +12,14 @@ use serde::de::{Deserialize, DeserializeOwned, Deserializer, MapAccess, Visitor}
 use serde_json::Value;
 
 use by_name::ByName;
-use words::in_words_of_json;
+use terms::in_json_terms;
 
 /// What is wrong in JSON, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{}{why}", quoted(.place))]
+#[error("{}{why}", quoted(.path))]
 pub struct UnfitJson {
     /// Where, such as `backend[0].skills`; empty for the whole.
-    pub place: String,
+    pub path: String,
     /// Why, in JSON's words.
     pub why: String,
 }
@@ -84,26 +84,26 @@ impl UnfitJson {
             "." | "?" => String::new(),
             _ => place,
         };
-        let why = in_words_of_json(&error.to_string());
-        Self { place, why }
+        let why = in_json_terms(&error.to_string());
+        Self { path: place, why }
     }
 
     /// Moves the place below `outer`, the place of something larger that this was read in.
     #[must_use]
     pub fn below(mut self, outer: &str) -> Self {
-        let dot = match self.place.as_str() {
+        let dot = match self.path.as_str() {
             "" => "",
             inner if inner.starts_with('[') => "",
             _ => ".",
         };
-        self.place = format!("{outer}{dot}{}", self.place);
+        self.path = format!("{outer}{dot}{}", self.path);
         self
     }
 
     /// The member of the whole that the place is in: `tools` of `tools.backend[0]`. Empty where the
     /// whole is wrong.
     pub fn member(&self) -> &str {
-        self.place.split(['.', '[']).next().unwrap_or_default()
+        self.path.split(['.', '[']).next().unwrap_or_default()
     }
 }
 
@@ -290,7 +290,7 @@ mod tests {
     #[test]
     fn a_place_is_in_a_member_of_what_is_around_it() {
         let at = |place: &str| UnfitJson {
-            place: place.to_owned(),
+            path: place.to_owned(),
             why: "it is none".to_owned(),
         };
         for (place, whole) in [
@@ -299,7 +299,7 @@ mod tests {
             ("backend[0].kind", "tools.backend[0].kind"),
         ] {
             let below = at(place).below("tools");
-            assert_eq!((below.place.as_str(), below.member()), (whole, "tools"));
+            assert_eq!((below.path.as_str(), below.member()), (whole, "tools"));
         }
         assert_eq!(at("").member(), "");
         assert_eq!(at("a[1].b").to_string(), "`a[1].b`: it is none");

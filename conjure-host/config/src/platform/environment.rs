@@ -12,11 +12,11 @@ use std::ffi::{OsStr, OsString};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum VariableChange {
     /// The variable stays as it is.
-    Stays,
+    Keep,
     /// The variable stays, with this value.
-    Becomes(OsString),
+    Replace(OsString),
     /// Nobody finds it in the environment any more, nor does any program that is started.
-    Taken,
+    Take,
 }
 
 /// Takes variables out of the environment, and overwrites what the program was started with.
@@ -36,9 +36,9 @@ pub fn take(fate: impl Fn(&OsStr, &OsStr) -> VariableChange) -> BTreeMap<OsStrin
         }
         // Of two with one name the first counts, as for `getenv`.
         match fate(&name, &value) {
-            VariableChange::Stays => stays.entry(name).or_insert(value),
-            VariableChange::Becomes(other) => stays.entry(name).or_insert(other),
-            VariableChange::Taken => taken.entry(name).or_insert(value),
+            VariableChange::Keep => stays.entry(name).or_insert(value),
+            VariableChange::Replace(other) => stays.entry(name).or_insert(other),
+            VariableChange::Take => taken.entry(name).or_insert(value),
         };
     }
     memory::replace(&stays, taken.keys());

@@ -14,8 +14,8 @@ use std::path::PathBuf;
 
 pub use environment::{VariableChange, take as take_environment};
 pub use inspection::deny_inspection;
-pub use own_dir::{NotOwnError, check_own_dir, check_private_dir};
-pub use streams::{InputStream, OutputStream, TakenStreams, take_streams};
+pub use own_dir::{OwnDirError, check_own_dir, check_private_dir};
+pub use streams::{InputStream, OutputStream, ProcessStreams, take_streams};
 pub use users::{current_user, is_private_group};
 
 /// The extension of a shared library.

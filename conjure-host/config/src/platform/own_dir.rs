@@ -10,14 +10,14 @@ use super::{current_user, is_private_group};
 
 /// Why a directory is not the user's own.
 #[derive(Debug, thiserror::Error)]
-pub enum NotOwnError {
+pub enum OwnDirError {
     /// The directory belongs to another user.
     #[error(
         "the directory of data {} belongs to another user (number {owner}), who could have put \
          anything there. Name one of your own: `--data-dir DIR`, or CONJURE_DATA_DIR",
         path.display()
     )]
-    Anothers {
+    OtherOwner {
         /// The directory.
         path: PathBuf,
         /// Numeric id of the owner.
@@ -40,7 +40,7 @@ pub enum NotOwnError {
         "the directory of data {} is no directory. Name one: `--data-dir DIR`, or CONJURE_DATA_DIR",
         path.display()
     )]
-    NoDirectory {
+    NotADirectory {
         /// What was named.
         path: PathBuf,
     },
@@ -59,8 +59,8 @@ pub enum NotOwnError {
 ///
 /// # Errors
 /// [`NotOwnError`].
-pub fn check_own_dir(path: &Path) -> Result<(), NotOwnError> {
-    let failed = |source| NotOwnError::Io {
+pub fn check_own_dir(path: &Path) -> Result<(), OwnDirError> {
+    let failed = |source| OwnDirError::Io {
         path: path.to_owned(),
         source,
     };
@@ -108,25 +108,25 @@ pub fn check_private_dir(path: &Path) -> io::Result<()> {
     ))
 }
 
-fn check(path: &Path, found: &Metadata) -> Result<(), NotOwnError> {
+fn check(path: &Path, found: &Metadata) -> Result<(), OwnDirError> {
     let is_anothers = found.uid() != current_user();
     // A link says of everybody that they may write.
     let is_writable = !found.is_symlink() && is_writable_by_others(found);
     // Nobody is to change the mode of a device.
     let is_other_thing = !found.is_dir() && !found.is_symlink();
     if is_other_thing && (is_anothers || is_writable) {
-        return Err(NotOwnError::NoDirectory {
+        return Err(OwnDirError::NotADirectory {
             path: path.to_owned(),
         });
     }
     if is_anothers {
-        return Err(NotOwnError::Anothers {
+        return Err(OwnDirError::OtherOwner {
             path: path.to_owned(),
             owner: found.uid(),
         });
     }
     if is_writable {
-        return Err(NotOwnError::Writable {
+        return Err(OwnDirError::Writable {
             path: path.to_owned(),
             mode: found.mode() & 0o7777,
         });
@@ -217,7 +217,10 @@ mod tests {
         check_own_dir(&link).unwrap();
         lchown(&link, Some(65_534), None).unwrap();
         let refused = check_own_dir(&link).unwrap_err();
-        assert!(matches!(refused, NotOwnError::Anothers { .. }), "{refused}");
+        assert!(
+            matches!(refused, OwnDirError::OtherOwner { .. }),
+            "{refused}"
+        );
         lchown(&own, Some(65_534), None).unwrap();
         assert!(check_own_dir(&own).is_err());
     }

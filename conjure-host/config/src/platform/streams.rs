@@ -11,7 +11,7 @@ use std::os::unix::fs::FileTypeExt as _;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// The two streams of the process; nobody else has them.
-pub struct TakenStreams {
+pub struct ProcessStreams {
     input: OwnedFd,
     output: OwnedFd,
 }
@@ -26,17 +26,17 @@ pub type OutputStream = Box<dyn AsyncWrite + Send + Unpin>;
 ///
 /// # Errors
 /// The system's.
-pub fn take_streams() -> io::Result<TakenStreams> {
+pub fn take_streams() -> io::Result<ProcessStreams> {
     // Above the three that programs take for granted, and not for child processes.
     let input = rustix::io::fcntl_dupfd_cloexec(io::stdin(), 3)?;
     let output = rustix::io::fcntl_dupfd_cloexec(io::stdout(), 3)?;
     let empty = File::open("/dev/null")?;
     rustix::stdio::dup2_stdin(&empty)?;
     rustix::stdio::dup2_stdout(io::stderr())?;
-    Ok(TakenStreams { input, output })
+    Ok(ProcessStreams { input, output })
 }
 
-impl TakenStreams {
+impl ProcessStreams {
     /// The streams for use on a runtime. Pipes and sockets are driven without threads.
     ///
     /// # Errors

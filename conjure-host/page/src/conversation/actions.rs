@@ -117,7 +117,7 @@ pub(crate) async fn say(
     address.thread = Some(thread);
     // A page that shows no thread follows none, also where an earlier try has begun one.
     if !request.pieces || looked_at.is_none() || said.is_elsewhere {
-        return Ok(go_to(&request, &here(&address)));
+        return Ok(go_to(&request, &thread_url(&address)));
     }
     // What is written next is another message, also where it has the same words.
     let next = match said.form.is_empty() {
@@ -170,7 +170,7 @@ pub(crate) async fn attach(
     let kind = kind
         .cloned()
         .unwrap_or(HeaderValue::from_static("application/octet-stream"));
-    let kept: UploadInfo = app.api.hand_over(&path, None, kind, body).await?;
+    let kept: UploadInfo = app.api.upload(&path, None, kind, body).await?;
     let shown = html! {
         span.badge {
             input type="hidden" name="attachment" value=(kept.id);
@@ -182,7 +182,7 @@ pub(crate) async fn attach(
 }
 
 /// Where the thread is looked at.
-fn here(address: &ConversationAddress) -> String {
+fn thread_url(address: &ConversationAddress) -> String {
     match &address.thread {
         Some(thread) => address.with_thread(thread),
         None => address.of_session(""),
@@ -212,7 +212,7 @@ pub(crate) async fn stop(
 fn done(request: &PageRequest, address: &ConversationAddress) -> Result<Response, PageFailure> {
     match request.pieces {
         true => Ok(pieces(html! {})),
-        false => Ok(go_to(request, &here(address))),
+        false => Ok(go_to(request, &thread_url(address))),
     }
 }
 
@@ -225,7 +225,7 @@ pub(crate) async fn new_thread(
     let thread = session.thread.as_ref().map(|thread| thread.id.clone());
     Ok(go_to(
         &request,
-        &here(&ConversationAddress::of(&session, thread)),
+        &thread_url(&ConversationAddress::of(&session, thread)),
     ))
 }
 
@@ -254,7 +254,7 @@ pub(crate) async fn fork(
     let fork = session.thread.as_ref().map(|thread| thread.id.clone());
     Ok(go_to(
         &request,
-        &here(&ConversationAddress::of(&session, fork)),
+        &thread_url(&ConversationAddress::of(&session, fork)),
     ))
 }
 
@@ -372,7 +372,7 @@ async fn attach_again(
     let kind = HeaderValue::from_str(&file.media_type)
         .unwrap_or(HeaderValue::from_static("application/octet-stream"));
     let path = format!("/api/v1/uploads?name={}", segment(&file.name));
-    let kept: UploadInfo = app.api.hand_over(&path, None, kind, bytes).await?;
+    let kept: UploadInfo = app.api.upload(&path, None, kind, bytes).await?;
     Ok(kept.id)
 }
 
@@ -393,12 +393,12 @@ pub(crate) async fn rename(
     let _: Value = app.api.send(Method::PATCH, &path, &body).await?;
     let conversation = ConversationContext::find(&app, &session, Some(&thread)).await?;
     if !request.pieces {
-        return Ok(go_to(&request, &here(&conversation.address)));
+        return Ok(go_to(&request, &thread_url(&conversation.address)));
     }
     let tree = super::threads::tree(&app, &conversation).await?;
     Ok(pieces(html! {
         (piece(Swap::Outer, "label", &super::head::title(&conversation)))
-        (piece(Swap::Outer, "threads", &tree.shown))
+        (piece(Swap::Outer, "threads", &tree.markup))
     }))
 }
 
@@ -409,8 +409,8 @@ pub(crate) async fn clear(
 ) -> Result<Response, PageFailure> {
     let conversation = ConversationContext::find(&app, &session, Some(&thread)).await?;
     let path = format!("/api/v1/threads/{}/entries", segment(&thread));
-    let _: Value = app.api.bare(Method::DELETE, &path).await?;
-    Ok(go_to(&request, &here(&conversation.address)))
+    let _: Value = app.api.send_empty(Method::DELETE, &path).await?;
+    Ok(go_to(&request, &thread_url(&conversation.address)))
 }
 
 /// What is decided about a call.
@@ -455,7 +455,7 @@ pub(crate) async fn answer(
 ) -> Result<Response, PageFailure> {
     let conversation = ConversationContext::find(&app, &session, None).await?;
     let waiting = app.manager.questions(&conversation.session.id).await?;
-    let asked = waiting.into_iter().find(|one| one.asked.id == question);
+    let asked = waiting.into_iter().find(|one| one.question.id == question);
     let asked = asked.ok_or_else(|| {
         PageFailure::not_found(
             "this question waits for nobody any more; somebody answered it, or its time was up",
@@ -464,7 +464,7 @@ pub(crate) async fn answer(
     let action = sent.iter().find(|(name, _)| name == "action");
     let reply = match action.map(|(_, action)| action.as_str()) {
         Some("accept") => {
-            QuestionReply::Accept(question::content(asked.asked.schema.as_ref(), &sent))
+            QuestionReply::Accept(question::content(asked.question.schema.as_ref(), &sent))
         }
         Some("decline") => QuestionReply::Decline,
         _ => QuestionReply::Cancel,
@@ -503,7 +503,7 @@ pub(crate) async fn requeue(
         return Ok(match request.pieces && !request.in_sheet {
             // The stream says what waits now.
             true => pieces(close_dialog()),
-            false => go_to(&request, &here(&conversation.address)),
+            false => go_to(&request, &thread_url(&conversation.address)),
         });
     };
     let run = app.manager.run(&turn).await?;

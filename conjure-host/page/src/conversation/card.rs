@@ -14,9 +14,9 @@ use super::model::{CallCard, CallProgress};
 use super::render::is_image;
 
 /// The most bytes of an output that a card shows at once.
-pub(crate) const SHOWN: usize = 8 * 1024;
+pub(crate) const MAX_SHOWN_BYTES: usize = 8 * 1024;
 /// The most bytes of what a call says while it runs that a card shows.
-pub(crate) const LIVE: usize = 64 * 1024;
+pub(crate) const MAX_LIVE_BYTES: usize = 64 * 1024;
 
 /// The card.
 pub(crate) fn call(address: &ConversationAddress, call: &CallCard) -> Markup {
@@ -28,7 +28,7 @@ pub(crate) fn call(address: &ConversationAddress, call: &CallCard) -> Markup {
                 summary id={ (id) "-summary" } {
                     (state(call))
                     span.name { (clean(&call.name)) }
-                    span.brief { (brief(call)) }
+                    span.brief { (main_argument(call)) }
                     span.by {
                         @if let Some(backend) = &call.backend { (clean(backend)) }
                         @if let Some(plugin) = &call.plugin { " · " (clean(plugin)) }
@@ -64,7 +64,7 @@ fn state(call: &CallCard) -> Markup {
 }
 
 /// The first argument that says what is done, in one line.
-fn brief(call: &CallCard) -> String {
+fn main_argument(call: &CallCard) -> String {
     let Some(arguments) = call.arguments.as_object() else {
         return String::new();
     };
@@ -82,7 +82,7 @@ fn arguments(call: &CallCard, id: &str) -> Markup {
         None if call.arguments.is_null() => return html! {},
         None => serde_json::to_string_pretty(&call.arguments).unwrap_or_default(),
     };
-    let end = text.floor_char_boundary(SHOWN);
+    let end = text.floor_char_boundary(MAX_SHOWN_BYTES);
     let (first, rest) = text.split_at(end);
     html! {
         figure.code {
@@ -90,7 +90,7 @@ fn arguments(call: &CallCard, id: &str) -> Markup {
                 span { "Arguments" }
                 button.plain type="button" id={ (id) "-copy-arguments" } data-copy="" { "Copy" }
             }
-            pre tabindex="0" { code { (code::coloured("json", &clean(first))) } }
+            pre tabindex="0" { code { (code::highlight_html("json", &clean(first))) } }
         }
         @if !rest.is_empty() { p.muted { (figures::size(rest.len() as u64)) " more are not shown" } }
     }
@@ -99,10 +99,14 @@ fn arguments(call: &CallCard, id: &str) -> Markup {
 fn output(address: &ConversationAddress, call: &CallCard, id: &str) -> Markup {
     let is_over = matches!(call.state, CallProgress::Over(_));
     let text = if is_over { &call.output } else { &call.live };
-    let end = text.floor_char_boundary(if is_over { SHOWN } else { LIVE });
+    let end = text.floor_char_boundary(if is_over {
+        MAX_SHOWN_BYTES
+    } else {
+        MAX_LIVE_BYTES
+    });
     let (first, rest) = text.split_at(end);
     html! {
-        @if let Some(reason) = &call.reason { p.hint { (not_run(reason)) } }
+        @if let Some(reason) = &call.reason { p.hint { (not_run_text(reason)) } }
         @if call.state == CallProgress::Over(CallEnd::Indeterminate) {
             p.hint { "It was started and its result was never seen. It is not run again by itself." }
         }
@@ -130,7 +134,7 @@ fn output(address: &ConversationAddress, call: &CallCard, id: &str) -> Markup {
 }
 
 /// Why a call was not run, and what to do.
-fn not_run(reason: &NotRun) -> String {
+fn not_run_text(reason: &NotRun) -> String {
     match reason {
         NotRun::NoSuchTool => "The session has no tool of this name.".to_owned(),
         NotRun::BadArguments => "The arguments do not fit the tool.".to_owned(),
@@ -283,7 +287,7 @@ mod tests {
         assert!(!why.iter().any(|form| form.contains("allow")), "{shown}");
         assert!(why.iter().all(|form| form.contains("deny")), "{shown}");
         one.state = CallProgress::Over(CallEnd::Done);
-        one.output = "é".repeat(SHOWN);
+        one.output = "é".repeat(MAX_SHOWN_BYTES);
         one.ended_seq = Some(7);
         let shown = call(&address(), &one).into_string();
         assert!(shown.contains("output/7"), "{shown}");

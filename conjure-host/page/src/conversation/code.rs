@@ -1,13 +1,13 @@
 //! A block of code, with what it is, its words told apart by classes, and a button that copies it.
 
 use conjure_core::foreign_text::clean;
-use conjure_highlight::{CodeKind, highlight, knows};
+use conjure_highlight::{CodeKind, has_grammar, highlight};
 use maud::{Markup, html};
 
 /// Longer code is plain, in bytes: nobody reads it for its colours.
-const LONGEST: usize = 16 * 1024;
+const MAX_BYTES: usize = 16 * 1024;
 /// The most pieces of a block that are told apart: each is an element of the page.
-const MOST_PIECES: usize = 250;
+const MAX_PIECES: usize = 250;
 
 /// The classes of pieces of code.
 pub(crate) const CLASSES: [&str; 9] = [
@@ -37,14 +37,14 @@ pub(crate) fn block(info: &str, literal: &str) -> Markup {
                 span { (clean(&language)) }
                 button.plain type="button" data-copy="" { "Copy" }
             }
-            pre tabindex="0" { code { (coloured(&language, &clean(literal))) } }
+            pre tabindex="0" { code { (highlight_html(&language, &clean(literal))) } }
         }
     }
 }
 
 /// The words of a text in a language, with their classes.
-pub(crate) fn coloured(language: &str, text: &str) -> Markup {
-    if text.len() > LONGEST || !knows(language) {
+pub(crate) fn highlight_html(language: &str, text: &str) -> Markup {
+    if text.len() > MAX_BYTES || !has_grammar(language) {
         return html! { (text) };
     }
     let mut pieces: Vec<(Option<&'static str>, String)> = Vec::new();
@@ -61,7 +61,7 @@ pub(crate) fn coloured(language: &str, text: &str) -> Markup {
             }
         }
     }
-    if pieces.len() > MOST_PIECES {
+    if pieces.len() > MAX_PIECES {
         return html! { (text) };
     }
     html! {
@@ -108,6 +108,6 @@ mod tests {
     fn a_block_has_few_elements() {
         let text = "let a = 1; ".repeat(1000);
         let shown = block("rust", &text).into_string();
-        assert!(shown.matches('<').count() < 2 * MOST_PIECES + 20);
+        assert!(shown.matches('<').count() < 2 * MAX_PIECES + 20);
     }
 }

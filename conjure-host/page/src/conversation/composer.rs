@@ -9,7 +9,7 @@ use super::context::{ConversationContext, OpenRuns};
 use crate::client::segment;
 
 /// The most characters of a follow-up that are shown while it waits.
-const SHOWN: usize = 300;
+const MAX_FOLLOW_UP_CHARS: usize = 300;
 
 /// All of it. `follows`: the page is told what comes of its forms. One that is not, since it shows
 /// older entries, is led to the newest by each of them.
@@ -106,7 +106,7 @@ pub(crate) fn queue(conversation: &ConversationContext, runs: &OpenRuns, follows
 fn follow_up(conversation: &ConversationContext, run: &Run, follows: bool) -> Markup {
     let said = run.message.as_ref().map(conjure_core::chat::Message::text);
     let said = said.unwrap_or_else(|| "Go on".to_owned());
-    let mut short: String = clean(&said).chars().take(SHOWN).collect();
+    let mut short: String = clean(&said).chars().take(MAX_FOLLOW_UP_CHARS).collect();
     if short.len() < said.len() {
         short.push('…');
     }

@@ -13,7 +13,7 @@ use crate::failure::PageFailure;
 /// Entries of a page.
 pub(crate) const PAGE: u64 = 60;
 /// The most entries that are read for one page: a turn begins on the page that shows it.
-const MOST: u64 = 240;
+const MAX_ENTRIES: u64 = 240;
 
 /// A session, and the thread that is looked at.
 pub(crate) struct ConversationContext {
@@ -105,7 +105,7 @@ impl EntryWindow {
     }
 
     /// The last settled entry, or the one before the first; 0 where there are none.
-    pub(crate) fn seen(&self) -> u64 {
+    pub(crate) fn last_settled(&self) -> u64 {
         let last = self.settled().last().map(|entry| entry.seq);
         let first = self.unsettled().first();
         last.or_else(|| first.map(|entry| entry.seq.saturating_sub(1)))
@@ -123,7 +123,7 @@ pub(crate) async fn page(
     let window = before.map_or(Window::Last, Window::Before);
     let mut page = store.entries(thread, window, PAGE).await?;
     if page.has_earlier() && !begins_turn(&page.entries) {
-        page = store.entries(thread, window, MOST).await?;
+        page = store.entries(thread, window, MAX_ENTRIES).await?;
     }
     let mut has_earlier = page.has_earlier();
     let mut entries = page.entries;
@@ -135,7 +135,7 @@ pub(crate) async fn page(
         && !entries.iter().any(is_edge)
     {
         let further = store
-            .entries(thread, Window::Before(first.seq), MOST)
+            .entries(thread, Window::Before(first.seq), MAX_ENTRIES)
             .await?;
         has_earlier = further.has_earlier();
         entries.splice(0..0, further.entries);
@@ -164,7 +164,7 @@ pub(crate) async fn page(
 /// Where the page ends that goes on behind the entries before this one; nothing where that is the
 /// newest. A page begins with a turn where it can: where that would leave something out, it ends
 /// before that turn.
-pub(crate) async fn later(
+pub(crate) async fn page_end_after(
     store: &Store,
     thread: &Thread,
     before: u64,
@@ -176,7 +176,7 @@ pub(crate) async fn later(
 }
 
 /// All entries behind one, in pages that are put together.
-pub(crate) async fn behind(
+pub(crate) async fn entries_after(
     store: &Store,
     thread: &ThreadId,
     after: u64,
@@ -245,7 +245,7 @@ mod tests {
         let shown: Vec<u64> = newest.entries.iter().map(|entry| entry.seq).collect();
         assert_eq!(shown, (4..=704).collect::<Vec<_>>());
         assert_eq!(
-            (newest.open, newest.has_earlier, newest.seen()),
+            (newest.open, newest.has_earlier, newest.last_settled()),
             (0, true, 3)
         );
         // Over, it comes in pages.
@@ -282,7 +282,7 @@ mod tests {
         let mut ends = Vec::new();
         while let Some(end) = before {
             ends.push(end);
-            before = later(&store, &whole, end).await.unwrap();
+            before = page_end_after(&store, &whole, end).await.unwrap();
             let next = page(&store, &thread, before).await.unwrap();
             let first = next.entries.first().unwrap().seq;
             assert!(first <= end, "{end} to {first} is on no page: {ends:?}");

@@ -17,14 +17,14 @@ use crate::failure::PageFailure;
 use crate::forms::{Field, form_error, show_dialog};
 use crate::layout::{Nav, PageFrame};
 use crate::request::PageRequest;
-use crate::sheet::{refused, sheet};
+use crate::sheet::{refused_sheet, sheet};
 
 /// How many entries before a turn are looked at for the files that it attaches.
-const MOST_ATTACHING: u64 = 500;
+const MAX_SCANNED_ENTRIES: u64 = 500;
 /// The most bytes of a file that are previewed.
 const PREVIEW: u64 = 256 * 1024;
 
-fn shown(
+fn dialog_response(
     request: &PageRequest,
     conversation: &ConversationContext,
     title: &str,
@@ -60,7 +60,12 @@ pub(crate) async fn clear(
             }
         }
     };
-    Ok(shown(&request, &conversation, "Clear this chat?", &body))
+    Ok(dialog_response(
+        &request,
+        &conversation,
+        "Clear this chat?",
+        &body,
+    ))
 }
 
 /// What the form of a message holds that is said otherwise.
@@ -78,9 +83,9 @@ impl MessageDraft<'_> {
     }
 
     /// Shows the form that holds it.
-    fn shown(&self, request: &PageRequest, title: &str, form: &Markup) -> Response {
+    fn response(&self, request: &PageRequest, title: &str, form: &Markup) -> Response {
         match self.problem {
-            Some(_) => refused(request, Nav::Sessions, title, form),
+            Some(_) => refused_sheet(request, Nav::Sessions, title, form),
             None => sheet(request, Nav::Sessions, title, form),
         }
     }
@@ -140,11 +145,11 @@ pub(crate) fn edit_form(
             div.row { button.primary #edit-send { "Fork and send" } }
         }
     };
-    draft.shown(request, "Edit and fork", &body)
+    draft.response(request, "Edit and fork", &body)
 }
 
 /// A follow-up that waits.
-pub(crate) async fn queued(
+pub(crate) async fn queued_dialog(
     State(app): State<PageState>,
     Path((session, turn)): Path<(String, String)>,
     request: PageRequest,
@@ -172,7 +177,7 @@ pub(crate) fn queued_form(
         0 => "It keeps its place among what waits.".to_owned(),
         _ => format!(
             "It keeps its place among what waits, with its {}.",
-            counted(files)
+            file_count(files)
         ),
     };
     let id = format!("queued-text-{}", run.id);
@@ -189,7 +194,7 @@ pub(crate) fn queued_form(
             div.row { button.primary #queued-send { "Save" } }
         }
     };
-    draft.shown(request, "Edit a follow-up", &body)
+    draft.response(request, "Edit a follow-up", &body)
 }
 
 /// All of what a call gave back.
@@ -210,7 +215,7 @@ pub(crate) async fn output(
             pre.wrap tabindex="0" { (clean(&text)) }
         }
     };
-    Ok(shown(&request, &conversation, "Result", &body))
+    Ok(dialog_response(&request, &conversation, "Result", &body))
 }
 
 /// The beginning of a file, as text.
@@ -221,7 +226,7 @@ pub(crate) async fn file(
 ) -> Result<Response, PageFailure> {
     let conversation = ConversationContext::find(&app, &session, Some(&thread)).await?;
     let url = conversation.address.file(&file);
-    let (bytes, is_cut) = app.api.beginning(&url, PREVIEW).await?;
+    let (bytes, is_cut) = app.api.read_prefix(&url, PREVIEW).await?;
     let text = String::from_utf8_lossy(&bytes);
     let all = app
         .manager
@@ -238,7 +243,7 @@ pub(crate) async fn file(
             pre.wrap tabindex="0" { (clean(&text)) }
         }
     };
-    Ok(shown(&request, &conversation, "Preview", &body))
+    Ok(dialog_response(&request, &conversation, "Preview", &body))
 }
 
 /// The message at an entry of a thread.
@@ -263,7 +268,7 @@ pub(crate) fn files_of(message: &Message) -> Vec<&ArtifactRef> {
     files.collect()
 }
 
-fn counted(files: usize) -> String {
+fn file_count(files: usize) -> String {
     match files {
         1 => "1 file".to_owned(),
         files => format!("{files} files"),
@@ -291,7 +296,7 @@ pub(crate) async fn before_turn(
         let is_begin = |entry: &&Entry| matches!(entry.body, EntryBody::TurnStarted { .. });
         if let Some(begin) = page.entries.iter().rev().find(is_begin) {
             let window = Window::Before(begin.seq);
-            let page = store.entries(thread, window, MOST_ATTACHING).await?;
+            let page = store.entries(thread, window, MAX_SCANNED_ENTRIES).await?;
             let begin = attaching(&page.entries).unwrap_or(begin.seq);
             let last = begin.saturating_sub(1);
             return Ok((last >= page.first_seq).then_some(last));

@@ -13,9 +13,9 @@ use crate::client::segment;
 use crate::failure::PageFailure;
 use crate::layout::Nav;
 use crate::request::PageRequest;
-use crate::search::{self, LONGEST, SearchHitInfo, SearchWords};
+use crate::search::{self, MAX_QUERY_CHARS, SearchHitInfo, SearchWords};
 use crate::sheet::sheet;
-use crate::when::time;
+use crate::timestamps::time;
 
 const TITLE: &str = "Find in this chat";
 
@@ -29,12 +29,12 @@ pub(crate) async fn find(
     let thread = conversation.thread()?;
     let at = conversation.address.with_thread(&thread.id);
     let words = wanted.words();
-    let found = search::found(&app, &words, &scope(&thread.id)).await?;
+    let found = search::search_hits(&app, &words, &scope(&thread.id)).await?;
     let body = html! {
         // On a page of its own the address says what was looked for.
         form.row.search #find-form role="search" aria-label=(TITLE) method="get" action={ (at) "/find" }
             data-swap=[request.pieces.then_some("")] {
-            input.grow #find-words type="search" name="q" value=(words) maxlength=(LONGEST) required
+            input.grow #find-words type="search" name="q" value=(words) maxlength=(MAX_QUERY_CHARS) required
                 autofocus autocomplete="off" aria-label="Words";
             button.primary #find-go { "Find" }
         }
@@ -43,7 +43,7 @@ pub(crate) async fn find(
             ". All words have to be there; the last one may go on."
         }
         @if let Some(hits) = &found {
-            p.muted #find-count role="status" { (search::counted(hits.len())) }
+            p.muted #find-count role="status" { (search::hit_count_text(hits.len())) }
             @if !hits.is_empty() {
                 ol.hits #find-hits { @for hit in hits { (result(hit, &at)) } }
             }

@@ -21,7 +21,7 @@ use crate::layout::Nav;
 use crate::request::PageRequest;
 use crate::respond::{Swap, go_to, piece};
 use crate::saved::items;
-use crate::sheet::{refused, sheet};
+use crate::sheet::{refused_sheet, sheet};
 
 const TITLE: &str = "Summarise older messages";
 
@@ -51,7 +51,7 @@ pub(super) async fn mark_standing(
     shown: &mut [ConversationItem],
 ) -> Result<(), ApiProblem> {
     let is_compacted =
-        |item: &ConversationItem| matches!(item.shown, ItemContent::Compacted { .. });
+        |item: &ConversationItem| matches!(item.content, ItemContent::Compacted { .. });
     if !shown.iter().any(is_compacted) {
         return Ok(());
     }
@@ -61,7 +61,7 @@ pub(super) async fn mark_standing(
         .map(|fold| fold.seq)
         .collect();
     for item in shown {
-        if let ItemContent::Compacted { is_standing, .. } = &mut item.shown {
+        if let ItemContent::Compacted { is_standing, .. } = &mut item.content {
             *is_standing = standing.contains(&item.seq);
         }
     }
@@ -154,7 +154,7 @@ pub(crate) async fn summarise(
         Ok(_) => Ok(go_to(&request, &conversation.address.with_thread(&thread))),
         Err(problem) => {
             let body = form(&conversation.address, Some(&problem.detail));
-            Ok(refused(&request, Nav::Sessions, TITLE, &body))
+            Ok(refused_sheet(&request, Nav::Sessions, TITLE, &body))
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use conjure_core::chat::Usage;
 use conjure_core::foreign_text::clean;
-use conjure_store::{Run, RunsOf, StoreError};
+use conjure_store::{Run, RunFilter, StoreError};
 use maud::{Markup, html};
 
 use super::context::ConversationContext;
@@ -83,7 +83,9 @@ pub(crate) async fn strip(
         Some(thread) => {
             let store = app.manager.store();
             // What waits has spent nothing, and is no turn yet.
-            store.runs(RunsOf::Started(thread), None, ROLLING).await?
+            store
+                .runs(RunFilter::Started(thread), None, ROLLING)
+                .await?
         }
         None => Vec::new(),
     };

@@ -270,6 +270,7 @@ fn everywhere(words: &str) -> Vec<(&'static str, String)> {
             call_id: None,
             place: None,
             remote: None,
+            holder: None,
         },
         end(TurnOutcome::Failed {
             error: owned(),
@@ -446,7 +447,7 @@ fn the_look_for_what_is_wrong_finds_it() {
 fn the_sanitiser_takes_out_what_a_renderer_would_let_through() {
     // The words as if they were HTML that the renderer made.
     for words in cases() {
-        let html = markdown::sanitised(&words);
+        let html = markdown::sanitise(&words);
         for element in html.split('<').skip(1) {
             let Some(tag) = tag_of(element) else { continue };
             let name = tag.trim_start_matches('/').split(' ').next().unwrap();

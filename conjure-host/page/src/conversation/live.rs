@@ -27,7 +27,7 @@ pub(crate) struct LiveTurn {
     /// Number of the reply of the turn that comes, from 1; 0 before the first.
     reply: usize,
     /// The last entry up to which all ends of calls are taken: see [`LiveTurn::take_ends`].
-    ends_upto: u64,
+    ends_read_to: u64,
     /// What its replies took so far; nothing before the first one is over.
     pub(super) usage: Option<Usage>,
 }
@@ -39,13 +39,13 @@ impl LiveTurn {
             items: Vec::new(),
             model: String::new(),
             reply: 0,
-            ends_upto: 0,
+            ends_read_to: 0,
             usage: None,
         }
     }
 
     /// Takes an event of the turn in.
-    pub(crate) fn take(&mut self, event: &Event) {
+    pub(crate) fn apply(&mut self, event: &Event) {
         match event {
             Event::Round { model, .. } => {
                 self.end_text();
@@ -57,7 +57,7 @@ impl LiveTurn {
                 let model = self.model.clone();
                 match self.items.last_mut() {
                     Some(LiveItem {
-                        shown: LiveContent::Text(text),
+                        content: LiveContent::Text(text),
                         is_changed,
                         ..
                     }) => {
@@ -69,7 +69,7 @@ impl LiveTurn {
             }
             Event::Thinking { delta } => match self.items.last_mut() {
                 Some(LiveItem {
-                    shown:
+                    content:
                         LiveContent::Thought {
                             text,
                             is_over: false,
@@ -134,12 +134,15 @@ impl LiveTurn {
                 }
             }
             Event::Question(asked) => self.add(LiveContent::Question {
-                asked: Box::new(asked.clone()),
-                over: None,
+                question: Box::new(asked.clone()),
+                outcome: None,
             }),
             Event::QuestionOver { id, action } => {
                 for item in &mut self.items {
-                    if let LiveContent::Question { asked, over } = &mut item.shown
+                    if let LiveContent::Question {
+                        question: asked,
+                        outcome: over,
+                    } = &mut item.content
                         && asked.id == *id
                     {
                         *over = Some(action.clone());
@@ -161,16 +164,16 @@ impl LiveTurn {
     pub(crate) fn abandon(&mut self) {
         self.end_thought();
         for item in &mut self.items {
-            if let LiveContent::Call { call, .. } = &mut item.shown {
+            if let LiveContent::Call { call, .. } = &mut item.content {
                 call.abandon();
             }
         }
     }
 
     /// Whether it waits for a person.
-    pub(crate) fn waits(&self) -> bool {
-        self.items.iter().any(|item| match &item.shown {
-            LiveContent::Question { over, .. } => over.is_none(),
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.items.iter().any(|item| match &item.content {
+            LiveContent::Question { outcome: over, .. } => over.is_none(),
             LiveContent::Call { call, .. } => matches!(call.state, CallProgress::Asks { .. }),
             _ => false,
         })
@@ -184,7 +187,7 @@ impl LiveTurn {
     /// The first of a reply is called as it will be when the reply is settled, as one thought.
     fn add_thought(&mut self, text: &str) {
         let mut id = thought_id(&self.turn, self.reply);
-        let is_it = |item: &LiveItem| matches!(&item.shown, LiveContent::Thought { id: known, .. } if *known == id);
+        let is_it = |item: &LiveItem| matches!(&item.content, LiveContent::Thought { id: known, .. } if *known == id);
         if self.items.iter().any(is_it) {
             id = format!("{id}-{}", self.items.len());
         }
@@ -203,7 +206,7 @@ impl LiveTurn {
 
     fn end_thought(&mut self) {
         if let Some(LiveItem {
-            shown: LiveContent::Thought { is_over, .. },
+            content: LiveContent::Thought { is_over, .. },
             is_changed,
             ..
         }) = self.items.last_mut()
@@ -215,17 +218,20 @@ impl LiveTurn {
     }
 
     fn call(&mut self, id: &str) -> Option<&mut LiveItem> {
-        self.items.iter_mut().rev().find(|item| match &item.shown {
-            LiveContent::Call { call, .. } => call.id == id,
-            _ => false,
-        })
+        self.items
+            .iter_mut()
+            .rev()
+            .find(|item| match &item.content {
+                LiveContent::Call { call, .. } => call.id == id,
+                _ => false,
+            })
     }
 
     fn with_call(&mut self, id: &str, change: impl FnOnce(&mut CallCard)) {
         if let Some(item) = self.call(id)
             && let LiveContent::Call {
                 call, is_otherwise, ..
-            } = &mut item.shown
+            } = &mut item.content
         {
             change(call);
             *is_otherwise = true;
@@ -235,10 +241,10 @@ impl LiveTurn {
 
     fn add_output(&mut self, id: &str, chunk: &str) {
         if let Some(item) = self.call(id)
-            && let LiveContent::Call { call, .. } = &mut item.shown
-            && call.live.len() < card::LIVE
+            && let LiveContent::Call { call, .. } = &mut item.content
+            && call.live.len() < card::MAX_LIVE_BYTES
         {
-            let room = card::LIVE - call.live.len();
+            let room = card::MAX_LIVE_BYTES - call.live.len();
             let end = chunk.floor_char_boundary(room.min(chunk.len()));
             call.live.push_str(chunk.get(..end).unwrap_or_default());
             if end < chunk.len() {
@@ -256,8 +262,8 @@ impl LiveTurn {
     }
 
     /// Behind which entry the ends are that such calls lack.
-    pub(crate) fn ends_upto(&self) -> u64 {
-        self.ends_upto
+    pub(crate) fn ends_read_to(&self) -> u64 {
+        self.ends_read_to
     }
 
     /// Takes from the thread's entries how such calls ended. An end that is written before it is told is
@@ -267,7 +273,7 @@ impl LiveTurn {
         for entry in entries {
             all_taken &= self.take_end(entry);
             if all_taken {
-                self.ends_upto = entry.seq;
+                self.ends_read_to = entry.seq;
             }
         }
     }
@@ -294,12 +300,12 @@ impl LiveTurn {
             });
             return true;
         }
-        matches!(&item.shown, LiveContent::Call { call, .. } if matches!(call.state, CallProgress::Over(_)))
+        matches!(&item.content, LiveContent::Call { call, .. } if matches!(call.state, CallProgress::Over(_)))
     }
 
     /// All of it, as a page that has nothing of it needs it. What changes later is sent in pieces, and
     /// then there is no whole any more.
-    pub(crate) fn whole(&mut self, address: &ConversationAddress) -> Markup {
+    pub(crate) fn render_full(&mut self, address: &ConversationAddress) -> Markup {
         for item in &mut self.items {
             item.settle();
         }
@@ -352,14 +358,14 @@ mod tests {
     #[test]
     fn a_finished_block_is_sent_once_and_the_open_one_again() {
         let mut turn = LiveTurn::new("turn");
-        turn.take(&content("# One\n\nsome"));
+        turn.apply(&content("# One\n\nsome"));
         let first = changes(&mut turn);
         assert_eq!(first.len(), 1);
         assert!(first[0].contains("data-target=\"live-items\""), "{first:?}");
-        turn.take(&content(" words\n\n"));
+        turn.apply(&content(" words\n\n"));
         let second = changes(&mut turn);
         assert!(second.concat().contains("some words"), "{second:?}");
-        turn.take(&content("- a\n"));
+        turn.apply(&content("- a\n"));
         let third = changes(&mut turn);
         assert_eq!(third.len(), 2, "{third:?}");
         assert!(third[0].contains("data-swap=\"append\" data-target=\"live-0-done\""));
@@ -383,7 +389,7 @@ mod tests {
         let mut done = String::new();
         let mut open = String::new();
         for delta in deltas {
-            there.take(&content(delta));
+            there.apply(&content(delta));
             for piece in there.changes(&address()) {
                 let piece = piece.into_string();
                 let body = piece.split_once('>').unwrap().1;
@@ -396,8 +402,8 @@ mod tests {
             }
         }
         let mut late = LiveTurn::new("turn");
-        deltas.iter().for_each(|delta| late.take(&content(delta)));
-        let whole = late.whole(&address()).into_string();
+        deltas.iter().for_each(|delta| late.apply(&content(delta)));
+        let whole = late.render_full(&address()).into_string();
         let flat = |text: &str| text.replace('\n', "");
         assert!(flat(&whole).contains(&flat(&done)), "{done} in {whole}");
         assert!(flat(&whole).contains(&flat(&open)), "{open} in {whole}");
@@ -411,9 +417,9 @@ mod tests {
             name: "bash".to_owned(),
             arguments: json!({ "command": "make" }),
         };
-        turn.take(&Event::FunctionCall { calls: vec![call] });
+        turn.apply(&Event::FunctionCall { calls: vec![call] });
         assert!(changes(&mut turn).concat().contains("Waits"));
-        turn.take(&Event::CallStarted {
+        turn.apply(&Event::CallStarted {
             call_id: "c1".to_owned(),
             backend: "local".to_owned(),
             plugin: None,
@@ -424,7 +430,7 @@ mod tests {
             stream: "stdout".to_owned(),
             chunk: chunk.to_owned(),
         };
-        turn.take(&output("one <b>\n"));
+        turn.apply(&output("one <b>\n"));
         let added = changes(&mut turn);
         assert_eq!(added.len(), 1);
         assert!(
@@ -432,13 +438,13 @@ mod tests {
             "{added:?}"
         );
         assert!(added[0].contains("one &lt;b&gt;"));
-        turn.take(&output("two\n"));
+        turn.apply(&output("two\n"));
         assert!(!changes(&mut turn).concat().contains("one"));
-        turn.take(&output(&"x".repeat(2 * card::LIVE)));
-        turn.take(&output("lost"));
+        turn.apply(&output(&"x".repeat(2 * card::MAX_LIVE_BYTES)));
+        turn.apply(&output("lost"));
         let added = changes(&mut turn).concat();
         assert!(added.contains("… more") && !added.contains("lost"));
-        turn.take(&Event::FunctionCallOutput(CallOutput {
+        turn.apply(&Event::FunctionCallOutput(CallOutput {
             call_id: "c1".to_owned(),
             name: "bash".to_owned(),
             backend: Some("local".to_owned()),
@@ -479,8 +485,8 @@ mod tests {
                 name: "bash".to_owned(),
                 arguments: json!({}),
             };
-            turn.take(&Event::FunctionCall { calls: vec![call] });
-            turn.take(&Event::FunctionCallOutput(CallOutput {
+            turn.apply(&Event::FunctionCall { calls: vec![call] });
+            turn.apply(&Event::FunctionCallOutput(CallOutput {
                 call_id: (*id).to_owned(),
                 name: "bash".to_owned(),
                 backend: backend.map(str::to_owned),
@@ -508,7 +514,7 @@ mod tests {
         let mut entries = entries.collect::<Vec<_>>();
         turn.take_ends(&entries);
         assert!(!turn.lacks_ends());
-        assert_eq!(turn.ends_upto(), 9);
+        assert_eq!(turn.ends_read_to(), 9);
         let shown = changes(&mut turn);
         for ((id, .., words), card) in ends.iter().zip(&shown) {
             assert!(card.contains(words), "{id}: {card}");
@@ -520,7 +526,7 @@ mod tests {
             "later".clone_into(&mut output.call_id);
         }
         turn.take_ends(&[untold]);
-        assert_eq!(turn.ends_upto(), 9);
+        assert_eq!(turn.ends_read_to(), 9);
     }
 
     #[test]
@@ -535,13 +541,13 @@ mod tests {
             table: 1,
         };
         let mut turn = LiveTurn::new("t-1");
-        turn.take(&round(1));
-        turn.take(&think("Hm"));
-        turn.take(&content("Yes"));
-        turn.take(&think("Or"));
-        turn.take(&round(2));
-        turn.take(&think("So"));
-        let live = turn.whole(&address()).into_string();
+        turn.apply(&round(1));
+        turn.apply(&think("Hm"));
+        turn.apply(&content("Yes"));
+        turn.apply(&think("Or"));
+        turn.apply(&round(2));
+        turn.apply(&think("So"));
+        let live = turn.render_full(&address()).into_string();
         let entry = |seq: u64, body: EntryBody| Entry {
             seq,
             turn: 1,
@@ -577,12 +583,12 @@ mod tests {
         let think = |delta: &str| Event::Thinking {
             delta: delta.to_owned(),
         };
-        turn.take(&think("Hm"));
+        turn.apply(&think("Hm"));
         assert!(changes(&mut turn).concat().contains("Thinking…"));
-        turn.take(&think(", so"));
+        turn.apply(&think(", so"));
         let added = changes(&mut turn).concat();
         assert!(added.contains(", so") && !added.contains("Hm"), "{added}");
-        turn.take(&content("Yes"));
+        turn.apply(&content("Yes"));
         let over = changes(&mut turn).concat();
         assert!(
             over.contains("Thoughts") && over.contains("Hm, so"),

@@ -19,7 +19,7 @@ const ITEMS: &str = "live-items";
 /// A piece, with how much of it is in the page.
 #[derive(Debug)]
 pub(super) struct LiveItem {
-    pub(super) shown: LiveContent,
+    pub(super) content: LiveContent,
     is_sent: bool,
     pub(super) is_changed: bool,
 }
@@ -43,8 +43,8 @@ pub(super) enum LiveContent {
         is_otherwise: bool,
     },
     Question {
-        asked: Box<QuestionAsked>,
-        over: Option<String>,
+        question: Box<QuestionAsked>,
+        outcome: Option<String>,
     },
     File(ArtifactRef),
     Notice(String),
@@ -57,7 +57,7 @@ pub(super) enum LiveContent {
 impl LiveItem {
     pub(super) fn new(shown: LiveContent) -> Self {
         Self {
-            shown,
+            content: shown,
             is_sent: false,
             is_changed: true,
         }
@@ -65,7 +65,7 @@ impl LiveItem {
 
     /// Whether it is a call that ended of which the events do not say how.
     pub(super) fn lacks_end(&self) -> bool {
-        match &self.shown {
+        match &self.content {
             LiveContent::Call { call, .. } => {
                 let is_over = matches!(call.state, CallProgress::Over(_));
                 is_over && call.is_error && call.ended_seq.is_none()
@@ -78,7 +78,7 @@ impl LiveItem {
     pub(super) fn settle(&mut self) {
         self.is_sent = true;
         self.is_changed = false;
-        match &mut self.shown {
+        match &mut self.content {
             LiveContent::Text(text) => {
                 text.settle();
             }
@@ -97,17 +97,20 @@ impl LiveItem {
 
     /// All of it, at this place of the turn.
     pub(super) fn markup(&self, address: &ConversationAddress, at: usize) -> Markup {
-        match &self.shown {
+        match &self.content {
             LiveContent::Text(text) => text.markup(at),
             LiveContent::Thought {
                 id, text, is_over, ..
             } => render::reasoning(id, text, !is_over),
             LiveContent::Call { call, .. } => card::call(address, call),
-            LiveContent::Question { asked, over: None } => question::form(address, asked),
             LiveContent::Question {
-                asked,
-                over: Some(action),
-            } => question::over(&asked.id, action),
+                question: asked,
+                outcome: None,
+            } => question::form(address, asked),
+            LiveContent::Question {
+                question: asked,
+                outcome: Some(action),
+            } => question::outcome(&asked.id, action),
             LiveContent::File(file) => html! {
                 div.entry.loose { (card::files(address, &format!("live-{at}"), std::slice::from_ref(file))) }
             },
@@ -135,7 +138,7 @@ impl LiveItem {
     }
 
     fn difference(&mut self, address: &ConversationAddress, at: usize, pieces: &mut Vec<Markup>) {
-        match &mut self.shown {
+        match &mut self.content {
             LiveContent::Text(text) => {
                 text.difference(at, pieces);
             }
@@ -172,10 +175,13 @@ impl LiveItem {
                     *sent = call.live.len();
                 }
             }
-            LiveContent::Question { asked, over } => {
+            LiveContent::Question {
+                question: asked,
+                outcome: over,
+            } => {
                 let id = element_id("question", &asked.id);
                 let shown = match over {
-                    Some(action) => question::over(&asked.id, action),
+                    Some(action) => question::outcome(&asked.id, action),
                     None => question::form(address, asked),
                 };
                 pieces.push(piece(Swap::Outer, &id, &shown));

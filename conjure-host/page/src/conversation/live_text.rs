@@ -23,11 +23,11 @@ pub(super) struct LiveText {
     /// Name of the model that writes the text; empty where it is not known.
     model: String,
     /// Bytes that are blocks which stay.
-    finished: usize,
+    finished_bytes: usize,
     /// How many of these are in the page.
-    sent: usize,
+    sent_bytes: usize,
     /// The block behind them, where it is in the page as a paragraph that may grow.
-    shown: Option<ShownParagraph>,
+    open_paragraph: Option<ShownParagraph>,
 }
 
 /// A paragraph that is in the page, without its end: enough to know whether another text goes on with it.
@@ -75,8 +75,8 @@ impl LiveText {
     /// All of it will be in the page.
     pub(super) fn settle(&mut self) {
         self.find_finished();
-        self.sent = self.finished;
-        self.shown = ShownParagraph::of(&self.open());
+        self.sent_bytes = self.finished_bytes;
+        self.open_paragraph = ShownParagraph::of(&self.open());
     }
 
     /// All of it, as long as nothing of it was sent in pieces.
@@ -85,9 +85,9 @@ impl LiveText {
             article.entry.model id={ "live-" (at) } {
                 header.who { strong { @if self.model.is_empty() { "Model" } @else { (clean(&self.model)) } } }
                 div.text id={ "live-" (at) "-done" } {
-                    (markdown::render(self.text.get(..self.finished).unwrap_or_default()))
+                    (markdown::render(self.text.get(..self.finished_bytes).unwrap_or_default()))
                 }
-                div.text id={ "live-" (at) "-open" } { (named(at, &self.open())) }
+                div.text id={ "live-" (at) "-open" } { (with_tail_id(at, &self.open())) }
             }
         }
     }
@@ -95,49 +95,53 @@ impl LiveText {
     /// What brings the page up to date.
     pub(super) fn difference(&mut self, at: usize, pieces: &mut Vec<Markup>) {
         self.find_finished();
-        if self.finished > self.sent {
-            let new = self.text.get(self.sent..self.finished);
+        if self.finished_bytes > self.sent_bytes {
+            let new = self.text.get(self.sent_bytes..self.finished_bytes);
             let new = markdown::render(new.unwrap_or_default());
             pieces.push(piece(Swap::Append, &format!("live-{at}-done"), &new));
-            self.shown = None;
+            self.open_paragraph = None;
         }
         self.forget_finished();
         let open = self.open();
-        match self.shown.as_ref().and_then(|shown| shown.grown(&open)) {
+        match self
+            .open_paragraph
+            .as_ref()
+            .and_then(|shown| shown.grown(&open))
+        {
             Some("") => {}
             Some(new) => {
                 let new = PreEscaped(new.to_owned());
                 pieces.push(piece(Swap::Append, &format!("live-{at}-tail"), &new));
             }
             None => {
-                let whole = named(at, &open);
+                let whole = with_tail_id(at, &open);
                 pieces.push(piece(Swap::Inner, &format!("live-{at}-open"), &whole));
             }
         }
-        self.shown = ShownParagraph::of(&open);
+        self.open_paragraph = ShownParagraph::of(&open);
     }
 
     /// Lets go of the blocks that are in the page.
     fn forget_finished(&mut self) {
-        if self.finished > 0 && self.text.is_char_boundary(self.finished) {
-            self.text = self.text.split_off(self.finished);
-            (self.finished, self.sent) = (0, 0);
+        if self.finished_bytes > 0 && self.text.is_char_boundary(self.finished_bytes) {
+            self.text = self.text.split_off(self.finished_bytes);
+            (self.finished_bytes, self.sent_bytes) = (0, 0);
         }
     }
 
     fn find_finished(&mut self) {
-        let open = self.text.get(self.finished..).unwrap_or_default();
-        self.finished += markdown::finished(open);
+        let open = self.text.get(self.finished_bytes..).unwrap_or_default();
+        self.finished_bytes += markdown::finished_bytes(open);
     }
 
     fn open(&self) -> String {
-        let open = self.text.get(self.finished..).unwrap_or_default();
+        let open = self.text.get(self.finished_bytes..).unwrap_or_default();
         markdown::render(open).into_string()
     }
 }
 
 /// A block that is being written; where it is a paragraph, it is found by an id.
-fn named(at: usize, open: &str) -> Markup {
+fn with_tail_id(at: usize, open: &str) -> Markup {
     let (begin, _) = PARAGRAPH;
     PreEscaped(match open.strip_prefix(begin) {
         Some(rest) => format!("<p id=\"live-{at}-tail\">{rest}"),

@@ -16,9 +16,9 @@ use maud::{Markup, PreEscaped, html};
 use super::code;
 
 /// Longer texts are shown as they are: nobody reads them as prose.
-const MOST: usize = 512 * 1024;
+const MAX_BYTES: usize = 512 * 1024;
 /// Blocks in blocks; a text that goes deeper is shown as it is.
-const DEEPEST: usize = 32;
+const MAX_DEPTH: usize = 32;
 
 static OPTIONS: LazyLock<Options<'static>> = LazyLock::new(|| {
     let mut options = Options::default();
@@ -107,7 +107,7 @@ static SANITISER: LazyLock<Builder<'static>> = LazyLock::new(|| {
 /// The whole of a text.
 pub(crate) fn render(text: &str) -> Markup {
     let text = clean(text);
-    if text.len() > MOST || is_deep(&text) {
+    if text.len() > MAX_BYTES || is_deep(&text) {
         return plain(&text);
     }
     let arena = Arena::new();
@@ -118,11 +118,11 @@ pub(crate) fn render(text: &str) -> Markup {
         return plain(&text);
     }
     // A character may also have been written as its number.
-    PreEscaped(clean(&sanitised(&out)).into_owned())
+    PreEscaped(clean(&sanitise(&out)).into_owned())
 }
 
 /// HTML without what this file does not make.
-pub(crate) fn sanitised(html: &str) -> String {
+pub(crate) fn sanitise(html: &str) -> String {
     SANITISER.clean(html).to_string()
 }
 
@@ -133,12 +133,12 @@ pub(crate) fn plain(text: &str) -> Markup {
 
 /// How many bytes of a text that goes on are blocks which stay as they are, whatever comes behind
 /// them.
-pub(crate) fn finished(text: &str) -> usize {
+pub(crate) fn finished_bytes(text: &str) -> usize {
     // What a line is, is known at its end.
     let text = text
         .rfind('\n')
         .map_or("", |end| text.get(..=end).unwrap_or_default());
-    if text.len() > MOST || is_deep(text) {
+    if text.len() > MAX_BYTES || is_deep(text) {
         return 0;
     }
     let arena = Arena::new();
@@ -169,7 +169,7 @@ fn is_deep(text: &str) -> bool {
     let indent = |line: &str| line.len() - line.trim_start_matches([' ', '\t']).len();
     let is_listed = |line: &str| line.trim_start().starts_with(['-', '*', '+', '>']);
     text.lines()
-        .any(|line| marks(line) > DEEPEST || (indent(line) > DEEPEST * 4 && is_listed(line)))
+        .any(|line| marks(line) > MAX_DEPTH || (indent(line) > MAX_DEPTH * 4 && is_listed(line)))
 }
 
 /// Puts in place of code, images, mathematics and links what is shown of them.
@@ -194,15 +194,15 @@ fn prepare<'a>(arena: &'a Arena<'a>, root: &'a AstNode<'a>) {
                     data.value = NodeValue::Raw(shown.into_string());
                 }
                 NodeValue::Image(link) => {
-                    behind = Some(place(&link.url));
+                    behind = Some(link_target(&link.url));
                     let link = NodeValue::Link(link.clone());
                     data.value = link;
                 }
-                NodeValue::Link(link) => behind = Some(place(&link.url)),
+                NodeValue::Link(link) => behind = Some(link_target(&link.url)),
                 _ => {}
             }
         }
-        if let Some(place) = behind.filter(|place| !is_said(node, place)) {
+        if let Some(place) = behind.filter(|place| !shows_target(node, place)) {
             let shown = html! { span.host { " (" (place) ")" } };
             let shown = NodeValue::Raw(shown.into_string());
             node.insert_after(arena.alloc(AstNode::from(shown)));
@@ -211,7 +211,7 @@ fn prepare<'a>(arena: &'a Arena<'a>, root: &'a AstNode<'a>) {
 }
 
 /// Where a link leads, as far as a person has to know.
-fn place(url: &str) -> String {
+fn link_target(url: &str) -> String {
     let rest = url
         .strip_prefix("https://")
         .or_else(|| url.strip_prefix("http://"));
@@ -226,7 +226,7 @@ fn place(url: &str) -> String {
 }
 
 /// Whether a link's own words are where it leads.
-fn is_said<'a>(link: &'a AstNode<'a>, place: &str) -> bool {
+fn shows_target<'a>(link: &'a AstNode<'a>, place: &str) -> bool {
     let mut words = String::new();
     for node in link.descendants().skip(1) {
         match &node.data().value {
@@ -235,7 +235,7 @@ fn is_said<'a>(link: &'a AstNode<'a>, place: &str) -> bool {
             _ => {}
         }
     }
-    self::place(&words) == place && !place.is_empty()
+    self::link_target(&words) == place && !place.is_empty()
 }
 
 #[cfg(test)]
@@ -304,14 +304,14 @@ mod tests {
 
     #[test]
     fn finished_blocks_are_all_but_the_last() {
-        assert_eq!(finished(""), 0);
-        assert_eq!(finished("one"), 0);
-        assert_eq!(finished("one\n\ntwo"), 0);
-        assert_eq!(finished("one\n\ntwo\n"), 5);
-        assert_eq!(finished("one\n\n```\na\n\nb"), 5);
+        assert_eq!(finished_bytes(""), 0);
+        assert_eq!(finished_bytes("one"), 0);
+        assert_eq!(finished_bytes("one\n\ntwo"), 0);
+        assert_eq!(finished_bytes("one\n\ntwo\n"), 5);
+        assert_eq!(finished_bytes("one\n\n```\na\n\nb"), 5);
         let list = "one\n\n- a\n\n- b\n";
-        assert_eq!(finished(list), 5);
-        assert_eq!(finished("é\n\n# t\n\nx\ny"), "é\n\n# t\n\n".len());
+        assert_eq!(finished_bytes(list), 5);
+        assert_eq!(finished_bytes("é\n\n# t\n\nx\ny"), "é\n\n# t\n\n".len());
     }
 
     #[test]
@@ -321,7 +321,7 @@ mod tests {
         let (mut done, mut seen) = (0, String::new());
         for c in text.chars() {
             seen.push(c);
-            let more = finished(&seen[done..]);
+            let more = finished_bytes(&seen[done..]);
             whole.push_str(&shown(&seen[done..done + more]));
             done += more;
         }

@@ -70,7 +70,7 @@ pub(crate) fn router() -> Router<PageState> {
         )
         .route(
             "/sessions/{session}/queue/{turn}",
-            get(dialogs::queued).post(actions::requeue),
+            get(dialogs::queued_dialog).post(actions::requeue),
         )
         .route(
             "/sessions/{session}/queue/{turn}/remove",

@@ -18,7 +18,7 @@ pub(crate) struct ConversationItem {
     pub(crate) seq: u64,
     /// When that was written, in milliseconds since 1970.
     pub(crate) at_ms: i64,
-    pub(crate) shown: ItemContent,
+    pub(crate) content: ItemContent,
 }
 
 /// What an item shows.
@@ -306,7 +306,7 @@ impl ItemBuilder {
         self.items.push(ConversationItem {
             seq: entry.seq,
             at_ms: entry.at_ms,
-            shown,
+            content: shown,
         });
     }
 
@@ -316,7 +316,7 @@ impl ItemBuilder {
     }
 
     fn call(&mut self, id: &str) -> Option<&mut CallCard> {
-        match &mut self.items.get_mut(*self.calls.get(id)?)?.shown {
+        match &mut self.items.get_mut(*self.calls.get(id)?)?.content {
             ItemContent::Call(call) => Some(call),
             _ => None,
         }
@@ -324,10 +324,10 @@ impl ItemBuilder {
 }
 
 /// Like [`items`], for a turn that nobody runs any more: what became of its calls nobody knows.
-pub(crate) fn abandoned(entries: &[Entry]) -> Vec<ConversationItem> {
+pub(crate) fn abandoned_items(entries: &[Entry]) -> Vec<ConversationItem> {
     let mut items = items(entries);
     for item in &mut items {
-        if let ItemContent::Call(call) = &mut item.shown {
+        if let ItemContent::Call(call) = &mut item.content {
             call.abandon();
         }
     }
@@ -366,7 +366,7 @@ mod tests {
                 body: EntryBody::Notice { text, reason },
             };
             let items = items(&[entry]);
-            let shown: Vec<&ItemContent> = items.iter().map(|item| &item.shown).collect();
+            let shown: Vec<&ItemContent> = items.iter().map(|item| &item.content).collect();
             assert_eq!(shown, [&ItemContent::Notice(words.to_owned())]);
         }
     }

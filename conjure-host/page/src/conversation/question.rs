@@ -18,7 +18,7 @@ pub(crate) fn form(address: &ConversationAddress, question: &QuestionAsked) -> M
             p { strong { (clean(&question.plugin)) " asks" } }
             p.said { (clean(&question.message)) }
             @if let Some(url) = &question.url { (page(url)) }
-            @for field in fields(question.schema.as_ref()) { (field.shown(&id)) }
+            @for field in fields(question.schema.as_ref()) { (field.render(&id)) }
             div.row {
                 button.primary id={ (id) "-accept" } name="action" value="accept" {
                     @if question.url.is_some() { "I have been there" } @else { "Answer" }
@@ -31,7 +31,7 @@ pub(crate) fn form(address: &ConversationAddress, question: &QuestionAsked) -> M
 }
 
 /// What became of it.
-pub(crate) fn over(id: &str, action: &str) -> Markup {
+pub(crate) fn outcome(id: &str, action: &str) -> Markup {
     let words = match action {
         "accept" => "Answered.",
         "decline" => "Declined.",
@@ -113,18 +113,18 @@ fn kind(schema: &Value) -> &str {
 }
 
 impl QuestionField<'_> {
-    fn word(&self, key: &str) -> &str {
+    fn schema_text(&self, key: &str) -> &str {
         self.schema
             .get(key)
             .and_then(Value::as_str)
             .unwrap_or_default()
     }
 
-    fn shown(&self, form: &str) -> Markup {
+    fn render(&self, form: &str) -> Markup {
         let id = format!("{form}-{}", element_id("field", self.name));
-        let title = self.word("title");
+        let title = self.schema_text("title");
         let label = clean(if title.is_empty() { self.name } else { title });
-        let hint = clean(self.word("description"));
+        let hint = clean(self.schema_text("description"));
         let name = format!("field.{}", self.name);
         let mut field = Field::new(&id, &name, &label).hint(&hint);
         if self.required {
@@ -139,7 +139,7 @@ impl QuestionField<'_> {
         let shown = clean(&text);
         if kind(self.takes) == "array" {
             if let Some(items) = self.takes.get("items").and_then(choices) {
-                return self.several(&id, &label, &hint, &items);
+                return self.checkboxes(&id, &label, &hint, &items);
             }
             return field.textarea(3, "");
         }
@@ -168,7 +168,7 @@ impl QuestionField<'_> {
     }
 
     /// Any number of these.
-    fn several(&self, id: &str, label: &str, hint: &str, all: &[(String, String)]) -> Markup {
+    fn checkboxes(&self, id: &str, label: &str, hint: &str, all: &[(String, String)]) -> Markup {
         let default = self.schema.get("default").and_then(Value::as_array);
         let is_default = |value: &str| {
             let mut default = default.into_iter().flatten();
@@ -231,12 +231,12 @@ pub(crate) fn content(schema: Option<&Value>, sent: &[(String, String)]) -> Map<
                 let items = field.takes.get("items").map(kind).unwrap_or_default();
                 all.iter()
                     .flat_map(|text| text.lines())
-                    .map(|text| typed(items, text))
+                    .map(|text| parse_value(items, text))
                     .collect()
             }
             (_, None) => continue,
             (_, Some("")) if !field.required => continue,
-            (kind, Some(text)) => typed(kind, text),
+            (kind, Some(text)) => parse_value(kind, text),
         };
         content.insert(field.name.to_owned(), value);
     }
@@ -244,7 +244,7 @@ pub(crate) fn content(schema: Option<&Value>, sent: &[(String, String)]) -> Map<
 }
 
 /// A text in the type that is wanted; what cannot be one stays text.
-fn typed(kind: &str, text: &str) -> Value {
+fn parse_value(kind: &str, text: &str) -> Value {
     let read = match kind {
         "integer" => text.parse::<i64>().ok().map(Number::from),
         "number" => text.parse::<f64>().ok().and_then(Number::from_f64),

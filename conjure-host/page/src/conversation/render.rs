@@ -12,10 +12,10 @@ use super::figures;
 use super::folds;
 use super::markdown;
 use super::model::{ConversationItem, ItemContent, ModelMessage};
-use crate::when;
+use crate::timestamps;
 
 /// The most bytes of what a person said that are shown at once.
-const LONGEST_SAID: usize = 32 * 1024;
+const MAX_MESSAGE_BYTES: usize = 32 * 1024;
 
 /// Items in a part of the conversation.
 const CHUNK: usize = 12;
@@ -34,11 +34,11 @@ pub(crate) fn chunks(address: &ConversationAddress, all: &[ConversationItem]) ->
 
 fn item(address: &ConversationAddress, item: &ConversationItem) -> Markup {
     let seq = item.seq;
-    match &item.shown {
+    match &item.content {
         ItemContent::Person { text, files } => html! {
             article.entry.person id={ "e" (seq) } {
-                (who("You", seq, item.at_ms))
-                (said(text, seq))
+                (speaker_header("You", seq, item.at_ms))
+                (message_text(text, seq))
                 (card::files(address, &format!("e{seq}"), files))
                 @if !address.is_shared() { footer.tools {
                     a.button.plain id={ "edit-" (seq) } href=(address.of_thread(&format!("edit/{seq}"))) data-dialog="" { "Edit and fork" }
@@ -48,7 +48,7 @@ fn item(address: &ConversationAddress, item: &ConversationItem) -> Markup {
         },
         ItemContent::Host(text) => html! {
             article.entry.host id={ "e" (seq) } {
-                details id={ "host-" (seq) } { summary id={ "host-" (seq) "-summary" } { "Conjure told the model" } (said(text, seq)) }
+                details id={ "host-" (seq) } { summary id={ "host-" (seq) "-summary" } { "Conjure told the model" } (message_text(text, seq)) }
             }
         },
         ItemContent::Model(message) => model(address, seq, item.at_ms, message),
@@ -85,9 +85,9 @@ fn item(address: &ConversationAddress, item: &ConversationItem) -> Markup {
 }
 
 /// What an entry says, as text.
-fn said(text: &str, seq: u64) -> Markup {
+fn message_text(text: &str, seq: u64) -> Markup {
     let text = clean(text);
-    let end = text.floor_char_boundary(LONGEST_SAID);
+    let end = text.floor_char_boundary(MAX_MESSAGE_BYTES);
     let (first, rest) = text.split_at(end);
     html! {
         div.text.said { (first) }
@@ -107,7 +107,7 @@ fn model(address: &ConversationAddress, seq: u64, at_ms: i64, message: &ModelMes
             @if !message.reasoning.trim().is_empty() {
                 (reasoning(&thought(seq, message), &message.reasoning, false))
             }
-            (who(&name_of(meta), seq, at_ms))
+            (speaker_header(&name_of(meta), seq, at_ms))
             div.text { (markdown::render(&message.text)) }
             @for (at, item) in message.server_items.iter().enumerate() { (server_item(item, seq, at)) }
             (card::files(address, &format!("e{seq}"), &message.files))
@@ -154,11 +154,11 @@ fn figures_of(meta: &Meta) -> Markup {
 }
 
 /// Header of an article: the speaker's name, with a link to the entry.
-fn who(name: &str, seq: u64, at_ms: i64) -> Markup {
+fn speaker_header(name: &str, seq: u64, at_ms: i64) -> Markup {
     html! {
         header.who {
             strong { (name) }
-            a.seq href={ "#e" (seq) } title=(when::words(at_ms)) aria-label={ "Entry " (seq) } { "#" (seq) }
+            a.seq href={ "#e" (seq) } title=(timestamps::timestamp_text(at_ms)) aria-label={ "Entry " (seq) } { "#" (seq) }
         }
     }
 }
@@ -183,7 +183,7 @@ pub(crate) fn reasoning(id: &str, text: &str, runs: bool) -> Markup {
 fn server_item(item: &Value, seq: u64, at: usize) -> Markup {
     let kind = item.get("type").and_then(Value::as_str).unwrap_or("item");
     let text = serde_json::to_string_pretty(item).unwrap_or_default();
-    let end = text.floor_char_boundary(card::SHOWN);
+    let end = text.floor_char_boundary(card::MAX_SHOWN_BYTES);
     let (first, _) = text.split_at(end);
     html! {
         details.call id={ "hosted-" (seq) "-" (at) } {
@@ -199,7 +199,7 @@ pub(crate) fn notice(text: &str) -> Markup {
 }
 
 /// A turn that nobody runs any more and that is not closed.
-pub(crate) fn abandoned() -> Markup {
+pub(crate) fn abandoned_notice() -> Markup {
     notice(
         "The host ended in the middle of this turn. What had come is kept. Say something, or “Go on”.",
     )

@@ -24,7 +24,7 @@ use crate::forms::{Field, form_error};
 use crate::held_tools::held_mark;
 use crate::layout::{Nav, PageFrame, layout};
 use crate::request::PageRequest;
-use crate::saved::{ProviderInfo, Wrong, invalid, invalid_at, items};
+use crate::saved::{FormProblem, ProviderInfo, invalid, invalid_at, items};
 
 /// The most MiB of requests that are in memory for a replay.
 const MAX_MEBIBYTES: u64 = 64;
@@ -58,11 +58,11 @@ impl ReplayQuery {
     }
 
     fn shows(&self, step: &ReplayedStep) -> bool {
-        step.seq >= self.from && (self.only.is_none() || step.outcome.is_otherwise())
+        step.seq >= self.from && (self.only.is_none() || step.outcome.may_differ())
     }
 
     /// Query of the same replay from another entry on.
-    fn going_on_at(&self, seq: u64) -> String {
+    fn query_from(&self, seq: u64) -> String {
         let only = if self.only.is_some() { "&only=on" } else { "" };
         format!(
             "?provider={}&model={}{only}&from={seq}",
@@ -98,7 +98,7 @@ pub(crate) async fn show(
             "written is compared with the record. The record has no bytes of requests, so these are shown and not compared."
         }
         (form(&conversation.address.of_thread("replay"), &asked, &providers, replayed.as_ref().err()))
-        @if let Ok(replayed) = &replayed { (found(&chat, &asked, replayed)) }
+        @if let Ok(replayed) = &replayed { (results(&chat, &asked, replayed)) }
     };
     Ok(layout(
         &request,
@@ -134,7 +134,7 @@ async fn replay(
         held: held.as_deref().map_or(0, held_mark),
         to: to.clone(),
     };
-    if let Some(kept) = rooms.kept(&key) {
+    if let Some(kept) = rooms.cached(&key) {
         return Ok(kept);
     }
     let spec = app.manager.spec(&conversation.session.id).await;
@@ -154,7 +154,7 @@ async fn replay(
     let replayed = rooms.replay(replaying).await.map_err(in_room)?;
     let replayed = replayed.map_err(|error| wrong(&error))?;
     let replayed = Arc::new(replayed.map_err(|error| wrong(&error))?);
-    rooms.keep(key, &replayed);
+    rooms.insert(key, &replayed);
     Ok(replayed)
 }
 
@@ -164,7 +164,7 @@ fn form(
     providers: &[ProviderInfo],
     problem: Option<&ApiProblem>,
 ) -> Markup {
-    let wrong = Wrong::of(problem, &["provider", "model"]);
+    let wrong = FormProblem::of(problem, &["provider", "model"]);
     let mut choices = vec![(String::new(), "As it was".to_owned())];
     let names = providers.iter().map(|known| known.name.clone());
     choices.extend(names.map(|name| (name.clone(), name)));
@@ -173,12 +173,12 @@ fn form(
         choices.push((name.clone(), clean(&name).into_owned()));
     }
     html! {
-        (form_error(wrong.elsewhere()))
+        (form_error(wrong.general()))
         form #replay-form method="get" action=(at) aria-label="Another model" {
             div.columns {
-                (Field::new("replay-provider", "provider", "Provider").error(wrong.at("provider"))
+                (Field::new("replay-provider", "provider", "Provider").error(wrong.for_field("provider"))
                     .select(&asked.provider, &choices))
-                (Field::new("replay-model", "model", "Model").error(wrong.at("model"))
+                (Field::new("replay-model", "model", "Model").error(wrong.for_field("model"))
                     .hint("With another provider: its model, for which all requests are encoded.")
                     .input("text", &asked.model))
             }
@@ -190,7 +190,7 @@ fn form(
 }
 
 /// What was found, below the form.
-fn found(chat: &str, asked: &ReplayQuery, replayed: &ReplayedChat) -> Markup {
+fn results(chat: &str, asked: &ReplayQuery, replayed: &ReplayedChat) -> Markup {
     let shown: Vec<&ReplayedStep> = replayed
         .steps
         .iter()
@@ -200,8 +200,8 @@ fn found(chat: &str, asked: &ReplayQuery, replayed: &ReplayedChat) -> Markup {
     let rest = shown.get(most..).unwrap_or_default();
     html! {
         p #replay-summary role="status" { (summary(replayed)) }
-        @if let Some(elsewhere) = &replayed.elsewhere { (said_elsewhere(elsewhere)) }
-        @if !replayed.unreplayed.is_empty() { (not_replayed(chat, &replayed.unreplayed)) }
+        @if let Some(elsewhere) = &replayed.other_wire { (other_wire_section(elsewhere)) }
+        @if !replayed.unreplayed.is_empty() { (unreplayed_section(chat, &replayed.unreplayed)) }
         @if !replayed.notes.is_empty() {
             section aria-labelledby="replay-notes" {
                 h2 #replay-notes { "What the record does not hold" }
@@ -226,7 +226,7 @@ fn found(chat: &str, asked: &ReplayQuery, replayed: &ReplayedChat) -> Markup {
             }
             @if let Some(next) = rest.first() {
                 p.more.row {
-                    a.button #replay-later href={ (chat) "/replay" (asked.going_on_at(next.seq)) } { "Later steps" }
+                    a.button #replay-later href={ (chat) "/replay" (asked.query_from(next.seq)) } { "Later steps" }
                     span.muted #replay-rest { (count(rest.len() as u64, "step")) " more" }
                 }
             }
@@ -267,7 +267,7 @@ fn summary(replayed: &ReplayedChat) -> String {
     }
 }
 
-fn said_elsewhere(elsewhere: &OtherWireReport) -> Markup {
+fn other_wire_section(elsewhere: &OtherWireReport) -> Markup {
     let problems = elsewhere.problems_in_all;
     html! {
         section aria-labelledby="replay-elsewhere" {
@@ -288,7 +288,7 @@ fn said_elsewhere(elsewhere: &OtherWireReport) -> Markup {
     }
 }
 
-fn not_replayed(chat: &str, places: &[Unreplayed]) -> Markup {
+fn unreplayed_section(chat: &str, places: &[Unreplayed]) -> Markup {
     html! {
         section aria-labelledby="replay-unreplayed" {
             h2 #replay-unreplayed { "Not replayed" }
@@ -355,7 +355,7 @@ mod tests {
             steps,
             notes: Vec::new(),
             unreplayed: Vec::new(),
-            elsewhere: None,
+            other_wire: None,
         }
     }
 
@@ -364,7 +364,7 @@ mod tests {
         let all = (1..=100).map(|seq| step(seq, StepOutcome::Same)).collect();
         let chat = "/sessions/s/threads/t";
         let replayed = replayed(all);
-        let shown = found(chat, &ReplayQuery::default(), &replayed).into_string();
+        let shown = results(chat, &ReplayQuery::default(), &replayed).into_string();
         assert_eq!(shown.matches("<tr id=").count(), 60, "{shown}");
         assert!(shown.contains("40 steps more"), "{shown}");
         assert!(shown.contains("&amp;from=61\""), "{shown}");
@@ -374,7 +374,7 @@ mod tests {
             from: 61,
             ..ReplayQuery::default()
         };
-        let shown = found(chat, &last, &replayed).into_string();
+        let shown = results(chat, &last, &replayed).into_string();
         assert_eq!(shown.matches("<tr id=").count(), 40, "{shown}");
         assert!(!shown.contains("replay-later"), "{shown}");
     }
@@ -395,7 +395,7 @@ mod tests {
             only: Some("on".to_owned()),
             ..ReplayQuery::default()
         };
-        let shown = found("/c", &only, &replayed).into_string();
+        let shown = results("/c", &only, &replayed).into_string();
         assert!(!shown.contains("replay-step-1\""), "{shown}");
         assert!(!shown.contains("replay-step-4\""), "{shown}");
         assert!(shown.contains("replay-step-2\"") && shown.contains("replay-step-3\""));

@@ -22,8 +22,8 @@ const OPENING_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a replay waits for others.
 const ROOM_TIMEOUT: Duration = Duration::from_secs(30);
 /// Replays that are kept, and how long: what the key of one does not have may change meanwhile.
-const MAX_KEPT: usize = 2;
-const KEPT_FOR: Duration = Duration::from_secs(60);
+const MAX_CACHED: usize = 2;
+const CACHE_LIFETIME: Duration = Duration::from_secs(60);
 
 /// What a replay was made of.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,10 +62,10 @@ pub(super) enum ReplayRoomError {
 pub(crate) struct ReplayRooms {
     openings: Arc<Semaphore>,
     replays: Arc<Semaphore>,
-    kept: Arc<Mutex<VecDeque<KeptReplay>>>,
+    cache: Arc<Mutex<VecDeque<CachedReplay>>>,
 }
 
-struct KeptReplay {
+struct CachedReplay {
     key: ReplayKey,
     made_at: Instant,
     chat: Arc<ReplayedChat>,
@@ -76,28 +76,28 @@ impl Default for ReplayRooms {
         Self {
             openings: Arc::new(Semaphore::new(MAX_OPENINGS)),
             replays: Arc::new(Semaphore::new(MAX_REPLAYS)),
-            kept: Arc::default(),
+            cache: Arc::default(),
         }
     }
 }
 
 impl ReplayRooms {
     /// What was found a moment ago by a replay that was made of the same.
-    pub(super) fn kept(&self, key: &ReplayKey) -> Option<Arc<ReplayedChat>> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.retain(|replay| replay.made_at.elapsed() < KEPT_FOR);
+    pub(super) fn cached(&self, key: &ReplayKey) -> Option<Arc<ReplayedChat>> {
+        let mut kept = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.retain(|replay| replay.made_at.elapsed() < CACHE_LIFETIME);
         let found = kept.iter().find(|replay| replay.key == *key);
         found.map(|replay| Arc::clone(&replay.chat))
     }
 
     /// Keeps what a replay found, in place of the oldest.
-    pub(super) fn keep(&self, key: ReplayKey, chat: &Arc<ReplayedChat>) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn insert(&self, key: ReplayKey, chat: &Arc<ReplayedChat>) {
+        let mut kept = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         kept.retain(|replay| replay.key != key);
-        while kept.len() >= MAX_KEPT {
+        while kept.len() >= MAX_CACHED {
             kept.pop_front();
         }
-        kept.push_back(KeptReplay {
+        kept.push_back(CachedReplay {
             key,
             made_at: Instant::now(),
             chat: Arc::clone(chat),
@@ -176,7 +176,7 @@ mod tests {
             calls: 0,
             notes: Vec::new(),
             unreplayed: Vec::new(),
-            elsewhere: None,
+            other_wire: None,
         })
     }
 
@@ -205,14 +205,14 @@ mod tests {
     async fn what_was_found_is_kept_for_a_moment_and_while_nothing_changes() {
         let rooms = ReplayRooms::default();
         let (mine, other) = (key(3), key(4));
-        rooms.keep(mine.clone(), &chat());
-        assert!(rooms.kept(&mine).is_some());
-        assert!(rooms.kept(&other).is_none());
-        rooms.keep(other.clone(), &chat());
-        rooms.keep(key(5), &chat());
-        assert!(rooms.kept(&mine).is_none(), "the oldest is kept");
-        assert!(rooms.kept(&other).is_some());
-        tokio::time::advance(KEPT_FOR).await;
-        assert!(rooms.kept(&other).is_none());
+        rooms.insert(mine.clone(), &chat());
+        assert!(rooms.cached(&mine).is_some());
+        assert!(rooms.cached(&other).is_none());
+        rooms.insert(other.clone(), &chat());
+        rooms.insert(key(5), &chat());
+        assert!(rooms.cached(&mine).is_none(), "the oldest is kept");
+        assert!(rooms.cached(&other).is_some());
+        tokio::time::advance(CACHE_LIFETIME).await;
+        assert!(rooms.cached(&other).is_none());
     }
 }

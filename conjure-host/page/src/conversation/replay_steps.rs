@@ -35,7 +35,7 @@ pub(super) enum StepOutcome {
 
 impl StepOutcome {
     /// Whether it may not be as it was, as far as that was compared.
-    pub(super) fn is_otherwise(self) -> bool {
+    pub(super) fn may_differ(self) -> bool {
         match self {
             Self::Same | Self::NotCompared => false,
             Self::Differs | Self::Unsendable | Self::NotReplayed => true,
@@ -64,7 +64,7 @@ pub(super) struct ReplayedChat {
     pub(super) calls: usize,
     pub(super) notes: Vec<String>,
     pub(super) unreplayed: Vec<Unreplayed>,
-    pub(super) elsewhere: Option<OtherWireReport>,
+    pub(super) other_wire: Option<OtherWireReport>,
 }
 
 impl ReplayedChat {
@@ -83,12 +83,12 @@ impl ReplayedChat {
                 cut = Some(step.turn);
             }
             let mut lines = StepLines::default();
-            lines.unreplayed(step);
+            lines.add_unreplayed(step);
             lines.request(step.exchange.as_ref());
             lines.calls(step, &recorded);
             lines.divergence(divergence);
             if let Some(elsewhere) = &report.elsewhere {
-                lines.elsewhere(step.seq, elsewhere);
+                lines.add_other_wire(step.seq, elsewhere);
             }
             if lines.outcome == StepOutcome::Same {
                 lines.outcome = match (is_over || cut == Some(step.turn), step.judged.is_empty()) {
@@ -107,7 +107,7 @@ impl ReplayedChat {
             calls,
             notes: report.notes,
             unreplayed: report.unreplayed,
-            elsewhere: report.elsewhere,
+            other_wire: report.elsewhere,
         }
     }
 
@@ -176,14 +176,14 @@ impl Default for StepLines {
 
 impl StepLines {
     fn add(&mut self, line: &str) {
-        self.lines.push(cut(line, MAX_LETTERS));
+        self.lines.push(truncate(line, MAX_LETTERS));
     }
 
     fn add_reason(&mut self, line: &str) {
-        self.reasons.push(cut(line, MAX_LETTERS));
+        self.reasons.push(truncate(line, MAX_LETTERS));
     }
 
-    fn unreplayed(&mut self, step: &CassetteStep) {
+    fn add_unreplayed(&mut self, step: &CassetteStep) {
         if let Some(reason) = &step.unreplayed {
             self.outcome = StepOutcome::NotReplayed;
             self.add_reason(&format!(
@@ -230,7 +230,7 @@ impl StepLines {
             let id = judged.call_id.as_str();
             let name = names.get(id).copied().unwrap_or(id);
             let then = recorded.0.get(&(step.turn, id)).unwrap_or(&unknown);
-            let (is_same, line) = compared(name, &judged.verdict, then);
+            let (is_same, line) = compare_call(name, &judged.verdict, then);
             if is_same {
                 self.add(&line);
             } else {
@@ -259,7 +259,7 @@ impl StepLines {
     }
 
     /// What would keep the step's request from being sent to another model.
-    fn elsewhere(&mut self, seq: u64, elsewhere: &OtherWireReport) {
+    fn add_other_wire(&mut self, seq: u64, elsewhere: &OtherWireReport) {
         for problem in elsewhere.problems_of(seq) {
             self.outcome = StepOutcome::Unsendable;
             self.add_reason(&format!(
@@ -289,7 +289,7 @@ impl StepLines {
 }
 
 /// Whether a call would become what it became, and that in words.
-fn compared(name: &str, now: &CallVerdict, then: &RecordedCall<'_>) -> (bool, String) {
+fn compare_call(name: &str, now: &CallVerdict, then: &RecordedCall<'_>) -> (bool, String) {
     let (place, asks) = match now {
         CallVerdict::Run {
             backend, plugin, ..
@@ -311,10 +311,10 @@ fn compared(name: &str, now: &CallVerdict, then: &RecordedCall<'_>) -> (bool, St
     match (place, then.ran, then.reason) {
         (Some(now), Some(ran), _) if now == ran => (
             true,
-            format!("{name} goes to {}, as it did{asked}", placed(now)),
+            format!("{name} goes to {}, as it did{asked}", backend_text(now)),
         ),
         (Some(now), Some(ran), _) => {
-            let (ran, now) = (placed(ran), placed(now));
+            let (ran, now) = (backend_text(ran), backend_text(now));
             (
                 false,
                 format!("{name} went to {ran}, and goes to {now} now{asked}"),
@@ -330,18 +330,18 @@ fn compared(name: &str, now: &CallVerdict, then: &RecordedCall<'_>) -> (bool, St
                 _ => true,
             };
             let why = not_run(reason);
-            let now = placed(now);
+            let now = backend_text(now);
             (
                 is_same,
                 format!("{name} was not run, {why}; it goes to {now} now{asked}"),
             )
         }
-        (Some(now), None, None) => (true, format!("{name} goes to {}{asked}", placed(now))),
+        (Some(now), None, None) => (true, format!("{name} goes to {}{asked}", backend_text(now))),
         (None, Some(ran), _) => (
             false,
             format!(
                 "{name} went to {}, and is not run now: {}",
-                placed(ran),
+                backend_text(ran),
                 refusal(now)
             ),
         ),
@@ -357,7 +357,7 @@ fn refusal(now: &CallVerdict) -> &str {
 }
 
 /// A backend, with the plugin and its version.
-fn placed((backend, plugin): (&str, Option<&str>)) -> String {
+fn backend_text((backend, plugin): (&str, Option<&str>)) -> String {
     match plugin {
         Some(plugin) => format!("{backend} ({plugin})"),
         None => backend.to_owned(),
@@ -390,7 +390,7 @@ fn not_run(reason: &NotRun) -> String {
 /// A place that is otherwise, in words.
 fn difference(change: &ValueDifference) -> String {
     let value = |value: &Option<Value>| match value {
-        Some(value) => cut(&value.to_string(), MAX_VALUE_LETTERS),
+        Some(value) => truncate(&value.to_string(), MAX_VALUE_LETTERS),
         None => "nothing".to_owned(),
     };
     let path = match change.path.as_str() {
@@ -405,7 +405,7 @@ fn difference(change: &ValueDifference) -> String {
 }
 
 /// The beginning of what others said, as words.
-fn cut(text: &str, most: usize) -> String {
+fn truncate(text: &str, most: usize) -> String {
     let text = clean(text);
     match text.char_indices().nth(most) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
@@ -456,11 +456,11 @@ mod tests {
 
     #[test]
     fn a_call_is_the_same_where_the_same_build_would_run_it() {
-        let (is_same, line) = compared("sh", &run("local 1.0.0"), &ran());
+        let (is_same, line) = compare_call("sh", &run("local 1.0.0"), &ran());
         assert!(is_same, "{line}");
-        let (is_same, line) = compared("sh", &ask(), &ran());
+        let (is_same, line) = compare_call("sh", &ask(), &ran());
         assert!(is_same && line.contains("(it writes)"), "{line}");
-        let (is_same, line) = compared("sh", &run("local 1.1.0"), &ran());
+        let (is_same, line) = compare_call("sh", &run("local 1.1.0"), &ran());
         assert!(!is_same, "{line}");
         assert_eq!(
             line,
@@ -474,7 +474,7 @@ mod tests {
             text: "the policy denies it".to_owned(),
             reason: None,
         });
-        let (is_same, line) = compared("sh", &refuse, &ran());
+        let (is_same, line) = compare_call("sh", &refuse, &ran());
         assert!(!is_same && line.contains("the policy denies it"), "{line}");
         let refused = NotRun::PersonRefused {
             said: String::new(),
@@ -487,11 +487,11 @@ mod tests {
             (NotRun::TurnEnded, true, true),
         ] {
             let then = kept_back(&reason);
-            let now = compared("sh", &run("local 1.0.0"), &then);
+            let now = compare_call("sh", &run("local 1.0.0"), &then);
             assert_eq!(now.0, of_run, "{}", now.1);
-            let now = compared("sh", &ask(), &then);
+            let now = compare_call("sh", &ask(), &then);
             assert_eq!(now.0, of_ask, "{}", now.1);
-            assert!(compared("sh", &refuse, &then).0, "{reason:?}");
+            assert!(compare_call("sh", &refuse, &then).0, "{reason:?}");
         }
     }
 
@@ -536,7 +536,7 @@ mod tests {
         for at in 0..=MAX_LINES {
             lines.add(&format!("tool {at} is not offered"));
         }
-        lines.elsewhere(4, &elsewhere);
+        lines.add_other_wire(4, &elsewhere);
         let step = lines.step(&entry).unwrap();
         assert_eq!(step.outcome, StepOutcome::Unsendable);
         assert!(

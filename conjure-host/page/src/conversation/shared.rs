@@ -28,13 +28,13 @@ use super::threads::label;
 use crate::assets;
 
 /// The most bytes of a picture that is in the file, and of all of them together.
-const LARGEST: u64 = 2 * 1024 * 1024;
-const ALL_OF_THEM: u64 = 16 * 1024 * 1024;
+const MAX_PICTURE_BYTES: u64 = 2 * 1024 * 1024;
+const MAX_TOTAL_BYTES: u64 = 16 * 1024 * 1024;
 /// Bytes of a picture that are read at once.
-const PIECE: usize = 256 * 1024;
+const CHUNK_BYTES: usize = 256 * 1024;
 
 /// How many files are made at the same time; others wait for their turn.
-static AT_ONCE: Semaphore = Semaphore::const_new(2);
+static EXPORT_PERMITS: Semaphore = Semaphore::const_new(2);
 
 /// The file's styles beside those of the page.
 const STYLE: &str = "\
@@ -51,9 +51,12 @@ details.rest { margin: 0 .8rem .8rem; }\n";
 #[boxed]
 pub async fn shared_html(store: &Store, thread: &ThreadId) -> Result<String, StoreError> {
     // A chat is in memory as a whole while its file is made.
-    let turn = AT_ONCE.acquire().await.map_err(|_| StoreError::Closed)?;
+    let turn = EXPORT_PERMITS
+        .acquire()
+        .await
+        .map_err(|_| StoreError::Closed)?;
     let about = store.thread(thread).await?;
-    let entries = context::behind(store, thread, 0).await?;
+    let entries = context::entries_after(store, thread, 0).await?;
     let pictures = pictures(store, thread).await?;
     let address = ConversationAddress {
         session: String::new(),
@@ -117,7 +120,7 @@ fn document(title: &str, facts: &Markup, items: &Markup) -> String {
 /// The pictures of a thread that are here and small enough.
 async fn pictures(store: &Store, thread: &ThreadId) -> Result<SharedPictures, StoreError> {
     let mut pictures = HashMap::new();
-    let mut left = ALL_OF_THEM;
+    let mut left = MAX_TOTAL_BYTES;
     for file in store.artifacts(thread).await? {
         let about = ArtifactRef {
             id: file.id.clone(),
@@ -128,8 +131,8 @@ async fn pictures(store: &Store, thread: &ThreadId) -> Result<SharedPictures, St
         if !render::is_image(&about) || left == 0 {
             continue;
         }
-        let most = LARGEST.min(left);
-        let Some(bytes) = bytes(store, &file, most).await? else {
+        let most = MAX_PICTURE_BYTES.min(left);
+        let Some(bytes) = read_picture(store, &file, most).await? else {
             continue;
         };
         left = left.saturating_sub(bytes.len() as u64);
@@ -144,15 +147,15 @@ async fn pictures(store: &Store, thread: &ThreadId) -> Result<SharedPictures, St
 }
 
 /// The bytes of a file that is here and has at most so many.
-async fn bytes(
+async fn read_picture(
     store: &Store,
     file: &ArtifactRow,
     most: u64,
 ) -> Result<Option<Vec<u8>>, StoreError> {
     let Some(blob) = &file.blob else {
-        let path = file.place.as_deref().map(PathBuf::from);
+        let path = file.location.as_deref().map(PathBuf::from);
         let path = path.filter(|path| path.is_absolute());
-        let read = tokio::task::spawn_blocking(move || on_disk(&path?, most)).await;
+        let read = tokio::task::spawn_blocking(move || read_from_disk(&path?, most)).await;
         return Ok(read.unwrap_or(None));
     };
     // One whose bytes were deleted is shown by its name.
@@ -165,7 +168,7 @@ async fn bytes(
     let mut bytes = Vec::new();
     loop {
         let at = bytes.len() as u64;
-        let piece = store.read_blob(&blob.sha256, at, PIECE).await?;
+        let piece = store.read_blob(&blob.sha256, at, CHUNK_BYTES).await?;
         if piece.is_empty() {
             return Ok(Some(bytes));
         }
@@ -174,8 +177,8 @@ async fn bytes(
 }
 
 /// The bytes of a file in the working directory; `None` where it is larger or cannot be read.
-fn on_disk(path: &std::path::Path, most: u64) -> Option<Vec<u8>> {
-    let (file, size, _) = conjure_config::fs::open_same(path).ok()?;
+fn read_from_disk(path: &std::path::Path, most: u64) -> Option<Vec<u8>> {
+    let (file, size, _) = conjure_config::fs::open_no_follow(path).ok()?;
     if size > most {
         return None;
     }

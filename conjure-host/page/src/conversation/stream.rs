@@ -24,7 +24,7 @@ use serde::Deserialize;
 use tokio::time::{Instant, sleep_until};
 
 use super::address::ConversationAddress;
-use super::context::{ConversationContext, behind};
+use super::context::{ConversationContext, entries_after};
 use super::live::LiveTurn;
 use super::model;
 use super::{composer, folds, head, render, threads};
@@ -39,7 +39,7 @@ const GATHER: Duration = Duration::from_millis(100);
 /// How long what the session says of itself gathers.
 const SETTLE: Duration = Duration::from_millis(50);
 /// How long changes of other sessions gather: where many pages are open, each is told to all of them.
-const ELSEWHERE: Duration = Duration::from_millis(500);
+const OTHER_SESSIONS_DELAY: Duration = Duration::from_millis(500);
 /// How often a thread may have been opened since a host ended in the middle of its turn: whoever
 /// looks after what was left opens it too.
 const OPENINGS: u64 = 8;
@@ -77,12 +77,12 @@ pub(crate) async fn follow(
         changes,
         events: begin(&app, &thread, last.unwrap_or(seen.after)).await?,
         _attendant: app.manager.attend(Some(&thread)),
-        _place: place,
+        _permit: place,
         cleared: seen.cleared.unwrap_or(conversation.thread()?.cleared_upto),
-        seen: last.unwrap_or(seen.after),
+        last_settled: last.unwrap_or(seen.after),
         turn: None,
-        sent: HashMap::new(),
-        listed: BTreeSet::new(),
+        fingerprints: HashMap::new(),
+        listed_threads: BTreeSet::new(),
         due: DueUpdates::now(),
         app,
         address: conversation.address,
@@ -93,7 +93,7 @@ pub(crate) async fn follow(
         let mut page = page?;
         let event = page.next().await?;
         let is_last = matches!(event, PageUpdate::Gone);
-        Some((Ok(event.sent()), (!is_last).then_some(page)))
+        Some((Ok(event.into_event()), (!is_last).then_some(page)))
     });
     let all = futures_util::StreamExt::chain(begin, events);
     let mut response = Sse::new(all).keep_alive(keep_alive()).into_response();
@@ -107,7 +107,7 @@ pub(crate) async fn follow(
 
 /// The events from the beginning of the turn that is not over, whoever runs it, or from now on.
 async fn begin(app: &PageState, thread: &ThreadId, seen: u64) -> Result<EventStream, PageFailure> {
-    let entries = behind(app.manager.store(), thread, seen).await?;
+    let entries = entries_after(app.manager.store(), thread, seen).await?;
     let known = app.manager.store().thread(thread).await?;
     // What the host had shown of a turn when it ended is in the events of that time.
     if model::open_turn(&entries).is_some() && !known.is_open {
@@ -129,23 +129,23 @@ struct Follower {
     events: EventStream,
     changes: SessionChangeStream,
     _attendant: Attendant,
-    _place: Box<dyn std::any::Any + Send + Sync>,
+    _permit: Box<dyn std::any::Any + Send + Sync>,
     /// Up to where the thread was cleared when the page was made.
     cleared: u64,
     /// The last settled entry that the page has.
-    seen: u64,
+    last_settled: u64,
     turn: Option<LiveTurn>,
     /// What was sent last of what is sent as a whole, by its fingerprint.
-    sent: HashMap<&'static str, u64>,
+    fingerprints: HashMap<&'static str, u64>,
     /// The threads in its sidebar.
-    listed: BTreeSet<ThreadId>,
+    listed_threads: BTreeSet<ThreadId>,
     due: DueUpdates,
 }
 
 /// What is to be sent, and when.
 struct DueUpdates {
     /// Everything that is settled, and the turn as a whole.
-    whole: bool,
+    full: bool,
     /// The state of the session.
     state: bool,
     /// The lists of sessions and threads.
@@ -154,25 +154,25 @@ struct DueUpdates {
     turn: bool,
     at: Option<Instant>,
     /// When other sessions are told of, where one of them changed.
-    elsewhere: Option<Instant>,
+    other_sessions_at: Option<Instant>,
 }
 
 impl DueUpdates {
     fn now() -> Self {
         Self {
-            whole: true,
+            full: true,
             state: true,
             lists: true,
             turn: false,
             // What happened of a turn so far comes first.
             at: Some(Instant::now() + SETTLE),
-            elsewhere: None,
+            other_sessions_at: None,
         }
     }
 
     /// When the first of it is due.
-    fn first(&self) -> Option<Instant> {
-        self.at.into_iter().chain(self.elsewhere).min()
+    fn first_due(&self) -> Option<Instant> {
+        self.at.into_iter().chain(self.other_sessions_at).min()
     }
 
     fn within(&mut self, time: Duration) {
@@ -185,16 +185,19 @@ impl DueUpdates {
 enum PageUpdate {
     Pieces {
         html: String,
-        seen: u64,
+        last_settled: u64,
     },
     /// The page shows something that is no more.
     Gone,
 }
 
 impl PageUpdate {
-    fn sent(self) -> Sent {
+    fn into_event(self) -> Sent {
         match self {
-            Self::Pieces { html, seen } => Sent::default().id(seen.to_string()).data(html),
+            Self::Pieces {
+                html,
+                last_settled: seen,
+            } => Sent::default().id(seen.to_string()).data(html),
             Self::Gone => Sent::default().event("gone").data("gone"),
         }
     }
@@ -204,7 +207,7 @@ impl Follower {
     /// What is to be told next; nothing at the end.
     async fn next(&mut self) -> Option<PageUpdate> {
         loop {
-            let at = self.due.first();
+            let at = self.due.first_due();
             let due = async {
                 match at {
                     Some(at) => sleep_until(at).await,
@@ -213,7 +216,7 @@ impl Follower {
             };
             tokio::select! {
                 biased;
-                () = self.app.ended.cancelled() => return None,
+                () = self.app.shutdown.cancelled() => return None,
                 // Boxed: it is large, and a page that only waits has no room for it.
                 () = due => match Box::pin(self.flush()).await {
                     Ok(None) => {}
@@ -252,7 +255,7 @@ impl Follower {
             | SessionChange::Saved { session }
             | SessionChange::Deleted { session } => *session == self.address.session,
             SessionChange::Thread { thread, .. } => {
-                *thread == self.thread || self.listed.contains(thread)
+                *thread == self.thread || self.listed_threads.contains(thread)
             }
             SessionChange::Missed => true,
         };
@@ -261,8 +264,8 @@ impl Follower {
             self.due.lists = true;
             self.due.within(SETTLE);
         } else if !matches!(change, SessionChange::Thread { .. }) {
-            let at = Instant::now() + ELSEWHERE;
-            self.due.elsewhere.get_or_insert(at);
+            let at = Instant::now() + OTHER_SESSIONS_DELAY;
+            self.due.other_sessions_at.get_or_insert(at);
         }
     }
 
@@ -270,19 +273,19 @@ impl Follower {
         match &event.event {
             Event::TurnStarted { turn_id } => {
                 self.turn = Some(LiveTurn::new(turn_id));
-                self.due.whole = true;
+                self.due.full = true;
                 self.due.state = true;
                 self.due.within(SETTLE);
             }
             Event::Done { .. } => {
                 self.turn = None;
-                self.due.whole = true;
+                self.due.full = true;
                 self.due.state = true;
                 self.due.within(SETTLE);
             }
             // Between two turns it tells what is written, such as a summary.
             Event::Notice { .. } if self.turn.is_none() => {
-                self.due.whole = true;
+                self.due.full = true;
                 self.due.within(SETTLE);
             }
             event => {
@@ -300,7 +303,7 @@ impl Follower {
                     self.due.state = true;
                 }
                 if let Some(turn) = &mut self.turn {
-                    turn.take(event);
+                    turn.apply(event);
                 }
                 self.due.turn = true;
                 self.due.within(GATHER);
@@ -311,15 +314,15 @@ impl Follower {
     async fn flush(&mut self) -> Result<Option<PageUpdate>, PageFailure> {
         self.due.at = None;
         let is_due = |at: &mut Instant| *at <= Instant::now();
-        let elsewhere = self.due.elsewhere.take_if(is_due).is_some() && !self.due.lists;
+        let elsewhere = self.due.other_sessions_at.take_if(is_due).is_some() && !self.due.lists;
         let mut pieces: Vec<Markup> = Vec::new();
         if let Some(turn) = self.turn.as_mut().filter(|turn| turn.lacks_ends()) {
-            let after = self.seen.max(turn.ends_upto());
-            let entries = behind(self.app.manager.store(), &self.thread, after).await?;
+            let after = self.last_settled.max(turn.ends_read_to());
+            let entries = entries_after(self.app.manager.store(), &self.thread, after).await?;
             turn.take_ends(&entries);
             self.due.turn = true;
         }
-        if std::mem::take(&mut self.due.whole) {
+        if std::mem::take(&mut self.due.full) {
             self.due.turn = false;
             self.settle(&mut pieces).await?;
         } else if std::mem::take(&mut self.due.turn)
@@ -327,12 +330,12 @@ impl Follower {
         {
             pieces.extend(turn.changes(&self.address));
         }
-        if std::mem::take(&mut self.due.state) && !self.tell_state(&mut pieces).await? {
+        if std::mem::take(&mut self.due.state) && !self.push_state(&mut pieces).await? {
             return Ok(Some(PageUpdate::Gone));
         }
         if elsewhere {
             let sessions = threads::sessions(&self.app, &self.address).await;
-            pieces.extend(self.if_other("other-sessions", &sessions));
+            pieces.extend(self.if_changed("other-sessions", &sessions));
         }
         if pieces.is_empty() {
             return Ok(None);
@@ -340,13 +343,14 @@ impl Follower {
         let html: String = pieces.into_iter().map(Markup::into_string).collect();
         Ok(Some(PageUpdate::Pieces {
             html,
-            seen: self.seen,
+            last_settled: self.last_settled,
         }))
     }
 
     /// Entries that are settled now, and the turn that runs.
     async fn settle(&mut self, pieces: &mut Vec<Markup>) -> Result<(), PageFailure> {
-        let entries = behind(self.app.manager.store(), &self.thread, self.seen).await?;
+        let entries =
+            entries_after(self.app.manager.store(), &self.thread, self.last_settled).await?;
         let open = model::open_turn(&entries);
         if open.is_none() {
             // Its end is written, and told in a moment.
@@ -363,7 +367,7 @@ impl Follower {
             pieces.push(piece(Swap::Append, "entries", &shown));
             let forms = folds::fresh_take_back_forms(&self.app.api, address, &self.thread, settled);
             pieces.extend(forms.await?);
-            self.seen = last.seq;
+            self.last_settled = last.seq;
         }
         // What the model said and did of an open turn is in its events.
         let said: Vec<Entry> = match &self.turn {
@@ -375,7 +379,7 @@ impl Follower {
         };
         let is_dead = !unsettled.is_empty() && !self.app.manager.runs_in(&self.thread).await?;
         let mut before = match is_dead {
-            true => model::abandoned(&said),
+            true => model::abandoned_items(&said),
             false => model::items(&said),
         };
         folds::mark_standing(&self.app.api, &self.thread, &mut before).await?;
@@ -385,11 +389,11 @@ impl Follower {
         if let Some(turn) = self.turn.as_mut().filter(|_| is_dead) {
             turn.abandon();
         }
-        let items = self.turn.as_mut().map(|turn| turn.whole(address));
+        let items = self.turn.as_mut().map(|turn| turn.render_full(address));
         let live = html! {
             (render::items(address, &before))
             div #live-items { @if let Some(items) = items { (items) } }
-            @if is_dead { (render::abandoned()) }
+            @if is_dead { (render::abandoned_notice()) }
         };
         pieces.push(piece(Swap::Inner, "live", &live));
         Ok(())
@@ -397,7 +401,7 @@ impl Follower {
 
     /// Tells the state of the session: the strip, the queue, the state of the turn, names and threads.
     /// `false`, and no piece, where what the page shows is there no more.
-    async fn tell_state(&mut self, pieces: &mut Vec<Markup>) -> Result<bool, PageFailure> {
+    async fn push_state(&mut self, pieces: &mut Vec<Markup>) -> Result<bool, PageFailure> {
         let thread = self.thread.to_string();
         let found =
             ConversationContext::find(&self.app, &self.address.session, Some(&thread)).await;
@@ -412,7 +416,7 @@ impl Follower {
             return Ok(false);
         }
         let runs = conversation.open_runs(&self.app).await?;
-        let waits = self.turn.as_ref().is_some_and(LiveTurn::waits);
+        let waits = self.turn.as_ref().is_some_and(LiveTurn::is_waiting);
         let runs_here = match runs
             .running
             .as_ref()
@@ -435,17 +439,17 @@ impl Follower {
         if std::mem::take(&mut self.due.lists) {
             let sessions = threads::sessions(&self.app, &conversation.address).await;
             let tree = threads::tree(&self.app, &conversation).await?;
-            self.listed = tree.listed;
-            whole.push(("threads", tree.shown));
+            self.listed_threads = tree.thread_ids;
+            whole.push(("threads", tree.markup));
             whole.push(("other-sessions", sessions));
         }
         self.address = conversation.address;
         for (target, what) in whole {
-            pieces.extend(self.if_other(target, &what));
+            pieces.extend(self.if_changed(target, &what));
         }
         // How it is when a page begins is not news.
         let now = fingerprint(runs_here);
-        let before = self.sent.insert("announce", now);
+        let before = self.fingerprints.insert("announce", now);
         if before.is_some_and(|before| before != now) {
             pieces.push(piece(Swap::Inner, "announce", &html! { (runs_here) }));
         }
@@ -453,9 +457,9 @@ impl Follower {
     }
 
     /// The piece for something that is sent as a whole, where it is another one than was sent last.
-    fn if_other(&mut self, target: &'static str, what: &Markup) -> Option<Markup> {
+    fn if_changed(&mut self, target: &'static str, what: &Markup) -> Option<Markup> {
         let now = fingerprint(&what.0);
-        let is_other = self.sent.insert(target, now) != Some(now);
+        let is_other = self.fingerprints.insert(target, now) != Some(now);
         is_other.then(|| piece(Swap::Outer, target, what))
     }
 }

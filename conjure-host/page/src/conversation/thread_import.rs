@@ -26,12 +26,12 @@ use super::context::ConversationContext;
 use crate::PageState;
 use crate::client::{ApiClient, ApiProblem};
 use crate::failure::PageFailure;
+use crate::file_form::{self, FileForm, key_field};
 use crate::forms::form_error;
 use crate::layout::Nav;
 use crate::request::PageRequest;
 use crate::respond::{Swap, go_to, piece, pieces};
-use crate::sent_file::{self, SentFile, once_field};
-use crate::sheet::{refused, sheet};
+use crate::sheet::{refused_sheet, sheet};
 
 const TITLE: &str = "Import a chat";
 /// The part of the form that says what is wrong.
@@ -39,11 +39,11 @@ const REPORT: &str = "import-chat-report";
 /// How long a form that was sent twice waits for what came of it the first time, and after how long it
 /// asks at first and at last: each time the file is looked at whole.
 const FIRST_TIMEOUT: Duration = Duration::from_secs(60);
-const FIRST_LOOK: Duration = Duration::from_millis(250);
-const LAST_LOOK: Duration = Duration::from_secs(2);
+const FIRST_POLL_DELAY: Duration = Duration::from_millis(250);
+const MAX_POLL_DELAY: Duration = Duration::from_secs(2);
 
 pub(crate) fn router() -> Router<PageState> {
-    sent_file::route("/sessions/{session}/import", get(show).post(import))
+    file_form::route("/sessions/{session}/import", get(show).post(import))
 }
 
 async fn show(
@@ -61,7 +61,7 @@ fn form(address: &ConversationAddress, once: &str, wrong: Option<&str>) -> Marku
     html! {
         form #import-chat-form method="post" action=(address.of_session("import"))
             enctype="multipart/form-data" data-swap {
-            (once_field("import-chat-once", once))
+            (key_field("import-chat-once", once))
             p { "It becomes a chat of its own, and the session goes on with it. Files that it names are not in it." }
             div.field {
                 label for="import-chat-file" { "File" }
@@ -118,12 +118,12 @@ async fn import(
 ) -> Result<Response, PageFailure> {
     let conversation = ConversationContext::find(&app, &session, None).await?;
     let mut once = Uuid::now_v7().to_string();
-    let imported = match app.sent_files.read(&mut sent, &limits).await {
+    let imported = match app.file_forms.read(&mut sent, &limits).await {
         Ok(sent) => {
-            if let Some(Ok(known)) = sent.once.as_ref().map(HeaderValue::to_str) {
+            if let Some(Ok(known)) = sent.idempotency_key.as_ref().map(HeaderValue::to_str) {
                 known.clone_into(&mut once);
             }
-            take_in(&app.api, sent).await
+            upload_export(&app.api, sent).await
         }
         Err(problem) => Err(problem),
     };
@@ -148,25 +148,28 @@ async fn import(
         return Ok(pieces(piece(Swap::Outer, REPORT, &report(Some(&wrong)))));
     }
     let body = form(&conversation.address, &once, Some(&wrong));
-    Ok(refused(&request, Nav::Sessions, TITLE, &body))
+    Ok(refused_sheet(&request, Nav::Sessions, TITLE, &body))
 }
 
 /// Makes a thread of an export, one of a form that is sent twice.
-async fn take_in(api: &ApiClient, export: SentFile) -> Result<ImportedThreadInfo, ApiProblem> {
+async fn upload_export(
+    api: &ApiClient,
+    export: FileForm,
+) -> Result<ImportedThreadInfo, ApiProblem> {
     let lines = HeaderValue::from_static("application/jsonl");
     let path = "/api/v1/threads/import";
     let until = Instant::now() + FIRST_TIMEOUT;
-    let mut key = export.once.clone();
-    let (mut look, mut is_of_file) = (FIRST_LOOK, false);
+    let mut key = export.idempotency_key.clone();
+    let (mut look, mut is_of_file) = (FIRST_POLL_DELAY, false);
     loop {
         let content = Body::from(export.content.clone());
-        let taken = api.hand_over(path, key.as_ref(), lines.clone(), content);
+        let taken = api.upload(path, key.as_ref(), lines.clone(), content);
         let taken = taken.await;
         match &taken {
             // What comes of it the first time is the answer.
             Err(problem) if problem.is("in-flight") && Instant::now() < until => {
                 sleep(look).await;
-                look = (look * 2).min(LAST_LOOK);
+                look = (look * 2).min(MAX_POLL_DELAY);
             }
             // Another file was chosen in a form that imported one; that file imports once too.
             Err(problem) if problem.is("key-reused") && !is_of_file => {
@@ -201,8 +204,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::file_form::FileForms;
     use crate::saved::invalid;
-    use crate::sent_file::SentFiles;
 
     const LIMITS: ReceiveLimits = ReceiveLimits {
         most_bytes: 1024,
@@ -211,7 +214,7 @@ mod tests {
         arrival_timeout: Duration::from_secs(1),
     };
 
-    async fn export() -> SentFile {
+    async fn export() -> FileForm {
         let form = "--x\r\ncontent-disposition: form-data; name=\"once\"\r\n\r\nf-1\r\n\
              --x\r\ncontent-disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\nlines\r\n\
              --x--\r\n";
@@ -221,7 +224,7 @@ mod tests {
             .body(Body::from(form))
             .unwrap();
         let mut form = Multipart::from_request(request, &()).await.unwrap();
-        let files = SentFiles::default();
+        let files = FileForms::default();
         files.read(&mut form, &LIMITS).await.unwrap()
     }
 
@@ -251,7 +254,7 @@ mod tests {
             }
         };
         let api = ApiClient::new(Router::new().route("/api/v1/threads/import", post(import)));
-        let imported = take_in(&api, export().await).await.unwrap();
+        let imported = upload_export(&api, export().await).await.unwrap();
         assert_eq!(imported.id.as_str(), "0193");
         assert_eq!(asked.load(Ordering::Relaxed), 3);
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use conjure_core::foreign_text::clean;
 use conjure_runtime::manager::{SessionState, SessionView};
-use conjure_store::{RunsOf, Store, StoreError, Thread, ThreadId};
+use conjure_store::{RunFilter, Store, StoreError, Thread, ThreadId};
 use maud::{Markup, html};
 
 use super::address::{ConversationAddress, element_id};
@@ -17,19 +17,19 @@ const RUNS: u64 = 300;
 /// The newest threads of all, which are looked through for those that were only named.
 const NEWEST: u64 = 200;
 /// The most of those that are looked at: each is asked for the sessions that go on with it.
-const MOST_NAMED: usize = 12;
+const MAX_NAMED: usize = 12;
 /// The most threads that are listed.
-const MOST: usize = 60;
+const MAX_THREADS: usize = 60;
 /// How deep forks are moved in; deeper ones stand where these do.
-const INDENTED: usize = 5;
+const MAX_INDENT: usize = 5;
 /// The most other sessions that are listed.
 const SESSIONS: u64 = 12;
 
 /// The threads of a session, as its sidebar shows them.
 pub(crate) struct ThreadTree {
-    pub(crate) shown: Markup,
+    pub(crate) markup: Markup,
     /// Ids of the threads in the tree.
-    pub(crate) listed: BTreeSet<ThreadId>,
+    pub(crate) thread_ids: BTreeSet<ThreadId>,
 }
 
 /// The threads of the session, for the sidebar.
@@ -53,7 +53,10 @@ pub(crate) async fn tree(
             }
         }
     };
-    Ok(ThreadTree { shown, listed })
+    Ok(ThreadTree {
+        markup: shown,
+        thread_ids: listed,
+    })
 }
 
 /// The name of a thread.
@@ -80,7 +83,7 @@ fn branch(
         .as_ref()
         .map(|thread| &thread.id);
     html! {
-        ul.flat[depth >= INDENTED] {
+        ul.flat[depth >= MAX_INDENT] {
             @for thread in threads {
                 @let is_here = conversation.address.thread.as_ref() == Some(&thread.id);
                 li {
@@ -108,7 +111,7 @@ async fn of_session(
 ) -> Result<(Vec<Thread>, bool), StoreError> {
     let store = app.manager.store();
     let runs = store
-        .runs(RunsOf::Session(&conversation.session.id), None, RUNS)
+        .runs(RunFilter::Session(&conversation.session.id), None, RUNS)
         .await?;
     let active = conversation
         .session
@@ -124,7 +127,7 @@ async fn of_session(
         if known.contains_key(&id) {
             continue;
         }
-        if known.len() >= MOST {
+        if known.len() >= MAX_THREADS {
             are_all = false;
             break;
         }
@@ -144,16 +147,16 @@ async fn of_session(
         }
         known.insert(id, thread);
     }
-    let named = match known.len() < MOST {
-        true => only_named(store).await?,
+    let named = match known.len() < MAX_THREADS {
+        true => empty_named_threads(store).await?,
         false => Vec::new(),
     };
-    are_all &= known.len() < MOST;
+    are_all &= known.len() < MAX_THREADS;
     for thread in named {
         if known.contains_key(&thread.id) {
             continue;
         }
-        if known.len() >= MOST {
+        if known.len() >= MAX_THREADS {
             are_all = false;
             break;
         }
@@ -166,13 +169,13 @@ async fn of_session(
 
 /// The threads that somebody named and that nothing was said in, the newest first. A thread is of the
 /// session that speaks in it, so these may be of any, but for those that one goes on with.
-async fn only_named(store: &Store) -> Result<Vec<Thread>, StoreError> {
+async fn empty_named_threads(store: &Store) -> Result<Vec<Thread>, StoreError> {
     let newest = store.thread_page(None, NEWEST).await?;
     let is_only_named = |thread: &Thread| {
         thread.last_turn == 0 && thread.parent.is_none() && !thread.label.is_empty()
     };
     let mut named = Vec::new();
-    for thread in newest.into_iter().filter(is_only_named).take(MOST_NAMED) {
+    for thread in newest.into_iter().filter(is_only_named).take(MAX_NAMED) {
         if store.thread_sessions(&thread.id).await?.is_empty() {
             named.push(thread);
         }

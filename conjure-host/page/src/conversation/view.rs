@@ -20,7 +20,7 @@ use crate::request::PageRequest;
 use crate::respond::{Swap, piece, pieces};
 
 /// How many entries are shown behind one that is looked for.
-const AROUND: u64 = context::PAGE / 2;
+const CONTEXT_ENTRIES: u64 = context::PAGE / 2;
 
 /// Query of a view: the entries that it shows.
 #[derive(Deserialize)]
@@ -37,7 +37,7 @@ pub(crate) async fn session(
     request: PageRequest,
 ) -> Result<Response, PageFailure> {
     let conversation = ConversationContext::find(&app, &session, None).await?;
-    whole(&app, &request, &conversation, None).await
+    full_page(&app, &request, &conversation, None).await
 }
 
 pub(crate) async fn thread(
@@ -65,7 +65,7 @@ pub(crate) async fn thread(
         (None, Some(at)) => page_around_entry(&app, &conversation, at).await?,
         (before, _) => before,
     };
-    whole(&app, &request, &conversation, before).await
+    full_page(&app, &request, &conversation, before).await
 }
 
 /// Where the page ends that shows an entry; nothing where that is the newest page, which goes on with
@@ -76,7 +76,7 @@ async fn page_around_entry(
     at: u64,
 ) -> Result<Option<u64>, PageFailure> {
     let thread = conversation.thread()?;
-    let before = at.saturating_add(AROUND);
+    let before = at.saturating_add(CONTEXT_ENTRIES);
     let before = Some(before).filter(|before| *before <= thread.last_seq);
     let page = context::page(app.manager.store(), &thread.id, before).await?;
     let is_shown = page.entries.iter().any(|entry| entry.seq == at);
@@ -91,7 +91,7 @@ async fn page_around_entry(
     })
 }
 
-async fn whole(
+async fn full_page(
     app: &PageState,
     request: &PageRequest,
     conversation: &ConversationContext,
@@ -107,13 +107,15 @@ async fn whole(
         },
     };
     let later = match (before, &conversation.thread) {
-        (Some(before), Some(thread)) => context::later(app.manager.store(), thread, before).await?,
+        (Some(before), Some(thread)) => {
+            context::page_end_after(app.manager.store(), thread, before).await?
+        }
         _ => None,
     };
     let runs = conversation.open_runs(app).await?;
     let is_dead = !entries.unsettled().is_empty() && !conversation.runs_here(app).await?;
     let live = match is_dead {
-        true => model::abandoned(entries.unsettled()),
+        true => model::abandoned_items(entries.unsettled()),
         false => items(app, conversation, entries.unsettled()).await?,
     };
     let settled = items(app, conversation, entries.settled()).await?;
@@ -128,7 +130,7 @@ async fn whole(
     let body = html! {
         (head::head(conversation))
         (head::strip(app, conversation, None).await?)
-        div.conversation #conversation data-follow=[is_newest.then_some("")] data-stream=[stream] data-seen=(entries.seen()) {
+        div.conversation #conversation data-follow=[is_newest.then_some("")] data-stream=[stream] data-seen=(entries.last_settled()) {
             div #entries {
                 (older(conversation, &entries))
                 (render::chunks(address, &settled))
@@ -138,7 +140,7 @@ async fn whole(
                 div #live {
                     (render::items(address, &live))
                     div #live-items {}
-                    @if is_dead { (render::abandoned()) }
+                    @if is_dead { (render::abandoned_notice()) }
                 }
             } @else {
                 (newer(conversation, later))
@@ -156,7 +158,7 @@ async fn whole(
         ("Shift+Enter", "A new line"),
     ];
     let tree = threads::tree(app, conversation).await?;
-    view.side = Some(html! { (threads::sessions(app, address).await) (tree.shown) });
+    view.side = Some(html! { (threads::sessions(app, address).await) (tree.markup) });
     Ok(layout(request, &view, &body))
 }
 

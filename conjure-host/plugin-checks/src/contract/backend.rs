@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::bench::{
-    Bench, BenchSession, Broken, CheckResult, PATIENCE, expect, refused, short, told,
+    Bench, BenchSession, CheckFailure, CheckResult, REQUEST_TIMEOUT, describe_failure, expect,
+    refusal_message, to_short_json,
 };
 use super::skill::{misfits, refuses};
 use super::{CheckKind, ContractCheck};
@@ -56,18 +57,18 @@ pub(super) async fn run(check: BackendCheck, bench: &Bench) -> CheckResult {
     let session = bench.session(false);
     if let Err(broken) = open(&session).await {
         // Nothing is known of one whose world is not here.
-        return Err(match bench.unmet() {
-            Some(unmet) => Broken::left_out(format!("no session opens without {unmet}")),
+        return Err(match bench.missing_resource() {
+            Some(unmet) => CheckFailure::left_out(format!("no session opens without {unmet}")),
             None => broken,
         });
     }
-    let done = checked(check, bench, &session).await;
+    let done = run_check(check, bench, &session).await;
     // Also where it does not hold nothing stays open.
     let closed = close(&session).await;
     done.and(closed)
 }
 
-async fn checked(check: BackendCheck, bench: &Bench, session: &BenchSession<'_>) -> CheckResult {
+async fn run_check(check: BackendCheck, bench: &Bench, session: &BenchSession<'_>) -> CheckResult {
     let catalog = catalog(session).await?;
     match check {
         BackendCheck::Catalog => well_formed(&catalog.tools)?,
@@ -81,7 +82,7 @@ async fn checked(check: BackendCheck, bench: &Bench, session: &BenchSession<'_>)
                 }
             }
             if !seen {
-                return Err(Broken::left_out("no tool of it requires an argument"));
+                return Err(CheckFailure::left_out("no tool of it requires an argument"));
             }
         }
         BackendCheck::UnknownTool => {
@@ -90,9 +91,11 @@ async fn checked(check: BackendCheck, bench: &Bench, session: &BenchSession<'_>)
             let expected = "an error result or a fault that says so";
             match session.ask::<ToolResult>(op::BACKEND_CALL, &call).await {
                 Ok(result) => {
-                    expect(result.is_error, expected, || short(&result.joined_text()))?;
+                    expect(result.is_error, expected, || {
+                        to_short_json(&result.joined_text())
+                    })?;
                 }
-                Err(failure) => drop(refused(failure, expected)?),
+                Err(failure) => drop(refusal_message(failure, expected)?),
             }
         }
         BackendCheck::TwoSessions => {
@@ -122,12 +125,20 @@ async fn checked(check: BackendCheck, bench: &Bench, session: &BenchSession<'_>)
         }
         BackendCheck::Watch => {
             let cancel = CancellationToken::new();
-            let watched =
-                session.asked::<Value>(op::BACKEND_WATCH, &Empty {}, PATIENCE, &cancel, |_| {});
+            let watched = session.request::<Value>(
+                op::BACKEND_WATCH,
+                &Empty {},
+                REQUEST_TIMEOUT,
+                &cancel,
+                |_| {},
+            );
             if let Ok(watched) = tokio::time::timeout(PENDING, watched).await {
-                return Err(Broken::new(
+                return Err(CheckFailure::new(
                     format!("no reply within {} ms", PENDING.as_millis()),
-                    watched.reply.as_ref().map_or_else(told, short),
+                    watched
+                        .reply
+                        .as_ref()
+                        .map_or_else(describe_failure, to_short_json),
                 ));
             }
         }
@@ -146,18 +157,20 @@ fn call(tool: &ToolDecl, arguments: Value) -> Value {
 }
 
 async fn open(session: &BenchSession<'_>) -> CheckResult {
-    let Empty {} = session.answer(op::BACKEND_OPEN, &Open::default()).await?;
+    let Empty {} = session
+        .expect_reply(op::BACKEND_OPEN, &Open::default())
+        .await?;
     Ok(())
 }
 
 async fn close(session: &BenchSession<'_>) -> CheckResult {
-    let Empty {} = session.answer(op::BACKEND_CLOSE, &Empty {}).await?;
+    let Empty {} = session.expect_reply(op::BACKEND_CLOSE, &Empty {}).await?;
     Ok(())
 }
 
 async fn catalog(session: &BenchSession<'_>) -> CheckResult<CatalogReply> {
     let whom = CatalogRequest::default();
-    session.answer(op::BACKEND_CATALOG, &whom).await
+    session.expect_reply(op::BACKEND_CATALOG, &whom).await
 }
 
 /// Checks that each tool has a name of its own, and a schema of an object.
@@ -165,7 +178,9 @@ pub(super) fn well_formed(tools: &[ToolDecl]) -> CheckResult {
     let mut names = BTreeSet::new();
     for tool in tools {
         let name = &tool.name;
-        expect(!name.is_empty(), "a name of every tool", || short(tool))?;
+        expect(!name.is_empty(), "a name of every tool", || {
+            to_short_json(tool)
+        })?;
         expect(
             names.insert((tool.skill.as_deref(), name)),
             "another name for each tool",
@@ -174,7 +189,7 @@ pub(super) fn well_formed(tools: &[ToolDecl]) -> CheckResult {
         expect(
             tool.input_schema.is_object(),
             "JSON Schema of an object for the arguments of each tool",
-            || format!("`{name}` has {}", short(&tool.input_schema)),
+            || format!("`{name}` has {}", to_short_json(&tool.input_schema)),
         )?;
     }
     Ok(())

@@ -20,18 +20,18 @@ use tokio_util::sync::CancellationToken;
 use super::services::BenchServices;
 
 /// What a check comes to; how it does not hold.
-pub(super) type CheckResult<T = ()> = Result<T, Broken>;
+pub(super) type CheckResult<T = ()> = Result<T, CheckFailure>;
 
 /// How a check does not hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Broken {
+pub(super) enum CheckFailure {
     /// The plugin does something else than its contract says.
     Deviates { expected: String, got: String },
     /// The check says nothing about this plugin.
     LeftOut { reason: String },
 }
 
-impl Broken {
+impl CheckFailure {
     pub(super) fn new(expected: impl Into<String>, got: impl Into<String>) -> Self {
         Self::Deviates {
             expected: expected.into(),
@@ -50,7 +50,7 @@ impl Broken {
 pub(super) fn expect(holds: bool, expected: &str, got: impl FnOnce() -> String) -> CheckResult {
     match holds {
         true => Ok(()),
-        false => Err(Broken::new(expected, got())),
+        false => Err(CheckFailure::new(expected, got())),
     }
 }
 
@@ -58,11 +58,11 @@ pub(super) fn expect(holds: bool, expected: &str, got: impl FnOnce() -> String) 
 pub(super) const FOLDER_WORD: &str = "greensleeves";
 
 /// How long a request may take.
-pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
 /// Time beyond the limit that a request is told, to end what runs and say how it went.
-const ENDING: Duration = Duration::from_secs(3);
+const END_ALLOWANCE: Duration = Duration::from_secs(3);
 /// How long the plugin has for its shutdown.
-pub(super) const SHUTDOWN: Duration = Duration::from_secs(5);
+pub(super) const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The name of the skill folder of every bench.
 pub(super) const FOLDER: &str = "sample";
@@ -78,7 +78,7 @@ pub(super) struct Bench {
     /// Tells its sessions from those of every other bench, also where sessions are known by name.
     tag: String,
     /// What the plugin could not have from outside.
-    unmet: Arc<Mutex<Option<String>>>,
+    missing_resource: Arc<Mutex<Option<String>>>,
     root: tempfile::TempDir,
 }
 
@@ -92,11 +92,11 @@ pub(super) struct BenchSession<'a> {
 }
 
 /// What a request was answered with, and what it emitted until then.
-pub(super) struct Answered<T> {
+pub(super) struct BenchReply<T> {
     pub(super) reply: Result<T, PluginCallFailure>,
     pub(super) stdout: String,
     /// How long before the reply the first output came.
-    pub(super) first_before: Option<Duration>,
+    pub(super) first_output_lead: Option<Duration>,
 }
 
 /// The sessions that a bench has.
@@ -111,26 +111,26 @@ impl Bench {
     ) -> CheckResult<Self> {
         let made = Self::directories(scratch);
         let root = made.map_err(|error| {
-            Broken::new(
+            CheckFailure::new(
                 "room in the directory for temporary files",
                 error.to_string(),
             )
         })?;
         let tag = tag(root.path());
         let services = BenchServices::of(plugin.manifest(), &root.path().join("own"));
-        let unmet = services.unmet();
+        let unmet = services.missing_resource();
         let instance = Self::instance_in(plugin, config, root.path(), &tag, services).await;
-        let instance = instance.map_err(|error| match unmet_in(&unmet) {
+        let instance = instance.map_err(|error| match read_missing(&unmet) {
             // Nothing is known of one whose world is not here.
-            Some(unmet) => Broken::left_out(format!("there is no instance without {unmet}")),
-            None => Broken::new("an instance", error.to_string()),
+            Some(unmet) => CheckFailure::left_out(format!("there is no instance without {unmet}")),
+            None => CheckFailure::new("an instance", error.to_string()),
         })?;
         Ok(Self {
             plugin: Arc::clone(plugin),
             instance,
             config: config.clone(),
             tag,
-            unmet,
+            missing_resource: unmet,
             root,
         })
     }
@@ -176,12 +176,12 @@ impl Bench {
         let services = BenchServices::of(self.plugin.manifest(), &root.join("own"));
         let (plugin, config) = (&self.plugin, &self.config);
         let made = Self::instance_in(plugin, config, root, &self.tag, services).await;
-        made.map_err(|error| Broken::new("a second instance", error.to_string()))
+        made.map_err(|error| CheckFailure::new("a second instance", error.to_string()))
     }
 
     /// What the plugin asked for outside and could not have, in words.
-    pub(super) fn unmet(&self) -> Option<String> {
-        unmet_in(&self.unmet)
+    pub(super) fn missing_resource(&self) -> Option<String> {
+        read_missing(&self.missing_resource)
     }
 
     /// One of the sessions.
@@ -209,11 +209,11 @@ impl Bench {
 
     /// Ends the instance.
     pub(super) async fn take_down(self) {
-        self.instance.close(SHUTDOWN).await;
+        self.instance.close(SHUTDOWN_TIMEOUT).await;
     }
 }
 
-fn unmet_in(unmet: &Mutex<Option<String>>) -> Option<String> {
+fn read_missing(unmet: &Mutex<Option<String>>) -> Option<String> {
     unmet.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
@@ -253,49 +253,52 @@ impl BenchSession<'_> {
         body: &impl Serialize,
     ) -> Result<T, PluginCallFailure> {
         let never = CancellationToken::new();
-        self.asked(op, body, PATIENCE, &never, |_| {}).await.reply
+        self.request(op, body, REQUEST_TIMEOUT, &never, |_| {})
+            .await
+            .reply
     }
 
     /// Like [`Self::ask`], for a request that must be answered.
-    pub(super) async fn answer<T: DeserializeOwned>(
+    pub(super) async fn expect_reply<T: DeserializeOwned>(
         &self,
         op: &str,
         body: &impl Serialize,
     ) -> CheckResult<T> {
         let reply = self.ask(op, body).await;
-        reply.map_err(|failure| Broken::new(format!("a reply to `{op}`"), failure.to_string()))
+        reply
+            .map_err(|failure| CheckFailure::new(format!("a reply to `{op}`"), failure.to_string()))
     }
 
     /// Like [`Self::ask`], for a request that must be refused, with words and not by a panic or an end.
-    pub(super) async fn refusal(
+    pub(super) async fn expect_refusal(
         &self,
         op: &str,
         body: &impl Serialize,
         expected: &str,
     ) -> CheckResult<String> {
         match self.ask::<Value>(op, body).await {
-            Ok(reply) => Err(Broken::new(
+            Ok(reply) => Err(CheckFailure::new(
                 expected,
-                format!("the reply {}", short(&reply)),
+                format!("the reply {}", to_short_json(&reply)),
             )),
-            Err(failure) => refused(failure, expected),
+            Err(failure) => refusal_message(failure, expected),
         }
     }
 
     /// Asks for so long at the most, or until it is cancelled. `shown` gets all output there is each
     /// time that more of it comes.
-    pub(super) async fn asked<T: DeserializeOwned>(
+    pub(super) async fn request<T: DeserializeOwned>(
         &self,
         op: &str,
         body: &impl Serialize,
         limit: Duration,
         cancel: &CancellationToken,
         mut shown: impl FnMut(&[u8]),
-    ) -> Answered<T> {
+    ) -> BenchReply<T> {
         let (sink, mut stream) = emit_channel();
         let options = CallOptions {
             // As much longer as a host gives for the end of what runs.
-            deadline: Some(limit + ENDING),
+            deadline: Some(limit + END_ALLOWANCE),
             sink: Some(sink),
             cancel: cancel.clone(),
             ..CallOptions::default()
@@ -330,24 +333,24 @@ impl BenchSession<'_> {
                 reason: format!("it is no reply of `{op}`: {error}"),
             })
         });
-        Answered {
+        BenchReply {
             reply,
             stdout: String::from_utf8_lossy(&stdout).into_owned(),
-            first_before,
+            first_output_lead: first_before,
         }
     }
 }
 
 /// A refusal in words: no panic, and no end of the plugin.
-pub(super) fn refused(failure: PluginCallFailure, expected: &str) -> CheckResult<String> {
+pub(super) fn refusal_message(failure: PluginCallFailure, expected: &str) -> CheckResult<String> {
     match failure {
         PluginCallFailure::Fault { code, message, .. } if code != code::PANIC => Ok(message),
-        other => Err(Broken::new(expected, other.to_string())),
+        other => Err(CheckFailure::new(expected, other.to_string())),
     }
 }
 
 /// A failure, with the code of a fault.
-pub(super) fn told(failure: &PluginCallFailure) -> String {
+pub(super) fn describe_failure(failure: &PluginCallFailure) -> String {
     match failure {
         PluginCallFailure::Fault { code, message, .. } => format!("a fault {code}: {message}"),
         other => other.to_string(),
@@ -355,14 +358,14 @@ pub(super) fn told(failure: &PluginCallFailure) -> String {
 }
 
 /// A value, as a person reads it in a line.
-pub(super) fn short(value: &impl Serialize) -> String {
+pub(super) fn to_short_json(value: &impl Serialize) -> String {
     const MOST: usize = 400;
     let text = serde_json::to_string(value).unwrap_or_default();
-    shortened(&text, MOST)
+    truncate(&text, MOST)
 }
 
 /// The beginning of a text.
-pub(super) fn shortened(text: &str, most: usize) -> String {
+pub(super) fn truncate(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
         None => text.to_owned(),

@@ -9,7 +9,9 @@ use conjure_plugins::{CallOptions, LoadedPlugin, PluginCallFailure};
 use conjure_skill_sdk::protocol::{Empty, Manifest, Prompts, Resources, State, op};
 use serde_json::{Value, json};
 
-use super::bench::{Bench, Broken, CheckResult, SHUTDOWN, expect, refused, told};
+use super::bench::{
+    Bench, CheckFailure, CheckResult, SHUTDOWN_TIMEOUT, describe_failure, expect, refusal_message,
+};
 use super::{CheckKind, ContractCheck};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,7 +71,7 @@ pub(super) async fn run(check: CommonCheck, bench: &Bench) -> CheckResult {
     let session = bench.session(false);
     match check {
         CommonCheck::Ping => {
-            let Empty {} = session.answer(op::PING, &Empty {}).await?;
+            let Empty {} = session.expect_reply(op::PING, &Empty {}).await?;
             Ok(())
         }
         CommonCheck::Unknown => {
@@ -90,7 +92,7 @@ pub(super) async fn run(check: CommonCheck, bench: &Bench) -> CheckResult {
                     CallOptions::default(),
                 );
                 match asked.await {
-                    Err(failure) => drop(refused(failure, expected)?),
+                    Err(failure) => drop(refusal_message(failure, expected)?),
                     // Also an answer for the model may say that nothing fits.
                     Ok(reply) => {
                         let reply: Value = serde_json::from_slice(&reply).unwrap_or_default();
@@ -105,7 +107,7 @@ pub(super) async fn run(check: CommonCheck, bench: &Bench) -> CheckResult {
             refuses_unknown(bench).await
         }
         CommonCheck::State => {
-            let state: State = session.answer(op::STATE_EXPORT, &Empty {}).await?;
+            let state: State = session.expect_reply(op::STATE_EXPORT, &Empty {}).await?;
             let next = bench.another_instance().await?;
             let state = State {
                 version: bench.plugin.id().version.to_string(),
@@ -115,17 +117,17 @@ pub(super) async fn run(check: CommonCheck, bench: &Bench) -> CheckResult {
             let taken = next
                 .request(op::STATE_IMPORT, json, CallOptions::default())
                 .await;
-            next.close(SHUTDOWN).await;
+            next.close(SHUTDOWN_TIMEOUT).await;
             taken.map(drop).map_err(|failure| {
-                Broken::new("that a new instance takes the state", failure.to_string())
+                CheckFailure::new("that a new instance takes the state", failure.to_string())
             })
         }
         CommonCheck::Resources => {
-            let _: Resources = session.answer(op::RESOURCE_LIST, &Empty {}).await?;
+            let _: Resources = session.expect_reply(op::RESOURCE_LIST, &Empty {}).await?;
             Ok(())
         }
         CommonCheck::Prompts => {
-            let _: Prompts = session.answer(op::PROMPT_LIST, &Empty {}).await?;
+            let _: Prompts = session.expect_reply(op::PROMPT_LIST, &Empty {}).await?;
             Ok(())
         }
         CommonCheck::Shutdown => match session.ask::<Empty>(op::SHUTDOWN, &Empty {}).await {
@@ -134,7 +136,7 @@ pub(super) async fn run(check: CommonCheck, bench: &Bench) -> CheckResult {
             Err(PluginCallFailure::Fault { code, .. }) if code == code::UNSUPPORTED => Ok(()),
             Err(other) => {
                 let expected = "a reply to `conjure.shutdown`, or that it is not supported";
-                Err(Broken::new(expected, told(&other)))
+                Err(CheckFailure::new(expected, describe_failure(&other)))
             }
         },
     }
@@ -159,8 +161,8 @@ async fn refuses_unknown(bench: &Bench) -> CheckResult {
     let session = bench.session(false);
     match session.ask::<Value>("no.such.operation", &json!({})).await {
         Err(PluginCallFailure::Fault { code, .. }) if code == code::UNSUPPORTED => Ok(()),
-        Err(other) => Err(Broken::new(expected, told(&other))),
-        Ok(_) => Err(Broken::new(expected, "a reply")),
+        Err(other) => Err(CheckFailure::new(expected, describe_failure(&other))),
+        Ok(_) => Err(CheckFailure::new(expected, "a reply")),
     }
 }
 
@@ -174,7 +176,7 @@ fn has_state(manifest: &Manifest) -> bool {
 /// # Errors
 /// What was said instead.
 #[boxed]
-pub async fn hands_over(plugin: &Arc<LoadedPlugin>) -> Result<(), String> {
+pub async fn check_hand_over(plugin: &Arc<LoadedPlugin>) -> Result<(), String> {
     if !has_state(plugin.manifest()) {
         return Ok(());
     }
@@ -187,7 +189,7 @@ pub async fn hands_over(plugin: &Arc<LoadedPlugin>) -> Result<(), String> {
         moved
     };
     match Box::pin(moved).await {
-        Err(Broken::Deviates { got, .. }) => Err(got),
-        Ok(()) | Err(Broken::LeftOut { .. }) => Ok(()),
+        Err(CheckFailure::Deviates { got, .. }) => Err(got),
+        Ok(()) | Err(CheckFailure::LeftOut { .. }) => Ok(()),
     }
 }

@@ -13,14 +13,14 @@ use conjure_runtime::session::ToolSession;
 use conjure_skill_sdk::protocol::{Example, Manifest};
 use tokio_util::sync::CancellationToken;
 
-use super::bench::{Broken, CheckResult, short, shortened};
+use super::bench::{CheckFailure, CheckResult, to_short_json, truncate};
 use super::{CheckKind, ContractCheck, ContractOptions};
 
 pub(super) fn checks(manifest: &Manifest) -> Vec<ContractCheck> {
     let examples = manifest.examples.iter().enumerate();
     examples
         .map(|(place, example)| {
-            let arguments = short(&example.arguments);
+            let arguments = to_short_json(&example.arguments);
             let name = format!("example: `{}` {arguments}", example.tool);
             ContractCheck::new(name, CheckKind::Example(place))
         })
@@ -42,7 +42,7 @@ impl ExampleSession {
         options: &ContractOptions,
         scratch: &Path,
     ) -> CheckResult<Self> {
-        let no_session = |error: &dyn Display| Broken::new("a session", error.to_string());
+        let no_session = |error: &dyn Display| CheckFailure::new("a session", error.to_string());
         let manifest = plugin.manifest();
         let host = Host::builder()
             .data_dir(scratch.join("host"))
@@ -71,7 +71,7 @@ impl ExampleSession {
         let is_meant = |route: &&Route| route.tool() == example.tool;
         let Some(route) = table.routes().iter().find(is_meant) else {
             let there: Vec<&str> = table.routes().iter().map(Route::tool).collect();
-            return Err(Broken::new(
+            return Err(CheckFailure::new(
                 format!("a tool `{}`", example.tool),
                 format!("the tools {}", there.join(", ")),
             ));
@@ -84,7 +84,7 @@ impl ExampleSession {
         };
         let never = CancellationToken::new();
         let report = Box::pin(self.calls.call(&call, &never)).await;
-        let report = report.map_err(|error| Broken::new("a call", error.to_string()))?;
+        let report = report.map_err(|error| CheckFailure::new("a call", error.to_string()))?;
         let output = &report.output;
         judge(example, &output.joined_text(), output.is_error)
     }
@@ -136,8 +136,8 @@ fn judge(example: &Example, text: &str, is_error: bool) -> CheckResult {
         "" => kind(example.is_error).to_owned(),
         wanted => format!("{} with {wanted:?} in it", kind(example.is_error)),
     };
-    let got = format!("{}: {:?}", kind(is_error), shortened(text, 600));
-    Err(Broken::new(expected, got))
+    let got = format!("{}: {:?}", kind(is_error), truncate(text, 600));
+    Err(CheckFailure::new(expected, got))
 }
 
 #[cfg(test)]
@@ -161,7 +161,7 @@ mod tests {
         assert!(judge(&example("", true), "hello", false).is_err());
         assert_eq!(
             judge(&example("bye", false), "hello", false),
-            Err(Broken::new(
+            Err(CheckFailure::new(
                 "a result with \"bye\" in it",
                 "a result: \"hello\""
             ))

@@ -12,19 +12,20 @@ use conjure_skill_sdk::protocol::{
 use tokio_util::sync::CancellationToken;
 
 use super::bench::{
-    Bench, BenchSession, Broken, CheckResult, FOLDER, FOLDER_WORD, expect, short, shortened,
+    Bench, BenchSession, CheckFailure, CheckResult, FOLDER, FOLDER_WORD, expect, to_short_json,
+    truncate,
 };
-use super::executor_files::fetched;
+use super::executor_files::fetch_file;
 use super::{CheckKind, ContractCheck};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ExecutorCheck {
     Init,
     Output,
-    Shown,
+    LiveOutput,
     WorkingDir,
     Environment,
-    Kept,
+    TruncatedOutput,
     Cancel,
     Deadline,
     Folder,
@@ -32,7 +33,7 @@ pub(super) enum ExecutorCheck {
 }
 
 /// The bytes that a command's output is cut to.
-const KEEP: u64 = 4096;
+const KEEP_BYTES: u64 = 4096;
 /// What a command that never ends writes its life signs to.
 const TICKS: &str = "ticks.txt";
 
@@ -54,7 +55,10 @@ pub(super) fn checks() -> Vec<ContractCheck> {
             "a command has its output and its exit code, also where it fails",
             ExecutorCheck::Output,
         ),
-        ("output is shown while a command runs", ExecutorCheck::Shown),
+        (
+            "output is shown while a command runs",
+            ExecutorCheck::LiveOutput,
+        ),
         (
             "commands run in the working directory",
             ExecutorCheck::WorkingDir,
@@ -63,7 +67,10 @@ pub(super) fn checks() -> Vec<ContractCheck> {
             "a command has the variables that it is given",
             ExecutorCheck::Environment,
         ),
-        ("of long output the end is kept", ExecutorCheck::Kept),
+        (
+            "of long output the end is kept",
+            ExecutorCheck::TruncatedOutput,
+        ),
         (
             "a command that is cancelled ends with all that it started",
             ExecutorCheck::Cancel,
@@ -83,7 +90,7 @@ pub(super) fn checks() -> Vec<ContractCheck> {
 pub(super) async fn run(check: ExecutorCheck, bench: &Bench) -> CheckResult {
     let session = bench.session(false);
     let ready = init(bench, &session).await?;
-    let done = checked(check, bench, &session, &ready).await;
+    let done = run_check(check, bench, &session, &ready).await;
     // Also where it does not hold nothing is left, such as a container.
     let cleaned = clean_up(&session).await;
     done.and(cleaned)
@@ -91,23 +98,25 @@ pub(super) async fn run(check: ExecutorCheck, bench: &Bench) -> CheckResult {
 
 /// Ends a session.
 pub(super) async fn clean_up(session: &BenchSession<'_>) -> CheckResult {
-    let Empty {} = session.answer(op::EXECUTOR_CLEANUP, &Empty {}).await?;
+    let Empty {} = session
+        .expect_reply(op::EXECUTOR_CLEANUP, &Empty {})
+        .await?;
     Ok(())
 }
 
-async fn checked(
+async fn run_check(
     check: ExecutorCheck,
     bench: &Bench,
     session: &BenchSession<'_>,
     ready: &ExecutorReady,
 ) -> CheckResult {
     match check {
-        ExecutorCheck::Init => prepared(ready),
-        ExecutorCheck::Output => output(session).await,
-        ExecutorCheck::Shown => shown(session).await,
+        ExecutorCheck::Init => check_ready(ready),
+        ExecutorCheck::Output => check_output_streams(session).await,
+        ExecutorCheck::LiveOutput => check_live_output(session).await,
         ExecutorCheck::WorkingDir => working_dir(session, ready).await,
         ExecutorCheck::Environment => environment(session).await,
-        ExecutorCheck::Kept => kept(bench, session).await,
+        ExecutorCheck::TruncatedOutput => check_truncated_output(bench, session).await,
         ExecutorCheck::Cancel => cancel(bench, session).await,
         ExecutorCheck::Deadline => deadline(bench, session).await,
         ExecutorCheck::Folder => folder(session, ready).await,
@@ -115,7 +124,7 @@ async fn checked(
             clean_up(session).await?;
             init(bench, session).await?;
             let output = bash(session, "echo again").await?;
-            said(&output, "again\n", 0)
+            expect_output(&output, "again\n", 0)
         }
     }
 }
@@ -127,12 +136,14 @@ pub(super) async fn init(bench: &Bench, session: &BenchSession<'_>) -> CheckResu
         env: BTreeMap::from([("CONTRACT".to_owned(), "session".to_owned())]),
         ..ExecutorInit::default()
     };
-    session.answer(op::EXECUTOR_INIT, &request).await
+    session.expect_reply(op::EXECUTOR_INIT, &request).await
 }
 
 /// Runs a command that has to come to an end.
 pub(super) async fn bash(session: &BenchSession<'_>, command: &str) -> CheckResult<BashOutput> {
-    session.answer(op::EXECUTOR_BASH, &request(command)).await
+    session
+        .expect_reply(op::EXECUTOR_BASH, &request(command))
+        .await
 }
 
 fn request(command: &str) -> Bash {
@@ -143,7 +154,7 @@ fn request(command: &str) -> Bash {
 }
 
 /// What a command must have said, and how it must have ended.
-pub(super) fn said(output: &BashOutput, stdout: &str, exit_code: i32) -> CheckResult {
+pub(super) fn expect_output(output: &BashOutput, stdout: &str, exit_code: i32) -> CheckResult {
     let fits = output.stdout == stdout && output.exit_code == Some(exit_code);
     let expected = format!("exit code {exit_code} and {stdout:?} on stdout");
     expect(fits, &expected, || outcome(output))
@@ -154,7 +165,7 @@ fn outcome(output: &BashOutput) -> String {
         || "no exit code".to_owned(),
         |code| format!("exit code {code}"),
     );
-    let text = |text: &str| shortened(text, 200);
+    let text = |text: &str| truncate(text, 200);
     format!(
         "{code}, {:?} on stdout, {:?} on stderr",
         text(&output.stdout),
@@ -162,29 +173,29 @@ fn outcome(output: &BashOutput) -> String {
     )
 }
 
-fn prepared(ready: &ExecutorReady) -> CheckResult {
+fn check_ready(ready: &ExecutorReady) -> CheckResult {
     expect(
         ready.working_dir.starts_with('/'),
         "the absolute path of the working directory as commands see it",
         || format!("`{}`", ready.working_dir),
     )?;
-    mounted(ready).map(drop)
+    mounted_folder(ready).map(drop)
 }
 
-fn mounted(ready: &ExecutorReady) -> CheckResult<&str> {
+fn mounted_folder(ready: &ExecutorReady) -> CheckResult<&str> {
     let mount = ready.skills.iter().find(|mount| mount.name == FOLDER);
     let mount = mount.filter(|mount| mount.dir.starts_with('/'));
     mount.map(|mount| mount.dir.as_str()).ok_or_else(|| {
-        Broken::new(
+        CheckFailure::new(
             format!("the absolute path of the skill folder `{FOLDER}` as commands see it"),
-            short(&ready.skills),
+            to_short_json(&ready.skills),
         )
     })
 }
 
-async fn output(session: &BenchSession<'_>) -> CheckResult {
+async fn check_output_streams(session: &BenchSession<'_>) -> CheckResult {
     let output = bash(session, "echo out; echo err >&2; exit 3").await?;
-    said(&output, "out\n", 3)?;
+    expect_output(&output, "out\n", 3)?;
     expect(output.stderr == "err\n", "\"err\\n\" on stderr", || {
         outcome(&output)
     })?;
@@ -194,24 +205,24 @@ async fn output(session: &BenchSession<'_>) -> CheckResult {
         "4 bytes of output and 4 of errors",
         || format!("{} and {}", counted.0, counted.1),
     )?;
-    said(&bash(session, "true").await?, "", 0)
+    expect_output(&bash(session, "true").await?, "", 0)
 }
 
-async fn shown(session: &BenchSession<'_>) -> CheckResult {
+async fn check_live_output(session: &BenchSession<'_>) -> CheckResult {
     let never = CancellationToken::new();
     let limit = Duration::from_secs(20);
     let body = request("echo first; sleep 2; echo second");
-    let asked = session.asked::<BashOutput>(op::EXECUTOR_BASH, &body, limit, &never, |_| {});
+    let asked = session.request::<BashOutput>(op::EXECUTOR_BASH, &body, limit, &never, |_| {});
     let asked = asked.await;
     if let Err(failure) = &asked.reply {
-        return Err(Broken::new("a reply", failure.to_string()));
+        return Err(CheckFailure::new("a reply", failure.to_string()));
     }
     let fits = asked.stdout == "first\nsecond\n";
     expect(fits, "the output through `emit`, as it comes", || {
-        format!("{:?}", shortened(&asked.stdout, 200))
+        format!("{:?}", truncate(&asked.stdout, 200))
     })?;
     // 2 s, less what a busy machine takes to pass it on.
-    let before = asked.first_before.unwrap_or_default();
+    let before = asked.first_output_lead.unwrap_or_default();
     expect(
         before >= SHOWN_BEFORE,
         "the first line while the command runs on for 2 s",
@@ -227,7 +238,7 @@ async fn working_dir(session: &BenchSession<'_>, ready: &ExecutorReady) -> Check
     )
     .await?;
     let expected = format!("{}here\n", output.stdout);
-    said(&there, &expected, 0)
+    expect_output(&there, &expected, 0)
 }
 
 async fn environment(session: &BenchSession<'_>) -> CheckResult {
@@ -235,19 +246,19 @@ async fn environment(session: &BenchSession<'_>) -> CheckResult {
         env: BTreeMap::from([("GIVEN".to_owned(), "a b".to_owned())]),
         ..request("echo \"$CONTRACT/$GIVEN\"")
     };
-    let output: BashOutput = session.answer(op::EXECUTOR_BASH, &request).await?;
-    said(&output, "session/a b\n", 0)
+    let output: BashOutput = session.expect_reply(op::EXECUTOR_BASH, &request).await?;
+    expect_output(&output, "session/a b\n", 0)
 }
 
-async fn kept(bench: &Bench, session: &BenchSession<'_>) -> CheckResult {
+async fn check_truncated_output(bench: &Bench, session: &BenchSession<'_>) -> CheckResult {
     let request = Bash {
-        keep_bytes: Some(KEEP),
+        keep_bytes: Some(KEEP_BYTES),
         ..request("i=0; while [ $i -lt 2000 ]; do echo \"line $i\"; i=$((i+1)); done")
     };
-    let output: BashOutput = session.answer(op::EXECUTOR_BASH, &request).await?;
+    let output: BashOutput = session.expect_reply(op::EXECUTOR_BASH, &request).await?;
     let bytes: usize = (0..2000).map(|line| format!("line {line}\n").len()).sum();
     expect(
-        output.stdout.len() as u64 <= KEEP && output.stdout.ends_with("line 1999\n"),
+        output.stdout.len() as u64 <= KEEP_BYTES && output.stdout.ends_with("line 1999\n"),
         "at most `keep_bytes` of the output, and its end",
         || {
             let end = output.stdout.lines().next_back().unwrap_or_default();
@@ -261,9 +272,9 @@ async fn kept(bench: &Bench, session: &BenchSession<'_>) -> CheckResult {
     )?;
     let expected = "all of the output as a file (`full_output`)";
     let Some(full) = &output.full_output else {
-        return Err(Broken::new(expected, "none"));
+        return Err(CheckFailure::new(expected, "none"));
     };
-    let full = fetched(bench, session, full).await?;
+    let full = fetch_file(bench, session, full).await?;
     let full = String::from_utf8_lossy(&full);
     let has_all = full.len() >= bytes && full.contains("line 0\n") && full.contains("line 1999\n");
     expect(has_all, expected, || {
@@ -293,7 +304,7 @@ async fn cancel(bench: &Bench, session: &BenchSession<'_>) -> CheckResult {
             ending.cancel();
         }
     };
-    let asked = session.asked::<BashOutput>(op::EXECUTOR_BASH, &body, limit, &cancel, shown);
+    let asked = session.request::<BashOutput>(op::EXECUTOR_BASH, &body, limit, &cancel, shown);
     let (asked, ()) = tokio::join!(asked, canceller);
     match asked.reply {
         Err(PluginCallFailure::Cancelled {
@@ -303,14 +314,14 @@ async fn cancel(bench: &Bench, session: &BenchSession<'_>) -> CheckResult {
         | Ok(_) => {}
         Err(PluginCallFailure::Fault { code, .. }) if code != code::PANIC => {}
         Err(other) => {
-            return Err(Broken::new(
+            return Err(CheckFailure::new(
                 "that the call ends within 2 s of being cancelled",
                 other.to_string(),
             ));
         }
     }
-    in_order(bench, &before)?;
-    all_ended(session).await
+    expect_orderly_end(bench, &before)?;
+    expect_all_ended(session).await
 }
 
 async fn deadline(bench: &Bench, session: &BenchSession<'_>) -> CheckResult {
@@ -319,7 +330,7 @@ async fn deadline(bench: &Bench, session: &BenchSession<'_>) -> CheckResult {
     let command = format!("{TICKING} & echo before; wait");
     let body = request(&command);
     let never = CancellationToken::new();
-    let asked = session.asked::<BashOutput>(op::EXECUTOR_BASH, &body, limit, &never, |_| {});
+    let asked = session.request::<BashOutput>(op::EXECUTOR_BASH, &body, limit, &never, |_| {});
     match asked.await.reply {
         Ok(output) => {
             expect(output.timed_out, "`timed_out` in the reply", || {
@@ -332,18 +343,18 @@ async fn deadline(bench: &Bench, session: &BenchSession<'_>) -> CheckResult {
         }) => {}
         Err(PluginCallFailure::Fault { code, .. }) if code != code::PANIC => {}
         Err(other) => {
-            return Err(Broken::new(
+            return Err(CheckFailure::new(
                 "that the call ends within 2 s of its time limit",
                 other.to_string(),
             ));
         }
     }
-    in_order(bench, &before)?;
-    all_ended(session).await
+    expect_orderly_end(bench, &before)?;
+    expect_all_ended(session).await
 }
 
 /// Checks that a call which was told to stop did so in order: no panic, and no end of its process.
-fn in_order(bench: &Bench, before: &PluginHealth) -> CheckResult {
+fn expect_orderly_end(bench: &Bench, before: &PluginHealth) -> CheckResult {
     let after = bench.plugin.health();
     let expected = "that the call ends in order";
     expect(after.late_panics == before.late_panics, expected, || {
@@ -355,7 +366,7 @@ fn in_order(bench: &Bench, before: &PluginHealth) -> CheckResult {
 }
 
 /// Checks that nothing writes ticks any more, and that something did.
-async fn all_ended(session: &BenchSession<'_>) -> CheckResult {
+async fn expect_all_ended(session: &BenchSession<'_>) -> CheckResult {
     let output = bash(
         session,
         &format!("wc -l < {TICKS}; sleep 0.5; wc -l < {TICKS}"),
@@ -368,26 +379,29 @@ async fn all_ended(session: &BenchSession<'_>) -> CheckResult {
         .collect();
     let expected = "that what the command started has ended";
     match counts[..] {
-        [0, _] => Err(Broken::new("that the command had begun", "it had not")),
+        [0, _] => Err(CheckFailure::new(
+            "that the command had begun",
+            "it had not",
+        )),
         [before, after] => expect(before == after, expected, || {
             "it goes on: end the whole process group, and wait for it".to_owned()
         }),
-        _ => Err(Broken::new(expected, outcome(&output))),
+        _ => Err(CheckFailure::new(expected, outcome(&output))),
     }
 }
 
 async fn folder(session: &BenchSession<'_>, ready: &ExecutorReady) -> CheckResult {
-    let dir = mounted(ready)?;
+    let dir = mounted_folder(ready)?;
     let output = bash(session, &format!("cat '{dir}/SKILL.md'")).await?;
-    said(&output, super::bench::FOLDER_TEXT, 0)?;
+    expect_output(&output, super::bench::FOLDER_TEXT, 0)?;
     let view = View {
         path: format!("{dir}/SKILL.md"),
         view_range: None,
     };
-    let viewed: Viewed = session.answer(op::EXECUTOR_VIEW, &view).await?;
+    let viewed: Viewed = session.expect_reply(op::EXECUTOR_VIEW, &view).await?;
     expect(
         viewed.content.contains(FOLDER_WORD),
         "the text of the skill's `SKILL.md` from `executor.view`",
-        || format!("{:?}", shortened(&viewed.content, 200)),
+        || format!("{:?}", truncate(&viewed.content, 200)),
     )
 }

@@ -6,8 +6,10 @@ use conjure_skill_sdk::protocol::{
     CreateFile, FileRef, FilesGet, FilesPut, StrReplace, View, Viewed, Written, op,
 };
 
-use super::bench::{Bench, BenchSession, Broken, CheckResult, expect, short, shortened};
-use super::executor::{bash, clean_up, init, said};
+use super::bench::{
+    Bench, BenchSession, CheckFailure, CheckResult, expect, to_short_json, truncate,
+};
+use super::executor::{bash, clean_up, expect_output, init};
 use super::{CheckKind, ContractCheck};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,28 +59,28 @@ pub(super) fn checks() -> Vec<ContractCheck> {
 pub(super) async fn run(check: FilesCheck, bench: &Bench) -> CheckResult {
     let session = bench.session(false);
     init(bench, &session).await?;
-    let done = checked(check, bench, &session).await;
+    let done = run_check(check, bench, &session).await;
     let cleaned = clean_up(&session).await;
     done.and(cleaned)
 }
 
-async fn checked(check: FilesCheck, bench: &Bench, session: &BenchSession<'_>) -> CheckResult {
+async fn run_check(check: FilesCheck, bench: &Bench, session: &BenchSession<'_>) -> CheckResult {
     match check {
         FilesCheck::Create => {
             let written = create(session, "made/by/hand.txt", TEXT).await?;
             expect(
                 !written.replaced,
                 "`replaced: false` for a new file",
-                || short(&written),
+                || to_short_json(&written),
             )?;
-            said(&bash(session, "cat made/by/hand.txt").await?, TEXT, 0)?;
+            expect_output(&bash(session, "cat made/by/hand.txt").await?, TEXT, 0)?;
             let again = create(session, "made/by/hand.txt", "other").await?;
             expect(
                 again.replaced,
                 "`replaced: true` for one that was there",
-                || short(&again),
+                || to_short_json(&again),
             )?;
-            said(&bash(session, "cat made/by/hand.txt").await?, "other", 0)
+            expect_output(&bash(session, "cat made/by/hand.txt").await?, "other", 0)
         }
         FilesCheck::View => {
             bash(session, "printf 'one\\ntwo\\nthree\\n' > lines.txt").await?;
@@ -87,7 +89,7 @@ async fn checked(check: FilesCheck, bench: &Bench, session: &BenchSession<'_>) -
             expect(
                 all.iter().all(|line| whole.content.contains(line)),
                 "all lines of the file",
-                || format!("{:?}", shortened(&whole.content, 200)),
+                || format!("{:?}", truncate(&whole.content, 200)),
             )?;
             for range in [(2, 2), (2, -1)] {
                 let part = view(session, "lines.txt", Some(range)).await?.content;
@@ -103,7 +105,7 @@ async fn checked(check: FilesCheck, bench: &Bench, session: &BenchSession<'_>) -
             let viewed = view(session, "listed", None).await?;
             let fits = viewed.directory && viewed.content.contains("inner.txt");
             expect(fits, "`directory: true` and the names in it", || {
-                short(&viewed)
+                to_short_json(&viewed)
             })
         }
         FilesCheck::Missing => {
@@ -113,16 +115,20 @@ async fn checked(check: FilesCheck, bench: &Bench, session: &BenchSession<'_>) -
             };
             let expected = "an error that names the file";
             let said = session
-                .refusal(op::EXECUTOR_VIEW, &request, expected)
+                .expect_refusal(op::EXECUTOR_VIEW, &request, expected)
                 .await?;
             expect(said.contains("no-such-file.txt"), expected, || said.clone())
         }
         FilesCheck::Replace => {
             create(session, "changed.txt", TEXT).await?;
             let request = replacement("changed.txt", "two\n", "2\n");
-            let written: Written = session.answer(op::EXECUTOR_STR_REPLACE, &request).await?;
-            expect(written.replaced, "`replaced: true`", || short(&written))?;
-            said(
+            let written: Written = session
+                .expect_reply(op::EXECUTOR_STR_REPLACE, &request)
+                .await?;
+            expect(written.replaced, "`replaced: true`", || {
+                to_short_json(&written)
+            })?;
+            expect_output(
                 &bash(session, "cat changed.txt").await?,
                 "one\n2\nthree\n",
                 0,
@@ -134,10 +140,10 @@ async fn checked(check: FilesCheck, bench: &Bench, session: &BenchSession<'_>) -
                 let request = replacement("kept.txt", old, "x");
                 let expected = format!("an error for a passage like `{old}` in \"twice twice\"");
                 session
-                    .refusal(op::EXECUTOR_STR_REPLACE, &request, &expected)
+                    .expect_refusal(op::EXECUTOR_STR_REPLACE, &request, &expected)
                     .await?;
             }
-            said(&bash(session, "cat kept.txt").await?, "twice twice\n", 0)
+            expect_output(&bash(session, "cat kept.txt").await?, "twice twice\n", 0)
         }
         FilesCheck::Sessions => {
             let other = bench.session(true);
@@ -153,12 +159,12 @@ async fn checked(check: FilesCheck, bench: &Bench, session: &BenchSession<'_>) -
             expect(
                 output.exit_code != Some(0),
                 "that another session has no file of this one",
-                || format!("{:?}", shortened(&output.stdout, 200)),
+                || format!("{:?}", truncate(&output.stdout, 200)),
             )
         }
         FilesCheck::Get => {
             let written = create(session, "fetched.txt", TEXT).await?;
-            let bytes = fetched(bench, session, &written.file).await?;
+            let bytes = fetch_file(bench, session, &written.file).await?;
             expect(bytes == TEXT.as_bytes(), "the bytes of the file", || {
                 format!("{:?}", String::from_utf8_lossy(&bytes))
             })
@@ -173,7 +179,9 @@ async fn create(session: &BenchSession<'_>, path: &str, text: &str) -> CheckResu
         file_text: Some(text.to_owned()),
         content: None,
     };
-    session.answer(op::EXECUTOR_CREATE_FILE, &request).await
+    session
+        .expect_reply(op::EXECUTOR_CREATE_FILE, &request)
+        .await
 }
 
 async fn view(
@@ -185,7 +193,7 @@ async fn view(
         path: path.to_owned(),
         view_range,
     };
-    session.answer(op::EXECUTOR_VIEW, &request).await
+    session.expect_reply(op::EXECUTOR_VIEW, &request).await
 }
 
 fn replacement(path: &str, old: &str, new: &str) -> StrReplace {
@@ -197,13 +205,13 @@ fn replacement(path: &str, old: &str, new: &str) -> StrReplace {
 }
 
 /// The bytes of a file as the host gets at them: at its path, where that is the host's, else fetched.
-pub(super) async fn fetched(
+pub(super) async fn fetch_file(
     bench: &Bench,
     session: &BenchSession<'_>,
     file: &FileRef,
 ) -> CheckResult<Vec<u8>> {
     let expected = "a file that the host reads: its path in the working directory, or `files.get`";
-    let unreadable = |error: std::io::Error| Broken::new(expected, error.to_string());
+    let unreadable = |error: std::io::Error| CheckFailure::new(expected, error.to_string());
     if let Some(path) = &file.path {
         let inside = [&session.working_dir, &session.exchange_dir];
         let real = std::path::Path::new(path)
@@ -217,7 +225,7 @@ pub(super) async fn fetched(
         return fs::read(&real).map_err(unreadable);
     }
     let Some(id) = &file.id else {
-        return Err(Broken::new(expected, short(file)));
+        return Err(CheckFailure::new(expected, to_short_json(file)));
     };
     expect(bench.plugin.manifest().has("files.get/1"), expected, || {
         format!("the id `{id}` alone, and no `files.get`: register `Files` with `with_files()`")
@@ -227,14 +235,15 @@ pub(super) async fn fetched(
         id: id.clone(),
         to: to.display().to_string(),
     };
-    let _: FileRef = session.answer(op::FILES_GET, &request).await?;
+    let _: FileRef = session.expect_reply(op::FILES_GET, &request).await?;
     fs::read(&to).map_err(unreadable)
 }
 
 async fn put(bench: &Bench, session: &BenchSession<'_>) -> CheckResult {
     let text = "brought by the host\n";
     let write = |path: &std::path::Path| {
-        fs::write(path, text).map_err(|error| Broken::new("room for a file", error.to_string()))
+        fs::write(path, text)
+            .map_err(|error| CheckFailure::new("room for a file", error.to_string()))
     };
     let there = if bench.plugin.manifest().has("files.put/1") {
         let path = session.exchange_dir.join("brought.txt");
@@ -242,9 +251,9 @@ async fn put(bench: &Bench, session: &BenchSession<'_>) -> CheckResult {
         let request = FilesPut {
             file: FileRef::at(path.display().to_string()),
         };
-        let file: FileRef = session.answer(op::FILES_PUT, &request).await?;
+        let file: FileRef = session.expect_reply(op::FILES_PUT, &request).await?;
         file.path.ok_or_else(|| {
-            Broken::new(
+            CheckFailure::new(
                 "the path of the file as commands see it",
                 "none in the reply",
             )
@@ -255,5 +264,5 @@ async fn put(bench: &Bench, session: &BenchSession<'_>) -> CheckResult {
         write(&path)?;
         path.display().to_string()
     };
-    said(&bash(session, &format!("cat '{there}'")).await?, text, 0)
+    expect_output(&bash(session, &format!("cat '{there}'")).await?, text, 0)
 }

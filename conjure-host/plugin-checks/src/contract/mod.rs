@@ -25,9 +25,9 @@ use conjure_plugins::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use bench::{Bench, Broken, CheckResult};
-pub use catalog::{ToldTools, tools_of};
-pub use common::hands_over;
+use bench::{Bench, CheckFailure, CheckResult};
+pub use catalog::{DiscoveredTools, tools_of};
+pub use common::check_hand_over;
 use examples::ExampleSession;
 
 /// How long one check may take before it counts as failed.
@@ -193,14 +193,14 @@ impl Contract {
 
     /// Runs the check at a place of [`Contract::names`]; nothing where there is none.
     #[boxed]
-    pub async fn run(&self, place: usize) -> Option<CheckOutcome> {
-        let check = self.checks.get(place)?;
+    pub async fn run(&self, index: usize) -> Option<CheckOutcome> {
+        let check = self.checks.get(index)?;
         let begun = Instant::now();
         let done = tokio::time::timeout(LIMIT, Box::pin(self.check(&check.kind))).await;
         let verdict = match done {
             Ok(Ok(())) => Verdict::Passed,
-            Ok(Err(Broken::Deviates { expected, got })) => Verdict::Failed { expected, got },
-            Ok(Err(Broken::LeftOut { reason })) => Verdict::LeftOut { reason },
+            Ok(Err(CheckFailure::Deviates { expected, got })) => Verdict::Failed { expected, got },
+            Ok(Err(CheckFailure::LeftOut { reason })) => Verdict::LeftOut { reason },
             Err(_) => Verdict::Failed {
                 expected: format!("an end within {} s", LIMIT.as_secs()),
                 got: "none".to_owned(),
@@ -231,8 +231,8 @@ impl Contract {
     }
 
     /// Runs an example in the session that those before it had.
-    async fn example(&self, place: usize) -> CheckResult {
-        let Some(example) = self.plugin.manifest().examples.get(place) else {
+    async fn example(&self, index: usize) -> CheckResult {
+        let Some(example) = self.plugin.manifest().examples.get(index) else {
             return Ok(());
         };
         let mut session = self.examples.lock().await;

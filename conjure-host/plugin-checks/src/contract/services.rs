@@ -18,11 +18,11 @@ use serde_json::Value;
 
 /// The services of one instance.
 pub(super) struct BenchServices {
-    kept: Arc<Mutex<BenchState>>,
+    state: Arc<Mutex<BenchState>>,
     /// Services of a host that has no session.
-    outside: Arc<dyn HostServices>,
+    host_services: Arc<dyn HostServices>,
     /// What was asked of the outside and not had, such as a secret that nobody set.
-    unmet: Arc<Mutex<Option<String>>>,
+    missing_resource: Arc<Mutex<Option<String>>>,
 }
 
 impl BenchServices {
@@ -30,15 +30,15 @@ impl BenchServices {
     pub(super) fn of(manifest: &Manifest, dir: &Path) -> Self {
         let secrets = conjure_config::env::secrets();
         Self {
-            kept: Arc::default(),
-            unmet: Arc::default(),
-            outside: conjure_runtime::plugin_services(&manifest.permissions, secrets, dir),
+            state: Arc::default(),
+            missing_resource: Arc::default(),
+            host_services: conjure_runtime::plugin_services(&manifest.permissions, secrets, dir),
         }
     }
 
     /// Where the words are about what the plugin could not have from outside.
-    pub(super) fn unmet(&self) -> Arc<Mutex<Option<String>>> {
-        Arc::clone(&self.unmet)
+    pub(super) fn missing_resource(&self) -> Arc<Mutex<Option<String>>> {
+        Arc::clone(&self.missing_resource)
     }
 }
 
@@ -57,7 +57,10 @@ impl HostServices for BenchServices {
         json: Vec<u8>,
     ) -> BoxFuture<'static, Result<Vec<u8>, Fault>> {
         if [host_op::SECRET_GET, host_op::HTTP_SEND].contains(&op) {
-            let (answer, unmet) = (self.outside.host(plugin, call, op, json), self.unmet());
+            let (answer, unmet) = (
+                self.host_services.host(plugin, call, op, json),
+                self.missing_resource(),
+            );
             let op = op.to_owned();
             return Box::pin(async move {
                 let answer = answer.await;
@@ -71,7 +74,7 @@ impl HostServices for BenchServices {
                 answer
             });
         }
-        let mut state = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         Box::pin(std::future::ready(answer(&mut state, op, &json)))
     }
 }

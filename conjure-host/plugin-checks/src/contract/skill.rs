@@ -5,7 +5,9 @@ use conjure_skill_sdk::protocol::{Empty, Manifest, SkillTools, ToolDecl, ToolRes
 use serde_json::{Value, json};
 
 use super::backend::well_formed;
-use super::bench::{Bench, BenchSession, Broken, CheckResult, refused, short};
+use super::bench::{
+    Bench, BenchSession, CheckFailure, CheckResult, refusal_message, to_short_json,
+};
 use super::{CheckKind, ContractCheck};
 
 /// What a manifest says where the instance has tools that are known at run time only.
@@ -71,7 +73,7 @@ pub(super) async fn run(check: &SkillCheck, bench: &Bench) -> CheckResult {
             }
             match seen {
                 true => Ok(()),
-                false => Err(Broken::left_out(
+                false => Err(CheckFailure::left_out(
                     "no tool that it has at run time requires an argument",
                 )),
             }
@@ -81,7 +83,7 @@ pub(super) async fn run(check: &SkillCheck, bench: &Bench) -> CheckResult {
 
 /// The tools that an instance of a skill lists beside those of its manifest.
 pub(super) async fn run_time_tools(session: &BenchSession<'_>) -> CheckResult<Vec<ToolDecl>> {
-    let listed: SkillTools = session.answer(op::SKILL_TOOLS, &Empty {}).await?;
+    let listed: SkillTools = session.expect_reply(op::SKILL_TOOLS, &Empty {}).await?;
     Ok(listed.tools)
 }
 
@@ -105,12 +107,15 @@ pub(super) async fn refuses(
     let expected = format!(
         "an error result of `{}` for the arguments {}",
         tool.name,
-        short(arguments)
+        to_short_json(arguments)
     );
     match session.ask::<ToolResult>(op, body).await {
         Ok(result) if result.is_error => Ok(()),
-        Ok(result) => Err(Broken::new(expected, short(&result.joined_text()))),
-        Err(failure) => refused(failure, &expected).map(drop),
+        Ok(result) => Err(CheckFailure::new(
+            expected,
+            to_short_json(&result.joined_text()),
+        )),
+        Err(failure) => refusal_message(failure, &expected).map(drop),
     }
 }
 

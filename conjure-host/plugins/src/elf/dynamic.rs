@@ -180,7 +180,7 @@ impl<'a> Dynamic<'a> {
             ));
         }
         if let Some(table) = self.get(raw::DT_PLTGOT)
-            && !image.holds(table, 3 * POINTER, Right::Write)
+            && !image.contains(table, 3 * POINTER, Right::Write)
         {
             return Err(incomplete(
                 "its table of calls lies in no memory that can be written",
@@ -190,7 +190,7 @@ impl<'a> Dynamic<'a> {
     }
 
     /// Compares the entries with what the section headers tell of the same tables.
-    pub(super) fn agrees(&self, sections: &[Section]) -> StructureResult {
+    pub(super) fn check_sections(&self, sections: &[Section]) -> StructureResult {
         let one = |kind: u32| sections.iter().find(|s| s.kind == kind && s.loaded);
         let differs = |what: &str| {
             Err(incomplete(format!(
@@ -252,12 +252,12 @@ impl<'a> Dynamic<'a> {
                 ));
             }
         }
-        self.relocations_agree(sections)
+        self.check_relocations(sections)
     }
 
     /// Each relocation that a section header tells of is in a table of the loader, and the other
     /// way round.
-    fn relocations_agree(&self, sections: &[Section]) -> StructureResult {
+    fn check_relocations(&self, sections: &[Section]) -> StructureResult {
         let tables = [
             self.table(raw::DT_RELA, raw::DT_RELASZ),
             self.table(raw::DT_JMPREL, raw::DT_PLTRELSZ),

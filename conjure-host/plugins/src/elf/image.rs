@@ -162,8 +162,8 @@ impl<'a> Image<'a> {
                 if self.dynamic.1 != 0 {
                     return Err(incomplete("it has two dynamic sections"));
                 }
-                self.same_bytes("the dynamic section", segment)?;
-                self.writable("the dynamic section", address, file)?;
+                self.check_file_offset("the dynamic section", segment)?;
+                self.check_writable("the dynamic section", address, file)?;
                 self.dynamic = (address, file);
             }
             PT_TLS => {
@@ -180,7 +180,7 @@ impl<'a> Image<'a> {
                 self.thread_local = Some(memory);
             }
             PT_GNU_RELRO => {
-                self.writable("what becomes read-only", address, 1)?;
+                self.check_writable("what becomes read-only", address, 1)?;
                 let end = address.checked_add(memory);
                 let within = self.load_at(address).zip(end).is_some_and(|(load, end)| {
                     end <= (load.address + load.memory).next_multiple_of(PAGE)
@@ -198,7 +198,7 @@ impl<'a> Image<'a> {
                 ));
             }
             PT_PHDR => {
-                self.same_bytes("the table of segments", segment)?;
+                self.check_file_offset("the table of segments", segment)?;
                 let size = (count * size_of::<ProgramHeader64<Endianness>>()) as u64;
                 if segment.p_offset(endian) != table || file != size {
                     return Err(incomplete(
@@ -207,10 +207,10 @@ impl<'a> Image<'a> {
                 }
             }
             PT_NOTE | PT_GNU_PROPERTY => {
-                self.same_bytes("a note", segment)?;
-                self.notes(segment)?;
+                self.check_file_offset("a note", segment)?;
+                self.check_notes(segment)?;
             }
-            PT_GNU_EH_FRAME => self.same_bytes("the table for unwinding", segment)?,
+            PT_GNU_EH_FRAME => self.check_file_offset("the table for unwinding", segment)?,
             _ => {}
         }
         Ok(())
@@ -218,7 +218,7 @@ impl<'a> Image<'a> {
 
     /// Whether notes are as long as they say: the loader goes from one to the next where they are
     /// aligned like words.
-    fn notes(&self, segment: &ProgramHeader64<Endianness>) -> StructureResult {
+    fn check_notes(&self, segment: &ProgramHeader64<Endianness>) -> StructureResult {
         if segment.p_align(self.endian) != WORD {
             return Ok(());
         }
@@ -241,7 +241,11 @@ impl<'a> Image<'a> {
     }
 
     /// Whether a segment's address and its place in the file are the same bytes.
-    fn same_bytes(&self, what: &str, segment: &ProgramHeader64<Endianness>) -> StructureResult {
+    fn check_file_offset(
+        &self,
+        what: &str,
+        segment: &ProgramHeader64<Endianness>,
+    ) -> StructureResult {
         let (address, size) = (segment.p_vaddr(self.endian), segment.p_filesz(self.endian));
         self.bytes(what, address, size)?;
         let place = self
@@ -262,7 +266,7 @@ impl<'a> Image<'a> {
     }
 
     /// Whether so many bytes from an address on are in one segment with a right.
-    pub(super) fn holds(&self, address: u64, size: u64, right: Right) -> bool {
+    pub(super) fn contains(&self, address: u64, size: u64, right: Right) -> bool {
         let load = self.loads.iter().find(|load| {
             let end = load.address + load.memory;
             load.address <= address && address.checked_add(size).is_some_and(|to| to <= end)
@@ -281,8 +285,8 @@ impl<'a> Image<'a> {
             .map_or(0, |load| load.address + load.memory)
     }
 
-    fn writable(&self, what: &str, address: u64, size: u64) -> StructureResult {
-        match self.holds(address, size, Right::Write) {
+    fn check_writable(&self, what: &str, address: u64, size: u64) -> StructureResult {
+        match self.contains(address, size, Right::Write) {
             true => Ok(()),
             false => Err(incomplete(format!(
                 "{what} lies in no memory that can be written"

@@ -70,7 +70,7 @@ pub(super) enum StructureError {
 pub(super) fn header_section(bytes: &[u8]) -> Result<Option<&[u8]>, StructureError> {
     let kind = match FileKind::parse(bytes) {
         Ok(kind) => kind,
-        Err(_) => return Err(unknown(bytes)),
+        Err(_) => return Err(unknown_format(bytes)),
     };
     match kind {
         FileKind::Elf64 if cfg!(not(target_os = "macos")) => {
@@ -99,7 +99,7 @@ pub(super) fn compiler(bytes: &[u8]) -> Option<String> {
     })
 }
 
-fn unknown(bytes: &[u8]) -> StructureError {
+fn unknown_format(bytes: &[u8]) -> StructureError {
     let found = if bytes.is_empty() {
         "empty".to_owned()
     } else if bytes.starts_with(b"\x7fELF") || bytes.starts_with(&[0xcf, 0xfa, 0xed, 0xfe]) {
@@ -132,7 +132,7 @@ fn incomplete(what: impl Into<String>) -> StructureError {
 }
 
 /// Whether `offset..offset + size` lies inside the file.
-fn inside(what: &str, bytes: &[u8], offset: u64, size: u64) -> Result<(), StructureError> {
+fn check_inside(what: &str, bytes: &[u8], offset: u64, size: u64) -> Result<(), StructureError> {
     match offset.checked_add(size) {
         Some(end) if end <= bytes.len() as u64 => Ok(()),
         Some(end) => Err(incomplete(format!(
@@ -155,13 +155,13 @@ where
     let sections = header.section_headers(endian, bytes).map_err(broken)?;
     let file = ElfFile::<Elf>::parse(bytes).map_err(broken)?;
     let found = (file.architecture(), file.is_64(), file.is_little_endian());
-    same_target(found)?;
+    check_target(found)?;
     if header.e_type(endian) != raw::ET_DYN {
-        return Err(program());
+        return Err(not_a_library());
     }
     for segment in segments {
         let (offset, size) = segment.file_range(endian);
-        inside("a segment", bytes, offset, size)?;
+        check_inside("a segment", bytes, offset, size)?;
         if segment.p_type(endian) == raw::PT_LOAD {
             let memory: u64 = segment.p_memsz(endian).into();
             let address: u64 = segment.p_vaddr(endian).into();
@@ -172,7 +172,7 @@ where
     }
     for section in sections {
         if let Some((offset, size)) = section.file_range(endian) {
-            inside("a section", bytes, offset, size)?;
+            check_inside("a section", bytes, offset, size)?;
         }
     }
     let dynamic = segments
@@ -189,7 +189,7 @@ where
         entry.d_tag(endian) == raw::DT_FLAGS_1 && flags & raw::DF_1_PIE.0 != 0
     };
     if dynamic.iter().any(is_pie) {
-        return Err(program());
+        return Err(not_a_library());
     }
     let Some(section) = file.section_by_name(SECTION) else {
         return Ok(None);
@@ -211,7 +211,7 @@ where
 ///
 /// # Errors
 /// What would lead the loader astray.
-pub(super) fn loadable(bytes: &[u8]) -> Result<(), StructureError> {
+pub(super) fn check_loadable(bytes: &[u8]) -> Result<(), StructureError> {
     if !matches!(FileKind::parse(bytes), Ok(FileKind::Elf64)) {
         return Ok(());
     }
@@ -223,13 +223,13 @@ pub(super) fn loadable(bytes: &[u8]) -> Result<(), StructureError> {
     let image = Image::of(bytes, endian, segments, header.e_phoff(endian))?;
     let sections = dynamic::sections(headers, endian);
     let dynamic = Dynamic::of(&image)?;
-    dynamic.agrees(&sections)?;
+    dynamic.check_sections(&sections)?;
     let symbols = Symbols::of(&image, &dynamic, &sections)?;
     versions::judge(&image, &dynamic, &symbols)?;
     relocations::judge(&image, &dynamic, &symbols)
 }
 
-fn program() -> StructureError {
+fn not_a_library() -> StructureError {
     StructureError::NotALibrary {
         found: "an ELF program or object".to_owned(),
     }
@@ -239,7 +239,7 @@ fn mach_o(bytes: &[u8]) -> Result<Option<&[u8]>, StructureError> {
     let broken = |e: object::read::Error| incomplete(e.to_string());
     let file = MachOFile64::<Endianness>::parse(bytes).map_err(broken)?;
     let endian = file.endian();
-    same_target((file.architecture(), file.is_64(), file.is_little_endian()))?;
+    check_target((file.architecture(), file.is_64(), file.is_little_endian()))?;
     let kind = file.macho_header().filetype(endian);
     if kind != macho::MH_DYLIB && kind != macho::MH_BUNDLE {
         return Err(StructureError::NotALibrary {
@@ -251,26 +251,26 @@ fn mach_o(bytes: &[u8]) -> Result<Option<&[u8]>, StructureError> {
         match command.variant().map_err(broken)? {
             LoadCommandVariant::Segment64(segment, sections) => {
                 let (offset, size) = segment.file_range(endian);
-                inside("a segment", bytes, offset, size)?;
+                check_inside("a segment", bytes, offset, size)?;
                 for section in segment.sections(endian, sections).map_err(broken)? {
                     if let Some((offset, size)) =
                         section.file_range(endian, section.offset.get(endian).into())
                     {
-                        inside("a section", bytes, offset, size)?;
+                        check_inside("a section", bytes, offset, size)?;
                     }
                 }
             }
             LoadCommandVariant::Symtab(table) => {
                 let entry = size_of::<macho::Nlist64<Endianness>>() as u64;
                 let symbols = u64::from(table.nsyms.get(endian)) * entry;
-                inside(
+                check_inside(
                     "the symbol table",
                     bytes,
                     table.symoff.get(endian).into(),
                     symbols,
                 )?;
                 let strings = table.strsize.get(endian).into();
-                inside(
+                check_inside(
                     "the string table",
                     bytes,
                     table.stroff.get(endian).into(),
@@ -279,7 +279,7 @@ fn mach_o(bytes: &[u8]) -> Result<Option<&[u8]>, StructureError> {
             }
             LoadCommandVariant::LinkeditData(data) => {
                 let (offset, size) = (data.dataoff.get(endian), data.datasize.get(endian));
-                inside("link-edit data", bytes, offset.into(), size.into())?;
+                check_inside("link-edit data", bytes, offset.into(), size.into())?;
             }
             _ => {}
         }
@@ -291,7 +291,7 @@ fn mach_o(bytes: &[u8]) -> Result<Option<&[u8]>, StructureError> {
     section.map(|s| s.data().map_err(broken)).transpose()
 }
 
-fn same_target(found: (Architecture, bool, bool)) -> Result<(), StructureError> {
+fn check_target(found: (Architecture, bool, bool)) -> Result<(), StructureError> {
     let needed = (
         match std::env::consts::ARCH {
             "x86_64" => Architecture::X86_64,
@@ -343,7 +343,7 @@ mod tests {
     #[test]
     fn a_library_without_our_section_is_whole_and_has_none() {
         assert_eq!(header_section(&libc()), Ok(None));
-        assert_eq!(loadable(&libc()), Ok(()));
+        assert_eq!(check_loadable(&libc()), Ok(()));
     }
 
     #[test]
@@ -371,7 +371,7 @@ mod tests {
                 if !bytes.starts_with(b"\x7fELF") {
                     continue;
                 }
-                let judged = loadable(&bytes);
+                let judged = check_loadable(&bytes);
                 assert_eq!(judged, Ok(()), "{}", path.display());
                 seen += 1;
             }
@@ -403,7 +403,7 @@ mod tests {
             let change = [0xff, 0x80, 0x01][at % 3];
             library[at] ^= change;
             let _ = header_section(&library);
-            let _ = loadable(&library);
+            let _ = check_loadable(&library);
             library[at] ^= change;
         }
     }

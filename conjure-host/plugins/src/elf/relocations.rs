@@ -60,22 +60,22 @@ pub(super) fn judge(
     let mut written = Vec::new();
     let mut pointers = Vec::new();
     if let Some(calls) = dynamic.table(raw::DT_JMPREL, raw::DT_PLTRELSZ) {
-        each(image, symbols, calls, &mut written, &mut pointers)?;
-        adjacent(calls, &mut written)?;
+        check_table(image, symbols, calls, &mut written, &mut pointers)?;
+        check_adjacent(calls, &mut written)?;
     }
     if let Some(table) = dynamic.table(raw::DT_RELA, raw::DT_RELASZ) {
-        each(image, symbols, table, &mut written, &mut pointers)?;
+        check_table(image, symbols, table, &mut written, &mut pointers)?;
     }
     if let Some(count) = dynamic.get(raw::DT_RELACOUNT) {
-        relative_first(image, dynamic, count)?;
+        check_relative_first(image, dynamic, count)?;
     }
-    packed(image, dynamic, &mut written, &mut pointers)?;
-    apart(image, &mut written)?;
-    arrays(image, dynamic, &mut pointers)
+    check_packed(image, dynamic, &mut written, &mut pointers)?;
+    check_disjoint(image, &mut written)?;
+    check_arrays(image, dynamic, &mut pointers)
 }
 
 /// Judges each relocation of a table. Notes what it writes, and the pointers that it makes.
-fn each(
+fn check_table(
     image: &Image<'_>,
     symbols: &Symbols<'_>,
     table: TableRange,
@@ -105,9 +105,9 @@ fn each(
         }
         let fits = match kind {
             RelocationKind::Relative => {
-                symbol == 0 && addend <= image.end() && is_empty(image, place, addend)
+                symbol == 0 && addend <= image.end() && is_placeholder(image, place, addend)
             }
-            RelocationKind::Resolver => symbol == 0 && image.holds(addend, 1, Right::Execute),
+            RelocationKind::Resolver => symbol == 0 && image.contains(addend, 1, Right::Execute),
             RelocationKind::Symbol => true,
             RelocationKind::Entry => symbol != 0 && addend == 0,
             RelocationKind::ThreadLocal | RelocationKind::ThreadLocalPair => {
@@ -134,14 +134,14 @@ fn each(
 
 /// Whether what a relocation overwrites is room for it: linkers leave it empty, or write there what
 /// the relocation says, and they align it. Where other data stands, the relocation was altered.
-fn is_empty(image: &Image<'_>, place: u64, addend: u64) -> bool {
+fn is_placeholder(image: &Image<'_>, place: u64, addend: u64) -> bool {
     let before = image.bytes("what a relocation writes", place, POINTER);
     let before = before.map_or(0, |bytes| u64_at(bytes, 0, image.endian));
     place.is_multiple_of(POINTER) && (before == 0 || before == addend)
 }
 
 /// Code calls other libraries through one table, each of whose entries has its relocation.
-fn adjacent(calls: TableRange, written: &mut [TableRange]) -> StructureResult {
+fn check_adjacent(calls: TableRange, written: &mut [TableRange]) -> StructureResult {
     let (_, size) = calls;
     written.sort_unstable();
     let mut pairs = written.iter().zip(written.iter().skip(1));
@@ -156,7 +156,7 @@ fn adjacent(calls: TableRange, written: &mut [TableRange]) -> StructureResult {
 }
 
 /// The first so many relocations are taken for relative ones without being looked at.
-fn relative_first(image: &Image<'_>, dynamic: &Dynamic<'_>, count: u64) -> StructureResult {
+fn check_relative_first(image: &Image<'_>, dynamic: &Dynamic<'_>, count: u64) -> StructureResult {
     let wrong = || incomplete("it has fewer relative relocations than it says");
     let (address, size) = dynamic
         .table(raw::DT_RELA, raw::DT_RELASZ)
@@ -175,7 +175,7 @@ fn relative_first(image: &Image<'_>, dynamic: &Dynamic<'_>, count: u64) -> Struc
 
 /// Relative relocations in their short form: an even number is an address, an odd one says with its
 /// other bits which of the 63 words behind are relocated too. The addend is what stands there.
-fn packed(
+fn check_packed(
     image: &Image<'_>,
     dynamic: &Dynamic<'_>,
     written: &mut Vec<TableRange>,
@@ -216,12 +216,12 @@ fn packed(
 
 /// Relocations write into memory that can be written, each elsewhere, and none into the entries
 /// that the loader reads.
-fn apart(image: &Image<'_>, written: &mut Vec<TableRange>) -> StructureResult {
+fn check_disjoint(image: &Image<'_>, written: &mut Vec<TableRange>) -> StructureResult {
     written.push(image.dynamic);
     written.sort_unstable();
     let mut end = 0;
     for (place, width) in written.iter() {
-        if !image.holds(*place, *width, Right::Write) {
+        if !image.contains(*place, *width, Right::Write) {
             return Err(incomplete(
                 "a relocation writes outside the memory that can be written",
             ));
@@ -236,7 +236,7 @@ fn apart(image: &Image<'_>, written: &mut Vec<TableRange>) -> StructureResult {
 }
 
 /// What is run at the beginning and the end is code of the library.
-fn arrays(
+fn check_arrays(
     image: &Image<'_>,
     dynamic: &Dynamic<'_>,
     pointers: &mut [(u64, Option<u64>)],
@@ -250,7 +250,7 @@ fn arrays(
         let Some((begin, size)) = dynamic.table(address, size) else {
             continue;
         };
-        if size % POINTER != 0 || begin % POINTER != 0 || !image.holds(begin, size, Right::Any) {
+        if size % POINTER != 0 || begin % POINTER != 0 || !image.contains(begin, size, Right::Any) {
             return Err(wrong());
         }
         for place in (begin..begin + size).step_by(POINTER as usize) {
@@ -258,7 +258,7 @@ fn arrays(
             let target = at.ok().and_then(|at| pointers.get(at)).ok_or_else(wrong)?;
             let is_code = target
                 .1
-                .is_none_or(|code| image.holds(code, 1, Right::Execute));
+                .is_none_or(|code| image.contains(code, 1, Right::Execute));
             if !is_code {
                 return Err(wrong());
             }

@@ -40,8 +40,8 @@ impl<'a> Symbols<'a> {
             count: section.size / SYMBOL,
         };
         symbols.judge(image, dynamic)?;
-        symbols.gnu_hash(image, dynamic)?;
-        symbols.hash(image, dynamic)?;
+        symbols.check_gnu_hash(image, dynamic)?;
+        symbols.check_hash(image, dynamic)?;
         Ok(symbols)
     }
 
@@ -69,7 +69,7 @@ impl<'a> Symbols<'a> {
                 _ if kind == raw::STT_TLS.0 => {
                     image.thread_local.is_some_and(|memory| value <= memory)
                 }
-                _ if is_code && !image.holds(value, 1, Right::Execute) => false,
+                _ if is_code && !image.contains(value, 1, Right::Execute) => false,
                 _ => value <= image.end(),
             };
             if !fits {
@@ -86,7 +86,7 @@ impl<'a> Symbols<'a> {
 
     /// The table of the GNU linkers: a filter, buckets, and a chain of hashes for the symbols from
     /// a first one on; the last hash of a bucket's chain is odd.
-    fn gnu_hash(&self, image: &Image<'_>, dynamic: &Dynamic<'_>) -> StructureResult {
+    fn check_gnu_hash(&self, image: &Image<'_>, dynamic: &Dynamic<'_>) -> StructureResult {
         let Some(address) = dynamic.get(raw::DT_GNU_HASH) else {
             return Ok(());
         };
@@ -135,7 +135,7 @@ impl<'a> Symbols<'a> {
     }
 
     /// The table of the System V ABI: buckets and a chain for all symbols, each a symbol's number.
-    fn hash(&self, image: &Image<'_>, dynamic: &Dynamic<'_>) -> StructureResult {
+    fn check_hash(&self, image: &Image<'_>, dynamic: &Dynamic<'_>) -> StructureResult {
         let Some(address) = dynamic.get(raw::DT_HASH) else {
             return Ok(());
         };

@@ -19,7 +19,7 @@ const NEEDED: u64 = 16;
 const DEFINITION: u64 = 20;
 const NAME: u64 = 8;
 /// The most of each that are read.
-const MOST: usize = 4096;
+const MAX_ENTRIES: usize = 4096;
 
 /// Judges the versions of all symbols.
 pub(super) fn judge(
@@ -29,8 +29,8 @@ pub(super) fn judge(
 ) -> StructureResult {
     // Local and global symbols have no version.
     let mut known = HashSet::from([0, 1]);
-    needed(image, dynamic, &mut known)?;
-    defined(image, dynamic, &mut known)?;
+    check_needed(image, dynamic, &mut known)?;
+    check_defined(image, dynamic, &mut known)?;
     let Some(address) = dynamic.get(raw::DT_VERSYM) else {
         return Ok(());
     };
@@ -45,14 +45,18 @@ pub(super) fn judge(
     }
 }
 
-fn needed(image: &Image<'_>, dynamic: &Dynamic<'_>, known: &mut HashSet<u16>) -> StructureResult {
+fn check_needed(
+    image: &Image<'_>,
+    dynamic: &Dynamic<'_>,
+    known: &mut HashSet<u16>,
+) -> StructureResult {
     let Some(first) = dynamic.get(raw::DT_VERNEED) else {
         return Ok(());
     };
     let endian = image.endian;
-    follow(image, first, NEED, 12, 8, |need, at| {
+    walk_list(image, first, NEED, 12, 8, |need, at| {
         if u16_at(need, 0, endian) != 1 {
-            return Err(damaged());
+            return Err(damaged_error());
         }
         let library = dynamic.string(u32_at(need, 4, endian).into())?;
         if !dynamic.needed.contains(library) {
@@ -61,10 +65,10 @@ fn needed(image: &Image<'_>, dynamic: &Dynamic<'_>, known: &mut HashSet<u16>) ->
             ));
         }
         let versions = at.saturating_add(u32_at(need, 8, endian).into());
-        follow(image, versions, NEEDED, 12, 0, |version, _| {
+        walk_list(image, versions, NEEDED, 12, 0, |version, _| {
             let name = dynamic.string(u32_at(version, 8, endian).into())?;
             if u32_at(version, 0, endian) != elf_hash(name) {
-                return Err(damaged());
+                return Err(damaged_error());
             }
             known.insert(u16_at(version, 6, endian) & 0x7fff);
             Ok(())
@@ -72,18 +76,22 @@ fn needed(image: &Image<'_>, dynamic: &Dynamic<'_>, known: &mut HashSet<u16>) ->
     })
 }
 
-fn defined(image: &Image<'_>, dynamic: &Dynamic<'_>, known: &mut HashSet<u16>) -> StructureResult {
+fn check_defined(
+    image: &Image<'_>,
+    dynamic: &Dynamic<'_>,
+    known: &mut HashSet<u16>,
+) -> StructureResult {
     let Some(first) = dynamic.get(raw::DT_VERDEF) else {
         return Ok(());
     };
     let endian = image.endian;
-    follow(image, first, DEFINITION, 16, 12, |version, at| {
+    walk_list(image, first, DEFINITION, 16, 12, |version, at| {
         if u16_at(version, 0, endian) != 1 {
-            return Err(damaged());
+            return Err(damaged_error());
         }
         known.insert(u16_at(version, 4, endian) & 0x7fff);
         let names = at.saturating_add(u32_at(version, 12, endian).into());
-        follow(image, names, NAME, 4, 0, |name, _| {
+        walk_list(image, names, NAME, 4, 0, |name, _| {
             dynamic.string(u32_at(name, 0, endian).into()).map(drop)
         })
     })
@@ -91,7 +99,7 @@ fn defined(image: &Image<'_>, dynamic: &Dynamic<'_>, known: &mut HashSet<u16>) -
 
 /// Goes through a list whose items say at `next` how far the next one is. `inner` is where one says
 /// how far its own list is, which must be there.
-fn follow<'a>(
+fn walk_list<'a>(
     image: &Image<'a>,
     first: u64,
     size: u64,
@@ -100,13 +108,13 @@ fn follow<'a>(
     mut each: impl FnMut(&'a [u8], u64) -> StructureResult,
 ) -> StructureResult {
     let mut at = first;
-    for _ in 0..MOST {
+    for _ in 0..MAX_ENTRIES {
         if !at.is_multiple_of(4) {
-            return Err(damaged());
+            return Err(damaged_error());
         }
         let item = image.bytes("the table of versions", at, size)?;
         if inner != 0 && u32_at(item, inner, image.endian) == 0 {
-            return Err(damaged());
+            return Err(damaged_error());
         }
         each(item, at)?;
         match u32_at(item, next, image.endian) {
@@ -114,10 +122,10 @@ fn follow<'a>(
             step => at = at.saturating_add(step.into()),
         }
     }
-    Err(damaged())
+    Err(damaged_error())
 }
 
-fn damaged() -> super::StructureError {
+fn damaged_error() -> super::StructureError {
     incomplete("its table of versions is damaged")
 }
 

@@ -19,7 +19,7 @@ use crate::file::FILE_LIMIT;
 /// What an archive begins with.
 const MAGIC: &[u8] = b"PK\x03\x04";
 /// The most files of a plugin, its description being one.
-pub(super) const MOST_FILES: usize = 10_000;
+pub(super) const MAX_FILES: usize = 10_000;
 /// The description's name in a bundle that a host makes.
 const DESCRIPTION: &str = "plugin.toml";
 
@@ -80,7 +80,7 @@ pub(crate) fn judge(
 ///
 /// # Errors
 /// The first thing that is wrong with it.
-pub(crate) fn opened(
+pub(crate) fn open_bundle(
     path: &Path,
     bytes: &[u8],
 ) -> Result<(ProgramDescription, Vec<BundledFile>), PluginError> {
@@ -114,9 +114,9 @@ fn read(path: &Path, bytes: &[u8]) -> Result<ProgramBundle, PluginError> {
         let is_short = !matches!(error, ZipError::UnsupportedArchive(_));
         unread(&error, is_short)
     })?;
-    if archive.len() > MOST_FILES {
+    if archive.len() > MAX_FILES {
         return Err(wrong(format!(
-            "it holds {} files, and a plugin has at most {MOST_FILES}",
+            "it holds {} files, and a plugin has at most {MAX_FILES}",
             archive.len()
         )));
     }
@@ -133,7 +133,7 @@ fn read(path: &Path, bytes: &[u8]) -> Result<ProgramBundle, PluginError> {
             continue;
         }
         if member.is_symlink() {
-            return Err(wrong(not_plain(&name)));
+            return Err(wrong(not_plain_error(&name)));
         }
         let mut content = Vec::new();
         let most = (&mut member).take(left + 1).read_to_end(&mut content);
@@ -156,7 +156,7 @@ fn read(path: &Path, bytes: &[u8]) -> Result<ProgramBundle, PluginError> {
         false => wrong(format!("it holds no `{DESCRIPTION}`")),
     })?;
     let description = parse(path, &text)?;
-    agree(&description, &files).map_err(wrong)?;
+    check_files(&description, &files).map_err(wrong)?;
     Ok(ProgramBundle {
         text,
         description,
@@ -169,19 +169,22 @@ fn read(path: &Path, bytes: &[u8]) -> Result<ProgramBundle, PluginError> {
 ///
 /// # Errors
 /// The first that does not fit.
-pub(super) fn agree(description: &ProgramDescription, files: &[BundledFile]) -> Result<(), String> {
-    if files.len() >= MOST_FILES {
+pub(super) fn check_files(
+    description: &ProgramDescription,
+    files: &[BundledFile],
+) -> Result<(), String> {
+    if files.len() >= MAX_FILES {
         return Err(format!(
-            "it holds {} files beside its description, and a plugin has at most {MOST_FILES} with that",
+            "it holds {} files beside its description, and a plugin has at most {MAX_FILES} with that",
             files.len()
         ));
     }
     let mut names = HashSet::new();
     for (name, _) in files {
         if !is_plain(name) || name.ends_with('/') {
-            return Err(not_plain(name));
+            return Err(not_plain_error(name));
         }
-        if !description.names(name) {
+        if !description.includes(name) {
             return Err(format!(
                 "it holds `{name}`, which its description does not name"
             ));
@@ -218,14 +221,14 @@ pub(super) fn agree(description: &ProgramDescription, files: &[BundledFile]) -> 
     }
 }
 
-fn not_plain(name: &str) -> String {
+fn not_plain_error(name: &str) -> String {
     format!("it holds `{name}`, which is not a plain file below its own directory")
 }
 
 /// The extension of a directory with the files of a bundle.
-pub(crate) const FILES: &str = "files";
+pub(crate) const FILES_EXTENSION: &str = "files";
 /// How often it is said that a directory is in use.
-const SAY: Duration = Duration::from_secs(12 * 60 * 60);
+const TOUCH_INTERVAL: Duration = Duration::from_secs(12 * 60 * 60);
 
 /// Gives a directory in the store that holds the files of a bundle and nothing else: one that is there,
 /// or a new one. Its name begins with `name`, it has no links in its path, and it is said to be in use.
@@ -244,37 +247,42 @@ pub(crate) fn unpack(
     static MAKING: Mutex<()> = Mutex::new(());
     let files = read(path, bytes).map_err(|error| error.to_string())?.files;
     let unpacked = || -> std::io::Result<PathBuf> {
-        let dir = match whole(store, name, &files)? {
+        let dir = match find_intact(store, name, &files)? {
             Some(dir) => dir,
             None => {
                 let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
-                match whole(store, name, &files)? {
+                match find_intact(store, name, &files)? {
                     Some(dir) => dir,
-                    None => make(store, name, &files)?,
+                    None => create(store, name, &files)?,
                 }
             }
         };
-        say_used(&dir);
+        touch(&dir);
         dir.canonicalize()
     };
     unpacked().map_err(|error| error.to_string())
 }
 
 /// A directory of a bundle that is as it was made.
-fn whole(store: &Path, name: &str, files: &[BundledFile]) -> std::io::Result<Option<PathBuf>> {
+fn find_intact(
+    store: &Path,
+    name: &str,
+    files: &[BundledFile],
+) -> std::io::Result<Option<PathBuf>> {
     let mut dirs = fs::entries(store)?;
     dirs.retain(|dir| {
         let own = dir.file_name().and_then(|own| own.to_str());
         let rest = own.and_then(|own| own.strip_prefix(name));
-        rest.is_some_and(|rest| rest.starts_with('.')) && dir.extension() == Some(FILES.as_ref())
+        rest.is_some_and(|rest| rest.starts_with('.'))
+            && dir.extension() == Some(FILES_EXTENSION.as_ref())
     });
-    Ok(dirs.into_iter().find(|dir| is_whole(dir, files)))
+    Ok(dirs.into_iter().find(|dir| is_intact(dir, files)))
 }
 
 /// Whether a directory holds these files and nothing else, none of it through a link.
-fn is_whole(dir: &Path, files: &[BundledFile]) -> bool {
+fn is_intact(dir: &Path, files: &[BundledFile]) -> bool {
     let mut there = DirListing::default();
-    if !is_real_dir(dir) || look_below(dir, "", &mut there).is_none() {
+    if !is_real_dir(dir) || list_below(dir, "", &mut there).is_none() {
         return false;
     }
     let names: BTreeSet<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
@@ -293,12 +301,12 @@ struct DirListing {
 }
 
 /// Finds what is below a directory, if all of it is regular files and directories.
-fn look_below(dir: &Path, before: &str, found: &mut DirListing) -> Option<()> {
+fn list_below(dir: &Path, before: &str, found: &mut DirListing) -> Option<()> {
     for entry in fs::entries(dir).ok()? {
         let name = format!("{before}{}", entry.file_name()?.to_str()?);
         let kind = std::fs::symlink_metadata(&entry).ok()?.file_type();
         if kind.is_dir() {
-            look_below(&entry, &format!("{name}/"), found)?;
+            list_below(&entry, &format!("{name}/"), found)?;
             found.dirs.insert(name);
         } else if kind.is_file() {
             found.files.insert(name);
@@ -314,7 +322,7 @@ fn is_real_dir(path: &Path) -> bool {
 }
 
 /// Makes a directory with these files, which is there in one step for whoever looks.
-fn make(store: &Path, name: &str, files: &[BundledFile]) -> std::io::Result<PathBuf> {
+fn create(store: &Path, name: &str, files: &[BundledFile]) -> std::io::Result<PathBuf> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let unique = format!(
@@ -324,13 +332,13 @@ fn make(store: &Path, name: &str, files: &[BundledFile]) -> std::io::Result<Path
         NEXT.fetch_add(1, Ordering::Relaxed)
     );
     let part = store.join(format!("{name}.new-{unique}"));
-    let first = store.join(format!("{name}.{FILES}"));
+    let first = store.join(format!("{name}.{FILES_EXTENSION}"));
     let made = write_all(&part, files).and_then(|()| {
         // Where something is there this fails, and what is there stays.
         if std::fs::symlink_metadata(&first).is_err() && fs::rename(&part, &first).is_ok() {
             return Ok(first);
         }
-        let other = store.join(format!("{name}.{unique}.{FILES}"));
+        let other = store.join(format!("{name}.{unique}.{FILES_EXTENSION}"));
         fs::rename(&part, &other).map(|()| other)
     });
     if made.is_err() {
@@ -340,9 +348,9 @@ fn make(store: &Path, name: &str, files: &[BundledFile]) -> std::io::Result<Path
 }
 
 /// Says that a directory is in use, by its time. If it cannot be said, it is made again one day.
-fn say_used(dir: &Path) {
+fn touch(dir: &Path) {
     let modified = std::fs::metadata(dir).and_then(|there| there.modified());
-    if !modified.is_ok_and(|at| at.elapsed().is_ok_and(|age| age < SAY)) {
+    if !modified.is_ok_and(|at| at.elapsed().is_ok_and(|age| age < TOUCH_INTERVAL)) {
         let _ = std::fs::File::open(dir).and_then(|dir| dir.set_modified(SystemTime::now()));
     }
 }
@@ -431,7 +439,7 @@ mod tests {
             alter(&dir);
             let altered = dir.clone();
             dir = unpacked();
-            assert!(dir != altered && is_whole(&dir, &whole()));
+            assert!(dir != altered && is_intact(&dir, &whole()));
             assert!(std::fs::symlink_metadata(&altered).is_ok());
             assert_eq!(unpacked(), dir);
         }

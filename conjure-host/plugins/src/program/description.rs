@@ -13,11 +13,11 @@ use crate::PluginError;
 pub const PROTOCOL: u16 = 1;
 
 /// The form of a description that this host reads.
-const FORM: u32 = 1;
+const FORMAT_VERSION: u32 = 1;
 /// The most bytes that a description may have.
 const DESCRIPTION_LIMIT: u64 = 256 * 1024;
 /// The most bytes that a name may have, as in the header of a library.
-const NAME: usize = 64;
+const MAX_NAME_BYTES: usize = 64;
 
 /// The description of a program that is a plugin.
 ///
@@ -75,9 +75,9 @@ pub(crate) fn parse(path: &Path, text: &[u8]) -> Result<ProgramDescription, Plug
         .clone()
         .try_into()
         .map_err(|error: toml::de::Error| wrong(error.message().to_owned()))?;
-    if form.plugin != FORM {
+    if form.plugin != FORMAT_VERSION {
         return Err(wrong(format!(
-            "its form is `plugin = {}`, and this host reads form {FORM}",
+            "its form is `plugin = {}`, and this host reads form {FORMAT_VERSION}",
             form.plugin
         )));
     }
@@ -128,11 +128,11 @@ impl ProgramDescription {
     /// The first word of its command, where that is one of its files and no program of the system.
     pub(crate) fn own_program(&self) -> Option<&str> {
         let program = self.command.first()?;
-        self.names(program).then_some(program)
+        self.includes(program).then_some(program)
     }
 
     /// Whether it names a file, itself or a directory that it is in.
-    pub(super) fn names(&self, file: &str) -> bool {
+    pub(super) fn includes(&self, file: &str) -> bool {
         let mut named = self.files.iter();
         named.any(|name| name == file || (name.ends_with('/') && file.starts_with(name.as_str())))
     }
@@ -149,11 +149,11 @@ impl ProgramDescription {
                 self.kind
             ));
         }
-        let fits =
-            (1..=NAME).contains(&self.name.len()) && !self.name.chars().any(char::is_control);
+        let fits = (1..=MAX_NAME_BYTES).contains(&self.name.len())
+            && !self.name.chars().any(char::is_control);
         if !fits {
             return Err(format!(
-                "its name is not one of 1 to {NAME} bytes without control characters"
+                "its name is not one of 1 to {MAX_NAME_BYTES} bytes without control characters"
             ));
         }
         if semver::Version::parse(&self.version).is_err() {
@@ -198,7 +198,7 @@ impl ProgramDescription {
         if self.command.iter().any(|word| word.contains('\0')) {
             return Err("a word of its command holds a zero byte".to_owned());
         }
-        let is_own = is_plain(program) && !program.ends_with('/') && self.names(program);
+        let is_own = is_plain(program) && !program.ends_with('/') && self.includes(program);
         if !is_own && (program.is_empty() || program.contains('/')) {
             return Err(format!(
                 "its command begins with `{program}`, which is neither one of its files nor the plain \
@@ -255,8 +255,8 @@ later = "a key of a later version"
             (header.kind, header.name.as_str(), header.version.as_str()),
             (PluginKind::Skill, "greeter", "0.1.0")
         );
-        assert!(description.names("greeter.py") && description.names("lib/a/b.py"));
-        assert!(!description.names("library.py") && !description.names("lib"));
+        assert!(description.includes("greeter.py") && description.includes("lib/a/b.py"));
+        assert!(!description.includes("library.py") && !description.includes("lib"));
     }
 
     #[test]

@@ -4,25 +4,25 @@ use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 
-use super::bundle::{BundledFile, MOST_FILES, agree, pack};
+use super::bundle::{BundledFile, MAX_FILES, check_files, pack};
 use super::description::{ProgramDescription, dirs_above, parse};
 use crate::file::{FILE_LIMIT, FileStamp, LibraryCandidate, contents, judge_dir};
 use crate::{PluginError, find};
 
 /// What was gathered.
-pub(crate) struct Gathered {
+pub(crate) struct GatheredProgram {
     pub(crate) description: ProgramDescription,
     /// The bundle's bytes.
     pub(crate) bytes: Vec<u8>,
     /// How to recognise that one of the files changed.
-    pub(crate) files: u64,
+    pub(crate) fingerprint: u64,
 }
 
 /// Reads the files that a description names, each judged as a library is, and makes a bundle of all.
 ///
 /// # Errors
 /// The first check that fails.
-pub(crate) fn gather(path: &Path, text: &[u8]) -> Result<Gathered, PluginError> {
+pub(crate) fn gather(path: &Path, text: &[u8]) -> Result<GatheredProgram, PluginError> {
     let wrong = |what: String| PluginError::Description {
         path: path.to_owned(),
         what,
@@ -31,7 +31,7 @@ pub(crate) fn gather(path: &Path, text: &[u8]) -> Result<Gathered, PluginError> 
     let mut files: Vec<BundledFile> = Vec::new();
     let mut stamps = Vec::new();
     let mut left = FILE_LIMIT;
-    for (name, file) in listed(path, &description).map_err(&wrong)? {
+    for (name, file) in list_files(path, &description).map_err(&wrong)? {
         let candidate = LibraryCandidate::open(&file)?;
         // From the file's directory up to the description's, which was judged with that.
         let own = path.parent();
@@ -46,7 +46,7 @@ pub(crate) fn gather(path: &Path, text: &[u8]) -> Result<Gathered, PluginError> 
         stamps.push((name.clone(), Some(stamp)));
         files.push((name, contents(candidate)?));
     }
-    agree(&description, &files).map_err(&wrong)?;
+    check_files(&description, &files).map_err(&wrong)?;
     let bytes = pack(text, &files).map_err(&wrong)?;
     // As a file of its own it could not be installed.
     if bytes.len() as u64 > FILE_LIMIT {
@@ -55,32 +55,32 @@ pub(crate) fn gather(path: &Path, text: &[u8]) -> Result<Gathered, PluginError> 
             bytes.len()
         )));
     }
-    Ok(Gathered {
+    Ok(GatheredProgram {
         description,
         bytes,
-        files: folded(&stamps),
+        fingerprint: hash_stamps(&stamps),
     })
 }
 
 /// How to recognise that a file of a description changed, one that came or went included.
 pub(crate) fn stamp(path: &Path) -> u64 {
-    let Ok(description) = described(path) else {
+    let Ok(description) = read_description(path) else {
         return 0;
     };
-    let Ok(listed) = listed(path, &description) else {
+    let Ok(listed) = list_files(path, &description) else {
         return 0;
     };
     let stamps = listed
         .into_iter()
-        .map(|(name, file)| (name, FileStamp::of_one(&file)));
-    folded(&stamps.collect::<Vec<_>>())
+        .map(|(name, file)| (name, FileStamp::of_single_file(&file)));
+    hash_stamps(&stamps.collect::<Vec<_>>())
 }
 
 /// The files that a description names, and the directories in which they are or may come to be.
 pub(crate) fn paths(path: &Path) -> Vec<PathBuf> {
-    let listed = described(path)
+    let listed = read_description(path)
         .ok()
-        .and_then(|description| listed(path, &description).ok());
+        .and_then(|description| list_files(path, &description).ok());
     let files = listed.into_iter().flatten().map(|(_, file)| file);
     files.chain(file_dirs(path)).collect()
 }
@@ -89,7 +89,7 @@ pub(crate) fn paths(path: &Path) -> Vec<PathBuf> {
 /// description alone where that is not right.
 pub fn program_files(path: &Path) -> Vec<PathBuf> {
     let mut files = vec![path.to_owned()];
-    let (Ok(description), Some(own)) = (described(path), path.parent()) else {
+    let (Ok(description), Some(own)) = (read_description(path), path.parent()) else {
         return files;
     };
     for name in &description.files {
@@ -98,7 +98,7 @@ pub fn program_files(path: &Path) -> Vec<PathBuf> {
             Some(dir) => {
                 let mut all = Vec::new();
                 // What cannot be listed is found wrong by whoever loads it.
-                let _ = below(dir, &own.join(dir), &mut all);
+                let _ = collect_below(dir, &own.join(dir), &mut all);
                 files.extend(all.into_iter().map(|(_, file)| file));
             }
         }
@@ -108,7 +108,7 @@ pub fn program_files(path: &Path) -> Vec<PathBuf> {
 
 /// Whether a file is one that a description names, or is below a directory that it names.
 pub(crate) fn has_file(path: &Path, file: &Path) -> bool {
-    let (Ok(description), Some(own)) = (described(path), path.parent()) else {
+    let (Ok(description), Some(own)) = (read_description(path), path.parent()) else {
         return false;
     };
     let Ok(file) = file.strip_prefix(own) else {
@@ -126,7 +126,7 @@ pub(crate) fn has_file(path: &Path, file: &Path) -> bool {
 /// The directories below a description's own in which its files are or may come to be, for whoever
 /// watches them.
 pub(crate) fn file_dirs(path: &Path) -> Vec<PathBuf> {
-    let (Ok(description), Some(own)) = (described(path), path.parent()) else {
+    let (Ok(description), Some(own)) = (read_description(path), path.parent()) else {
         return Vec::new();
     };
     let mut dirs = BTreeSet::new();
@@ -146,7 +146,7 @@ fn add_dirs(dir: &Path, dirs: &mut BTreeSet<PathBuf>) {
         let is_dir = std::fs::symlink_metadata(&entry).is_ok_and(|there| there.is_dir());
         let last = entry.file_name().and_then(|last| last.to_str());
         let belongs = last.is_some_and(|last| !is_left_out(last));
-        if is_dir && belongs && dirs.len() < MOST_FILES {
+        if is_dir && belongs && dirs.len() < MAX_FILES {
             add_dirs(&entry, dirs);
         }
     }
@@ -154,19 +154,22 @@ fn add_dirs(dir: &Path, dirs: &mut BTreeSet<PathBuf>) {
 
 /// The description at a path. Neither follows a link, nor waits for the other end of a pipe, nor reads
 /// more than a description has.
-fn described(path: &Path) -> Result<ProgramDescription, PluginError> {
-    let text = contents(LibraryCandidate::open(path)?.of_description()?)?;
+fn read_description(path: &Path) -> Result<ProgramDescription, PluginError> {
+    let text = contents(LibraryCandidate::open(path)?.check_description_size()?)?;
     parse(path, &text)
 }
 
-fn folded(stamps: &[(String, Option<FileStamp>)]) -> u64 {
+fn hash_stamps(stamps: &[(String, Option<FileStamp>)]) -> u64 {
     let mut hasher = DefaultHasher::new();
     stamps.hash(&mut hasher);
     hasher.finish()
 }
 
 /// The files that a description names, in order, with their names in the bundle.
-fn listed(path: &Path, description: &ProgramDescription) -> Result<Vec<(String, PathBuf)>, String> {
+fn list_files(
+    path: &Path,
+    description: &ProgramDescription,
+) -> Result<Vec<(String, PathBuf)>, String> {
     let own = path.parent().unwrap_or(Path::new(""));
     let mut all = Vec::new();
     for name in &description.files {
@@ -174,7 +177,7 @@ fn listed(path: &Path, description: &ProgramDescription) -> Result<Vec<(String, 
             None => all.push((name.clone(), own.join(name))),
             Some(dir) => {
                 let before = all.len();
-                below(dir, &own.join(dir), &mut all)?;
+                collect_below(dir, &own.join(dir), &mut all)?;
                 if all.len() == before {
                     return Err(format!("its directory `{name}` holds no file"));
                 }
@@ -185,7 +188,7 @@ fn listed(path: &Path, description: &ProgramDescription) -> Result<Vec<(String, 
 }
 
 /// The files below a directory, in the order of their names.
-fn below(name: &str, dir: &Path, all: &mut Vec<(String, PathBuf)>) -> Result<(), String> {
+fn collect_below(name: &str, dir: &Path, all: &mut Vec<(String, PathBuf)>) -> Result<(), String> {
     let entries = conjure_config::fs::entries(dir)
         .map_err(|error| format!("its directory `{name}/` cannot be read: {error}"))?;
     for entry in entries {
@@ -201,12 +204,12 @@ fn below(name: &str, dir: &Path, all: &mut Vec<(String, PathBuf)>) -> Result<(),
         // A link is left to whoever opens it, who refuses it.
         let is_dir = std::fs::symlink_metadata(&entry).is_ok_and(|there| there.is_dir());
         if is_dir {
-            below(&name, &entry, all)?;
+            collect_below(&name, &entry, all)?;
         } else {
             all.push((name, entry));
         }
-        if all.len() > MOST_FILES {
-            return Err(format!("it names more than {MOST_FILES} files"));
+        if all.len() > MAX_FILES {
+            return Err(format!("it names more than {MAX_FILES} files"));
         }
     }
     Ok(())

@@ -13,7 +13,7 @@ mod gather;
 pub use description::{PROTOCOL, ProgramDescription, is_description};
 pub use gather::program_files;
 
-pub(super) use bundle::{FILES, is_bundle, judge, opened, unpack};
+pub(super) use bundle::{FILES_EXTENSION, is_bundle, judge, open_bundle, unpack};
 pub(super) use description::{judge_size, parse};
 pub(super) use gather::{file_dirs, gather, has_file, paths, stamp};
 

@@ -14,7 +14,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use conjure_process_tree::{Heard, Start, StdinSource, Supervisor};
+use conjure_process_tree::{Start, StdinSource, Supervisor, SupervisorStatus};
 use rustix::io::retry_on_intr;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, waitpid};
 use tokio::io::Interest;
@@ -47,7 +47,7 @@ const WORKER_NAME: &str = "conjure";
 
 /// How long a supervisor has to end everything. It needs some milliseconds, and gives up itself what
 /// the kernel does not let go of.
-const ENDING: Duration = Duration::from_secs(5);
+const SUPERVISOR_END_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The host's ends of a worker's standard streams.
 pub(super) struct WorkerStreams {
@@ -59,7 +59,7 @@ pub(super) struct WorkerStreams {
 /// A worker's process. What it is and has started ends when this is dropped.
 pub(super) enum WorkerChild {
     /// One that starts no programs.
-    Alone { child: Child, group: Option<Pid> },
+    Unsupervised { child: Child, group: Option<Pid> },
     /// One that may.
     Supervised(SupervisedWorker),
 }
@@ -75,7 +75,7 @@ impl WorkerChild {
     ) -> Result<(Self, WorkerStreams), String> {
         let args = arguments.to_args()?;
         let started = match arguments.parent {
-            Some(_) => alone(options, args),
+            Some(_) => start_unsupervised(options, args),
             None => SupervisedWorker::start(options, args),
         };
         started.map_err(|error| format!("{}: {error}", options.program.display()))
@@ -84,15 +84,17 @@ impl WorkerChild {
     /// The process whose threads are the worker's.
     pub(super) fn pid(&self) -> Option<WorkerPid> {
         match self {
-            Self::Alone { child, .. } => child.id().map(WorkerPid::Own),
-            Self::Supervised(worker) => Some(WorkerPid::Below(worker.supervisor.0.child.id())),
+            Self::Unsupervised { child, .. } => child.id().map(WorkerPid::Own),
+            Self::Supervised(worker) => {
+                Some(WorkerPid::BelowSupervisor(worker.supervisor.0.child.id()))
+            }
         }
     }
 
     /// Waits until the worker has ended. What it started may go on.
     pub(super) async fn wait(&mut self) -> io::Result<ExitStatus> {
         match self {
-            Self::Alone { child, .. } => child.wait().await,
+            Self::Unsupervised { child, .. } => child.wait().await,
             Self::Supervised(worker) => worker.wait().await,
         }
     }
@@ -100,7 +102,7 @@ impl WorkerChild {
     /// Ends the worker and what it has started.
     pub(super) async fn end(self) {
         match self {
-            Self::Alone { mut child, group } => {
+            Self::Unsupervised { mut child, group } => {
                 if let Err(error) = child.kill().await {
                     tracing::warn!("a worker could not be ended: {error}");
                 }
@@ -111,9 +113,9 @@ impl WorkerChild {
     }
 
     /// Ends what a worker has started that has ended itself.
-    pub(super) async fn end_rest(self) {
+    pub(super) async fn end_descendants(self) {
         match self {
-            Self::Alone { group, .. } => end_group(group),
+            Self::Unsupervised { group, .. } => end_group(group),
             Self::Supervised(worker) => worker.end().await,
         }
     }
@@ -125,7 +127,7 @@ pub(super) enum WorkerPid {
     /// Number of the worker's process.
     Own(u32),
     /// Number of the supervisor, whose oldest child is the worker's process, as long as it lives.
-    Below(u32),
+    BelowSupervisor(u32),
 }
 
 impl WorkerPid {
@@ -133,7 +135,7 @@ impl WorkerPid {
     pub(super) fn supervisor(self) -> Option<u32> {
         match self {
             Self::Own(_) => None,
-            Self::Below(supervisor) => Some(supervisor),
+            Self::BelowSupervisor(supervisor) => Some(supervisor),
         }
     }
 
@@ -141,7 +143,7 @@ impl WorkerPid {
     pub(super) fn process(self) -> Option<u32> {
         match self {
             Self::Own(process) => Some(process),
-            Self::Below(supervisor) => {
+            Self::BelowSupervisor(supervisor) => {
                 let children = format!("/proc/{supervisor}/task/{supervisor}/children");
                 let children = std::fs::read_to_string(children).ok()?;
                 children.split_ascii_whitespace().next()?.parse().ok()
@@ -178,7 +180,7 @@ impl CollectedSupervisor {
 
 impl Drop for CollectedSupervisor {
     fn drop(&mut self) {
-        self.0.let_go();
+        self.0.detach();
         if let Err(error) = self.collect() {
             tracing::warn!("the supervisor of a worker is not collected: {error}");
         }
@@ -189,7 +191,7 @@ impl Drop for CollectedSupervisor {
 pub(super) struct SupervisedWorker {
     supervisor: CollectedSupervisor,
     /// Readable when the supervisor has said something.
-    said: UnixStream,
+    status_stream: UnixStream,
 }
 
 impl SupervisedWorker {
@@ -200,15 +202,15 @@ impl SupervisedWorker {
         let (theirs, input) = io::pipe()?;
         let theirs = OwnedFd::from(theirs);
         let start = Start {
-            program: text(options.program.clone().into())?,
+            program: utf8_argument(options.program.clone().into())?,
             arguments: options
                 .args
                 .iter()
                 .cloned()
                 .chain(args)
-                .map(text)
+                .map(utf8_argument)
                 .collect::<io::Result<_>>()?,
-            input: StdinSource::Sent,
+            input: StdinSource::File,
             ..Start::default()
         };
         let mut command = command(options);
@@ -217,7 +219,7 @@ impl SupervisedWorker {
         let mut supervisor = CollectedSupervisor(supervisor);
         let child = &mut supervisor.0.child;
         let (Some(output), Some(errors)) = (child.stdout.take(), child.stderr.take()) else {
-            return Err(no_streams());
+            return Err(missing_streams());
         };
         let streams = WorkerStreams {
             input: input.into(),
@@ -229,13 +231,16 @@ impl SupervisedWorker {
         );
         said.set_nonblocking(true)?;
         let said = UnixStream::from_std(said)?;
-        let worker = Self { supervisor, said };
+        let worker = Self {
+            supervisor,
+            status_stream: said,
+        };
         Ok((WorkerChild::Supervised(worker), streams))
     }
 
     async fn wait(&mut self) -> io::Result<ExitStatus> {
-        self.hear_until(|heard| heard.ended.is_some()).await?;
-        match self.supervisor.0.heard()?.ended {
+        self.wait_until(|heard| heard.exit.is_some()).await?;
+        match self.supervisor.0.status()?.exit {
             Some((Some(code), _)) => Ok(ExitStatus::from_raw((code & 0xff) << 8)),
             Some((None, Some(signal))) => Ok(ExitStatus::from_raw(signal)),
             _ => Err(io::Error::other("its supervisor did not see how")),
@@ -244,8 +249,16 @@ impl SupervisedWorker {
 
     async fn end(mut self) {
         self.supervisor.0.end(Duration::ZERO);
-        let told = tokio::time::timeout(ENDING, self.hear_until(|heard| heard.gone)).await;
-        let is_gone = self.supervisor.0.heard().is_ok_and(|heard| heard.gone);
+        let told = tokio::time::timeout(
+            SUPERVISOR_END_TIMEOUT,
+            self.wait_until(|heard| heard.all_exited),
+        )
+        .await;
+        let is_gone = self
+            .supervisor
+            .0
+            .status()
+            .is_ok_and(|heard| heard.all_exited);
         if !is_gone {
             // One that was killed could not end its program, and nobody else will.
             tracing::warn!("the supervisor of a worker did not end it: {told:?}");
@@ -254,22 +267,22 @@ impl SupervisedWorker {
     }
 
     /// Listens until this is so, or nothing more is said.
-    async fn hear_until(&mut self, is_so: impl Fn(&Heard) -> bool) -> io::Result<()> {
+    async fn wait_until(&mut self, is_so: impl Fn(&SupervisorStatus) -> bool) -> io::Result<()> {
         loop {
-            let heard = self.supervisor.0.heard()?;
-            if is_so(heard) || heard.gone || heard.lost {
+            let heard = self.supervisor.0.status()?;
+            if is_so(heard) || heard.all_exited || heard.supervisor_lost {
                 return Ok(());
             }
-            self.said.readable().await?;
+            self.status_stream.readable().await?;
             // What is said from here on makes it readable again.
             let nothing = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
-            let _ = self.said.try_io(Interest::READABLE, nothing);
+            let _ = self.status_stream.try_io(Interest::READABLE, nothing);
         }
     }
 }
 
 /// A worker that the host starts itself.
-fn alone(
+fn start_unsupervised(
     options: &WorkerOptions,
     args: impl IntoIterator<Item = OsString>,
 ) -> io::Result<(WorkerChild, WorkerStreams)> {
@@ -286,7 +299,7 @@ fn alone(
     let (Some(input), Some(output), Some(errors)) =
         (child.stdin.take(), child.stdout.take(), child.stderr.take())
     else {
-        return Err(no_streams());
+        return Err(missing_streams());
     };
     let streams = WorkerStreams {
         input: input.into_owned_fd()?,
@@ -294,7 +307,7 @@ fn alone(
         errors: errors.into_owned_fd()?,
     };
     let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
-    Ok((WorkerChild::Alone { child, group }, streams))
+    Ok((WorkerChild::Unsupervised { child, group }, streams))
 }
 
 /// The program of workers, with the environment that they have.
@@ -314,7 +327,7 @@ fn command(options: &WorkerOptions) -> Command {
 }
 
 /// An argument as supervisors are told it.
-fn text(argument: OsString) -> io::Result<String> {
+fn utf8_argument(argument: OsString) -> io::Result<String> {
     let text = argument.into_string();
     text.map_err(|argument| {
         let argument = argument.display();
@@ -322,7 +335,7 @@ fn text(argument: OsString) -> io::Result<String> {
     })
 }
 
-fn no_streams() -> io::Error {
+fn missing_streams() -> io::Error {
     io::Error::other("the system gave it no streams")
 }
 

@@ -8,14 +8,14 @@ use crate::ProgramDescription;
 
 /// Where the system's programs are, which every worker may run: of `PATH` the directories below these
 /// are looked at, then these.
-const PLACES: [&str; 3] = ["/usr/local/bin", "/usr/bin", "/bin"];
+const DEFAULT_PROGRAM_DIRS: [&str; 3] = ["/usr/local/bin", "/usr/bin", "/bin"];
 
 /// A program that is in none of the places.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct MissingProgram {
     pub(super) program: String,
     /// Directories that were searched.
-    pub(super) places: String,
+    pub(super) searched_dirs: String,
 }
 
 /// The command with the absolute path of what is started. `dir` holds the program's own files.
@@ -26,7 +26,7 @@ pub(super) fn resolve(
     program: &ProgramDescription,
     dir: &Path,
 ) -> Result<Vec<String>, MissingProgram> {
-    let places = places(std::env::var_os("PATH").as_deref());
+    let places = search_dirs(std::env::var_os("PATH").as_deref());
     let (first, rest) = program
         .command
         .split_first()
@@ -35,7 +35,7 @@ pub(super) fn resolve(
         Some(own) => dir.join(own),
         None => find(first, &places).ok_or_else(|| MissingProgram {
             program: first.clone(),
-            places: listed(&places),
+            searched_dirs: join_paths(&places),
         })?,
     };
     let mut command = vec![found.to_string_lossy().into_owned()];
@@ -45,7 +45,7 @@ pub(super) fn resolve(
 
 /// The directories that programs are looked for in: those of `PATH` that are the system's, then those
 /// that every system has. Programs elsewhere, such as in a home, a worker does not reach.
-fn places(path: Option<&std::ffi::OsStr>) -> Vec<PathBuf> {
+fn search_dirs(path: Option<&std::ffi::OsStr>) -> Vec<PathBuf> {
     let listed = path.into_iter().flat_map(std::env::split_paths);
     let of_system = |dir: &PathBuf| {
         ["/usr", "/bin"]
@@ -53,7 +53,10 @@ fn places(path: Option<&std::ffi::OsStr>) -> Vec<PathBuf> {
             .any(|system| dir.starts_with(system))
     };
     let mut places: Vec<PathBuf> = Vec::new();
-    for dir in listed.filter(of_system).chain(PLACES.map(PathBuf::from)) {
+    for dir in listed
+        .filter(of_system)
+        .chain(DEFAULT_PROGRAM_DIRS.map(PathBuf::from))
+    {
         if !places.contains(&dir) {
             places.push(dir);
         }
@@ -73,7 +76,7 @@ fn find(program: &str, places: &[PathBuf]) -> Option<PathBuf> {
     programs.next()
 }
 
-fn listed(places: &[PathBuf]) -> String {
+fn join_paths(places: &[PathBuf]) -> String {
     let places: Vec<_> = places.iter().map(|dir| dir.display().to_string()).collect();
     places.join(", ")
 }
@@ -86,10 +89,10 @@ mod tests {
     fn programs_of_a_home_are_passed_over() {
         let path = std::env::join_paths(["/home/ada/bin", "/usr/games", "relative"]).unwrap();
         let expected = ["/usr/games", "/usr/local/bin", "/usr/bin", "/bin"];
-        assert_eq!(places(Some(&path)), expected.map(PathBuf::from));
-        assert_eq!(places(None), PLACES.map(PathBuf::from));
-        assert!(find("sh", &places(Some(&path))).is_some());
-        assert_eq!(find("no-such-program", &places(None)), None);
-        assert_eq!(find("../bin/sh", &places(None)), None);
+        assert_eq!(search_dirs(Some(&path)), expected.map(PathBuf::from));
+        assert_eq!(search_dirs(None), DEFAULT_PROGRAM_DIRS.map(PathBuf::from));
+        assert!(find("sh", &search_dirs(Some(&path))).is_some());
+        assert_eq!(find("no-such-program", &search_dirs(None)), None);
+        assert_eq!(find("../bin/sh", &search_dirs(None)), None);
     }
 }

@@ -27,7 +27,7 @@ const SYSTEM_DIRS: [&str; 3] = ["/dev", "/proc", "/sys"];
 /// # Errors
 /// The path that cannot be granted: one that is not absolute, or that holds one of the secrets or lies
 /// in it.
-pub(super) fn granted(
+pub(super) fn granted_confinement(
     grants: &WorkerGrants,
     home: Option<&Path>,
     secrets: &[PathBuf],
@@ -55,18 +55,18 @@ pub(super) fn granted(
     let granted_of = |paths: &[NamedPath<'_>]| -> Result<Vec<PathBuf>, String> {
         let apart = paths
             .iter()
-            .filter(|named| !own.hold(&named.path) && elsewhere.allow_apart(named));
-        apart.map(|named| named.granted(secrets)).collect()
+            .filter(|named| !own.contains(&named.path) && elsewhere.allows_separately(named));
+        apart.map(|named| named.grantable_path(secrets)).collect()
     };
     let mut write_granted = granted_of(&write)?;
     write_granted.extend(work().cloned());
     let mut read_granted = granted_of(&read)?;
-    let only_read = dirs.read.iter().filter(|dir| !own.hold(dir));
+    let only_read = dirs.read.iter().filter(|dir| !own.contains(dir));
     let only_read = only_read.filter(|dir| DirRefusal::of(dir, secrets).is_none());
     read_granted.extend(only_read.cloned());
     // They were without links when the session got them. Where others write above them, one may have come.
-    let folders = dirs.folders.iter().filter(|folder| !own.hold(folder));
-    read_granted.extend(folders.filter(|folder| is_still_plain(folder)).cloned());
+    let folders = dirs.folders.iter().filter(|folder| !own.contains(folder));
+    read_granted.extend(folders.filter(|folder| is_free_of_links(folder)).cloned());
     Ok(WorkerConfinement {
         read: read_granted,
         write: write_granted,
@@ -82,7 +82,7 @@ struct ChangeableDirs(Vec<(PathBuf, PathBuf)>);
 impl ChangeableDirs {
     fn of(dirs: impl Iterator<Item = PathBuf>) -> Self {
         let dirs = dirs.map(|dir| {
-            let real_dir = real(&dir);
+            let real_dir = resolve_links(&dir);
             (dir, real_dir)
         });
         Self(dirs.collect())
@@ -90,7 +90,7 @@ impl ChangeableDirs {
 
     /// The directories of these that a path leads through.
     fn above<'a>(&'a self, path: &'a Path) -> impl Iterator<Item = &'a (PathBuf, PathBuf)> {
-        let parents: Vec<PathBuf> = path.ancestors().skip(1).map(real).collect();
+        let parents: Vec<PathBuf> = path.ancestors().skip(1).map(resolve_links).collect();
         self.0.iter().filter(move |(dir, real_dir)| {
             let leads_through = || parents.iter().any(|parent| parent.starts_with(real_dir));
             path != dir && (path.starts_with(dir) || leads_through())
@@ -98,13 +98,13 @@ impl ChangeableDirs {
     }
 
     /// Whether a path is below one of them.
-    fn hold(&self, path: &Path) -> bool {
+    fn contains(&self, path: &Path) -> bool {
         self.above(path).next().is_some()
     }
 
     /// Whether a path may be granted apart from them. The log says so where it may not.
-    fn allow_apart(&self, named: &NamedPath<'_>) -> bool {
-        let is_straight = self.lead_straight_to(&named.path);
+    fn allows_separately(&self, named: &NamedPath<'_>) -> bool {
+        let is_straight = self.has_no_links_to(&named.path);
         if !is_straight {
             tracing::warn!(
                 name = named.name,
@@ -117,8 +117,8 @@ impl ChangeableDirs {
 
     /// Whether no link is on the way to a path from any of them that it is below, by the name of the
     /// directory or by where that leads.
-    fn lead_straight_to(&self, path: &Path) -> bool {
-        let real_path = real(path);
+    fn has_no_links_to(&self, path: &Path) -> bool {
+        let real_path = resolve_links(path);
         self.above(path).all(|(dir, real_dir)| {
             let rest = path.strip_prefix(dir);
             let rest = rest.or_else(|_| path.strip_prefix(real_dir));
@@ -128,8 +128,8 @@ impl ChangeableDirs {
 }
 
 /// Whether a skill folder is what it was when the session got it. The log says so where it is not.
-fn is_still_plain(folder: &Path) -> bool {
-    let is_plain = !leads_elsewhere(folder);
+fn is_free_of_links(folder: &Path) -> bool {
+    let is_plain = !has_links(folder);
     if !is_plain {
         tracing::warn!(
             folder = %folder.display(),
@@ -154,36 +154,36 @@ pub(super) fn refused_dirs<'a>(
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DirRefusal {
     /// The host keeps its own there, or it is in what the host keeps.
-    HostsOwn,
+    HostDirectory,
     /// The directory is not any more what it was when its session began: a plugin that may change
     /// what is above it can put a link to anything there.
-    Exchanged,
+    Replaced,
 }
 
 impl DirRefusal {
     fn of(dir: &Path, secrets: &[PathBuf]) -> Option<Self> {
-        if leads_elsewhere(dir) || (dir.exists() && !dir.is_dir()) {
-            return Some(Self::Exchanged);
+        if has_links(dir) || (dir.exists() && !dir.is_dir()) {
+            return Some(Self::Replaced);
         }
         let is_in = |secret: &PathBuf| {
-            let inside = dir.strip_prefix(real(secret));
+            let inside = dir.strip_prefix(resolve_links(secret));
             inside.is_ok_and(|inside| !is_of_session_or_plugin(inside))
         };
-        let is_hosts_own = holds(dir, secrets) || secrets.iter().any(is_in);
-        is_hosts_own.then_some(Self::HostsOwn)
+        let is_hosts_own = contains_secret(dir, secrets) || secrets.iter().any(is_in);
+        is_hosts_own.then_some(Self::HostDirectory)
     }
 
     /// The reason and what to do about it, for a person. `data_dir` is where the host keeps its own files.
     pub(super) fn sentence(self, dir: &Path, data_dir: &Path) -> String {
         let (dir, data_dir) = (dir.display(), data_dir.display());
         match self {
-            Self::HostsOwn => format!(
+            Self::HostDirectory => format!(
                 "`{dir}`, where it is to work, is in the host's data directory `{data_dir}` or holds files \
                  of the host's own, which no plugin reaches, so let its session work in a directory \
                  somewhere else: `conjure session set NAME --working-dir DIR`, or `working_dir` in the \
                  session file"
             ),
-            Self::Exchanged => format!(
+            Self::Replaced => format!(
                 "`{dir}`, where it is to work, is not the directory any more that it was when its session \
                  began: a link or a file is there or on the way to it, so put the directory back, or begin \
                  another session"
@@ -204,14 +204,16 @@ fn is_of_session_or_plugin(inside: &Path) -> bool {
 }
 
 /// Whether links are on the way to a path that had none.
-fn leads_elsewhere(path: &Path) -> bool {
-    real(path) != path
+fn has_links(path: &Path) -> bool {
+    resolve_links(path) != path
 }
 
 /// Whether one of these paths is a directory or lies in it.
-fn holds(dir: &Path, secrets: &[PathBuf]) -> bool {
-    let dir = real(dir);
-    secrets.iter().any(|secret| real(secret).starts_with(&dir))
+fn contains_secret(dir: &Path, secrets: &[PathBuf]) -> bool {
+    let dir = resolve_links(dir);
+    secrets
+        .iter()
+        .any(|secret| resolve_links(secret).starts_with(&dir))
 }
 
 /// A path in a manifest.
@@ -242,8 +244,8 @@ impl<'a> NamedPath<'a> {
     }
 
     /// Path that it leads to, if that may be granted.
-    fn granted(&self, secrets: &[PathBuf]) -> Result<PathBuf, String> {
-        let path = real(&self.path);
+    fn grantable_path(&self, secrets: &[PathBuf]) -> Result<PathBuf, String> {
+        let path = resolve_links(&self.path);
         let refused = |why: &str| {
             let name = self.name;
             Err(format!("its manifest asks for `{name}`, {why}"))
@@ -251,8 +253,10 @@ impl<'a> NamedPath<'a> {
         if SYSTEM_DIRS.iter().any(|own| path.starts_with(own)) {
             return refused("which is no file but the system itself");
         }
-        let is_in = secrets.iter().any(|secret| path.starts_with(real(secret)));
-        if is_in || holds(&path, secrets) {
+        let is_in = secrets
+            .iter()
+            .any(|secret| path.starts_with(resolve_links(secret)));
+        if is_in || contains_secret(&path, secrets) {
             return refused("where this host keeps its own files");
         }
         Ok(path)
@@ -260,7 +264,7 @@ impl<'a> NamedPath<'a> {
 }
 
 /// The path without links, as far as it is there.
-fn real(path: &Path) -> PathBuf {
+fn resolve_links(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
@@ -307,7 +311,7 @@ mod tests {
                 ..Permissions::default()
             };
             let dirs = InstanceDirs::default();
-            granted(
+            granted_confinement(
                 &grants(&permissions, &dirs),
                 Some(&home),
                 std::slice::from_ref(&secret),
@@ -360,7 +364,7 @@ mod tests {
             folders: vec![work.join("sub"), skills.clone()],
             ..InstanceDirs::of_work(&[&work])
         };
-        let granted = granted(&grants(&permissions, &dirs), Some(&home), &[]);
+        let granted = granted_confinement(&grants(&permissions, &dirs), Some(&home), &[]);
         let expected = WorkerConfinement {
             read: vec![skills],
             write: vec![notes, work],
@@ -386,7 +390,7 @@ mod tests {
             ..Permissions::default()
         };
         let dirs = InstanceDirs::of_work(&[&work]);
-        let granted = granted(&grants(&permissions, &dirs), Some(&home), &[]).unwrap();
+        let granted = granted_confinement(&grants(&permissions, &dirs), Some(&home), &[]).unwrap();
         assert_eq!(granted.read, [keys.join("inner")]);
     }
 
@@ -412,7 +416,7 @@ mod tests {
             },
         };
         let granted = || {
-            let granted = granted(&narrowed, Some(&home), &[]).unwrap();
+            let granted = granted_confinement(&narrowed, Some(&home), &[]).unwrap();
             (granted.read, granted.write)
         };
         let (read, write) = (out.join("in"), out.join("deep/er"));
@@ -443,7 +447,11 @@ mod tests {
             asked_write: vec!["~/link".to_owned()],
             dirs: InstanceDirs::default(),
         };
-        let read = || granted(&narrowed, Some(&home), &[]).unwrap().read;
+        let read = || {
+            granted_confinement(&narrowed, Some(&home), &[])
+                .unwrap()
+                .read
+        };
         assert_eq!(read(), std::slice::from_ref(&inner));
         std::fs::remove_dir(&inner).unwrap();
         std::os::unix::fs::symlink(&keys, &inner).unwrap();
@@ -466,13 +474,15 @@ mod tests {
                 .map(|(dir, refusal)| (dir.to_owned(), refusal))
                 .collect();
             let grants = grants(&Permissions::default(), &dirs);
-            let granted = granted(&grants, None, &secrets).unwrap();
+            let granted = granted_confinement(&grants, None, &secrets).unwrap();
             (granted.write, withheld)
         };
         let only_read = |work: &Path| {
-            let dirs = InstanceDirs::default().and_to_read(work);
+            let dirs = InstanceDirs::default().with_read_only(work);
             let grants = grants(&Permissions::default(), &dirs);
-            super::granted(&grants, None, &secrets).unwrap().read
+            super::granted_confinement(&grants, None, &secrets)
+                .unwrap()
+                .read
         };
         let of_sessions = [
             "sessions/one/work/deep",
@@ -502,10 +512,10 @@ mod tests {
             .chain(&inside)
         {
             std::fs::create_dir_all(work).unwrap();
-            let withheld = vec![(work.clone(), DirRefusal::HostsOwn)];
+            let withheld = vec![(work.clone(), DirRefusal::HostDirectory)];
             assert_eq!(granted(work), (vec![own.clone()], withheld));
             assert_eq!(only_read(work), [] as [PathBuf; 0]);
-            let said = DirRefusal::HostsOwn.sentence(work, &data);
+            let said = DirRefusal::HostDirectory.sentence(work, &data);
             assert!(said.contains(data.to_str().unwrap()), "{said}");
         }
     }
@@ -530,7 +540,11 @@ mod tests {
                 ..Permissions::default()
             };
             let grants = grants(&permissions, &dirs);
-            let granted = || granted(&grants, Some(&home), &[]).unwrap().write;
+            let granted = || {
+                granted_confinement(&grants, Some(&home), &[])
+                    .unwrap()
+                    .write
+            };
             let withheld = || {
                 refused_dirs(&dirs, &[])
                     .map(|(_, why)| why)
@@ -542,14 +556,14 @@ mod tests {
                 std::os::unix::fs::symlink(exchanged, &work).unwrap();
                 assert!(!granted().iter().any(|dir| dir.starts_with(&keys)));
                 assert!(!granted().contains(&work));
-                assert_eq!(withheld(), [DirRefusal::Exchanged]);
+                assert_eq!(withheld(), [DirRefusal::Replaced]);
                 std::fs::remove_file(&work).unwrap();
                 std::fs::create_dir(&work).unwrap();
             }
             std::fs::remove_dir(&work).unwrap();
             std::fs::hard_link(keys.join("key"), &work).unwrap();
             assert!(!granted().contains(&work));
-            assert_eq!(withheld(), [DirRefusal::Exchanged]);
+            assert_eq!(withheld(), [DirRefusal::Replaced]);
             std::fs::remove_file(&work).unwrap();
             std::fs::create_dir(&work).unwrap();
         }
@@ -566,7 +580,8 @@ mod tests {
             folders: vec![skill, keys.clone()],
             ..InstanceDirs::default()
         };
-        let granted = granted(&grants(&Permissions::default(), &dirs), None, &[]).unwrap();
+        let granted =
+            granted_confinement(&grants(&Permissions::default(), &dirs), None, &[]).unwrap();
         assert_eq!(granted.read, [keys]);
     }
 }

@@ -11,14 +11,14 @@ use super::WorkerLimits;
 use super::process::VIOLATION;
 
 /// The most characters that are kept of what a worker last said.
-const SAID: usize = 300;
+const MAX_LAST_LINE_CHARS: usize = 300;
 
 /// How a worker ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct WorkerEnd {
     cause: EndCause,
     /// The last line that it wrote to its standard error.
-    said: Option<String>,
+    last_line: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +31,10 @@ enum EndCause {
         limit: u64,
     },
     Processor {
+        limit: Duration,
+    },
+    /// The host ended it, for time of processors beyond what it is given back.
+    Busy {
         limit: Duration,
     },
     /// The host ended it.
@@ -54,15 +58,16 @@ enum EndCause {
 
 impl WorkerEnd {
     /// An end that the system reports. `limits` is what the worker might use.
-    pub(super) fn reported(
+    pub(super) fn from_status(
         status: &ExitStatus,
-        said: Option<String>,
+        last_line: Option<String>,
         limits: &WorkerLimits,
     ) -> Self {
-        let is_allocation = |said: &String| said.contains("memory allocation of");
+        let is_allocation = |line: &String| line.contains("memory allocation of");
         let cause = match (status.signal(), status.code()) {
             (Some(signal), _)
-                if signal == Signal::ABORT.as_raw() && said.as_ref().is_some_and(is_allocation) =>
+                if signal == Signal::ABORT.as_raw()
+                    && last_line.as_ref().is_some_and(is_allocation) =>
             {
                 EndCause::Memory {
                     limit: limits.memory,
@@ -75,48 +80,57 @@ impl WorkerEnd {
             (None, Some(code)) => EndCause::Exit(code),
             (None, None) => EndCause::Unknown(status.to_string()),
         };
-        Self { cause, said }
+        Self { cause, last_line }
     }
 
     /// An end that the host made.
     pub(super) fn by_host(reason: &'static str) -> Self {
         Self {
             cause: EndCause::Host(reason),
-            said: None,
+            last_line: None,
+        }
+    }
+
+    /// An end that the host made of one that took too much time of processors.
+    pub(super) fn busy(limit: Duration) -> Self {
+        Self {
+            cause: EndCause::Busy { limit },
+            last_line: None,
         }
     }
 
     /// An end that the host made of one with too many threads.
-    pub(super) fn crowded(limit: usize) -> Self {
+    pub(super) fn too_many_threads(limit: usize) -> Self {
         Self {
             cause: EndCause::Threads { limit },
-            said: None,
+            last_line: None,
         }
     }
 
     /// An end that the host made of one that is too many processes with what it started.
-    pub(super) fn many_processes(count: usize, limit: usize) -> Self {
+    pub(super) fn too_many_processes(count: usize, limit: usize) -> Self {
         Self {
             cause: EndCause::Processes { count, limit },
-            said: None,
+            last_line: None,
         }
     }
 
     /// An end that the host made of one that has too much memory with what it started.
-    pub(super) fn much_memory(bytes: u64, limit: u64) -> Self {
+    pub(super) fn too_much_memory(bytes: u64, limit: u64) -> Self {
         Self {
             cause: EndCause::TreeMemory { bytes, limit },
-            said: None,
+            last_line: None,
         }
     }
 
     /// Whether the worker itself brought about an end that the host made.
-    pub(super) fn is_its_doing(&self) -> bool {
+    pub(super) fn is_caused_by_worker(&self) -> bool {
         match &self.cause {
             EndCause::Host(reason) => *reason == VIOLATION,
-            EndCause::Threads { .. } | EndCause::Processes { .. } | EndCause::TreeMemory { .. } => {
-                true
-            }
+            EndCause::Busy { .. }
+            | EndCause::Threads { .. }
+            | EndCause::Processes { .. }
+            | EndCause::TreeMemory { .. } => true,
             _ => false,
         }
     }
@@ -125,7 +139,7 @@ impl WorkerEnd {
     pub(super) fn violation(what: String) -> Self {
         Self {
             cause: EndCause::Violation(what),
-            said: None,
+            last_line: None,
         }
     }
 
@@ -133,7 +147,7 @@ impl WorkerEnd {
     pub(super) fn unknown(reason: impl Into<String>) -> Self {
         Self {
             cause: EndCause::Unknown(reason.into()),
-            said: None,
+            last_line: None,
         }
     }
 }
@@ -155,6 +169,12 @@ impl fmt::Display for WorkerEnd {
             EndCause::Processor { limit } => write!(
                 f,
                 "ended because it used more time of processors than a worker may ({} s)",
+                limit.as_secs()
+            )?,
+            EndCause::Busy { limit } => write!(
+                f,
+                "was ended by the host because it used more time of processors than a worker may ({} s \
+                 beyond a quarter of one processor)",
                 limit.as_secs()
             )?,
             EndCause::Threads { limit } => write!(
@@ -186,7 +206,7 @@ impl fmt::Display for WorkerEnd {
             EndCause::Exit(code) => write!(f, "called `exit` with code {code}")?,
             EndCause::Unknown(reason) => write!(f, "ended ({reason})")?,
         }
-        if let Some(said) = &self.said {
+        if let Some(said) = &self.last_line {
             write!(f, "; its last words were: {said}")?;
         }
         Ok(())
@@ -194,14 +214,17 @@ impl fmt::Display for WorkerEnd {
 }
 
 /// The last line of what a worker wrote that says something, cut to a bearable length.
-pub(super) fn last_words(text: &[u8]) -> Option<String> {
+pub(super) fn last_line(text: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(text);
     let line = text
         .lines()
         .rev()
         .map(str::trim)
         .find(|line| !line.is_empty() && !line.starts_with("note:"))?;
-    let words = line.chars().filter(|c| !c.is_control()).take(SAID);
+    let words = line
+        .chars()
+        .filter(|c| !c.is_control())
+        .take(MAX_LAST_LINE_CHARS);
     Some(words.collect())
 }
 
@@ -216,7 +239,7 @@ mod tests {
             processor_time: Duration::from_secs(3600),
             ..WorkerLimits::default()
         };
-        WorkerEnd::reported(&status, said.map(str::to_owned), &limits).to_string()
+        WorkerEnd::from_status(&status, said.map(str::to_owned), &limits).to_string()
     }
 
     #[test]
@@ -241,22 +264,25 @@ mod tests {
 
     #[test]
     fn what_a_tree_has_too_much_of_is_said_with_the_limit_and_is_its_own_doing() {
-        let many = WorkerEnd::many_processes(1030, 1024);
+        let many = WorkerEnd::too_many_processes(1030, 1024);
         let expected = "was ended by the host because it and the programs that it started were 1030 \
                         processes, and a worker may have 1024";
         assert_eq!(many.to_string(), expected);
-        let much = WorkerEnd::much_memory(300 << 20, 256 << 20);
+        let much = WorkerEnd::too_much_memory(300 << 20, 256 << 20);
         let expected = "was ended by the host because it and the programs that it started had 300 MiB of \
                         memory, and together they may have 256 MiB";
         assert_eq!(much.to_string(), expected);
-        assert!(many.is_its_doing() && much.is_its_doing());
+        assert!(many.is_caused_by_worker() && much.is_caused_by_worker());
     }
 
     #[test]
     fn last_words_are_one_line_without_control_characters() {
         let text = b"first\nthe \x1b[31mlast\nnote: run with RUST_BACKTRACE\n\n";
-        assert_eq!(last_words(text).as_deref(), Some("the [31mlast"));
-        assert_eq!(last_words(b" \n"), None);
-        assert_eq!(last_words(&[b'x'; 9000]).map(|l| l.len()), Some(SAID));
+        assert_eq!(last_line(text).as_deref(), Some("the [31mlast"));
+        assert_eq!(last_line(b" \n"), None);
+        assert_eq!(
+            last_line(&[b'x'; 9000]).map(|l| l.len()),
+            Some(MAX_LAST_LINE_CHARS)
+        );
     }
 }

@@ -1,5 +1,6 @@
-//! What a worker uses beside what the kernel itself limits: its threads, and, of one that starts programs,
-//! the processes that there are then and the memory that they have together.
+//! What a worker uses beside what the kernel itself limits: its threads; time of processors, of one that is
+//! there for long; and, of one that starts programs, the processes that there are then and the memory that
+//! they have together.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::time::{Duration, Instant};
@@ -9,9 +10,10 @@ use conjure_process_tree::TreeUsage;
 use super::WorkerLimits;
 use super::child::WorkerPid;
 use super::end::WorkerEnd;
+use super::processor_budget::{ProcessorBudget, ProcessorTimeScope};
 
 /// How often it is looked.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// How many times as long as an exact count takes there is none then, and how long that is at least and
 /// at most.
 const PAUSE_FACTOR: u32 = 10;
@@ -20,28 +22,46 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// Becomes ready when a worker uses more than it may, and says what. The system has a limit of threads and
 /// processes for all that its user runs, and none for root; and none of the memory of several processes.
-pub(super) async fn exceeded(process: Option<WorkerPid>, limits: WorkerLimits) -> WorkerEnd {
+///
+/// `counted` is there where the kernel does not limit its time of processors.
+pub(super) async fn wait_for_excess(
+    process: Option<WorkerPid>,
+    limits: WorkerLimits,
+    counted: Option<ProcessorTimeScope>,
+) -> WorkerEnd {
     let Some(process) = process.filter(|_| cfg!(target_os = "linux")) else {
         return std::future::pending().await;
     };
+    let mut budget = counted.map(|_| ProcessorBudget::new(limits.processor_time, Instant::now()));
     let mut watch = TreeWatch::default();
     loop {
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(CHECK_INTERVAL).await;
         if threads(process) > limits.threads as u64 {
-            return WorkerEnd::crowded(limits.threads);
+            return WorkerEnd::too_many_threads(limits.threads);
         }
-        let Some(supervisor) = process.supervisor() else {
-            continue;
+        let (time, end) = match process.supervisor() {
+            Some(supervisor) => {
+                // A large tree takes a while, for which others are not to wait.
+                let looked = tokio::task::spawn_blocking(move || {
+                    let tree = TreeUsage::below(supervisor);
+                    let time =
+                        counted.and_then(|counted| counted.supervised_time(supervisor, &tree));
+                    let end = watch.check(&tree, &limits);
+                    (watch, time, end)
+                });
+                let (after, time, end) = looked.await.unwrap_or_default();
+                watch = after;
+                (time, end)
+            }
+            None => (
+                counted.and_then(|_| ProcessorTimeScope::unsupervised_time(process)),
+                None,
+            ),
         };
-        // A large tree takes a while, for which others are not to wait.
-        let looked = tokio::task::spawn_blocking(move || {
-            let end = watch.look(&TreeUsage::below(supervisor), &limits);
-            (watch, end)
-        });
-        match looked.await {
-            Ok((_, Some(end))) => return end,
-            Ok((after, None)) => watch = after,
-            Err(_) => watch = TreeWatch::default(),
+        let busy = time.zip(budget.as_mut());
+        let busy = busy.and_then(|(time, budget)| budget.check(time, Instant::now()));
+        if let Some(end) = end.or(busy) {
+            return end;
         }
     }
 }
@@ -59,35 +79,35 @@ fn threads(process: WorkerPid) -> u64 {
 #[derive(Debug, Default)]
 struct TreeWatch {
     /// What came of counting their memory exactly, where what they share makes it look like too much.
-    counted: Option<ExactCount>,
+    last_count: Option<ExactCount>,
 }
 
 impl TreeWatch {
     /// What they have too much of.
-    fn look(&mut self, tree: &TreeUsage, limits: &WorkerLimits) -> Option<WorkerEnd> {
+    fn check(&mut self, tree: &TreeUsage, limits: &WorkerLimits) -> Option<WorkerEnd> {
         let processes = tree.processes();
         if processes > limits.processes {
-            return Some(WorkerEnd::many_processes(processes, limits.processes));
+            return Some(WorkerEnd::too_many_processes(processes, limits.processes));
         }
-        let most = tree.most_memory();
+        let most = tree.memory_upper_bound();
         if most <= limits.tree_memory {
-            self.counted = None;
+            self.last_count = None;
             return None;
         }
         let begun = Instant::now();
         if self
-            .counted
+            .last_count
             .as_ref()
-            .is_some_and(|it| it.holds(most, begun))
+            .is_some_and(|it| it.is_valid(most, begun))
         {
             return None;
         }
         let exact = tree.exact_memory();
         if exact > limits.tree_memory {
-            return Some(WorkerEnd::much_memory(exact, limits.tree_memory));
+            return Some(WorkerEnd::too_much_memory(exact, limits.tree_memory));
         }
         let room = limits.tree_memory - exact;
-        self.counted = Some(ExactCount::new(most, room, begun.elapsed()));
+        self.last_count = Some(ExactCount::new(most, room, begun.elapsed()));
         None
     }
 }
@@ -98,8 +118,8 @@ impl TreeWatch {
 #[derive(Debug)]
 struct ExactCount {
     /// What the tree may have at most for this to hold, shared memory counted for each process.
-    upto: u64,
-    until: Instant,
+    max_memory: u64,
+    valid_until: Instant,
 }
 
 impl ExactCount {
@@ -110,13 +130,13 @@ impl ExactCount {
             .saturating_mul(PAUSE_FACTOR)
             .clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
         Self {
-            upto: most.saturating_add(room),
-            until: Instant::now() + pause,
+            max_memory: most.saturating_add(room),
+            valid_until: Instant::now() + pause,
         }
     }
 
-    fn holds(&self, most: u64, now: Instant) -> bool {
-        most <= self.upto && now < self.until
+    fn is_valid(&self, most: u64, now: Instant) -> bool {
+        most <= self.max_memory && now < self.valid_until
     }
 }
 
@@ -129,10 +149,10 @@ mod tests {
         let before = Instant::now();
         let counted = ExactCount::new(1000, 50, Duration::from_secs(1));
         let now = Instant::now();
-        assert!(counted.holds(1050, before) && counted.holds(10, before));
-        assert!(!counted.holds(1051, now));
-        assert!(counted.holds(1000, before + Duration::from_secs(9)));
-        assert!(!counted.holds(1000, now + Duration::from_secs(10)));
+        assert!(counted.is_valid(1050, before) && counted.is_valid(10, before));
+        assert!(!counted.is_valid(1051, now));
+        assert!(counted.is_valid(1000, before + Duration::from_secs(9)));
+        assert!(!counted.is_valid(1000, now + Duration::from_secs(10)));
     }
 
     #[test]
@@ -142,8 +162,8 @@ mod tests {
             let before = Instant::now();
             let counted = ExactCount::new(1000, 1000, Duration::from_secs(took));
             // Copies add nothing to the most that the tree may have.
-            assert!(counted.holds(1000, before + pause / 2), "{took}");
-            assert!(!counted.holds(1000, Instant::now() + pause), "{took}");
+            assert!(counted.is_valid(1000, before + pause / 2), "{took}");
+            assert!(!counted.is_valid(1000, Instant::now() + pause), "{took}");
         }
     }
 
@@ -160,7 +180,7 @@ mod tests {
             tree_memory: 0,
             ..WorkerLimits::default()
         };
-        let end = TreeWatch::default().look(&tree, &limits).unwrap();
+        let end = TreeWatch::default().check(&tree, &limits).unwrap();
         assert!(end.to_string().contains("processes"), "{end}");
         drop(child.stdin.take());
         child.wait().unwrap();

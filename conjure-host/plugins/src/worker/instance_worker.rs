@@ -11,9 +11,10 @@ use conjure_confinement::WorkerConfinement;
 use conjure_skill_sdk::protocol::Permissions;
 use tokio::runtime::Handle;
 
-use super::confinement::{granted, refused_dirs};
+use super::confinement::{granted_confinement, refused_dirs};
 use super::end::WorkerEnd;
 use super::process::{WorkerProcess, runtime};
+use super::processor_budget::ProcessorTimeScope;
 use super::program::WorkerArguments;
 use super::restarts::Restarts;
 use super::{WorkerOptions, command};
@@ -61,7 +62,7 @@ impl InstanceDirs {
     /// when the session begins, and kept.
     pub fn of_work(dirs: &[&Path]) -> Self {
         Self {
-            work: dirs.iter().map(|dir| without_links(dir)).collect(),
+            work: dirs.iter().map(|dir| resolve_links(dir)).collect(),
             read: Vec::new(),
             folders: Vec::new(),
         }
@@ -69,20 +70,20 @@ impl InstanceDirs {
 
     /// Returns the directories with one more of the session's, which is only read.
     #[must_use]
-    pub fn and_to_read(mut self, dir: &Path) -> Self {
-        self.read.push(without_links(dir));
+    pub fn with_read_only(mut self, dir: &Path) -> Self {
+        self.read.push(resolve_links(dir));
         self
     }
 
     /// Returns the directories with the plugin's own one, which the host has made.
-    pub(crate) fn and_own(mut self, dir: &Path) -> Self {
-        self.work.push(without_links(dir));
+    pub(crate) fn with_own_dir(mut self, dir: &Path) -> Self {
+        self.work.push(resolve_links(dir));
         self
     }
 }
 
 /// Where a path leads, as far as it is there.
-fn without_links(dir: &Path) -> PathBuf {
+fn resolve_links(dir: &Path) -> PathBuf {
     dir.canonicalize().unwrap_or_else(|_| dir.to_owned())
 }
 
@@ -95,7 +96,7 @@ struct WorkerCode {
 }
 
 /// Why a worker is not granted what it needs.
-enum Ungranted {
+enum GrantFailure {
     /// What its manifest asks for, which its author can change.
     Permission(String),
     /// Where its session works, which its author has no part in.
@@ -147,7 +148,7 @@ impl PluginWorkers {
         started.iter().filter_map(Weak::upgrade).collect()
     }
 
-    fn note(&self, process: &Arc<WorkerProcess>) {
+    fn track(&self, process: &Arc<WorkerProcess>) {
         let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
         started.retain(|process| process.strong_count() > 0);
         started.push(Arc::downgrade(process));
@@ -168,19 +169,19 @@ impl PluginWorkers {
     }
 
     /// What a worker may reach.
-    fn confinement(&self, grants: &WorkerGrants) -> Result<WorkerConfinement, Ungranted> {
+    fn confinement(&self, grants: &WorkerGrants) -> Result<WorkerConfinement, GrantFailure> {
         let home = env::home();
-        let secrets = self.secrets();
+        let secrets = self.private_paths();
         for (dir, why) in refused_dirs(&grants.dirs, &secrets) {
             let text = why.sentence(dir, self.data_dir());
             // Without it an executor does nothing; others may have no use for it.
             if self.file.header.kind == PluginKind::Executor {
-                return Err(Ungranted::Directory(text));
+                return Err(GrantFailure::Directory(text));
             }
             let plugin = self.name();
             tracing::warn!(plugin, "its worker does not reach that directory: {text}");
         }
-        granted(grants, home.as_deref(), &secrets).map_err(Ungranted::Permission)
+        granted_confinement(grants, home.as_deref(), &secrets).map_err(GrantFailure::Permission)
     }
 
     /// What the host keeps lies beside its copies.
@@ -191,7 +192,7 @@ impl PluginWorkers {
 
     /// Where the host keeps its own: the data directory, and the key file of the vault and the database
     /// where those are somewhere else.
-    fn secrets(&self) -> Vec<PathBuf> {
+    fn private_paths(&self) -> Vec<PathBuf> {
         let own = self.data_dir().to_owned();
         let named = [env::KEY_FILE, env::DATABASE].into_iter();
         let named = named.filter_map(env::var);
@@ -232,24 +233,24 @@ impl InstanceWorker {
                 let manifest = tokio::time::timeout(limit, process.client.read_manifest()).await;
                 match manifest {
                     Ok(Ok(manifest)) => Ok(manifest),
-                    Ok(Err(fault)) => Err(match process.ended().await {
-                        Some(end) => worker.ended(&end.to_string()),
+                    Ok(Err(fault)) => Err(match process.end_cause().await {
+                        Some(end) => worker.end_error(&end.to_string()),
                         None => PluginError::InWorker {
                             reason: fault.text().into_owned(),
                         },
                     }),
                     Err(_) => {
                         process.kill("it did not give its manifest in time");
-                        Err(worker.hung(limit))
+                        Err(worker.hang_error(limit))
                     }
                 }
             };
             let _ = sender.send(read.await);
         };
         runtime()
-            .map_err(|error| self.no_process(error))?
+            .map_err(|error| self.start_error(error))?
             .spawn(asked);
-        let none = || self.no_process("its runtime ended".to_owned());
+        let none = || self.start_error("its runtime ended".to_owned());
         receiver.recv().unwrap_or_else(|_| Err(none()))
     }
 
@@ -264,7 +265,7 @@ impl InstanceWorker {
                 plugin: self.plugin.name(),
                 ends: pause.ends,
                 end: pause.end.to_string(),
-                left: pause.left,
+                left: pause.remaining,
             });
         }
         // On the thread that the system ties the worker's life to, and away from it for the file.
@@ -275,12 +276,12 @@ impl InstanceWorker {
             let code = tokio::task::spawn_blocking(move || finder.code());
             let code = code
                 .await
-                .map_err(|error| worker.no_process(error.to_string()))??;
+                .map_err(|error| worker.start_error(error.to_string()))??;
             worker.start_with(code, &host)
         };
-        let runtime = runtime().map_err(|error| self.no_process(error))?;
+        let runtime = runtime().map_err(|error| self.start_error(error))?;
         let started = runtime.spawn(started).await;
-        started.unwrap_or_else(|error| Err(self.no_process(error.to_string())))
+        started.unwrap_or_else(|error| Err(self.start_error(error.to_string())))
     }
 
     /// What a process is to run: the store's copy of the library, or the files of the program and its
@@ -296,14 +297,14 @@ impl InstanceWorker {
         };
         let dir = loader
             .store()
-            .unpacked(&file.sha256, &copy)
-            .map_err(|reason| self.no_process(reason))?;
+            .unpack(&file.sha256, &copy)
+            .map_err(|reason| self.start_error(reason))?;
         let command =
             command::resolve(program, &dir).map_err(|missing| PluginError::NoProgram {
                 path: file.path.clone(),
                 plugin: self.plugin.name(),
                 program: missing.program,
-                places: missing.places,
+                places: missing.searched_dirs,
             })?;
         Ok(WorkerCode {
             copy: dir,
@@ -326,7 +327,7 @@ impl InstanceWorker {
                         program: command.is_some(),
                         ..confinement
                     })
-                    .map_err(|why| self.not_granted(why))?,
+                    .map_err(|why| self.grant_error(why))?,
             ),
             false => None,
         };
@@ -343,15 +344,15 @@ impl InstanceWorker {
             confinement,
         };
         let restarts = Arc::clone(&self.restarts);
-        let process =
-            WorkerProcess::start(options, &arguments, &self.plugin.name(), restarts, host)
-                .map_err(|reason| self.no_process(reason))?;
-        self.plugin.note(&process);
+        let (plugin, counted) = (self.plugin.name(), ProcessorTimeScope::of(file.header.kind));
+        let process = WorkerProcess::start(options, &arguments, &plugin, counted, restarts, host)
+            .map_err(|reason| self.start_error(reason))?;
+        self.plugin.track(&process);
         Ok(process)
     }
 
-    /// Seconds of processors that a process may use, if that is limited: what it starts has the same
-    /// limit, and an executor or a backend may be there for days.
+    /// Seconds of processors that a process may use in all, where the kernel limits them: what it starts would
+    /// have the same limit, and an executor or a backend may be there for days, so those are watched.
     fn processor_seconds(&self) -> Option<u64> {
         let PluginWorkers { options, file, .. } = &*self.plugin;
         let is_limited = file.header.kind == PluginKind::Skill && !self.grants.permissions.commands;
@@ -359,14 +360,14 @@ impl InstanceWorker {
     }
 
     /// One of them answered: what went before is forgiven.
-    pub(super) fn answered(&self) {
-        self.restarts.answered();
+    pub(super) fn record_answer(&self) {
+        self.restarts.record_answer();
     }
 
     /// One of them made no instance in time.
-    pub(super) fn failed(&self) {
+    pub(super) fn record_timeout(&self) {
         let end = WorkerEnd::by_host("it did not make its instance in time");
-        self.restarts.ended(end);
+        self.restarts.record_end(end);
     }
 
     /// Name and version of the plugin.
@@ -374,7 +375,7 @@ impl InstanceWorker {
         self.plugin.name()
     }
 
-    pub(super) fn hung(&self, limit: Duration) -> PluginError {
+    pub(super) fn hang_error(&self, limit: Duration) -> PluginError {
         PluginError::HungInWorker {
             path: self.plugin.file.path.clone(),
             plugin: self.plugin.name(),
@@ -382,7 +383,7 @@ impl InstanceWorker {
         }
     }
 
-    pub(super) fn ended(&self, end: &str) -> PluginError {
+    pub(super) fn end_error(&self, end: &str) -> PluginError {
         PluginError::WorkerEnded {
             path: self.plugin.file.path.clone(),
             plugin: self.plugin.name(),
@@ -390,14 +391,14 @@ impl InstanceWorker {
         }
     }
 
-    fn not_granted(&self, why: Ungranted) -> PluginError {
+    fn grant_error(&self, why: GrantFailure) -> PluginError {
         let path = self.plugin.file.path.clone();
         let (reason, remedy) = match (why, &self.plugin.file.program) {
             // Its sentence says what to do.
-            (Ungranted::Directory(reason), _) => (reason, String::new()),
+            (GrantFailure::Directory(reason), _) => (reason, String::new()),
             // A program runs nowhere else.
-            (Ungranted::Permission(reason), Some(_)) => (reason, " Tell its author".to_owned()),
-            (Ungranted::Permission(reason), None) => (
+            (GrantFailure::Permission(reason), Some(_)) => (reason, " Tell its author".to_owned()),
+            (GrantFailure::Permission(reason), None) => (
                 reason,
                 format!(
                     " Tell its author, or let it run in the host's process, with all that you may do \
@@ -414,7 +415,7 @@ impl InstanceWorker {
         }
     }
 
-    fn no_process(&self, reason: String) -> PluginError {
+    fn start_error(&self, reason: String) -> PluginError {
         PluginError::NoWorker {
             path: self.plugin.file.path.clone(),
             plugin: self.plugin.name(),

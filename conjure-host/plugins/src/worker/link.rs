@@ -13,17 +13,17 @@ use tokio::sync::Mutex;
 
 use super::super::services::AfterStop;
 use super::instance_worker::InstanceWorker;
-use super::openings::{Opening, Openings};
 use super::process::{CallInProcess, WorkerProcess, runtime};
+use super::session_openings::{SessionOpening, SessionOpenings};
 use crate::PluginError;
 use crate::call::CallRecord;
 use crate::link::{InstanceLink, LinkReply};
 
 /// How long an instance that is dropped has for its own clean-up.
-const SHUTDOWN: Duration = Duration::from_secs(2);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long an answer may be on its way when the process that gave it has ended.
-const LAST: Duration = Duration::from_millis(200);
+const LATE_ANSWER_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// An instance in a worker of its own. When the worker has ended, the next request makes the instance
 /// anew, in the next worker and with the same configuration.
@@ -42,8 +42,8 @@ struct WorkerInstance {
     /// Whether the instance was told to shut down.
     closed: AtomicBool,
     /// The sessions of an executor or a backend.
-    openings: Openings,
-    live: Mutex<LiveInstance>,
+    openings: SessionOpenings,
+    current: Mutex<LiveInstance>,
 }
 
 /// An instance and the process that it is in.
@@ -74,8 +74,8 @@ impl WorkerLink {
                 asynchronous,
                 limit,
                 closed: AtomicBool::new(false),
-                openings: Openings::default(),
-                live: Mutex::new(live),
+                openings: SessionOpenings::default(),
+                current: Mutex::new(live),
             }))
         }))
     }
@@ -102,7 +102,7 @@ impl InstanceLink for WorkerLink {
         None
     }
 
-    fn closed(&self) {
+    fn mark_closed(&self) {
         self.0.closed.store(true, Ordering::Release);
     }
 
@@ -118,18 +118,18 @@ impl WorkerInstance {
             call: Arc::clone(&call),
             process: None,
         };
-        if op == op::SHUTDOWN && self.live.lock().await.process.is_over() {
+        if op == op::SHUTDOWN && self.current.lock().await.process.is_over() {
             return LinkReply::Reply(Ok(b"{}".to_vec()));
         }
-        if op == op::STATE_EXPORT && self.live.lock().await.process.is_over() {
+        if op == op::STATE_EXPORT && self.current.lock().await.process.is_over() {
             return LinkReply::WorkerEnded("ended before, and its state with it".to_owned());
         }
-        let live = match self.live().await {
+        let live = match self.current_instance().await {
             Ok(Ok(live)) => live,
             Ok(Err(fault)) => return LinkReply::Reply(Err(fault)),
             Err(error) => return LinkReply::NoWorker(error.to_string()),
         };
-        running.process = Some(live.process.enter());
+        running.process = Some(live.process.start_call());
         let reply = live
             .instance
             .request(op.as_bytes(), json, self.asynchronous, call.context());
@@ -138,20 +138,22 @@ impl WorkerInstance {
             biased;
             reply = &mut reply => reply,
             // A program that the plugin started may hold the stream open.
-            end = live.process.exited() => match tokio::time::timeout(LAST, reply).await {
+            end = live.process.exited() => match tokio::time::timeout(LATE_ANSWER_TIMEOUT, reply).await {
                 Ok(reply) => reply,
                 Err(_) => return LinkReply::WorkerEnded(end.to_string()),
             },
         };
         match reply {
-            RResult::RErr(fault) if fault.code == code::GONE => match live.process.ended().await {
-                Some(end) => LinkReply::WorkerEnded(end.to_string()),
-                None => LinkReply::Reply(Err(fault)),
-            },
+            RResult::RErr(fault) if fault.code == code::GONE => {
+                match live.process.end_cause().await {
+                    Some(end) => LinkReply::WorkerEnded(end.to_string()),
+                    None => LinkReply::Reply(Err(fault)),
+                }
+            }
             reply => {
-                self.worker.answered();
+                self.worker.record_answer();
                 if reply.is_ok() {
-                    self.openings.note(op, json);
+                    self.openings.record(op, json);
                 }
                 LinkReply::Reply(reply.into_result().map(RVec::into_vec))
             }
@@ -159,8 +161,8 @@ impl WorkerInstance {
     }
 
     /// The instance, made anew where its process is over.
-    async fn live(&self) -> Result<Result<LiveInstance, Fault>, PluginError> {
-        let mut live = self.live.lock().await;
+    async fn current_instance(&self) -> Result<Result<LiveInstance, Fault>, PluginError> {
+        let mut live = self.current.lock().await;
         if live.process.is_over() {
             match make(&self.worker, &self.create, &self.context, self.limit).await? {
                 Ok(new) => *live = new,
@@ -171,7 +173,7 @@ impl WorkerInstance {
                 plugin = self.worker.plugin(),
                 "its worker was started again; what this instance kept in memory is lost"
             );
-            self.open_again(&live.instance).await;
+            self.reopen_sessions(&live.instance).await;
         }
         Ok(Ok(live.clone()))
     }
@@ -180,9 +182,9 @@ impl WorkerInstance {
 impl WorkerInstance {
     /// Opens the sessions of an executor or a backend at a new instance. One that cannot be opened
     /// again gets the plugin's own words with its next call.
-    async fn open_again(&self, instance: &RemoteInstance) {
+    async fn reopen_sessions(&self, instance: &RemoteInstance) {
         let opening = async {
-            for Opening { op, json, .. } in self.openings.all() {
+            for SessionOpening { op, json, .. } in self.openings.all() {
                 let context = self.context.context();
                 let opened = instance.request(op.as_bytes(), &json, self.asynchronous, context);
                 if let RResult::RErr(fault) = opened.await {
@@ -208,7 +210,7 @@ impl WorkerInstance {
 
 impl Drop for WorkerInstance {
     fn drop(&mut self) {
-        let live = self.live.get_mut().clone();
+        let live = self.current.get_mut().clone();
         if self.closed.load(Ordering::Acquire) || live.process.is_over() {
             return;
         }
@@ -219,7 +221,7 @@ impl Drop for WorkerInstance {
         let shutdown = async move {
             let op = op::SHUTDOWN.as_bytes();
             let answer = live.instance.request(op, &json, asynchronous, context);
-            let _ = tokio::time::timeout(SHUTDOWN, answer).await;
+            let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, answer).await;
         };
         if let Ok(runtime) = runtime() {
             runtime.spawn(shutdown);
@@ -240,14 +242,14 @@ async fn make(
             instance: Arc::new(instance),
             process,
         })),
-        Ok(Err(fault)) => match process.ended().await {
-            Some(end) => Err(worker.ended(&end.to_string())),
+        Ok(Err(fault)) => match process.end_cause().await {
+            Some(end) => Err(worker.end_error(&end.to_string())),
             None => Ok(Err(fault)),
         },
         Err(_) => {
             process.kill("it did not make its instance in time");
-            worker.failed();
-            Err(worker.hung(limit))
+            worker.record_timeout();
+            Err(worker.hang_error(limit))
         }
     }
 }

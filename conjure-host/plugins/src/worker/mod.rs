@@ -19,19 +19,20 @@ mod child;
 mod command;
 mod confinement;
 mod end;
-mod enforced;
+mod enforcement;
 mod excess;
 mod instance_worker;
 mod link;
 mod machine_memory;
-mod openings;
 mod options;
 mod process;
+mod processor_budget;
 mod program;
 #[cfg(target_os = "linux")]
 mod readers;
 mod reason;
 mod restarts;
+mod session_openings;
 mod trust;
 
 pub use confinement::{DEMO_WORK_DIR, confinement_gaps};
@@ -42,6 +43,6 @@ pub use program::worker_main;
 pub use reason::IsolationReason;
 pub use trust::{PluginTrust, TrustedLibrary};
 
-pub(super) use enforced::EnforcedConfinement;
+pub(super) use enforcement::EnforcedConfinement;
 pub(super) use instance_worker::{InstanceWorker, PluginWorkers, WorkerFile, WorkerGrants};
 pub(super) use link::WorkerLink;

@@ -78,10 +78,11 @@ pub struct WorkerLimits {
     pub memory: u64,
     /// Files, pipes and sockets that are open at the same time; 1,024.
     pub open_files: u64,
-    /// Time of processors that the worker of a skill uses in all, in whole seconds; an hour for each processor
-    /// of this machine. One that needs more ends, and the next begins anew. It holds for no executor and no
-    /// backend, which may be there for days, and for no skill that starts programs, which would have the
-    /// same limit.
+    /// Time of processors that a worker uses, in whole seconds; an hour for each processor of this machine. One
+    /// that needs more ends, and the next begins anew. For a skill that starts no programs it is what it uses in
+    /// all. Another plugin may be there for days: it is looked every second on Linux, and of what it used a
+    /// quarter of the time that passes is given back. That is the worker's own time for an executor, whose
+    /// programs are the session's, and for others that of the programs that it started too.
     pub processor_time: Duration,
     /// Threads that it has at the same time, looked at every second; 2,048. A worker with more ends. Those of
     /// programs that it starts are not counted. Linux only.

@@ -14,23 +14,24 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::child::{WorkerChild, WorkerPid, WorkerStreams};
-use super::end::{WorkerEnd, last_words};
-use super::excess::exceeded;
+use super::end::{WorkerEnd, last_line};
+use super::excess::wait_for_excess;
+use super::processor_budget::ProcessorTimeScope;
 use super::program::WorkerArguments;
 use super::restarts::Restarts;
 use super::{WorkerLimits, WorkerOptions};
 use crate::health::{LogBudget, dropped_lines};
 
 /// How long a worker that is not needed any more has for its plugin's own clean-up.
-const CLOSING: Duration = Duration::from_secs(2);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long other calls of a worker that is to end may go on.
-const DRAINING: Duration = Duration::from_secs(5);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the cause of an end is waited for. The streams end a moment before the process.
-const END: Duration = Duration::from_secs(2);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Why a worker is ended whose frames are none.
 pub(super) const VIOLATION: &str = "what it wrote to its standard output is not the protocol";
 /// Bytes of what a worker writes to standard error that are kept for its last words.
-const SAID: usize = 4096;
+const STDERR_TAIL_BYTES: usize = 4096;
 
 /// Where workers are started and their ends waited for. Apart from the host's runtime, which may not
 /// be there when a plugin is loaded, and since the system ends a worker with the thread that started
@@ -64,7 +65,7 @@ pub(super) struct WorkerProcess {
     /// Cancelled when nobody needs it any more.
     closing: CancellationToken,
     /// Why it is to end at once, when it is.
-    killed_for: watch::Sender<Option<&'static str>>,
+    kill_reason: watch::Sender<Option<&'static str>>,
 }
 
 impl WorkerProcess {
@@ -77,6 +78,7 @@ impl WorkerProcess {
         options: &WorkerOptions,
         arguments: &WorkerArguments,
         plugin: &str,
+        counted: ProcessorTimeScope,
         restarts: Arc<Restarts>,
         host: &Handle,
     ) -> Result<Arc<Self>, String> {
@@ -99,12 +101,13 @@ impl WorkerProcess {
             retired: AtomicBool::new(false),
             end,
             closing: CancellationToken::new(),
-            killed_for: watch::Sender::new(None),
+            kill_reason: watch::Sender::new(None),
         });
         let watching = ProcessWatch {
             closing: process.closing.clone(),
-            killed_for: process.killed_for.subscribe(),
+            kill_reason: process.kill_reason.subscribe(),
             limits: options.limits,
+            counted: arguments.processor_seconds.is_none().then_some(counted),
             restarts,
         };
         let plugin = plugin.to_owned();
@@ -129,14 +132,14 @@ impl WorkerProcess {
     }
 
     /// End of the process, if its streams ended; waits for the cause.
-    pub(super) async fn ended(&self) -> Option<WorkerEnd> {
+    pub(super) async fn end_cause(&self) -> Option<WorkerEnd> {
         let reason = self.client.ended()?;
         if let Some(what) = self.client.violation() {
             self.kill(VIOLATION);
             return Some(WorkerEnd::violation(what));
         }
         let mut end = self.end.clone();
-        let known = tokio::time::timeout(END, end.wait_for(Option::is_some)).await;
+        let known = tokio::time::timeout(EXIT_TIMEOUT, end.wait_for(Option::is_some)).await;
         let known = known.ok().and_then(Result::ok).and_then(|end| end.clone());
         Some(known.unwrap_or_else(|| {
             // Its streams cannot be used, so it is of no use.
@@ -158,7 +161,7 @@ impl WorkerProcess {
     }
 
     /// A call runs in it until the guard is dropped.
-    pub(super) fn enter(self: &Arc<Self>) -> CallInProcess {
+    pub(super) fn start_call(self: &Arc<Self>) -> CallInProcess {
         self.calls.send_modify(|calls| *calls += 1);
         CallInProcess(Arc::clone(self))
     }
@@ -173,7 +176,7 @@ impl WorkerProcess {
         let drain = async move {
             let mut calls = process.calls.subscribe();
             let idle = calls.wait_for(|calls| *calls == 0);
-            let _ = tokio::time::timeout(DRAINING, idle).await;
+            let _ = tokio::time::timeout(DRAIN_TIMEOUT, idle).await;
             process.kill(REASON);
         };
         match runtime() {
@@ -185,7 +188,7 @@ impl WorkerProcess {
     /// Ends it at once, for this reason.
     pub(super) fn kill(&self, reason: &'static str) {
         self.retired.store(true, Ordering::Release);
-        self.killed_for.send_if_modified(|known| {
+        self.kill_reason.send_if_modified(|known| {
             let is_first = known.is_none();
             known.get_or_insert(reason);
             is_first
@@ -224,8 +227,10 @@ impl Drop for CallInProcess {
 /// Waits for the end of a process, and brings it about.
 struct ProcessWatch {
     closing: CancellationToken,
-    killed_for: watch::Receiver<Option<&'static str>>,
+    kill_reason: watch::Receiver<Option<&'static str>>,
     limits: WorkerLimits,
+    /// Processes whose processor time counts, where the kernel does not limit it.
+    counted: Option<ProcessorTimeScope>,
     restarts: Arc<Restarts>,
 }
 
@@ -236,34 +241,34 @@ impl ProcessWatch {
         errors: impl AsyncRead + Unpin + Send + 'static,
         plugin: String,
     ) -> WorkerEnd {
-        let mut said = tokio::spawn(listen(errors, plugin));
+        let mut said = tokio::spawn(collect_stderr(errors, plugin));
         let closing = async {
             self.closing.cancelled().await;
-            tokio::time::sleep(CLOSING).await;
+            tokio::time::sleep(CLOSE_TIMEOUT).await;
         };
         let killed = async {
-            let known = self.killed_for.wait_for(Option::is_some).await;
+            let known = self.kill_reason.wait_for(Option::is_some).await;
             match known.ok().and_then(|reason| *reason) {
                 Some(reason) => reason,
                 // Nobody can ask for it any more; it is closing.
                 None => std::future::pending().await,
             }
         };
-        let exceeded = exceeded(child.pid(), self.limits);
+        let exceeded = wait_for_excess(child.pid(), self.limits, self.counted);
         let by_host = tokio::select! {
             biased;
             status = child.wait() => {
                 // What it has started may take longer to end than whoever asks how it ended waits.
-                drop(tokio::spawn(child.end_rest()));
+                drop(tokio::spawn(child.end_descendants()));
                 let heard = tokio::time::timeout(Duration::from_millis(200), &mut said).await;
                 said.abort();
-                let said = heard.ok().and_then(Result::ok).flatten();
+                let last_line = heard.ok().and_then(Result::ok).flatten();
                 let end = match status {
-                    Ok(status) => WorkerEnd::reported(&status, said, &self.limits),
+                    Ok(status) => WorkerEnd::from_status(&status, last_line, &self.limits),
                     Err(error) => WorkerEnd::unknown(error.to_string()),
                 };
                 if !self.closing.is_cancelled() {
-                    self.restarts.ended(end.clone());
+                    self.restarts.record_end(end.clone());
                 }
                 return end;
             }
@@ -273,8 +278,8 @@ impl ProcessWatch {
         };
         child.end().await;
         said.abort();
-        if by_host.is_its_doing() {
-            self.restarts.ended(by_host.clone());
+        if by_host.is_caused_by_worker() {
+            self.restarts.record_end(by_host.clone());
         }
         by_host
     }
@@ -282,11 +287,11 @@ impl ProcessWatch {
 
 /// Passes on what a worker writes to standard error, as far as the budget of a plugin's log goes, and
 /// keeps its last words.
-async fn listen(mut errors: impl AsyncRead + Unpin, plugin: String) -> Option<String> {
+async fn collect_stderr(mut errors: impl AsyncRead + Unpin, plugin: String) -> Option<String> {
     let log = |line: &str| tracing::debug!(target: "plugin", plugin, "{line}");
     let mut budget = LogBudget::new();
-    let mut kept = Vec::new();
-    let mut piece = vec![0; SAID];
+    let mut tail = Vec::new();
+    let mut piece = vec![0; STDERR_TAIL_BYTES];
     while let Ok(read @ 1..) = errors.read(&mut piece).await {
         let new = piece.get(..read).unwrap_or_default();
         log_lines(
@@ -295,14 +300,14 @@ async fn listen(mut errors: impl AsyncRead + Unpin, plugin: String) -> Option<St
             Instant::now(),
             log,
         );
-        kept.extend_from_slice(new);
-        let surplus = kept.len().saturating_sub(SAID);
-        kept.drain(..surplus);
+        tail.extend_from_slice(new);
+        let surplus = tail.len().saturating_sub(STDERR_TAIL_BYTES);
+        tail.drain(..surplus);
     }
     if budget.dropped() > 0 {
         log(&dropped_lines(budget.dropped()));
     }
-    last_words(&kept)
+    last_line(&tail)
 }
 
 /// Logs each line of a text that the budget has room for, and before that how many it had none for.

@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicU8;
 use std::time::Duration;
 
 use conjure_abi::{CallContext, Fault, PluginObject, RootRef, code};
-use conjure_config::platform::{self, TakenStreams};
+use conjure_config::platform::{self, ProcessStreams};
 use conjure_confinement::{ConfinementGaps, WorkerConfinement};
 #[cfg(target_os = "linux")]
 use conjure_skill_sdk::frames::FrameServer;
@@ -22,13 +22,13 @@ use tokio::runtime::Runtime;
 #[cfg(target_os = "linux")]
 use super::readers::FrameReaders;
 use crate::PROTOCOL;
-use crate::open::{LibraryLabel, end_at_once, open};
+use crate::open::{LibraryLabel, exit_immediately, open};
 
 /// How long what runs in a worker may take to end, once its host has ended or needs it no more.
-const ENDING: Duration = Duration::from_secs(2);
+const END_TIMEOUT: Duration = Duration::from_secs(2);
 /// Bytes of addresses beside the memory that a worker may use: libraries, files, stacks, and what
 /// allocators set apart.
-const MAPPED: u64 = 4 * 1024 * 1024 * 1024;
+const ADDRESS_SPACE_MARGIN: u64 = 4 * 1024 * 1024 * 1024;
 
 /// The allocator of this program, which is the plugin's in a worker, counts what it uses against the
 /// limit of memory, not what it sets apart.
@@ -57,7 +57,7 @@ pub fn worker_main(args: impl Iterator<Item = OsString>) -> ! {
             2
         }
     };
-    end_at_once(code)
+    exit_immediately(code)
 }
 
 /// What a worker is told when it is started.
@@ -146,7 +146,7 @@ impl WorkerArguments {
 /// Starts the worker that the host orders, and ends it and all that it leaves behind.
 fn supervise() -> Result<(), String> {
     #[cfg(target_os = "linux")]
-    close_others();
+    close_inherited();
     match conjure_process_tree::supervise() {
         // Whether the worker could be started, the host was told.
         Ok(_) => Ok(()),
@@ -158,7 +158,7 @@ fn run(args: impl Iterator<Item = OsString>) -> Result<(), String> {
     let arguments = WorkerArguments::read(args)
         .ok_or("it was not started by a host; this verb is not for people")?;
     #[cfg(target_os = "linux")]
-    close_others();
+    close_inherited();
     if let Some(command) = &arguments.command {
         return become_program(&arguments, command);
     }
@@ -175,7 +175,11 @@ fn run(args: impl Iterator<Item = OsString>) -> Result<(), String> {
 
 /// Serves on threads of its own until the stream ends.
 #[cfg(target_os = "linux")]
-fn serve_streams(runtime: Runtime, root: WorkerRoot, streams: TakenStreams) -> Result<(), String> {
+fn serve_streams(
+    runtime: Runtime,
+    root: WorkerRoot,
+    streams: ProcessStreams,
+) -> Result<(), String> {
     let (server, readers, ended) = runtime.block_on(async {
         let (input, output) = streams
             .open_with_raw_input()
@@ -191,27 +195,31 @@ fn serve_streams(runtime: Runtime, root: WorkerRoot, streams: TakenStreams) -> R
     })?;
     server.end();
     // What does not stop is not waited for.
-    let until = std::time::Instant::now() + ENDING;
-    readers.stop(ENDING);
+    let until = std::time::Instant::now() + END_TIMEOUT;
+    readers.stop(END_TIMEOUT);
     runtime.shutdown_timeout(until.saturating_duration_since(std::time::Instant::now()));
     ended.map_err(|error| error.to_string())
 }
 
 #[cfg(not(target_os = "linux"))]
-fn serve_streams(runtime: Runtime, root: WorkerRoot, streams: TakenStreams) -> Result<(), String> {
+fn serve_streams(
+    runtime: Runtime,
+    root: WorkerRoot,
+    streams: ProcessStreams,
+) -> Result<(), String> {
     let served = runtime.block_on(async {
         let (input, output) = streams.open().map_err(|error| error.to_string())?;
         let served = conjure_skill_sdk::frames::serve(root, input, output).await;
         served.map_err(|error| error.to_string())
     });
-    runtime.shutdown_timeout(ENDING);
+    runtime.shutdown_timeout(END_TIMEOUT);
     served
 }
 
 /// Sets the limits of the worker, and what it may reach.
 fn prepare(arguments: &WorkerArguments) -> Result<(), String> {
-    end_with(arguments.parent)?;
-    limit(arguments).map_err(|error| format!("its limits cannot be set: {error}"))?;
+    die_with_parent(arguments.parent)?;
+    set_limits(arguments).map_err(|error| format!("its limits cannot be set: {error}"))?;
     confine(arguments)
 }
 
@@ -238,7 +246,7 @@ fn become_program(arguments: &WorkerArguments, command: &[String]) -> Result<(),
 
 /// Closes what the host itself was given and passed on without knowing.
 #[cfg(target_os = "linux")]
-fn close_others() {
+fn close_inherited() {
     #[expect(
         unsafe_code,
         reason = "no safe function closes descriptors that nobody has"
@@ -252,7 +260,7 @@ fn close_others() {
 
 /// Ends this process with the one that started it, whatever the plugin does. One whose supervisor has
 /// ended before this ends with the host's stream.
-fn end_with(parent: Option<u32>) -> Result<(), String> {
+fn die_with_parent(parent: Option<u32>) -> Result<(), String> {
     #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
         .map_err(|error| error.to_string())?;
@@ -264,15 +272,15 @@ fn end_with(parent: Option<u32>) -> Result<(), String> {
     }
 }
 
-fn limit(arguments: &WorkerArguments) -> rustix::io::Result<()> {
-    let set_both = |resource, most: u64, hardly: u64| {
+fn set_limits(arguments: &WorkerArguments) -> rustix::io::Result<()> {
+    let set_both = |resource, soft_limit: u64, hardly: u64| {
         // A process may lower its limits and not raise them.
         let hard = rustix::process::getrlimit(resource).maximum;
         let lowered = |most: u64| Some(hard.map_or(most, |hard| hard.min(most)));
         rustix::process::setrlimit(
             resource,
             Rlimit {
-                current: lowered(most),
+                current: lowered(soft_limit),
                 maximum: lowered(hardly),
             },
         )
@@ -281,7 +289,7 @@ fn limit(arguments: &WorkerArguments) -> rustix::io::Result<()> {
     let more = |kind, bytes: u64| own_memory(kind).saturating_add(bytes);
     set(Resource::Data, more("VmData:", arguments.memory))?;
     // Of what is mapped and not written to, and of memory that is shared, which is no data.
-    let mapped = arguments.memory.saturating_add(MAPPED);
+    let mapped = arguments.memory.saturating_add(ADDRESS_SPACE_MARGIN);
     set(Resource::As, more("VmSize:", mapped))?;
     set(Resource::Nofile, arguments.open_files)?;
     if let Some(seconds) = arguments.processor_seconds {

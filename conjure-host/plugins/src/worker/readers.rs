@@ -22,7 +22,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 /// Threads that wait for the stream at the same time; those beyond it end.
-const MOST_WAITING: usize = 8;
+const MAX_WAITING: usize = 8;
 /// How much is read at once.
 const BATCH: usize = 64 * 1024;
 
@@ -44,7 +44,7 @@ struct WorkerInput {
     decoder: Decoder,
     buffer: Box<[u8]>,
     /// Told once how the stream ended. Nothing is read after that.
-    ended: Option<oneshot::Sender<StreamEnd>>,
+    end_sender: Option<oneshot::Sender<StreamEnd>>,
 }
 
 /// How a stream ended.
@@ -74,7 +74,7 @@ impl<P: PluginRoot> FrameReaders<P> {
                 input,
                 decoder: Decoder::new(),
                 buffer: vec![0; BATCH].into(),
-                ended: Some(ended),
+                end_sender: Some(ended),
             }),
             waiting: AtomicUsize::new(0),
             running: Mutex::new(0),
@@ -86,7 +86,7 @@ impl<P: PluginRoot> FrameReaders<P> {
 
     /// Reads no more, and waits until none of the threads runs a request, for so long at the most.
     pub(super) fn stop(&self, limit: Duration) {
-        lock(&self.stream).ended = None;
+        lock(&self.stream).end_sender = None;
         let running = lock(&self.running);
         let waited = self
             .idle
@@ -134,7 +134,7 @@ impl<P: PluginRoot> FrameReaders<P> {
     /// Waits for the stream, and runs what came. Whether the thread is to go on.
     fn serve_next(self: &Arc<Self>) -> bool {
         // One that is to end is never counted: somebody else could believe that it waits.
-        let counted = |waiting| (waiting < MOST_WAITING).then_some(waiting + 1);
+        let counted = |waiting| (waiting < MAX_WAITING).then_some(waiting + 1);
         let is_needed = self
             .waiting
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, counted);
@@ -143,13 +143,13 @@ impl<P: PluginRoot> FrameReaders<P> {
         }
         let woken = self.wait();
         let is_last = self.waiting.fetch_sub(1, Ordering::AcqRel) == 1;
-        let mut taken = TakenRequests {
+        let mut taken = UnassignedRequests {
             last: None,
             refused: Vec::new(),
         };
         let is_open = {
             let mut stream = lock(&self.stream);
-            if stream.ended.is_none() {
+            if stream.end_sender.is_none() {
                 return false;
             }
             let read = woken.map_err(FrameError::from);
@@ -198,7 +198,7 @@ impl<P: PluginRoot> FrameReaders<P> {
         self: &Arc<Self>,
         stream: &mut WorkerInput,
         is_closed: bool,
-        taken: &mut TakenRequests<P>,
+        taken: &mut UnassignedRequests<P>,
     ) -> Result<bool, FrameError> {
         let WorkerInput {
             input,
@@ -220,7 +220,7 @@ impl<P: PluginRoot> FrameReaders<P> {
             decoder.push(buffer.get(..count).unwrap_or_default());
             while let Some(frame) = decoder.next_frame()? {
                 if let Some(request) = self.server.take(frame)? {
-                    self.hand_on(taken);
+                    self.dispatch(taken);
                     taken.last = Some(self.accept(request));
                 }
             }
@@ -229,12 +229,12 @@ impl<P: PluginRoot> FrameReaders<P> {
                 return Ok(true);
             }
             // What is still to be read may be long.
-            self.hand_on(taken);
+            self.dispatch(taken);
         }
     }
 
     /// Gives the request that was taken last to a thread of its own.
-    fn hand_on(self: &Arc<Self>, taken: &mut TakenRequests<P>) {
+    fn dispatch(self: &Arc<Self>, taken: &mut UnassignedRequests<P>) {
         if let Some(request) = taken.last.take()
             && let Err((error, Some(request))) = self.add_thread(Some(request))
         {
@@ -244,7 +244,7 @@ impl<P: PluginRoot> FrameReaders<P> {
 }
 
 /// Requests that were taken off a stream and have no thread yet.
-struct TakenRequests<P> {
+struct UnassignedRequests<P> {
     last: Option<AcceptedRequest<P>>,
     /// Requests that the system has no thread for, each with its error.
     refused: Vec<(io::Error, AcceptedRequest<P>)>,
@@ -252,7 +252,7 @@ struct TakenRequests<P> {
 
 impl WorkerInput {
     fn end(&mut self, end: StreamEnd) {
-        if let Some(ended) = self.ended.take() {
+        if let Some(ended) = self.end_sender.take() {
             let _ = ended.send(end);
         }
     }
@@ -469,10 +469,10 @@ mod tests {
     async fn requests_run_at_the_same_time_and_the_stream_is_read_meanwhile() {
         let mut stage = Stage::new();
         for round in 0..20 {
-            stage.run_together(3 * MOST_WAITING, round % 2 == 0).await;
+            stage.run_together(3 * MAX_WAITING, round % 2 == 0).await;
         }
         let waiting = stage.readers.waiting.load(Ordering::Acquire);
-        assert!((1..=MOST_WAITING).contains(&waiting), "{waiting}");
+        assert!((1..=MAX_WAITING).contains(&waiting), "{waiting}");
     }
 
     #[tokio::test(flavor = "multi_thread")]

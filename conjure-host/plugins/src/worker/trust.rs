@@ -62,7 +62,7 @@ impl PluginTrust {
     }
 
     fn is_listed(&self, sha256: &Sha256) -> bool {
-        let listed = self.listed().unwrap_or_else(|error| {
+        let listed = self.entries().unwrap_or_else(|error| {
             tracing::warn!("the list of trusted plugins cannot be read: {error}");
             Vec::new()
         });
@@ -73,7 +73,7 @@ impl PluginTrust {
     ///
     /// # Errors
     /// The system's.
-    pub fn listed(&self) -> io::Result<Vec<TrustedLibrary>> {
+    pub fn entries(&self) -> io::Result<Vec<TrustedLibrary>> {
         self.list.entries()
     }
 
@@ -142,10 +142,10 @@ mod tests {
         assert!(trust.add(two.clone()).unwrap());
         assert!(holds(&trust, anywhere, &one.sha256));
         assert!(!holds(&trust, anywhere, &library("three").sha256));
-        assert_eq!(trust.listed().unwrap(), [one.clone(), two.clone()]);
+        assert_eq!(trust.entries().unwrap(), [one.clone(), two.clone()]);
         assert!(trust.remove(&one.sha256).unwrap());
         assert!(!trust.remove(&one.sha256).unwrap());
-        assert_eq!(trust.listed().unwrap(), [two]);
+        assert_eq!(trust.entries().unwrap(), [two]);
         assert!(!holds(&trust, anywhere, &one.sha256));
     }
 
@@ -159,7 +159,7 @@ mod tests {
                 scope.spawn(move || trust.add(library(&format!("p{number}"))).unwrap());
             }
         });
-        assert_eq!(trust.listed().unwrap().len(), 10);
+        assert_eq!(trust.entries().unwrap().len(), 10);
     }
 
     #[test]

@@ -71,7 +71,7 @@ pub enum AuthError {
     /// Several saved auths have the name.
     #[error(
         "`{name}` is the name of several saved auths; name one in full: {}",
-        joined(among)
+        join_names(among)
     )]
     Ambiguous {
         /// What was asked for.
@@ -132,7 +132,7 @@ pub enum AuthError {
         "the key is not replaced yet, since these cannot be read: {}. Bring back what is missing, \
          or remove them, then rotate again; the others are sealed with the new key, and both keys \
          are kept until then",
-        said(problems)
+        join_problems(problems)
     )]
     Rotation {
         /// The auths whose credentials cannot be read, each with the reason.
@@ -157,12 +157,12 @@ pub enum AuthError {
     },
 }
 
-fn joined(names: &[AuthName]) -> String {
+fn join_names(names: &[AuthName]) -> String {
     let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
     names.join(", ")
 }
 
-fn said(problems: &[(AuthName, String)]) -> String {
+fn join_problems(problems: &[(AuthName, String)]) -> String {
     let said: Vec<String> = problems
         .iter()
         .map(|(auth, problem)| format!("`{auth}` ({problem})"))

@@ -10,9 +10,9 @@ use rustix::fs::{FlockOperation, flock};
 use super::AuthError;
 
 /// How long another program may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 /// Between two tries.
-const PAUSE: Duration = Duration::from_millis(20);
+const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Held for as long as it is not dropped; the system lets go of it when the process ends.
 pub(super) struct AuthsLock {
@@ -32,10 +32,10 @@ pub(super) async fn lock(data_dir: &Path) -> Result<AuthsLock, AuthError> {
     let file = conjure_config::fs::open(&path).map_err(AuthError::Lock)?;
     let locked = async {
         while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(RETRY_INTERVAL).await;
         }
     };
-    match tokio::time::timeout(PATIENCE, locked).await {
+    match tokio::time::timeout(LOCK_TIMEOUT, locked).await {
         Ok(()) => Ok(AuthsLock { _file: file }),
         Err(_) => Err(AuthError::Locked { path }),
     }

@@ -5,13 +5,13 @@
 //! holds a lock on the directory of data, so that no credential is sealed with a key that
 //! [`Auths::rotate`] is about to forget.
 
-mod changing;
 mod error;
 mod expiry;
 mod lock;
-mod rotating;
+mod manage;
+mod resolve;
+mod rotation;
 mod secrets;
-mod using;
 
 #[cfg(test)]
 mod tests;
@@ -25,13 +25,13 @@ use conjure_vault::{Vault, VaultError, VaultOptions};
 use secrecy::SecretString;
 use tokio::sync::OnceCell;
 
-pub use changing::NewAuth;
 pub use conjure_config::{AuthName, AuthRef, BadAuthName, OpenAuth};
 pub use conjure_vault::{
     AuthKind, Credential, KeyLocation, Keyring, NoKeyring, SystemKeyring, VaultError as KeyError,
 };
 pub use error::AuthError;
-pub use rotating::Rotated;
+pub use manage::NewAuth;
+pub use rotation::RotationReport;
 pub use secrets::{MCP as MCP_SECRETS, MCP_SECRET};
 
 use conjure_store::{SavedAuth, Store};

@@ -81,7 +81,7 @@ impl Auths {
         for typed in typed_secrets(server, settings, before) {
             match self.add_secret(&typed.name, typed.secret.clone()).await {
                 Ok(auth) => {
-                    typed.put(settings, &auth.name);
+                    typed.insert_reference(settings, &auth.name);
                     saved.push(auth.id);
                 }
                 Err(error) => {

@@ -18,7 +18,7 @@ pub(super) fn generate(schema: &Value) -> Value {
 }
 
 fn value(schema: &Value, root: &Value, depth: usize) -> Value {
-    if let Some(given) = given(schema) {
+    if let Some(given) = declared_value(schema) {
         return given;
     }
     let Some(depth) = depth.checked_sub(1) else {
@@ -63,7 +63,7 @@ fn value(schema: &Value, root: &Value, depth: usize) -> Value {
 }
 
 /// A value that the schema's author wrote down.
-fn given(schema: &Value) -> Option<Value> {
+fn declared_value(schema: &Value) -> Option<Value> {
     let first = |word| schema.get(word)?.as_array()?.first();
     schema
         .get("const")
@@ -105,7 +105,7 @@ fn object(schema: &Value, root: &Value, depth: usize) -> Map<String, Value> {
     for (name, property) in properties.into_iter().flatten() {
         if required.contains(&name.as_str()) {
             fields.insert(name.clone(), value(property, root, depth));
-        } else if let Some(given) = given(property).filter(|given| !given.is_null()) {
+        } else if let Some(given) = declared_value(property).filter(|given| !given.is_null()) {
             fields.insert(name.clone(), given);
         }
     }

@@ -25,19 +25,24 @@ pub struct Artifact {
     /// Name that its backend gives it, when the file is or was elsewhere.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remote: Option<String>,
+    /// The backend instance that hands the file out, where that is not its source.
+    #[serde(skip)]
+    pub holder: Option<String>,
 }
 
 /// A file that an earlier session on the thread knew.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KnownFile {
+pub struct RecordedFile {
     /// Handle of the file, and what it is.
     pub reference: ArtifactRef,
     /// The backend instance that made it.
     pub source: String,
     /// Path at which the file was: absolute, or below one of the session's directories.
-    pub place: Option<PathBuf>,
+    pub recorded_path: Option<PathBuf>,
     /// Name that its backend gives it.
     pub remote: Option<String>,
+    /// The backend instance that hands the file out, where that is not its source.
+    pub holder: Option<String>,
 }
 
 impl Artifact {
@@ -53,13 +58,13 @@ impl Artifact {
 
     /// Why it is not to be had, where nobody can fetch it. `file` is how it was asked for, and
     /// `place` where an earlier session had it.
-    pub(super) fn missing(&self, file: &str, place: Option<&PathBuf>) -> FileError {
+    pub(super) fn missing(&self, file: &str, recorded_path: Option<&PathBuf>) -> FileError {
         let file = file.to_owned();
         if self.remote.is_some() {
-            let backend = self.source.clone();
+            let backend = self.holder.as_ref().unwrap_or(&self.source).clone();
             return FileError::Elsewhere { file, backend };
         }
-        match self.path.as_ref().or(place) {
+        match self.path.as_ref().or(recorded_path) {
             Some(path) => FileError::Gone {
                 file,
                 path: path.clone(),

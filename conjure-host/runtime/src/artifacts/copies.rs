@@ -8,8 +8,10 @@ use std::collections::{BTreeSet, VecDeque};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use conjure_skill_sdk::protocol::FileRef;
+
 /// How many copies are remembered: what a call can find was made while it ran.
-const KEPT: usize = 4096;
+const CAPACITY: usize = 4096;
 
 /// The copies of a host.
 #[derive(Debug, Default)]
@@ -21,7 +23,9 @@ struct CopyIndex {
     arriving: BTreeSet<(u64, String)>,
     next: u64,
     /// The names and hashes of those that came, the oldest first.
-    came: VecDeque<(String, String)>,
+    completed: VecDeque<(String, String)>,
+    /// What backends call those that lie with them, the oldest first.
+    elsewhere: VecDeque<String>,
 }
 
 /// A copy that is being received. Dropping it discards what has come so far.
@@ -52,7 +56,7 @@ impl Copies {
         if arriving.any(|(_, name)| is_name_of_copy(found, name)) {
             return true;
         }
-        let named = known.came.iter();
+        let named = known.completed.iter();
         let mut named = named
             .filter(|(name, _)| is_name_of_copy(found, name))
             .peekable();
@@ -62,20 +66,42 @@ impl Copies {
         sha256().is_some_and(|sha256| named.any(|(_, known)| *known == sha256))
     }
 
+    /// Whether a file that lies with its backend is such a copy, and still what it was.
+    pub(super) fn has_elsewhere(&self, file: &FileRef) -> bool {
+        let known = self.lock();
+        let mut arriving = known.arriving.iter();
+        arriving.any(|(_, name)| is_name_of_copy(&file.name, name))
+            || file
+                .id
+                .as_ref()
+                .is_some_and(|id| known.elsewhere.contains(id))
+    }
+
     fn lock(&self) -> MutexGuard<'_, CopyIndex> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl IncomingCopy<'_> {
+    /// Takes note that the copy lies with a backend, which calls it so.
+    pub(crate) fn came_elsewhere(&self, id: String) {
+        let mut known = self.copies.lock();
+        if !known.elsewhere.contains(&id) {
+            known.elsewhere.push_back(id);
+            if known.elsewhere.len() > CAPACITY {
+                known.elsewhere.pop_front();
+            }
+        }
+    }
+
     /// Takes note that the copy is there, with content of this SHA-256.
-    pub(crate) fn came(self, sha256: &str) {
+    pub(crate) fn complete(self, sha256: &str) {
         let came = (self.key.1.clone(), sha256.to_owned());
         let mut known = self.copies.lock();
-        if !known.came.contains(&came) {
-            known.came.push_back(came);
-            if known.came.len() > KEPT {
-                known.came.pop_front();
+        if !known.completed.contains(&came) {
+            known.completed.push_back(came);
+            if known.completed.len() > CAPACITY {
+                known.completed.pop_front();
             }
         }
     }
@@ -120,7 +146,7 @@ mod tests {
     #[test]
     fn a_copy_is_known_by_name_and_content() {
         let copies = Copies::default();
-        copies.expect("file-1-a.csv").came("aa");
+        copies.expect("file-1-a.csv").complete("aa");
         for (name, sha256, is_copy) in [
             ("file-1-a.csv", "aa", true),
             ("2-file-1-a.csv", "aa", true),
@@ -141,13 +167,25 @@ mod tests {
     }
 
     #[test]
+    fn a_copy_elsewhere_is_known_by_what_its_backend_calls_it() {
+        let copies = Copies::default();
+        let has = |id: &str| copies.has_elsewhere(&FileRef::lazy(id, "file-1-a-2.csv"));
+        let arriving = copies.expect("file-1-a.csv");
+        assert!(has("7:/w/file-1-a-2.csv"), "it comes now");
+        arriving.came_elsewhere("7:/w/file-1-a-2.csv".to_owned());
+        drop(arriving);
+        assert!(has("7:/w/file-1-a-2.csv"));
+        assert!(!has("8:/w/file-1-a-2.csv"), "somebody changed it");
+    }
+
+    #[test]
     fn half_a_copy_is_one_while_it_comes() {
         let copies = Copies::default();
         let path = Path::new("/dir/file-1-a");
         let has = || copies.has(path, || Some("half".to_owned()));
         let arriving = copies.expect("file-1-a");
         assert!(has());
-        arriving.came("whole");
+        arriving.complete("whole");
         assert!(!has());
     }
 }

@@ -19,18 +19,18 @@ pub(super) type ReadCheck<'a> = &'a dyn Fn(u64, u64) -> std::io::Result<()>;
 
 /// The hash and the size of the regular file at a path without links. Lets the other tasks of a worker
 /// thread move on when it is large.
-pub(crate) fn digest_aside(path: &Path) -> std::io::Result<(String, u64)> {
-    digest_while(path, &|_, _| Ok(()))
+pub(crate) fn digest_path(path: &Path) -> std::io::Result<(String, u64)> {
+    digest_checked(path, &|_, _| Ok(()))
 }
 
 /// Like [`digest_aside`], as long as the check has nothing against it.
-pub(super) fn digest_while(path: &Path, check: ReadCheck<'_>) -> std::io::Result<(String, u64)> {
-    let (file, size, _) = conjure_config::fs::open_same(path)?;
-    digest_of(file, size, check)
+pub(super) fn digest_checked(path: &Path, check: ReadCheck<'_>) -> std::io::Result<(String, u64)> {
+    let (file, size, _) = conjure_config::fs::open_no_follow(path)?;
+    digest_reader(file, size, check)
 }
 
 /// Like [`digest_while`], for an open file, from where it is read on.
-pub(super) fn digest_of(
+pub(super) fn digest_reader(
     file: impl Read,
     size: u64,
     check: ReadCheck<'_>,
@@ -55,7 +55,7 @@ fn too_large() -> std::io::Error {
 }
 
 /// Why a file is read no further.
-pub(super) fn unwanted() -> std::io::Error {
+pub(super) fn abandoned_error() -> std::io::Error {
     std::io::Error::other("nobody waits for it any more")
 }
 

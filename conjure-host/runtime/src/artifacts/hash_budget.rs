@@ -6,22 +6,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio_util::sync::CancellationToken;
 
-use super::digest::{LARGE, MAX_BYTES, unwanted};
+use super::digest::{LARGE, MAX_BYTES, abandoned_error};
 
 /// Bytes that may still be read.
 #[derive(Debug)]
 pub(crate) struct HashBudget {
-    left: AtomicU64,
-    over: CancellationToken,
+    remaining: AtomicU64,
+    cancelled: CancellationToken,
 }
 
 impl HashBudget {
     /// The budget of one result, until nobody waits for it any more. Small files of a call that was
     /// cancelled are taken in all the same.
-    pub(crate) fn until(over: CancellationToken) -> Self {
+    pub(crate) fn new(over: CancellationToken) -> Self {
         Self {
-            left: AtomicU64::new(MAX_BYTES),
-            over,
+            remaining: AtomicU64::new(MAX_BYTES),
+            cancelled: over,
         }
     }
 
@@ -29,10 +29,10 @@ impl HashBudget {
     ///
     /// # Errors
     /// Why it is not read on.
-    pub(super) fn takes(&self, bytes: u64, read: u64) -> io::Result<()> {
+    pub(super) fn reserve(&self, bytes: u64, read: u64) -> io::Result<()> {
         let less = |left: u64| left.checked_sub(bytes);
         let taken = self
-            .left
+            .remaining
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
         if taken.is_err() {
             return Err(io::Error::other(
@@ -40,8 +40,8 @@ impl HashBudget {
                  the others in another call",
             ));
         }
-        if read > LARGE && self.over.is_cancelled() {
-            return Err(unwanted());
+        if read > LARGE && self.cancelled.is_cancelled() {
+            return Err(abandoned_error());
         }
         Ok(())
     }
@@ -49,8 +49,8 @@ impl HashBudget {
     #[cfg(test)]
     pub(super) fn of_bytes(left: u64, over: CancellationToken) -> Self {
         Self {
-            left: AtomicU64::new(left),
-            over,
+            remaining: AtomicU64::new(left),
+            cancelled: over,
         }
     }
 }
@@ -82,7 +82,7 @@ mod tests {
         // Nobody waits any more; what is read at once comes all the same.
         over.cancel();
         let budget = HashBudget::of_bytes(3 * LARGE, over);
-        let check = |read| budget.takes(1, read).map_err(|error| error.to_string());
+        let check = |read| budget.reserve(1, read).map_err(|error| error.to_string());
         check(LARGE).unwrap();
         let refused = check(LARGE + 1).unwrap_err();
         assert!(refused.contains("nobody waits"), "{refused}");
@@ -93,8 +93,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let artifacts = Artifacts::new(vec![dir.path().into()], dir.path().join("cache"));
         let budget = artifacts.budget();
-        assert!(budget.takes(1, LARGE + 1).is_ok());
+        assert!(budget.reserve(1, LARGE + 1).is_ok());
         artifacts.end();
-        assert!(budget.takes(1, LARGE + 1).is_err());
+        assert!(budget.reserve(1, LARGE + 1).is_err());
     }
 }

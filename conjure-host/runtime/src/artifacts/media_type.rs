@@ -19,7 +19,7 @@ pub fn media_type(name: &str) -> String {
 
 /// The media type that the beginning of a file says, of the types that models look at.
 #[must_use]
-pub(crate) fn sniffed(bytes: &[u8]) -> Option<&'static str> {
+pub(crate) fn sniff(bytes: &[u8]) -> Option<&'static str> {
     match bytes {
         [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some("image/png"),
         [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
@@ -63,13 +63,13 @@ pub(crate) fn is_media_type(word: &str) -> bool {
 /// The media type of a file that somebody hands over: what its bytes say, else what is said of it,
 /// else what its name says; text where it is nothing else and reads as such.
 #[must_use]
-pub fn media_type_of(name: &str, said: Option<&str>, bytes: &[u8]) -> String {
+pub fn media_type_of(name: &str, declared: Option<&str>, bytes: &[u8]) -> String {
     const UNKNOWN: &str = "application/octet-stream";
-    if let Some(found) = sniffed(bytes) {
+    if let Some(found) = sniff(bytes) {
         return found.to_owned();
     }
     let is_said = |said: &&str| is_media_type(said) && *said != UNKNOWN;
-    let told = said
+    let told = declared
         .filter(is_said)
         .map_or_else(|| media_type(name), str::to_owned);
     let is_wrong = conjure_core::chat::media_type::is_image(&told) || told == "application/pdf";

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 
 use async_recursion::async_recursion as boxed;
-use conjure_config::fs::{create_private_dir, move_same, open_same, range_of};
+use conjure_config::fs::{create_private_dir, move_no_follow, open_no_follow, range_of};
 
-use super::digest::digest_of;
+use super::digest::digest_reader;
 use super::{Artifact, Artifacts, Fetch, FileError};
 
 /// A file of a session, open for reading.
@@ -26,7 +26,8 @@ pub struct OpenArtifact {
 impl OpenArtifact {
     /// The file at a path without links; nothing where something else is there now.
     fn at(path: &Path) -> Option<Self> {
-        let opened = open_same(path).inspect_err(|error| tracing::debug!("not given: {error}"));
+        let opened =
+            open_no_follow(path).inspect_err(|error| tracing::debug!("not given: {error}"));
         let (file, size, _) = opened.ok()?;
         Some(Self {
             path: path.to_owned(),
@@ -52,7 +53,7 @@ impl OpenArtifact {
     pub(crate) fn digest(&self) -> std::io::Result<(String, u64)> {
         let mut file = &self.file;
         file.rewind()?;
-        digest_of(file, self.size, &|_, _| Ok(()))
+        digest_reader(file, self.size, &|_, _| Ok(()))
     }
 }
 
@@ -86,7 +87,7 @@ impl Artifacts {
             return Ok(opened);
         }
         let Some((id, fetch)) = &held.remote else {
-            return Err(artifact.missing(file, held.place.as_ref()));
+            return Err(artifact.missing(file, held.recorded_path.as_ref()));
         };
         let mut fetched = held.fetched.lock().await;
         if let Some(opened) = fetched.as_deref().and_then(OpenArtifact::at) {
@@ -121,9 +122,9 @@ impl Artifacts {
         let cache = self.cache.canonicalize().map_err(failed)?;
         let arriving = cache.join(format!("{}-{}", uuid::Uuid::now_v7(), artifact.name));
         fetch(id.to_owned(), arriving.clone()).await?;
-        let to = artifact.fetched_to(&cache);
+        let to = artifact.cached_path(&cache);
         let to = to.unwrap_or_else(|| arriving.clone());
-        move_same(&arriving, &to).map_err(failed)?;
+        move_no_follow(&arriving, &to).map_err(failed)?;
         OpenArtifact::at(&to).ok_or_else(|| "what came was replaced at once".to_owned())
     }
 
@@ -133,7 +134,7 @@ impl Artifacts {
     /// # Errors
     /// Why it is not opened.
     pub fn open_inside(&self, path: &Path) -> Result<OpenArtifact, String> {
-        let real = self.inside(path)?;
+        let real = self.resolve_in_roots(path)?;
         let moved = || format!("`{}` was replaced meanwhile", path.display());
         OpenArtifact::at(&real).ok_or_else(moved)
     }

@@ -15,16 +15,16 @@ pub fn is_encrypted_pdf(bytes: &[u8]) -> bool {
 /// The newest trailer: a dictionary behind a table of objects, or that of the stream which is the
 /// table. Each one of an encrypted file says so.
 fn newest_trailer(bytes: &[u8]) -> Option<&[u8]> {
-    let end = place(bytes, b"startxref", Side::Last)?;
+    let end = position(bytes, b"startxref", Side::Last)?;
     let section = section(bytes, end).unwrap_or_default();
     let stream = dictionary(section);
-    if place(stream, b"/XRef", Side::First).is_some() {
+    if position(stream, b"/XRef", Side::First).is_some() {
         return Some(stream);
     }
     let table = section.starts_with(b"xref").then_some(section);
-    let own = table.and_then(|table| behind(table, b"trailer", Side::First));
+    let own = table.and_then(|table| bytes_after(table, b"trailer", Side::First));
     // Where the table is not where it is said to be, readers look for the trailer too.
-    own.or_else(|| behind(bytes, b"trailer", Side::Last))
+    own.or_else(|| bytes_after(bytes, b"trailer", Side::Last))
         .map(dictionary)
 }
 
@@ -33,7 +33,7 @@ fn dictionary(bytes: &[u8]) -> &[u8] {
     let bytes = bytes.get(..MOST_TRAILER).unwrap_or(bytes);
     let ends = ["stream", "startxref"].into_iter();
     let end = ends
-        .filter_map(|word| place(bytes, word.as_bytes(), Side::First))
+        .filter_map(|word| position(bytes, word.as_bytes(), Side::First))
         .min();
     end.and_then(|end| bytes.get(..end)).unwrap_or(bytes)
 }
@@ -53,7 +53,7 @@ fn section(bytes: &[u8], startxref: usize) -> Option<&[u8]> {
 fn says_encrypted(trailer: &[u8]) -> bool {
     const NAME: &[u8] = b"/Encrypt";
     let mut rest = trailer;
-    while let Some(at) = place(rest, NAME, Side::First) {
+    while let Some(at) = position(rest, NAME, Side::First) {
         rest = rest.get(at + NAME.len()..).unwrap_or_default();
         // A longer name is another one.
         if !rest.first().is_some_and(u8::is_ascii_alphanumeric) {
@@ -70,7 +70,7 @@ enum Side {
     Last,
 }
 
-fn place(bytes: &[u8], word: &[u8], side: Side) -> Option<usize> {
+fn position(bytes: &[u8], word: &[u8], side: Side) -> Option<usize> {
     let mut windows = bytes.windows(word.len());
     match side {
         Side::First => windows.position(|window| window == word),
@@ -78,8 +78,8 @@ fn place(bytes: &[u8], word: &[u8], side: Side) -> Option<usize> {
     }
 }
 
-fn behind<'a>(bytes: &'a [u8], word: &[u8], side: Side) -> Option<&'a [u8]> {
-    let at = place(bytes, word, side)?;
+fn bytes_after<'a>(bytes: &'a [u8], word: &[u8], side: Side) -> Option<&'a [u8]> {
+    let at = position(bytes, word, side)?;
     bytes.get(at + word.len()..)
 }
 

@@ -67,7 +67,8 @@ async fn a_file_of_the_exchange_directory_outlives_it() {
     let dir = tempfile::tempdir().unwrap();
     let (exchange, cache) = (dir.path().join("exchange"), dir.path().join("files"));
     std::fs::create_dir(&exchange).unwrap();
-    let artifacts = Artifacts::new(vec![exchange.clone()], cache.clone()).moving_out_of(&exchange);
+    let artifacts =
+        Artifacts::new(vec![exchange.clone()], cache.clone()).with_exchange_dir(&exchange);
     let spilled = exchange.join("output.txt");
     std::fs::write(&spilled, "long").unwrap();
     let file = FileRef::at(spilled.display().to_string());
@@ -99,12 +100,14 @@ async fn after_a_resume_a_handle_stands_for_the_file_that_it_stood_for() {
         ..first.reference()
     };
     let after = Artifacts::new(vec![work.clone()], root.join("files"));
-    let known = |reference, source: &str, place: Option<PathBuf>, remote: Option<&str>| KnownFile {
-        reference,
-        source: source.to_owned(),
-        place,
-        remote: remote.map(str::to_owned),
-    };
+    let known =
+        |reference, source: &str, place: Option<PathBuf>, remote: Option<&str>| RecordedFile {
+            reference,
+            source: source.to_owned(),
+            recorded_path: place,
+            remote: remote.map(str::to_owned),
+            holder: None,
+        };
     let fetch: Fetch = Arc::new(|id, to| {
         async move { std::fs::write(to, id).map_err(|error| error.to_string()) }.boxed()
     });
@@ -205,12 +208,44 @@ async fn h12_a_remote_file_is_fetched_once_when_it_is_needed_and_a_bad_id_is_ref
 }
 
 #[tokio::test]
+async fn a_later_session_fetches_a_file_of_unknown_source_from_whoever_holds_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let fetch: Fetch = Arc::new(|id, to| {
+        async move { std::fs::write(to, id).map_err(|error| error.to_string()) }.boxed()
+    });
+    let known = RecordedFile {
+        reference: ArtifactRef {
+            id: "file-1".to_owned(),
+            name: "f.txt".to_owned(),
+            media_type: "text/plain".to_owned(),
+            size: None,
+        },
+        source: UNKNOWN_SOURCE.to_owned(),
+        recorded_path: None,
+        remote: Some("there".to_owned()),
+        holder: Some("ssh".to_owned()),
+    };
+    let artifacts = Artifacts::new(vec![], dir.path().join("cache"));
+    let files = std::slice::from_ref(&known);
+    artifacts.restore(files, |backend| {
+        (backend == "ssh").then(|| Arc::clone(&fetch))
+    });
+    assert_eq!(artifacts.list()[0].source, UNKNOWN_SOURCE);
+    let found = artifacts.resolve("file-1").await.unwrap();
+    assert_eq!(std::fs::read(found).unwrap(), b"there");
+    let alone = Artifacts::new(vec![], dir.path().join("other"));
+    alone.restore(files, |_| None);
+    let refused = alone.resolve("file-1").await.unwrap_err().to_string();
+    assert!(refused.contains("with the backend `ssh`"), "{refused}");
+}
+
+#[tokio::test]
 async fn a_later_session_finds_what_was_fetched_and_fetches_nothing_again() {
     let dir = tempfile::tempdir().unwrap();
     let fetch: Fetch = Arc::new(|id, to| {
         async move { std::fs::write(to, id).map_err(|error| error.to_string()) }.boxed()
     });
-    let known = |handle: &str, remote: &str| KnownFile {
+    let known = |handle: &str, remote: &str| RecordedFile {
         reference: ArtifactRef {
             id: handle.to_owned(),
             name: "report.txt".to_owned(),
@@ -218,8 +253,9 @@ async fn a_later_session_finds_what_was_fetched_and_fetches_nothing_again() {
             size: None,
         },
         source: "hosted".to_owned(),
-        place: None,
+        recorded_path: None,
         remote: Some(remote.to_owned()),
+        holder: None,
     };
     let before = Artifacts::new(vec![], dir.path().join("cache"));
     before.restore(&[known("file-1", "remote-7")], |_| Some(Arc::clone(&fetch)));
@@ -284,11 +320,12 @@ async fn no_link_is_followed_to_a_file_that_is_known() {
     gone(artifacts.open("file-1").await);
     // Nor does a later session follow it.
     let later = of_session();
-    let earlier = KnownFile {
+    let earlier = RecordedFile {
         reference: known.reference(),
         source: "local".to_owned(),
-        place: Some(path.clone()),
+        recorded_path: Some(path.clone()),
         remote: None,
+        holder: None,
     };
     later.restore(std::slice::from_ref(&earlier), |_| None);
     gone(later.open("file-1").await);
@@ -307,7 +344,7 @@ fn what_the_host_has_of_its_own_is_opened_for_nobody() {
     let token = own.join("http-token");
     std::fs::write(&token, "t").unwrap();
     std::os::unix::fs::symlink(&token, dir.path().join("link")).unwrap();
-    let artifacts = Artifacts::new(vec![dir.path().into()], own.join("cache")).beside(&own);
+    let artifacts = Artifacts::new(vec![dir.path().into()], own.join("cache")).with_host_dir(&own);
     for path in [token, dir.path().join("link")] {
         assert!(artifacts.open_inside(&path).is_err(), "{}", path.display());
         let file = FileRef::at(path.display().to_string());
@@ -353,11 +390,11 @@ async fn a_file_is_read_as_long_as_somebody_waits_for_it() {
     let asked = std::cell::Cell::new(0);
     let until = |times: usize| {
         asked.set(0);
-        artifacts.register_while("own", &file, &|_, _| {
+        artifacts.register_checked("own", &file, &|_, _| {
             asked.set(asked.get() + 1);
             match asked.get() < times {
                 true => Ok(()),
-                false => Err(super::digest::unwanted()),
+                false => Err(super::digest::abandoned_error()),
             }
         })
     };
@@ -366,6 +403,6 @@ async fn a_file_is_read_as_long_as_somebody_waits_for_it() {
     assert_eq!(asked.get(), 3);
     until(usize::MAX).unwrap();
     let artifacts = Arc::new(artifacts);
-    let taken = Arc::clone(&artifacts).register_aside("own", file).await;
+    let taken = Arc::clone(&artifacts).register_async("own", file).await;
     assert_eq!(taken.unwrap(), artifacts.list().remove(0));
 }

@@ -6,12 +6,14 @@
 //! those that run in the directory can have done it, it is that call's; else nobody can tell.
 
 mod foreign_calls;
+mod location;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use foreign_calls::ForeignCalls;
+pub(crate) use location::CallLocation;
 
 /// What stands for the backend where nobody can tell which it was.
 pub const UNKNOWN_SOURCE: &str = "unknown";
@@ -19,11 +21,14 @@ pub const UNKNOWN_SOURCE: &str = "unknown";
 /// How far the file system's clock may be behind: it counts in ticks.
 const SLACK: Duration = Duration::from_millis(12);
 /// How many calls that are over are kept before those that no other one ran beside are dropped.
-const KEPT: usize = 256;
+const CAPACITY: usize = 256;
+
+/// Location where a call works, once its executor has told it.
+pub(crate) type LocationSlot = Arc<OnceLock<CallLocation>>;
 
 /// A session that works in a directory.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Worker {
+pub(crate) struct SessionWorkspace {
     /// The session.
     pub(crate) session: String,
     /// Working directory of the session, its links resolved.
@@ -37,7 +42,7 @@ pub(crate) struct Worker {
 #[derive(Debug, Default)]
 pub(crate) struct CallWindows {
     windows: Mutex<Windows>,
-    elsewhere: Option<ForeignCalls>,
+    foreign_calls: Option<ForeignCalls>,
 }
 
 #[derive(Debug, Default)]
@@ -52,29 +57,30 @@ struct Windows {
 #[derive(Debug)]
 struct ArtifactWindow {
     number: u64,
-    worker: Arc<Worker>,
+    workspace: Arc<SessionWorkspace>,
     backend: Arc<str>,
     finds_files: bool,
     span: CallInterval,
+    location: LocationSlot,
 }
 
 /// When a call ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct CallInterval {
-    begun: SystemTime,
-    ended: Option<SystemTime>,
+    start: SystemTime,
+    end: Option<SystemTime>,
 }
 
 impl CallInterval {
     /// Whether a file whose time is this may have been changed in it.
     fn covers(&self, time: SystemTime) -> bool {
-        let begun = self.begun.checked_sub(SLACK).unwrap_or(self.begun);
+        let begun = self.start.checked_sub(SLACK).unwrap_or(self.start);
         begun <= time && self.reaches(time)
     }
 
     /// Whether it was not over yet.
     fn reaches(&self, time: SystemTime) -> bool {
-        self.ended.is_none_or(|ended| ended >= time)
+        self.end.is_none_or(|ended| ended >= time)
     }
 }
 
@@ -82,18 +88,19 @@ impl CallInterval {
 #[derive(Debug)]
 pub(crate) struct CallWindow<'a> {
     windows: &'a CallWindows,
-    worker: Arc<Worker>,
+    worker: Arc<SessionWorkspace>,
     number: u64,
     begun: SystemTime,
+    location: LocationSlot,
     /// Whether other processes are told.
-    is_told: bool,
+    is_published: bool,
     /// The calls of other processes, read for the first file that was found.
-    from_elsewhere: OnceLock<Vec<CallInterval>>,
+    foreign_intervals: OnceLock<Vec<CallInterval>>,
 }
 
 /// Writer of a file that a call found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Wrote {
+pub(crate) enum FileWriter {
     /// The call that found it: no other one can have.
     Finder,
     /// Another call of the same session alone, of this backend.
@@ -110,17 +117,17 @@ pub(crate) enum Wrote {
 
 impl CallWindows {
     /// Windows of a process beside others that have this data directory.
-    pub(crate) fn beside(data_dir: &Path) -> Self {
+    pub(crate) fn for_data_dir(data_dir: &Path) -> Self {
         Self {
             windows: Mutex::default(),
-            elsewhere: Some(ForeignCalls::new(data_dir.join("calls"))),
+            foreign_calls: Some(ForeignCalls::new(data_dir.join("calls"))),
         }
     }
 
     /// A call begins. `finds_files`: its executor looks for the files that it made.
     pub(crate) fn begin(
         &self,
-        worker: &Arc<Worker>,
+        worker: &Arc<SessionWorkspace>,
         backend: &Arc<str>,
         finds_files: bool,
     ) -> CallWindow<'_> {
@@ -130,23 +137,23 @@ impl CallWindows {
     fn begin_at(
         &self,
         begun: SystemTime,
-        worker: &Arc<Worker>,
+        worker: &Arc<SessionWorkspace>,
         backend: &Arc<str>,
         finds_files: bool,
     ) -> CallWindow<'_> {
         let mut window = self.open(begun, worker, backend, finds_files);
-        let elsewhere = self.elsewhere.as_ref().filter(|_| worker.is_shared);
+        let elsewhere = self.foreign_calls.as_ref().filter(|_| worker.is_shared);
         if let Some(elsewhere) = elsewhere {
             elsewhere.begin(window.number, window.begun, &worker.dir);
-            window.is_told = true;
+            window.is_published = true;
         }
         window
     }
 
     /// Like [`Self::begin`], for a call that is over before another process would have read of it.
-    pub(crate) fn begin_in_place(
+    pub(crate) fn begin_inline(
         &self,
-        worker: &Arc<Worker>,
+        worker: &Arc<SessionWorkspace>,
         backend: &Arc<str>,
         finds_files: bool,
     ) -> CallWindow<'_> {
@@ -156,28 +163,34 @@ impl CallWindows {
     fn open(
         &self,
         begun: SystemTime,
-        worker: &Arc<Worker>,
+        worker: &Arc<SessionWorkspace>,
         backend: &Arc<str>,
         finds_files: bool,
     ) -> CallWindow<'_> {
+        let location = LocationSlot::default();
         let mut windows = self.lock();
         let number = windows.next;
         windows.next += 1;
         windows.running += 1;
         windows.all.push(ArtifactWindow {
             number,
-            worker: Arc::clone(worker),
+            workspace: Arc::clone(worker),
             backend: Arc::clone(backend),
             finds_files,
-            span: CallInterval { begun, ended: None },
+            span: CallInterval {
+                start: begun,
+                end: None,
+            },
+            location: Arc::clone(&location),
         });
         CallWindow {
             windows: self,
             worker: Arc::clone(worker),
             number,
             begun,
-            is_told: false,
-            from_elsewhere: OnceLock::new(),
+            location,
+            is_published: false,
+            foreign_intervals: OnceLock::new(),
         }
     }
 
@@ -191,14 +204,14 @@ impl Windows {
         if let Ok(at) = self.all.binary_search_by_key(&number, |one| one.number)
             && let Some(own) = self.all.get_mut(at)
         {
-            own.span.ended = Some(now);
+            own.span.end = Some(now);
         }
         self.running = self.running.saturating_sub(1);
         if self.running == 0 {
             self.all.clear();
-        } else if self.all.len() > KEPT.max(2 * self.running) {
-            let running = self.all.iter().filter(|one| one.span.ended.is_none());
-            let first = running.map(|one| one.span.begun).min().unwrap_or(now);
+        } else if self.all.len() > CAPACITY.max(2 * self.running) {
+            let running = self.all.iter().filter(|one| one.span.end.is_none());
+            let first = running.map(|one| one.span.start).min().unwrap_or(now);
             self.all.retain(|one| one.span.reaches(first));
         }
     }
@@ -207,66 +220,99 @@ impl Windows {
 impl CallWindow<'_> {
     /// Writer of a file that this call found. To be asked when the call's work is over: what begins
     /// elsewhere after that changed nothing that was found.
-    pub(crate) fn of(&self, path: &Path) -> Wrote {
+    pub(crate) fn writer_of(&self, path: &Path) -> FileWriter {
         // It is gone again, so nobody else will find it.
         let Some(time) = conjure_config::fs::changed_at(path) else {
-            return Wrote::Finder;
+            return FileWriter::Finder;
         };
-        self.at(time, self.from_elsewhere.get_or_init(|| self.elsewhere()))
+        self.writer_at(
+            time,
+            self.foreign_intervals
+                .get_or_init(|| self.read_foreign_intervals()),
+        )
+    }
+
+    /// Slot for the location where the call works.
+    pub(crate) fn location(&self) -> &LocationSlot {
+        &self.location
+    }
+
+    /// Writer of a file elsewhere that this call found there. What time it has there says nothing
+    /// here, so no other call may have worked at the same location meanwhile. To be asked when the
+    /// call's work is over.
+    pub(crate) fn of_elsewhere(&self) -> FileWriter {
+        let Some(own) = self.location.get() else {
+            return FileWriter::Finder;
+        };
+        let windows = self.windows.lock();
+        let is_beside = windows.all.iter().any(|other| {
+            let there = other.location.get();
+            other.number != self.number
+                && other.span.reaches(self.begun)
+                && there.is_some_and(|there| there.may_be(own))
+        });
+        match is_beside {
+            true => FileWriter::Unknown,
+            false => FileWriter::Finder,
+        }
     }
 
     /// The calls of other processes that ran beside this one.
-    fn elsewhere(&self) -> Vec<CallInterval> {
-        match &self.windows.elsewhere {
-            Some(elsewhere) if self.is_told => elsewhere.beside(&self.worker.dir, self.begun),
+    fn read_foreign_intervals(&self) -> Vec<CallInterval> {
+        match &self.windows.foreign_calls {
+            Some(elsewhere) if self.is_published => {
+                elsewhere.overlapping(&self.worker.dir, self.begun)
+            }
             _ => Vec::new(),
         }
     }
 
-    fn at(&self, time: SystemTime, elsewhere: &[CallInterval]) -> Wrote {
+    fn writer_at(&self, time: SystemTime, elsewhere: &[CallInterval]) -> FileWriter {
         let windows = self.windows.lock();
         let dir = &self.worker.dir;
         // What was over before this call began, its executor saw before it ran the command.
         let mut beside = windows.all.iter().filter(|other| {
             other.number != self.number
                 && other.span.reaches(self.begun)
-                && are_nested(&other.worker.dir, dir)
+                && are_nested(&other.workspace.dir, dir)
                 && other.span.covers(time)
         });
         let there = elsewhere.iter().filter(|span| span.covers(time)).count();
         let own = CallInterval {
-            begun: self.begun,
-            ended: None,
+            start: self.begun,
+            end: None,
         };
         let is_alone = |mut others: usize| {
             others += there;
             others == 0
         };
         match (own.covers(time), beside.next()) {
-            (true, other) if is_alone(usize::from(other.is_some())) => Wrote::Finder,
-            (true, _) => Wrote::Unknown,
+            (true, other) if is_alone(usize::from(other.is_some())) => FileWriter::Finder,
+            (true, _) => FileWriter::Unknown,
             (false, Some(one)) if is_alone(beside.count()) => {
-                match one.worker.session == self.worker.session {
-                    true => Wrote::Other {
+                match one.workspace.session == self.worker.session {
+                    true => FileWriter::Other {
                         backend: Arc::clone(&one.backend),
                         finds_files: one.finds_files,
                     },
-                    false => Wrote::OtherSession,
+                    false => FileWriter::OtherSession,
                 }
             }
-            (false, None) if there == 1 => Wrote::OtherSession,
+            (false, None) if there == 1 => FileWriter::OtherSession,
             // Its time is none of this call's: it was brought along, as by `mv` of a directory.
-            (false, None) if there == 0 && !self.has_company(&windows, elsewhere) => Wrote::Finder,
-            (false, _) => Wrote::Unknown,
+            (false, None) if there == 0 && !self.has_concurrent_calls(&windows, elsewhere) => {
+                FileWriter::Finder
+            }
+            (false, _) => FileWriter::Unknown,
         }
     }
 
     /// Whether any other call ran meanwhile.
-    fn has_company(&self, windows: &Windows, elsewhere: &[CallInterval]) -> bool {
+    fn has_concurrent_calls(&self, windows: &Windows, elsewhere: &[CallInterval]) -> bool {
         let mut others = windows.all.iter().filter(|other| {
             other.number != self.number
                 && other.span.reaches(self.begun)
-                && are_nested(&other.worker.dir, &self.worker.dir)
+                && are_nested(&other.workspace.dir, &self.worker.dir)
         });
         !elsewhere.is_empty() || others.next().is_some()
     }
@@ -276,8 +322,8 @@ impl Drop for CallWindow<'_> {
     fn drop(&mut self) {
         let now = SystemTime::now();
         self.windows.lock().end(self.number, now);
-        if self.is_told
-            && let Some(elsewhere) = &self.windows.elsewhere
+        if self.is_published
+            && let Some(elsewhere) = &self.windows.foreign_calls
         {
             elsewhere.end(self.number, now);
         }
@@ -293,8 +339,8 @@ fn are_nested(one: &Path, other: &Path) -> bool {
 mod tests {
     use super::*;
 
-    fn worker(session: &str, dir: &str) -> Arc<Worker> {
-        Arc::new(Worker {
+    fn worker(session: &str, dir: &str) -> Arc<SessionWorkspace> {
+        Arc::new(SessionWorkspace {
             session: session.to_owned(),
             dir: Arc::from(Path::new(dir)),
             is_shared: true,
@@ -316,20 +362,20 @@ mod tests {
         let windows = CallWindows::default();
         let (worker, at) = (worker("one", "/dir"), moments());
         let local = windows.begin_at(at(0), &worker, &backend("local"), true);
-        assert_eq!(local.at(at(1), &[]), Wrote::Finder);
+        assert_eq!(local.writer_at(at(1), &[]), FileWriter::Finder);
         let docker = windows.begin_at(at(2), &worker, &backend("docker"), true);
-        assert_eq!(local.at(at(3), &[]), Wrote::Unknown);
-        assert_eq!(docker.at(at(3), &[]), Wrote::Unknown);
+        assert_eq!(local.writer_at(at(3), &[]), FileWriter::Unknown);
+        assert_eq!(docker.writer_at(at(3), &[]), FileWriter::Unknown);
         // Well before the other began it can only have been the first.
-        let other = Wrote::Other {
+        let other = FileWriter::Other {
             backend: backend("local"),
             finds_files: true,
         };
-        assert_eq!(docker.at(at(1), &[]), other);
-        assert_eq!(local.at(at(1), &[]), Wrote::Finder);
+        assert_eq!(docker.writer_at(at(1), &[]), other);
+        assert_eq!(local.writer_at(at(1), &[]), FileWriter::Finder);
         drop(local);
         let later = SystemTime::now() + Duration::from_secs(1);
-        assert_eq!(docker.at(later, &[]), Wrote::Finder);
+        assert_eq!(docker.writer_at(later, &[]), FileWriter::Finder);
         drop(docker);
         assert!(windows.lock().all.is_empty());
     }
@@ -341,10 +387,10 @@ mod tests {
         let away = worker("away", "/elsewhere");
         let first = windows.begin_at(at(0), &one, &backend("local"), true);
         let _far = windows.begin_at(at(0), &away, &backend("local"), true);
-        assert_eq!(first.at(at(1), &[]), Wrote::Finder);
+        assert_eq!(first.writer_at(at(1), &[]), FileWriter::Finder);
         let second = windows.begin_at(at(2), &other, &backend("local"), true);
-        assert_eq!(first.at(at(3), &[]), Wrote::Unknown);
-        assert_eq!(second.at(at(1), &[]), Wrote::OtherSession);
+        assert_eq!(first.writer_at(at(3), &[]), FileWriter::Unknown);
+        assert_eq!(second.writer_at(at(1), &[]), FileWriter::OtherSession);
     }
 
     #[test]
@@ -354,55 +400,67 @@ mod tests {
         let _long = windows.begin(&self::worker("x", "/away"), &backend("local"), true);
         drop(windows.begin(&worker, &backend("local"), true));
         let next = windows.begin(&worker, &backend("local"), true);
-        assert_eq!(next.at(SystemTime::now(), &[]), Wrote::Finder);
+        assert_eq!(next.writer_at(SystemTime::now(), &[]), FileWriter::Finder);
     }
 
     #[test]
     fn calls_of_another_process_count_as_those_of_another_session() {
         let dir = tempfile::tempdir().unwrap();
         let (here, there) = (
-            CallWindows::beside(dir.path()),
-            CallWindows::beside(dir.path()),
+            CallWindows::for_data_dir(dir.path()),
+            CallWindows::for_data_dir(dir.path()),
         );
         let (one, at) = (worker("one", "/dir"), moments());
         let own = here.begin_at(at(0), &one, &backend("local"), true);
-        assert_eq!(own.at(at(1), &own.elsewhere()), Wrote::Finder);
+        assert_eq!(
+            own.writer_at(at(1), &own.read_foreign_intervals()),
+            FileWriter::Finder
+        );
         let other = there.begin_at(at(2), &worker("two", "/dir"), &backend("local"), true);
-        assert_eq!(own.at(at(1), &own.elsewhere()), Wrote::Finder);
-        assert_eq!(other.at(at(1), &other.elsewhere()), Wrote::OtherSession);
-        assert_eq!(own.at(at(3), &own.elsewhere()), Wrote::Unknown);
+        assert_eq!(
+            own.writer_at(at(1), &own.read_foreign_intervals()),
+            FileWriter::Finder
+        );
+        assert_eq!(
+            other.writer_at(at(1), &other.read_foreign_intervals()),
+            FileWriter::OtherSession
+        );
+        assert_eq!(
+            own.writer_at(at(3), &own.read_foreign_intervals()),
+            FileWriter::Unknown
+        );
         drop(other);
         assert_eq!(
-            own.at(at(3), &own.elsewhere()),
-            Wrote::Unknown,
+            own.writer_at(at(3), &own.read_foreign_intervals()),
+            FileWriter::Unknown,
             "it ran then"
         );
         drop(there);
-        let gone = own.elsewhere();
+        let gone = own.read_foreign_intervals();
         assert_eq!(
-            own.at(at(3), &gone),
-            Wrote::Unknown,
+            own.writer_at(at(3), &gone),
+            FileWriter::Unknown,
             "its process is gone since"
         );
         let later = SystemTime::now() + Duration::from_secs(1);
-        assert_eq!(own.at(later, &gone), Wrote::Finder);
+        assert_eq!(own.writer_at(later, &gone), FileWriter::Finder);
     }
 
     #[test]
     fn a_files_own_time_is_what_counts() {
         let dir = tempfile::tempdir().unwrap();
-        let windows = CallWindows::beside(dir.path());
+        let windows = CallWindows::for_data_dir(dir.path());
         let own = windows.begin(&worker("one", "/dir"), &backend("local"), true);
         let file = dir.path().join("file");
         std::fs::write(&file, "alone").unwrap();
-        assert_eq!(own.of(&file), Wrote::Finder);
+        assert_eq!(own.writer_of(&file), FileWriter::Finder);
         let _other = windows.begin_at(
             SystemTime::now() - Duration::from_secs(9),
             &worker("two", "/dir"),
             &backend("local"),
             true,
         );
-        assert_eq!(own.of(&file), Wrote::Unknown);
-        assert_eq!(own.of(&dir.path().join("gone")), Wrote::Finder);
+        assert_eq!(own.writer_of(&file), FileWriter::Unknown);
+        assert_eq!(own.writer_of(&dir.path().join("gone")), FileWriter::Finder);
     }
 }

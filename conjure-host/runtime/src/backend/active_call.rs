@@ -1,7 +1,7 @@
 //! A call on its way, and what its plugin's answers mean for it.
 
 use std::sync::atomic::AtomicBool;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use conjure_abi::{EmitKind, code};
@@ -14,9 +14,10 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::plain_words::plain_words;
+use super::error_text::without_rust_types;
 use super::results::OutputCollector;
-use crate::artifacts::Artifact;
+use super::run::LiveOutput;
+use crate::artifacts::{Artifact, CallLocation, LocationSlot};
 
 /// The most files that a call may tell of while it runs.
 const MOST_FILES: usize = 10_000;
@@ -27,29 +28,49 @@ pub(super) struct ActiveCall<'a> {
     pub(super) route: &'a Route,
     /// Time limit of the call, waits for what it needs included.
     pub(super) timeout: Duration,
-    pub(super) begun: Instant,
+    pub(super) started_at: Instant,
     /// Whether it was over its limit and answered when it was told to stop.
     pub(super) overdue: AtomicBool,
     /// Files that the call told of while it ran.
     pub(super) files: Mutex<Vec<FileRef>>,
+    /// Slot for the location where the call works, once it runs beside others.
+    pub(super) location: OnceLock<LocationSlot>,
 }
 
 impl ActiveCall<'_> {
     /// What is left of its limit.
-    pub(super) fn left(&self) -> Duration {
-        self.timeout.saturating_sub(self.begun.elapsed())
+    pub(super) fn remaining(&self) -> Duration {
+        self.timeout.saturating_sub(self.started_at.elapsed())
     }
 
-    /// Takes note of an event that concerns the result.
-    pub(super) fn note(&self, kind: EmitKind, bytes: &[u8]) {
-        if kind == EmitKind::Event
-            && let Ok(PluginEvent::File { file }) = serde_json::from_slice(bytes)
-        {
-            let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-            if files.len() < MOST_FILES {
-                files.push(file);
-            }
+    /// Takes what the call's plugin emits: live output for `live`, and events that concern the result.
+    pub(super) fn emitted(&self, kind: EmitKind, bytes: &[u8], live: &LiveOutput) {
+        let is_shown = kind != EmitKind::Event || self.takes_event(bytes);
+        if is_shown {
+            live(kind, bytes);
         }
+    }
+
+    /// Takes note of an event, and says whether others may want it too.
+    fn takes_event(&self, bytes: &[u8]) -> bool {
+        match serde_json::from_slice(bytes) {
+            Ok(PluginEvent::File { file }) => {
+                let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+                if files.len() < MOST_FILES {
+                    files.push(file);
+                }
+            }
+            Ok(event) => {
+                if let Some(location) = CallLocation::from_event(event) {
+                    if let Some(slot) = self.location.get() {
+                        slot.get_or_init(|| location);
+                    }
+                    return false;
+                }
+            }
+            Err(_) => {}
+        }
+        true
     }
 
     /// The call as a failure of this kind, for the words that the model reads.
@@ -88,25 +109,25 @@ impl ActiveCall<'_> {
         use CallFailureKind as Kind;
         use conjure_plugins::{AfterStop, PluginCallFailure as Error};
         let said = error.to_string();
-        let said = plain_words(&said);
+        let said = without_rust_types(&said);
         let said = said.as_ref();
         let limit_ms = self.limit_ms();
         self.failed(match error {
             Error::Fault { code, .. } => match *code {
-                code::PANIC | code::GONE => Kind::Broke { reason: said },
+                code::PANIC | code::GONE => Kind::Crashed { reason: said },
                 code::UNSUPPORTED => Kind::NotReady { reason: said },
                 code::CANCELLED => Kind::Cancelled,
                 code::BUSY => Kind::Busy { reason: said },
-                code::INVALID | code::NOT_FOUND => Kind::ToolError { said },
+                code::INVALID | code::NOT_FOUND => Kind::ToolError { message: said },
                 // Whether its words say what to do, its code does not tell.
                 _ => Kind::BackendFailed {
-                    said,
+                    message: said,
                     has_remedy: false,
                 },
             },
             // Of which a part may have gone by before the plugin was asked.
             Error::TimedOut {
-                after: AfterStop::GoesOn,
+                after: AfterStop::StillRunning,
                 plugin,
                 ..
             } => Kind::Abandoned { limit_ms, plugin },
@@ -118,7 +139,7 @@ impl ActiveCall<'_> {
             Error::TimedOut {
                 after: AfterStop::WorkerDied,
                 ..
-            } => Kind::Broke { reason: said },
+            } => Kind::Crashed { reason: said },
             Error::TimedOut { plugin, .. } => Kind::TimedOut {
                 limit_ms,
                 plugin: Some(plugin),
@@ -127,7 +148,7 @@ impl ActiveCall<'_> {
             Error::Busy { .. } | Error::NoThread { .. } => Kind::Busy { reason: said },
             Error::BadReply { .. } => Kind::BadReply { reason: said },
             Error::Quarantined { .. } | Error::NoWorker { .. } => Kind::NotReady { reason: said },
-            Error::WorkerEnded { .. } => Kind::Broke { reason: said },
+            Error::WorkerEnded { .. } => Kind::Crashed { reason: said },
         })
     }
 
@@ -142,7 +163,7 @@ impl ActiveCall<'_> {
     }
 
     pub(super) fn not_json(&self, error: &serde_json::Error) -> FailedCall {
-        let reason = plain_words(&error.to_string()).into_owned();
+        let reason = without_rust_types(&error.to_string()).into_owned();
         self.failed(CallFailureKind::BadArguments { reason: &reason })
     }
 
@@ -171,7 +192,7 @@ pub(super) struct CallAnswer {
 }
 
 impl CallAnswer {
-    pub(super) fn well() -> Self {
+    pub(super) fn success() -> Self {
         Self {
             failure: None,
             structured: None,
@@ -182,14 +203,17 @@ impl CallAnswer {
     }
 }
 
-pub(super) fn take(output: &mut OutputCollector<'_>, mut result: ToolResult) -> CallAnswer {
+pub(super) fn collect_answer(
+    output: &mut OutputCollector<'_>,
+    mut result: ToolResult,
+) -> CallAnswer {
     CallAnswer {
         failure: result.is_error.then(|| match has_remedy(&result) {
             true => CallFailureKind::BackendFailed {
-                said: "",
+                message: "",
                 has_remedy: true,
             },
-            false => CallFailureKind::ToolError { said: "" },
+            false => CallFailureKind::ToolError { message: "" },
         }),
         state: result.state.take(),
         spent: std::mem::take(&mut result.spent),
@@ -212,7 +236,7 @@ pub(super) fn command_result(
     let full = reply
         .full_output
         .as_ref()
-        .and_then(|file| output.keep(file));
+        .and_then(|file| output.register(file));
     let full = full.as_ref().map(Artifact::reference);
     let kept = (reply.stdout.len() + reply.stderr.len()) as u64;
     let end = CommandEnd {
@@ -232,7 +256,7 @@ pub(super) fn command_result(
     let failure = end.failure_kind();
     output.text(&end.text());
     for file in &reply.files {
-        output.found(file);
+        output.add_found(file);
     }
     CallAnswer {
         failure,
@@ -284,7 +308,7 @@ fn decode_with<R>(
     };
     decoded.map_err(|error| {
         let plugin = active_call.plugin();
-        let error = plain_words(&error);
+        let error = without_rust_types(&error);
         let reason = format!("the reply of the plugin `{plugin}` to {op} does not fit: {error}");
         active_call.failed(CallFailureKind::BadReply { reason: &reason })
     })

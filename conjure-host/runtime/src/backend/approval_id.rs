@@ -68,7 +68,7 @@ pub(super) struct ApprovalId {
     pub(super) id: String,
     /// Id of the build alone, of a plugin that came in a package: earlier versions of the program kept what
     /// was approved under it.
-    pub(super) of_build: Option<String>,
+    pub(super) build_id: Option<String>,
 }
 
 impl ApprovalId {
@@ -82,11 +82,11 @@ impl ApprovalId {
         match plugin.is_packaged() {
             false => Self {
                 id: of_build,
-                of_build: None,
+                build_id: None,
             },
             true => Self {
                 id: id(None, None),
-                of_build: Some(of_build),
+                build_id: Some(of_build),
             },
         }
     }

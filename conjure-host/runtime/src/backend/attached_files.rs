@@ -26,12 +26,12 @@ pub(super) async fn attached_files(
     for name in named.into_iter().flatten().filter_map(Value::as_str) {
         let (opened, mut file) = match artifacts.open(name).await {
             Ok(opened) => {
-                let file = known(artifacts, &opened.path);
+                let file = file_ref(artifacts, &opened.path);
                 (opened, file)
             }
             Err(error) => {
                 let opened = artifacts.open_inside(&working_dir.join(name));
-                let opened = opened.map_err(|_| not_to_be_had(&error))?;
+                let opened = opened.map_err(|_| describe_unavailable(&error))?;
                 let file = FileRef::at(opened.path.display().to_string());
                 (opened, file)
             }
@@ -48,7 +48,7 @@ pub(super) async fn attached_files(
 }
 
 /// What the model should know about a file that does not come.
-fn not_to_be_had(error: &FileError) -> String {
+fn describe_unavailable(error: &FileError) -> String {
     match error {
         FileError::FileNotFound { .. } => format!(
             "{error}. Files are named by their handles, such as `file-1`, or by paths in the \
@@ -58,7 +58,7 @@ fn not_to_be_had(error: &FileError) -> String {
     }
 }
 
-fn known(artifacts: &Artifacts, path: &Path) -> FileRef {
+fn file_ref(artifacts: &Artifacts, path: &Path) -> FileRef {
     let mut file = FileRef::at(path.display().to_string());
     let all = artifacts.list();
     let artifact = all.iter().rfind(|it| it.path.as_deref() == Some(path));

@@ -9,6 +9,6 @@ use conjure_skill_sdk::protocol::{CatalogReply, CatalogRequest};
 pub(crate) struct BackendCatalog {
     /// The session's provider and model when the backend was asked. After a switch the session talks
     /// to another one until the catalog is renewed.
-    pub(crate) whom: CatalogRequest,
+    pub(crate) request: CatalogRequest,
     pub(crate) reply: Arc<CatalogReply>,
 }

@@ -16,9 +16,9 @@ use serde::de::DeserializeOwned;
 use tokio::sync::OnceCell;
 use tokio_util::sync::DropGuard;
 
-use super::lease::{ask, hand_over, hands_on, state_move};
+use super::backend_changes::{BackendChanges, watch};
+use super::lease::{ask, can_hand_over, hand_over, state_move};
 use super::request_context::RequestContext;
-use super::watching::{BackendChanges, watch};
 use conjure_plugins::{Instance, Isolation, LoadedPlugin, PluginCallFailure};
 
 /// The instances on which a session is open, or still is being closed. On none of them it can be
@@ -50,19 +50,19 @@ pub(crate) struct BackendLease {
     /// How things look from inside; the host's own paths for a backend.
     pub(crate) ready: ExecutorReady,
     request_context: RequestContext,
-    open: Arc<OpenInstances>,
+    open_instances: Arc<OpenInstances>,
     /// Ends the watching of a backend.
-    _watched: Option<DropGuard>,
+    _watch_guard: Option<DropGuard>,
     /// The version whose state is to come over, until it has.
-    before: Mutex<Option<Arc<BackendLease>>>,
-    moved: OnceCell<()>,
+    previous: Mutex<Option<Arc<BackendLease>>>,
+    takeover: OnceCell<()>,
     /// The version before, where its state could not be taken over: it goes on.
-    instead: OnceLock<Arc<BackendLease>>,
+    fallback: OnceLock<Arc<BackendLease>>,
     /// What became of the state of the version before, until somebody is told.
     outcome: Mutex<Option<StateMove>>,
     is_over: AtomicBool,
     /// Held while the session is being opened there: it is closed after that only.
-    opening: Arc<tokio::sync::Mutex<()>>,
+    opening_lock: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl BackendLease {
@@ -80,7 +80,7 @@ impl BackendLease {
             sandbox: lease.sandbox().map(|sandbox| (**sandbox).clone()),
             ..ExecutorInit::default()
         };
-        lease.ready = lease.opened(op::EXECUTOR_INIT, init).await?;
+        lease.ready = lease.open_session(op::EXECUTOR_INIT, init).await?;
         Ok(lease)
     }
 
@@ -94,9 +94,10 @@ impl BackendLease {
         (name, changes): (&str, &Arc<BackendChanges>),
     ) -> Result<Self, String> {
         let mut lease = Self::new(plugin, instance, request_context, open);
-        let _: Empty = lease.opened(op::BACKEND_OPEN, request).await?;
+        let _: Empty = lease.open_session(op::BACKEND_OPEN, request).await?;
         let watches = lease.plugin.manifest().has("backend.watch/1");
-        lease._watched = watches.then(|| watch(name, &lease.instance, request_context, changes));
+        lease._watch_guard =
+            watches.then(|| watch(name, &lease.instance, request_context, changes));
         Ok(lease)
     }
 
@@ -111,25 +112,25 @@ impl BackendLease {
             plugin,
             instance,
             ready: ExecutorReady::default(),
-            open: Arc::clone(open),
+            open_instances: Arc::clone(open),
             request_context: request_context.clone(),
-            _watched: None,
-            before: Mutex::default(),
-            moved: OnceCell::new(),
-            instead: OnceLock::new(),
+            _watch_guard: None,
+            previous: Mutex::default(),
+            takeover: OnceCell::new(),
+            fallback: OnceLock::new(),
             outcome: Mutex::default(),
             is_over: AtomicBool::new(false),
-            opening: Arc::default(),
+            opening_lock: Arc::default(),
         }
     }
 
     /// Asks for the opening, which goes on also where nobody waits for it any more.
-    async fn opened<R: DeserializeOwned + Send + 'static>(
+    async fn open_session<R: DeserializeOwned + Send + 'static>(
         &self,
         operation: &'static str,
         request: impl Serialize + Send + 'static,
     ) -> Result<R, String> {
-        let opening = Arc::clone(&self.opening).lock_owned().await;
+        let opening = Arc::clone(&self.opening_lock).lock_owned().await;
         let (instance, request_context) =
             (Arc::clone(&self.instance), self.request_context.clone());
         let asking = tokio::spawn(async move {
@@ -137,16 +138,16 @@ impl BackendLease {
             ask(&instance, &request_context, operation, request).await
         });
         match asking.await {
-            Ok(opened) => opened.map_err(|error| self.not_opened(&error)),
+            Ok(opened) => opened.map_err(|error| self.note_open_failure(&error)),
             Err(error) => Err(format!("its opening ended early: {error}")),
         }
     }
 
     /// Notes that the backend could not be opened. Where the plugin said so there is nothing to close.
-    fn not_opened(&self, error: &PluginCallFailure) -> String {
+    fn note_open_failure(&self, error: &PluginCallFailure) -> String {
         if matches!(error, PluginCallFailure::Fault { .. }) {
             self.is_over.store(true, Ordering::Relaxed);
-            self.open.remove(&self.instance);
+            self.open_instances.remove(&self.instance);
         }
         error.to_string()
     }
@@ -175,12 +176,12 @@ impl BackendLease {
         let working_dir = self.request_context.working_dir.display().to_string();
         let mut places = vec![working_dir, "$TMPDIR".to_owned()];
         places.extend(sandbox.write.iter().cloned());
-        Some(notes::sandboxed(&places, sandbox.network))
+        Some(notes::sandbox_limits(&places, sandbox.network))
     }
 
     /// The instance that serves the session.
     pub(crate) fn instance(&self) -> &Arc<Instance> {
-        match self.instead.get() {
+        match self.fallback.get() {
             Some(before) => before.instance(),
             None => &self.instance,
         }
@@ -203,24 +204,24 @@ impl BackendLease {
 
     /// Puts this lease in the place of another one, whose state comes over with the first call of
     /// this one if the two can hand it over. Says what becomes of the state.
-    pub(crate) fn replaces(&self, before: &Arc<Self>) -> StateHandover {
+    pub(crate) fn replace_lease(&self, before: &Arc<Self>) -> StateHandover {
         let holder = before.serving_plugin();
         let is_well = holder.health().quarantined.is_none();
-        if !is_well || !hands_on(holder, &self.plugin) {
+        if !is_well || !can_hand_over(holder, &self.plugin) {
             return StateHandover::Lost;
         }
         before.forget_unused();
-        *lock(&self.before) = Some(Arc::clone(before));
+        *lock(&self.previous) = Some(Arc::clone(before));
         StateHandover::Carried
     }
 
     /// Forgets leases before this one that were never used and that nobody can use any more; the state
     /// is at the one before them.
     fn forget_unused(&self) {
-        let mut before = lock(&self.before);
+        let mut before = lock(&self.previous);
         while let Some(unused) = before.take() {
-            let took_over = unused.moved.initialized();
-            let its_own = lock(&unused.before).clone();
+            let took_over = unused.takeover.initialized();
+            let its_own = lock(&unused.previous).clone();
             match its_own {
                 Some(older) if !took_over && Arc::strong_count(&unused) == 1 => {
                     *before = Some(older);
@@ -238,7 +239,7 @@ impl BackendLease {
     pub(crate) async fn enter(&self) {
         let taking_over = async {
             // It is there until it is done: a call that is given up begins nothing anew.
-            let Some(before) = lock(&self.before).clone() else {
+            let Some(before) = lock(&self.previous).clone() else {
                 return;
             };
             // What was never called has taken nothing over yet.
@@ -250,14 +251,14 @@ impl BackendLease {
                 Ok(()) if new == old => StateFate::Kept,
                 Ok(()) => StateFate::Carried,
                 Err(reason) => {
-                    let _ = self.instead.set(Arc::clone(&before));
+                    let _ = self.fallback.set(Arc::clone(&before));
                     StateFate::Refused { reason }
                 }
             };
-            lock(&self.before).take();
+            lock(&self.previous).take();
             *lock(&self.outcome) = Some(state_move(old, new, fate));
         };
-        self.moved.get_or_init(|| taking_over).await;
+        self.takeover.get_or_init(|| taking_over).await;
     }
 
     /// The instance that serves the session, with the state of the version before.
@@ -274,16 +275,16 @@ impl BackendLease {
     /// Ends what the session started there, and on the version before where that is still needed.
     /// Nothing happens the second time.
     pub(crate) async fn end(&self) {
-        let before = lock(&self.before).take();
-        for before in before.iter().chain(self.instead.get()) {
+        let before = lock(&self.previous).take();
+        for before in before.iter().chain(self.fallback.get()) {
             Box::pin(before.end()).await;
         }
-        if let Some(ending) = self.ending() {
+        if let Some(ending) = self.close_future() {
             ending.await;
         }
     }
 
-    fn ending(&self) -> Option<impl Future<Output = ()> + Send + use<>> {
+    fn close_future(&self) -> Option<impl Future<Output = ()> + Send + use<>> {
         if self.is_over.swap(true, Ordering::Relaxed) {
             return None;
         }
@@ -293,8 +294,8 @@ impl BackendLease {
         };
         let (instance, request_context) =
             (Arc::clone(&self.instance), self.request_context.clone());
-        let open = Arc::clone(&self.open);
-        let opening = Arc::clone(&self.opening);
+        let open = Arc::clone(&self.open_instances);
+        let opening = Arc::clone(&self.opening_lock);
         Some(async move {
             let _opened = opening.lock().await;
             let ended: Result<Empty, _> =
@@ -311,7 +312,7 @@ impl Drop for BackendLease {
     /// Whoever held it last needs nothing of it any more.
     fn drop(&mut self) {
         if let Ok(runtime) = tokio::runtime::Handle::try_current()
-            && let Some(ending) = self.ending()
+            && let Some(ending) = self.close_future()
         {
             runtime.spawn(ending);
         }

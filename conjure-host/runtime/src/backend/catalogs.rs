@@ -10,36 +10,37 @@ use conjure_skill_sdk::protocol::{CatalogReply, CatalogRequest, op};
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, join_all};
 
-use super::attached::BackendKind;
+use super::attached_backend::BackendKind;
 use super::backend_catalog::BackendCatalog;
+use super::backend_changes::BackendChange;
 use super::contributors::is_contributor;
 use super::lease::ask;
 use super::toolbox::Toolbox;
-use super::watching::BackendChange;
 use conjure_plugins::PluginCallFailure;
 
 /// Time for a backend to say what it offers.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// A catalog that a backend was asked for.
-pub(crate) struct AskedCatalog {
+pub(crate) struct FetchedCatalog {
     pub(crate) backend: String,
     /// Number of the backend's transition that was asked.
     transition_number: u64,
     /// The session's provider and model when it was asked.
-    whom: CatalogRequest,
+    request: CatalogRequest,
     pub(crate) catalog: CatalogReply,
 }
 
 /// Catalogs that are on their way.
-pub(crate) type Renewal = BoxFuture<'static, Vec<AskedCatalog>>;
+pub(crate) type Renewal = BoxFuture<'static, Vec<FetchedCatalog>>;
 
 impl Toolbox {
     /// Asks a backend what it offers now.
-    pub(crate) fn ask_catalog(
+    pub(crate) fn fetch_catalog(
         &self,
         backend: &str,
-    ) -> Option<impl Future<Output = Result<AskedCatalog, PluginCallFailure>> + Send + use<>> {
+    ) -> Option<impl Future<Output = Result<FetchedCatalog, PluginCallFailure>> + Send + use<>>
+    {
         let attached = self
             .attached
             .iter()
@@ -49,7 +50,7 @@ impl Toolbox {
         };
         let (lease, request_context) = (Arc::clone(lease), self.request_context.clone());
         let (backend, transition_number) = (attached.name.clone(), attached.transition_number);
-        let whom = self.whom.clone();
+        let whom = self.catalog_request.clone();
         Some(async move {
             let asked = ask(
                 lease.instance(),
@@ -58,10 +59,10 @@ impl Toolbox {
                 &whom,
             );
             let catalog = asked.await?;
-            Ok(AskedCatalog {
+            Ok(FetchedCatalog {
                 backend,
                 transition_number,
-                whom,
+                request: whom,
                 catalog,
             })
         })
@@ -69,13 +70,13 @@ impl Toolbox {
 
     /// From the next snapshot on the backend offers this. Where it has become another one meanwhile,
     /// that is asked anew.
-    pub(crate) fn set_catalog(&mut self, asked: AskedCatalog) {
-        let AskedCatalog {
+    pub(crate) fn set_catalog(&mut self, fetched: FetchedCatalog) {
+        let FetchedCatalog {
             backend,
             transition_number,
-            whom,
+            request: whom,
             catalog: reply,
-        } = asked;
+        } = fetched;
         let attached = self
             .attached
             .iter_mut()
@@ -85,22 +86,22 @@ impl Toolbox {
             self.changes.push(BackendChange::Catalog { backend });
         } else if let BackendKind::Backend { catalog, .. } = &mut attached.kind {
             *catalog = BackendCatalog {
-                whom,
+                request: whom,
                 reply: Arc::new(reply),
             };
         }
     }
 
     /// The session talks to this model from now on. True when catalogs may be other ones.
-    pub(crate) fn talks_to(&mut self, whom: CatalogRequest) -> bool {
-        let is_another = self.whom.provider != whom.provider;
-        self.whom = whom;
+    pub(crate) fn set_catalog_request(&mut self, request: CatalogRequest) -> bool {
+        let is_another = self.catalog_request.provider != request.provider;
+        self.catalog_request = request;
         is_another && !self.contributors().is_empty()
     }
 
     /// Asks the backends with a share in requests what they offer now, all at the same time. One
     /// that fails keeps its catalog, and the person is told.
-    pub(crate) fn ask_catalogs(&self) -> Renewal {
+    pub(crate) fn fetch_catalogs(&self) -> Renewal {
         let asking = self.attached.iter().filter_map(|attached| {
             let BackendKind::Backend { lease, .. } = &attached.kind else {
                 return None;
@@ -108,7 +109,7 @@ impl Toolbox {
             if !is_contributor(&lease.plugin) {
                 return None;
             }
-            let asked = self.ask_catalog(&attached.name)?;
+            let asked = self.fetch_catalog(&attached.name)?;
             let (name, changes) = (attached.name.clone(), Arc::clone(&self.changes));
             Some(async move {
                 let why = match tokio::time::timeout(LIMIT, asked).await {

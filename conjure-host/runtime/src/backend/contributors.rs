@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 use super::backend_lease::BackendLease;
 use super::lease::ask;
-use super::reports::{Reports, TaskReport};
+use super::reports::{ReportSender, TaskReport};
 use super::request_context::RequestContext;
 use super::request_media::request_media;
 use super::results::fetch_with;
@@ -51,8 +51,8 @@ impl Contributors {
         request_context: &RequestContext,
         provider: &str,
         model: &str,
-    ) -> Contributed {
-        let mut contributed = Contributed::default();
+    ) -> MergedContributions {
+        let mut contributed = MergedContributions::default();
         for (name, lease) in &self.0 {
             let body = Contribute {
                 provider: provider.to_owned(),
@@ -62,8 +62,8 @@ impl Contributors {
                 let instance = lease.serving().await;
                 ask(instance, request_context, op::BACKEND_CONTRIBUTE, body).await
             };
-            match in_time(asked).await {
-                Ok(contribution) => contributed.take(name, contribution),
+            match with_timeout(asked).await {
+                Ok(contribution) => contributed.merge(name, contribution),
                 Err(error) => {
                     tracing::warn!(backend = name, "has no part in the request: {error}");
                     contributed.failed.push((name.clone(), error));
@@ -80,12 +80,12 @@ impl Contributors {
         request_context: &RequestContext,
         artifacts: &Artifacts,
         observe: Observe,
-        internal: &Reports,
+        internal: &ReportSender,
     ) -> bool {
         let mut renewed = false;
         for (name, lease) in &self.0 {
             let body = observe.clone();
-            let seen = in_time(ask(
+            let seen = with_timeout(ask(
                 lease.instance(),
                 request_context,
                 op::BACKEND_OBSERVE,
@@ -136,7 +136,7 @@ impl Contributors {
 
 /// What backends add to a request.
 #[derive(Default)]
-pub(crate) struct Contributed {
+pub(crate) struct MergedContributions {
     /// Everything but the tools.
     rest: ProviderFragments,
     /// Tools that run at the provider, each with the backend that brings it.
@@ -145,8 +145,8 @@ pub(crate) struct Contributed {
     pub(crate) failed: Vec<(String, String)>,
 }
 
-impl Contributed {
-    fn take(&mut self, backend: &str, contribution: Contribution) {
+impl MergedContributions {
+    fn merge(&mut self, backend: &str, contribution: Contribution) {
         let tools = contribution.tools.into_iter();
         self.tools
             .extend(tools.map(|tool| (backend.to_owned(), tool)));
@@ -172,7 +172,7 @@ impl Contributed {
 }
 
 /// What a backend says, if it says it in time.
-async fn in_time<T>(
+async fn with_timeout<T>(
     asked: impl Future<Output = Result<T, PluginCallFailure>>,
 ) -> Result<T, String> {
     match tokio::time::timeout(LIMIT, asked).await {
@@ -184,11 +184,11 @@ async fn in_time<T>(
 /// The observing of a reply, which the next request waits for: what a backend saw in one reply it
 /// may need in the request after it.
 #[derive(Clone, Default)]
-pub(crate) struct Observed(Option<Shared<BoxFuture<'static, ()>>>);
+pub(crate) struct PendingObservation(Option<Shared<BoxFuture<'static, ()>>>);
 
-impl Observed {
+impl PendingObservation {
     /// Runs on a task of its own, whether somebody waits or not.
-    pub(crate) fn by(observing: impl Future<Output = ()> + Send + 'static) -> Self {
+    pub(crate) fn spawn(observing: impl Future<Output = ()> + Send + 'static) -> Self {
         let task = tokio::spawn(observing);
         let ended = async move {
             let _ = task.await;
@@ -204,24 +204,24 @@ impl Observed {
 }
 
 /// A request, and the share that backends have in it.
-pub(crate) struct Share {
+pub(crate) struct ContributedRequest {
     pub(crate) contributors: Contributors,
     pub(crate) request_context: RequestContext,
     pub(crate) artifacts: Arc<Artifacts>,
-    pub(crate) observed: Observed,
-    pub(crate) internal: Reports,
+    pub(crate) observation: PendingObservation,
+    pub(crate) reports: ReportSender,
     pub(crate) request: ModelRequest,
 }
 
-impl Share {
+impl ContributedRequest {
     /// The request with the fragments of now, and with the files that it shows.
-    pub(crate) async fn prepared(&self) -> ModelRequest {
-        self.observed.clone().wait().await;
+    pub(crate) async fn prepare(&self) -> ModelRequest {
+        self.observation.clone().wait().await;
         let Self {
             contributors,
             request_context,
             artifacts,
-            internal,
+            reports: internal,
             request,
             ..
         } = self;
@@ -245,7 +245,7 @@ impl Share {
 
     /// Shows the backends a request that came to nothing. Whether one of them has other fragments
     /// now, with which it may do better.
-    pub(crate) async fn is_renewed(&self, error: &ProviderError) -> bool {
+    pub(crate) async fn observe_failure(&self, error: &ProviderError) -> bool {
         let observe = Observe {
             provider: self.request.provider.clone(),
             model: self.request.model.clone(),
@@ -259,7 +259,7 @@ impl Share {
             contributors,
             request_context,
             artifacts,
-            internal,
+            reports: internal,
             ..
         } = self;
         contributors

@@ -21,7 +21,7 @@ use conjure_config::skill_folders::LoadedFolder;
 use conjure_plugins::Instance;
 
 /// Time that an executor gets beyond a command's limit to end the command and say how it went.
-const ENDING: Duration = Duration::from_secs(3);
+const END_GRACE: Duration = Duration::from_secs(3);
 
 impl Runner<'_> {
     pub(super) async fn executor(
@@ -31,7 +31,7 @@ impl Runner<'_> {
         folders: &[Arc<LoadedFolder>],
         output: &mut OutputCollector<'_>,
     ) -> Result<CallAnswer, FailedCall> {
-        self.entered(active_call, lease).await?;
+        self.enter_lease(active_call, lease).await?;
         let skill_dir = match folders {
             [only] => lease.skill_dir(only.folder.name.as_str()),
             _ => None,
@@ -60,9 +60,9 @@ impl Runner<'_> {
                     && let Some(note) = lease.sandbox_note()
                     && [&reply.stderr, &reply.stdout]
                         .into_iter()
-                        .any(|text| notes::says_refused(text))
+                        .any(|text| notes::is_permission_error(text))
                 {
-                    output.text(&notes::maybe_sandbox(&note));
+                    output.text(&notes::sandbox_hint(&note));
                 }
                 Ok(ran)
             }
@@ -82,14 +82,14 @@ impl Runner<'_> {
                 if let Some(file) = &viewed.full_content {
                     output.file(file);
                 }
-                Ok(CallAnswer::well())
+                Ok(CallAnswer::success())
             }
             op::EXECUTOR_CREATE_FILE => {
                 let body: CreateFile = arguments(active_call)?;
                 let written: Written = call.ask(op::EXECUTOR_CREATE_FILE, &body).await?;
                 output.text(&result_lines::written_file(&body.path, written.replaced));
-                output.keep(&written.file);
-                Ok(CallAnswer::well())
+                output.register(&written.file);
+                Ok(CallAnswer::success())
             }
             op::EXECUTOR_STR_REPLACE => {
                 let mut body: StrReplace = arguments(active_call)?;
@@ -97,8 +97,8 @@ impl Runner<'_> {
                 body.path = self.staged_path(active_call, body.path, lease).await?;
                 let written: Written = call.ask(op::EXECUTOR_STR_REPLACE, &body).await?;
                 output.text(&result_lines::edited_file(&body.path));
-                output.keep(&written.file);
-                Ok(CallAnswer::well())
+                output.register(&written.file);
+                Ok(CallAnswer::success())
             }
             other => Err(active_call.not_ready(&format!("executors have no operation `{other}`"))),
         }
@@ -156,7 +156,7 @@ impl Operation<'_> {
         let json = self
             .runner
             .envelope(self.active_call, body, self.skill_dir)?;
-        let deadline = self.active_call.left() + ENDING;
+        let deadline = self.active_call.remaining() + END_GRACE;
         let reply = self
             .runner
             .request(self.instance, self.active_call, op, json, deadline)

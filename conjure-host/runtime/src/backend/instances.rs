@@ -37,7 +37,7 @@ pub(crate) struct InstancesParts {
     pub(crate) services: Arc<ServicesShared>,
     pub(crate) data_dir: PathBuf,
     /// What was approved of tools that come from outside.
-    pub(crate) approved: ApprovedTools,
+    pub(crate) approved_tools: ApprovedTools,
     pub(crate) plugin_configs: BTreeMap<String, Value>,
     /// Executors and backends inside the host. Sessions that grant another set of permissions have
     /// another instance: it asks the host for what it may have.
@@ -145,7 +145,7 @@ impl Instances {
         grants: &PluginGrants,
     ) -> Arc<SkillLease> {
         let name = &plugin.manifest().name;
-        let granted = grants.granted(name);
+        let granted = grants.granted_permissions(name);
         let make = |before| {
             let create = create_request(
                 None,

@@ -9,18 +9,18 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// Definitions of one tool that are kept: several sessions may see several.
-const KEPT_OF_A_TOOL: usize = 8;
+const MAX_DEFINITIONS_PER_TOOL: usize = 8;
 /// Tools of a server that are approved since they are new. What was approved is never forgotten: a
 /// server could list others until it is, and come back with another definition. So a further one needs
 /// a person.
-const KEPT_TOOLS: usize = 10_000;
+const MAX_TOOLS: usize = 10_000;
 /// Tools with one description that a new one is compared with.
-const COMPARED: usize = 16;
+const MAX_COMPARED: usize = 16;
 /// Members of a peer's own definition that are for programs, and that no model reads. They may be other
 /// ones with each version of the protocol, and each time.
-const FOR_PROGRAMS: [&str; 3] = ["_meta", "execution", "icons"];
+const PROGRAM_MEMBERS: [&str; 3] = ["_meta", "execution", "icons"];
 /// Members that a declaration has as they are served.
-const DECLARED: [&str; 4] = ["name", "title", "description", "inputSchema"];
+const DECLARED_MEMBERS: [&str; 4] = ["name", "title", "description", "inputSchema"];
 /// Further members that are longer are kept, and shown, by their digest.
 const FURTHER_BYTES: usize = 16 * 1024;
 /// What a server says about its use stands among its tools, under a name that none can have.
@@ -130,22 +130,22 @@ impl KnownTools {
             let was = match state {
                 ApprovalState::Nothing => continue,
                 ApprovalState::Approved => {
-                    self.take_on(name, &now);
-                    self.let_go(name, is_new);
+                    self.adopt_further(name, &now);
+                    self.drop_held(name, is_new);
                     continue;
                 }
-                ApprovalState::New if name == INSTRUCTIONS || self.approved.len() < KEPT_TOOLS => {
+                ApprovalState::New if name == INSTRUCTIONS || self.approved.len() < MAX_TOOLS => {
                     self.approved.insert(name.to_owned(), vec![now]);
-                    self.let_go(name, is_new);
+                    self.drop_held(name, is_new);
                     continue;
                 }
                 ApprovalState::New | ApprovalState::Changed => None,
                 ApprovalState::Renamed(was) => Some(was),
             };
             let held = HeldDefinition { was, now };
-            verdict.insert(name.to_owned(), self.changed(name, &held));
+            verdict.insert(name.to_owned(), self.describe_changes(name, &held));
             let all = self.held.entry(name.to_owned()).or_default();
-            match all.iter_mut().find(|known| known.now.is(&held.now)) {
+            match all.iter_mut().find(|known| known.now.is_same(&held.now)) {
                 // It was noted before further members were compared, and is approved with those of now.
                 Some(known) if known.now.further.is_none() => known.now.further = held.now.further,
                 Some(_) => {}
@@ -161,7 +161,7 @@ impl KnownTools {
     }
 
     /// Nothing of a tool waits any more, where the server has listed it just now.
-    fn let_go(&mut self, name: &str, is_new: bool) {
+    fn drop_held(&mut self, name: &str, is_new: bool) {
         if is_new {
             self.held.remove(name);
         }
@@ -173,10 +173,10 @@ impl KnownTools {
         offered: &'o ServerOffer<'_>,
         names: &BTreeSet<String>,
     ) -> Vec<(&'o str, KnownDefinition, ApprovalState)> {
-        let gone = self.gone(names);
+        let gone = self.removed_tools(names);
         let state = |(name, now): (&'o str, KnownDefinition)| {
             let state = match self.approved.get(name) {
-                Some(approved) if approved.iter().any(|known| known.is(&now)) => {
+                Some(approved) if approved.iter().any(|known| known.is_same(&now)) => {
                     ApprovalState::Approved
                 }
                 // There is nothing that a model could read.
@@ -185,7 +185,9 @@ impl KnownTools {
                 }
                 Some(_) => ApprovalState::Changed,
                 None => {
-                    let was = gone.same_as(&now).or_else(|| self.renamed(name, names));
+                    let was = gone
+                        .find_same(&now)
+                        .or_else(|| self.approved_name(name, names));
                     was.map_or(ApprovalState::New, |was| {
                         ApprovalState::Renamed(was.to_owned())
                     })
@@ -198,7 +200,7 @@ impl KnownTools {
 
     /// The name that a tool was approved under, where it is held for having another one and that one
     /// is still gone.
-    fn renamed<'a>(&'a self, name: &str, names: &BTreeSet<String>) -> Option<&'a str> {
+    fn approved_name<'a>(&'a self, name: &str, names: &BTreeSet<String>) -> Option<&'a str> {
         let mut waiting = self.held.get(name)?.iter();
         let was = waiting.find_map(|held| held.was.as_deref())?;
         (!names.contains(was)).then_some(was)
@@ -206,9 +208,9 @@ impl KnownTools {
 
     /// An approved definition that was noted before further members were compared takes on those that
     /// are there now.
-    fn take_on(&mut self, name: &str, now: &KnownDefinition) {
+    fn adopt_further(&mut self, name: &str, now: &KnownDefinition) {
         let all = self.approved.get_mut(name).into_iter().flatten();
-        let mut fitting: Vec<_> = all.filter(|known| known.is(now)).collect();
+        let mut fitting: Vec<_> = all.filter(|known| known.is_same(now)).collect();
         if fitting.iter().any(|known| known.further == now.further) {
             return;
         }
@@ -220,7 +222,7 @@ impl KnownTools {
     /// Forgets what waits of tools that are not there, where it is too much. What was approved of them
     /// stays, so they are held again when they come back.
     fn drop_unlisted(&mut self) {
-        if self.held.len() > KEPT_TOOLS {
+        if self.held.len() > MAX_TOOLS {
             let listed = &self.listed;
             self.held
                 .retain(|name, _| name == INSTRUCTIONS || listed.contains(name));
@@ -228,15 +230,15 @@ impl KnownTools {
     }
 
     /// The tools that were listed the last time and are not any more.
-    fn gone<'a>(&'a self, names: &'a BTreeSet<String>) -> GoneTools<'a> {
-        let mut gone = GoneTools::default();
+    fn removed_tools<'a>(&'a self, names: &'a BTreeSet<String>) -> RemovedTools<'a> {
+        let mut gone = RemovedTools::default();
         for name in self.listed.difference(names) {
             // One that is held for its new name is the one that was approved.
-            let name = self.renamed(name, names).unwrap_or(name);
+            let name = self.approved_name(name, names).unwrap_or(name);
             let approved = self.approved.get(name).and_then(|known| known.last());
             if let Some(approved) = approved.filter(|known| !known.description.is_empty()) {
                 let alike = gone.0.entry(&approved.description).or_default();
-                if alike.len() < COMPARED {
+                if alike.len() < MAX_COMPARED {
                     alike.push((name, approved));
                 }
             }
@@ -270,13 +272,13 @@ impl KnownTools {
         let all = all.flat_map(|(name, all)| all.iter().map(move |held| (name, held)));
         let held = all.map(|(name, held)| {
             let digest = serde_json::json!([id, name, held]).to_string();
-            let approved = self.approved_as(name, held).cloned();
+            let approved = self.approved_definition(name, held).cloned();
             HeldTool {
                 digest: Sha256::of(digest.as_bytes()).to_string(),
                 backend: self.backend.clone(),
                 server: self.server.clone(),
                 tool: (name != INSTRUCTIONS).then(|| name.clone()),
-                changed: self.changed(name, held),
+                changed: self.describe_changes(name, held),
                 approved: approved.unwrap_or_default(),
                 now: held.now.clone(),
             }
@@ -285,21 +287,21 @@ impl KnownTools {
     }
 
     /// Whether something waits for approval.
-    pub(super) fn holds(&self) -> bool {
+    pub(super) fn has_held(&self) -> bool {
         !self.held.is_empty()
     }
 
-    fn approved_as(&self, name: &str, held: &HeldDefinition) -> Option<&KnownDefinition> {
+    fn approved_definition(&self, name: &str, held: &HeldDefinition) -> Option<&KnownDefinition> {
         let name = held.was.as_deref().unwrap_or(name);
         self.approved.get(name)?.last()
     }
 
     /// What is another one than it was approved as, in words.
-    fn changed(&self, name: &str, held: &HeldDefinition) -> Vec<String> {
+    fn describe_changes(&self, name: &str, held: &HeldDefinition) -> Vec<String> {
         if name == INSTRUCTIONS {
             return vec!["instructions".to_owned()];
         }
-        let mut changed = match self.approved_as(name, held) {
+        let mut changed = match self.approved_definition(name, held) {
             Some(approved) => approved.differences(&held.now),
             None if held.was.is_none() => vec![too_many()],
             None => Vec::new(),
@@ -325,20 +327,20 @@ enum ApprovalState {
 
 /// What is said of a new tool of a server that has too many, as of a change.
 pub(super) fn too_many() -> String {
-    format!("new (more than {KEPT_TOOLS} tools of this server are approved already)")
+    format!("new (more than {MAX_TOOLS} tools of this server are approved already)")
 }
 
 /// Tools that are gone, by their descriptions.
 #[derive(Default)]
-struct GoneTools<'a>(HashMap<&'a str, Vec<(&'a str, &'a KnownDefinition)>>);
+struct RemovedTools<'a>(HashMap<&'a str, Vec<(&'a str, &'a KnownDefinition)>>);
 
-impl<'a> GoneTools<'a> {
+impl<'a> RemovedTools<'a> {
     /// The one that was the same but for its name.
-    fn same_as(&self, now: &KnownDefinition) -> Option<&'a str> {
+    fn find_same(&self, now: &KnownDefinition) -> Option<&'a str> {
         let alike = self.0.get(now.description.as_str())?;
         alike
             .iter()
-            .find(|(_, known)| known.is(now))
+            .find(|(_, known)| known.is_same(now))
             .map(|(name, _)| *name)
     }
 }
@@ -374,14 +376,14 @@ impl KnownDefinition {
     }
 
     /// Whether it says the same.
-    fn is(&self, other: &Self) -> bool {
+    fn is_same(&self, other: &Self) -> bool {
         self == other || self.differences(other).is_empty()
     }
 
     /// What is another one in `now`, in words.
     fn differences(&self, now: &Self) -> Vec<String> {
         let differ = |one: Option<&Value>, other: Option<&Value>| {
-            one != other && one.map(in_order) != other.map(in_order)
+            one != other && one.map(normalized) != other.map(normalized)
         };
         let parts = [
             ("title", self.title != now.title),
@@ -420,7 +422,7 @@ fn further_members(tool: &ToolDecl) -> String {
         // Of another source only its annotations are served.
         _ if raw.is_none() => false,
         "outputSchema" => tool.output_schema.as_ref() != Some(value),
-        _ => !DECLARED.contains(&name) && !FOR_PROGRAMS.contains(&name),
+        _ => !DECLARED_MEMBERS.contains(&name) && !PROGRAM_MEMBERS.contains(&name),
     };
     let members = members.into_iter().flatten();
     let served =
@@ -429,7 +431,7 @@ fn further_members(tool: &ToolDecl) -> String {
         .map(|(name, value)| {
             let mut value = value.clone();
             value.sort_all_objects();
-            (name.as_str(), in_order(&value))
+            (name.as_str(), normalized(&value))
         })
         .collect();
     let text = serde_json::json!(served).to_string();
@@ -444,11 +446,11 @@ fn further_members(tool: &ToolDecl) -> String {
 }
 
 /// The schema with every list in order that is a set: servers make them in any order.
-fn in_order(schema: &Value) -> Value {
+fn normalized(schema: &Value) -> Value {
     match schema {
         Value::Object(members) => {
             let members = members.iter().map(|(name, value)| {
-                let mut value = in_order(value);
+                let mut value = normalized(value);
                 if let ("required" | "type" | "enum", Value::Array(items)) =
                     (name.as_str(), &mut value)
                 {
@@ -458,7 +460,7 @@ fn in_order(schema: &Value) -> Value {
             });
             Value::Object(members.collect::<Map<_, _>>())
         }
-        Value::Array(items) => Value::Array(items.iter().map(in_order).collect()),
+        Value::Array(items) => Value::Array(items.iter().map(normalized).collect()),
         other => other.clone(),
     }
 }
@@ -466,7 +468,7 @@ fn in_order(schema: &Value) -> Value {
 /// Adds one; the oldest make room.
 fn push<T>(all: &mut Vec<T>, one: T) {
     all.push(one);
-    let more = all.len().saturating_sub(KEPT_OF_A_TOOL);
+    let more = all.len().saturating_sub(MAX_DEFINITIONS_PER_TOOL);
     all.drain(..more);
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use conjure_core::log::{StateFate, StateHandover, StateMove};
-use conjure_core::turn::state_words;
+use conjure_core::turn::describe_state_move;
 use conjure_skill_sdk::protocol::{Create, Empty, HostInfo, State, StateScope, op};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -26,12 +26,12 @@ pub(crate) async fn ask<B: Serialize, R: DeserializeOwned>(
     body: B,
 ) -> Result<R, PluginCallFailure> {
     let limit = CallOptions::default().deadline;
-    ask_within(instance, request_context, op, body, limit).await
+    ask_with_timeout(instance, request_context, op, body, limit).await
 }
 
 /// Like [`ask`], with a time limit of its own. When the time is up the plugin is stopped as for any
 /// call that hangs, so nobody gives up waiting before.
-pub(crate) async fn ask_within<B: Serialize, R: DeserializeOwned>(
+pub(crate) async fn ask_with_timeout<B: Serialize, R: DeserializeOwned>(
     instance: &Instance,
     request_context: &RequestContext,
     op: &str,
@@ -75,7 +75,7 @@ pub(crate) fn create_request(
 }
 
 /// Whether a new version can take the state of an old one over.
-pub(crate) fn hands_on(old: &LoadedPlugin, new: &LoadedPlugin) -> bool {
+pub(crate) fn can_hand_over(old: &LoadedPlugin, new: &LoadedPlugin) -> bool {
     new.manifest().has("state.import/1") && old.manifest().has("state.export/1")
 }
 
@@ -103,7 +103,7 @@ pub(crate) fn state_move(old: &PluginId, new: &PluginId, fate: StateFate) -> Sta
         to: new.version.to_string(),
         fate,
     };
-    tracing::info!("{}", state_words(&moved));
+    tracing::info!("{}", describe_state_move(&moved));
     moved
 }
 
@@ -113,7 +113,7 @@ pub(crate) struct SkillLease {
     services: Arc<dyn HostServices>,
     create: Create,
     instance: OnceCell<Arc<Instance>>,
-    before: Mutex<Option<Arc<SkillLease>>>,
+    previous: Mutex<Option<Arc<SkillLease>>>,
     /// Only for shared state: calls hold it for reading, the hand-over for writing.
     gate: Option<RwLock<()>>,
     /// Only for shared state: who serves the calls of old tables once the state has moved on.
@@ -137,7 +137,7 @@ impl SkillLease {
             services,
             create,
             instance: OnceCell::new(),
-            before: Mutex::new(before.inspect(|before| before.forget_unused())),
+            previous: Mutex::new(before.inspect(|before| before.forget_unused())),
             gate: shared.then(|| RwLock::new(())),
             successor: OnceLock::new(),
             outcome: Mutex::default(),
@@ -146,8 +146,8 @@ impl SkillLease {
 
     /// What becomes of the state of the version that this one replaces.
     pub(crate) fn handover(&self) -> StateHandover {
-        let before = lock(&self.before).clone();
-        let Some(before) = before.and_then(Self::newest_made) else {
+        let before = lock(&self.previous).clone();
+        let Some(before) = before.and_then(Self::newest_with_instance) else {
             return StateHandover::None;
         };
         // What runs may be of an earlier version than its lease.
@@ -155,7 +155,7 @@ impl SkillLease {
             let holder = holder.plugin();
             self.takes_state_of(holder) && holder.health().quarantined.is_none()
         };
-        if before.made().is_some_and(holds_state) {
+        if before.current_instance().is_some_and(holds_state) {
             StateHandover::Carried
         } else {
             StateHandover::Lost
@@ -169,37 +169,40 @@ impl SkillLease {
     }
 
     /// The instance, if it was made and is the one to call.
-    pub(crate) fn made(&self) -> Option<&Arc<Instance>> {
+    pub(crate) fn current_instance(&self) -> Option<&Arc<Instance>> {
         self.successor.get().or_else(|| self.instance.get())
     }
 
     /// The plugin of the instance that answers, or would: an earlier version than this lease's where its
     /// state could not be taken over, a later one where shared state has moved on.
     pub(crate) fn serving_plugin(&self) -> &Arc<LoadedPlugin> {
-        self.made().map_or(&self.plugin, |made| made.plugin())
+        self.current_instance()
+            .map_or(&self.plugin, |made| made.plugin())
     }
 
     /// The plugin of the instance that this lease made, or would make.
-    pub(crate) fn made_plugin(&self) -> &Arc<LoadedPlugin> {
+    pub(crate) fn instance_plugin(&self) -> &Arc<LoadedPlugin> {
         let made = self.instance.get();
         made.map_or(&self.plugin, |made| made.plugin())
     }
 
     /// Whether something is there that may hold state, here or at a version before.
     pub(crate) fn has_state(self: &Arc<Self>) -> bool {
-        Arc::clone(self).newest_made().is_some()
+        Arc::clone(self).newest_with_instance().is_some()
     }
 
     /// The beginning of the sentence that says that it did not come in time: what it waits for, where
     /// that is not its own doing.
     pub(crate) fn not_ready(&self) -> String {
         let plugin = self.plugin.id();
-        let before = lock(&self.before).clone().and_then(Self::newest_made);
+        let before = lock(&self.previous)
+            .clone()
+            .and_then(Self::newest_with_instance);
         if let Some(before) = before.filter(|before| before.is_in_use()) {
             return format!(
                 "{plugin} takes over the state that all sessions share as soon as the calls of other \
                  sessions on {} have ended, and was not ready",
-                before.made_plugin().id()
+                before.instance_plugin().id()
             );
         }
         if self
@@ -244,16 +247,16 @@ impl SkillLease {
         &self,
         request_context: &RequestContext,
     ) -> Result<Arc<Instance>, String> {
-        if let Some(instance) = self.made() {
+        if let Some(instance) = self.current_instance() {
             return Ok(Arc::clone(instance));
         }
         let instance = self
             .instance
             .get_or_try_init(|| async {
-                let before = self.holder_of_state(request_context).await;
+                let before = self.state_holder(request_context).await;
                 let made = self.take_over(before.as_deref(), request_context).await;
                 if made.is_ok() {
-                    lock(&self.before).take();
+                    lock(&self.previous).take();
                 }
                 made
             })
@@ -266,7 +269,7 @@ impl SkillLease {
         before: Option<&SkillLease>,
         request_context: &RequestContext,
     ) -> Result<Arc<Instance>, String> {
-        let old = before.and_then(|lease| Some((lease, Arc::clone(lease.made()?))));
+        let old = before.and_then(|lease| Some((lease, Arc::clone(lease.current_instance()?))));
         let Some((before, old)) = old else {
             return self.make(None, request_context).await;
         };
@@ -278,7 +281,7 @@ impl SkillLease {
         // The version that runs, which may be an earlier one than that of its lease.
         let old_id = old.plugin().id();
         if let Some(reason) = old.plugin().health().quarantined {
-            self.became(old_id, StateFate::Lost { reason });
+            self.set_outcome(old_id, StateFate::Lost { reason });
             return self.make(None, request_context).await;
         }
         match self.make(Some(&old), request_context).await {
@@ -288,7 +291,7 @@ impl SkillLease {
                         true => StateFate::Kept,
                         false => StateFate::Carried,
                     };
-                    self.became(old_id, fate);
+                    self.set_outcome(old_id, fate);
                 }
                 if before.gate.is_some() {
                     let _ = before.successor.set(Arc::clone(&instance));
@@ -296,7 +299,7 @@ impl SkillLease {
                 Ok(instance)
             }
             Err(reason) => {
-                self.became(old_id, StateFate::Refused { reason });
+                self.set_outcome(old_id, StateFate::Refused { reason });
                 Ok(old)
             }
         }
@@ -315,7 +318,7 @@ impl SkillLease {
         // Also where it was removed meanwhile: the table of a step has it.
         let instance = self
             .plugin
-            .create_held(&self.create, Arc::clone(&self.services), &grant)
+            .create_even_if_removed(&self.create, Arc::clone(&self.services), &grant)
             .await
             .map_err(|error| error.to_string())?;
         if let Some(old) = old
@@ -327,50 +330,50 @@ impl SkillLease {
     }
 
     fn takes_state_of(&self, old: &LoadedPlugin) -> bool {
-        hands_on(old, &self.plugin)
+        can_hand_over(old, &self.plugin)
     }
 
-    fn became(&self, old: &PluginId, fate: StateFate) {
+    fn set_outcome(&self, old: &PluginId, fate: StateFate) {
         *lock(&self.outcome) = Some(state_move(old, self.plugin.id(), fate));
     }
 
     /// Lease with the state that this one takes over. A version before that was never called has none
     /// yet; where somebody may still call it, its instance is made first, and takes over what is before
     /// it: so the state is at one place only.
-    async fn holder_of_state(&self, request_context: &RequestContext) -> Option<Arc<Self>> {
+    async fn state_holder(&self, request_context: &RequestContext) -> Option<Arc<Self>> {
         self.forget_unused();
-        let before = lock(&self.before).clone()?;
-        if before.made().is_none()
+        let before = lock(&self.previous).clone()?;
+        if before.current_instance().is_none()
             && let Err(reason) = Box::pin(before.instance(request_context)).await
         {
             // Whoever calls it is told the same.
             tracing::warn!("{} could not be made: {reason}", before.plugin.id());
-            return Self::newest_made(before);
+            return Self::newest_with_instance(before);
         }
         Some(before)
     }
 
     /// Forgets versions before this one that were never called and that nobody can call any more.
     fn forget_unused(&self) {
-        let mut before = lock(&self.before);
+        let mut before = lock(&self.previous);
         while let Some(unused) = before.take() {
             // Nobody else has it, so nobody begins to use it meanwhile.
             if unused.instance.initialized() || Arc::strong_count(&unused) > 1 {
                 *before = Some(unused);
                 return;
             }
-            *before = lock(&unused.before).take();
+            *before = lock(&unused.previous).take();
         }
     }
 
     /// Returns this lease when it has an instance, else the newest one before it that has.
-    fn newest_made(self: Arc<Self>) -> Option<Arc<Self>> {
+    fn newest_with_instance(self: Arc<Self>) -> Option<Arc<Self>> {
         let mut newest = Some(self);
         while let Some(lease) = newest {
             if lease.instance.initialized() {
                 return Some(lease);
             }
-            newest = lock(&lease.before).clone();
+            newest = lock(&lease.previous).clone();
         }
         None
     }
@@ -399,7 +402,10 @@ mod tests {
     async fn who_is_waited_for_while_shared_state_moves_is_said() {
         let old = lease("1.0.0", None);
         let (services, grant) = (Arc::new(NoServices), InstanceGrant::default());
-        let made = old.plugin.create_held(&old.create, services, &grant).await;
+        let made = old
+            .plugin
+            .create_even_if_removed(&old.create, services, &grant)
+            .await;
         assert!(old.instance.set(made.unwrap()).is_ok());
         let new = lease("1.1.0", Some(Arc::clone(&old)));
         assert_eq!(new.not_ready(), "common 1.1.0 was not ready");

@@ -8,8 +8,8 @@ use conjure_core::routing::{CallMode, CatalogTool, EffectLevel, Origin, Prefix, 
 use conjure_skill_sdk::protocol::{CatalogReply, Effects as DeclaredEffects, ToolDecl, ToolMode};
 use serde_json::{Map, Value};
 
+use super::backend_holds::BackendHolds;
 use super::backend_lease::BackendLease;
-use super::held_of_backend::HeldOfBackend;
 use super::snapshot::CallTarget;
 use conjure_config::BackendSpec;
 use conjure_config::skill_folders::LoadedFolder;
@@ -50,7 +50,7 @@ pub(super) fn native_tools(
     spec: &BackendSpec,
     skills: &[Arc<LoadedPlugin>],
     at_run_time: &HashMap<PluginId, Vec<ToolDecl>>,
-    held: &HashMap<PluginId, HeldOfBackend>,
+    held: &HashMap<PluginId, BackendHolds>,
     tools: &mut Vec<Arc<CatalogTool>>,
     offers: &mut Vec<OfferedTool>,
 ) {
@@ -72,9 +72,9 @@ pub(super) fn native_tools(
         let more = more.map(|tool| (tool, reason(tool)));
         for (declared, held) in own
             .chain(more)
-            .filter(|(tool, _)| offered(spec, &tool.name))
+            .filter(|(tool, _)| is_offered(spec, &tool.name))
         {
-            let mut tool = tool_of(declared, Some(&manifest.name), plugin);
+            let mut tool = catalog_tool(declared, Some(&manifest.name), plugin);
             tool.held = held;
             tool.timeout_ms = tool.timeout_ms.or(spec.call_timeout_ms);
             tools.push(Arc::new(tool));
@@ -90,7 +90,7 @@ pub(super) fn native_tools(
 }
 
 /// Whether the filters let a tool through: exact names, or `prefix*`; `except` wins.
-fn offered(spec: &BackendSpec, tool: &str) -> bool {
+fn is_offered(spec: &BackendSpec, tool: &str) -> bool {
     let fits = |pattern: &String| match pattern.strip_suffix('*') {
         Some(prefix) => tool.starts_with(prefix),
         None => pattern == tool,
@@ -150,16 +150,16 @@ pub(super) fn backend_tools(
     spec: &BackendSpec,
     lease: &Arc<BackendLease>,
     catalog: &CatalogReply,
-    held: &HeldOfBackend,
+    held: &BackendHolds,
     tools: &mut Vec<Arc<CatalogTool>>,
     offers: &mut Vec<OfferedTool>,
 ) {
     let is_independent = lease.plugin.manifest().has(INDEPENDENT_SKILLS);
     for declared in &catalog.tools {
-        if !offered(spec, &declared.name) {
+        if !is_offered(spec, &declared.name) {
             continue;
         }
-        let mut tool = tool_of(declared, declared.skill.as_deref(), &lease.plugin);
+        let mut tool = catalog_tool(declared, declared.skill.as_deref(), &lease.plugin);
         tool.skill_version = None;
         tool.is_independent = is_independent;
         tool.held = held.reason(spec.instance(), declared);
@@ -175,7 +175,7 @@ pub(super) fn backend_tools(
     }
 }
 
-fn tool_of(declared: &ToolDecl, skill: Option<&str>, plugin: &LoadedPlugin) -> CatalogTool {
+fn catalog_tool(declared: &ToolDecl, skill: Option<&str>, plugin: &LoadedPlugin) -> CatalogTool {
     let effects = match declared.effects {
         DeclaredEffects::Read => EffectLevel::Read,
         DeclaredEffects::Write => EffectLevel::Write,

@@ -14,7 +14,7 @@ pub(crate) struct PermissionCheck(Arc<CheckedPermissions>);
 #[derive(Debug)]
 struct CheckedPermissions {
     /// Permissions that the manifest names.
-    asked: Permissions,
+    requested: Permissions,
     /// Permissions, of these, that the session allows.
     allowed: Permissions,
 }
@@ -22,10 +22,13 @@ struct CheckedPermissions {
 impl PermissionCheck {
     /// Check for a manifest that asks for `asked`, in a session that grants it `granted`; all of `asked`
     /// where the session says nothing.
-    pub(crate) fn new(asked: &Permissions, granted: Option<&Permissions>) -> Self {
-        let allowed = allowed_permissions(asked, granted);
-        let asked = asked.clone();
-        Self(Arc::new(CheckedPermissions { asked, allowed }))
+    pub(crate) fn new(requested: &Permissions, granted: Option<&Permissions>) -> Self {
+        let allowed = allowed_permissions(requested, granted);
+        let asked = requested.clone();
+        Self(Arc::new(CheckedPermissions {
+            requested: asked,
+            allowed,
+        }))
     }
 
     /// Whether it may have the secret of this name.
@@ -37,7 +40,7 @@ impl PermissionCheck {
             let mut patterns = permissions.secrets.iter();
             patterns.any(|pattern| covers_secret(pattern, name))
         };
-        self.may(plugin, &format!("the secret `{name}`"), "secrets", fits)
+        self.require(plugin, &format!("the secret `{name}`"), "secrets", fits)
     }
 
     /// Whether it may send requests to this host.
@@ -49,11 +52,11 @@ impl PermissionCheck {
             let mut patterns = permissions.http.iter();
             patterns.any(|pattern| covers_host(pattern, host))
         };
-        self.may(plugin, &format!("the host `{host}`"), "http", fits)
+        self.require(plugin, &format!("the host `{host}`"), "http", fits)
     }
 
     /// Whether the hosts that it may send requests to are this machine too.
-    pub(super) fn reaches_here(&self) -> bool {
+    pub(super) fn reaches_this_machine(&self) -> bool {
         let mut patterns = self.0.allowed.http.iter();
         let here = ["localhost", "127.0.0.1", "::1", "[::1]"];
         patterns.any(|pattern| here.iter().any(|name| covers_host(pattern, name)))
@@ -64,19 +67,22 @@ impl PermissionCheck {
     /// # Errors
     /// Why not.
     pub(super) fn sample(&self, plugin: &str) -> Result<(), Fault> {
-        self.may(plugin, "`sample`", "sample", |permissions| {
+        self.require(plugin, "`sample`", "sample", |permissions| {
             permissions.sample
         })
     }
 
-    fn may(
+    fn require(
         &self,
         plugin: &str,
         what: &str,
         field: &str,
         holds: impl Fn(&Permissions) -> bool,
     ) -> Result<(), Fault> {
-        let CheckedPermissions { asked, allowed } = &*self.0;
+        let CheckedPermissions {
+            requested: asked,
+            allowed,
+        } = &*self.0;
         let text = match (holds(allowed), holds(asked)) {
             (true, _) => return Ok(()),
             (false, true) => format!(

@@ -37,7 +37,7 @@ impl PluginGrants {
     }
 
     /// What a plugin of this name is granted, where that is said.
-    pub(crate) fn granted(&self, plugin: &str) -> Option<&Permissions> {
+    pub(crate) fn granted_permissions(&self, plugin: &str) -> Option<&Permissions> {
         self.0.get(plugin)?.permissions.as_ref()
     }
 
@@ -48,8 +48,11 @@ impl PluginGrants {
     }
 
     /// What a plugin may do.
-    pub(crate) fn allowed(&self, manifest: &Manifest) -> Permissions {
-        allowed_permissions(&manifest.permissions, self.granted(&manifest.name))
+    pub(crate) fn effective_permissions(&self, manifest: &Manifest) -> Permissions {
+        allowed_permissions(
+            &manifest.permissions,
+            self.granted_permissions(&manifest.name),
+        )
     }
 
     /// Finds what cannot be granted, as far as the plugins that are loaded tell. A plugin that goes
@@ -151,12 +154,15 @@ mod tests {
             secrets: vec!["KEY".to_owned()],
             ..Permissions::default()
         };
-        assert_eq!(grants.allowed(&manifest("a")), secrets_only);
+        assert_eq!(grants.effective_permissions(&manifest("a")), secrets_only);
         for untouched in ["b", "d"] {
             let asked = manifest(untouched);
-            assert_eq!(grants.allowed(&asked), asked.permissions);
+            assert_eq!(grants.effective_permissions(&asked), asked.permissions);
         }
-        assert_eq!(grants.allowed(&manifest("c")), Permissions::default());
+        assert_eq!(
+            grants.effective_permissions(&manifest("c")),
+            Permissions::default()
+        );
         assert_eq!(grants.working_dir("c"), WorkingDirAccess::Write);
     }
 }

@@ -17,8 +17,8 @@ use super::permission_check::PermissionCheck;
 /// The clients for what plugins send, made at first use: they read the system's certificates.
 #[derive(Default)]
 pub(crate) struct LazyHttp {
-    elsewhere: OnceLock<reqwest::Client>,
-    here_too: OnceLock<reqwest::Client>,
+    remote_only: OnceLock<reqwest::Client>,
+    with_local: OnceLock<reqwest::Client>,
 }
 
 impl LazyHttp {
@@ -29,10 +29,11 @@ impl LazyHttp {
         permissions: &PermissionCheck,
     ) -> reqwest::Result<&reqwest::Client> {
         // Connections are kept by name: what one plugin may reach by it another one may not.
-        let here_too = url.host_str().is_some_and(is_localhost) || permissions.reaches_here();
+        let here_too =
+            url.host_str().is_some_and(is_localhost) || permissions.reaches_this_machine();
         let client = match here_too {
-            true => &self.here_too,
-            false => &self.elsewhere,
+            true => &self.with_local,
+            false => &self.remote_only,
         };
         if let Some(client) = client.get() {
             return Ok(client);
@@ -46,13 +47,13 @@ impl LazyHttp {
 #[derive(Debug, Clone)]
 struct AddressRule {
     /// Whether those of this machine are among them.
-    here_too: bool,
+    allows_local: bool,
     /// Hosts of proxies, whose names are looked up in place of others.
     proxies: Arc<[String]>,
 }
 
 impl AddressRule {
-    fn new(here_too: bool) -> Self {
+    fn new(allows_local: bool) -> Self {
         let proxies = env::PROXIES.iter().filter_map(|name| {
             let proxy = env::var(name)?;
             let scheme = if proxy.contains("://") { "" } else { "http://" };
@@ -60,7 +61,7 @@ impl AddressRule {
             url.host_str().map(str::to_owned)
         });
         Self {
-            here_too,
+            allows_local,
             proxies: proxies.collect(),
         }
     }
@@ -76,7 +77,7 @@ impl AddressRule {
     fn allows(&self, address: IpAddr) -> bool {
         match AddressScope::of(address) {
             AddressScope::Internet | AddressScope::Network | AddressScope::Benchmark => true,
-            AddressScope::Machine => self.here_too,
+            AddressScope::Machine => self.allows_local,
             AddressScope::Nowhere => false,
         }
     }
@@ -183,7 +184,7 @@ mod tests {
         let http = LazyHttp::default();
         let is_here = |url: &str, asked: &[&str]| {
             let client = http.client(&Url::parse(url).unwrap(), &permissions(asked));
-            let here_too = http.here_too.get();
+            let here_too = http.with_local.get();
             here_too.is_some_and(|here_too| std::ptr::eq(here_too, client.unwrap()))
         };
         assert!(!is_here("http://vm/", &["vm"]));

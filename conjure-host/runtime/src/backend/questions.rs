@@ -32,7 +32,7 @@ pub trait SessionClient: Send + Sync + 'static {
     /// where it cannot be asked that.
     fn ask(
         &self,
-        by: AskedBy,
+        by: QuestionSource,
         questions: Vec<ClientQuestion>,
     ) -> BoxFuture<'static, Vec<ClientAnswer>>;
 }
@@ -42,7 +42,7 @@ pub type ClientAnswer = Option<Result<Value, Fault>>;
 
 /// The plugin that asks, and for which call.
 #[derive(Debug, Clone)]
-pub struct AskedBy {
+pub struct QuestionSource {
     /// The plugin's name.
     pub plugin: String,
     /// The call in which it asks.
@@ -91,7 +91,7 @@ impl QuestionKind {
     }
 
     /// What an answer is tagged with in the reply of [`ASK`].
-    fn answer(self) -> &'static str {
+    fn answer_tag(self) -> &'static str {
         match self {
             Self::Elicit => "elicited",
             Self::Sample => "sampled",
@@ -107,12 +107,12 @@ pub(super) fn waits_for_somebody(op: &str) -> bool {
 
 /// Client, person and model that answer the questions of one plugin.
 pub(super) struct Answerers {
-    pub(super) by: AskedBy,
+    pub(super) source: QuestionSource,
     /// Whether it may ask a model.
     pub(super) sampling: PermissionCheck,
     pub(super) client: Option<Arc<dyn SessionClient>>,
     pub(super) asker: Arc<dyn Asker>,
-    pub(super) asked: CurrentModel,
+    pub(super) current_model: CurrentModel,
     pub(super) working_dir: PathBuf,
 }
 
@@ -120,7 +120,7 @@ impl Answerers {
     /// Serves `elicit`, `sample`, `roots` and `ask`.
     pub(super) async fn serve(&self, op: &str, json: &[u8]) -> Result<Vec<u8>, Fault> {
         let Some(kind) = QuestionKind::of(op) else {
-            return self.several(json).await;
+            return self.answer_batch(json).await;
         };
         let body = parse(op, json)?;
         let question = ClientQuestion {
@@ -128,11 +128,11 @@ impl Answerers {
             kind,
             body,
         };
-        let mut answers = self.answers(vec![question]).await;
+        let mut answers = self.answer_all(vec![question]).await;
         bytes(&answers.pop().unwrap_or_else(|| Err(unanswered(kind)))?)
     }
 
-    async fn several(&self, json: &[u8]) -> Result<Vec<u8>, Fault> {
+    async fn answer_batch(&self, json: &[u8]) -> Result<Vec<u8>, Fault> {
         let request: Value = parse(ASK, json)?;
         let questions = request.get("questions").and_then(Value::as_object);
         let questions = questions.ok_or_else(|| invalid("it has no `questions`"))?;
@@ -152,12 +152,12 @@ impl Answerers {
         let questions: Vec<ClientQuestion> =
             questions.iter().map(read).collect::<Result<_, Fault>>()?;
         let asked: Vec<_> = questions.iter().map(|q| (q.key.clone(), q.kind)).collect();
-        let answers = self.answers(questions).await;
+        let answers = self.answer_all(questions).await;
         let mut reply = Map::new();
         for ((key, kind), answer) in asked.into_iter().zip(answers) {
             let tagged = match answer {
                 Ok(Value::Object(mut answer)) => {
-                    answer.insert("answer".to_owned(), kind.answer().into());
+                    answer.insert("answer".to_owned(), kind.answer_tag().into());
                     Value::Object(answer)
                 }
                 Ok(_) => {
@@ -172,12 +172,12 @@ impl Answerers {
         bytes(&json!({ "answers": reply }))
     }
 
-    async fn answers(&self, questions: Vec<ClientQuestion>) -> Vec<Result<Value, Fault>> {
+    async fn answer_all(&self, questions: Vec<ClientQuestion>) -> Vec<Result<Value, Fault>> {
         let mut answers: Vec<Option<Result<Value, Fault>>> = Vec::new();
         answers.resize_with(questions.len(), || None);
         for (question, answer) in questions.iter().zip(&mut answers) {
             if question.kind == QuestionKind::Sample
-                && let Err(refused) = self.sampling.sample(&self.by.plugin)
+                && let Err(refused) = self.sampling.sample(&self.source.plugin)
             {
                 *answer = Some(Err(refused));
             }
@@ -189,7 +189,7 @@ impl Answerers {
             let put = open.iter().filter_map(|at| questions.get(*at).cloned());
             let put: Vec<ClientQuestion> = put.collect();
             if !put.is_empty() {
-                let told = client.ask(self.by.clone(), put).await;
+                let told = client.ask(self.source.clone(), put).await;
                 for (at, told) in open.into_iter().zip(told) {
                     if let Some(answer) = answers.get_mut(at) {
                         *answer = told;
@@ -201,14 +201,14 @@ impl Answerers {
         let rest = rest.map(|(question, answer)| async move {
             match answer {
                 Some(answer) => answer,
-                None => self.own(question).await,
+                None => self.answer_from_host(question).await,
             }
         });
         join_all(rest).await
     }
 
     /// What the host answers itself.
-    async fn own(&self, question: ClientQuestion) -> Result<Value, Fault> {
+    async fn answer_from_host(&self, question: ClientQuestion) -> Result<Value, Fault> {
         let kind = question.kind;
         match kind {
             QuestionKind::Roots => value(&Roots {
@@ -218,19 +218,19 @@ impl Answerers {
                 }],
             }),
             QuestionKind::Elicit => {
-                if self.client.is_some() && !self.asker.is_there() {
+                if self.client.is_some() && !self.asker.is_available() {
                     return Err(unanswered(kind));
                 }
                 let question = from_value(kind, question.body)?;
-                let AskedBy { plugin, call_id } = self.by.clone();
+                let QuestionSource { plugin, call_id } = self.source.clone();
                 value(&self.asker.elicit_in(plugin, call_id, question).await)
             }
             QuestionKind::Sample => {
-                if self.client.is_some() && self.asked.load().is_none() {
+                if self.client.is_some() && self.current_model.load().is_none() {
                     return Err(unanswered(kind));
                 }
                 let request = from_value(kind, question.body)?;
-                let sampled = sample(&self.asked, &self.by.plugin, request).await;
+                let sampled = sample(&self.current_model, &self.source.plugin, request).await;
                 value(&sampled.map_err(|error| Fault::new(code::FAILED, error))?)
             }
         }
@@ -276,7 +276,7 @@ mod tests {
     use arc_swap::ArcSwapOption;
     use conjure_skill_sdk::protocol::Permissions;
 
-    use super::super::services::Nobody;
+    use super::super::services::NoAsker;
     use super::*;
 
     /// Answers roots only, and keeps what it was asked.
@@ -292,7 +292,7 @@ mod tests {
 
         fn ask(
             &self,
-            _by: AskedBy,
+            _by: QuestionSource,
             asked: Vec<ClientQuestion>,
         ) -> BoxFuture<'static, Vec<ClientAnswer>> {
             let answers = asked
@@ -317,14 +317,14 @@ mod tests {
 
     fn answerers(client: Option<Arc<dyn SessionClient>>) -> Answerers {
         Answerers {
-            by: AskedBy {
+            source: QuestionSource {
                 plugin: "p".to_owned(),
                 call_id: None,
             },
             sampling: may_sample(true),
             client,
-            asker: Arc::new(Nobody),
-            asked: Arc::new(ArcSwapOption::empty()),
+            asker: Arc::new(NoAsker),
+            current_model: Arc::new(ArcSwapOption::empty()),
             working_dir: "/work".into(),
         }
     }

@@ -4,6 +4,7 @@
 //! A backend has its lists in its catalog; a skill is asked for them. What one source fails to
 //! say costs only its own share of a list.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::request_context::{CallScope, RequestContext};
+use super::resource_owners::{self, ResourceClaim, ResourceOwner};
 use super::run::LiveOutput;
 use super::snapshot::ToolSnapshot;
 use super::sources::CatalogSource;
@@ -83,44 +85,45 @@ impl SourceReader<'_> {
     /// The resources and templates of each source.
     #[boxed]
     pub async fn resources(&self) -> Vec<SourceLists> {
-        let asked = self.snapshot.sources().iter().map(|source| async move {
-            let mut lists = self.named(source);
-            match source {
-                CatalogSource::Backend { catalog, .. } => {
-                    lists.resources.clone_from(&catalog.resources);
-                    lists.templates.clone_from(&catalog.resource_templates);
-                }
-                CatalogSource::Skill(_) if has(source, op::RESOURCE_LIST) => {
-                    let listed: Result<Value, _> =
-                        self.list(source, op::RESOURCE_LIST, Empty {}).await;
-                    let listed = kept(source, op::RESOURCE_LIST, listed).unwrap_or_default();
-                    let templates = listed.get("resource_templates").and_then(Value::as_array);
-                    lists.templates = templates.cloned().unwrap_or_default();
-                    lists.resources = serde_json::from_value::<Resources>(listed)
-                        .map(|listed| listed.resources)
-                        .unwrap_or_default();
-                }
-                CatalogSource::Skill(_) => {}
+        let sources = self.snapshot.sources().iter();
+        join_all(sources.map(|source| self.resources_of(source))).await
+    }
+
+    async fn resources_of(&self, source: &CatalogSource) -> SourceLists {
+        let mut lists = self.empty_lists(source);
+        match source {
+            CatalogSource::Backend { catalog, .. } => {
+                lists.resources.clone_from(&catalog.resources);
+                lists.templates.clone_from(&catalog.resource_templates);
             }
-            lists.resources.truncate(MOST);
-            lists.templates.truncate(MOST);
-            lists
-        });
-        join_all(asked).await
+            CatalogSource::Skill(_) if supports(source, op::RESOURCE_LIST) => {
+                let listed: Result<Value, _> = self.list(source, op::RESOURCE_LIST, Empty {}).await;
+                let listed = ok_or_log(source, op::RESOURCE_LIST, listed).unwrap_or_default();
+                let templates = listed.get("resource_templates").and_then(Value::as_array);
+                lists.templates = templates.cloned().unwrap_or_default();
+                lists.resources = serde_json::from_value::<Resources>(listed)
+                    .map(|listed| listed.resources)
+                    .unwrap_or_default();
+            }
+            CatalogSource::Skill(_) => {}
+        }
+        lists.resources.truncate(MOST);
+        lists.templates.truncate(MOST);
+        lists
     }
 
     /// The prompts of each source.
     #[boxed]
     pub async fn prompts(&self) -> Vec<SourceLists> {
         let asked = self.snapshot.sources().iter().map(|source| async move {
-            let mut lists = self.named(source);
+            let mut lists = self.empty_lists(source);
             match source {
                 CatalogSource::Backend { catalog, .. } => {
                     lists.prompts.clone_from(&catalog.prompts);
                 }
-                CatalogSource::Skill(_) if has(source, op::PROMPT_LIST) => {
+                CatalogSource::Skill(_) if supports(source, op::PROMPT_LIST) => {
                     let listed = self.list(source, op::PROMPT_LIST, Empty {}).await;
-                    let listed: Option<Prompts> = kept(source, op::PROMPT_LIST, listed);
+                    let listed: Option<Prompts> = ok_or_log(source, op::PROMPT_LIST, listed);
                     lists.prompts = listed.map(|listed| listed.prompts).unwrap_or_default();
                 }
                 CatalogSource::Skill(_) => {}
@@ -131,53 +134,119 @@ impl SourceReader<'_> {
         join_all(asked).await
     }
 
-    /// Reads a resource: of the sources that are known to have it, else of the first that gives it.
-    /// What the first one says that does not have it is the answer where nobody does.
+    /// Reads a resource of the source that it belongs to. `linked` is the source whose result linked to
+    /// it, if one did. What the first source says that does not have it is the answer where none does.
+    ///
+    /// # Errors
+    /// When nobody has it, or several sources have one of this URI.
     #[boxed]
-    pub async fn read(&self, uri: &str) -> Result<ToolResult, ReadError> {
-        let sources = self.snapshot.sources();
-        let owners = owners(sources, uri);
-        let is_owner = |at: &usize| owners.contains(at);
-        let others = (0..sources.len()).filter(|at| !is_owner(at));
+    pub async fn read(&self, uri: &str, linked: Option<&str>) -> Result<ToolResult, ReadError> {
+        let claims = self.claims(uri, op::RESOURCE_READ).await;
+        let owner = resource_owners::owner(&claims, uri, linked)?;
+        let first = match &owner {
+            ResourceOwner::Known(at) | ResourceOwner::Linked(at) => std::slice::from_ref(at),
+            ResourceOwner::OneOf(sources) => sources,
+        };
+        let is_first = |claim: &&ResourceClaim| first.contains(&claim.at);
+        let mut answer = self.read_from(claims.iter().filter(is_first), uri).await;
         // Whoever else has a template for it need not be asked where one that has it refused.
-        match self.read_of(owners.iter().copied(), uri).await {
-            Some(answer) => answer,
-            None => self.read_of(others, uri).await.unwrap_or_else(|| {
-                Err(ReadError::NotFound(format!("there is no resource `{uri}`")))
-            }),
+        let has_it = matches!(&answer, Some(Ok(said)) if !said.is_error);
+        match owner {
+            ResourceOwner::Linked(_) if !has_it => {
+                let others = resource_owners::owner(&claims, uri, None)?;
+                if let ResourceOwner::OneOf(sources) = others {
+                    let others = |claim: &&ResourceClaim| {
+                        sources.contains(&claim.at) && !first.contains(&claim.at)
+                    };
+                    let other = self.read_from(claims.iter().filter(others), uri).await;
+                    answer = match other {
+                        Some(Ok(said)) if !said.is_error => Some(Ok(said)),
+                        Some(Err(error @ ReadError::Invalid(_))) => Some(Err(error)),
+                        other => answer.or(other),
+                    };
+                }
+            }
+            _ if answer.is_none() => {
+                // What another source lists is another resource.
+                let others = |claim: &&ResourceClaim| !claim.is_listed && !is_first(claim);
+                answer = self.read_from(claims.iter().filter(others), uri).await;
+            }
+            _ => {}
         }
+        answer.unwrap_or_else(|| Err(ReadError::NotFound(format!("there is no resource `{uri}`"))))
     }
 
-    /// Reads a resource of the first of these sources that gives it. Else the first refusal is the
-    /// answer, and there is none where all say that it is not theirs.
-    async fn read_of(
+    /// Reads a resource of the one of these sources that gives it. Else the first refusal is the answer,
+    /// and there is none where all say that it is not theirs.
+    async fn read_from(
         &self,
-        sources: impl Iterator<Item = usize>,
+        claims: impl Iterator<Item = &ResourceClaim>,
         uri: &str,
     ) -> Option<Result<ToolResult, ReadError>> {
-        let mut refused = None;
-        for at in sources {
-            let source = self.snapshot.sources().get(at);
-            let Some(source) = source.filter(|it| has(it, op::RESOURCE_READ)) else {
-                continue;
-            };
-            let body = ResourceRead {
-                uri: uri.to_owned(),
-            };
-            let answer = self.ask::<ToolResult>(source, op::RESOURCE_READ, body);
-            match answer.await {
+        let asked = claims.filter_map(|claim| {
+            let source = self.snapshot.sources().get(claim.at)?;
+            let uri = uri.to_owned();
+            Some(async move {
+                let body = ResourceRead { uri };
+                let answer = self.ask::<ToolResult>(source, op::RESOURCE_READ, body);
+                (claim, answer.await)
+            })
+        });
+        let (mut given, mut refused) = (Vec::new(), None);
+        for (claim, answer) in join_all(asked).await {
+            match answer {
                 Err(ReadError::NotFound(_)) => {}
+                Ok(said) if !said.is_error => given.push((claim, said)),
                 // It only refused what may be another's.
-                Ok(said) if said.is_error => {
-                    refused.get_or_insert(Ok(said));
+                Ok(_) | Err(ReadError::Failed(_)) => {
+                    refused.get_or_insert(answer);
                 }
-                Err(error @ ReadError::Failed(_)) => {
-                    refused.get_or_insert(Err(error));
-                }
-                answer => return Some(answer),
+                Err(error) => return Some(Err(error)),
             }
         }
-        refused
+        if given.len() > 1 {
+            let givers: Vec<&ResourceClaim> = given.iter().map(|(claim, _)| *claim).collect();
+            let error = resource_owners::ambiguous(uri, "is given by", &givers);
+            return Some(Err(error));
+        }
+        given.pop().map(|(_, said)| Ok(said)).or(refused)
+    }
+
+    /// What the sources that know an operation say of a URI before they are asked for it. A skill is
+    /// asked for its lists where another source may have it.
+    async fn claims(&self, uri: &str, op: &str) -> Vec<ResourceClaim> {
+        let numbered = self.snapshot.sources().iter().enumerate();
+        let able: Vec<_> = numbered
+            .filter(|(_, source)| supports(source, op))
+            .collect();
+        let is_alone = able.len() == 1;
+        let claims = able.into_iter().map(|(at, source)| async move {
+            let own;
+            let (resources, templates): (&[Resource], &[Value]) = match source {
+                CatalogSource::Backend { catalog, .. } => {
+                    (&catalog.resources, &catalog.resource_templates)
+                }
+                CatalogSource::Skill(_) if is_alone => (&[], &[]),
+                CatalogSource::Skill(_) => {
+                    own = self.resources_of(source).await;
+                    (&own.resources, &own.templates)
+                }
+            };
+            let texts = templates.iter();
+            let texts = texts.filter_map(|template| template.get("uriTemplate")?.as_str());
+            ResourceClaim {
+                at,
+                name: source.name().to_owned(),
+                is_backend: matches!(source, CatalogSource::Backend { .. }),
+                is_listed: resources.iter().any(|resource| resource.uri == uri),
+                rank: texts.filter_map(|text| uri_template::fits(text, uri)).max(),
+            }
+        });
+        let mut claims = join_all(claims).await;
+        // A skill that two backends bring is one.
+        let mut skills = BTreeSet::new();
+        claims.retain(|claim| claim.is_backend || skills.insert(claim.name.clone()));
+        claims
     }
 
     /// Fills in a prompt of a source.
@@ -185,7 +254,7 @@ impl SourceReader<'_> {
     pub async fn prompt(&self, source: &str, request: PromptGet) -> Result<PromptText, ReadError> {
         let name = request.name.clone();
         let found = self.source(source, op::PROMPT_GET);
-        let found = found.ok_or_else(|| no_prompt(&name))?;
+        let found = found.ok_or_else(|| unknown_prompt(&name))?;
         self.ask(found, op::PROMPT_GET, request).await
     }
 
@@ -198,7 +267,7 @@ impl SourceReader<'_> {
         request: Complete,
     ) -> Result<Value, ReadError> {
         let fits = |known: &&CatalogSource| {
-            has(known, op::COMPLETE) && source.is_none_or(|name| known.name() == name)
+            supports(known, op::COMPLETE) && source.is_none_or(|name| known.name() == name)
         };
         for known in self.snapshot.sources().iter().filter(fits) {
             match self.ask(known, op::COMPLETE, request.clone()).await {
@@ -211,17 +280,36 @@ impl SourceReader<'_> {
 
     /// Tells the sources that a client wants to hear of a resource's changes, maybe once more, or
     /// does not any more. Where it is known whose the resource is, another source's refusal is none.
+    /// `linked` is as for [`Self::read`].
     ///
     /// # Errors
-    /// Why a source that has the resource tells of no changes, where no other one does.
+    /// Why a source that has the resource tells of no changes, where no other one does; or that several
+    /// sources have one of this URI.
     #[boxed]
-    pub async fn subscribe(&self, uri: &str, on: bool) -> Result<(), ReadError> {
-        let op = if on { SUBSCRIBE } else { UNSUBSCRIBE };
+    pub async fn subscribe(
+        &self,
+        uri: &str,
+        on: bool,
+        linked: Option<&str>,
+    ) -> Result<(), ReadError> {
         let sources = self.snapshot.sources();
-        let owners = owners(sources, uri);
+        let op = if on { SUBSCRIBE } else { UNSUBSCRIBE };
+        let claims = self.claims(uri, op::RESOURCE_READ).await;
+        let owners = match on.then(|| resource_owners::owner(&claims, uri, linked)) {
+            Some(owner) => match owner? {
+                ResourceOwner::Known(at) | ResourceOwner::Linked(at) => vec![at],
+                ResourceOwner::OneOf(owners) => owners,
+            },
+            None => Vec::new(),
+        };
         let may_have_it = |at: usize| owners.is_empty() || owners.contains(&at);
+        // What another source lists is another resource, whose changes nobody asked for.
+        let is_others = |at: usize| {
+            let mut claims = claims.iter();
+            on && !may_have_it(at) && claims.any(|claim| claim.at == at && claim.is_listed)
+        };
         let numbered = sources.iter().enumerate();
-        let asked = numbered.filter(|(_, source)| has(source, SUBSCRIBE));
+        let asked = numbered.filter(|(at, source)| supports(source, SUBSCRIBE) && !is_others(*at));
         let asked = asked.map(|(at, source)| {
             let may_have_it = may_have_it(at);
             async move {
@@ -235,17 +323,17 @@ impl SourceReader<'_> {
                 (may_have_it, told)
             }
         });
-        outcome(join_all(asked).await)
+        combine_answers(join_all(asked).await)
     }
 
     /// The tools that a skill has at run time only; nothing when it has none such, or failed to
     /// say them.
     pub(crate) async fn skill_tools(&self, source: &CatalogSource) -> Option<Vec<ToolDecl>> {
-        if !has(source, SKILL_TOOLS) {
+        if !supports(source, SKILL_TOOLS) {
             return None;
         }
         let listed: Result<Value, _> = self.list(source, SKILL_TOOLS, Empty {}).await;
-        let listed = kept(source, SKILL_TOOLS, listed)?;
+        let listed = ok_or_log(source, SKILL_TOOLS, listed)?;
         let tools = listed.get("tools")?.as_array()?.iter().take(MOST);
         Some(
             tools
@@ -254,7 +342,7 @@ impl SourceReader<'_> {
         )
     }
 
-    fn named(&self, source: &CatalogSource) -> SourceLists {
+    fn empty_lists(&self, source: &CatalogSource) -> SourceLists {
         SourceLists {
             source: source.name().to_owned(),
             ..SourceLists::default()
@@ -263,7 +351,7 @@ impl SourceReader<'_> {
 
     fn source(&self, name: &str, op: &str) -> Option<&CatalogSource> {
         let mut sources = self.snapshot.sources().iter();
-        sources.find(|source| source.name() == name && has(source, op))
+        sources.find(|source| source.name() == name && supports(source, op))
     }
 
     async fn list<R: DeserializeOwned>(
@@ -272,7 +360,7 @@ impl SourceReader<'_> {
         op: &str,
         body: impl Serialize,
     ) -> Result<R, ReadError> {
-        self.within(source, op, body, LISTING.min(self.timeout))
+        self.ask_within_deadline(source, op, body, LISTING.min(self.timeout))
             .await
     }
 
@@ -282,10 +370,11 @@ impl SourceReader<'_> {
         op: &str,
         body: impl Serialize,
     ) -> Result<R, ReadError> {
-        self.within(source, op, body, self.timeout).await
+        self.ask_within_deadline(source, op, body, self.timeout)
+            .await
     }
 
-    async fn within<R: DeserializeOwned>(
+    async fn ask_within_deadline<R: DeserializeOwned>(
         &self,
         source: &CatalogSource,
         op: &str,
@@ -301,7 +390,7 @@ impl SourceReader<'_> {
                     .map_err(ReadError::Failed)?;
                 entered = lease.enter().await;
                 // The instance of shared state may be another one after the wait.
-                lease.made().map_or(made, Arc::clone)
+                lease.current_instance().map_or(made, Arc::clone)
             }
             CatalogSource::Backend { lease, .. } => Arc::clone(lease.serving().await),
         };
@@ -368,39 +457,9 @@ impl From<PluginCallFailure> for ReadError {
     }
 }
 
-/// The sources that list a resource, else those with the URI template that says most about it.
-/// Several may say the same of it, and it is known of none of them alone.
-fn owners(sources: &[CatalogSource], uri: &str) -> Vec<usize> {
-    let catalogs = || {
-        let numbered = sources.iter().enumerate();
-        numbered.filter_map(|(at, source)| match source {
-            CatalogSource::Backend { catalog, .. } => Some((at, catalog)),
-            CatalogSource::Skill(_) => None,
-        })
-    };
-    let listing = catalogs().filter(|(_, catalog)| {
-        let mut listed = catalog.resources.iter();
-        listed.any(|resource| resource.uri == uri)
-    });
-    let listing: Vec<usize> = listing.map(|(at, _)| at).collect();
-    if !listing.is_empty() {
-        return listing;
-    }
-    let ranked = catalogs().filter_map(|(at, catalog)| {
-        let templates = catalog.resource_templates.iter();
-        let texts = templates.filter_map(|template| template.get("uriTemplate")?.as_str());
-        let rank = texts.filter_map(|text| uri_template::fits(text, uri)).max();
-        Some((rank?, at))
-    });
-    let ranked: Vec<_> = ranked.collect();
-    let best = ranked.iter().map(|(rank, _)| *rank).max();
-    let best = ranked.iter().filter(|(rank, _)| Some(*rank) == best);
-    best.map(|(_, at)| *at).collect()
-}
-
 /// What several sources come to that were told of a wish, each with whether it may have the resource:
 /// one that took it is enough, and one that has something else has nothing to refuse.
-fn outcome(told: Vec<(bool, Result<Value, ReadError>)>) -> Result<(), ReadError> {
+fn combine_answers(told: Vec<(bool, Result<Value, ReadError>)>) -> Result<(), ReadError> {
     let is_taken = told.iter().any(|(_, told)| told.is_ok());
     let mut refused = told.into_iter().filter_map(|(may_have_it, told)| {
         let error = told.err()?;
@@ -412,11 +471,11 @@ fn outcome(told: Vec<(bool, Result<Value, ReadError>)>) -> Result<(), ReadError>
     }
 }
 
-fn no_prompt(name: &str) -> ReadError {
+fn unknown_prompt(name: &str) -> ReadError {
     ReadError::NotFound(format!("there is no prompt `{name}`"))
 }
 
-fn has(source: &CatalogSource, op: &str) -> bool {
+fn supports(source: &CatalogSource, op: &str) -> bool {
     let capabilities = &source.manifest().capabilities;
     capabilities
         .iter()
@@ -424,7 +483,7 @@ fn has(source: &CatalogSource, op: &str) -> bool {
 }
 
 /// What a source said; nothing where it failed, which the log says.
-fn kept<R>(source: &CatalogSource, op: &str, answer: Result<R, ReadError>) -> Option<R> {
+fn ok_or_log<R>(source: &CatalogSource, op: &str, answer: Result<R, ReadError>) -> Option<R> {
     answer
         .inspect_err(|error| tracing::warn!(source = source.name(), "{op}: {error}"))
         .ok()
@@ -438,17 +497,17 @@ mod tests {
     fn a_wish_that_one_source_takes_is_taken() {
         let unknown = || Err(ReadError::NotFound("it is not mine".to_owned()));
         let deaf = || Err(ReadError::Invalid("it tells of nothing".to_owned()));
-        assert_eq!(outcome(vec![]), Ok(()));
-        assert_eq!(outcome(vec![(true, unknown())]), Ok(()));
+        assert_eq!(combine_answers(vec![]), Ok(()));
+        assert_eq!(combine_answers(vec![(true, unknown())]), Ok(()));
         assert_eq!(
-            outcome(vec![(true, deaf()), (false, Ok(json!({})))]),
+            combine_answers(vec![(true, deaf()), (false, Ok(json!({})))]),
             Ok(())
         );
         assert_eq!(
-            outcome(vec![(true, unknown()), (true, deaf())]),
+            combine_answers(vec![(true, unknown()), (true, deaf())]),
             deaf().map(drop)
         );
         // It is known to be another source's, which is told nothing because it tells by itself.
-        assert_eq!(outcome(vec![(false, deaf())]), Ok(()));
+        assert_eq!(combine_answers(vec![(false, deaf())]), Ok(()));
     }
 }

@@ -22,7 +22,7 @@ pub struct CallReport {
     /// Files that it made.
     pub files: Vec<Artifact>,
     /// Files that were found while it ran, and that it cannot be said to have made.
-    pub beside: Vec<Artifact>,
+    pub other_files: Vec<Artifact>,
     /// Data for programs: the structured result, if there is one.
     pub structured: Option<Value>,
     /// Items of a provider's own tools that it used, for people: the `provider` and `server_items`.
@@ -32,7 +32,7 @@ pub struct CallReport {
     /// What it paid for at models of its own: the backend instance, and tokens.
     pub spent: Vec<(String, Spent)>,
     /// What the plugin said, word for word, where somebody wanted it so.
-    pub said: Option<Box<ToolResult>>,
+    pub plugin_result: Option<Box<ToolResult>>,
     /// What the host says of the call behind the tool's own words, which the output has too; nothing of
     /// a call that went well or gave no words.
     pub note: Option<String>,
@@ -41,7 +41,7 @@ pub struct CallReport {
 impl CallReport {
     /// The report of a call whose own code in the host broke.
     pub(crate) fn broken(call: &FunctionCall, backend: Option<&str>) -> Self {
-        let kind = CallFailureKind::HostBroke;
+        let kind = CallFailureKind::HostFailed;
         Self::failed(call, backend, kind, CallEnd::Indeterminate)
     }
 
@@ -70,12 +70,12 @@ impl CallReport {
             end,
             duration: Duration::ZERO,
             files: Vec::new(),
-            beside: Vec::new(),
+            other_files: Vec::new(),
             structured: None,
             server_items: None,
             state: None,
             spent: Vec::new(),
-            said: None,
+            plugin_result: None,
             note: None,
         }
     }

@@ -9,21 +9,21 @@ use conjure_skill_sdk::protocol::ToolDecl;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use super::catalogs::AskedCatalog;
+use super::catalogs::FetchedCatalog;
 use super::report::CallReport;
 use crate::artifacts::Artifact;
 use conjure_plugins::PluginId;
 
 /// Reports that may wait.
-const WAITING: usize = 256;
+const CAPACITY: usize = 256;
 
 /// The way on which tasks of a session report to it.
 #[derive(Debug, Clone)]
-pub(crate) struct Reports(mpsc::Sender<Box<TaskReport>>);
+pub(crate) struct ReportSender(mpsc::Sender<Box<TaskReport>>);
 
-impl Reports {
+impl ReportSender {
     pub(crate) fn channel() -> (Self, mpsc::Receiver<Box<TaskReport>>) {
-        let (reports, received) = mpsc::channel(WAITING);
+        let (reports, received) = mpsc::channel(CAPACITY);
         (Self(reports), received)
     }
 
@@ -56,7 +56,7 @@ pub(crate) enum TaskReport {
     Catalog {
         /// Provider that the session talked to when the catalog was asked for.
         provider: Option<String>,
-        asked: AskedCatalog,
+        catalog: FetchedCatalog,
     },
     /// What skills have at run time only.
     SkillTools(Vec<(PluginId, Vec<ToolDecl>)>),

@@ -12,7 +12,7 @@ use conjure_plugins::{CallMeta, InstanceDirs, InstanceGrant};
 use super::plugin_grants::PluginGrants;
 
 /// What a request is expected to take beside the session's share.
-const EXPECTED: usize = 384;
+const EXPECTED_BYTES: usize = 384;
 
 /// Where a session is, and the beginning of its requests, which is the same for all of them.
 #[derive(Debug, Clone)]
@@ -25,7 +25,7 @@ pub struct RequestContext {
     /// The latter alone.
     exchange_only: InstanceDirs,
     /// The latter, and the working directory to read.
-    reading: InstanceDirs,
+    readable_dirs: InstanceDirs,
     /// What alone commands may change, where that is limited.
     sandbox: Option<Arc<Sandbox>>,
     /// What plugins are granted of what they ask for.
@@ -33,7 +33,7 @@ pub struct RequestContext {
     /// The program on the other side, and what it can be asked.
     client: Option<ServedClient>,
     /// A JSON object without its end.
-    beginning: Arc<[u8]>,
+    prefix: Arc<[u8]>,
 }
 
 /// What a request is about, beside its session.
@@ -79,10 +79,10 @@ impl RequestContext {
     pub(crate) fn new(session: &str, working_dir: PathBuf, exchange_dir: PathBuf) -> Self {
         Self {
             session: Arc::from(session),
-            beginning: beginning(session, &working_dir, &exchange_dir),
+            prefix: json_prefix(session, &working_dir, &exchange_dir),
             all_dirs: InstanceDirs::of_work(&[&working_dir, &exchange_dir]),
             exchange_only: InstanceDirs::of_work(&[&exchange_dir]),
-            reading: InstanceDirs::of_work(&[&exchange_dir]).and_to_read(&working_dir),
+            readable_dirs: InstanceDirs::of_work(&[&exchange_dir]).with_read_only(&working_dir),
             working_dir,
             exchange_dir,
             sandbox: None,
@@ -139,7 +139,7 @@ impl RequestContext {
         about: CallScope<'_>,
         body: &B,
     ) -> serde_json::Result<Vec<u8>> {
-        let mut json = Vec::with_capacity(self.beginning.len() + EXPECTED);
+        let mut json = Vec::with_capacity(self.prefix.len() + EXPECTED_BYTES);
         self.request_into(&mut json, about, body)?;
         Ok(json)
     }
@@ -167,7 +167,7 @@ impl RequestContext {
             deadline_ms,
             body,
         };
-        json.extend_from_slice(&self.beginning);
+        json.extend_from_slice(&self.prefix);
         let seam = json.len();
         serde_json::to_writer(&mut *json, &rest)?;
         if let Some(brace) = json.get_mut(seam) {
@@ -180,7 +180,7 @@ impl RequestContext {
     pub(crate) fn grant(&self, manifest: &Manifest) -> InstanceGrant {
         InstanceGrant {
             dirs: self.dirs(manifest),
-            permissions: self.grants.granted(&manifest.name).cloned(),
+            permissions: self.grants.granted_permissions(&manifest.name).cloned(),
             withholds_working_dir: self.grants.working_dir(&manifest.name)
                 != WorkingDirAccess::Write,
         }
@@ -194,14 +194,14 @@ impl RequestContext {
             write,
             commands,
             ..
-        } = &self.grants.allowed(manifest);
+        } = &self.grants.effective_permissions(manifest);
         let works_here = *commands || !(read.is_empty() && write.is_empty());
         if manifest.kind == "backend" && !works_here {
             return self.exchange_only.clone();
         }
         match self.grants.working_dir(&manifest.name) {
             WorkingDirAccess::None => self.exchange_only.clone(),
-            WorkingDirAccess::Read => self.reading.clone(),
+            WorkingDirAccess::Read => self.readable_dirs.clone(),
             WorkingDirAccess::Write => self.all_dirs.clone(),
         }
     }
@@ -215,7 +215,7 @@ impl RequestContext {
 }
 
 /// The session's share as JSON, without the last brace.
-fn beginning(session: &str, working_dir: &Path, exchange_dir: &Path) -> Arc<[u8]> {
+fn json_prefix(session: &str, working_dir: &Path, exchange_dir: &Path) -> Arc<[u8]> {
     let share = SessionFields {
         session,
         working_dir: &working_dir.to_string_lossy(),

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use conjure_core::request::{Attachment, ModelRequest, media};
 
-use super::shown_file::{RequestRoom, shown};
+use super::shown_file::{RequestFileBudget, presentable_content};
 use crate::artifacts::{Artifacts, OpenArtifact};
 
 /// What can be shown of the files that a request names, by handle. A file that is not to be had, or
@@ -16,7 +16,7 @@ pub(super) async fn request_media(
     request: &ModelRequest,
     artifacts: &Artifacts,
 ) -> BTreeMap<String, Attachment> {
-    let mut room = RequestRoom::default();
+    let mut room = RequestFileBudget::default();
     let mut attachments = BTreeMap::new();
     for artifact in media(request) {
         let Ok(most) = room.most_bytes(artifact) else {
@@ -28,7 +28,7 @@ pub(super) async fn request_media(
         let media_type = artifact.media_type.clone();
         let read = tokio::task::spawn_blocking(move || read(&opened, &media_type, most));
         if let Ok(Some((attachment, bytes))) = read.await {
-            room.take(artifact, bytes);
+            room.reserve(artifact, bytes);
             attachments.insert(artifact.id.clone(), attachment);
         }
     }
@@ -38,7 +38,7 @@ pub(super) async fn request_media(
 /// A file of at most so many bytes, and how many of it are shown.
 fn read(file: &OpenArtifact, media_type: &str, most: u64) -> Option<(Attachment, u64)> {
     let bytes = file.bytes(most).ok()??;
-    let (media_type, bytes) = shown(bytes, media_type).ok()?;
+    let (media_type, bytes) = presentable_content(bytes, media_type).ok()?;
     let size = bytes.len() as u64;
     let data = STANDARD.encode(bytes);
     Some((Attachment { media_type, data }, size))

@@ -15,13 +15,14 @@ use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::artifacts::{
-    Artifact, Artifacts, CallWindow, Fetch, FileError, FileMatch, HashBudget, is_media_type,
+    Artifact, Artifacts, CallWindow, Fetch, FileError, FileMatch, HashBudget, LocationSlot,
+    is_media_type,
 };
 
 /// What is shown of a text at the least, however much came before it.
 const LEAST_SHOWN: usize = 256;
 /// The most refusals that the model is told one by one.
-const TOLD_REFUSALS: usize = 5;
+const LISTED_REFUSALS: usize = 5;
 /// The most parts of a result; what is beyond is counted. A text and the file of it behind it, as a
 /// text resource of an MCP server comes, are one.
 const MOST_PARTS: usize = 200;
@@ -30,7 +31,7 @@ const MOST_SPILLED: u64 = 16 * 1024 * 1024;
 
 /// Whether the data beside a result holds what an MCP server answered, word for word, for a
 /// program on the other side of the session: as it is, in a file, or as an error.
-pub fn has_answer(meta: &Map<String, Value>) -> bool {
+pub fn has_server_answer(meta: &Map<String, Value>) -> bool {
     let names = ["mcp_result", "mcp_result_file", "mcp_error"];
     names.iter().any(|name| meta.contains_key(*name))
 }
@@ -58,7 +59,7 @@ pub(crate) struct OutputCollector<'a> {
     parts: Vec<OutputPart>,
     /// Whether what a plugin says is kept word for word too.
     verbatim: bool,
-    said: Option<Box<ToolResult>>,
+    plugin_result: Option<Box<ToolResult>>,
     server_items: Option<Value>,
 }
 
@@ -75,17 +76,17 @@ pub(crate) struct CallFiles<'a> {
     /// Number of files that were refused.
     refused: usize,
     /// Files that the call made.
-    made: Vec<Artifact>,
+    created: Vec<Artifact>,
     /// Files that were found meanwhile and that the call cannot be said to have made.
-    beside: Vec<Artifact>,
+    other_files: Vec<Artifact>,
 }
 
 /// What was collected.
-pub(crate) struct Collected {
+pub(crate) struct CollectedOutput {
     pub(crate) parts: Vec<OutputPart>,
     pub(crate) files: Vec<Artifact>,
-    pub(crate) beside: Vec<Artifact>,
-    pub(crate) said: Option<Box<ToolResult>>,
+    pub(crate) other_files: Vec<Artifact>,
+    pub(crate) plugin_result: Option<Box<ToolResult>>,
     pub(crate) server_items: Option<Value>,
 }
 
@@ -103,39 +104,45 @@ impl<'a> CallFiles<'a> {
             artifacts,
             backend,
             fetch,
-            budget: HashBudget::until(cancel.clone()),
+            budget: HashBudget::new(cancel.clone()),
             window: None,
             are_found,
             refused: 0,
-            made: Vec::new(),
-            beside: Vec::new(),
+            created: Vec::new(),
+            other_files: Vec::new(),
         }
     }
 
     /// Registers a file that the call made.
     fn register(&mut self, file: &FileRef) -> Result<Option<Artifact>, FileError> {
-        if self.artifacts.is_hosts_own(file) {
+        if self.artifacts.is_host_file(file) {
             return Ok(None);
         }
         let fetch = self.fetch.clone();
-        let artifact = self
-            .artifacts
-            .register_within(self.backend, file, fetch, &self.budget)?;
-        Ok(Some(self.listed(artifact)))
+        let (artifacts, window) = (self.artifacts, self.window.as_ref());
+        let artifact = match artifacts.claim_elsewhere(window, self.backend, file) {
+            Some(artifact) => artifact,
+            None => {
+                let taken = artifacts.register_within(self.backend, file, fetch, &self.budget)?;
+                artifacts.set_location(&taken.id, window);
+                taken
+            }
+        };
+        Ok(Some(self.add_created(artifact)))
     }
 
     /// Registers a file that was found; nothing where the call cannot be said to have made it.
     fn register_found(&mut self, file: &FileRef) -> Result<Option<Artifact>, FileError> {
-        if self.artifacts.is_hosts_own(file) {
+        if self.artifacts.is_host_file(file) {
             return Ok(None);
         }
         let (artifacts, fetch) = (self.artifacts, self.fetch.clone());
         let window = self.window.as_ref();
         let found = artifacts.register_found(window, self.backend, file, fetch, &self.budget)?;
         Ok(match found {
-            FileMatch::Own(artifact) => Some(self.listed(artifact)),
-            FileMatch::Beside(artifact) => {
-                self.beside.push(artifact);
+            FileMatch::Own(artifact) => Some(self.add_created(artifact)),
+            FileMatch::Other(artifact) => {
+                self.other_files.push(artifact);
                 None
             }
             FileMatch::Nothing => None,
@@ -143,9 +150,9 @@ impl<'a> CallFiles<'a> {
     }
 
     /// Puts a file to those of the call.
-    fn listed(&mut self, artifact: Artifact) -> Artifact {
-        if !self.made.iter().any(|known| known.id == artifact.id) {
-            self.made.push(artifact.clone());
+    fn add_created(&mut self, artifact: Artifact) -> Artifact {
+        if !self.created.iter().any(|known| known.id == artifact.id) {
+            self.created.push(artifact.clone());
         }
         artifact
     }
@@ -161,7 +168,7 @@ impl<'a> OutputCollector<'a> {
             used: 0,
             parts: Vec::new(),
             verbatim: false,
-            said: None,
+            plugin_result: None,
             server_items: None,
         }
     }
@@ -171,15 +178,19 @@ impl<'a> OutputCollector<'a> {
         Self { verbatim, ..self }
     }
 
-    /// The call runs beside others that may write.
-    pub(crate) fn runs_elsewhere(&mut self) {
+    /// The call runs beside others that may write. Gives back the slot for the location where it
+    /// works.
+    pub(crate) fn open_window(&mut self) -> LocationSlot {
         let CallFiles {
             artifacts,
             backend,
             are_found,
             ..
         } = self.files;
-        self.files.window = Some(artifacts.begin(backend, are_found));
+        let window = artifacts.begin(backend, are_found);
+        let location = Arc::clone(window.location());
+        self.files.window = Some(window);
+        location
     }
 
     /// Whether the call has said nothing.
@@ -188,12 +199,12 @@ impl<'a> OutputCollector<'a> {
     }
 
     /// Returns everything that was collected.
-    pub(crate) fn collected(self) -> Collected {
-        Collected {
+    pub(crate) fn finish(self) -> CollectedOutput {
+        CollectedOutput {
             parts: self.parts,
-            files: self.files.made,
-            beside: self.files.beside,
-            said: self.said,
+            files: self.files.created,
+            other_files: self.files.other_files,
+            plugin_result: self.plugin_result,
             server_items: self.server_items,
         }
     }
@@ -201,8 +212,8 @@ impl<'a> OutputCollector<'a> {
     /// Takes a tool result in; what of it is for programs comes back.
     pub(crate) fn tool_result(&mut self, result: ToolResult) -> Option<Value> {
         if self.verbatim {
-            let is_whole = result.meta.as_ref().is_some_and(has_answer);
-            self.said = Some(Box::new(result.clone()));
+            let is_whole = result.meta.as_ref().is_some_and(has_server_answer);
+            self.plugin_result = Some(Box::new(result.clone()));
             // Nobody reads anything else of it.
             if is_whole {
                 return result.structured;
@@ -220,7 +231,7 @@ impl<'a> OutputCollector<'a> {
                 continue;
             }
             match part {
-                Part::Text { text } => self.owned(text),
+                Part::Text { text } => self.push_text(text),
                 Part::Image { media_type, data } => self.image(&media_type, &data),
                 Part::File { file } => self.spilled_or_file(&file),
                 Part::Raw { value, .. } | Part::Other(value) => self.text(&value.to_string()),
@@ -242,7 +253,7 @@ impl<'a> OutputCollector<'a> {
 
     /// Takes a text in, cut when it is too long.
     pub(crate) fn text(&mut self, text: &str) {
-        self.owned(text.to_owned());
+        self.push_text(text.to_owned());
     }
 
     /// Takes a line of the host's about the call in, whole, however much came before it.
@@ -250,7 +261,7 @@ impl<'a> OutputCollector<'a> {
         self.parts.push(OutputPart::Text { text });
     }
 
-    fn owned(&mut self, text: String) {
+    fn push_text(&mut self, text: String) {
         if text.is_empty() {
             return;
         }
@@ -263,7 +274,7 @@ impl<'a> OutputCollector<'a> {
             {
                 Ok(artifact) => {
                     let shown = cut(&text, room, Some(&artifact.reference()));
-                    self.files.made.push(artifact);
+                    self.files.created.push(artifact);
                     shown
                 }
                 Err(_) => cut(&text, room, None),
@@ -278,12 +289,12 @@ impl<'a> OutputCollector<'a> {
 
     /// Takes a file in that a call made, and tells the model about it.
     pub(crate) fn file(&mut self, file: &FileRef) {
-        if let Some(artifact) = self.keep(file) {
-            self.tell(&artifact);
+        if let Some(artifact) = self.register(file) {
+            self.push_file(&artifact);
         }
     }
 
-    fn tell(&mut self, artifact: &Artifact) {
+    fn push_file(&mut self, artifact: &Artifact) {
         let place = artifact.path.as_deref().map(|path| {
             path.strip_prefix(self.working_dir)
                 .unwrap_or(path)
@@ -299,19 +310,19 @@ impl<'a> OutputCollector<'a> {
 
     /// Takes a file in that was found beside a command, and tells the model about it where this
     /// call made it.
-    pub(crate) fn found(&mut self, file: &FileRef) {
-        if let Some(artifact) = self.keep_found(file) {
-            self.tell(&artifact);
+    pub(crate) fn add_found(&mut self, file: &FileRef) {
+        if let Some(artifact) = self.register_found(file) {
+            self.push_file(&artifact);
         }
     }
 
     /// Takes files in that a call told of while it ran; the model hears how many there are.
-    pub(crate) fn more_files(&mut self, files: &[FileRef]) {
+    pub(crate) fn add_files(&mut self, files: &[FileRef]) {
         let mut kept = 0;
         for file in files {
             let taken = match self.files.are_found {
-                true => self.keep_found(file),
-                false => self.keep(file),
+                true => self.register_found(file),
+                false => self.register(file),
             };
             kept += usize::from(taken.is_some());
         }
@@ -323,18 +334,18 @@ impl<'a> OutputCollector<'a> {
     }
 
     /// Registers a file without a word to the model.
-    pub(crate) fn keep(&mut self, file: &FileRef) -> Option<Artifact> {
+    pub(crate) fn register(&mut self, file: &FileRef) -> Option<Artifact> {
         let registered = self.files.register(file);
-        self.unless_refused(registered)
+        self.report_refusal(registered)
     }
 
-    fn keep_found(&mut self, file: &FileRef) -> Option<Artifact> {
+    fn register_found(&mut self, file: &FileRef) -> Option<Artifact> {
         let found = self.files.register_found(file);
-        self.unless_refused(found)
+        self.report_refusal(found)
     }
 
     /// Tells the model of a file that was refused.
-    fn unless_refused(
+    fn report_refusal(
         &mut self,
         registered: Result<Option<Artifact>, FileError>,
     ) -> Option<Artifact> {
@@ -344,11 +355,11 @@ impl<'a> OutputCollector<'a> {
         };
         self.files.refused += 1;
         match self.files.refused {
-            1..=TOLD_REFUSALS => {
+            1..=LISTED_REFUSALS => {
                 let why = error.to_string();
                 self.text(&result_lines::refused_file(&escape_line(&why)));
             }
-            number if number == TOLD_REFUSALS + 1 => {
+            number if number == LISTED_REFUSALS + 1 => {
                 self.text(result_lines::MORE_REFUSED_FILES);
             }
             _ => {}
@@ -393,7 +404,7 @@ impl<'a> OutputCollector<'a> {
                 self.parts.push(OutputPart::Image {
                     artifact: artifact.reference(),
                 });
-                self.files.made.push(artifact);
+                self.files.created.push(artifact);
             }
             Err(reason) => {
                 self.parts.push(OutputPart::Text {
@@ -438,7 +449,7 @@ pub(crate) fn fetch_with(
             )
             .await
             .map_err(|error| error.to_string())?;
-            conjure_config::fs::move_same(&crossing, &to)
+            conjure_config::fs::move_no_follow(&crossing, &to)
                 .map_err(|error| format!("the backend wrote no file: {error}"))
         }
         .boxed()
@@ -472,7 +483,7 @@ mod tests {
                 CallFiles::new(&artifacts, &backend, None, false, &CancellationToken::new());
             let mut output = OutputCollector::new(files, dir.path(), 1 << 20);
             output.tool_result(resources(count));
-            let output = output.collected();
+            let output = output.finish();
             assert_eq!(output.files.len(), MOST_PARTS);
             let last = output.parts.last().unwrap();
             let told =

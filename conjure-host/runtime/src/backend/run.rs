@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use conjure_abi::EmitKind;
@@ -22,13 +22,13 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::active_call::{ActiveCall, CallAnswer, FailedCall, take, tool_result};
+use super::active_call::{ActiveCall, CallAnswer, FailedCall, collect_answer, tool_result};
 use super::attached_files::attached_files;
 use super::backend_lease::BackendLease;
 use super::lease::SkillLease;
 use super::report::CallReport;
 use super::request_context::{CallScope, RequestContext};
-use super::results::{CallFiles, Collected, OutputCollector, fetch_with};
+use super::results::{CallFiles, CollectedOutput, OutputCollector, fetch_with};
 use super::snapshot::CallTarget;
 use super::staged_files::StagedFiles;
 use crate::artifacts::Artifacts;
@@ -36,7 +36,7 @@ use conjure_config::TimeoutSpec;
 use conjure_plugins::{CallOptions, Emit, Instance, PluginCallFailure, emit_channel};
 
 /// The most bytes of a request's buffer that a thread keeps for its next call in place.
-const KEPT: usize = 64 * 1024;
+const RETAINED_BYTES: usize = 64 * 1024;
 
 thread_local! {
     /// Where this thread writes the requests of calls in place.
@@ -71,16 +71,17 @@ impl Runner<'_> {
     ) -> CallReport {
         let begun = Instant::now();
         let timeout = self
-            .set_for(call, route)
+            .configured_timeout(call, route)
             .or(route.definition.timeout_ms)
             .map_or(self.timeout, Duration::from_millis);
         let active_call = ActiveCall {
             call,
             route,
             timeout,
-            begun,
+            started_at: begun,
             overdue: AtomicBool::new(false),
             files: Mutex::default(),
+            location: OnceLock::new(),
         };
         let fetch = match target {
             CallTarget::Backend(lease) | CallTarget::Executor(lease, _) => {
@@ -93,20 +94,20 @@ impl Runner<'_> {
         let working_dir = &self.request_context.working_dir;
         let mut output =
             OutputCollector::new(files, working_dir, self.most_bytes).verbatim(self.verbatim);
-        let ran = match self.at_once(&active_call, target, &mut output) {
+        let ran = match self.run_inline(&active_call, target, &mut output) {
             Some(ran) => ran,
             None => {
                 // Whatever a tool says of its effects: what it wrote is not another one's.
-                output.runs_elsewhere();
+                active_call.location.get_or_init(|| output.open_window());
                 // Behind a pointer, so that a call at once moves next to nothing.
-                Box::pin(self.elsewhere(&active_call, target, &mut output)).await
+                Box::pin(self.run_async(&active_call, target, &mut output)).await
             }
         };
         self.report(active_call, output, ran, begun.elapsed())
     }
 
     /// The time that the session sets for such calls, in milliseconds.
-    fn set_for(&self, call: &FunctionCall, route: &Route) -> Option<u64> {
+    fn configured_timeout(&self, call: &FunctionCall, route: &Route) -> Option<u64> {
         let call = PolicyCall {
             name: &call.name,
             backend: &route.backend,
@@ -119,7 +120,7 @@ impl Runner<'_> {
     }
 
     /// Runs a call that has earned it on this very thread.
-    fn at_once(
+    fn run_inline(
         &self,
         active_call: &ActiveCall<'_>,
         target: &CallTarget,
@@ -135,34 +136,33 @@ impl Runner<'_> {
             return None;
         }
         let _entered = lease.try_enter()?;
-        let instance = lease.made()?;
+        let instance = lease.current_instance()?;
         let op = active_call.route.op();
-        if !instance.has_earned(op) {
+        if !instance.can_run_in_place(op) {
             return None;
         }
         let mut json = REQUEST.take();
         json.clear();
         let written = self.request_context.request_into(
             &mut json,
-            self.about(active_call, None),
+            self.call_scope(active_call, None),
             &active_call.call.arguments,
         );
         if let Err(error) = written {
             return Some(Err(active_call.not_json(&error)));
         }
-        let window = self.artifacts.begin_in_place(&active_call.route.backend);
+        let window = self.artifacts.begin_inline(&active_call.route.backend);
         let reply = instance.request_in_place(op, &json);
         drop(window);
-        if json.capacity() <= KEPT {
+        if json.capacity() <= RETAINED_BYTES {
             REQUEST.set(json);
         }
         let ran = match reply? {
             Ok(reply) => {
                 for emit in reply.output() {
-                    active_call.note(emit.kind, &emit.bytes);
-                    (self.live)(emit.kind, &emit.bytes);
+                    active_call.emitted(emit.kind, &emit.bytes, self.live);
                 }
-                tool_result(active_call, op, &reply).map(|result| take(output, result))
+                tool_result(active_call, op, &reply).map(|result| collect_answer(output, result))
             }
             Err(fault) => Err(active_call.plugin_failed(&PluginCallFailure::Fault {
                 plugin: instance.plugin().id().to_string(),
@@ -174,7 +174,7 @@ impl Runner<'_> {
     }
 
     /// Runs a call on a thread of the plugin pool, or wherever its plugin does.
-    async fn elsewhere(
+    async fn run_async(
         &self,
         active_call: &ActiveCall<'_>,
         target: &CallTarget,
@@ -207,7 +207,7 @@ impl Runner<'_> {
         let (mut state, mut spent, mut note) = (None, Vec::new(), None);
         let (is_error, end, structured) = match ran {
             Ok(ran) => {
-                let (failure, end) = ended(&active_call, &ran);
+                let (failure, end) = call_end(&active_call, &ran);
                 let told = match end {
                     CallEnd::Cancelled => Some(CallFailureKind::Cancelled),
                     _ => failure,
@@ -228,17 +228,17 @@ impl Runner<'_> {
             }
         };
         let call_id = active_call.call.call_id.clone();
-        output.more_files(&active_call.into_files());
+        output.add_files(&active_call.into_files());
         if output.is_empty() {
             output.text("(no output)");
         }
-        let Collected {
+        let CollectedOutput {
             parts,
             files,
-            beside,
-            said,
+            other_files: beside,
+            plugin_result: said,
             server_items,
-        } = output.collected();
+        } = output.finish();
         CallReport {
             output: FunctionCallOutput {
                 call_id,
@@ -248,12 +248,12 @@ impl Runner<'_> {
             end,
             duration,
             files,
-            beside,
+            other_files: beside,
             structured,
             server_items,
             state,
             spent,
-            said,
+            plugin_result: said,
             note,
         }
     }
@@ -264,30 +264,30 @@ impl Runner<'_> {
         lease: &SkillLease,
         output: &mut OutputCollector<'_>,
     ) -> Result<CallAnswer, FailedCall> {
-        let instance = match lease.made() {
+        let instance = match lease.current_instance() {
             Some(instance) => Arc::clone(instance),
-            None => self.first_use(active_call, lease).await?,
+            None => self.create_instance(active_call, lease).await?,
         };
         let _entered = self
-            .within(active_call, || not_ready(lease), lease.enter())
+            .wait_within_limit(active_call, || not_ready(lease), lease.enter())
             .await?;
         // Shared state may have moved on while this call waited.
-        let instance = lease.made().map_or(instance, Arc::clone);
+        let instance = lease.current_instance().map_or(instance, Arc::clone);
         let body = self.with_files(active_call).await?;
         let result = self
             .tool_result(&instance, active_call, active_call.route.op(), &body, None)
             .await?;
-        Ok(take(output, result))
+        Ok(collect_answer(output, result))
     }
 
     /// Makes the instance.
-    async fn first_use(
+    async fn create_instance(
         &self,
         active_call: &ActiveCall<'_>,
         lease: &SkillLease,
     ) -> Result<Arc<Instance>, FailedCall> {
         let made = self
-            .within(
+            .wait_within_limit(
                 active_call,
                 || not_ready(lease),
                 lease.instance(self.request_context),
@@ -298,7 +298,7 @@ impl Runner<'_> {
 
     /// Waits for what a call needs, within the call's own limit; `not_there` begins the sentence
     /// that says that it did not come.
-    async fn within<T>(
+    async fn wait_within_limit<T>(
         &self,
         active_call: &ActiveCall<'_>,
         not_there: impl FnOnce() -> String,
@@ -310,7 +310,7 @@ impl Runner<'_> {
             () = self.cancel.cancelled() => {
                 Err(active_call.failed(CallFailureKind::CancelledBefore))
             }
-            () = tokio::time::sleep(active_call.left()) => {
+            () = tokio::time::sleep(active_call.remaining()) => {
                 let reason = format!("{} within {:?}", not_there(), active_call.timeout);
                 Err(FailedCall {
                     end: CallEnd::TimedOut,
@@ -321,13 +321,14 @@ impl Runner<'_> {
     }
 
     /// Waits until the state of the version before is there, if there is one.
-    pub(super) async fn entered(
+    pub(super) async fn enter_lease(
         &self,
         active_call: &ActiveCall<'_>,
         lease: &BackendLease,
     ) -> Result<(), FailedCall> {
         let not_there = || format!("{} did not take its state over", lease.plugin.id());
-        self.within(active_call, not_there, lease.enter()).await
+        self.wait_within_limit(active_call, not_there, lease.enter())
+            .await
     }
 
     async fn backend(
@@ -336,7 +337,7 @@ impl Runner<'_> {
         lease: &BackendLease,
         output: &mut OutputCollector<'_>,
     ) -> Result<CallAnswer, FailedCall> {
-        self.entered(active_call, lease).await?;
+        self.enter_lease(active_call, lease).await?;
         let mut arguments = Cow::Borrowed(&active_call.call.arguments);
         let takes_files = lease.serving_plugin().manifest().has("call.files/1");
         let files = if takes_files && arguments.get("files").is_some() {
@@ -346,7 +347,7 @@ impl Runner<'_> {
                 &arguments,
             );
             let not_there = || "its files were not there".to_owned();
-            self.within(active_call, not_there, attached)
+            self.wait_within_limit(active_call, not_there, attached)
                 .await?
                 .map_err(|reason| active_call.not_ready(&reason))?
         } else {
@@ -362,7 +363,7 @@ impl Runner<'_> {
         let result = self
             .tool_result(lease.instance(), active_call, op::BACKEND_CALL, &body, None)
             .await?;
-        Ok(take(output, result))
+        Ok(collect_answer(output, result))
     }
 
     pub(super) fn files(&self) -> StagedFiles<'_> {
@@ -397,7 +398,7 @@ impl Runner<'_> {
         }
         let not_there = || "its files were not there".to_owned();
         let bringing = self.files();
-        self.within(active_call, not_there, bringing.paths(handles, to))
+        self.wait_within_limit(active_call, not_there, bringing.paths(handles, to))
             .await?
             .map_err(|reason| active_call.not_ready(&reason))
     }
@@ -457,7 +458,7 @@ impl Runner<'_> {
     ) -> Result<ToolResult, FailedCall> {
         let json = self.envelope(active_call, body, skill_dir)?;
         let reply = self
-            .request(instance, active_call, op, json, active_call.left())
+            .request(instance, active_call, op, json, active_call.remaining())
             .await?;
         tool_result(active_call, op, &reply)
     }
@@ -469,11 +470,11 @@ impl Runner<'_> {
         skill_dir: Option<&str>,
     ) -> Result<Vec<u8>, FailedCall> {
         self.request_context
-            .request(self.about(active_call, skill_dir), body)
+            .request(self.call_scope(active_call, skill_dir), body)
             .map_err(|error| active_call.not_json(&error))
     }
 
-    fn about<'r>(
+    fn call_scope<'r>(
         &'r self,
         active_call: &ActiveCall<'r>,
         skill_dir: Option<&'r str>,
@@ -483,7 +484,7 @@ impl Runner<'_> {
             turn_id: self.turn_id.map(AsRef::as_ref),
             skill_dir,
             traceparent: self.traceparent,
-            deadline_ms: u64::try_from(active_call.left().as_millis()).unwrap_or(u64::MAX),
+            deadline_ms: u64::try_from(active_call.remaining().as_millis()).unwrap_or(u64::MAX),
         }
     }
 
@@ -513,15 +514,13 @@ impl Runner<'_> {
             tokio::select! {
                 biased;
                 Some(Emit { kind, bytes }) = stream.next() => {
-                    active_call.note(kind, &bytes);
-                    live(kind, &bytes);
+                    active_call.emitted(kind, &bytes, live);
                 }
                 answer = &mut answer => break answer,
             }
         };
         while let Some(Emit { kind, bytes }) = stream.try_next() {
-            active_call.note(kind, &bytes);
-            live(kind, &bytes);
+            active_call.emitted(kind, &bytes, live);
         }
         match answer {
             Ok(reply) => Ok(reply),
@@ -529,11 +528,11 @@ impl Runner<'_> {
             Err(PluginCallFailure::Cancelled {
                 late: Some(Ok(reply)),
                 ..
-            }) if tells_of_its_end(op) => Ok(reply),
+            }) if answers_after_cancel(op) => Ok(reply),
             Err(PluginCallFailure::TimedOut {
                 late: Some(Ok(reply)),
                 ..
-            }) if tells_of_its_end(op) => {
+            }) if answers_after_cancel(op) => {
                 // An executor says itself that its time was over.
                 let overdue = is_backend_call(op);
                 active_call.overdue.fetch_or(overdue, Ordering::Relaxed);
@@ -558,7 +557,7 @@ impl Runner<'_> {
 }
 
 /// Why a call that gave an answer is an error, if it is one, and how it ended.
-fn ended<'u>(
+fn call_end<'u>(
     active_call: &'u ActiveCall<'_>,
     ran: &CallAnswer,
 ) -> (Option<CallFailureKind<'u>>, CallEnd) {
@@ -585,7 +584,7 @@ fn command_of<'v>(active_call: &ActiveCall<'_>, arguments: &'v Value) -> Option<
 }
 
 /// Whether an answer after the end was asked for tells what came until then.
-fn tells_of_its_end(name: &str) -> bool {
+fn answers_after_cancel(name: &str) -> bool {
     name.starts_with("executor.") || is_backend_call(name)
 }
 

@@ -11,18 +11,18 @@ use conjure_core::request::ModelRequest;
 use conjure_core::turn::TurnInput;
 use conjure_skill_sdk::protocol::{Sample, Sampled};
 
-use super::reports::{Reports, TaskReport};
+use super::reports::{ReportSender, TaskReport};
 use conjure_providers::{Provider, ReplySink};
 
 /// The session's present provider and model. Empty for a session without a model.
-pub(crate) type CurrentModel = Arc<ArcSwapOption<AskedModel>>;
+pub(crate) type CurrentModel = Arc<ArcSwapOption<SamplingModel>>;
 
 /// A model that plugins may ask.
-pub(crate) struct AskedModel {
+pub(crate) struct SamplingModel {
     pub(crate) provider: Arc<dyn Provider>,
     pub(crate) model: String,
     /// The session that pays, once it runs.
-    pub(crate) session: Option<Reports>,
+    pub(crate) session: Option<ReportSender>,
 }
 
 /// Asks in the name of a plugin. What it cost is the session's.
@@ -42,13 +42,13 @@ pub(crate) async fn sample(
         Ok(response) => Some(response.clone()),
         Err(error) => error.partial.as_deref().cloned().or_else(|| sink.partial()),
     };
-    let mut usage = sink.lost(paid.is_none());
+    let mut usage = sink.wasted_usage(paid.is_none());
     if paid.is_some() || usage != Usage::default() {
         let response = paid.unwrap_or_default();
         usage += response.usage;
         let meta = Meta {
             provider: request.provider.clone(),
-            model: or(&response.model, &now.model),
+            model: non_empty_or(&response.model, &now.model),
             usage,
             retries: sink.retries(),
             latency_ms: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
@@ -58,7 +58,7 @@ pub(crate) async fn sample(
         let on = Spending::Sample {
             plugin: plugin.to_owned(),
         };
-        let input = Box::new(TurnInput::Spent { on, meta });
+        let input = Box::new(TurnInput::Spent { purpose: on, meta });
         if let Some(session) = &now.session {
             // Nobody listens any more when the session is gone.
             let _ = session.send(TaskReport::Input(input)).await;
@@ -66,14 +66,14 @@ pub(crate) async fn sample(
     }
     let response = answer.map_err(|error| error.to_string())?;
     Ok(Sampled {
-        model: or(&response.model, &now.model),
+        model: non_empty_or(&response.model, &now.model),
         text: response.parts.iter().filter_map(Part::as_text).collect(),
         content: None,
         stop_reason: response.stop.map(|stop| stop.raw),
     })
 }
 
-fn or(told: &str, known: &str) -> String {
+fn non_empty_or(told: &str, known: &str) -> String {
     if told.is_empty() { known } else { told }.to_owned()
 }
 

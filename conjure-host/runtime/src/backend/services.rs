@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use super::permission_check::PermissionCheck;
 use super::plugin_grants::PluginGrants;
 pub(crate) use super::plugin_http::LazyHttp;
-use super::questions::{ASK, Answerers, AskedBy, SessionClient, waits_for_somebody};
+use super::questions::{ASK, Answerers, QuestionSource, SessionClient, waits_for_somebody};
 use super::sampling::CurrentModel;
 use crate::artifacts::{Artifacts, OpenArtifact};
 use conjure_plugins::{CallMeta, HostServices, PluginId};
@@ -69,16 +69,16 @@ pub trait Asker: Send + Sync + 'static {
     }
 
     /// Whether a person could be there at all.
-    fn is_there(&self) -> bool {
+    fn is_available(&self) -> bool {
         true
     }
 }
 
 /// Nobody is there: every question is cancelled.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Nobody;
+pub struct NoAsker;
 
-impl Asker for Nobody {
+impl Asker for NoAsker {
     fn elicit(&self, _plugin: String, _question: Elicit) -> BoxFuture<'static, Elicited> {
         std::future::ready(Elicited {
             action: "cancel".to_owned(),
@@ -87,7 +87,7 @@ impl Asker for Nobody {
         .boxed()
     }
 
-    fn is_there(&self) -> bool {
+    fn is_available(&self) -> bool {
         false
     }
 }
@@ -193,7 +193,7 @@ pub(crate) struct SessionServices {
     pub(crate) exchange_dir: PathBuf,
     pub(crate) grants: PluginGrants,
     pub(crate) asker: Arc<dyn Asker>,
-    pub(crate) asked: CurrentModel,
+    pub(crate) current_model: CurrentModel,
     /// The program on the other side, which answers before the host does.
     pub(crate) client: Option<Arc<dyn SessionClient>>,
 }
@@ -213,7 +213,7 @@ impl SessionServices {
 }
 
 impl HostServices for Services {
-    fn waits_for_somebody(&self, op: &str) -> bool {
+    fn is_interactive(&self, op: &str) -> bool {
         waits_for_somebody(op)
     }
 
@@ -232,7 +232,7 @@ impl HostServices for Services {
                 .unwrap_or_else(PoisonError::into_inner);
             sessions.get(call.session.as_deref()?).cloned()
         });
-        let asked = Answering {
+        let asked = ServiceHandler {
             shared: Arc::clone(&self.shared),
             permissions: self.permissions.clone(),
             session,
@@ -244,7 +244,7 @@ impl HostServices for Services {
     }
 }
 
-struct Answering {
+struct ServiceHandler {
     shared: Arc<ServicesShared>,
     permissions: PermissionCheck,
     session: Option<SessionServices>,
@@ -252,7 +252,7 @@ struct Answering {
     call_id: Option<Arc<str>>,
 }
 
-impl Answering {
+impl ServiceHandler {
     async fn answer(&self, op: &str, json: &[u8]) -> Result<Vec<u8>, Fault> {
         match op {
             host_op::PROGRESS => reply(&Empty {}),
@@ -260,7 +260,7 @@ impl Answering {
                 let RegisterFile { file } = parse(op, json)?;
                 let artifacts = Arc::clone(&self.session(op)?.artifacts);
                 let artifact = artifacts
-                    .register_aside(&self.plugin, file)
+                    .register_async(&self.plugin, file)
                     .await
                     .map_err(|error| Fault::new(code::DENIED, error.to_string()))?;
                 reply(&Registered {
@@ -313,14 +313,14 @@ impl Answering {
     fn answerers(&self, op: &str) -> Result<Answerers, Fault> {
         let session = self.session(op)?;
         Ok(Answerers {
-            by: AskedBy {
+            source: QuestionSource {
                 plugin: self.plugin.clone(),
                 call_id: self.call_id.clone(),
             },
             sampling: self.permissions.clone(),
             client: session.client.clone(),
             asker: Arc::clone(&session.asker),
-            asked: Arc::clone(&session.asked),
+            current_model: Arc::clone(&session.current_model),
             working_dir: session.working_dir.clone(),
         })
     }
@@ -411,7 +411,7 @@ impl Answering {
             .request(method, url)
             .timeout(Duration::from_secs(300));
         for (name, value) in &request.headers {
-            if is_of_connection(name) {
+            if is_connection_header(name) {
                 return Err(Fault::new(code::DENIED, header_refusal(name)));
             }
             builder = builder.header(name, value);
@@ -499,7 +499,7 @@ impl Answering {
 
 /// Whether a header says which server is meant, or how a connection or a proxy works (RFC 9110, 7.6.1),
 /// and so would get around the hosts that a manifest names.
-fn is_of_connection(header: &str) -> bool {
+fn is_connection_header(header: &str) -> bool {
     const NAMES: [&str; 7] = [
         "host",
         "connection",
@@ -543,7 +543,7 @@ mod tests {
             "TE",
             "Upgrade",
         ] {
-            assert!(is_of_connection(name), "{name}");
+            assert!(is_connection_header(name), "{name}");
         }
         for name in [
             "Accept",
@@ -552,7 +552,7 @@ mod tests {
             "Content-Type",
             "Cookie",
         ] {
-            assert!(!is_of_connection(name), "{name}");
+            assert!(!is_connection_header(name), "{name}");
         }
         assert!(!header_refusal("Host").contains("  "));
     }

@@ -17,10 +17,10 @@ pub(crate) struct SharedLeases(Mutex<LeasesByGrant>);
 #[derive(Default)]
 struct LeasesByGrant {
     /// By the name of the skill.
-    whole: HashMap<String, Arc<SkillLease>>,
+    by_skill: HashMap<String, Arc<SkillLease>>,
     /// By the name of the skill, and what it is granted: one of each build, the newest last. Sessions
     /// that have not moved to a new build yet have the lease on the one before.
-    narrowed: HashMap<(String, String), Vec<Weak<SkillLease>>>,
+    by_grant: HashMap<(String, String), Vec<Weak<SkillLease>>>,
 }
 
 impl SharedLeases {
@@ -33,7 +33,10 @@ impl SharedLeases {
         make: impl FnOnce(Option<Arc<SkillLease>>) -> Arc<SkillLease>,
     ) -> Arc<SkillLease> {
         let mut leases = self.lock();
-        let LeasesByGrant { whole, narrowed } = &mut *leases;
+        let LeasesByGrant {
+            by_skill: whole,
+            by_grant: narrowed,
+        } = &mut *leases;
         narrowed.retain(|_, leases| {
             leases.retain(|lease| lease.strong_count() > 0);
             !leases.is_empty()
@@ -110,7 +113,7 @@ mod tests {
         for number in 0..10 {
             drop(lease(&leases, &plugin, Some(&number.to_string())));
         }
-        assert_eq!(leases.lock().narrowed.len(), 1);
+        assert_eq!(leases.lock().by_grant.len(), 1);
         let again = lease(&leases, &plugin, None);
         assert!(Arc::ptr_eq(&whole.upgrade().unwrap(), &again));
     }

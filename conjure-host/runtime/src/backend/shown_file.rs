@@ -5,9 +5,9 @@ use std::borrow::Cow;
 use conjure_core::chat::ArtifactRef;
 use conjure_core::chat::media_type::{is_image, is_pdf, is_text};
 use conjure_core::log::UnshownReason;
-use conjure_core::request::{MOST_TEXT, MOST_TOTAL};
+use conjure_core::request::{MAX_TEXT_BYTES, MAX_TOTAL_BYTES};
 
-use crate::artifacts::{is_encrypted_pdf, is_lookable, sniffed, text_of};
+use crate::artifacts::{is_encrypted_pdf, is_lookable, sniff, text_of};
 
 /// The most images of a request; of more the oldest are named only. Providers take larger ones where
 /// there are no more.
@@ -15,43 +15,45 @@ const MOST_IMAGES: usize = 20;
 
 /// What is left of the files that a request carries.
 #[derive(Debug)]
-pub(crate) struct RequestRoom {
+pub(crate) struct RequestFileBudget {
     bytes: u64,
     images: usize,
 }
 
-impl Default for RequestRoom {
+impl Default for RequestFileBudget {
     fn default() -> Self {
         Self {
-            bytes: MOST_TOTAL,
+            bytes: MAX_TOTAL_BYTES,
             images: MOST_IMAGES,
         }
     }
 }
 
-impl RequestRoom {
+impl RequestFileBudget {
     /// The most bytes that may be read of a file that is to go into the request.
     ///
     /// # Errors
     /// [`UnshownReason`] when it does not fit.
     pub(crate) fn most_bytes(&self, artifact: &ArtifactRef) -> Result<u64, UnshownReason> {
         let has_more_than = |most: u64| artifact.size.is_some_and(|size| size > most);
-        let most = artifact.most_bytes();
+        let most = artifact.max_bytes();
         if has_more_than(most) {
-            return Err(large(artifact));
+            return Err(too_large(artifact));
         }
         if artifact.is_image() && self.images == 0 {
             let most = MOST_IMAGES as u64;
             return Err(UnshownReason::ManyImages { most });
         }
         if has_more_than(self.bytes) {
-            return Err(UnshownReason::ManyBytes { most: MOST_TOTAL });
+            return Err(UnshownReason::ManyBytes {
+                most: MAX_TOTAL_BYTES,
+            });
         }
         Ok(most.min(self.bytes))
     }
 
     /// Counts a file that goes into the request with so many bytes.
-    pub(crate) fn take(&mut self, artifact: &ArtifactRef, bytes: u64) {
+    pub(crate) fn reserve(&mut self, artifact: &ArtifactRef, bytes: u64) {
         self.bytes = self.bytes.saturating_sub(bytes);
         let images = usize::from(artifact.is_image());
         self.images = self.images.saturating_sub(images);
@@ -64,16 +66,21 @@ impl RequestRoom {
 ///
 /// # Errors
 /// [`UnshownReason`] when it is not shown.
-pub(crate) fn shown(bytes: Vec<u8>, said: &str) -> Result<(String, Vec<u8>), UnshownReason> {
-    match sniffed(&bytes) {
+pub(crate) fn presentable_content(
+    bytes: Vec<u8>,
+    said: &str,
+) -> Result<(String, Vec<u8>), UnshownReason> {
+    match sniff(&bytes) {
         Some(found) if is_image(found) && !is_lookable(&bytes) => Err(UnshownReason::Pixels),
         Some(found) if is_pdf(found) && is_encrypted_pdf(&bytes) => Err(UnshownReason::Encrypted),
         Some(found) => Ok((found.to_owned(), bytes)),
         None if is_image(said) || is_pdf(said) => Err(UnshownReason::OtherType),
         None if is_text(said) => {
             let text = text_of(&bytes).ok_or(UnshownReason::Encoding)?;
-            if text.len() as u64 > MOST_TEXT {
-                return Err(UnshownReason::LargeText { most: MOST_TEXT });
+            if text.len() as u64 > MAX_TEXT_BYTES {
+                return Err(UnshownReason::LargeText {
+                    most: MAX_TEXT_BYTES,
+                });
             }
             let decoded = match text {
                 Cow::Owned(text) => Some(text.into_bytes()),
@@ -86,8 +93,8 @@ pub(crate) fn shown(bytes: Vec<u8>, said: &str) -> Result<(String, Vec<u8>), Uns
 }
 
 /// Why a file is not shown that has too many bytes by itself.
-fn large(artifact: &ArtifactRef) -> UnshownReason {
-    let most = artifact.most_bytes();
+fn too_large(artifact: &ArtifactRef) -> UnshownReason {
+    let most = artifact.max_bytes();
     if artifact.is_text() {
         UnshownReason::LargeText { most }
     } else if artifact.is_pdf() {

@@ -14,7 +14,7 @@ use conjure_config::skill_folders::LoadedFolder;
 pub(super) fn prompt(table: &RoutingTable, targets: &HashMap<Arc<str>, CallTarget>) -> String {
     struct SkillSummary<'a> {
         folder: &'a LoadedFolder,
-        place: String,
+        path: String,
         read: Vec<ToolName>,
         run: Vec<ToolName>,
     }
@@ -38,7 +38,7 @@ pub(super) fn prompt(table: &RoutingTable, targets: &HashMap<Arc<str>, CallTarge
                         key,
                         SkillSummary {
                             folder,
-                            place,
+                            path: place,
                             read: Vec::new(),
                             run: Vec::new(),
                         },
@@ -60,7 +60,7 @@ pub(super) fn prompt(table: &RoutingTable, targets: &HashMap<Arc<str>, CallTarge
         .map(|(_, told)| SkillEntry {
             name: told.folder.folder.name.as_str(),
             description: &told.folder.folder.description,
-            place: &told.place,
+            path: &told.path,
             read_with: &told.read,
             run_with: &told.run,
         })

@@ -88,7 +88,7 @@ impl ToolSnapshot {
 
     /// The plugin that answers calls of a route in the place of the one that the table names, since
     /// that could not take over its state; nothing where the table's does.
-    pub(crate) fn serving_instead(&self, route: RouteRef) -> Option<String> {
+    pub(crate) fn substitute_plugin(&self, route: RouteRef) -> Option<String> {
         let (_, target) = self.at(route)?;
         let (named, serving) = match target {
             CallTarget::Skill(lease) => (&lease.plugin, lease.serving_plugin()),
@@ -154,6 +154,15 @@ impl ToolSnapshot {
     pub(crate) fn look_up(&self, name: &str) -> Option<(&Route, &CallTarget)> {
         let (found, _) = self.table.find(name)?;
         self.at(found)
+    }
+
+    /// Name of the source of resources that runs the calls of a public name.
+    pub fn source_of(&self, name: &str) -> Option<&str> {
+        let (route, target) = self.look_up(name)?;
+        Some(match target {
+            CallTarget::Skill(lease) => &lease.plugin.manifest().name,
+            CallTarget::Executor(..) | CallTarget::Backend(_) => &route.backend,
+        })
     }
 
     /// A route that was found before and who runs it; nothing where the table is another one.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use conjure_skill_sdk::protocol::{CatalogReply, Manifest};
 
-use super::attached::BackendKind;
+use super::attached_backend::BackendKind;
 use super::backend_lease::BackendLease;
 use super::lease::SkillLease;
 use super::toolbox::Toolbox;
@@ -56,7 +56,7 @@ impl CatalogSource {
 impl Toolbox {
     /// What a backend offers, without the words of servers of which something is held.
     fn without_held(&self, backend: &str, catalog: &Arc<CatalogReply>) -> Arc<CatalogReply> {
-        let Some(held) = self.silent.get(backend) else {
+        let Some(held) = self.holds.get(backend) else {
             return Arc::clone(catalog);
         };
         let mut catalog = CatalogReply::clone(catalog);

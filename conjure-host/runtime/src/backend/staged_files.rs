@@ -13,7 +13,7 @@ use conjure_skill_sdk::protocol::{FileRef, FilesPut, op};
 use super::backend_lease::BackendLease;
 use super::lease::ask;
 use super::request_context::RequestContext;
-use crate::artifacts::{Artifacts, IncomingCopy, OpenArtifact, digest_aside};
+use crate::artifacts::{Artifacts, IncomingCopy, OpenArtifact, digest_path};
 use conjure_config::platform::copy_mark;
 
 /// The files of a session, for one call.
@@ -58,8 +58,8 @@ impl StagedFiles<'_> {
         let arriving = self.artifacts.expect_copy(&name);
         let elsewhere = to.filter(|lease| lease.serving_plugin().manifest().has("files.put/1"));
         let staged = match elsewhere {
-            Some(lease) => self.put(lease, &from, name).await,
-            None => self.here(&from, name).await,
+            Some(lease) => self.put(lease, &from, name, &arriving).await,
+            None => self.local_path(&from, name).await,
         };
         let staged = staged
             .map_err(|reason| format!("the file {handle} could not be brought there: {reason}"))?;
@@ -84,13 +84,13 @@ impl StagedFiles<'_> {
             Some(sha256)
         });
         if let Ok(Some(sha256)) = marked.await {
-            arriving.came(&sha256);
+            arriving.complete(&sha256);
         }
     }
 
     /// A path in the working directory: the file's own, or that of a copy. A copy that somebody
     /// changed is somebody's work, and stays.
-    async fn here(&self, from: &Arc<OpenArtifact>, name: String) -> Result<String, String> {
+    async fn local_path(&self, from: &Arc<OpenArtifact>, name: String) -> Result<String, String> {
         let dir = &self.request_context.working_dir;
         let path = match from.path.starts_with(dir) {
             true => from.path.clone(),
@@ -106,6 +106,7 @@ impl StagedFiles<'_> {
         lease: &BackendLease,
         from: &Arc<OpenArtifact>,
         name: String,
+        arriving: &IncomingCopy<'_>,
     ) -> Result<String, String> {
         let dir = &self.request_context.exchange_dir;
         let crossing = format!("put-{}", uuid::Uuid::now_v7());
@@ -125,6 +126,9 @@ impl StagedFiles<'_> {
         .await;
         conjure_config::fs::remove_file(&path);
         let there = there.map_err(|error| error.to_string())?;
+        if let Some(id) = there.id {
+            arriving.came_elsewhere(id);
+        }
         there
             .path
             .ok_or_else(|| "the backend took it and did not say where it is".to_owned())
@@ -132,7 +136,7 @@ impl StagedFiles<'_> {
 }
 
 fn digest(path: &Path) -> Option<String> {
-    digest_aside(path).ok().map(|(sha256, _)| sha256)
+    digest_path(path).ok().map(|(sha256, _)| sha256)
 }
 
 /// Copies a file without keeping the other tasks of a worker thread waiting.

@@ -9,17 +9,18 @@ use conjure_core::routing::{Catalog, Naming, QuarantinedTool, RoutingTable};
 use conjure_skill_sdk::protocol::{CatalogRequest, StateScope, ToolDecl};
 use serde_json::Value;
 
-use super::attached::{Attached, BackendKind, BackendStatus};
-use super::attaching::Attaching;
+use super::approval_files::ApprovalFiles;
+use super::attached_backend::{AttachedBackend, BackendKind, BackendStatus};
+use super::backend_attacher::BackendAttacher;
+use super::backend_changes::BackendChanges;
+use super::backend_holds::BackendHolds;
 use super::backend_lease::{BackendLease, OpenInstances};
 use super::contributors::{Contributors, is_contributor};
-use super::gone_skills::GoneSkills;
-use super::held_files::HeldFiles;
-use super::held_of_backend::HeldOfBackend;
 use super::instances::Instances;
 use super::lease::{SkillLease, create_request};
 use super::offers::{OfferTarget, OfferedTool, backend_tools, executor_tools, native_tools};
 use super::permission_check::PermissionCheck;
+use super::removed_skills::RemovedSkills;
 use super::request_context::RequestContext;
 use super::results::fetch_with;
 use super::services::{Services, SessionServices};
@@ -27,7 +28,6 @@ use super::skills_prompt::prompt;
 use super::snapshot::{CallTarget, ToolSnapshot};
 use super::toolbox_error::{ToolboxError, names};
 use super::transitions::BackendTransitions;
-use super::watching::BackendChanges;
 use crate::artifacts::Fetch;
 use conjure_config::BackendSpec;
 use conjure_plugins::{HostServices, LoadedPlugin, PluginId};
@@ -40,28 +40,28 @@ pub struct Toolbox {
     pub(super) instances: Arc<Instances>,
     pub(super) request_context: RequestContext,
     /// Provider and model that the session talks to.
-    pub(super) whom: CatalogRequest,
+    pub(super) catalog_request: CatalogRequest,
     services: SessionServices,
     naming: Naming,
     /// What backends handed out in this thread.
     pub(super) states: BTreeMap<String, Value>,
     pub(super) changes: Arc<BackendChanges>,
-    pub(super) attached: Vec<Attached>,
+    pub(super) attached: Vec<AttachedBackend>,
     pub(super) transitions: BackendTransitions,
-    open: Arc<OpenInstances>,
+    open_instances: Arc<OpenInstances>,
     /// The native skills that this session uses, by plugin.
     leases: HashMap<PluginId, Arc<SkillLease>>,
     /// Native skills that this session used and that are gone.
-    gone: GoneSkills,
+    removed_skills: RemovedSkills,
     /// Tools that skills have beside those of their manifests.
-    at_run_time: HashMap<PluginId, Vec<ToolDecl>>,
+    run_time_tools: HashMap<PluginId, Vec<ToolDecl>>,
     /// Tells when what is held may have been approved.
-    held: HeldFiles,
+    approval_files: ApprovalFiles,
     /// Whether the next review of the catalogs is only to see what was approved meanwhile: nothing was
     /// listed anew since the last one.
     is_for_approvals: bool,
     /// Backends of which something is held: what such a server says is not for the model.
-    pub(super) silent: HashMap<String, HeldOfBackend>,
+    pub(super) holds: HashMap<String, BackendHolds>,
 }
 
 impl Toolbox {
@@ -81,20 +81,20 @@ impl Toolbox {
         let mut toolbox = Self {
             instances,
             request_context,
-            whom,
+            catalog_request: whom,
             services,
             naming,
             states,
             changes: Arc::default(),
             attached: Vec::with_capacity(specs.len()),
             transitions: BackendTransitions::default(),
-            open: Arc::default(),
+            open_instances: Arc::default(),
             leases: HashMap::new(),
-            gone: GoneSkills::default(),
-            at_run_time: HashMap::new(),
-            held: HeldFiles::default(),
+            removed_skills: RemovedSkills::default(),
+            run_time_tools: HashMap::new(),
+            approval_files: ApprovalFiles::default(),
             is_for_approvals: false,
-            silent: HashMap::new(),
+            holds: HashMap::new(),
         };
         for spec in specs {
             let kind = if spec.is_native() {
@@ -103,7 +103,7 @@ impl Toolbox {
                 toolbox.attach_plugin(spec).await
             };
             match kind {
-                Ok(kind) => toolbox.attached.push(Attached::new(spec, kind)),
+                Ok(kind) => toolbox.attached.push(AttachedBackend::new(spec, kind)),
                 Err(error) => {
                     toolbox.close().await;
                     return Err(error);
@@ -146,8 +146,8 @@ impl Toolbox {
                 old.name == now.name && (old == now || !self.leases.contains_key(old))
             };
             let change = match before.skill_leases().find(is_replaced) {
-                Some(old) => Some((old.made_plugin().id().clone(), lease.handover())),
-                None => self.gone.back(lease),
+                Some(old) => Some((old.instance_plugin().id().clone(), lease.handover())),
+                None => self.removed_skills.restore(lease),
             };
             // Of the very build it is told only where something is lost with it.
             let change =
@@ -170,7 +170,7 @@ impl Toolbox {
 
     /// From the next snapshot on a skill offers these tools beside those of its manifest.
     pub(crate) fn set_skill_tools(&mut self, skill: &PluginId, tools: Vec<ToolDecl>) {
-        self.at_run_time.insert(skill.clone(), tools);
+        self.run_time_tools.insert(skill.clone(), tools);
     }
 
     /// How the backends are.
@@ -228,7 +228,7 @@ impl Toolbox {
     /// here on.
     fn skill_leases(&mut self) -> Vec<Arc<SkillLease>> {
         let mut all: Vec<_> = std::mem::take(&mut self.leases).into_values().collect();
-        all.extend(self.gone.take_leases());
+        all.extend(self.removed_skills.take_leases());
         all
     }
 
@@ -238,7 +238,7 @@ impl Toolbox {
         let attached = std::mem::take(&mut self.attached);
         let attached = attached.iter().filter_map(|attached| attached.kind.lease());
         let mut all: Vec<_> = attached.cloned().collect();
-        all.extend(self.transitions.replaced());
+        all.extend(self.transitions.take_replaced());
         all
     }
 
@@ -257,20 +257,20 @@ impl Toolbox {
     }
 
     async fn attach_plugin(&self, spec: &BackendSpec) -> Result<BackendKind, ToolboxError> {
-        let attaching = self.attaching();
+        let attaching = self.attacher();
         let plugin = attaching.plugin(spec)?;
         let state = self.states.get(spec.instance()).cloned();
         attaching.attach(spec, plugin, state).await
     }
 
     /// What attaching a backend needs.
-    pub(super) fn attaching(&self) -> Attaching {
-        Attaching {
+    pub(super) fn attacher(&self) -> BackendAttacher {
+        BackendAttacher {
             instances: Arc::clone(&self.instances),
             request_context: self.request_context.clone(),
-            whom: self.whom.clone(),
+            catalog_request: self.catalog_request.clone(),
             changes: Arc::clone(&self.changes),
-            open: Arc::clone(&self.open),
+            open_instances: Arc::clone(&self.open_instances),
         }
     }
 
@@ -283,7 +283,7 @@ impl Toolbox {
             match &attached.kind {
                 BackendKind::Native => {
                     let (spec, skills) = (&attached.spec, self.instances.plugins("skill"));
-                    let (more, held) = (&self.at_run_time, self.held_of_skills(&skills));
+                    let (more, held) = (&self.run_time_tools, self.skill_holds(&skills));
                     let files = held.values().flat_map(|held| held.files.iter().cloned());
                     held_files.extend(files);
                     native_tools(spec, &skills, more, &held, &mut tools, &mut offers);
@@ -292,7 +292,7 @@ impl Toolbox {
                     executor_tools(&attached.spec, lease, folders, &mut tools, &mut offers);
                 }
                 BackendKind::Backend { lease, catalog } => {
-                    let approved = &self.instances.approved;
+                    let approved = &self.instances.approved_tools;
                     let (spec, plugin) = (&attached.spec, &lease.plugin);
                     let held = approved.review(spec, plugin, catalog, !self.is_for_approvals);
                     held_files.extend_from_slice(&held.files);
@@ -317,17 +317,17 @@ impl Toolbox {
                 tools,
             });
         }
-        self.held.follow(held_files);
-        self.silent = silent;
+        self.approval_files.follow(held_files);
+        self.holds = silent;
         self.is_for_approvals = false;
         (catalogs, offers)
     }
 
     /// What is held of the tools that native skills have at run time, by plugin.
-    fn held_of_skills(&self, skills: &[Arc<LoadedPlugin>]) -> HashMap<PluginId, HeldOfBackend> {
-        let approved = &self.instances.approved;
+    fn skill_holds(&self, skills: &[Arc<LoadedPlugin>]) -> HashMap<PluginId, BackendHolds> {
+        let approved = &self.instances.approved_tools;
         let held = skills.iter().filter_map(|plugin| {
-            let tools = self.at_run_time.get(plugin.id())?;
+            let tools = self.run_time_tools.get(plugin.id())?;
             let config = self.skill_config(&plugin.manifest().name);
             let held = approved.review_skill(plugin, &config, tools, !self.is_for_approvals);
             (!held.is_empty()).then(|| (plugin.id().clone(), held))
@@ -337,8 +337,8 @@ impl Toolbox {
 
     /// Waits until what is held may have been approved; for ever where nothing is held. Safe to
     /// drop and call again.
-    pub(crate) async fn held_changed(&mut self) {
-        self.held.changed().await;
+    pub(crate) async fn wait_for_approvals(&mut self) {
+        self.approval_files.changed().await;
         self.is_for_approvals = true;
     }
 
@@ -380,7 +380,7 @@ impl Toolbox {
                 || self.leases.keys().any(|there| there.name == id.name);
             // What a person has taken out of the session's settings is not to come back.
             if !is_there && self.wants_skill(&id.name) {
-                self.gone.add(lease);
+                self.removed_skills.add(lease);
             }
         }
         let prompt = prompt(&table, &targets);
@@ -396,7 +396,7 @@ impl Toolbox {
 
     /// The session's lease on a native skill; the same one for as long as the plugin is the same.
     pub(super) fn lease(&self, plugin: &Arc<LoadedPlugin>) -> Arc<SkillLease> {
-        let gone = self.gone.lease(&plugin.id().name);
+        let gone = self.removed_skills.lease(&plugin.id().name);
         let known = self.leases.get(plugin.id()).or(gone.as_ref());
         if let Some(lease) = known.filter(|known| Arc::ptr_eq(&known.plugin, plugin)) {
             return Arc::clone(lease);
@@ -415,7 +415,7 @@ impl Toolbox {
         let granted = self
             .request_context
             .grants()
-            .granted(&plugin.manifest().name);
+            .granted_permissions(&plugin.manifest().name);
         let services: Arc<dyn HostServices> = Arc::new(Services {
             shared: Arc::clone(&self.instances.services),
             permissions: PermissionCheck::new(&plugin.manifest().permissions, granted),
@@ -453,7 +453,7 @@ async fn end(backends: Vec<Arc<BackendLease>>, leases: Vec<Arc<SkillLease>>) {
         .into_iter()
         .filter(|lease| lease.plugin.manifest().state == StateScope::Session);
     for lease in own {
-        if let Some(instance) = lease.made() {
+        if let Some(instance) = lease.current_instance() {
             instance.close(SHUTDOWN).await;
         }
     }

@@ -15,14 +15,14 @@ use futures_util::future::BoxFuture;
 use serde_json::Value;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::attached::{Attached, BackendKind};
-use super::attaching::Attaching;
+use super::attached_backend::{AttachedBackend, BackendKind};
+use super::backend_attacher::BackendAttacher;
 use super::backend_catalog::BackendCatalog;
+use super::backend_changes::BackendChange;
 use super::backend_lease::BackendLease;
-use super::gone_skills::keep;
+use super::removed_skills::retain_lease;
 use super::toolbox::Toolbox;
 use super::toolbox_error::ToolboxError;
-use super::watching::BackendChange;
 use conjure_config::BackendSpec;
 use conjure_plugins::{LoadedPlugin, PluginId};
 
@@ -36,7 +36,7 @@ pub(crate) struct TransitionOutcome {
     spec: BackendSpec,
     plugin: Arc<LoadedPlugin>,
     /// Provider and model that the catalog is for.
-    whom: CatalogRequest,
+    catalog_request: CatalogRequest,
     outcome: Result<BackendKind, ToolboxError>,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct BackendTransitions {
     /// What has been replaced and may still be in use.
     replaced: Vec<Weak<BackendLease>>,
     /// Backends whose plugins are gone, by name, for when these come back.
-    gone: HashMap<String, GoneBackend>,
+    removed: HashMap<String, RemovedBackend>,
     /// Plugins that are there in another version, until somebody is told.
     changes: Vec<PluginChange>,
 }
@@ -62,22 +62,22 @@ pub(super) struct BackendTransitions {
 struct PendingTransition {
     number: u64,
     plugin: Arc<LoadedPlugin>,
-    _wanted: DropGuard,
+    _cancel_guard: DropGuard,
 }
 
 /// What a backend had of a plugin that is gone.
-struct GoneBackend {
+struct RemovedBackend {
     /// The version that served the session.
     plugin: PluginId,
     /// There for as long as a step has it, and as long as that of a native skill that is gone.
     lease: Weak<BackendLease>,
     /// Without it nobody keeps the lease any more.
-    _kept: Option<DropGuard>,
+    _retention: Option<DropGuard>,
 }
 
 impl BackendTransitions {
     /// What has been replaced and is still in use.
-    pub(super) fn replaced(&mut self) -> Vec<Arc<BackendLease>> {
+    pub(super) fn take_replaced(&mut self) -> Vec<Arc<BackendLease>> {
         let replaced = std::mem::take(&mut self.replaced);
         replaced.iter().filter_map(Weak::upgrade).collect()
     }
@@ -91,7 +91,7 @@ impl BackendTransitions {
         std::mem::take(&mut self.changes)
     }
 
-    fn replace(&mut self, lease: &Arc<BackendLease>) {
+    fn retire(&mut self, lease: &Arc<BackendLease>) {
         self.replaced.retain(|known| known.strong_count() > 0);
         self.replaced.push(Arc::downgrade(lease));
     }
@@ -106,7 +106,7 @@ impl Toolbox {
     /// What is to be done since plugins came or went: a backend moves to the newest version of its
     /// plugin, and offers nothing where there is none any more.
     pub(crate) fn follow_plugins(&mut self) -> Vec<BackendTransition> {
-        let attaching = self.attaching();
+        let attaching = self.attacher();
         let mut transitions = Vec::new();
         for at in 0..self.attached.len() {
             let Some(attached) = self.attached.get(at) else {
@@ -118,7 +118,7 @@ impl Toolbox {
             let spec = attached.spec.clone();
             match attaching.plugin(&spec) {
                 Ok(plugin) => transitions.extend(self.follow_plugin(at, spec, plugin)),
-                Err(gone) => self.take_away(at, &gone),
+                Err(gone) => self.mark_missing(at, &gone),
             }
         }
         transitions
@@ -134,7 +134,7 @@ impl Toolbox {
         let name = attached.name.clone();
         // The same library that was loaded again is of use only where it was given up on, or runs
         // elsewhere now.
-        let is_there = attached.is_made_of(&spec)
+        let is_there = attached.is_built_from(&spec)
             && attached.kind.lease().is_some_and(|lease| {
                 let serves = lease.serving_plugin();
                 is_same(&lease.plugin, &plugin) && serves.health().quarantined.is_none()
@@ -153,20 +153,20 @@ impl Toolbox {
     }
 
     /// The plugin of a backend is gone.
-    fn take_away(&mut self, at: usize, gone: &ToolboxError) {
+    fn mark_missing(&mut self, at: usize, gone: &ToolboxError) {
         let Some(attached) = self.attached.get_mut(at) else {
             return;
         };
         self.transitions.pending.remove(&attached.name);
         self.transitions.refused.remove(&attached.name);
         if let Some(lease) = attached.kind.lease() {
-            self.transitions.replace(lease);
-            let gone = GoneBackend {
+            self.transitions.retire(lease);
+            let gone = RemovedBackend {
                 plugin: lease.serving_plugin().id().clone(),
                 lease: Arc::downgrade(lease),
-                _kept: keep(lease),
+                _retention: retain_lease(lease),
             };
-            self.transitions.gone.insert(attached.name.clone(), gone);
+            self.transitions.removed.insert(attached.name.clone(), gone);
         }
         match &mut attached.kind {
             // It is so since it was.
@@ -181,9 +181,9 @@ impl Toolbox {
         &mut self,
         specs: &[BackendSpec],
     ) -> (Vec<BackendTransition>, Vec<NoticeReason>) {
-        let attaching = self.attaching();
+        let attaching = self.attacher();
         let (mut transitions, mut said) = (Vec::new(), Vec::new());
-        let mut before: Vec<Attached> = std::mem::take(&mut self.attached);
+        let mut before: Vec<AttachedBackend> = std::mem::take(&mut self.attached);
         for spec in specs {
             let known = before
                 .iter()
@@ -191,14 +191,14 @@ impl Toolbox {
             let attached = match known.map(|known| before.remove(known)) {
                 Some(known) if known.spec.kind == spec.kind => known,
                 other => {
-                    other.iter().for_each(|other| self.let_go(other));
-                    Attached::missing(spec)
+                    other.iter().for_each(|other| self.detach(other));
+                    AttachedBackend::missing(spec)
                 }
             };
             let is_there = !matches!(attached.kind, BackendKind::Missing { .. });
-            let is_as_it_was = is_there && attached.is_made_of(spec);
+            let is_as_it_was = is_there && attached.is_built_from(spec);
             let at = self.attached.len();
-            self.attached.push(Attached {
+            self.attached.push(AttachedBackend {
                 spec: spec.clone(),
                 ..attached
             });
@@ -216,22 +216,22 @@ impl Toolbox {
                 Ok(plugin) => transitions.push(self.begin(spec.clone(), plugin)),
                 Err(error) => {
                     said.push(not_loaded(spec, &error));
-                    self.take_away(at, &error);
+                    self.mark_missing(at, &error);
                 }
             }
         }
-        before.iter().for_each(|gone| self.let_go(gone));
+        before.iter().for_each(|gone| self.detach(gone));
         (transitions, said)
     }
 
     /// The session is not to have this backend any more.
-    fn let_go(&mut self, gone: &Attached) {
+    fn detach(&mut self, gone: &AttachedBackend) {
         self.transitions.pending.remove(&gone.name);
         self.transitions.refused.remove(&gone.name);
-        self.transitions.gone.remove(&gone.name);
+        self.transitions.removed.remove(&gone.name);
         self.states.remove(&gone.name);
         if let Some(lease) = gone.kind.lease() {
-            self.transitions.replace(lease);
+            self.transitions.retire(lease);
         }
     }
 
@@ -249,10 +249,10 @@ impl Toolbox {
         let pending = PendingTransition {
             number,
             plugin: Arc::clone(&plugin),
-            _wanted: unwanted.clone().drop_guard(),
+            _cancel_guard: unwanted.clone().drop_guard(),
         };
         self.transitions.pending.insert(backend.clone(), pending);
-        let attaching: Attaching = self.attaching();
+        let attaching: BackendAttacher = self.attacher();
         let state = self.states.get(&backend).cloned();
         let attached = self.attached.iter().find(|known| known.name == backend);
         let same = attached.and_then(|attached| reopenable(attached, &plugin));
@@ -265,18 +265,18 @@ impl Toolbox {
                     Some((lease, catalog)) => attaching.reopen(&spec, lease, catalog, state).await,
                     None => {
                         let plugin = Arc::clone(&plugin);
-                        attaching.attach_in_time(&spec, plugin, state).await
+                        attaching.attach_with_timeout(&spec, plugin, state).await
                     }
                 }
             };
             let outcome = tokio::select! {
                 biased;
-                () = unwanted.cancelled() => Err(overtaken(&backend)),
+                () = unwanted.cancelled() => Err(superseded(&backend)),
                 outcome = made => outcome,
             };
             TransitionOutcome {
                 number,
-                whom: attaching.whom.clone(),
+                catalog_request: attaching.catalog_request.clone(),
                 backend,
                 spec,
                 plugin,
@@ -297,7 +297,7 @@ impl Toolbox {
             backend,
             spec,
             plugin,
-            whom,
+            catalog_request: whom,
             outcome,
         } = finished;
         let awaited = self.transitions.pending.get(&backend);
@@ -332,14 +332,14 @@ impl Toolbox {
         };
         let (old, new) = (attached.kind.lease().cloned(), kind.lease().cloned());
         attached.kind = kind;
-        attached.made_of = spec;
+        attached.active_spec = spec;
         attached.transition_number = number;
-        if self.whom.provider != whom.provider {
+        if self.catalog_request.provider != whom.provider {
             // The session talks to another provider by now, where it may offer something else.
             let backend = backend.clone();
             self.changes.push(BackendChange::Catalog { backend });
         }
-        let gone = self.transitions.gone.remove(&backend);
+        let gone = self.transitions.removed.remove(&backend);
         let new = new?;
         let still_there = || gone.as_ref().and_then(|gone| gone.lease.upgrade());
         let (old, mut state) = match old.or_else(still_there) {
@@ -347,8 +347,8 @@ impl Toolbox {
             Some(old) => {
                 // The version that served, which may be an earlier one than that of its lease.
                 let served = old.serving_plugin().id().clone();
-                let state = new.replaces(&old);
-                self.transitions.replace(&old);
+                let state = new.replace_lease(&old);
+                self.transitions.retire(&old);
                 (served, state)
             }
             None => (gone?.plugin, StateHandover::Lost),
@@ -389,7 +389,7 @@ const REOPENS: &str = "backend.reopen/1";
 
 /// What the session has of a backend that can take other options over.
 fn reopenable(
-    attached: &Attached,
+    attached: &AttachedBackend,
     plugin: &LoadedPlugin,
 ) -> Option<(Arc<BackendLease>, BackendCatalog)> {
     let BackendKind::Backend { lease, catalog } = &attached.kind else {
@@ -401,14 +401,14 @@ fn reopenable(
 }
 
 /// Nobody is told: the answer is too late.
-fn overtaken(backend: &str) -> ToolboxError {
+fn superseded(backend: &str) -> ToolboxError {
     ToolboxError::NotReady {
         backend: backend.to_owned(),
         reason: "it is to be something else by now".to_owned(),
     }
 }
 
-impl Attached {
+impl AttachedBackend {
     /// A backend that is to be attached.
     fn missing(spec: &BackendSpec) -> Self {
         let kind = if spec.is_native() {
@@ -420,7 +420,7 @@ impl Attached {
     }
 
     /// Whether it is what an instance and a session for these settings would be.
-    fn is_made_of(&self, spec: &BackendSpec) -> bool {
-        self.made_of.config == spec.config && self.made_of.skills == spec.skills
+    fn is_built_from(&self, spec: &BackendSpec) -> bool {
+        self.active_spec.config == spec.config && self.active_spec.skills == spec.skills
     }
 }

@@ -39,17 +39,17 @@ impl WorkingDirs {
                     }
                     CallTarget::Skill(_) | CallTarget::Backend(_) => None,
                 });
-        let mut told = Self::told(tools, &host.display().to_string());
+        let mut told = Self::from_tools(tools, &host.display().to_string());
         for (sandboxed, names) in sandboxes(table, targets) {
             let names: Vec<&str> = names.into_iter().collect();
             told.others
-                .push_str(&notes::works_in_sandbox(&names, &sandboxed));
+                .push_str(&notes::sandboxed_tools(&names, &sandboxed));
         }
         told
     }
 
     /// `tools`: the working directory and the name of each tool of an executor, in order.
-    fn told<'t>(tools: impl Iterator<Item = (&'t str, &'t str)>, host: &str) -> Self {
+    fn from_tools<'t>(tools: impl Iterator<Item = (&'t str, &'t str)>, host: &str) -> Self {
         let mut places: Vec<(&str, Vec<&str>)> = Vec::new();
         for (dir, tool) in tools {
             // An executor that says nothing works where the host does.
@@ -69,7 +69,7 @@ impl WorkingDirs {
         for (dir, names) in places.iter().filter(|(dir, _)| *dir != host) {
             let names: BTreeSet<&str> = names.iter().copied().collect();
             let names: Vec<&str> = names.into_iter().collect();
-            others.push_str(&notes::works_elsewhere(&names, dir));
+            others.push_str(&notes::other_working_dir(&names, dir));
         }
         Self {
             main: host.to_owned(),
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     fn told(tools: &[(&str, &str)]) -> (String, String) {
-        let told = WorkingDirs::told(tools.iter().copied(), "/home/me");
+        let told = WorkingDirs::from_tools(tools.iter().copied(), "/home/me");
         (told.main, told.others)
     }
 

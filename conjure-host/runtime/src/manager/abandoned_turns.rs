@@ -26,11 +26,11 @@ impl ManagerState {
         error: &str,
     ) -> Result<(), StoreError> {
         let mut recorder = Recorder::open(&self.store, thread).await?;
-        record(&mut recorder, turn_id, message, failed(error), error);
+        record_failed_turn(&mut recorder, turn_id, message, failed(error), error);
         recorder.commit().await?;
         let name = label(recorder.entries(), &BTreeSet::new());
         self.name_thread(thread, name).await;
-        self.thread_watches.tell(thread);
+        self.thread_watches.notify(thread);
         Ok(())
     }
 
@@ -46,12 +46,12 @@ impl ManagerState {
             after = Some(last.cursor());
             for run in runs {
                 // Its session closes it some time.
-                if lock(&self.live).contains_key(&run.thread) || run.message.is_none() {
+                if lock(&self.active_threads).contains_key(&run.thread) || run.message.is_none() {
                     continue;
                 }
                 match self.record_unbegun_run(&run).await {
                     Ok(()) | Err(StoreError::NoThread { .. }) => {
-                        self.store.run_is_written(&run.id).await?;
+                        self.store.mark_run_written(&run.id).await?;
                     }
                     Err(StoreError::Busy { .. }) => {}
                     Err(error) => tracing::warn!(
@@ -78,7 +78,7 @@ impl ManagerState {
                 _ => (TurnOutcome::Interrupted, "the host ended before it began"),
             };
             let message = run.message.clone();
-            record(&mut recorder, &run.id, message, outcome, why);
+            record_failed_turn(&mut recorder, &run.id, message, outcome, why);
             recorder.commit().await?;
             self.free_files(&run.id, run.message.as_ref());
             // The log has it now; what is told without a log would be told twice.
@@ -87,7 +87,7 @@ impl ManagerState {
             self.name_thread(&run.thread, name).await;
         }
         drop(recorder);
-        self.thread_watches.tell(&run.thread);
+        self.thread_watches.notify(&run.thread);
         if let Some(session) = &run.session_id {
             self.note_latest(session, &run.thread).await;
         }
@@ -143,7 +143,7 @@ fn failed(error: &str) -> TurnOutcome {
 }
 
 /// A whole turn in which nothing but this was said.
-fn record(
+fn record_failed_turn(
     recorder: &mut Recorder,
     turn_id: &str,
     message: Option<Message>,

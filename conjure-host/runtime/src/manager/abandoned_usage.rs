@@ -5,18 +5,18 @@ use conjure_core::cost::Account;
 use conjure_core::log::{Entry, EntryBody, turn_usage};
 
 use super::ManagerState;
-use super::running::usd;
+use super::running_turn::usd;
 use conjure_providers::ModelBook;
 use conjure_store::{Run, RunUsage};
 
 impl ManagerState {
     /// Writes down what a run spent whose process is gone, as its thread's entries tell.
-    pub(super) async fn note_left_usage(&self, run: &Run, entries: &[Entry]) {
-        let Some(turn) = LeftTurn::of(entries, &run.id) else {
+    pub(super) async fn note_abandoned_usage(&self, run: &Run, entries: &[Entry]) {
+        let Some(turn) = AbandonedTurn::of(entries, &run.id) else {
             return;
         };
         let (spent, seen_ms) = (turn.spent(self.host.models()), turn.last_seen_ms());
-        let noted = self.store.note_left_usage(&run.id, spent, seen_ms);
+        let noted = self.store.record_abandoned_usage(&run.id, spent, seen_ms);
         if let Err(error) = noted.await {
             tracing::warn!(run = run.id, "what it spent is not counted: {error}");
         }
@@ -24,9 +24,9 @@ impl ManagerState {
 }
 
 /// The entries of a turn that came to no end of its own.
-struct LeftTurn<'a>(&'a [Entry]);
+struct AbandonedTurn<'a>(&'a [Entry]);
 
-impl<'a> LeftTurn<'a> {
+impl<'a> AbandonedTurn<'a> {
     fn of(entries: &'a [Entry], id: &str) -> Option<Self> {
         let begins = |entry: &Entry| matches!(entry.body, EntryBody::TurnStarted { .. });
         let is_it = |entry: &Entry| matches!(&entry.body, EntryBody::TurnStarted { turn_id } if turn_id == id);
@@ -114,14 +114,14 @@ mod tests {
         bodies.extend([started("two"), reply(100), reply(10), began]);
         let entries = log(bodies.clone());
         let models = ModelBook::default();
-        let turn = LeftTurn::of(&entries, "two").unwrap();
+        let turn = AbandonedTurn::of(&entries, "two").unwrap();
         let spent = turn.spent(&models);
         assert_eq!((spent.usage.total(), spent.calls), (112, 1));
         assert_eq!(turn.last_seen_ms(), 1_007);
-        assert!(LeftTurn::of(&entries, "three").is_none());
+        assert!(AbandonedTurn::of(&entries, "three").is_none());
         bodies.push(ended("two"));
         let entries = log(bodies);
-        let closed = LeftTurn::of(&entries, "two").unwrap();
+        let closed = AbandonedTurn::of(&entries, "two").unwrap();
         assert_eq!((closed.spent(&models).calls, closed.last_seen_ms()), (1, 0));
     }
 }

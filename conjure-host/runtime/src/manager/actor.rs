@@ -8,7 +8,7 @@ use std::time::Duration;
 use conjure_core::chat::Message;
 use conjure_core::routing::{PolicyDecision, Rule};
 use conjure_core::switch::SwitchReport;
-use conjure_core::turn::{ApprovalDecision, When};
+use conjure_core::turn::{ApprovalDecision, EffectiveFrom};
 use futures_util::FutureExt as _;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -17,10 +17,10 @@ use super::actor_thread::ActorThread;
 use super::approvals::DecisionScope;
 use super::changes::ActorStatus;
 use super::opening::OpenSessionThread;
-use super::requests::{ActorRequest, CancelRequest, Done, TurnOrigin};
-use super::running::{FinishedTurn, RunningTurnEvent};
+use super::requests::{ActorRequest, CancelRequest, Responder, TurnOrigin};
+use super::running_turn::{FinishedTurn, RunningTurnEvent};
 use super::runs::Turn;
-use super::saving::{active, turn_runs};
+use super::saving::{active, turn_running_error};
 use super::session_row::SessionRow;
 use super::spec::SettingsDigest;
 use super::terms::TurnTerms;
@@ -28,14 +28,14 @@ use super::turn_queue::{QueuedTurn, TurnQueue};
 use super::turn_runner::{RunnerEvent, TurnRunner};
 use super::view::{SessionPatch, SessionState};
 use super::{ManagerError, ManagerState};
-use crate::session::{SessionSettings, UnfoldError, passed};
+use crate::session::{SessionSettings, UnfoldError, wait_until};
 use conjure_store::{Run, RunState, SavedSession as Row, StoreError, ThreadId};
 
 /// After how long without anything to do an open thread keeps no events in memory.
 const REST: Duration = Duration::from_secs(1);
 
 /// Why a turn that waited never began.
-const GOING_DOWN: &str = "the host went down before it began";
+const HOST_STOPPED: &str = "the host went down before it began";
 
 /// Keeps one session.
 pub(super) struct SavedSessionActor {
@@ -44,12 +44,12 @@ pub(super) struct SavedSessionActor {
     id: String,
     row: SessionRow,
     mailbox: mpsc::Receiver<Box<ActorRequest>>,
-    waiting: TurnQueue,
+    queue: TurnQueue,
     runner: TurnRunner,
     /// The turn of which other processes know that it waits for a person.
     noted_waiting: Option<String>,
     /// When there was something to do last.
-    used: Instant,
+    last_used: Instant,
     /// The session is gone for good.
     is_over: bool,
 }
@@ -62,19 +62,19 @@ impl SavedSessionActor {
     ) -> Self {
         Self {
             row: SessionRow::new(Arc::clone(&manager), &id),
-            waiting: TurnQueue::new(Arc::clone(&manager), &id),
+            queue: TurnQueue::new(Arc::clone(&manager), &id),
             runner: TurnRunner::new(Arc::clone(&manager), &id),
             manager,
             id,
             mailbox,
             noted_waiting: None,
-            used: Instant::now(),
+            last_used: Instant::now(),
             is_over: false,
         }
     }
 
     /// Runs it. What breaks here ends this session's turns and nobody else's.
-    pub(super) async fn supervised(mut self: Box<Self>) {
+    pub(super) async fn run_supervised(mut self: Box<Self>) {
         let is_broken = loop {
             let abandoned = self.runner.abandoned();
             tokio::select! {
@@ -92,17 +92,17 @@ impl SavedSessionActor {
         }
         // From here on another actor may begin.
         self.mailbox.close();
-        Box::pin(self.wound_up(is_broken)).await;
+        Box::pin(self.wind_down(is_broken)).await;
     }
 
     /// The last that it does.
-    async fn wound_up(&mut self, is_broken: bool) {
-        self.open_anew();
+    async fn wind_down(&mut self, is_broken: bool) {
+        self.restart_opening();
         if is_broken {
-            self.waiting.drop_all(RunState::Lost, GOING_DOWN).await;
+            self.queue.drop_all(RunState::Lost, HOST_STOPPED).await;
         } else {
             let state = RunState::Interrupted;
-            self.waiting.drop_own(state, GOING_DOWN).await;
+            self.queue.drop_own(state, HOST_STOPPED).await;
         }
         let was_running = self.runner.is_running();
         self.runner.leave().await;
@@ -110,7 +110,7 @@ impl SavedSessionActor {
             tracing::warn!("what was said in turns that never began is not written yet: {error}");
         }
         // The last that is done with the thread: whoever takes it over opens that.
-        self.waiting.release().await;
+        self.queue.release().await;
         if was_running {
             self.manager.states.set(&self.id, ActorStatus::default());
         }
@@ -126,7 +126,7 @@ impl SavedSessionActor {
             let mut can_note = true;
             while !std::mem::replace(&mut is_told, true) {
                 Box::pin(self.begin_next()).await;
-                let status = self.runner.status(self.waiting.len());
+                let status = self.runner.status(self.queue.len());
                 let waits = status.state == SessionState::Waiting;
                 let waiting = status.turn.clone().filter(|_| waits);
                 self.manager.states.set(&self.id, status);
@@ -138,23 +138,23 @@ impl SavedSessionActor {
                 }
             }
             let (is_idle, is_free) = (self.runner.is_idle(), self.runner.is_free());
-            let idle = is_free.then(|| self.used + self.manager.options.idle);
+            let idle = is_free.then(|| self.last_used + self.manager.options.idle);
             let restless = self.runner.open().is_some_and(|open| !open.is_at_rest());
-            let rest = (is_free && restless).then(|| self.used + REST);
+            let rest = (is_free && restless).then(|| self.last_used + REST);
             // Neither many requests hold up the thread, nor a quick stream a cancel.
             tokio::select! {
                 () = ending.cancelled() => return,
                 () = closing.cancelled(), if is_idle => return,
                 ask = self.mailbox.recv() => match ask {
                     Some(ask) => {
-                        Box::pin(self.take(*ask)).await;
+                        Box::pin(self.handle_request(*ask)).await;
                         is_told = false;
                     }
                     None => return,
                 },
                 event = self.runner.next() => is_told = !self.handle(event).await,
-                () = passed(rest) => self.runner.rest(),
-                () = passed(idle) => return,
+                () = wait_until(rest) => self.runner.rest(),
+                () = wait_until(idle) => return,
             }
         }
     }
@@ -166,8 +166,8 @@ impl SavedSessionActor {
         let over = before.filter(|before| Some(before) != waiting.as_ref());
         for (turn, waits) in [(over, false), (waiting.clone(), true)] {
             let Some(turn) = turn else { continue };
-            let noted = self.manager.store.run_waits(&turn, waits);
-            if let Err(error) = self.runner.meanwhile(noted).await {
+            let noted = self.manager.store.set_run_waiting(&turn, waits);
+            if let Err(error) = self.runner.drive_while(noted).await {
                 tracing::debug!(
                     run = turn,
                     "other processes do not see how it waits: {error}"
@@ -183,18 +183,18 @@ impl SavedSessionActor {
     async fn handle(&mut self, event: RunnerEvent) -> bool {
         match event {
             RunnerEvent::Turn(RunningTurnEvent::Over(answer)) => {
-                self.used = Instant::now();
+                self.last_used = Instant::now();
                 if let Some(finished) = self.runner.finish(answer) {
-                    Box::pin(self.turn_over(finished)).await;
+                    Box::pin(self.finish_turn(finished)).await;
                 }
                 true
             }
             RunnerEvent::Turn(RunningTurnEvent::PresenceChanged(is_there)) => {
-                self.runner.attended(is_there);
+                self.runner.set_attended(is_there);
                 false
             }
             RunnerEvent::Opened(opened) => {
-                Box::pin(self.opened(opened)).await;
+                Box::pin(self.handle_opened(opened)).await;
                 true
             }
             RunnerEvent::Thread(event) => self.runner.handle_thread_event(event).await,
@@ -203,9 +203,9 @@ impl SavedSessionActor {
 
     /// A turn is over. One that goes on from there with other settings waits first, so that the session
     /// has a turn here all the time and no other process begins one in between.
-    async fn turn_over(&mut self, finished: FinishedTurn) {
+    async fn finish_turn(&mut self, finished: FinishedTurn) {
         if let Some(turn) = finished.continuation()
-            && let Err(error) = self.waiting.add(turn, true).await
+            && let Err(error) = self.queue.add(turn, true).await
         {
             tracing::error!(
                 session = self.id,
@@ -215,8 +215,8 @@ impl SavedSessionActor {
         self.runner.note_over(finished).await;
     }
 
-    async fn take(&mut self, ask: ActorRequest) {
-        self.used = Instant::now();
+    async fn handle_request(&mut self, ask: ActorRequest) {
+        self.last_used = Instant::now();
         match ask {
             ActorRequest::Say {
                 turn_id,
@@ -234,10 +234,10 @@ impl SavedSessionActor {
                 message,
                 done,
             } => {
-                let reworded = self.waiting.reword(&turn_id, message);
-                drop(done.send(self.runner.meanwhile(reworded).await));
+                let reworded = self.queue.reword(&turn_id, message);
+                drop(done.send(self.runner.drive_while(reworded).await));
             }
-            ActorRequest::Adopt => self.runner.meanwhile(self.waiting.adopt()).await,
+            ActorRequest::Adopt => self.runner.drive_while(self.queue.adopt()).await,
             ActorRequest::Cancel { what, done } => {
                 self.cancel(what).await;
                 let _ = done.send(());
@@ -254,7 +254,7 @@ impl SavedSessionActor {
             }
             ActorRequest::Choose { thread, done } => {
                 let choosing = Box::pin(self.row.choose(&thread));
-                drop(done.send(self.runner.meanwhile(choosing).await));
+                drop(done.send(self.runner.drive_while(choosing).await));
             }
             ActorRequest::Release { thread, done } => {
                 if self.runner.is_idle() && self.runner.open_on(&thread).is_some() {
@@ -270,7 +270,7 @@ impl SavedSessionActor {
                 None => drop(done.send(Err(UnfoldError::Ended))),
             },
             ActorRequest::Leave { thread, done } => {
-                self.waiting.drop_thread(&thread).await;
+                self.queue.drop_thread(&thread).await;
                 self.runner.leave_thread(&thread).await;
                 let _ = done.send(());
             }
@@ -280,14 +280,18 @@ impl SavedSessionActor {
                     open.with(|thread| thread.preview_tools(done));
                 }
             }
-            ActorRequest::Measure { thread, made, done } => self.measure(&thread, made, done),
+            ActorRequest::Measure {
+                thread,
+                settings_digest: made,
+                done,
+            } => self.measure(&thread, made, done),
             ActorRequest::Alive(done) => {
                 let _ = done.send(());
             }
             ActorRequest::End(done) => {
                 self.is_over = true;
                 let (state, why) = (RunState::Cancelled, "the session was deleted");
-                self.waiting.drop_all(state, why).await;
+                self.queue.drop_all(state, why).await;
                 self.runner.leave().await;
                 let _ = done.send(());
             }
@@ -307,13 +311,13 @@ impl SavedSessionActor {
         &mut self,
         thread: &ThreadId,
         made: SettingsDigest,
-        done: Done<Result<SwitchReport, ManagerError>>,
+        done: Responder<Result<SwitchReport, ManagerError>>,
     ) {
         if !self.runner.is_idle() {
-            let _ = done.send(Err(turn_runs()));
+            let _ = done.send(Err(turn_running_error()));
             return;
         }
-        let fits = |open: &&mut ActorThread| open.made == made && !open.is_outdated;
+        let fits = |open: &&mut ActorThread| open.settings_digest == made && !open.is_outdated;
         if let Some(open) = self.runner.open_on(thread).filter(fits)
             && let Some(check) = open.with(|thread| thread.check(&SessionSettings::default()))
         {
@@ -332,26 +336,26 @@ impl SavedSessionActor {
         origin: TurnOrigin,
     ) -> Result<Turn, ManagerError> {
         if self.runner.open().is_none() {
-            self.waiting.adopt().await;
+            self.queue.adopt().await;
         }
         let known = self.manager.store.run(&turn_id);
-        match self.runner.meanwhile(known).await {
-            Ok(run) => return self.known(run),
+        match self.runner.drive_while(known).await {
+            Ok(run) => return self.existing_turn(run),
             Err(StoreError::NotFound { .. }) => {}
             Err(error) => return Err(error.into()),
         }
-        let queued = self.waiting.len();
-        if queued >= self.manager.options.queued {
+        let queued = self.queue.len();
+        if queued >= self.manager.options.max_queued {
             return Err(ManagerError::Full { queued });
         }
         let reading = Box::pin(self.row.read());
-        let (row, made) = self.runner.meanwhile(reading).await?;
-        self.runner.settings_are(made);
+        let (row, made) = self.runner.drive_while(reading).await?;
+        self.runner.note_saved_settings(made);
         let thread = match thread {
             // One that is not there is refused before anything is done.
             Some(thread) => {
                 let known = self.manager.store.thread(&thread);
-                self.runner.meanwhile(known).await?.id
+                self.runner.drive_while(known).await?.id
             }
             None => active(&row)?,
         };
@@ -382,13 +386,13 @@ impl SavedSessionActor {
         let is_chosen = before.chat_thread_id.as_deref() != Some(thread.as_str());
         if is_chosen {
             let choosing = Box::pin(self.row.choose(&thread));
-            self.runner.meanwhile(choosing).await?;
+            self.runner.drive_while(choosing).await?;
         }
-        let adding = Box::pin(self.waiting.add(turn, false));
-        let added = self.runner.meanwhile(adding).await;
+        let adding = Box::pin(self.queue.add(turn, false));
+        let added = self.runner.drive_while(adding).await;
         if added.is_err() && is_chosen {
-            let back = Box::pin(self.row.choose_back(&thread, before));
-            if let Err(error) = self.runner.meanwhile(back).await {
+            let back = Box::pin(self.row.restore_choice(&thread, before));
+            if let Err(error) = self.runner.drive_while(back).await {
                 let session = &self.id;
                 tracing::warn!(session, %thread, "it stays chosen, and nothing was said in it: {error}");
             }
@@ -397,7 +401,7 @@ impl SavedSessionActor {
     }
 
     /// The turn that there is already under an id.
-    fn known(&self, run: Run) -> Result<Turn, ManagerError> {
+    fn existing_turn(&self, run: Run) -> Result<Turn, ManagerError> {
         if run.session_id.as_deref() != Some(&self.id) {
             return Err(ManagerError::Conflict {
                 message: format!(
@@ -406,7 +410,7 @@ impl SavedSessionActor {
                 ),
             });
         }
-        let before = self.waiting.position(&run.id);
+        let before = self.queue.position(&run.id);
         Ok(Turn {
             id: run.id,
             thread: run.thread,
@@ -419,16 +423,16 @@ impl SavedSessionActor {
         if self.manager.closing.is_cancelled() {
             // What others asked for waits until nothing runs here, and is theirs then.
             let state = RunState::Interrupted;
-            self.waiting.drop_own(state, GOING_DOWN).await;
+            self.queue.drop_own(state, HOST_STOPPED).await;
             return;
         }
         let begins_for_others = self.manager.options.begins_for_others;
-        if !begins_for_others && self.runner.is_free() && !self.waiting.has_own() {
-            self.waiting.release().await;
+        if !begins_for_others && self.runner.is_free() && !self.queue.has_own() {
+            self.queue.release().await;
             return;
         }
         while self.runner.is_free() {
-            let Some(turn) = self.waiting.pop() else {
+            let Some(turn) = self.queue.pop() else {
                 return;
             };
             self.runner.begin_or_open(turn).await;
@@ -436,36 +440,36 @@ impl SavedSessionActor {
     }
 
     /// Gives up opening for the turn that is next, which then begins with what is saved now.
-    fn open_anew(&mut self) {
+    fn restart_opening(&mut self) {
         if let Some(turn) = self.runner.give_up_opening() {
-            self.waiting.put_back(turn);
+            self.queue.put_back(turn);
         }
     }
 
-    async fn opened(&mut self, opened: Result<OpenSessionThread, ManagerError>) {
-        self.used = Instant::now();
-        if let Some((turn, saved)) = self.runner.opened(opened).await {
-            self.waiting.put_back(turn);
+    async fn handle_opened(&mut self, opened: Result<OpenSessionThread, ManagerError>) {
+        self.last_used = Instant::now();
+        if let Some((turn, saved)) = self.runner.finish_opening(opened).await {
+            self.queue.put_back(turn);
             // The process that had the thread may be known as gone only now.
-            self.waiting.adopt().await;
-            if let Some(first) = self.waiting.pop() {
+            self.queue.adopt().await;
+            if let Some(first) = self.queue.pop() {
                 self.runner.begin_or_open(first).await;
             }
             if let Some(saved) = saved {
-                self.runner.saved_meanwhile(saved).await;
+                self.runner.apply_saved_settings(saved).await;
             }
         }
     }
 
     async fn cancel(&mut self, what: CancelRequest) {
         if what.drop_queued {
-            self.runner.meanwhile(self.waiting.adopt()).await;
+            self.runner.drive_while(self.queue.adopt()).await;
             let (state, why) = (RunState::Cancelled, "it was dropped before it began");
-            let dropping = self.waiting.drop_all(state, why);
-            self.runner.meanwhile(dropping).await;
+            let dropping = self.queue.drop_all(state, why);
+            self.runner.drive_while(dropping).await;
         }
         if let Some(only) = &what.turn
-            && (self.waiting.cancel(only).await || what.only_queued || !self.runner.has_turn(only))
+            && (self.queue.cancel(only).await || what.only_queued || !self.runner.has_turn(only))
         {
             return;
         }
@@ -496,18 +500,22 @@ impl SavedSessionActor {
             decision: rule,
         };
         let adding = Box::pin(self.row.add_rule(&rule));
-        let row = self.runner.meanwhile(adding).await?;
+        let row = self.runner.drive_while(adding).await?;
         self.runner.add_rule(rule, &row);
         Ok(())
     }
 
-    async fn update(&mut self, patch: &SessionPatch, when: When) -> Result<Row, ManagerError> {
-        let open = self.runner.open().map(|open| open.made);
+    async fn update(
+        &mut self,
+        patch: &SessionPatch,
+        when: EffectiveFrom,
+    ) -> Result<Row, ManagerError> {
+        let open = self.runner.open().map(|open| open.settings_digest);
         // Credentials may have to be asked for elsewhere.
         let saving = Box::pin(self.row.save(patch, open));
-        let saved = self.runner.meanwhile(saving).await?;
-        if when == When::Now {
-            self.open_anew();
+        let saved = self.runner.drive_while(saving).await?;
+        if when == EffectiveFrom::Now {
+            self.restart_opening();
         }
         self.runner.take_over(saved, when).await
     }

@@ -7,8 +7,8 @@ use conjure_store::{StoreError, ThreadId};
 use futures_util::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 
+use super::active_thread::ActiveThread;
 use super::approvals::Approval;
-use super::open::ActiveThread;
 use super::opening::OpenSessionThread;
 use super::spec::SettingsDigest;
 use crate::session::{OpenThread, Stamped, Subscription, end_thread};
@@ -18,13 +18,13 @@ pub(super) struct ActorThread {
     thread: Box<OpenThread>,
     pub(super) live: ActiveThread,
     /// What it was opened with, and took over since.
-    pub(super) made: SettingsDigest,
+    pub(super) settings_digest: SettingsDigest,
     /// Whether the settings are others by now, which the thread cannot take over.
     pub(super) is_outdated: bool,
     /// Whether what is saved grants the plugins something else, which the thread cannot take over.
     pub(super) has_other_grants: bool,
     /// What it shows beyond pieces of texts, until that is over.
-    shown: Option<Subscription>,
+    events: Option<Subscription>,
     is_at_rest: bool,
     /// Whether the thread panicked: nothing of it can be relied on.
     is_broken: bool,
@@ -33,7 +33,7 @@ pub(super) struct ActorThread {
 /// What comes of an actor's thread that the actor has to do something about.
 pub(super) enum ActorThreadEvent {
     /// The thread shows this event.
-    Shown(Arc<Stamped>),
+    Event(Arc<Stamped>),
     /// A summary that a person wanted is there, or does not come: turns can begin.
     Compacted,
     /// The thread's log failed; nothing more can be written.
@@ -52,9 +52,9 @@ impl ActorThread {
         let (thread, handle) = opened.take()?;
         Some(Self {
             thread,
-            shown: Some(handle.events_beyond_pieces()),
+            events: Some(handle.events_beyond_pieces()),
             live: ActiveThread::new(owner, handle, abandoned),
-            made: opened.made,
+            settings_digest: opened.settings_digest,
             is_outdated: false,
             has_other_grants: false,
             is_at_rest: false,
@@ -75,7 +75,7 @@ impl ActorThread {
         let driven = AssertUnwindSafe(drive(&mut self.thread)).catch_unwind();
         tokio::select! {
             biased;
-            event = next_shown(&mut self.shown) => ActorThreadEvent::Shown(event),
+            event = next_event(&mut self.events) => ActorThreadEvent::Event(event),
             event = driven => event.unwrap_or(ActorThreadEvent::Panicked),
         }
     }
@@ -100,8 +100,8 @@ impl ActorThread {
     }
 
     /// What it shows by now.
-    pub(super) fn try_shown(&mut self) -> Option<Arc<Stamped>> {
-        self.shown.as_mut()?.try_next()
+    pub(super) fn try_next_event(&mut self) -> Option<Arc<Stamped>> {
+        self.events.as_mut()?.try_next()
     }
 
     pub(super) fn is_at_rest(&self) -> bool {
@@ -145,7 +145,7 @@ pub(super) async fn next_thread_event(open: &mut Option<ActorThread>) -> ActorTh
 }
 
 /// The next that is shown. Never anything once it is over: then the thread says why.
-async fn next_shown(shown: &mut Option<Subscription>) -> Arc<Stamped> {
+async fn next_event(shown: &mut Option<Subscription>) -> Arc<Stamped> {
     if let Some(events) = shown {
         if let Some(event) = events.next_or_end().await {
             return event;

@@ -12,7 +12,7 @@ use super::{Manager, ManagerError, ManagerState, lock};
 use conjure_store::{Run, RunState};
 
 /// Turns that are remembered, the newest ones.
-const REMEMBERED: usize = 1_000;
+const MAX_REMEMBERED: usize = 1_000;
 /// Why a turn is over that was cancelled while it waited.
 pub(super) const CANCELLED_WAITING: &str = "it was cancelled before it began";
 
@@ -24,7 +24,7 @@ impl OwnTurns {
     /// Remembers a turn of a session.
     pub(super) fn add(&self, session: &str, turn_id: &str) {
         let mut turns = lock(&self.0);
-        if turns.len() >= REMEMBERED {
+        if turns.len() >= MAX_REMEMBERED {
             turns.pop_front();
         }
         turns.push_back((session.to_owned(), turn_id.to_owned()));
@@ -36,7 +36,7 @@ impl OwnTurns {
     }
 
     /// Whether any turn of a session was.
-    fn has_of(&self, session: &str) -> bool {
+    fn has_session_turn(&self, session: &str) -> bool {
         lock(&self.0).iter().any(|(known, _)| known == session)
     }
 
@@ -48,7 +48,7 @@ impl OwnTurns {
 impl ManagerState {
     /// Whether turns of a session that waited elsewhere are run here.
     fn adopts(&self, session: &str) -> bool {
-        self.options.adopts || self.own_turns.has_of(session)
+        self.options.adopts || self.own_turns.has_session_turn(session)
     }
 
     /// Has the sessions that have turns which waited in a process that is gone take these over.
@@ -101,7 +101,7 @@ impl Manager {
         session: &str,
         turn_id: &str,
     ) -> Result<bool, ManagerError> {
-        let Some(run) = self.known_run(turn_id).await? else {
+        let Some(run) = self.find_run(turn_id).await? else {
             return Ok(true);
         };
         if run.state != RunState::Queued {
@@ -128,7 +128,7 @@ impl Manager {
         turn_id: &str,
         owner: Option<&str>,
     ) -> Result<bool, ManagerError> {
-        let run = self.known_run(turn_id).await?;
+        let run = self.find_run(turn_id).await?;
         let Some(run) = run.filter(|run| run.state == RunState::Queued) else {
             return Ok(false);
         };
@@ -136,7 +136,7 @@ impl Manager {
     }
 
     /// A turn, where there is one of this id.
-    pub(super) async fn known_run(&self, turn_id: &str) -> Result<Option<Run>, ManagerError> {
+    pub(super) async fn find_run(&self, turn_id: &str) -> Result<Option<Run>, ManagerError> {
         match self.run(turn_id).await {
             Ok(run) => Ok(Some(run)),
             Err(error) if error.is_not_found() => Ok(None),
@@ -153,12 +153,12 @@ mod tests {
     fn the_newest_turns_are_remembered_with_their_sessions() {
         let turns = OwnTurns::default();
         assert!(turns.is_empty());
-        for number in 0..=REMEMBERED {
+        for number in 0..=MAX_REMEMBERED {
             turns.add(&format!("session-{}", number / 2), &number.to_string());
         }
-        assert!(!turns.has("0") && turns.has("1") && turns.has_of("session-0"));
+        assert!(!turns.has("0") && turns.has("1") && turns.has_session_turn("session-0"));
         turns.add("last", "last");
-        assert!(!turns.has_of("session-0") && turns.has_of("last"));
-        assert_eq!(lock(&turns.0).len(), REMEMBERED);
+        assert!(!turns.has_session_turn("session-0") && turns.has_session_turn("last"));
+        assert_eq!(lock(&turns.0).len(), MAX_REMEMBERED);
     }
 }

@@ -88,7 +88,7 @@ impl Manager {
     }
 
     pub(super) async fn approvals_here(&self, session: &str) -> Vec<Approval> {
-        let approvals = self.ask_kept(session, ActorRequest::Approvals).await;
+        let approvals = self.ask_running(session, ActorRequest::Approvals).await;
         approvals.unwrap_or_default()
     }
 
@@ -127,7 +127,7 @@ impl Manager {
         decision: ApprovalDecision,
         scope: DecisionScope,
     ) -> Result<(), ManagerError> {
-        let decided = self.ask_kept(session, |done| ActorRequest::Decide {
+        let decided = self.ask_running(session, |done| ActorRequest::Decide {
             call_id: call_id.to_owned(),
             decision,
             scope,

@@ -11,15 +11,15 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::runs::told_of;
+use super::runs::wait_for_signal;
 use super::terms::TurnTerms;
 use super::{Manager, ManagerState};
 use crate::session::ApprovalMode;
 use conjure_store::ThreadId;
 
 /// How often the store is asked where no word comes, and told where it was not.
-const LOOK: Duration = Duration::from_secs(1);
-const RENEW: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+const RENEW_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How many follow a thread in this process, or with `None` all threads.
 type Followers = BTreeMap<Option<ThreadId>, usize>;
@@ -35,7 +35,7 @@ impl Default for Attendance {
 }
 
 impl Attendance {
-    fn is_there(&self, thread: &ThreadId) -> bool {
+    fn has_follower(&self, thread: &ThreadId) -> bool {
         let followers = self.0.borrow();
         followers.contains_key(&None) || followers.contains_key(&Some(thread.clone()))
     }
@@ -83,7 +83,7 @@ impl Manager {
 
 impl ManagerState {
     async fn is_attended(&self, thread: &ThreadId) -> bool {
-        if self.attendance.is_there(thread) {
+        if self.attendance.has_follower(thread) {
             return true;
         }
         let elsewhere = self.store.is_followed(thread).await;
@@ -106,7 +106,7 @@ impl ManagerState {
         } else {
             None
         };
-        let is_there = presence.as_ref().is_none_or(Presence::is_there);
+        let is_there = presence.as_ref().is_none_or(Presence::is_present);
         (self.approval_mode(is_there), presence)
     }
 
@@ -121,7 +121,7 @@ impl ManagerState {
 
 /// Whether somebody is there while an unattended turn runs.
 pub(super) struct Presence {
-    told: watch::Receiver<bool>,
+    is_present: watch::Receiver<bool>,
     _watching: AbortOnDropHandle<()>,
 }
 
@@ -130,28 +130,28 @@ impl Presence {
     async fn watch(inner: Arc<ManagerState>, thread: ThreadId, may_come: bool) -> Self {
         let is_there = may_come || inner.is_attended(&thread).await;
         let (tell, told) = watch::channel(is_there);
-        let watching = tokio::spawn(watch_over(inner, thread, tell));
+        let watching = tokio::spawn(track_presence(inner, thread, tell));
         Self {
-            told,
+            is_present: told,
             _watching: AbortOnDropHandle::new(watching),
         }
     }
 
-    fn is_there(&self) -> bool {
-        *self.told.borrow()
+    fn is_present(&self) -> bool {
+        *self.is_present.borrow()
     }
 
     /// Waits until that is otherwise. Safe to drop and call again.
     pub(super) async fn changed(&mut self) -> bool {
-        if self.told.changed().await.is_err() {
+        if self.is_present.changed().await.is_err() {
             std::future::pending::<()>().await;
         }
-        *self.told.borrow_and_update()
+        *self.is_present.borrow_and_update()
     }
 }
 
 /// Tells who comes at once, and who leaves a while later: a page that is loaded anew is back.
-async fn watch_over(inner: Arc<ManagerState>, thread: ThreadId, tell: watch::Sender<bool>) {
+async fn track_presence(inner: Arc<ManagerState>, thread: ThreadId, tell: watch::Sender<bool>) {
     let mut signals = inner.store.signals();
     let mut changes = inner.attendance.changes();
     let mut left: Option<Instant> = None;
@@ -159,20 +159,20 @@ async fn watch_over(inner: Arc<ManagerState>, thread: ThreadId, tell: watch::Sen
         changes.mark_unchanged();
         let is_there = inner.is_attended(&thread).await;
         let was_there = *tell.borrow();
-        let mut look = LOOK;
+        let mut look = POLL_INTERVAL;
         if is_there || !was_there {
             left = None;
             tell.send_if_modified(|told| std::mem::replace(told, is_there) != is_there);
         } else {
             let gone = left.get_or_insert_with(Instant::now).elapsed();
             match inner.options.absence.checked_sub(gone) {
-                Some(rest) if !rest.is_zero() => look = LOOK.min(rest),
+                Some(rest) if !rest.is_zero() => look = POLL_INTERVAL.min(rest),
                 _ => drop(tell.send_replace(false)),
             }
         }
         tokio::select! {
             changed = changes.changed() => if changed.is_err() { return },
-            () = told_of(Some(&mut signals), &thread) => {}
+            () = wait_for_signal(Some(&mut signals), &thread) => {}
             () = tokio::time::sleep(look) => {}
         }
     }
@@ -201,7 +201,7 @@ pub(super) async fn announce(
             if now.is_empty() && told.is_empty() {
                 std::future::pending::<()>().await;
             }
-            tokio::time::sleep(RENEW).await;
+            tokio::time::sleep(RENEW_INTERVAL).await;
         };
         tokio::select! {
             () = closing.cancelled() => return,

@@ -14,7 +14,7 @@ use super::view::SessionState;
 use conjure_store::ThreadId;
 
 /// Changes that a slow follower may miss before it has to look again.
-const KEPT: usize = 1024;
+const CAPACITY: usize = 1024;
 /// Time to wait for the store to tell the state of the sessions.
 const READY: Duration = Duration::from_secs(1);
 
@@ -87,48 +87,51 @@ pub(super) type OwnSaves = HashMap<String, Option<i64>>;
 
 /// State of each session, and the followers who are told of changes.
 pub(super) struct States {
-    known: Mutex<HashMap<String, ActorStatus>>,
-    told: broadcast::Sender<SessionChange>,
+    statuses: Mutex<HashMap<String, ActorStatus>>,
+    changes: broadcast::Sender<SessionChange>,
     /// Saves that were told since the store was last looked at for followers.
-    own: Mutex<OwnSaves>,
+    own_saves: Mutex<OwnSaves>,
     /// How many follow all sessions.
     followers: watch::Sender<usize>,
     /// Whether the state of other processes' sessions is known for them.
-    is_looked: watch::Sender<bool>,
+    is_watching: watch::Sender<bool>,
 }
 
 impl Default for States {
     fn default() -> Self {
         Self {
-            known: Mutex::default(),
-            told: broadcast::Sender::new(KEPT),
-            own: Mutex::default(),
+            statuses: Mutex::default(),
+            changes: broadcast::Sender::new(CAPACITY),
+            own_saves: Mutex::default(),
             followers: watch::Sender::new(0),
-            is_looked: watch::Sender::new(false),
+            is_watching: watch::Sender::new(false),
         }
     }
 }
 
 impl States {
     pub(super) fn of(&self, session: &str) -> ActorStatus {
-        lock(&self.known).get(session).cloned().unwrap_or_default()
+        lock(&self.statuses)
+            .get(session)
+            .cloned()
+            .unwrap_or_default()
     }
 
     /// Whether something goes on in a session here.
     pub(super) fn is_known(&self, session: &str) -> bool {
-        lock(&self.known).contains_key(session)
+        lock(&self.statuses).contains_key(session)
     }
 
     /// How many sessions have a turn that runs.
     pub(super) fn running(&self) -> usize {
-        let known = lock(&self.known);
+        let known = lock(&self.statuses);
         let runs = |status: &&ActorStatus| status.state != SessionState::Idle;
         known.values().filter(runs).count()
     }
 
     pub(super) fn set(&self, session: &str, status: ActorStatus) {
         {
-            let mut known = lock(&self.known);
+            let mut known = lock(&self.statuses);
             if known.get(session).cloned().unwrap_or_default() == status {
                 return;
             }
@@ -138,7 +141,7 @@ impl States {
                 known.insert(session.to_owned(), status.clone());
             }
         }
-        self.tell(SessionChange::State {
+        self.notify(SessionChange::State {
             session: session.to_owned(),
             state: status.state,
             turn: status.turn,
@@ -147,42 +150,42 @@ impl States {
         });
     }
 
-    pub(super) fn tell(&self, change: SessionChange) {
+    pub(super) fn notify(&self, change: SessionChange) {
         // Nobody need follow.
-        let _ = self.told.send(change);
+        let _ = self.changes.send(change);
     }
 
     /// Says that this process saved a session, which it did at this time.
-    pub(super) fn tell_saved(&self, session: &str, updated_at_ms: i64) {
-        self.note_own(session, Some(updated_at_ms));
-        self.tell(SessionChange::Saved {
+    pub(super) fn notify_saved(&self, session: &str, updated_at_ms: i64) {
+        self.note_own_save(session, Some(updated_at_ms));
+        self.notify(SessionChange::Saved {
             session: session.to_owned(),
         });
     }
 
     /// Says that this process deleted a session.
-    pub(super) fn tell_deleted(&self, session: &str) {
-        self.note_own(session, None);
-        self.tell(SessionChange::Deleted {
+    pub(super) fn notify_deleted(&self, session: &str) {
+        self.note_own_save(session, None);
+        self.notify(SessionChange::Deleted {
             session: session.to_owned(),
         });
     }
 
     /// Whoever looks at the store sees it there too, and is not to tell it again.
-    fn note_own(&self, session: &str, saved: Option<i64>) {
+    fn note_own_save(&self, session: &str, saved: Option<i64>) {
         if self.is_followed() {
-            lock(&self.own).insert(session.to_owned(), saved);
+            lock(&self.own_saves).insert(session.to_owned(), saved);
         }
     }
 
     /// What this process saved and deleted since this was last asked.
-    pub(super) fn take_own(&self) -> OwnSaves {
-        std::mem::take(&mut *lock(&self.own))
+    pub(super) fn take_own_saves(&self) -> OwnSaves {
+        std::mem::take(&mut *lock(&self.own_saves))
     }
 
     /// Gives back what was taken too early: it is told apart the next time. What was saved since wins.
-    pub(super) fn give_back(&self, taken: OwnSaves) {
-        let mut own = lock(&self.own);
+    pub(super) fn restore_own_saves(&self, taken: OwnSaves) {
+        let mut own = lock(&self.own_saves);
         for (session, saved) in taken {
             own.entry(session).or_insert(saved);
         }
@@ -191,8 +194,8 @@ impl States {
     /// What happens here from now on.
     pub(super) fn follow(&self) -> SessionChangeStream {
         SessionChangeStream {
-            told: self.told.subscribe(),
-            is_looked: self.is_looked.subscribe(),
+            receiver: self.changes.subscribe(),
+            is_watching: self.is_watching.subscribe(),
             _follower: None,
         }
     }
@@ -212,8 +215,8 @@ impl States {
     }
 
     /// Says whether what other processes do from here on is told.
-    pub(super) fn looked(&self, is_looked: bool) {
-        self.is_looked.send_replace(is_looked);
+    pub(super) fn set_watching(&self, is_looked: bool) {
+        self.is_watching.send_replace(is_looked);
     }
 
     /// How many do, as they come and go.
@@ -234,8 +237,8 @@ impl Drop for ChangeFollower {
 
 /// The changes of all sessions, as they come.
 pub struct SessionChangeStream {
-    told: broadcast::Receiver<SessionChange>,
-    is_looked: watch::Receiver<bool>,
+    receiver: broadcast::Receiver<SessionChange>,
+    is_watching: watch::Receiver<bool>,
     _follower: Option<ChangeFollower>,
 }
 
@@ -244,13 +247,13 @@ impl SessionChangeStream {
     /// store cannot say how it is with them: whoever reads the sessions then misses nothing.
     #[boxed]
     pub async fn ready(&mut self) {
-        let looked = self.is_looked.wait_for(|is_looked| *is_looked);
+        let looked = self.is_watching.wait_for(|is_looked| *is_looked);
         let _ = tokio::time::timeout(READY, looked).await;
     }
 
     /// The next change; nothing when the manager is gone. Safe to drop and call again.
     pub async fn next(&mut self) -> Option<SessionChange> {
-        match self.told.recv().await {
+        match self.receiver.recv().await {
             Ok(change) => Some(change),
             Err(broadcast::error::RecvError::Lagged(_)) => Some(SessionChange::Missed),
             Err(broadcast::error::RecvError::Closed) => None,

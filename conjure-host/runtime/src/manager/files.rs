@@ -6,18 +6,18 @@ use std::path::PathBuf;
 use async_recursion::async_recursion as boxed;
 use tokio::time::Instant;
 
-use super::opening::AGAIN;
+use super::opening::RETRY_INTERVAL;
 use super::{Manager, ManagerError, lock};
 use crate::artifacts::FileError;
-use crate::session::{SessionError, fetched_before};
+use crate::session::{SessionError, find_cached};
 use conjure_config::SessionSpec;
-use conjure_store::{RunsOf, SavedSession as Row, StoreError, ThreadId};
+use conjure_store::{RunFilter, SavedSession as Row, StoreError, ThreadId};
 
 /// The newest turns of a thread whose sessions are asked.
-const LOOKED_AT: u64 = 50;
+const MAX_RUNS: u64 = 50;
 
 /// A file that came.
-pub struct Fetched {
+pub struct FetchedFile {
     /// Path of the file on this machine.
     pub path: PathBuf,
     /// Whether it came just now, and no session that is open knows of it there.
@@ -63,7 +63,7 @@ impl Manager {
         file: &str,
         backend: &str,
         session: Option<&str>,
-    ) -> Result<Fetched, FetchError> {
+    ) -> Result<FetchedFile, FetchError> {
         let until = Instant::now() + self.inner.options.patience;
         loop {
             let fetched = Box::pin(self.fetch_file_now(thread, file, backend, session));
@@ -71,7 +71,7 @@ impl Manager {
                 Err(FetchError::Manager(ManagerError::Store(StoreError::Busy { .. })))
                     if Instant::now() < until =>
                 {
-                    tokio::time::sleep(AGAIN).await;
+                    tokio::time::sleep(RETRY_INTERVAL).await;
                 }
                 done => return done,
             }
@@ -84,14 +84,14 @@ impl Manager {
         file: &str,
         backend: &str,
         session: Option<&str>,
-    ) -> Result<Fetched, FetchError> {
-        let open = lock(&self.inner.live).get(thread).cloned();
+    ) -> Result<FetchedFile, FetchError> {
+        let open = lock(&self.inner.active_threads).get(thread).cloned();
         if let Some(open) = open {
             match open.handle.resolve(file).await {
                 // It has no such backend; another session may.
                 Err(FileError::FileNotFound { .. } | FileError::Elsewhere { .. }) => {}
                 Ok(path) => {
-                    return Ok(Fetched {
+                    return Ok(FetchedFile {
                         path,
                         is_spare: false,
                     });
@@ -102,8 +102,8 @@ impl Manager {
         }
         let host = &self.inner.host;
         let entries = host.entries(thread).await.map_err(ManagerError::from)?;
-        if let Some(path) = fetched_before(&entries, host.data_dir(), thread, file) {
-            return Ok(Fetched {
+        if let Some(path) = find_cached(&entries, host.data_dir(), thread, file) {
+            return Ok(FetchedFile {
                 path,
                 is_spare: false,
             });
@@ -132,7 +132,7 @@ impl Manager {
                 })
             };
             let path = fetched.remove(file).unwrap_or_else(none);
-            return Ok(Fetched {
+            return Ok(FetchedFile {
                 path: path.map_err(|error| refused(backend, &error))?,
                 is_spare: true,
             });
@@ -152,7 +152,10 @@ impl Manager {
     async fn sessions_of(&self, thread: &ThreadId) -> Result<Vec<Row>, ManagerError> {
         let store = &self.inner.store;
         let mut rows = store.thread_sessions(thread).await?;
-        for run in store.runs(RunsOf::Thread(thread), None, LOOKED_AT).await? {
+        for run in store
+            .runs(RunFilter::Thread(thread), None, MAX_RUNS)
+            .await?
+        {
             let Some(id) = run.session_id else { continue };
             if rows.iter().any(|row| row.id == id) {
                 continue;
@@ -173,7 +176,7 @@ impl Manager {
         row: &Row,
         backend: &str,
     ) -> Result<Option<SessionSpec>, ManagerError> {
-        let mut spec = match self.inner.made_in_place(row).await {
+        let mut spec = match self.inner.checked_spec(row).await {
             Ok(spec) => spec,
             Err(error @ ManagerError::Store(_)) => return Err(error),
             Err(error) => {

@@ -13,17 +13,17 @@ use conjure_store::{Run, RunState};
 
 impl ManagerState {
     /// Ends what a process left behind that is no more.
-    pub(super) async fn take_over(&self) -> Result<Vec<Run>, ManagerError> {
+    pub(super) async fn take_over_abandoned(&self) -> Result<Vec<Run>, ManagerError> {
         let gone = self.store.abandoned_runs().await?;
         if gone.is_empty() {
             return Ok(gone);
         }
         // While the runs are not over: where this process ends meanwhile, another closes them.
-        self.settle_abandoned(&gone).await;
+        self.close_abandoned(&gone).await;
         let over = self.store.take_over_runs().await?;
         let is_late = |run: &&Run| !gone.iter().any(|known| known.id == run.id);
         let late: Vec<Run> = over.iter().filter(is_late).cloned().collect();
-        self.settle_abandoned(&late).await;
+        self.close_abandoned(&late).await;
         // No warning: whoever follows the thread is told of its end, and a chat would show both.
         for run in &over {
             tracing::info!(
@@ -36,8 +36,8 @@ impl ManagerState {
     }
 
     /// Looks at every run once.
-    async fn look(&self) -> Result<(), ManagerError> {
-        let open: Vec<_> = lock(&self.live).values().cloned().collect();
+    async fn check_runs(&self) -> Result<(), ManagerError> {
+        let open: Vec<_> = lock(&self.active_threads).values().cloned().collect();
         let half = self.options.silence / 2;
         let asked = open.into_iter().filter_map(|live| {
             let run = live.run()?;
@@ -58,7 +58,7 @@ impl ManagerState {
         for run in self.store.silent_runs(silence).await? {
             self.end_silent(&run).await?;
         }
-        self.take_over().await?;
+        self.take_over_abandoned().await?;
         self.store.drop_untaken_requests().await?;
         Ok(self.record_unbegun().await?)
     }
@@ -69,7 +69,7 @@ impl ManagerState {
         if run.state == RunState::Queued {
             return Ok(());
         }
-        let live = lock(&self.live).get(&run.thread).cloned();
+        let live = lock(&self.active_threads).get(&run.thread).cloned();
         let Some(live) = live.filter(|live| live.run().as_deref() == Some(&run.id)) else {
             return Ok(());
         };
@@ -99,7 +99,11 @@ async fn answers_within(time: Duration, actor: &mpsc::Sender<Box<ActorRequest>>)
 }
 
 /// Looks after runs until the manager is gone or goes down.
-pub(super) async fn beat(inner: Weak<ManagerState>, closing: CancellationToken, every: Duration) {
+pub(super) async fn run_heartbeat(
+    inner: Weak<ManagerState>,
+    closing: CancellationToken,
+    every: Duration,
+) {
     let mut has_failed = false;
     loop {
         tokio::select! {
@@ -114,7 +118,7 @@ pub(super) async fn beat(inner: Weak<ManagerState>, closing: CancellationToken, 
                 inner.store.probe().await?;
                 inner.write_run_ends().await;
             }
-            inner.look().await?;
+            inner.check_runs().await?;
             inner.adopt().await
         };
         let looked = looked.await;

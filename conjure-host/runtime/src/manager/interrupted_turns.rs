@@ -16,7 +16,7 @@ use crate::session::Stamped;
 use conjure_store::ThreadId;
 
 /// The highest number in an epoch, as high as the API takes one.
-const LAST: u64 = 999_999_999_999_999_999;
+const LAST_SEQ: u64 = 999_999_999_999_999_999;
 
 /// A turn that ended without its log.
 #[derive(Debug, Clone)]
@@ -34,18 +34,18 @@ pub(super) struct InterruptedTurns(Mutex<HashMap<ThreadId, InterruptedTurn>>);
 
 /// Whether an event is the last that is told of a turn whose end its log has not.
 pub(super) fn is_unlogged_end(id: EventId) -> bool {
-    id.seq == LAST
+    id.seq == LAST_SEQ
 }
 
 impl InterruptedTurn {
     /// The number of the last event of it.
     pub(super) fn last_id(&self) -> EventId {
-        self.id(LAST)
+        self.id(LAST_SEQ)
     }
 
     /// What is told of it: why it ended, and that it did.
     pub(super) fn events(self) -> [Stamped; 2] {
-        let (error_id, done_id) = (self.id(LAST - 1), self.last_id());
+        let (error_id, done_id) = (self.id(LAST_SEQ - 1), self.last_id());
         let error = Event::Error(ErrorEvent {
             error: self.error,
             kind: "session".to_owned(),

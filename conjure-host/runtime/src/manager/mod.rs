@@ -22,6 +22,7 @@
 mod abandoned_threads;
 mod abandoned_turns;
 mod abandoned_usage;
+mod active_thread;
 mod actor;
 mod actor_thread;
 mod adoption;
@@ -29,18 +30,17 @@ mod approvals;
 mod attendance;
 mod changes;
 mod error;
+mod event_stream;
 mod files;
-mod following;
 mod heartbeat;
 mod interrupted_turns;
-mod open;
 mod opening;
 mod opening_turn;
 mod questions;
 mod remote;
 mod requests;
 mod run_ends;
-mod running;
+mod running_turn;
 mod runs;
 mod saving;
 mod sealing;
@@ -78,8 +78,8 @@ pub use approvals::{Approval, DecisionScope};
 pub use attendance::Attendant;
 pub use changes::{SessionChange, SessionChangeStream};
 pub use error::ManagerError;
-pub use files::{FetchError, Fetched};
-pub use following::EventStream;
+pub use event_stream::EventStream;
+pub use files::{FetchError, FetchedFile};
 pub use questions::{PendingQuestion, QuestionReply};
 pub use remote::{RemoteError, RemoteErrorKind};
 pub use runs::Turn;
@@ -91,6 +91,7 @@ pub use view::{
 };
 
 use crate::Host;
+use active_thread::ActiveThread;
 use actor::SavedSessionActor;
 use adoption::OwnTurns;
 use attendance::Attendance;
@@ -98,15 +99,14 @@ use changes::States;
 use conjure_config::SyncBox;
 use conjure_store::{Store, ThreadId};
 use interrupted_turns::InterruptedTurns;
-use open::ActiveThread;
 use requests::ActorRequest;
 use run_ends::PendingRunEnds;
-use thread_marks::MarkLooks;
+use thread_marks::PendingMarks;
 use thread_watch::ThreadWatches;
 
 /// How long sessions have to end when the deadline of a shutdown has passed: each ends its turn in
 /// ten seconds where the database and the session answer.
-const LAST: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 15 });
+const END_TIMEOUT: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 15 });
 /// Messages that may wait at an actor.
 const MAILBOX: usize = 64;
 
@@ -122,14 +122,14 @@ pub struct ManagerOptions {
     /// who may come yet from its beginning on; 30 s by default, so that a page may be loaded anew.
     pub absence: Duration,
     /// How often it is looked whether runs are alive; 5 s by default.
-    pub beat: Duration,
+    pub heartbeat_interval: Duration,
     /// After how long without a sign of life a run is ended and marked as lost; a minute by
     /// default.
     pub silence: Duration,
     /// How long a session waits for a thread that another one writes; 30 s by default.
     pub patience: Duration,
     /// The most follow-ups that wait in a session; 100 by default.
-    pub queued: usize,
+    pub max_queued: usize,
     /// Whether turns that waited in a process that is gone are run here as soon as that is known;
     /// they are by default. Else that holds for sessions in which something was said from here.
     pub adopts: bool,
@@ -145,10 +145,10 @@ impl Default for ManagerOptions {
             idle: Duration::from_mins(10),
             approval: Duration::from_mins(10),
             absence: Duration::from_secs(30),
-            beat: Duration::from_secs(5),
+            heartbeat_interval: Duration::from_secs(5),
             silence: Duration::from_mins(1),
             patience: Duration::from_secs(30),
-            queued: 100,
+            max_queued: 100,
             adopts: true,
             begins_for_others: true,
         }
@@ -172,13 +172,13 @@ pub(crate) struct ManagerParts {
     /// The actors, by session.
     actors: Mutex<HashMap<String, mpsc::Sender<Box<ActorRequest>>>>,
     /// Threads that are open here.
-    live: Mutex<HashMap<ThreadId, ActiveThread>>,
+    active_threads: Mutex<HashMap<ThreadId, ActiveThread>>,
     /// Notifies followers when a thread is opened or closed.
     thread_watches: ThreadWatches,
     /// Followed threads that other processes wrote to.
-    looks: Arc<MarkLooks>,
+    pending_marks: Arc<PendingMarks>,
     /// Other processes may have changed sessions.
-    session_looks: Arc<Notify>,
+    sessions_changed: Arc<Notify>,
     states: States,
     /// Ends of runs that are not in the store yet.
     run_ends: PendingRunEnds,
@@ -222,10 +222,10 @@ impl Manager {
             store,
             options,
             actors: Mutex::default(),
-            live: Mutex::default(),
+            active_threads: Mutex::default(),
             thread_watches: ThreadWatches::default(),
-            looks: Arc::default(),
-            session_looks: Arc::default(),
+            pending_marks: Arc::default(),
+            sessions_changed: Arc::default(),
             states: States::default(),
             run_ends: PendingRunEnds::default(),
             interrupted: InterruptedTurns::default(),
@@ -236,10 +236,14 @@ impl Manager {
             ending: CancellationToken::new(),
             tasks: TaskTracker::new(),
         })));
-        inner.take_over().await?;
+        inner.take_over_abandoned().await?;
         inner.record_unbegun().await?;
         inner.adopt().await?;
-        let beating = heartbeat::beat(Arc::downgrade(&inner), inner.closing.clone(), options.beat);
+        let beating = heartbeat::run_heartbeat(
+            Arc::downgrade(&inner),
+            inner.closing.clone(),
+            options.heartbeat_interval,
+        );
         inner.tasks.spawn(beating);
         let attendance = inner.attendance.changes();
         let closing = inner.closing.clone();
@@ -249,9 +253,13 @@ impl Manager {
             closing,
         ));
         let marked = inner.store.marked_threads();
-        let looks = Arc::clone(&inner.looks);
-        tokio::spawn(thread_marks::tell(Arc::downgrade(&inner), marked, looks));
-        tokio::spawn(session_watch::tell(Arc::downgrade(&inner)));
+        let looks = Arc::clone(&inner.pending_marks);
+        tokio::spawn(thread_marks::watch_marks(
+            Arc::downgrade(&inner),
+            marked,
+            looks,
+        ));
+        tokio::spawn(session_watch::watch_sessions(Arc::downgrade(&inner)));
         // Not among the tasks that a shutdown waits for: it serves them to their end.
         let listening = Arc::clone(&inner.listening);
         tokio::spawn(signals::listen(Arc::downgrade(&inner), listening));
@@ -289,7 +297,7 @@ impl Manager {
         let ended = tokio::time::timeout(deadline, self.inner.tasks.wait()).await;
         if ended.is_err() {
             self.inner.ending.cancel();
-            let ended = tokio::time::timeout(LAST, self.inner.tasks.wait()).await;
+            let ended = tokio::time::timeout(END_TIMEOUT, self.inner.tasks.wait()).await;
             if ended.is_err() {
                 let left = self.inner.tasks.len();
                 tracing::error!("{left} tasks of sessions did not end; they end with the process");
@@ -320,7 +328,7 @@ impl Manager {
     }
 
     /// Asks a session's actor where there is one.
-    async fn ask_kept<T>(
+    async fn ask_running<T>(
         &self,
         session: &str,
         ask: impl FnOnce(tokio::sync::oneshot::Sender<T>) -> ActorRequest,
@@ -360,7 +368,7 @@ impl ManagerState {
         }
         let (asks, mailbox) = mpsc::channel(MAILBOX);
         let actor = Box::new(SavedSessionActor::new(Arc::clone(self), row.id, mailbox));
-        self.tasks.spawn(actor.supervised());
+        self.tasks.spawn(actor.run_supervised());
         actors.insert(session.to_owned(), asks.clone());
         self.listening.notify_one();
         Ok(asks)

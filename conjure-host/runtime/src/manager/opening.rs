@@ -5,26 +5,26 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::open::ActiveThread;
+use super::active_thread::ActiveThread;
 use super::remote::RemoteRequest;
 use super::requests::ActorRequest;
 use super::spec::SettingsDigest;
 use super::{Manager, ManagerError, ManagerState, lock};
 use crate::session::{
-    ApprovalMode, OpenThread, Saved, SessionError, SpentBefore, ThreadHandle, end_thread,
+    ApprovalMode, OpenThread, PriorUsage, SavedSessionState, SessionError, ThreadHandle, end_thread,
 };
 use conjure_config::SessionSpec;
 use conjure_store::{SavedSession as Row, StoreError, ThreadId};
 
 /// How long is waited before a thread that another session writes is asked for again.
-pub(super) const AGAIN: Duration = Duration::from_millis(100);
+pub(super) const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The open thread of a session, on the way to its actor. Where the actor does not take it, it is
 /// ended.
 pub(super) struct OpenSessionThread {
     thread: Option<(Box<OpenThread>, ThreadHandle)>,
     /// What it was opened with.
-    pub(super) made: SettingsDigest,
+    pub(super) settings_digest: SettingsDigest,
 }
 
 impl OpenSessionThread {
@@ -52,17 +52,17 @@ impl ManagerState {
         row: &Row,
         thread: &ThreadId,
     ) -> Result<OpenSessionThread, ManagerError> {
-        let settled = self.settled(row).await?;
+        let settled = self.resolve_working_dir(row).await?;
         let row = &*settled;
-        let (spec, made) = self.made_of(row).await?;
+        let (spec, made) = self.spec_and_digest(row).await?;
         let until = Instant::now() + self.options.patience;
         loop {
             match self.open_now(row, &spec, made, thread).await {
                 Err(ManagerError::Session(SessionError::Store(StoreError::Busy { .. })))
                     if Instant::now() < until =>
                 {
-                    self.ask_for(thread).await;
-                    tokio::time::sleep(AGAIN).await;
+                    self.request_release(thread).await;
+                    tokio::time::sleep(RETRY_INTERVAL).await;
                 }
                 opened => return opened,
             }
@@ -77,8 +77,8 @@ impl ManagerState {
         thread: &ThreadId,
     ) -> Result<OpenSessionThread, ManagerError> {
         let totals = self.store.session_totals(&row.id).await?;
-        let saved = Saved {
-            spent: SpentBefore {
+        let saved = SavedSessionState {
+            spent: PriorUsage {
                 tokens: totals.spent.usage.total(),
                 calls: totals.spent.calls,
                 wall_ms: totals.wall_ms,
@@ -89,20 +89,20 @@ impl ManagerState {
         let opened = self.host.open_saved(spec.clone(), thread.clone(), saved);
         Ok(OpenSessionThread {
             thread: Some(opened.await?),
-            made,
+            settings_digest: made,
         })
     }
 
     /// A thread is open.
-    pub(super) fn opened(&self, live: &ActiveThread) {
+    pub(super) fn register_open(&self, live: &ActiveThread) {
         let thread = live.handle.thread().clone();
-        lock(&self.live).insert(thread.clone(), live.clone());
-        self.thread_watches.tell(&thread);
+        lock(&self.active_threads).insert(thread.clone(), live.clone());
+        self.thread_watches.notify(&thread);
     }
 
     /// Asks the session that has a thread open to close it, here or in another process.
-    async fn ask_for(self: &Arc<Self>, thread: &ThreadId) {
-        if lock(&self.live).contains_key(thread) {
+    async fn request_release(self: &Arc<Self>, thread: &ThreadId) {
+        if lock(&self.active_threads).contains_key(thread) {
             self.release(thread).await;
             return;
         }
@@ -119,7 +119,9 @@ impl ManagerState {
 
     /// Has a thread closed that is open here, where nothing runs on it.
     pub(super) async fn release(&self, thread: &ThreadId) {
-        let owner = lock(&self.live).get(thread).map(|live| live.owner.clone());
+        let owner = lock(&self.active_threads)
+            .get(thread)
+            .map(|live| live.owner.clone());
         let actor = owner.and_then(|owner| lock(&self.actors).get(&owner).cloned());
         if let Some(actor) = actor {
             let (done, released) = tokio::sync::oneshot::channel();
@@ -128,15 +130,15 @@ impl ManagerState {
                 .try_send(Box::new(ActorRequest::Release { thread, done }))
                 .is_ok()
             {
-                let _ = tokio::time::timeout(AGAIN, released).await;
+                let _ = tokio::time::timeout(RETRY_INTERVAL, released).await;
             }
         }
     }
 
     /// A thread is open no more.
-    pub(super) fn closed(&self, live: &ActiveThread) {
+    pub(super) fn unregister_open(&self, live: &ActiveThread) {
         let thread = live.handle.thread();
-        let mut all = lock(&self.live);
+        let mut all = lock(&self.active_threads);
         if all
             .get(thread)
             .is_some_and(|known| Arc::ptr_eq(&known.handle, &live.handle))
@@ -144,6 +146,6 @@ impl ManagerState {
             all.remove(thread);
         }
         drop(all);
-        self.thread_watches.tell(thread);
+        self.thread_watches.notify(thread);
     }
 }

@@ -14,7 +14,7 @@ use super::{ManagerError, ManagerState};
 pub(super) struct OpeningTurn {
     pub(super) turn: QueuedTurn,
     /// What was saved of the session since it began to open, which it may have missed.
-    pub(super) saved: Option<SettingsDigest>,
+    pub(super) changed_settings: Option<SettingsDigest>,
     task: AbortOnDropHandle<Result<OpenSessionThread, ManagerError>>,
 }
 
@@ -37,13 +37,13 @@ impl OpeningTurn {
         });
         Self {
             turn,
-            saved: None,
+            changed_settings: None,
             task: AbortOnDropHandle::new(task),
         }
     }
 
     /// Waits until it is open.
-    pub(super) async fn opened(&mut self) -> Result<OpenSessionThread, ManagerError> {
+    pub(super) async fn wait(&mut self) -> Result<OpenSessionThread, ManagerError> {
         match (&mut self.task).await {
             Ok(opened) => opened,
             Err(error) => Err(ManagerError::Conflict {

@@ -89,7 +89,7 @@ impl Manager {
 
     /// Questions of the threads that a session has open.
     fn questions_of(&self, session: &str) -> Vec<Arc<Questions>> {
-        let live = lock(&self.inner.live);
+        let live = lock(&self.inner.active_threads);
         let own = live.values().filter(|live| live.owner == session);
         own.filter_map(|live| live.handle.questions().cloned())
             .collect()

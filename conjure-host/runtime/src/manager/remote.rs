@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use conjure_core::chat::Message;
-use conjure_core::turn::{ApprovalDecision, When};
+use conjure_core::turn::{ApprovalDecision, EffectiveFrom};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -208,13 +208,13 @@ impl Manager {
         session: &str,
         remote: impl FnOnce() -> RemoteRequest,
     ) -> Result<Option<T>, ManagerError> {
-        let Some(owner) = self.owner_elsewhere(session).await? else {
+        let Some(owner) = self.remote_owner(session).await? else {
             return Ok(None);
         };
         match self.ask_owner(&owner, &remote()).await {
             // It may be gone by now.
             Err(elsewhere @ ManagerError::Elsewhere { .. }) => {
-                match self.owner_elsewhere(session).await? {
+                match self.remote_owner(session).await? {
                     Some(now) if now.writer == owner.writer => Err(elsewhere),
                     Some(_) => Err(ManagerError::Remote(RemoteError {
                         kind: RemoteErrorKind::Moved,
@@ -264,10 +264,7 @@ impl Manager {
         }
     }
 
-    pub(super) async fn owner_elsewhere(
-        &self,
-        session: &str,
-    ) -> Result<Option<Owner>, ManagerError> {
+    pub(super) async fn remote_owner(&self, session: &str) -> Result<Option<Owner>, ManagerError> {
         if self.inner.states.is_known(session) {
             return Ok(None);
         }
@@ -397,7 +394,11 @@ impl Manager {
                 now,
             } => {
                 patch.seen_ms = seen_ms;
-                let when = if now { When::Now } else { When::NextTurn };
+                let when = if now {
+                    EffectiveFrom::Now
+                } else {
+                    EffectiveFrom::NextTurn
+                };
                 self.update_here(&session, &patch, when).await?;
                 nothing
             }

@@ -2,7 +2,7 @@
 
 use conjure_core::chat::Message;
 use conjure_core::switch::SwitchReport;
-use conjure_core::turn::{ApprovalDecision, When};
+use conjure_core::turn::{ApprovalDecision, EffectiveFrom};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
@@ -15,7 +15,7 @@ use crate::session::{CompactionResult, ToolPreview, UnfoldError};
 use conjure_store::{SavedSession as Row, ThreadId};
 
 /// An answer to give.
-pub(super) type Done<T> = oneshot::Sender<T>;
+pub(super) type Responder<T> = oneshot::Sender<T>;
 
 /// Origin of a turn: the process whose client asks for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,73 +49,73 @@ pub(super) enum ActorRequest {
         thread: Option<ThreadId>,
         terms: Box<TurnTerms>,
         origin: TurnOrigin,
-        done: Done<Result<Turn, ManagerError>>,
+        done: Responder<Result<Turn, ManagerError>>,
     },
     /// Say something else in a turn that waits, in its place. Whether it waited still.
     Reword {
         turn_id: String,
         message: Message,
-        done: Done<Result<bool, ManagerError>>,
+        done: Responder<Result<bool, ManagerError>>,
     },
     /// Take over what waited in a process that is gone.
     Adopt,
     Cancel {
         what: CancelRequest,
-        done: Done<()>,
+        done: Responder<()>,
     },
-    Approvals(Done<Vec<Approval>>),
+    Approvals(Responder<Vec<Approval>>),
     Decide {
         call_id: String,
         decision: ApprovalDecision,
         scope: DecisionScope,
-        done: Done<Result<(), ManagerError>>,
+        done: Responder<Result<(), ManagerError>>,
     },
     /// Change what is saved.
     Update {
         patch: Box<SessionPatch>,
-        when: When,
-        done: Done<Result<Row, ManagerError>>,
+        when: EffectiveFrom,
+        done: Responder<Result<Row, ManagerError>>,
     },
     /// Go on with another thread from the next turn on.
     Choose {
         thread: ThreadId,
-        done: Done<Result<Row, ManagerError>>,
+        done: Responder<Result<Row, ManagerError>>,
     },
     /// Close the thread, if it is open and nothing runs on it.
     Release {
         thread: ThreadId,
-        done: Done<()>,
+        done: Responder<()>,
     },
     /// Open the thread, if nothing runs, and put a summary in place of its older part. Turns wait for
     /// that.
     Compact {
         thread: ThreadId,
-        done: Done<Result<oneshot::Receiver<CompactionResult>, ManagerError>>,
+        done: Responder<Result<oneshot::Receiver<CompactionResult>, ManagerError>>,
     },
     /// Let the model read again what a compaction of the thread hides, if it is open.
     Unfold {
         thread: ThreadId,
         fold: Option<u64>,
-        done: Done<Result<(u64, u64), UnfoldError>>,
+        done: Responder<Result<(u64, u64), UnfoldError>>,
     },
     /// End what runs on this thread, and close it.
     Leave {
         thread: ThreadId,
-        done: Done<()>,
+        done: Responder<()>,
     },
     /// The tools of the next request; nothing where no thread is open that has them.
-    Tools(Done<ToolPreview>),
+    Tools(Responder<ToolPreview>),
     /// What the next request would be like, which cannot be told while a turn runs; nothing where the
     /// thread is not open with these settings.
     Measure {
         thread: ThreadId,
-        made: SettingsDigest,
-        done: Done<Result<SwitchReport, ManagerError>>,
+        settings_digest: SettingsDigest,
+        done: Responder<Result<SwitchReport, ManagerError>>,
     },
     /// A sign of life.
-    Alive(Done<()>),
+    Alive(Responder<()>),
     /// End everything, for good.
-    End(Done<()>),
+    End(Responder<()>),
     /// Do nothing any more.
     #[cfg(test)]
     Hang,

@@ -56,7 +56,7 @@ impl RunEnd {
     }
 
     async fn write(&self, store: &Store) -> Result<bool, StoreError> {
-        let (error, ago) = (self.error.as_deref(), self.ago());
+        let (error, ago) = (self.error.as_deref(), self.age());
         if let Some(error) = error.filter(|_| self.is_unwritten) {
             return store.fail_unwritten(&self.id, error, ago).await;
         }
@@ -66,7 +66,7 @@ impl RunEnd {
 
     /// How long ago it was: the database has a clock of its own. Where this machine's was set back
     /// since, it counts as now.
-    fn ago(&self) -> Duration {
+    fn age(&self) -> Duration {
         let ms = jiff::Timestamp::now().as_millisecond() - self.at_ms;
         Duration::from_millis(u64::try_from(ms).unwrap_or_default())
     }
@@ -154,7 +154,7 @@ impl ManagerState {
         }
         if !is_told {
             // What the store says of the sessions is another thing now.
-            self.states.tell(SessionChange::Missed);
+            self.states.notify(SessionChange::Missed);
         }
     }
 }

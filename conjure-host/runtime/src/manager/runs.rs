@@ -10,12 +10,12 @@ use tokio::time::Instant;
 use super::remote::{RemoteRequest, RemoteTurn};
 use super::requests::{ActorRequest, CancelRequest, TurnOrigin};
 use super::terms::{TurnRequest, TurnTerms};
-use super::turn_files::named_wrongly;
+use super::turn_files::unknown_upload_to_invalid;
 use super::{Manager, ManagerError};
-use conjure_store::{Run, RunState, RunsOf, StoreSignal, StoreSignals, ThreadId};
+use conjure_store::{Run, RunFilter, RunState, StoreSignal, StoreSignals, ThreadId};
 
 /// How often the store is asked about a turn of another process.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long to wait before a turn is begun, said otherwise or cancelled anew that goes from one process
 /// to another.
@@ -88,7 +88,7 @@ impl Manager {
     /// # Errors
     /// As [`Manager::say`].
     #[boxed]
-    pub async fn go_on(&self, session: &str) -> Result<Turn, ManagerError> {
+    pub async fn continue_thread(&self, session: &str) -> Result<Turn, ManagerError> {
         self.begin(session, TurnRequest::default()).await
     }
 
@@ -125,7 +125,7 @@ impl Manager {
         };
         let deadline = Instant::now() + self.inner.options.patience;
         loop {
-            match Box::pin(self.begin_where_it_runs(&turn)).await {
+            match Box::pin(self.begin_at_owner(&turn)).await {
                 Err(error) if error.is_session_moved() && Instant::now() < deadline => {
                     tokio::time::sleep(MOVE_RETRY_DELAY).await;
                 }
@@ -135,7 +135,7 @@ impl Manager {
     }
 
     /// Begins a turn in the process that has the session's turns, or here where none does.
-    async fn begin_where_it_runs(&self, turn: &NewTurn) -> Result<Turn, ManagerError> {
+    async fn begin_at_owner(&self, turn: &NewTurn) -> Result<Turn, ManagerError> {
         let NewTurn {
             session, message, ..
         } = turn;
@@ -148,12 +148,12 @@ impl Manager {
                 Ok(None) => {}
                 Err(error) => {
                     let message = message.as_ref();
-                    return Err(self.without_files(session, message, error).await);
+                    return Err(self.explain_missing_files(session, message, error).await);
                 }
             }
         }
         let begun = self.begin_here(turn, TurnOrigin::ThisProcess).await;
-        let begun = begun.map_err(named_wrongly)?;
+        let begun = begun.map_err(unknown_upload_to_invalid)?;
         if !self.inner.options.adopts {
             self.inner.own_turns.add(session, &turn.turn_id);
         }
@@ -169,7 +169,7 @@ impl Manager {
         });
         let Some(name) = image else { return Ok(()) };
         let row = self.inner.store.session(session).await?;
-        let (spec, _) = self.inner.made_of(&row).await?;
+        let (spec, _) = self.inner.spec_and_digest(&row).await?;
         let shared = &self.inner.host.shared;
         let spec = shared.with_auths(spec, false).await?;
         if shared.recipient(&spec)?.0.images {
@@ -214,11 +214,11 @@ impl Manager {
         let deadline = Instant::now() + self.inner.options.patience;
         loop {
             let owner = self.run(turn_id).await?.owner;
-            let reworded = self.reword_where_it_waits(&session, turn_id, &message);
+            let reworded = self.reword_at_owner(&session, turn_id, &message);
             let (refused, has_moved) = match reworded.await {
                 Ok(true) => return Ok(()),
                 Ok(false) => (
-                    waits_no_more(),
+                    not_queued_error(),
                     self.turn_has_moved(turn_id, Some(&owner)).await?,
                 ),
                 Err(error) => {
@@ -230,7 +230,7 @@ impl Manager {
                 return Err(refused);
             }
             if Instant::now() >= deadline {
-                return Err(goes_elsewhere());
+                return Err(moving_error());
             }
             tokio::time::sleep(MOVE_RETRY_DELAY).await;
         }
@@ -238,7 +238,7 @@ impl Manager {
 
     /// Says something else in a turn, in the process that has it, or here where none does. Whether it
     /// waited still, as far as that process knows.
-    async fn reword_where_it_waits(
+    async fn reword_at_owner(
         &self,
         session: &str,
         turn_id: &str,
@@ -287,7 +287,7 @@ impl Manager {
     pub async fn runs(&self, session: &str, limit: u64) -> Result<Vec<Run>, ManagerError> {
         let session = self.id_of(session).await?;
         let inner = &self.inner;
-        let runs = inner.store.runs(RunsOf::Session(&session), None, limit);
+        let runs = inner.store.runs(RunFilter::Session(&session), None, limit);
         let runs = runs.await?.into_iter();
         Ok(runs.map(|run| inner.run_ends.applied_to(run)).collect())
     }
@@ -337,8 +337,8 @@ impl Manager {
             }
             tokio::select! {
                 () = changes.of(session) => {}
-                () = told_of(signals.as_mut(), &run.thread) => {}
-                () = tokio::time::sleep(LOOK) => {}
+                () = wait_for_signal(signals.as_mut(), &run.thread) => {}
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
             }
         }
     }
@@ -445,7 +445,7 @@ impl Manager {
             what: what.clone(),
         };
         loop {
-            let owner = self.known_run(turn).await?.map(|run| run.owner);
+            let owner = self.find_run(turn).await?.map(|run| run.owner);
             if self.at_owner_of_turn::<()>(turn, remote).await?.is_none() {
                 self.cancel_here(session, what.clone()).await;
             }
@@ -457,7 +457,7 @@ impl Manager {
                 return Ok(());
             }
             if Instant::now() >= deadline {
-                return Err(not_cancelled());
+                return Err(not_cancelled_error());
             }
             tokio::time::sleep(MOVE_RETRY_DELAY).await;
         }
@@ -480,13 +480,13 @@ impl Manager {
             // Also what waited in a process that is gone.
             let _ = self.ask(session, ask).await;
         } else {
-            let _ = self.ask_kept(session, ask).await;
+            let _ = self.ask_running(session, ask).await;
         }
     }
 }
 
 /// Why what is said in a turn cannot be said otherwise.
-fn waits_no_more() -> ManagerError {
+fn not_queued_error() -> ManagerError {
     ManagerError::Conflict {
         message: "this turn waits no more: it has begun or is over, and what is said in it stays; \
                   say it in a turn of its own"
@@ -495,7 +495,7 @@ fn waits_no_more() -> ManagerError {
 }
 
 /// Why something else could not be said in a turn that waits.
-fn goes_elsewhere() -> ManagerError {
+fn moving_error() -> ManagerError {
     ManagerError::Conflict {
         message:
             "nothing else was said in this turn: it waits, and is on its way from one process \
@@ -505,7 +505,7 @@ fn goes_elsewhere() -> ManagerError {
 }
 
 /// Why a turn waits still that was to be cancelled.
-fn not_cancelled() -> ManagerError {
+fn not_cancelled_error() -> ManagerError {
     ManagerError::Conflict {
         message: "this turn was not cancelled: it waits, and is on its way from one process to \
                   another; try again"
@@ -514,7 +514,7 @@ fn not_cancelled() -> ManagerError {
 }
 
 /// Waits for word of a thread that another process writes.
-pub(super) async fn told_of(signals: Option<&mut StoreSignals>, thread: &ThreadId) {
+pub(super) async fn wait_for_signal(signals: Option<&mut StoreSignals>, thread: &ThreadId) {
     let Some(signals) = signals else {
         return std::future::pending().await;
     };
@@ -528,7 +528,7 @@ pub(super) async fn told_of(signals: Option<&mut StoreSignals>, thread: &ThreadI
 }
 
 /// How a run ended.
-pub(super) fn end_of(
+pub(super) fn run_end(
     answer: &Result<crate::session::TurnSummary, crate::session::ChatError>,
 ) -> (RunState, Option<String>) {
     use conjure_core::log::TurnOutcome;

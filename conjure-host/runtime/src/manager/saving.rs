@@ -2,7 +2,7 @@
 
 use async_recursion::async_recursion as boxed;
 use conjure_core::switch::SwitchReport;
-use conjure_core::turn::When;
+use conjure_core::turn::EffectiveFrom;
 use serde_json::{Map, Value};
 
 use super::changes::ActorStatus;
@@ -53,7 +53,7 @@ impl Manager {
         row.chat_thread_id = Some(thread.to_string());
         let created = self.create_sealed(row, new.tools, new.mcps).await;
         let row = self.with_thread(created, &new.thread, &thread).await?;
-        self.inner.tell_saved(&row);
+        self.inner.notify_saved(&row);
         self.view(row).await
     }
 
@@ -70,7 +70,7 @@ impl Manager {
         row.tools = JsonText(tools.into());
         row.mcps = JsonText(mcps.into());
         let created = self.inner.store.create_session(row).await;
-        sealing.kept(created).await
+        sealing.finish(created).await
     }
 
     /// A session, by its id or its name.
@@ -131,23 +131,23 @@ impl Manager {
         &self,
         session: &str,
         patch: SessionPatch,
-        when: When,
+        when: EffectiveFrom,
     ) -> Result<SessionView, ManagerError> {
         let before = self.inner.row(session).await?;
         let session = before.id.clone();
-        let (patch, sealing) = self.sealed(before, patch).await?;
+        let (patch, sealing) = self.seal_patch(before, patch).await?;
         let remote = || RemoteRequest::Update {
             session: session.clone(),
             patch: Box::new(patch.clone()),
             seen_ms: patch.seen_ms,
-            now: when == When::Now,
+            now: when == EffectiveFrom::Now,
         };
         let updated = match self.at_owner(&session, remote).await {
             Ok(Some(())) => Ok(()),
             Ok(None) => self.update_here(&session, &patch, when).await,
             Err(error) => Err(error),
         };
-        sealing.kept(updated).await?;
+        sealing.finish(updated).await?;
         let row = self.inner.store.session(&session).await?;
         self.view(row).await
     }
@@ -156,7 +156,7 @@ impl Manager {
         &self,
         session: &str,
         patch: &SessionPatch,
-        when: When,
+        when: EffectiveFrom,
     ) -> Result<(), ManagerError> {
         let updated = self.ask(session, |done| ActorRequest::Update {
             patch: Box::new(patch.clone()),
@@ -178,8 +178,8 @@ impl Manager {
         patch: &SessionPatch,
     ) -> Result<SwitchReport, ManagerError> {
         let mut row = self.inner.row(session).await?;
-        let auth = self.inner.patched(&mut row, patch).await?;
-        let spec = self.inner.spec_in_place(&row, &auth).await?;
+        let auth = self.inner.apply_patch(&mut row, patch).await?;
+        let spec = self.inner.checked_spec_with_auth(&row, &auth).await?;
         let thread = active(&row)?;
         Ok(self.inner.host.check(spec, &thread).await?)
     }
@@ -193,11 +193,11 @@ impl Manager {
     #[boxed]
     pub async fn measure(&self, session: &str) -> Result<SwitchReport, ManagerError> {
         let row = self.inner.row(session).await?;
-        let (_, made) = self.inner.made_of(&row).await?;
+        let (_, made) = self.inner.spec_and_digest(&row).await?;
         let thread = active(&row)?;
-        let measured = self.ask_kept(&row.id, |done| ActorRequest::Measure {
+        let measured = self.ask_running(&row.id, |done| ActorRequest::Measure {
             thread: thread.clone(),
-            made,
+            settings_digest: made,
             done,
         });
         if let Some(report) = measured.await {
@@ -205,9 +205,9 @@ impl Manager {
         }
         let runs = self.inner.open_runs(&row.id).await?;
         if runs.iter().any(|run| run.state == RunState::Running) {
-            return Err(turn_runs());
+            return Err(turn_running_error());
         }
-        let spec = self.inner.made_in_place(&row).await?;
+        let spec = self.inner.checked_spec(&row).await?;
         Ok(self.inner.host.check(spec, &thread).await?)
     }
 
@@ -232,7 +232,7 @@ impl Manager {
     #[boxed]
     pub async fn open_tools(&self, session: &str) -> Result<Option<ToolPreview>, ManagerError> {
         let row = self.inner.row(session).await?;
-        Ok(self.ask_kept(&row.id, ActorRequest::Tools).await)
+        Ok(self.ask_running(&row.id, ActorRequest::Tools).await)
     }
 
     /// What the rules would decide in the session's next turn, with these beside its own. Its
@@ -247,7 +247,7 @@ impl Manager {
         policy: &PolicySpec,
     ) -> Result<ToolPreview, ManagerError> {
         let row = self.inner.row(session).await?;
-        let mut spec = self.inner.made_in_place(&row).await?;
+        let mut spec = self.inner.checked_spec(&row).await?;
         spec.policy.allow.extend_from_slice(&policy.allow);
         spec.policy.ask.extend_from_slice(&policy.ask);
         spec.policy.deny.extend_from_slice(&policy.deny);
@@ -262,7 +262,7 @@ impl Manager {
     #[boxed]
     pub async fn spec(&self, session: &str) -> Result<SessionSpec, ManagerError> {
         let row = self.inner.row(session).await?;
-        let (spec, _) = self.inner.made_of(&row).await?;
+        let (spec, _) = self.inner.spec_and_digest(&row).await?;
         Ok(spec)
     }
 
@@ -281,7 +281,7 @@ impl Manager {
             self.end_here(&row.id).await;
         }
         self.inner.store.delete_session(&row.id).await?;
-        self.inner.states.tell_deleted(&row.id);
+        self.inner.states.notify_deleted(&row.id);
         match active(&row) {
             Ok(thread) if chat == ChatRetention::Delete => self.remove_thread(&thread).await,
             _ => Ok(()),
@@ -289,7 +289,7 @@ impl Manager {
     }
 
     pub(super) async fn end_here(&self, session: &str) {
-        let _ = self.ask_kept(session, ActorRequest::End).await;
+        let _ = self.ask_running(session, ActorRequest::End).await;
     }
 
     /// The id of a session that was named by its id or its name.
@@ -331,7 +331,7 @@ impl Manager {
 }
 
 /// Why a session's next request is not measured.
-pub(super) fn turn_runs() -> ManagerError {
+pub(super) fn turn_running_error() -> ManagerError {
     ManagerError::Conflict {
         message: "a turn runs, and its requests have other sizes; ask when it is over".to_owned(),
     }
@@ -405,7 +405,7 @@ impl ManagerState {
     }
 
     /// Takes a change over into a row, which is what could be saved then.
-    pub(super) async fn patched(
+    pub(super) async fn apply_patch(
         &self,
         row: &mut Row,
         patch: &SessionPatch,
@@ -501,8 +501,8 @@ impl ManagerState {
             })
     }
 
-    pub(super) fn tell_saved(&self, row: &Row) {
-        self.states.tell_saved(&row.id, row.updated_at_ms);
+    pub(super) fn notify_saved(&self, row: &Row) {
+        self.states.notify_saved(&row.id, row.updated_at_ms);
     }
 }
 

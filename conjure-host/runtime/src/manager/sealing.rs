@@ -18,11 +18,11 @@ pub(super) struct Sealing {
     /// Without them nothing is sealed: there is no place for it.
     auths: Option<Auths>,
     /// The session as it is.
-    before: Option<Row>,
+    row: Option<Row>,
     /// The saved MCP servers, once they were read: copies of their settings say nothing new.
-    known: Option<Vec<(String, Value)>>,
+    saved_servers: Option<Vec<(String, Value)>>,
     /// Ids of what was saved.
-    saved: Vec<String>,
+    saved_ids: Vec<String>,
 }
 
 impl Manager {
@@ -31,21 +31,21 @@ impl Manager {
         Sealing {
             store: self.inner.store.clone(),
             auths: self.inner.host.shared.auths.clone(),
-            before,
-            known: None,
-            saved: Vec::new(),
+            row: before,
+            saved_servers: None,
+            saved_ids: Vec::new(),
         }
     }
 
     /// Returns a change without the secrets that were typed.
-    pub(super) async fn sealed(
+    pub(super) async fn seal_patch(
         &self,
         before: Row,
         mut patch: SessionPatch,
     ) -> Result<(SessionPatch, Sealing), ManagerError> {
         if patch.mcps.is_some() || patch.tools.is_some() {
             // What cannot be saved seals nothing.
-            self.inner.patched(&mut before.clone(), &patch).await?;
+            self.inner.apply_patch(&mut before.clone(), &patch).await?;
         }
         let mut sealing = self.sealing(Some(before));
         if let Some(mcps) = &mut patch.mcps {
@@ -62,9 +62,9 @@ impl Sealing {
     /// Seals what is typed into MCP servers by name.
     pub(super) async fn mcps(&mut self, mcps: &mut Map<String, Value>) -> Result<(), ManagerError> {
         for (name, settings) in mcps {
-            let before = self.before.as_ref();
+            let before = self.row.as_ref();
             let before = before.and_then(|row| row.mcps.0.get(name)).cloned();
-            self.one(name, settings, before.into_iter().collect())
+            self.seal_server(name, settings, before.into_iter().collect())
                 .await?;
         }
         Ok(())
@@ -81,8 +81,8 @@ impl Sealing {
                 continue;
             };
             for (name, settings) in servers {
-                let before = self.before_in_tools(name);
-                self.one(name, settings, before).await?;
+                let before = self.settings_in_tools(name);
+                self.seal_server(name, settings, before).await?;
             }
         }
         Ok(())
@@ -90,7 +90,7 @@ impl Sealing {
 
     /// Takes back what was sealed for a session that was refused. After any other failure it may
     /// have been saved all the same.
-    pub(super) async fn kept<T, E: Into<ManagerError>>(
+    pub(super) async fn finish<T, E: Into<ManagerError>>(
         self,
         saved: Result<T, E>,
     ) -> Result<T, ManagerError> {
@@ -112,14 +112,14 @@ impl Sealing {
                 self.forget().await;
             }
             (ManagerError::Store(error), Some(auths)) => {
-                auths.forget_unless_saved(&self.saved, error).await;
+                auths.forget_unless_saved(&self.saved_ids, error).await;
             }
             _ => {}
         }
         Err(error)
     }
 
-    async fn one(
+    async fn seal_server(
         &mut self,
         name: &str,
         settings: &mut Value,
@@ -128,13 +128,13 @@ impl Sealing {
         let Some(auths) = self.auths.clone() else {
             return Ok(());
         };
-        let known = self.known().await?.iter();
+        let known = self.saved_servers().await?.iter();
         let known = known.filter(|(known, _)| known == name);
         before.extend(known.map(|(_, settings)| settings.clone()));
         let before: Vec<&Value> = before.iter().collect();
         match auths.seal_typed(name, settings, &before).await {
             Ok(saved) => {
-                self.saved.extend(saved);
+                self.saved_ids.extend(saved);
                 Ok(())
             }
             Err(error) => {
@@ -146,12 +146,12 @@ impl Sealing {
 
     async fn forget(&self) {
         if let Some(auths) = &self.auths {
-            auths.forget_secrets(&self.saved).await;
+            auths.forget_secrets(&self.saved_ids).await;
         }
     }
 
-    async fn known(&mut self) -> Result<&[(String, Value)], ManagerError> {
-        if self.known.is_none() {
+    async fn saved_servers(&mut self) -> Result<&[(String, Value)], ManagerError> {
+        if self.saved_servers.is_none() {
             let mut known = Vec::new();
             let mut after: Option<String> = None;
             loop {
@@ -160,14 +160,14 @@ impl Sealing {
                 after = Some(last.id.clone());
                 known.extend(page.into_iter().map(|one| (one.name, one.settings.0)));
             }
-            self.known = Some(known);
+            self.saved_servers = Some(known);
         }
-        Ok(self.known.as_deref().unwrap_or_default())
+        Ok(self.saved_servers.as_deref().unwrap_or_default())
     }
 
     /// What the session's backends say of a server of this name.
-    fn before_in_tools(&self, name: &str) -> Vec<Value> {
-        let tools = self.before.as_ref().map(|row| &row.tools.0);
+    fn settings_in_tools(&self, name: &str) -> Vec<Value> {
+        let tools = self.row.as_ref().map(|row| &row.tools.0);
         let backends = tools.and_then(|tools| tools.get("backend")?.as_array());
         let of_name = |backend: &Value| {
             let servers = backend.get("config")?.get("servers")?;

@@ -25,9 +25,9 @@ pub(super) struct SessionRow {
 pub(super) struct SavedChange {
     pub(super) row: Row,
     /// What the session is opened with from now on.
-    pub(super) made: SettingsDigest,
+    pub(super) settings_digest: SettingsDigest,
     /// Specification with its credentials, where the open session can take it over.
-    pub(super) ready: Option<SessionSpec>,
+    pub(super) open_spec: Option<SessionSpec>,
 }
 
 impl SessionRow {
@@ -44,7 +44,7 @@ impl SessionRow {
     /// The store's, and why it cannot be opened.
     pub(super) async fn read(&self) -> Result<(Row, SettingsDigest), ManagerError> {
         let row = self.manager.store.session(&self.id).await?;
-        let (_, made) = self.manager.made_of(&row).await?;
+        let (_, made) = self.manager.spec_and_digest(&row).await?;
         Ok((row, made))
     }
 
@@ -67,7 +67,7 @@ impl SessionRow {
                 done => break done?,
             }
         };
-        self.manager.tell_saved(&saved.row);
+        self.manager.notify_saved(&saved.row);
         Ok(saved)
     }
 
@@ -77,23 +77,27 @@ impl SessionRow {
         open: Option<SettingsDigest>,
     ) -> Result<SavedChange, ManagerError> {
         let mut row = self.manager.store.session(&self.id).await?;
-        let auth = self.manager.patched(&mut row, patch).await?;
+        let auth = self.manager.apply_patch(&mut row, patch).await?;
         let spec = self.manager.spec_with(&row, &auth)?;
         let made = SettingsDigest::of(&spec, &auth);
-        let ready = match open.is_some_and(|open| open.is_same_place(&made)) {
-            true => Some(self.ready(spec).await?),
+        let ready = match open.is_some_and(|open| open.is_compatible(&made)) {
+            true => Some(self.resolve_spec(spec).await?),
             false => None,
         };
         let row = self.manager.store.update_session(row).await?;
-        Ok(SavedChange { row, made, ready })
+        Ok(SavedChange {
+            row,
+            settings_digest: made,
+            open_spec: ready,
+        })
     }
 
     /// What an open session would take over, with its credentials. What it could not take over is
     /// found before it is saved.
-    async fn ready(&self, spec: SessionSpec) -> Result<SessionSpec, ManagerError> {
+    async fn resolve_spec(&self, spec: SessionSpec) -> Result<SessionSpec, ManagerError> {
         let shared = &self.manager.host.shared;
         let spec = shared.with_auths(spec, true).await?;
-        let spec = spec.with_base_url_at_its_provider();
+        let spec = spec.with_provider_base_url();
         match shared.provider(&spec) {
             Ok(_) => Ok(spec),
             Err(error) => Err(ManagerError::Invalid {
@@ -128,7 +132,7 @@ impl SessionRow {
             }
         };
         let row = self.change(add).await?;
-        self.manager.tell_saved(&row);
+        self.manager.notify_saved(&row);
         Ok(row)
     }
 
@@ -144,7 +148,7 @@ impl SessionRow {
         self.change(choose).await?;
         self.manager.note_latest(&self.id, thread).await;
         let row = self.manager.store.session(&self.id).await?;
-        self.manager.tell_saved(&row);
+        self.manager.notify_saved(&row);
         Ok(row)
     }
 
@@ -153,7 +157,7 @@ impl SessionRow {
     ///
     /// # Errors
     /// The store's.
-    pub(super) async fn choose_back(
+    pub(super) async fn restore_choice(
         &self,
         chosen: &ThreadId,
         before: &Row,
@@ -166,7 +170,7 @@ impl SessionRow {
             }
         };
         let row = self.change(back).await?;
-        self.manager.tell_saved(&row);
+        self.manager.notify_saved(&row);
         Ok(())
     }
 

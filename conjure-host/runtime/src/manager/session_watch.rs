@@ -21,68 +21,71 @@ const POLL_INTERVAL: Duration = Duration::from_secs(5);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_millis(750);
 /// How many times as long as a look the pause after it is: what looks may take of a processor.
-const PAUSE_PER_LOOK: u32 = 50;
+const PAUSE_PER_POLL: u32 = 50;
 
 /// Looks for as long as a manager is there.
-pub(super) async fn tell(inner: Weak<ManagerState>) {
+pub(super) async fn watch_sessions(inner: Weak<ManagerState>) {
     let Some((mut followers, word)) = inner.upgrade().map(|inner| {
-        let word = Arc::clone(&inner.session_looks);
+        let word = Arc::clone(&inner.sessions_changed);
         (inner.states.followers(), word)
     }) else {
         return;
     };
-    while until(&mut followers, |count| count > 0).await {
+    while wait_for_followers(&mut followers, |count| count > 0).await {
         let mut known = None;
         while *followers.borrow() > 0 {
             let Some(inner) = inner.upgrade() else { return };
             let begun = Instant::now();
-            inner.look_at_sessions(&mut known).await;
-            let pause = (begun.elapsed() * PAUSE_PER_LOOK).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
+            inner.poll_sessions(&mut known).await;
+            let pause = (begun.elapsed() * PAUSE_PER_POLL).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
             let next = Instant::now() + pause;
-            inner.states.looked(known.is_some());
+            inner.states.set_watching(known.is_some());
             drop(inner);
             tokio::select! {
-                is_known = until(&mut followers, |count| count == 0) => if !is_known { return },
+                is_known = wait_for_followers(&mut followers, |count| count == 0) => if !is_known { return },
                 () = word.notified() => tokio::time::sleep_until(next).await,
                 () = tokio::time::sleep(POLL_INTERVAL) => {}
             }
         }
         let Some(inner) = inner.upgrade() else { return };
-        inner.states.looked(false);
+        inner.states.set_watching(false);
     }
 }
 
 /// Waits until there are so many followers; whether that may still be.
-async fn until(followers: &mut watch::Receiver<usize>, is_meant: impl Fn(usize) -> bool) -> bool {
+async fn wait_for_followers(
+    followers: &mut watch::Receiver<usize>,
+    is_meant: impl Fn(usize) -> bool,
+) -> bool {
     followers.wait_for(|count| is_meant(*count)).await.is_ok()
 }
 
 impl ManagerState {
     /// Tells what is otherwise than it was known to be.
-    async fn look_at_sessions(&self, known: &mut Option<SessionMarks>) {
+    async fn poll_sessions(&self, known: &mut Option<SessionMarks>) {
         // Before the marks are read: all of it is in them.
-        let mut own = self.states.take_own();
+        let mut own = self.states.take_own_saves();
         let mut marks = match self.store.session_marks().await {
             Ok(marks) => marks,
             Err(error) => {
                 tracing::debug!("what other processes do in sessions is not known: {error}");
-                self.states.give_back(own);
+                self.states.restore_own_saves(own);
                 return;
             }
         };
         // What is noted as saved only now may be in the marks already, or in the next ones.
-        let late = self.states.take_own();
+        let late = self.states.take_own_saves();
         own.extend(late.clone());
-        self.states.give_back(late);
+        self.states.restore_own_saves(late);
         if let Some(before) = known.as_ref() {
             for change in differences(before, &marks) {
                 match &change {
                     // What goes on here is told as it does, and what goes on elsewhere when it is over.
                     SessionChange::State { session, .. } if self.states.is_known(session) => {
-                        hold_back(session, &mut marks);
+                        clear_activity(session, &mut marks);
                     }
-                    change if is_told(&own, &marks, change) => {}
-                    _ => self.states.tell(change),
+                    change if is_own_change(&own, &marks, change) => {}
+                    _ => self.states.notify(change),
                 }
             }
         }
@@ -91,7 +94,7 @@ impl ManagerState {
 }
 
 /// Takes no turn of another process in a session as known, so that one that goes on is told later.
-fn hold_back(session: &str, now: &mut SessionMarks) {
+fn clear_activity(session: &str, now: &mut SessionMarks) {
     if let Some(mark) = now.get_mut(session) {
         mark.running = None;
         mark.queued = 0;
@@ -99,7 +102,7 @@ fn hold_back(session: &str, now: &mut SessionMarks) {
 }
 
 /// Whether this process did that, and told it as it did.
-fn is_told(own: &OwnSaves, marks: &SessionMarks, change: &SessionChange) -> bool {
+fn is_own_change(own: &OwnSaves, marks: &SessionMarks, change: &SessionChange) -> bool {
     match change {
         SessionChange::Saved { session } => {
             let saved = own.get(session).copied().flatten();
@@ -124,7 +127,7 @@ fn differences(before: &SessionMarks, now: &SessionMarks) -> Vec<SessionChange> 
             known.running == mark.running && known.queued == mark.queued
         });
         if !is_same {
-            changes.push(state(session, mark));
+            changes.push(state_change(session, mark));
         }
     }
     let gone = before.keys().filter(|session| !now.contains_key(*session));
@@ -134,7 +137,7 @@ fn differences(before: &SessionMarks, now: &SessionMarks) -> Vec<SessionChange> 
     changes
 }
 
-fn state(session: &str, mark: &SessionMark) -> SessionChange {
+fn state_change(session: &str, mark: &SessionMark) -> SessionChange {
     let running = mark.running.as_ref();
     SessionChange::State {
         session: session.to_owned(),
@@ -215,13 +218,16 @@ mod tests {
     fn what_is_held_back_is_told_at_the_next_look() {
         let mut now = marks(&[("a", mark(2, Some(false))), ("made", mark(1, Some(true)))]);
         let later = now.clone();
-        hold_back("a", &mut now);
-        hold_back("made", &mut now);
+        clear_activity("a", &mut now);
+        clear_activity("made", &mut now);
         assert_eq!(now, marks(&[("a", mark(2, None)), ("made", mark(1, None))]));
         let told = differences(&now, &later);
         assert_eq!(
             told,
-            [state("a", &later["a"]), state("made", &later["made"])]
+            [
+                state_change("a", &later["a"]),
+                state_change("made", &later["made"])
+            ]
         );
     }
 
@@ -237,10 +243,10 @@ mod tests {
         let deleted = |session: &str| SessionChange::Deleted {
             session: session.to_owned(),
         };
-        assert!(is_told(&own, &now, &saved("own")));
-        assert!(is_told(&own, &now, &deleted("gone")));
+        assert!(is_own_change(&own, &now, &saved("own")));
+        assert!(is_own_change(&own, &now, &deleted("gone")));
         for other in [saved("since"), saved("other"), deleted("other")] {
-            assert!(!is_told(&own, &now, &other));
+            assert!(!is_own_change(&own, &now, &other));
         }
     }
 }

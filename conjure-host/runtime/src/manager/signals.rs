@@ -10,7 +10,7 @@ use super::{Manager, ManagerState, lock};
 use conjure_store::StoreSignal;
 
 /// How often is looked where no word comes.
-const LOOK: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Listens for as long as a manager is there.
 pub(super) async fn listen(inner: Weak<ManagerState>, wanted: Arc<Notify>) {
@@ -21,7 +21,9 @@ pub(super) async fn listen(inner: Weak<ManagerState>, wanted: Arc<Notify>) {
         };
         let mut signals = store.signals();
         loop {
-            let signal = tokio::time::timeout(LOOK, signals.next()).await.ok();
+            let signal = tokio::time::timeout(POLL_INTERVAL, signals.next())
+                .await
+                .ok();
             let Some(inner) = inner.upgrade() else { return };
             if inner.closing.is_cancelled() && inner.tasks.is_empty() {
                 return;
@@ -31,18 +33,18 @@ pub(super) async fn listen(inner: Weak<ManagerState>, wanted: Arc<Notify>) {
             }
             match signal {
                 Some(StoreSignal::Thread(thread)) => {
-                    inner.thread_watches.tell(&thread);
+                    inner.thread_watches.notify(&thread);
                     if inner.thread_watches.has(&thread) {
-                        inner.looks.want([thread]);
+                        inner.pending_marks.add([thread]);
                     }
                 }
-                Some(StoreSignal::Requests) | None => take(&inner).await,
-                Some(StoreSignal::Sessions) => inner.session_looks.notify_one(),
+                Some(StoreSignal::Requests) | None => serve_requests(&inner).await,
+                Some(StoreSignal::Sessions) => inner.sessions_changed.notify_one(),
                 Some(StoreSignal::Anywhere) => {
-                    inner.thread_watches.tell_all();
-                    take(&inner).await;
-                    inner.looks.want(inner.thread_watches.followed());
-                    inner.session_looks.notify_one();
+                    inner.thread_watches.notify_all();
+                    serve_requests(&inner).await;
+                    inner.pending_marks.add(inner.thread_watches.followed());
+                    inner.sessions_changed.notify_one();
                 }
             }
         }
@@ -50,7 +52,7 @@ pub(super) async fn listen(inner: Weak<ManagerState>, wanted: Arc<Notify>) {
 }
 
 /// Takes what other processes ask; each is done beside the others.
-async fn take(inner: &Arc<ManagerState>) {
+async fn serve_requests(inner: &Arc<ManagerState>) {
     if lock(&inner.actors).is_empty() {
         return;
     }

@@ -17,7 +17,7 @@ use conjure_plugins::PackagedPlugins;
 use conjure_store::{SavedAuth, SavedSession as Row};
 
 /// Fields of a session file that a saved session says elsewhere.
-const ELSEWHERE: [(&str, &str); 7] = [
+const SAVED_FIELDS: [(&str, &str); 7] = [
     ("provider", "it is the saved auth's"),
     ("auth", "it is the session's own `auth`"),
     ("model", "it is the session's own `model`"),
@@ -64,7 +64,7 @@ impl SettingsDigest {
 
     /// Whether a running session can take these settings over, or has to be opened anew: its names,
     /// its directory, its sandbox and what its plugins are granted are made when it opens.
-    pub(super) fn is_same_place(&self, other: &Self) -> bool {
+    pub(super) fn is_compatible(&self, other: &Self) -> bool {
         self.environment == other.environment && self.has_same_grants(other)
     }
 
@@ -74,7 +74,7 @@ impl SettingsDigest {
     }
 
     /// Takes note that it has another policy.
-    pub(super) fn has_policy(&mut self, policy: &PolicySpec) {
+    pub(super) fn set_policy(&mut self, policy: &PolicySpec) {
         self.policy = digest(policy);
     }
 }
@@ -87,7 +87,7 @@ fn digest(value: &impl Serialize) -> Digest {
 
 impl ManagerState {
     /// What a saved session is opened with now.
-    pub(super) async fn made_of(
+    pub(super) async fn spec_and_digest(
         &self,
         row: &Row,
     ) -> Result<(SessionSpec, SettingsDigest), ManagerError> {
@@ -111,7 +111,7 @@ impl ManagerState {
 pub fn spec_of(host: &Host, row: &Row, auth: &SavedAuth) -> Result<SessionSpec, ManagerError> {
     let mut spec = tools(&row.tools.0)?;
     if spec.backends.is_empty() {
-        spec.backends = usual_backends(host);
+        spec.backends = default_backends(host);
     }
     let mcps = object(&row.mcps.0);
     if !mcps.is_empty() {
@@ -132,7 +132,7 @@ pub fn spec_of(host: &Host, row: &Row, auth: &SavedAuth) -> Result<SessionSpec, 
 }
 
 /// Every native skill, and the local shell with the user's own skill folders.
-fn usual_backends(host: &Host) -> Vec<BackendSpec> {
+fn default_backends(host: &Host) -> Vec<BackendSpec> {
     let mut backends = vec![BackendSpec::all_native()];
     if host.registry().snapshot().get(EXECUTOR).is_some() {
         let home = std::env::home_dir();
@@ -151,7 +151,7 @@ fn usual_backends(host: &Host) -> Vec<BackendSpec> {
 /// Reads what a session says of its tools.
 pub(super) fn tools(value: &Value) -> Result<SessionSpec, ManagerError> {
     let fields = object(value);
-    for (field, why) in ELSEWHERE {
+    for (field, why) in SAVED_FIELDS {
         if fields.contains_key(field) {
             return Err(ManagerError::Invalid {
                 field: Some("tools"),
@@ -236,7 +236,7 @@ mod tests {
             ("working_dir = \"/srv\"", false),
             ("plugins.notes.permissions = {}", false),
         ] {
-            assert_eq!(usual.is_same_place(&made(text)), is_same, "{text}");
+            assert_eq!(usual.is_compatible(&made(text)), is_same, "{text}");
         }
     }
 }

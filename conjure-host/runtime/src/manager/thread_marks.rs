@@ -13,41 +13,41 @@ use conjure_store::{MarkedThread, MarkedThreads, ThreadId, ThreadMark};
 
 /// For how long threads are gathered whose marks another process may have changed: it says of every
 /// append that something was written, and names are few.
-const GATHERED: Duration = Duration::from_millis(250);
+const GATHER_TIME: Duration = Duration::from_millis(250);
 
 /// Threads whose marks are to be looked at.
 #[derive(Debug, Default)]
-pub(super) struct MarkLooks {
+pub(super) struct PendingMarks {
     due: Mutex<BTreeSet<ThreadId>>,
-    wanted: Notify,
+    arrived: Notify,
 }
 
-impl MarkLooks {
+impl PendingMarks {
     /// Another process wrote to these.
-    pub(super) fn want(&self, threads: impl IntoIterator<Item = ThreadId>) {
+    pub(super) fn add(&self, threads: impl IntoIterator<Item = ThreadId>) {
         let mut due = lock(&self.due);
         due.extend(threads);
         if !due.is_empty() {
-            self.wanted.notify_one();
+            self.arrived.notify_one();
         }
     }
 
     /// Waits for threads to look at, and returns those that were gathered. Safe to drop and call again.
-    async fn gathered(&self) -> Vec<ThreadId> {
+    async fn next_batch(&self) -> Vec<ThreadId> {
         while lock(&self.due).is_empty() {
-            self.wanted.notified().await;
+            self.arrived.notified().await;
         }
-        tokio::time::sleep(GATHERED).await;
+        tokio::time::sleep(GATHER_TIME).await;
         std::mem::take(&mut *lock(&self.due)).into_iter().collect()
     }
 }
 
 /// Tells what this process does and what others did, one after the other, for as long as a manager is
 /// there.
-pub(super) async fn tell(
+pub(super) async fn watch_marks(
     inner: Weak<ManagerState>,
     mut marked: MarkedThreads,
-    looks: Arc<MarkLooks>,
+    looks: Arc<PendingMarks>,
 ) {
     loop {
         let (threads, is_own) = tokio::select! {
@@ -56,39 +56,39 @@ pub(super) async fn tell(
                 Some(MarkedThread::Missed) => (Vec::new(), true),
                 None => return,
             },
-            threads = looks.gathered() => (threads, false),
+            threads = looks.next_batch() => (threads, false),
         };
         let Some(inner) = inner.upgrade() else { return };
         match threads.as_slice() {
-            [] => inner.states.tell(SessionChange::Missed),
-            threads => inner.tell_marks(threads, is_own).await,
+            [] => inner.states.notify(SessionChange::Missed),
+            threads => inner.notify_marks(threads, is_own).await,
         }
     }
 }
 
 impl ManagerState {
     /// Tells of these threads what is not known yet, or all of it.
-    async fn tell_marks(&self, threads: &[ThreadId], tells_all: bool) {
+    async fn notify_marks(&self, threads: &[ThreadId], tells_all: bool) {
         let marks = match self.store.thread_marks(threads).await {
             Ok(marks) => marks,
             // Who goes down needs no names any more.
             Err(_) if self.closing.is_cancelled() => return,
             Err(error) => {
                 tracing::warn!("how threads are named is not known: {error}");
-                return self.states.tell(SessionChange::Missed);
+                return self.states.notify(SessionChange::Missed);
             }
         };
         for thread in threads {
             let mark = marks.iter().find(|(marked, _)| marked == thread);
             let mark = mark.map(|(_, mark)| mark.clone());
-            if self.thread_watches.mark(thread, mark.clone()) || tells_all {
-                self.states.tell(told(thread, mark));
+            if self.thread_watches.update_mark(thread, mark.clone()) || tells_all {
+                self.states.notify(thread_change(thread, mark));
             }
         }
     }
 }
 
-fn told(thread: &ThreadId, mark: Option<ThreadMark>) -> SessionChange {
+fn thread_change(thread: &ThreadId, mark: Option<ThreadMark>) -> SessionChange {
     let removed = mark.is_none();
     let (label, cleared_upto) = match mark {
         Some(mark) => (mark.label, mark.cleared_upto),

@@ -16,7 +16,7 @@ impl Manager {
     /// [`ManagerError::NotFound`], and the store's.
     #[boxed]
     pub async fn start_thread(&self, session: &str) -> Result<SessionView, ManagerError> {
-        self.go_to(session, &ThreadChoice::New).await
+        self.switch_thread(session, &ThreadChoice::New).await
     }
 
     /// Goes on with a thread that there is. Where another session writes it, the next turn waits
@@ -31,7 +31,7 @@ impl Manager {
         thread: &ThreadId,
     ) -> Result<SessionView, ManagerError> {
         let thread = thread.clone();
-        self.go_to(session, &ThreadChoice::Existing { thread })
+        self.switch_thread(session, &ThreadChoice::Existing { thread })
             .await
     }
 
@@ -48,11 +48,11 @@ impl Manager {
         upto: Option<u64>,
     ) -> Result<SessionView, ManagerError> {
         let thread = thread.clone();
-        self.go_to(session, &ThreadChoice::Fork { thread, upto })
+        self.switch_thread(session, &ThreadChoice::Fork { thread, upto })
             .await
     }
 
-    async fn go_to(
+    async fn switch_thread(
         &self,
         session: &str,
         choice: &ThreadChoice,
@@ -164,7 +164,7 @@ impl Manager {
         fold: Option<u64>,
     ) -> Result<(u64, u64), ManagerError> {
         if let Some(owner) = self.opener_of(thread) {
-            let unfolded = self.ask_kept(&owner, |done| ActorRequest::Unfold {
+            let unfolded = self.ask_running(&owner, |done| ActorRequest::Unfold {
                 thread: thread.clone(),
                 fold,
                 done,
@@ -248,7 +248,7 @@ impl Manager {
 
     pub(super) async fn leave_here(&self, thread: &ThreadId) {
         if let Some(owner) = self.opener_of(thread) {
-            let left = self.ask_kept(&owner, |done| ActorRequest::Leave {
+            let left = self.ask_running(&owner, |done| ActorRequest::Leave {
                 thread: thread.clone(),
                 done,
             });
@@ -258,7 +258,7 @@ impl Manager {
 
     /// The session that has a thread open here.
     fn opener_of(&self, thread: &ThreadId) -> Option<String> {
-        let live = lock(&self.inner.live);
+        let live = lock(&self.inner.active_threads);
         live.get(thread).map(|live| live.owner.clone())
     }
 }

@@ -36,7 +36,7 @@ impl ManagerState {
     /// Gives back what a message attaches to a turn that never begins.
     pub(super) fn free_files(&self, turn_id: &str, message: Option<&Message>) {
         if let Some(message) = message {
-            let attached = uploads::attached(message);
+            let attached = uploads::attached_ids(message);
             uploads::free(self.host.data_dir(), turn_id, attached);
         }
     }
@@ -51,17 +51,18 @@ impl ManagerState {
 impl Manager {
     /// Says why a turn with files does not begin. Another process that runs the session may have a
     /// directory of data of its own, and not these files.
-    pub(super) async fn without_files(
+    pub(super) async fn explain_missing_files(
         &self,
         session: &str,
         message: Option<&Message>,
         error: ManagerError,
     ) -> ManagerError {
-        let attaches = message.is_some_and(|message| uploads::attached(message).next().is_some());
+        let attaches =
+            message.is_some_and(|message| uploads::attached_ids(message).next().is_some());
         if !attaches || !error.is_not_found() {
             return error;
         }
-        match self.owner_elsewhere(session).await {
+        match self.remote_owner(session).await {
             Ok(Some(owner)) => ManagerError::Elsewhere {
                 pid: owner.pid,
                 address: owner.address,
@@ -74,7 +75,7 @@ impl Manager {
 }
 
 /// A file that is not here is a mistake of whoever named it.
-pub(super) fn named_wrongly(error: ManagerError) -> ManagerError {
+pub(super) fn unknown_upload_to_invalid(error: ManagerError) -> ManagerError {
     match error {
         ManagerError::NotFound { kind: UPLOAD, id } => ManagerError::Invalid {
             field: None,

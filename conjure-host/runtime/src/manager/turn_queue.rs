@@ -159,7 +159,7 @@ impl TurnQueue {
             return Ok(false);
         }
         turn.message = Some(message);
-        self.manager.states.tell(SessionChange::Saved {
+        self.manager.states.notify(SessionChange::Saved {
             session: self.session.clone(),
         });
         Ok(true)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_core::routing::Rule;
-use conjure_core::turn::{ApprovalDecision, When};
+use conjure_core::turn::{ApprovalDecision, EffectiveFrom};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -17,8 +17,8 @@ use super::changes::ActorStatus;
 use super::interrupted_turns::InterruptedTurn;
 use super::opening::OpenSessionThread;
 use super::opening_turn::OpeningTurn;
-use super::running::{FinishedTurn, RunningTurn, RunningTurnEvent, answer, next_turn_event};
-use super::runs::end_of;
+use super::running_turn::{FinishedTurn, RunningTurn, RunningTurnEvent, answer, next_turn_event};
+use super::runs::run_end;
 use super::session_row::SavedChange;
 use super::spec::SettingsDigest;
 use super::turn_queue::QueuedTurn;
@@ -28,11 +28,11 @@ use crate::session::{ChatError, CompactError, CompactionResult, Stamped, TurnRes
 use conjure_store::{RunState, SavedSession as Row, ThreadId};
 
 /// How long a turn that is ended may take to come to its end.
-const ENDING: Duration = Duration::from_secs(10);
+const END_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often a sign of life is given while something takes long.
-const SIGN: Duration = Duration::from_millis(500);
+const ALIVE_INTERVAL: Duration = Duration::from_millis(500);
 /// For how long: somebody may have to type a password, and something may hang.
-const SIGNS: Duration = Duration::from_mins(5);
+const ALIVE_LIMIT: Duration = Duration::from_mins(5);
 
 /// Opens threads of one session, one at a time, and runs one turn at a time.
 pub(super) struct TurnRunner {
@@ -74,7 +74,7 @@ impl TurnRunner {
     pub(super) async fn next(&mut self) -> RunnerEvent {
         let opened = async {
             match &mut self.opening {
-                Some(opening) => opening.opened().await,
+                Some(opening) => opening.wait().await,
                 None => std::future::pending().await,
             }
         };
@@ -133,7 +133,7 @@ impl TurnRunner {
     pub(super) fn status(&self, queued: usize) -> ActorStatus {
         let (running, opening) = (self.running.as_ref(), self.opening.as_ref());
         let state = match running {
-            Some(running) if !running.asked.is_empty() => SessionState::Waiting,
+            Some(running) if !running.waiting_ids.is_empty() => SessionState::Waiting,
             Some(_) => SessionState::Running,
             None if opening.is_some() => SessionState::Running,
             None => SessionState::Idle,
@@ -202,11 +202,15 @@ impl TurnRunner {
 
     /// The thread for the next turn is open, or cannot be opened. Gives back the turn where it can
     /// begin, and what was saved meanwhile, for [`TurnRunner::saved_meanwhile`] once it has.
-    pub(super) async fn opened(
+    pub(super) async fn finish_opening(
         &mut self,
         opened: Result<OpenSessionThread, ManagerError>,
     ) -> Option<(QueuedTurn, Option<SettingsDigest>)> {
-        let OpeningTurn { turn, saved, .. } = self.opening.take()?;
+        let OpeningTurn {
+            turn,
+            changed_settings: saved,
+            ..
+        } = self.opening.take()?;
         match opened {
             Ok(opened) => {
                 self.take_thread(opened);
@@ -224,7 +228,7 @@ impl TurnRunner {
     fn take_thread(&mut self, opened: OpenSessionThread) {
         self.open = ActorThread::new(opened, &self.session, self.abandoned.clone());
         if let Some(open) = &self.open {
-            self.manager.opened(&open.live);
+            self.manager.register_open(&open.live);
         }
     }
 
@@ -245,9 +249,10 @@ impl TurnRunner {
             return Err(CompactError::Busy.into());
         }
         let row = self.manager.store.session(&self.session).await?;
-        let (_, made) = self.manager.made_of(&row).await?;
-        let fits =
-            |open: &ActorThread| open.made == made && !open.is_outdated && open.is_on(thread);
+        let (_, made) = self.manager.spec_and_digest(&row).await?;
+        let fits = |open: &ActorThread| {
+            open.settings_digest == made && !open.is_outdated && open.is_on(thread)
+        };
         if !self.open.as_ref().is_some_and(fits) {
             self.close().await;
             if let Some(ending) = self.ending.take() {
@@ -268,24 +273,24 @@ impl TurnRunner {
     /// session.
     pub(super) async fn handle_thread_event(&mut self, event: ActorThreadEvent) -> bool {
         match event {
-            ActorThreadEvent::Shown(event) => self.seen(&event),
+            ActorThreadEvent::Event(event) => self.handle_shown(&event),
             ActorThreadEvent::Compacted => {
                 self.close_other_grants().await;
                 true
             }
             ActorThreadEvent::LogFailed(error) => {
-                self.see_shown();
+                self.drain_shown();
                 if let Some(open) = self.open.take() {
                     // Aside: backends may take their time, and its turn is over.
                     let (ended, live) = open.end(Some(error));
                     self.ending = Some(self.manager.tasks.spawn(ended));
-                    self.manager.closed(&live);
+                    self.manager.unregister_open(&live);
                 }
                 true
             }
             ActorThreadEvent::Panicked => {
                 tracing::error!(session = self.session, "its thread broke and is closed");
-                self.see_shown();
+                self.drain_shown();
                 self.abandon();
                 true
             }
@@ -298,14 +303,14 @@ impl TurnRunner {
             self.abandoned = CancellationToken::new();
         }
         if let Some(open) = self.open.take() {
-            self.manager.closed(&open.live);
+            self.manager.unregister_open(&open.live);
         }
     }
 
     /// Does something that takes a while. The thread goes on meanwhile.
-    pub(super) async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> T {
+    pub(super) async fn drive_while<T>(&mut self, work: impl Future<Output = T>) -> T {
         let mut work = std::pin::pin!(work);
-        let mut alive = tokio::time::interval(SIGN);
+        let mut alive = tokio::time::interval(ALIVE_INTERVAL);
         let begun = Instant::now();
         loop {
             tokio::select! {
@@ -314,7 +319,7 @@ impl TurnRunner {
                 event = next_thread_event(&mut self.open) => {
                     self.handle_thread_event(event).await;
                 }
-                _ = alive.tick() => if let Some(open) = &self.open && begun.elapsed() < SIGNS {
+                _ = alive.tick() => if let Some(open) = &self.open && begun.elapsed() < ALIVE_LIMIT {
                     open.live.note_alive();
                 }
             }
@@ -323,22 +328,22 @@ impl TurnRunner {
 
     /// Looks at what the session shows, and at what is there behind it. Whether that changes how it
     /// is with the session.
-    fn seen(&mut self, first: &Stamped) -> bool {
+    fn handle_shown(&mut self, first: &Stamped) -> bool {
         let Some(running) = &mut self.running else {
             return false;
         };
-        let changes = running.see(&first.event);
-        self.see_shown() || changes
+        let changes = running.handle_event(&first.event);
+        self.drain_shown() || changes
     }
 
     /// Looks at all that the session shows by now. Whether that changes how it is with the session.
-    fn see_shown(&mut self) -> bool {
+    fn drain_shown(&mut self) -> bool {
         let (Some(running), Some(open)) = (&mut self.running, &mut self.open) else {
             return false;
         };
         let mut changes = false;
-        while let Some(next) = open.try_shown() {
-            changes |= running.see(&next.event);
+        while let Some(next) = open.try_next_event() {
+            changes |= running.handle_event(&next.event);
         }
         changes
     }
@@ -346,7 +351,7 @@ impl TurnRunner {
     /// The turn that runs is over. For [`TurnRunner::note_over`], once the one that goes on from there
     /// waits, where there is one.
     pub(super) fn finish(&mut self, answer: TurnResult) -> Option<FinishedTurn> {
-        self.see_shown();
+        self.drain_shown();
         let turn = self.running.take()?;
         if let Some(open) = &self.open {
             open.live.set_run(None);
@@ -360,8 +365,8 @@ impl TurnRunner {
             turn: running,
             answer,
         } = finished;
-        let (state, error) = end_of(&answer);
-        self.tell_interrupted(&running, &answer);
+        let (state, error) = run_end(&answer);
+        self.notify_interrupted(&running, &answer);
         let (id, spent) = (&running.turn_id, running.spent);
         let ended = self
             .manager
@@ -374,7 +379,7 @@ impl TurnRunner {
 
     /// Tells those who follow the thread of a turn whose end is not in its log: that failed or broke,
     /// and nothing more is shown of it.
-    fn tell_interrupted(&self, running: &RunningTurn, answer: &TurnResult) {
+    fn notify_interrupted(&self, running: &RunningTurn, answer: &TurnResult) {
         let interrupted = &self.manager.interrupted;
         match answer {
             Err(error @ ChatError::Ended { .. }) => {
@@ -390,7 +395,7 @@ impl TurnRunner {
             }
             _ => interrupted.forget(&running.thread),
         }
-        self.manager.thread_watches.tell(&running.thread);
+        self.manager.thread_watches.notify(&running.thread);
     }
 
     /// Ends the turn that runs or is about to, or the summary that a person wants.
@@ -402,7 +407,7 @@ impl TurnRunner {
             self.manager.free_files(id, turn.message.as_ref());
         }
         if let Some(running) = &mut self.running {
-            running.goes_on = false;
+            running.continues = false;
         }
         if let Some(open) = &mut self.open {
             open.with(|thread| thread.cancel(false));
@@ -411,7 +416,7 @@ impl TurnRunner {
 
     /// Somebody came while an unattended turn runs: calls that ask wait for them from now on. Or
     /// the last one has left, and what waits is denied.
-    pub(super) fn attended(&mut self, is_there: bool) {
+    pub(super) fn set_attended(&mut self, is_there: bool) {
         if let (Some(open), Some(running)) = (&mut self.open, &self.running) {
             let mode = self.manager.approval_mode(is_there);
             open.with(|thread| thread.set_terms(running.terms.rules(), mode));
@@ -437,7 +442,7 @@ impl TurnRunner {
     pub(super) fn add_rule(&mut self, rule: Rule, row: &Row) {
         if let Some(open) = &mut self.open {
             if let Ok(spec) = super::spec::tools(&row.tools.0) {
-                open.made.has_policy(&spec.policy);
+                open.settings_digest.set_policy(&spec.policy);
             }
             open.with(|thread| thread.add_rule(rule));
         }
@@ -445,21 +450,21 @@ impl TurnRunner {
 
     /// The settings that are saved: where the open thread has others, it is opened anew for the
     /// next turn. One that opens may have read others, which shows when it is open.
-    pub(super) fn settings_are(&mut self, made: SettingsDigest) {
+    pub(super) fn note_saved_settings(&mut self, made: SettingsDigest) {
         match (&mut self.open, &mut self.opening) {
-            (Some(open), _) if open.made != made => {
+            (Some(open), _) if open.settings_digest != made => {
                 open.is_outdated = true;
-                open.has_other_grants = !open.made.has_same_grants(&made);
+                open.has_other_grants = !open.settings_digest.has_same_grants(&made);
             }
-            (None, Some(opening)) => opening.saved = Some(made),
+            (None, Some(opening)) => opening.changed_settings = Some(made),
             _ => {}
         }
     }
 
     /// What was saved while the thread was opened for a turn that has begun: it holds from the next
     /// turn on.
-    pub(super) async fn saved_meanwhile(&mut self, made: SettingsDigest) {
-        self.settings_are(made);
+    pub(super) async fn apply_saved_settings(&mut self, made: SettingsDigest) {
+        self.note_saved_settings(made);
         // The turn may have been ended elsewhere.
         self.close_other_grants().await;
     }
@@ -473,19 +478,23 @@ impl TurnRunner {
     pub(super) async fn take_over(
         &mut self,
         change: SavedChange,
-        when: When,
+        when: EffectiveFrom,
     ) -> Result<Row, ManagerError> {
-        let SavedChange { row, made, ready } = change;
+        let SavedChange {
+            row,
+            settings_digest: made,
+            open_spec: ready,
+        } = change;
         let Some(open) = &mut self.open else {
-            self.settings_are(made);
+            self.note_saved_settings(made);
             return Ok(row);
         };
-        open.has_other_grants = !open.made.has_same_grants(&made);
+        open.has_other_grants = !open.settings_digest.has_same_grants(&made);
         if let Some(ready) = ready {
-            if open.made != made {
+            if open.settings_digest != made {
                 let when = match self.running {
                     Some(_) => when,
-                    None => When::Now,
+                    None => EffectiveFrom::Now,
                 };
                 let taken = open.with(|thread| thread.reconfigure(ready, when));
                 let taken = taken.ok_or_else(|| ManagerError::Conflict {
@@ -494,15 +503,15 @@ impl TurnRunner {
                         .to_owned(),
                 })?;
                 match taken {
-                    Ok(()) => open.made = made,
+                    Ok(()) => open.settings_digest = made,
                     // It is saved: whoever opens the thread says why it cannot be.
                     Err(_) => open.is_outdated = true,
                 }
             }
         } else {
             open.is_outdated = true;
-            if let Some(running) = self.running.as_mut().filter(|_| when == When::Now) {
-                running.goes_on = true;
+            if let Some(running) = self.running.as_mut().filter(|_| when == EffectiveFrom::Now) {
+                running.continues = true;
                 open.with(|thread| thread.cancel(false));
             }
             self.close_other_grants().await;
@@ -540,7 +549,7 @@ impl TurnRunner {
     pub(super) async fn leave(&mut self) {
         self.cancel().await;
         if self.running.is_some() {
-            let answered = tokio::time::timeout(ENDING, self.answered()).await;
+            let answered = tokio::time::timeout(END_TIMEOUT, self.wait_for_answer()).await;
             let answer = answered.unwrap_or_else(|_| {
                 Err(ChatError::Ended {
                     reason: Some("it was ended and gave no answer in time".to_owned()),
@@ -554,7 +563,7 @@ impl TurnRunner {
     }
 
     /// Lets the turn that runs come to its end.
-    async fn answered(&mut self) -> TurnResult {
+    async fn wait_for_answer(&mut self) -> TurnResult {
         loop {
             let Some(running) = &mut self.running else {
                 return Err(ChatError::Ended { reason: None });
@@ -574,7 +583,7 @@ impl TurnRunner {
         if let Some(open) = self.open.take() {
             let (ended, live) = open.end(None);
             ended.await;
-            self.manager.closed(&live);
+            self.manager.unregister_open(&live);
         }
     }
 }

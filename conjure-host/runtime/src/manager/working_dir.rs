@@ -11,7 +11,7 @@ use super::{ManagerError, ManagerState};
 use crate::session::recorded_working_dir;
 use conjure_config::SessionSpec;
 use conjure_core::context::quoted_word;
-use conjure_store::{Run, RunsOf, SavedAuth, SavedSession as Row, StoreError};
+use conjure_store::{Run, RunFilter, SavedAuth, SavedSession as Row, StoreError};
 
 /// In how many of its newest turns it is looked up where a session worked.
 const NEWEST_RUNS: u64 = 50;
@@ -54,8 +54,11 @@ impl ManagerState {
     ///
     /// # Errors
     /// As for [`ManagerState::place_of`].
-    pub(super) async fn settled<'a>(&self, row: &'a Row) -> Result<Cow<'a, Row>, ManagerError> {
-        let Some(real) = self.place_of(row).await? else {
+    pub(super) async fn resolve_working_dir<'a>(
+        &self,
+        row: &'a Row,
+    ) -> Result<Cow<'a, Row>, ManagerError> {
+        let Some(real) = self.resolved_dir(row).await? else {
             return Ok(Cow::Borrowed(row));
         };
         let settled = Row {
@@ -66,7 +69,7 @@ impl ManagerState {
         let updated = Box::pin(self.store.update_session(settled.clone()));
         match updated.await {
             Ok(saved) => {
-                self.tell_saved(&saved);
+                self.notify_saved(&saved);
                 Ok(Cow::Owned(saved))
             }
             // The next opening tries it again.
@@ -79,21 +82,21 @@ impl ManagerState {
     ///
     /// # Errors
     /// As for [`ManagerState::place_of`], and where the session cannot be opened.
-    pub(super) async fn made_in_place(&self, row: &Row) -> Result<SessionSpec, ManagerError> {
-        self.place_of(row).await?;
-        Ok(self.made_of(row).await?.0)
+    pub(super) async fn checked_spec(&self, row: &Row) -> Result<SessionSpec, ManagerError> {
+        self.resolved_dir(row).await?;
+        Ok(self.spec_and_digest(row).await?.0)
     }
 
     /// Like [`Self::made_in_place`], with the session's saved auth at hand.
     ///
     /// # Errors
     /// As for [`ManagerState::made_in_place`].
-    pub(super) async fn spec_in_place(
+    pub(super) async fn checked_spec_with_auth(
         &self,
         row: &Row,
         auth: &SavedAuth,
     ) -> Result<SessionSpec, ManagerError> {
-        self.place_of(row).await?;
+        self.resolved_dir(row).await?;
         self.spec_with(row, auth)
     }
 
@@ -102,7 +105,7 @@ impl ManagerState {
     ///
     /// # Errors
     /// [`ManagerError::Conflict`] where a link leads elsewhere by now, and the store's.
-    async fn place_of(&self, row: &Row) -> Result<Option<PathBuf>, ManagerError> {
+    async fn resolved_dir(&self, row: &Row) -> Result<Option<PathBuf>, ManagerError> {
         let saved = Path::new(&row.working_dir);
         // What is not there is told where it is opened.
         let Ok(real) = saved.canonicalize() else {
@@ -111,17 +114,19 @@ impl ManagerState {
         if real.as_path() == saved {
             return Ok(None);
         }
-        match Box::pin(self.worked_in(row)).await? {
+        match Box::pin(self.last_working_dir(row)).await? {
             // Nothing of it could have put a link in the place of its directory.
             LastWorkingDir::NeverRan => Ok(Some(real)),
-            LastWorkingDir::In(before) if before == real => Ok(Some(real)),
-            LastWorkingDir::In(_) | LastWorkingDir::Unknown => Err(exchanged(row, &real)),
+            LastWorkingDir::Dir(before) if before == real => Ok(Some(real)),
+            LastWorkingDir::Dir(_) | LastWorkingDir::Unknown => Err(link_changed_error(row, &real)),
         }
     }
 
     /// Where the session worked last.
-    async fn worked_in(&self, row: &Row) -> Result<LastWorkingDir, ManagerError> {
-        let runs = self.store.runs(RunsOf::Session(&row.id), None, NEWEST_RUNS);
+    async fn last_working_dir(&self, row: &Row) -> Result<LastWorkingDir, ManagerError> {
+        let runs = self
+            .store
+            .runs(RunFilter::Session(&row.id), None, NEWEST_RUNS);
         let mut runs = runs.await?;
         // The one that is about to begin has not.
         runs.retain(|run| run.started_at_ms.is_some());
@@ -130,7 +135,7 @@ impl ManagerState {
         };
         let mut seen = BTreeSet::new();
         for run in runs.iter().filter(|run| seen.insert(&run.thread)) {
-            let of_thread = self.store.runs(RunsOf::Started(&run.thread), None, 1);
+            let of_thread = self.store.runs(RunFilter::Started(&run.thread), None, 1);
             let is_own = |last: &Run| last.session_id.as_deref() == Some(row.id.as_str());
             // What a thread tells is of the session that had it last.
             if !of_thread.await?.first().is_some_and(is_own) {
@@ -141,7 +146,7 @@ impl ManagerState {
                 .newest_settings(std::slice::from_ref(&run.thread));
             let told = told.await?;
             let place = told.get(&run.thread).and_then(recorded_working_dir);
-            return Ok(place.map_or(LastWorkingDir::Unknown, LastWorkingDir::In));
+            return Ok(place.map_or(LastWorkingDir::Unknown, LastWorkingDir::Dir));
         }
         tracing::debug!(run = newest.id, "where its session worked is not known");
         Ok(LastWorkingDir::Unknown)
@@ -152,12 +157,12 @@ impl ManagerState {
 enum LastWorkingDir {
     /// The session has not run.
     NeverRan,
-    In(PathBuf),
+    Dir(PathBuf),
     /// The session ran, and nothing tells any more where.
     Unknown,
 }
 
-fn exchanged(row: &Row, real: &Path) -> ManagerError {
+fn link_changed_error(row: &Row, real: &Path) -> ManagerError {
     let (saved, real) = (&row.working_dir, real.display().to_string());
     let session = quoted_word(row.name.as_ref().unwrap_or(&row.id));
     let word = quoted_word(&real);

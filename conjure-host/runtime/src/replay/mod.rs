@@ -16,11 +16,11 @@ use conjure_core::replay::{
 use conjure_core::routing::Policy;
 
 use crate::Host;
-use crate::artifacts::{Artifact, digest_aside};
+use crate::artifacts::{Artifact, digest_path};
 use crate::backend::ToolSnapshot;
 use crate::session::{
-    LoadedThread, SessionError, ToolSession, compile_settings, instructions_told, room,
-    thread_files, turn_settings,
+    LoadedThread, SessionError, ToolSession, compile_settings, room, thread_files, turn_settings,
+    visible_instructions,
 };
 use conjure_config::SessionSpec;
 use conjure_store::{StoreError, ThreadId};
@@ -74,7 +74,7 @@ struct RecordingParts {
     entries: Vec<Entry>,
     setup: ReplaySetup,
     /// Another model, as it is spoken to.
-    to: Option<Recipient>,
+    recipient: Option<Recipient>,
 }
 
 impl Host {
@@ -94,18 +94,18 @@ impl Host {
         to: Option<&OtherModel>,
         most: u64,
     ) -> Result<PreparedReplay, ReplayError> {
-        let spec = self.settle(spec).await?;
+        let spec = self.resolve_provider(spec).await?;
         let entries = self.recorded_entries(thread).await?;
-        let (entries, sizes) = aside(move || {
+        let (entries, sizes) = run_blocking(move || {
             let sizes = RequestSizes::of(&entries);
             (entries, sizes)
         })
         .await?;
         // Before backends are opened for a thread that is too large by itself.
-        bounded(sizes.conversations(), most)?;
+        check_size(sizes.conversations(), most)?;
         // Behind a pointer: making backends ready is large, and this future would be as large.
         let parts = Box::pin(self.recording_parts(spec, entries, to)).await?;
-        bounded(sizes.with(&parts.setup), most)?;
+        check_size(sizes.with(&parts.setup), most)?;
         Ok(PreparedReplay {
             thread: thread.clone(),
             parts,
@@ -120,7 +120,7 @@ impl Host {
     pub async fn replay(&self, prepared: PreparedReplay) -> Result<ReplayedThread, ReplayError> {
         let PreparedReplay { thread, parts } = prepared;
         let (to, cassette) = self.cassette(&thread, parts).await?;
-        let replayed = aside(move || {
+        let replayed = run_blocking(move || {
             let report = replay(&cassette, to.as_ref());
             ReplayedThread { cassette, report }
         });
@@ -152,7 +152,7 @@ impl Host {
     /// turn has ended.
     async fn recorded_entries(&self, thread: &ThreadId) -> Result<Vec<Entry>, SessionError> {
         let loaded = LoadedThread::read(&*self.shared.log, thread).await?;
-        Ok(loaded.closed())
+        Ok(loaded.into_closed_entries())
     }
 
     async fn recording_parts(
@@ -161,16 +161,20 @@ impl Host {
         entries: Vec<Entry>,
         to: Option<&OtherModel>,
     ) -> Result<RecordingParts, SessionError> {
-        let spec = spec.with_base_url_at_its_provider();
+        let spec = spec.with_provider_base_url();
         let policy = spec.call_policy();
         let calls = self.calls_unchecked(spec.clone()).await?;
         let setup = self.setup(&spec, policy, &calls, &entries);
         let to = to.map(|OtherModel { provider, model }| {
-            let known = self.spoken_to(&spec, &calls.snapshot(), provider, model);
+            let known = self.recipient_for(&spec, &calls.snapshot(), provider, model);
             known.unwrap_or_else(|| Recipient::of_name(provider, model))
         });
         calls.close().await;
-        Ok(RecordingParts { entries, setup, to })
+        Ok(RecordingParts {
+            entries,
+            setup,
+            recipient: to,
+        })
     }
 
     async fn cassette(
@@ -179,8 +183,12 @@ impl Host {
         parts: RecordingParts,
     ) -> Result<(Option<Recipient>, Cassette), SessionError> {
         let (thread, data_dir) = (thread.clone(), self.shared.instances.data_dir.clone());
-        let recorded = aside(move || {
-            let RecordingParts { entries, setup, to } = parts;
+        let recorded = run_blocking(move || {
+            let RecordingParts {
+                entries,
+                setup,
+                recipient: to,
+            } = parts;
             let files = thread_files(&entries, &data_dir, &thread);
             let cassette = record(thread.as_str(), &entries, setup, &hashes(files));
             (to, cassette)
@@ -202,7 +210,7 @@ impl Host {
         setup.memory = spec.memory.clone();
         setup.working_dir = Some(snapshot.working_dir().to_owned());
         setup.skills_prompt = snapshot.skills_prompt().to_owned();
-        setup.instructions = instructions(&instructions_told(&policy, &snapshot));
+        setup.instructions = instructions(&visible_instructions(&policy, &snapshot));
         setup.thinking_tokens = spec.thinking_tokens;
         setup.policy = policy;
         setup.tools = snapshot
@@ -211,16 +219,16 @@ impl Host {
             .iter()
             .map(RecordedTool::of)
             .collect();
-        for (provider, model) in setup.asked(entries) {
+        for (provider, model) in setup.requested_models(entries) {
             // A provider that nobody here knows is told of by the record.
-            let known = self.spoken_to(spec, &snapshot, &provider, &model);
+            let known = self.recipient_for(spec, &snapshot, &provider, &model);
             setup.recipients.extend(known);
         }
         setup
     }
 
     /// How a model of a provider is spoken to; nothing where nobody here knows the provider.
-    fn spoken_to(
+    fn recipient_for(
         &self,
         spec: &SessionSpec,
         snapshot: &ToolSnapshot,
@@ -247,7 +255,7 @@ impl Host {
 }
 
 /// Refuses requests of so many bytes where they are more than `most` MiB.
-fn bounded(bytes: u64, most: u64) -> Result<(), ReplayError> {
+fn check_size(bytes: u64, most: u64) -> Result<(), ReplayError> {
     let size = bytes / (1024 * 1024);
     match size > most {
         true => Err(ReplayError::TooLarge { size, most }),
@@ -256,7 +264,7 @@ fn bounded(bytes: u64, most: u64) -> Result<(), ReplayError> {
 }
 
 /// Does what would keep a thread of the runtime from other work.
-async fn aside<T: Send + 'static>(
+async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, SessionError> {
     let done = tokio::task::spawn_blocking(work).await;
@@ -269,7 +277,7 @@ fn hashes(files: Vec<Artifact>) -> HashMap<String, String> {
     files
         .into_iter()
         .filter_map(|file| {
-            let (hash, _) = digest_aside(file.path.as_deref()?).ok()?;
+            let (hash, _) = digest_path(file.path.as_deref()?).ok()?;
             Some((file.id, hash))
         })
         .collect()

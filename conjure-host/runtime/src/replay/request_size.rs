@@ -23,7 +23,7 @@ impl RequestSizes {
         for entry in entries {
             if entry.body.meta().is_some() {
                 sizes.requests += 1;
-                sizes.conversations = sizes.conversations.saturating_add(conversation.now);
+                sizes.conversations = sizes.conversations.saturating_add(conversation.current);
             }
             conversation.add(entry);
         }
@@ -57,9 +57,9 @@ impl RequestSizes {
 /// How large the conversation is at a place of a thread.
 #[derive(Default)]
 struct ConversationSize {
-    now: u64,
+    current: u64,
     /// What was said: the entry, and its size.
-    said: Vec<(u64, u64)>,
+    messages: Vec<(u64, u64)>,
     /// The folds that nobody took back: the entry, the first entry behind it, and the summary's size.
     folds: Vec<(u64, u64, u64)>,
 }
@@ -67,8 +67,8 @@ struct ConversationSize {
 impl ConversationSize {
     fn add(&mut self, entry: &Entry) {
         match &entry.body {
-            EntryBody::Message { message } => self.say(entry.seq, json_size(message)),
-            EntryBody::CallEnded { output, .. } => self.say(entry.seq, json_size(output)),
+            EntryBody::Message { message } => self.add_message(entry.seq, json_size(message)),
+            EntryBody::CallEnded { output, .. } => self.add_message(entry.seq, json_size(output)),
             EntryBody::Compacted { upto, summary, .. } => {
                 self.folds.push((entry.seq, *upto, summary.len() as u64));
                 self.count();
@@ -81,9 +81,9 @@ impl ConversationSize {
         }
     }
 
-    fn say(&mut self, seq: u64, size: u64) {
-        self.said.push((seq, size));
-        self.now = self.now.saturating_add(size);
+    fn add_message(&mut self, seq: u64, size: u64) {
+        self.messages.push((seq, size));
+        self.current = self.current.saturating_add(size);
     }
 
     /// Counts anew what the newest fold leaves.
@@ -92,8 +92,8 @@ impl ConversationSize {
             .folds
             .last()
             .map_or((0, 0), |(_, upto, summary)| (*upto, *summary));
-        let shown = self.said.iter().filter(|(seq, _)| *seq >= upto);
-        self.now = shown.fold(summary, |all, (_, size)| all.saturating_add(*size));
+        let shown = self.messages.iter().filter(|(seq, _)| *seq >= upto);
+        self.current = shown.fold(summary, |all, (_, size)| all.saturating_add(*size));
     }
 }
 

@@ -16,7 +16,7 @@ pub(super) struct Actor {
     thread: Box<OpenThread>,
     commands: mpsc::Receiver<Box<SessionCommand>>,
     /// Turns that wait for the summary that a person wants.
-    behind: VecDeque<SessionCommand>,
+    deferred_turns: VecDeque<SessionCommand>,
 }
 
 impl Actor {
@@ -29,7 +29,7 @@ impl Actor {
         let actor = Self {
             thread,
             commands,
-            behind: VecDeque::new(),
+            deferred_turns: VecDeque::new(),
         };
         tokio::spawn(actor.run(ended));
     }
@@ -47,7 +47,7 @@ impl Actor {
                 },
             }
             while !self.thread.is_compacting()
-                && let Some(turn) = self.behind.pop_front()
+                && let Some(turn) = self.deferred_turns.pop_front()
             {
                 self.command(turn);
             }
@@ -62,7 +62,7 @@ impl Actor {
         let thread = &mut self.thread;
         match command {
             turn @ SessionCommand::Begin { .. } if thread.is_compacting() => {
-                self.behind.push_back(turn);
+                self.deferred_turns.push_back(turn);
             }
             SessionCommand::Begin {
                 turn_id,

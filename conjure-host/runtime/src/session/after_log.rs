@@ -67,7 +67,7 @@ pub(super) struct AfterLog {
     /// What waits for records that were, in order.
     batches: VecDeque<AfterBatch>,
     /// Requests that wait for something else than the log.
-    held: Vec<Deferred>,
+    blocked: Vec<Deferred>,
 }
 
 /// What is done once a batch of records is in the log.
@@ -96,7 +96,7 @@ impl AfterLog {
     pub(super) fn take_back(&mut self, request: u64) -> bool {
         let batches = self.batches.iter_mut();
         let batches = batches.map(|after| &mut after.deferred);
-        let all = batches.chain([&mut self.deferred, &mut self.held]);
+        let all = batches.chain([&mut self.deferred, &mut self.blocked]);
         all.into_iter().any(|deferred| {
             let before = deferred.len();
             deferred.retain(|it| !matches!(it, Deferred::Send(number) if *number == request));
@@ -118,13 +118,13 @@ impl AfterLog {
         }
         let ready = self.ready(recorder);
         if !holds {
-            let mut held = std::mem::take(&mut self.held);
+            let mut held = std::mem::take(&mut self.blocked);
             held.extend(ready);
             return held;
         }
         let is_request = |deferred: &Deferred| matches!(deferred, Deferred::Send(_));
         let (requests, rest): (Vec<_>, Vec<_>) = ready.into_iter().partition(is_request);
-        self.held.extend(requests);
+        self.blocked.extend(requests);
         rest
     }
 
@@ -174,7 +174,7 @@ mod tests {
 
     use crate::Host;
     use conjure_config::{PolicySpec, SessionSpec};
-    use conjure_store::{Committed, Log, MemoryLog, Record, StoreError, ThreadId, ThreadLog};
+    use conjure_store::{Log, MemoryLog, PendingAppend, Record, StoreError, ThreadId, ThreadLog};
 
     type Release = oneshot::Sender<Result<(), StoreError>>;
 
@@ -229,7 +229,7 @@ mod tests {
             self.log.last_seq()
         }
 
-        fn append(&mut self, records: &[Record], durable: bool) -> Committed {
+        fn append(&mut self, records: &[Record], durable: bool) -> PendingAppend {
             let committed = self.log.append(records, durable);
             let begins = |record: &Record| matches!(record, Record::Entry(entry) if matches!(entry.body, EntryBody::CallStarted { .. }));
             if !records.iter().any(begins) {
@@ -238,7 +238,7 @@ mod tests {
             let (release, waits) = oneshot::channel();
             *self.slow.held.lock().unwrap() = Some(release);
             self.slow.holds.notify_one();
-            Committed::waits(waits)
+            PendingAppend::pending(waits)
         }
     }
 

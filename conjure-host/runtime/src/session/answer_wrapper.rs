@@ -14,9 +14,9 @@ pub(super) const PROPERTY: &str = "value";
 const AT_TOP: [&str; 4] = ["$schema", "$id", "$defs", "definitions"];
 
 /// A schema of objects that have a value of this schema, and nothing else.
-pub(super) fn wrapped(schema: &Value) -> Value {
+pub(super) fn wrap_schema(schema: &Value) -> Value {
     let mut moving = MovedSchema {
-        place: format!("#/$defs/{}", free_name(schema)),
+        definition_ref: format!("#/$defs/{}", free_name(schema)),
         refers_to_itself: false,
     };
     let mut wrapper = Map::new();
@@ -32,7 +32,7 @@ pub(super) fn wrapped(schema: &Value) -> Value {
     if moving.refers_to_itself {
         let definitions = wrapper.entry("$defs").or_insert_with(|| json!({}));
         if let Some(definitions) = definitions.as_object_mut() {
-            let reference = json!({ "$ref": moving.place });
+            let reference = json!({ "$ref": moving.definition_ref });
             let inner = std::mem::replace(&mut property, reference);
             definitions.insert(free_name(schema), inner);
         }
@@ -57,7 +57,7 @@ fn free_name(schema: &Value) -> String {
 }
 
 /// The text of the value in a wrapper; nothing where the text is no wrapper.
-pub(super) fn unwrapped(answer: &str) -> Option<&str> {
+pub(super) fn unwrap_value(answer: &str) -> Option<&str> {
     // A list of one value would be read as the wrapper, too.
     if !answer.trim_start().starts_with('{') {
         return None;
@@ -77,7 +77,7 @@ struct AnswerWrapper<'a> {
 struct MovedSchema {
     /// Reference to the schema as a definition of the wrapper, if it refers to itself: providers that
     /// take references take those to definitions.
-    place: String,
+    definition_ref: String,
     /// Whether it refers to the whole of itself, or to a place that is not in its definitions.
     refers_to_itself: bool,
 }
@@ -118,7 +118,7 @@ impl MovedSchema {
         match reference.strip_prefix('#') {
             Some(place) if place.is_empty() || (place.starts_with('/') && !is_at_top(place)) => {
                 self.refers_to_itself = true;
-                format!("{}{place}", self.place)
+                format!("{}{place}", self.definition_ref)
             }
             _ => reference.to_owned(),
         }
@@ -139,7 +139,7 @@ mod tests {
             "default": [{ "$ref": "#" }],
         });
         assert_eq!(
-            wrapped(&tree),
+            wrap_schema(&tree),
             json!({
                 "$schema": "https://json-schema.org/draft/2020-12/schema",
                 "$defs": {
@@ -165,15 +165,15 @@ mod tests {
             "$defs": { "answer": { "type": "string" } },
             "type": "array", "items": { "$ref": "#" },
         });
-        let named = wrapped(&named);
+        let named = wrap_schema(&named);
         assert_eq!(named["$defs"]["answer"], json!({ "type": "string" }));
         let reference = json!({ "$ref": "#/$defs/answer_" });
         assert_eq!(named["properties"]["value"], reference);
         assert_eq!(named["$defs"]["answer_"]["items"], reference);
-        let plain = wrapped(&json!({ "type": "array", "items": { "type": "string" } }));
+        let plain = wrap_schema(&json!({ "type": "array", "items": { "type": "string" } }));
         assert_eq!(plain["properties"]["value"]["type"], "array");
         assert_eq!(plain.get("$defs"), None);
-        let any = wrapped(&json!(true));
+        let any = wrap_schema(&json!(true));
         assert_eq!(any["properties"], json!({ "value": {} }));
     }
 
@@ -191,7 +191,7 @@ mod tests {
             ("{}", None),
             ("[1]", None),
         ] {
-            assert_eq!(unwrapped(answer), value, "{answer}");
+            assert_eq!(unwrap_value(answer), value, "{answer}");
         }
     }
 }

@@ -42,13 +42,13 @@ pub(super) struct Approvals {
     /// The rules that hold now.
     policy: Policy,
     /// Rules that came while the session ran.
-    added: Vec<Rule>,
+    added_rules: Vec<Rule>,
     /// Rules that hold for the running turn only.
-    of_turn: Vec<Rule>,
+    turn_rules: Vec<Rule>,
     mode: ApprovalMode,
     waiting: BTreeMap<String, ApprovalRequest>,
     /// How many calls have waited so far.
-    asked: u64,
+    request_count: u64,
     /// What plugins ask the person, where somebody may come.
     questions: Option<Arc<Questions>>,
 }
@@ -59,7 +59,7 @@ struct ApprovalRequest {
     number: u64,
     call: FunctionCall,
     reason: String,
-    until: Option<Instant>,
+    deadline: Option<Instant>,
 }
 
 impl Approvals {
@@ -70,11 +70,11 @@ impl Approvals {
     ) -> Self {
         Self {
             policy: spec.call_policy(),
-            added: Vec::new(),
-            of_turn: Vec::new(),
+            added_rules: Vec::new(),
+            turn_rules: Vec::new(),
             mode,
             waiting: BTreeMap::new(),
-            asked: 0,
+            request_count: 0,
             questions,
         }
     }
@@ -100,20 +100,20 @@ impl Approvals {
     /// the turn.
     pub(super) fn renew_policy(&mut self, spec: &SessionSpec) {
         self.policy = spec.call_policy();
-        let more = self.added.iter().chain(&self.of_turn);
+        let more = self.added_rules.iter().chain(&self.turn_rules);
         self.policy.rules.extend(more.cloned());
     }
 
     /// Adds a rule that holds for as long as the session runs.
     pub(super) fn add_rule(&mut self, rule: Rule) {
         self.policy.rules.push(rule.clone());
-        self.added.push(rule);
+        self.added_rules.push(rule);
     }
 
     /// Takes the rules of the next turn in place of those of the one before.
     pub(super) fn set_turn_rules(&mut self, rules: Vec<Rule>, spec: &SessionSpec) {
-        if self.of_turn != rules {
-            self.of_turn = rules;
+        if self.turn_rules != rules {
+            self.turn_rules = rules;
             self.renew_policy(spec);
         }
     }
@@ -142,7 +142,7 @@ impl Approvals {
         let until = match self.mode {
             ApprovalMode::Unattended => {
                 return Some(TurnInput::Refused {
-                    refusal: nobody_there(&call, &reason, snapshot),
+                    refusal: unattended_refusal(&call, &reason, snapshot),
                     call_id: call.call_id,
                 });
             }
@@ -150,12 +150,12 @@ impl Approvals {
             ApprovalMode::Attended => None,
         };
         let call_id = call.call_id.clone();
-        self.asked += 1;
+        self.request_count += 1;
         let waiting = ApprovalRequest {
-            number: self.asked,
+            number: self.request_count,
             call,
             reason,
-            until,
+            deadline: until,
         };
         self.waiting.insert(call_id, waiting);
         None
@@ -171,7 +171,7 @@ impl Approvals {
         let mut waiting: Vec<&ApprovalRequest> = self.waiting.values().collect();
         waiting.sort_unstable_by_key(|waiting| waiting.number);
         let pending = waiting.into_iter().map(|waiting| {
-            let left = waiting.until.map(|until| until - Instant::now());
+            let left = waiting.deadline.map(|until| until - Instant::now());
             PendingApproval {
                 call: waiting.call.clone(),
                 reason: waiting.reason.clone(),
@@ -185,7 +185,7 @@ impl Approvals {
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.waiting
             .values()
-            .filter_map(|waiting| waiting.until)
+            .filter_map(|waiting| waiting.deadline)
             .min()
     }
 
@@ -212,7 +212,7 @@ impl Approvals {
     pub(super) fn deny_unanswered(&mut self, snapshot: &ToolSnapshot) -> Vec<TurnInput> {
         let now = Instant::now();
         self.deny(snapshot, |waiting| {
-            waiting.until.is_some_and(|until| until <= now)
+            waiting.deadline.is_some_and(|until| until <= now)
         })
     }
 
@@ -228,7 +228,7 @@ impl Approvals {
             }
             denied.push(TurnInput::Refused {
                 call_id: call_id.clone(),
-                refusal: nobody_there(&waiting.call, &waiting.reason, snapshot),
+                refusal: unattended_refusal(&waiting.call, &waiting.reason, snapshot),
             });
             false
         });
@@ -237,7 +237,7 @@ impl Approvals {
 }
 
 /// What the model is told when nobody could be asked.
-fn nobody_there(call: &FunctionCall, reason: &str, snapshot: &ToolSnapshot) -> CallRefusal {
+fn unattended_refusal(call: &FunctionCall, reason: &str, snapshot: &ToolSnapshot) -> CallRefusal {
     let found = snapshot.look_up(&call.name);
     let failure = CallFailure {
         tool: &call.name,

@@ -9,10 +9,10 @@ use futures_util::future::join_all;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::derived::whom;
-use super::server_states::known_server_states;
+use super::derived::catalog_request;
+use super::server_states::cached_server_states;
 use crate::backend::backend_lease::BackendLease;
-use crate::backend::lease::ask_within;
+use crate::backend::lease::ask_with_timeout;
 use crate::backend::request_context::RequestContext;
 use crate::backend::sources::CatalogSource;
 use crate::backend::{BackendStatus, ToolSnapshot, servers};
@@ -36,11 +36,11 @@ pub struct BackendCondition {
 
 /// The backends of a snapshot with what they said of their servers when its lists were made: nobody
 /// is asked.
-pub(super) fn known_conditions(
+pub(super) fn cached_conditions(
     statuses: Vec<BackendStatus>,
     snapshot: &ToolSnapshot,
 ) -> Vec<BackendCondition> {
-    let mut known = known_server_states(snapshot);
+    let mut known = cached_server_states(snapshot);
     let conditions = statuses.into_iter().map(|status| {
         let at = known.iter().position(|of| of.backend == status.name);
         BackendCondition {
@@ -55,23 +55,23 @@ pub(super) fn known_conditions(
 
 /// Like [`known_conditions`], with what they say now: backends that have servers are asked, all at once.
 /// A worker that has ended is not started again for that.
-pub(super) async fn asked_conditions(
+pub(super) async fn query_conditions(
     statuses: Vec<BackendStatus>,
     snapshot: &ToolSnapshot,
     spec: &SessionSpec,
     request_context: &RequestContext,
 ) -> Vec<BackendCondition> {
-    let conditions = known_conditions(statuses, snapshot).into_iter();
+    let conditions = cached_conditions(statuses, snapshot).into_iter();
     let looks = conditions.map(|condition| async move {
         let lease = lease_of(snapshot, &condition.status.name);
         let Some(lease) = lease.filter(|_| !condition.servers.is_empty()) else {
             return condition;
         };
         match WorkerLife::of(lease.instance()) {
-            WorkerLife::Runs => asked(condition, lease, spec, request_context).await,
+            WorkerLife::Runs => query_condition(condition, lease, spec, request_context).await,
             WorkerLife::Ended => {
                 let why = "its worker has ended; its next call starts it again".to_owned();
-                answered(condition, None, Err(why))
+                with_answer(condition, None, Err(why))
             }
             WorkerLife::Unknown => condition,
         }
@@ -94,11 +94,11 @@ impl WorkerLife {
         if plugin.isolation() != Isolation::Process || plugin.health().worker_ends == 0 {
             return Self::Runs;
         }
-        Self::among(plugin.instances(), plugin.running_workers())
+        Self::from_counts(plugin.instances(), plugin.running_workers())
     }
 
     /// Worker life in a plugin with so many instances, each with its own worker, and so many workers.
-    fn among(instances: usize, workers: usize) -> Self {
+    fn from_counts(instances: usize, workers: usize) -> Self {
         match workers {
             workers if workers >= instances => Self::Runs,
             0 => Self::Ended,
@@ -115,18 +115,18 @@ fn lease_of<'a>(snapshot: &'a ToolSnapshot, backend: &str) -> Option<&'a Backend
     })
 }
 
-async fn asked(
+async fn query_condition(
     condition: BackendCondition,
     lease: &BackendLease,
     spec: &SessionSpec,
     request_context: &RequestContext,
 ) -> BackendCondition {
     let (instance, begin) = (lease.instance(), Instant::now());
-    let asking = ask_within(
+    let asking = ask_with_timeout(
         instance,
         request_context,
         op::BACKEND_CATALOG,
-        whom(spec),
+        catalog_request(spec),
         Some(ANSWER_TIMEOUT),
     );
     let answer: Result<CatalogReply, PluginCallFailure> = asking.await;
@@ -134,12 +134,12 @@ async fn asked(
         Ok(catalog) => Ok(servers(&catalog, instance.plugin())),
         Err(error) => Err(error.to_string()),
     };
-    answered(condition, Some(begin.elapsed()), answer)
+    with_answer(condition, Some(begin.elapsed()), answer)
 }
 
 /// A condition with what the backend said of its servers, or why it did not: what it said before may
 /// not be so any more.
-fn answered(
+fn with_answer(
     condition: BackendCondition,
     answer_time: Option<Duration>,
     answer: Result<Vec<Value>, String>,
@@ -171,7 +171,7 @@ mod tests {
             (2, 0, WorkerLife::Ended),
             (2, 1, WorkerLife::Unknown),
         ] {
-            let found = WorkerLife::among(instances, workers);
+            let found = WorkerLife::from_counts(instances, workers);
             assert_eq!(found, life, "{instances} {workers}");
         }
     }
@@ -192,10 +192,10 @@ mod tests {
             failed: None,
             servers: vec![ready.clone()],
         };
-        let mute = answered(condition.clone(), None, Err("it hangs".to_owned()));
+        let mute = with_answer(condition.clone(), None, Err("it hangs".to_owned()));
         assert_eq!(mute.servers, Vec::<Value>::new());
         assert_eq!(mute.failed.as_deref(), Some("it hangs"));
-        let said = answered(condition, None, Ok(vec![ready.clone()]));
+        let said = with_answer(condition, None, Ok(vec![ready.clone()]));
         assert_eq!((said.servers, said.failed), (vec![ready], None));
     }
 }

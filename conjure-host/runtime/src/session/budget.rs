@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use conjure_core::chat::Event;
 use conjure_core::cost::Account;
-use conjure_core::log::{Entry, Used};
+use conjure_core::log::{BudgetUsage, Entry};
 use conjure_core::turn::TurnInput;
 use tokio::time::Instant;
 
@@ -14,7 +14,7 @@ use conjure_providers::ModelBook;
 
 /// What a session used up before it was opened, in whichever threads but the one that it opens.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub(crate) struct SpentBefore {
+pub(crate) struct PriorUsage {
     /// Tokens, input and output.
     pub(crate) tokens: u64,
     /// Calls that ran.
@@ -29,15 +29,15 @@ pub(crate) struct SpentBefore {
 #[derive(Default)]
 pub(super) struct Budget {
     /// Usage of the session, before this thread was opened.
-    before: SpentBefore,
+    prior: PriorUsage,
     /// Usage of the thread when it was opened.
-    thread_before: Option<SpentBefore>,
+    thread_prior: Option<PriorUsage>,
     /// Usage of the thread since it was opened.
-    used: Used,
+    used: BudgetUsage,
     /// What the thread costs.
     account: Account,
     /// How many entries these know.
-    accounted: usize,
+    accounted_entries: usize,
     /// When the running turn is out of time, and which limit that is.
     wall: Option<OutOfTime>,
 }
@@ -56,9 +56,9 @@ impl From<OutOfTime> for TurnInput {
 }
 
 impl Budget {
-    pub(super) fn new(before: SpentBefore) -> Self {
+    pub(super) fn new(before: PriorUsage) -> Self {
         Self {
-            before,
+            prior: before,
             ..Self::default()
         }
     }
@@ -66,11 +66,11 @@ impl Budget {
     /// What the thread costs so far.
     pub(super) fn account(&mut self, entries: &[Entry], models: &ModelBook) -> &Account {
         let price = |provider: &str, model: &str| Some(models.facts(provider, model)?.price);
-        for entry in entries.get(self.accounted..).unwrap_or_default() {
+        for entry in entries.get(self.accounted_entries..).unwrap_or_default() {
             self.account.add(entry, &price);
             self.used.add(entry);
         }
-        self.accounted = entries.len();
+        self.accounted_entries = entries.len();
         &self.account
     }
 
@@ -96,8 +96,8 @@ impl Budget {
         let turn_usd = self.account.turn(turn).map_or(0.0, |cost| cost.cost.usd);
         let turn = limits.usd.filter(|most| turn_usd >= *most);
         turn.map(|most| exhausted("turn_microdollars", microdollars(most)))
-            .or_else(|| over(&limits.thread, &thread, &THREAD))
-            .or_else(|| over(&limits.session, &session, &SESSION))
+            .or_else(|| exceeded_limit(&limits.thread, &thread, &THREAD))
+            .or_else(|| exceeded_limit(&limits.session, &session, &SESSION))
     }
 
     /// A turn begins: its time runs from now on.
@@ -150,21 +150,21 @@ impl Budget {
     }
 
     /// What the thread and the session used up so far.
-    fn spent(&mut self, entries: &[Entry], models: &ModelBook) -> (SpentBefore, SpentBefore) {
+    fn spent(&mut self, entries: &[Entry], models: &ModelBook) -> (PriorUsage, PriorUsage) {
         let usd = self.account(entries, models).cost().total.cost.usd;
         let now = jiff::Timestamp::now().as_millisecond();
-        let thread = SpentBefore {
+        let thread = PriorUsage {
             tokens: self.used.tokens,
             calls: self.used.calls,
             wall_ms: self.used.wall_ms + self.used.running_ms(now),
             usd,
         };
-        let before = *self.thread_before.get_or_insert(thread);
-        let session = SpentBefore {
-            tokens: self.before.tokens + thread.tokens.saturating_sub(before.tokens),
-            calls: self.before.calls + thread.calls.saturating_sub(before.calls),
-            wall_ms: self.before.wall_ms + thread.wall_ms.saturating_sub(before.wall_ms),
-            usd: self.before.usd + (thread.usd - before.usd).max(0.0),
+        let before = *self.thread_prior.get_or_insert(thread);
+        let session = PriorUsage {
+            tokens: self.prior.tokens + thread.tokens.saturating_sub(before.tokens),
+            calls: self.prior.calls + thread.calls.saturating_sub(before.calls),
+            wall_ms: self.prior.wall_ms + thread.wall_ms.saturating_sub(before.wall_ms),
+            usd: self.prior.usd + (thread.usd - before.usd).max(0.0),
         };
         (thread, session)
     }
@@ -192,7 +192,7 @@ const SESSION: Names = Names {
     usd: "session_microdollars",
 };
 
-fn over(limits: &LimitSpec, spent: &SpentBefore, names: &Names) -> Option<TurnInput> {
+fn exceeded_limit(limits: &LimitSpec, spent: &PriorUsage, names: &Names) -> Option<TurnInput> {
     let count = |most: Option<u64>, used: u64, name| {
         let most = most.filter(|most| used >= *most)?;
         Some(exhausted(name, most))

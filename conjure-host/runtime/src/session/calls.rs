@@ -10,18 +10,18 @@ use conjure_abi::EmitKind;
 use conjure_core::chat::FunctionCall;
 use conjure_core::context::BackendInstructions;
 use conjure_core::routing::{Policy, PolicyCall, PolicyDecision, RoutingTable};
-use conjure_core::turn::state_words;
+use conjure_core::turn::describe_state_move;
 use conjure_skill_sdk::protocol::ServedClient;
 use serde_json::Value;
 use tokio::sync::{broadcast, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::derived::{call_timeout, instructions_told, most_bytes};
+use super::catalog_follower::{CatalogFollower, Revision, SharedTools};
+use super::derived::{call_timeout, most_bytes, visible_instructions};
 use super::error::SessionError;
-use super::following::{CatalogFollower, Revision, SharedTools};
 use super::host_state::HostState;
-use super::server_states::{BackendServers, known_server_states, newest_catalogs, server_states};
+use super::server_states::{BackendServers, cached_server_states, newest_catalogs, server_states};
 use super::session_dirs::SessionDirs;
 use crate::artifacts::Artifacts;
 use crate::backend::questions::SessionClient;
@@ -35,8 +35,8 @@ use conjure_providers::Provider;
 use conjure_store::ThreadId;
 
 /// How long servers may take to say what they have, and how often it is looked.
-const STARTING: Duration = Duration::from_secs(120);
-const AGAIN: Duration = Duration::from_millis(100);
+const START_TIMEOUT: Duration = Duration::from_secs(120);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A session without a model: its state lasts from call to call. [`ToolSession::call`] asks no policy:
 /// whoever makes the call has decided about it.
@@ -44,7 +44,7 @@ const AGAIN: Duration = Duration::from_millis(100);
 /// Tools follow the plugins and the backends: what is added to a running host is there for the next
 /// call. A call that runs keeps the table that it began with.
 pub struct ToolSession {
-    known: Arc<SharedTools>,
+    tools: Arc<SharedTools>,
     dirs: Arc<SessionDirs>,
     spec: SessionSpec,
     policy: Policy,
@@ -55,7 +55,7 @@ pub struct ToolSession {
 }
 
 /// How one call is run.
-pub struct CallWith<'a> {
+pub struct ToolCallOptions<'a> {
     /// The tools as they are for this call.
     pub snapshot: &'a ToolSnapshot,
     /// Ends the call.
@@ -100,21 +100,21 @@ impl ToolSession {
         let known = Arc::new(SharedTools {
             snapshot: ArcSwap::from_pointee(snapshot),
             revision: watch::Sender::new(Revision::default()),
-            updated: broadcast::Sender::new(super::following::UPDATES),
-            notices: broadcast::Sender::new(super::following::NOTICES),
-            skills: Mutex::default(),
+            resource_updates: broadcast::Sender::new(super::catalog_follower::UPDATES),
+            notices: broadcast::Sender::new(super::catalog_follower::NOTICES),
+            changed_skill_lists: Mutex::default(),
             skills_changed: tokio::sync::Notify::new(),
         });
         let (dirs, end) = (Arc::new(dirs), CancellationToken::new());
         let follower = CatalogFollower {
-            known: Arc::clone(&known),
+            tools: Arc::clone(&known),
             dirs: Arc::clone(&dirs),
             toolbox,
             registry,
         };
         let follower = tokio::spawn(follower.run(end.clone()));
         Ok(Self {
-            known,
+            tools: known,
             dirs,
             policy: spec.call_policy(),
             spec,
@@ -128,12 +128,12 @@ impl ToolSession {
     /// The tools that there are now.
     #[must_use]
     pub fn table(&self) -> Arc<RoutingTable> {
-        Arc::clone(self.known.snapshot.load().table())
+        Arc::clone(self.tools.snapshot.load().table())
     }
 
     /// The tools that there are now, with what stands behind each.
     pub fn snapshot(&self) -> Arc<ToolSnapshot> {
-        self.known.snapshot.load_full()
+        self.tools.snapshot.load_full()
     }
 
     /// How the servers behind the backends are now.
@@ -144,23 +144,23 @@ impl ToolSession {
 
     /// What the backends say about their use now.
     pub fn instructions(&self) -> Vec<BackendInstructions> {
-        instructions_told(&self.policy, &self.snapshot())
+        visible_instructions(&self.policy, &self.snapshot())
     }
 
     /// Counts the changes of what there is.
     pub fn revision(&self) -> watch::Receiver<Revision> {
-        self.known.revision.subscribe()
+        self.tools.revision.subscribe()
     }
 
     /// The URIs of resources that say something else now.
-    pub fn updated(&self) -> broadcast::Receiver<Arc<str>> {
-        self.known.updated.subscribe()
+    pub fn resource_updates(&self) -> broadcast::Receiver<Arc<str>> {
+        self.tools.resource_updates.subscribe()
     }
 
     /// What whoever makes the calls should know: that a plugin is there in another version, or that
     /// a tool is kept out.
     pub fn notices(&self) -> broadcast::Receiver<Arc<str>> {
-        self.known.notices.subscribe()
+        self.tools.notices.subscribe()
     }
 
     /// The files of the calls.
@@ -170,7 +170,7 @@ impl ToolSession {
 
     /// What the requests of a call say whose client declares something else than the session's
     /// did; nothing where it is the same.
-    pub fn around_for(&self, client: ServedClient) -> Option<RequestContext> {
+    pub fn context_for_client(&self, client: ServedClient) -> Option<RequestContext> {
         let request_context = &self.dirs.request_context;
         let is_another = request_context.client() != Some(client);
         is_another.then(|| request_context.clone().with_client(Some(client)))
@@ -187,14 +187,14 @@ impl ToolSession {
     /// # Errors
     /// When the time is over, with the servers that are still starting.
     #[boxed]
-    pub async fn until_there(&self, name: &str) -> Result<(), SessionError> {
-        let until = Instant::now() + STARTING;
+    pub async fn wait_for_tool(&self, name: &str) -> Result<(), SessionError> {
+        let until = Instant::now() + START_TIMEOUT;
         loop {
             let snapshot = self.snapshot();
             if snapshot.look_up(name).is_some() {
                 return Ok(());
             }
-            let starting = self.starting(&snapshot).await;
+            let starting = self.starting_servers(&snapshot).await;
             if starting.is_empty() {
                 return Ok(());
             }
@@ -204,21 +204,21 @@ impl ToolSession {
                     message: format!(
                         "there is no tool `{name}` yet: after {} s still starting: {starting}. \
                          `conjure mcp check` says what keeps them",
-                        STARTING.as_secs()
+                        START_TIMEOUT.as_secs()
                     ),
                 });
             }
-            tokio::time::sleep(AGAIN).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
     /// Waits until every server that starts for the first time has said what it has, or failed; no
     /// longer than this. One whose lists are known from an earlier time is not waited for.
     #[boxed]
-    pub async fn until_listed(&self, limit: Duration) {
+    pub async fn wait_for_listing(&self, limit: Duration) {
         let listed = async {
             while self.is_any_unlisted().await {
-                tokio::time::sleep(AGAIN).await;
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
         };
         let _ = tokio::time::timeout(limit, listed).await;
@@ -227,7 +227,7 @@ impl ToolSession {
     /// Whether a server starts of which nothing is known, or has said what no snapshot has yet.
     async fn is_any_unlisted(&self) -> bool {
         let snapshot = self.snapshot();
-        let known = known_server_states(&snapshot);
+        let known = cached_server_states(&snapshot);
         let mut servers = known.iter().flat_map(|backend| &backend.servers);
         // Mostly there is none, and nobody is asked.
         if !servers.any(is_unlisted) {
@@ -236,13 +236,13 @@ impl ToolSession {
         let catalogs = newest_catalogs(&snapshot, &self.spec, &self.dirs.request_context).await;
         catalogs.iter().any(|catalog| {
             let is_late = catalog.servers().iter().any(is_unlisted);
-            is_late || catalog.newest.tools.len() != catalog.known.tools.len()
+            is_late || catalog.current.tools.len() != catalog.cached.tools.len()
         })
     }
 
     /// The servers that have not said yet what they have, and the backends of which the snapshot
     /// does not know the newest.
-    async fn starting(&self, snapshot: &ToolSnapshot) -> Vec<String> {
+    async fn starting_servers(&self, snapshot: &ToolSnapshot) -> Vec<String> {
         let context = &self.dirs.request_context;
         let mut starting = Vec::new();
         for catalog in newest_catalogs(snapshot, &self.spec, context).await {
@@ -253,7 +253,7 @@ impl ToolSession {
                 .filter_map(|status| status.get("server")?.as_str())
                 .map(|server| format!("`{server}`"))
                 .collect();
-            if late.is_empty() && catalog.newest.tools.len() != catalog.known.tools.len() {
+            if late.is_empty() && catalog.current.tools.len() != catalog.cached.tools.len() {
                 starting.push(format!("`{}`", catalog.backend));
             }
             starting.extend(late);
@@ -274,8 +274,8 @@ impl ToolSession {
         call: &FunctionCall,
         cancel: &CancellationToken,
     ) -> Result<CallReport, SessionError> {
-        let snapshot = self.known.snapshot.load_full();
-        let with = CallWith {
+        let snapshot = self.tools.snapshot.load_full();
+        let with = ToolCallOptions {
             snapshot: &snapshot,
             cancel,
             live: &self.live,
@@ -289,10 +289,10 @@ impl ToolSession {
     pub async fn call_with(
         &self,
         call: &FunctionCall,
-        with: CallWith<'_>,
+        with: ToolCallOptions<'_>,
     ) -> Result<CallReport, SessionError> {
         let Some(found) = with.snapshot.look_up(&call.name) else {
-            return Err(self.unknown(&call.name));
+            return Err(self.unknown_tool(&call.name));
         };
         let runner = Runner {
             traceparent: None,
@@ -310,7 +310,7 @@ impl ToolSession {
         let (_, target) = found;
         if let Some(moved) = target.take_outcome() {
             // As if the tool had said it, which is where its caller listens.
-            let text = state_words(&moved);
+            let text = describe_state_move(&moved);
             let notice = serde_json::json!({ "event": "notice", "level": "warn", "text": text });
             (with.live)(EmitKind::Event, notice.to_string().as_bytes());
         }
@@ -321,7 +321,7 @@ impl ToolSession {
     pub fn reader<'a>(
         &'a self,
         call_id: Option<&'a Arc<str>>,
-        with: &CallWith<'a>,
+        with: &ToolCallOptions<'a>,
     ) -> SourceReader<'a> {
         SourceReader {
             snapshot: with.snapshot,
@@ -335,9 +335,10 @@ impl ToolSession {
 
     /// Takes note of an event of a call that concerns the session: that a skill offers something
     /// else now, or that a resource changed.
-    pub fn heard(&self, kind: EmitKind, bytes: &[u8]) {
+    pub fn handle_event(&self, kind: EmitKind, bytes: &[u8]) {
         if kind == EmitKind::Event {
-            self.known.heard(bytes, &self.dirs.request_context.session);
+            self.tools
+                .handle_event(bytes, &self.dirs.request_context.session);
         }
     }
 
@@ -358,7 +359,7 @@ impl ToolSession {
         verdict.rule.map(|_| verdict.decision)
     }
 
-    fn unknown(&self, name: &str) -> SessionError {
+    fn unknown_tool(&self, name: &str) -> SessionError {
         let hint = if self.spec.backends.iter().all(BackendSpec::is_native) {
             " No executor is named, so there are no command tools: name one, such as \
              `--executor local`."
@@ -366,7 +367,7 @@ impl ToolSession {
             ""
         };
         let table = self.table();
-        if let Some(kept_out) = table.kept_out(name) {
+        if let Some(kept_out) = table.find_quarantined(name) {
             return SessionError::Provider {
                 message: format!("the tool `{name}` is not offered: {}", kept_out.error),
             };

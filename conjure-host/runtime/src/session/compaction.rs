@@ -21,7 +21,7 @@ pub(super) struct Compaction {
 /// What a summary is to stand for, and how it is asked for.
 pub(super) struct SummaryPlan {
     /// The first entry that stays as it is.
-    upto: u64,
+    first_kept: u64,
     room: Room,
     choice: ToolChoice,
 }
@@ -31,23 +31,23 @@ pub(super) struct SummaryEnd {
     /// What the backends are shown of it.
     pub(super) observe: Option<Observe>,
     /// What was paid in vain.
-    pub(super) paid: Option<TurnInput>,
+    pub(super) wasted: Option<TurnInput>,
     pub(super) next: AfterSummary,
 }
 
 /// Next step after the request for a summary.
 pub(super) enum AfterSummary {
     /// The summary is asked for once more.
-    Again(SummaryPlan),
+    Retry(SummaryPlan),
     /// The summary is over: the turn machine is told this.
-    Over(Box<TurnInput>),
+    Done(Box<TurnInput>),
 }
 
 impl SummaryPlan {
     /// What of these entries is worth summing up; nothing where nothing is.
     pub(super) fn of(entries: &[Entry], room: Room) -> Option<Self> {
         Some(Self {
-            upto: cut_point(entries, &room)?,
+            first_kept: cut_point(entries, &room)?,
             room,
             choice: ToolChoice::Auto,
         })
@@ -62,12 +62,12 @@ impl SummaryPlan {
     ) -> ModelRequest {
         ModelRequest {
             tool_choice: self.choice.clone(),
-            ..summary_request(entries, self.upto, target, &self.room, like)
+            ..summary_request(entries, self.first_kept, target, &self.room, like)
         }
     }
 
     /// Begins the compaction, whose request is on its way.
-    pub(super) fn asked(self, request: ActiveRequest) -> Compaction {
+    pub(super) fn start(self, request: ActiveRequest) -> Compaction {
         let plan = self;
         Compaction { request, plan }
     }
@@ -75,18 +75,18 @@ impl SummaryPlan {
 
 impl Compaction {
     /// Whether this is its request.
-    pub(super) fn is_by(&self, request: u64) -> bool {
+    pub(super) fn has_request(&self, request: u64) -> bool {
         self.request.number() == request
     }
 
     /// Gives the summary up; what had come of it was paid.
     pub(super) fn stop(self) -> Option<TurnInput> {
-        let lost = self.request.lost();
+        let lost = self.request.lost_usage();
         match self.request.stop() {
             TurnInput::ModelFailed {
                 partial: Some((_, meta)),
                 ..
-            } => Some(in_vain(meta)),
+            } => Some(wasted_spend(meta)),
             _ => lost,
         }
     }
@@ -107,19 +107,22 @@ impl Compaction {
                     error: None,
                 });
                 match summary(&response) {
-                    Ok(summary) => {
-                        AfterSummary::Over(Box::new(folded(entries, self.plan.upto, summary, meta)))
-                    }
+                    Ok(summary) => AfterSummary::Done(Box::new(compacted_input(
+                        entries,
+                        self.plan.first_kept,
+                        summary,
+                        meta,
+                    ))),
                     Err(error) => {
-                        paid = Some(in_vain(meta));
+                        paid = Some(wasted_spend(meta));
                         if self.plan.choice == ToolChoice::Auto {
                             // Mostly it went on with the work: once more, without its tools.
-                            AfterSummary::Again(SummaryPlan {
+                            AfterSummary::Retry(SummaryPlan {
                                 choice: ToolChoice::None,
                                 ..self.plan
                             })
                         } else {
-                            AfterSummary::Over(Box::new(TurnInput::CompactionFailed { error }))
+                            AfterSummary::Done(Box::new(TurnInput::CompactionFailed { error }))
                         }
                     }
                 }
@@ -127,36 +130,36 @@ impl Compaction {
             TurnInput::ModelFailed {
                 failure, partial, ..
             } => {
-                paid = partial.map(|(_, meta)| in_vain(meta));
+                paid = partial.map(|(_, meta)| wasted_spend(meta));
                 let error = failure.error;
-                AfterSummary::Over(Box::new(TurnInput::CompactionFailed { error }))
+                AfterSummary::Done(Box::new(TurnInput::CompactionFailed { error }))
             }
-            other => AfterSummary::Over(Box::new(other)),
+            other => AfterSummary::Done(Box::new(other)),
         };
         SummaryEnd {
             observe,
-            paid,
+            wasted: paid,
             next,
         }
     }
 }
 
 /// What was paid for a summary that came to nothing.
-fn in_vain(meta: Meta) -> TurnInput {
+fn wasted_spend(meta: Meta) -> TurnInput {
     TurnInput::Spent {
-        on: Spending::Summary,
+        purpose: Spending::Summary,
         meta,
     }
 }
 
-fn folded(entries: &[Entry], upto: u64, summary: String, meta: Meta) -> TurnInput {
+fn compacted_input(entries: &[Entry], upto: u64, summary: String, meta: Meta) -> TurnInput {
     let body = EntryBody::Compacted {
         upto,
         summary: summary.clone(),
         meta: None,
     };
     TurnInput::Compacted {
-        upto,
+        visible_from: upto,
         summary,
         meta,
         tokens: tokens_with(entries, body),
@@ -217,7 +220,7 @@ pub enum UnfoldError {
     },
     /// The compaction was taken back before.
     #[error("the compaction {fold} is unfolded already")]
-    Already {
+    AlreadyUnfolded {
         /// What was asked for.
         fold: u64,
     },
@@ -242,7 +245,10 @@ fn listed(folds: &[u64]) -> String {
 
 /// Whether a compaction can be taken back, the one that stands or that of this entry; gives back
 /// which it is, and how many tokens the model would read then, about.
-pub(crate) fn unfolding(entries: &[Entry], fold: Option<u64>) -> Result<(u64, u64), UnfoldError> {
+pub(crate) fn check_unfold(
+    entries: &[Entry],
+    fold: Option<u64>,
+) -> Result<(u64, u64), UnfoldError> {
     let folds = folds(entries);
     let standing = || {
         folds
@@ -258,8 +264,8 @@ pub(crate) fn unfolding(entries: &[Entry], fold: Option<u64>) -> Result<(u64, u6
             fold,
             known: folds.iter().map(|known| known.seq).collect(),
         }),
-        Some(FoldState::Inside { by }) => Err(UnfoldError::Inside { fold, by }),
-        Some(FoldState::Unfolded) => Err(UnfoldError::Already { fold }),
+        Some(FoldState::Inside { outer: by }) => Err(UnfoldError::Inside { fold, by }),
+        Some(FoldState::Unfolded) => Err(UnfoldError::AlreadyUnfolded { fold }),
         Some(FoldState::Standing) => {
             let tokens = tokens_with(entries, EntryBody::Unfolded { fold });
             Ok((fold, tokens))

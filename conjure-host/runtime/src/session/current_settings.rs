@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use conjure_core::turn::{TurnInput, When};
+use conjure_core::turn::{EffectiveFrom, TurnInput};
 
 use super::derived::turn_settings;
 use super::history::SettingsRecord;
@@ -41,7 +41,7 @@ impl CurrentSettings {
     }
 
     /// A change on top of what holds and of what is still to come.
-    pub(super) fn changed(&self, change: &SessionSettings) -> SessionSpec {
+    pub(super) fn with_change(&self, change: &SessionSettings) -> SessionSpec {
         let newest = self.revisions.last_key_value().map(|(_, spec)| spec);
         change.applied_to(newest.unwrap_or(&self.spec))
     }
@@ -52,7 +52,7 @@ impl CurrentSettings {
         spec: SessionSpec,
         models: &ModelBook,
         working_dir: &Path,
-        when: When,
+        when: EffectiveFrom,
     ) -> TurnInput {
         let entry = SettingsRecord::of(&spec, working_dir).entry();
         let mut settings = turn_settings(&spec, models);

@@ -3,7 +3,7 @@
 use tokio::time::Instant;
 
 /// Resolves at a time; never where there is none.
-pub(crate) async fn passed(at: Option<Instant>) {
+pub(crate) async fn wait_until(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at).await,
         None => std::future::pending().await,

@@ -19,7 +19,7 @@ use conjure_providers::{ModelBook, ModelFacts};
 const MAX_TOKENS: u32 = 8192;
 
 /// Provider and model that the session talks to, as backends are told.
-pub(crate) fn whom(spec: &SessionSpec) -> CatalogRequest {
+pub(crate) fn catalog_request(spec: &SessionSpec) -> CatalogRequest {
     CatalogRequest {
         provider: spec.provider.clone(),
         model: spec.model.clone(),
@@ -79,7 +79,7 @@ pub(crate) fn check_compact_at(spec: &SessionSpec, models: &ModelBook) -> Result
     // Every request begins with it, and no summary takes its place.
     let persona = spec.persona.as_deref();
     let persona = persona.map_or(0, |persona| message_tokens(&Message::user(persona)));
-    let least = room(spec, models).least_compact_at() + persona;
+    let least = room(spec, models).min_compact_at() + persona;
     if tokens >= least {
         return Ok(());
     }
@@ -106,7 +106,7 @@ pub(crate) fn compile_settings(
         thinking_tokens: spec.thinking_tokens,
         working_dir: Some(snapshot.working_dir().to_owned()),
         skills_prompt: snapshot.skills_prompt().to_owned(),
-        instructions: instructions(&instructions_told(&spec.call_policy(), snapshot)),
+        instructions: instructions(&visible_instructions(&spec.call_policy(), snapshot)),
         ..CompileSettings::new(target)
     }
 }
@@ -114,7 +114,7 @@ pub(crate) fn compile_settings(
 /// What the backends say about their use, for the model or a client. A backend, or a server behind
 /// one, of whose tools none may be called says nothing: the session leaves them out, or its rules
 /// deny them whatever the arguments are.
-pub(crate) fn instructions_told(
+pub(crate) fn visible_instructions(
     policy: &Policy,
     snapshot: &ToolSnapshot,
 ) -> Vec<BackendInstructions> {

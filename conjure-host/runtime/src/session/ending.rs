@@ -39,7 +39,7 @@ async fn wind_down(thread: &mut OpenThread) -> Result<(), StoreError> {
             Err(_) => break,
         }
     }
-    thread.see_observed(deadline).await;
+    thread.wait_for_observation(deadline).await;
     thread.recorder.commit().await
 }
 

@@ -56,7 +56,7 @@ pub enum ChatError {
     /// A limit ended it.
     #[error(
         "the turn reached the limit {}; the history is kept, go on with another message",
-        log::limit_words(.limit, *.value)
+        log::describe_limit(.limit, *.value)
     )]
     Limit {
         /// The name of the limit.

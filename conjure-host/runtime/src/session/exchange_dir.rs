@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 
-use super::session_dirs::remove_what_is_empty;
+use super::session_dirs::remove_empty_dirs;
 
 /// Name of the exchange directory in the session's own directory.
 const NAME: &str = "exchange";
@@ -20,7 +20,7 @@ const ATTEMPTS: usize = 10;
 /// The exchange directory of a session that lives.
 pub(super) struct ExchangeDir {
     path: PathBuf,
-    held: File,
+    lock: File,
 }
 
 impl ExchangeDir {
@@ -36,10 +36,10 @@ impl ExchangeDir {
             };
             // Shared: a session that is taken up again may meet the one before, which ends.
             flock(&held, FlockOperation::LockShared)?;
-            if conjure_config::fs::is_at(&path, &held)? {
+            if conjure_config::fs::is_same_file(&path, &held)? {
                 return Ok(Self {
                     path: path.canonicalize()?,
-                    held,
+                    lock: held,
                 });
             }
         }
@@ -52,7 +52,7 @@ impl ExchangeDir {
 
     /// Removes it, unless another session has it now.
     pub(super) fn remove(&self) {
-        if flock(&self.held, FlockOperation::NonBlockingLockExclusive).is_ok() {
+        if flock(&self.lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
             remove(&self.path);
         }
     }
@@ -71,7 +71,7 @@ pub(crate) fn sweep(sessions: &Path) {
         if flock(&left, FlockOperation::NonBlockingLockExclusive).is_ok() {
             tracing::debug!("removing what a host left behind: {}", path.display());
             remove(&path);
-            remove_what_is_empty(&own);
+            remove_empty_dirs(&own);
         }
     }
 }

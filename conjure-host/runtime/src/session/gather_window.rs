@@ -48,7 +48,7 @@ struct WindowState {
     /// The threads that got something.
     threads: Vec<Arc<RecordQueue>>,
     /// When the window before ended, and how many threads had got something in it.
-    before: Option<(Instant, usize)>,
+    previous: Option<(Instant, usize)>,
 }
 
 impl Default for GatherWindow {
@@ -106,7 +106,7 @@ impl GatherWindow {
     fn end(&self) {
         let threads = {
             let mut state = self.state();
-            state.before = Some((Instant::now(), state.threads.len()));
+            state.previous = Some((Instant::now(), state.threads.len()));
             std::mem::take(&mut state.threads)
         };
         for thread in threads {
@@ -123,7 +123,7 @@ impl WindowState {
     /// How many replies came in the window before, if that is not long ago.
     fn recent_replies(&self, now: Instant) -> usize {
         let recent = self
-            .before
+            .previous
             .filter(|(ended, _)| now.duration_since(*ended) < RECENT);
         recent.map_or(0, |(_, replies)| replies)
     }

@@ -10,7 +10,7 @@ use conjure_core::cost::ThreadCost;
 use conjure_core::log::Entry;
 use conjure_core::routing::{RoutingTable, Rule};
 use conjure_core::switch::SwitchReport;
-use conjure_core::turn::{ApprovalDecision, When};
+use conjure_core::turn::{ApprovalDecision, EffectiveFrom};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -41,7 +41,7 @@ pub struct Session {
     mailbox: mpsc::Sender<Box<SessionCommand>>,
     ended: CancellationToken,
     /// What has to live as long as the session, such as a host that nobody else holds.
-    kept: Option<Box<dyn Any + Send + Sync>>,
+    keep_alive: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl Session {
@@ -58,13 +58,13 @@ impl Session {
             open,
             mailbox,
             ended,
-            kept: None,
+            keep_alive: None,
         })
     }
 
     /// Keeps this, such as its host, for as long as the session lives.
-    pub(crate) fn keep(&mut self, what: Box<dyn Any + Send + Sync>) {
-        self.kept = Some(what);
+    pub(crate) fn keep_alive(&mut self, what: Box<dyn Any + Send + Sync>) {
+        self.keep_alive = Some(what);
     }
 
     /// The thread that it writes.
@@ -103,7 +103,7 @@ impl Session {
             message,
             done,
         };
-        self.tell(command).await;
+        self.send_command(command).await;
         async {
             let answer = answer.await;
             answer.unwrap_or(Err(ChatError::Ended { reason: None }))
@@ -116,7 +116,7 @@ impl Session {
     /// # Errors
     /// As [`Session::chat`].
     #[boxed]
-    pub async fn go_on(&self) -> Result<TurnSummary, ChatError> {
+    pub async fn continue_thread(&self) -> Result<TurnSummary, ChatError> {
         let turn_id = uuid::Uuid::now_v7().to_string();
         self.begin(turn_id, None).await.await
     }
@@ -140,12 +140,13 @@ impl Session {
     /// Ends the running turn. What came so far is kept.
     #[boxed]
     pub async fn cancel(&self, drop_queued: bool) {
-        self.tell(SessionCommand::Cancel { drop_queued }).await;
+        self.send_command(SessionCommand::Cancel { drop_queued })
+            .await;
     }
 
     /// Decides about a call that waits.
     pub async fn decide(&self, call_id: impl Into<String>, decision: ApprovalDecision) {
-        self.tell(SessionCommand::Decide {
+        self.send_command(SessionCommand::Decide {
             call_id: call_id.into(),
             decision,
         })
@@ -155,7 +156,7 @@ impl Session {
     /// Says whether somebody is there to decide.
     #[boxed]
     pub async fn attend(&self, mode: ApprovalMode) {
-        self.tell(SessionCommand::Attend(mode)).await;
+        self.send_command(SessionCommand::Attend(mode)).await;
     }
 
     /// Has each answer from the next turn on be one JSON value that fits a schema, or be what the
@@ -163,13 +164,14 @@ impl Session {
     /// turn fails.
     #[boxed]
     pub async fn answer_in_form(&self, form: Option<OutputForm>) {
-        self.tell(SessionCommand::Form(form.map(Arc::new))).await;
+        self.send_command(SessionCommand::Form(form.map(Arc::new)))
+            .await;
     }
 
     /// Adds a rule to the session's policy.
     #[boxed]
     pub async fn add_rule(&self, rule: Rule) {
-        self.tell(SessionCommand::Allow(rule)).await;
+        self.send_command(SessionCommand::Allow(rule)).await;
     }
 
     /// The calls that wait for a decision.
@@ -183,14 +185,18 @@ impl Session {
     /// # Errors
     /// [`SessionError::Provider`] when the provider is not to be had; nothing changes then.
     #[boxed]
-    pub async fn change(&self, settings: SessionSettings, when: When) -> Result<(), SessionError> {
+    pub async fn change(
+        &self,
+        settings: SessionSettings,
+        when: EffectiveFrom,
+    ) -> Result<(), SessionError> {
         self.ask(|done| SessionCommand::Change {
             settings,
             when,
             done,
         })
         .await
-        .ok_or_else(ended)?
+        .ok_or_else(session_ended)?
     }
 
     /// What changing settings would change about the next request: parts left out or told
@@ -203,7 +209,7 @@ impl Session {
     pub async fn check(&self, settings: SessionSettings) -> Result<SwitchReport, SessionError> {
         self.ask(|done| SessionCommand::Check { settings, done })
             .await
-            .ok_or_else(ended)?
+            .ok_or_else(session_ended)?
     }
 
     /// The conversation, as messages.
@@ -298,12 +304,12 @@ impl Session {
     /// ended.
     #[boxed]
     pub async fn end(&self) {
-        self.tell(SessionCommand::End).await;
+        self.send_command(SessionCommand::End).await;
         self.ended.cancelled().await;
     }
 
     /// A session that ended is told nothing.
-    async fn tell(&self, command: SessionCommand) {
+    async fn send_command(&self, command: SessionCommand) {
         let _ = self.mailbox.send(Box::new(command)).await;
     }
 
@@ -317,7 +323,7 @@ impl Session {
     }
 }
 
-fn ended() -> SessionError {
+fn session_ended() -> SessionError {
     SessionError::Provider {
         message: "the session ended".to_owned(),
     }

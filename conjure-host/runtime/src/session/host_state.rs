@@ -9,13 +9,14 @@ use conjure_core::wire::Endpoint;
 
 use super::error::SessionError;
 use super::gather_window::GatherWindow;
-use crate::artifacts::Writes;
+use crate::artifacts::WriteTracker;
 use crate::backend::Asker;
 use crate::backend::instances::Instances;
 use conjure_config::{SessionSpec, SyncBox};
 use conjure_providers::auths::{AuthError, Auths};
 use conjure_providers::{
-    BUILT_IN, Clients, HttpProvider, ModelBook, Provider, Script, Scripted, ToolWalk, target,
+    BUILT_IN_PROVIDERS, HttpClients, HttpProvider, ModelBook, Provider, Script, Scripted, ToolWalk,
+    target,
 };
 use conjure_store::Log;
 
@@ -29,11 +30,11 @@ pub(crate) struct HostParts {
     /// Window in which pieces of replies gather.
     pub(crate) window: Arc<GatherWindow>,
     /// Calls that run and may write.
-    pub(crate) writes: Arc<Writes>,
+    pub(crate) write_tracker: Arc<WriteTracker>,
     pub(crate) asker: Arc<dyn Asker>,
     pub(crate) providers: BTreeMap<String, Arc<dyn Provider>>,
     pub(crate) models: ModelBook,
-    pub(crate) clients: Clients,
+    pub(crate) clients: HttpClients,
     pub(crate) auths: Option<Auths>,
 }
 
@@ -58,10 +59,12 @@ impl HostState {
         open: bool,
     ) -> Result<SessionSpec, SessionError> {
         let mut named = spec.providers.values().filter_map(|own| own.auth.as_ref());
-        let needed = spec.auth.is_some() || (open && named.any(|auth| auth.opened().is_none()));
+        let needed = spec.auth.is_some() || (open && named.any(|auth| auth.open_auth().is_none()));
         let Some(auths) = self.auths.as_ref().filter(|_| needed) else {
             return match &spec.auth {
-                Some(auth) if open => Err(unusable(conjure_providers::not_opened(auth))),
+                Some(auth) if open => Err(provider_error(
+                    conjure_providers::unopened_auth_message(auth),
+                )),
                 // Tools need no provider; whoever does is told.
                 _ => Ok(spec),
             };
@@ -70,15 +73,15 @@ impl HostState {
         let done = if open {
             Box::pin(auths.open(spec)).await
         } else {
-            Box::pin(auths.settle(spec)).await
+            Box::pin(auths.resolve_provider(spec)).await
         };
         let spec = done.map_err(|error| match error {
             AuthError::Store(error) => SessionError::Store(error),
-            error => unusable(error.to_string()),
+            error => provider_error(error.to_string()),
         })?;
         for (name, own) in &spec.providers {
-            if own.auth.is_some() && self.is_made_here(name) {
-                return Err(unusable(format!(
+            if own.auth.is_some() && self.is_local_provider(name) {
+                return Err(provider_error(format!(
                     "the provider `{name}` takes no saved auth: it is this program's own"
                 )));
             }
@@ -86,8 +89,8 @@ impl HostState {
         Ok(spec)
     }
 
-    fn is_made_here(&self, provider: &str) -> bool {
-        self.providers.contains_key(provider) || BUILT_IN.contains(&provider)
+    fn is_local_provider(&self, provider: &str) -> bool {
+        self.providers.contains_key(provider) || BUILT_IN_PROVIDERS.contains(&provider)
     }
 
     /// The provider of a session.
@@ -99,19 +102,20 @@ impl HostState {
         match name {
             "scripted" => {
                 let Some(path) = &spec.script else {
-                    return Err(unusable(
+                    return Err(provider_error(
                         "the provider `scripted` needs a script: `script = \"FILE\"` in the \
                          session file, or `--script FILE`"
                             .to_owned(),
                     ));
                 };
-                let script = Script::read(path).map_err(|error| unusable(error.to_string()))?;
+                let script =
+                    Script::read(path).map_err(|error| provider_error(error.to_string()))?;
                 Ok(Arc::new(Scripted::new(script, spec.vars.clone())))
             }
             "tool-walk" => Ok(Arc::new(ToolWalk)),
             name => match HttpProvider::find(name, spec, &self.clients)? {
                 Some(provider) => Ok(Arc::new(provider)),
-                None => Err(unusable(self.no_provider(name, spec))),
+                None => Err(provider_error(self.describe_missing_provider(name, spec))),
             },
         }
     }
@@ -124,7 +128,7 @@ impl HostState {
         let name = spec.provider.as_deref().unwrap_or_default();
         let model = spec.model.as_deref().unwrap_or_default();
         if !self.providers.contains_key(name)
-            && let Some((wire, endpoint)) = conjure_providers::spoken(name, spec)
+            && let Some((wire, endpoint)) = conjure_providers::wire_and_endpoint(name, spec)
         {
             let endpoint = endpoint.with_model(model);
             let target = self.models.narrowed(target(wire, &endpoint, model));
@@ -135,14 +139,18 @@ impl HostState {
         Ok((target, provider.endpoint(model)))
     }
 
-    fn no_provider(&self, name: &str, spec: &SessionSpec) -> String {
+    fn describe_missing_provider(&self, name: &str, spec: &SessionSpec) -> String {
         if let (true, Some(auth)) = (name.is_empty(), &spec.auth) {
-            return conjure_providers::not_opened(auth);
+            return conjure_providers::unopened_auth_message(auth);
         }
         let mut known: Vec<&str> = self.providers.keys().map(String::as_str).collect();
         known.extend(spec.providers.keys().map(String::as_str));
-        known.extend(conjure_providers::KNOWN.iter().map(|known| known.name));
-        known.extend(BUILT_IN);
+        known.extend(
+            conjure_providers::KNOWN_PROVIDERS
+                .iter()
+                .map(|known| known.name),
+        );
+        known.extend(BUILT_IN_PROVIDERS);
         let known = known.join(", ");
         if name.is_empty() {
             format!(
@@ -155,7 +163,7 @@ impl HostState {
     }
 }
 
-fn unusable(message: String) -> SessionError {
+fn provider_error(message: String) -> SessionError {
     SessionError::Provider { message }
 }
 

@@ -31,7 +31,7 @@ pub struct Stamped {
 /// Where events are published.
 #[derive(Debug)]
 pub(crate) struct Hub {
-    held: RwLock<EventBuffer>,
+    buffer: RwLock<EventBuffer>,
     /// How many were published.
     length: watch::Sender<u64>,
     /// How many were, the last time that one was more than a piece of a text.
@@ -71,7 +71,7 @@ impl EventBuffer {
     }
 
     /// Where what comes behind `after` begins, among all that were published.
-    fn behind(&self, after: Option<EventId>) -> u64 {
+    fn position_after(&self, after: Option<EventId>) -> u64 {
         let here = self
             .events
             .partition_point(|stamped| Some(stamped.id) <= after);
@@ -101,7 +101,7 @@ impl Hub {
             turn: 0,
         };
         Arc::new(Self {
-            held: RwLock::new(held),
+            buffer: RwLock::new(held),
             length: watch::Sender::new(0),
             beyond_pieces: watch::Sender::new(0),
             closed: AtomicBool::new(false),
@@ -115,7 +115,7 @@ impl Hub {
         }
         let is_beyond_pieces = !new.iter().all(|stamped| is_piece(&stamped.event));
         let length = {
-            let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
+            let mut held = self.buffer.write().unwrap_or_else(PoisonError::into_inner);
             for stamped in new {
                 held.push(stamped);
             }
@@ -129,7 +129,7 @@ impl Hub {
 
     /// Holds nothing any more of what was published so far.
     pub(crate) fn rest(&self) {
-        let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
+        let mut held = self.buffer.write().unwrap_or_else(PoisonError::into_inner);
         let all = held.events.len();
         held.drop_first(all);
         held.events.shrink_to_fit();
@@ -149,8 +149,8 @@ impl Hub {
         log: Arc<dyn Log>,
         thread: ThreadId,
     ) -> Subscription {
-        let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
-        let next = held.behind(after);
+        let held = self.buffer.read().unwrap_or_else(PoisonError::into_inner);
+        let next = held.position_after(after);
         let is_behind = after < held.floor;
         drop(held);
         Subscription {
@@ -172,7 +172,7 @@ impl Hub {
         thread: ThreadId,
     ) -> Subscription {
         let newest = {
-            let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
+            let held = self.buffer.read().unwrap_or_else(PoisonError::into_inner);
             held.events.back().map(|stamped| stamped.id).or(held.floor)
         };
         self.subscribe(newest, log, thread)
@@ -180,7 +180,7 @@ impl Hub {
 
     /// The last event before the turn that runs, or before now where none does, if there is one.
     pub(crate) fn before_turn(&self) -> Option<EventId> {
-        let held = self.held.read().unwrap_or_else(PoisonError::into_inner);
+        let held = self.buffer.read().unwrap_or_else(PoisonError::into_inner);
         let begin = usize::try_from(held.turn.saturating_sub(held.dropped)).unwrap_or(usize::MAX);
         let is_over = |stamped: &Arc<Stamped>| matches!(stamped.event, Event::Done { .. });
         let runs = held.events.get(begin).is_some_and(|first| {
@@ -299,14 +299,18 @@ impl Subscription {
             return NextEvent::Event(event);
         }
         self.published.mark_unchanged();
-        let held = self.hub.held.read().unwrap_or_else(PoisonError::into_inner);
+        let held = self
+            .hub
+            .buffer
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
         if self.is_behind || self.next < held.dropped {
             // What is next was dropped, unless it has been read elsewhere already.
             self.is_behind = self.after < held.floor;
             if self.is_behind {
                 return NextEvent::InLog;
             }
-            self.next = held.behind(self.after);
+            self.next = held.position_after(self.after);
         }
         loop {
             let here = usize::try_from(self.next - held.dropped).unwrap_or(usize::MAX);
@@ -323,7 +327,7 @@ impl Subscription {
 
     async fn read_more(&mut self) -> Result<(), StoreError> {
         let floor = {
-            let held = self.hub.held.read();
+            let held = self.hub.buffer.read();
             held.unwrap_or_else(PoisonError::into_inner).floor
         };
         let events = self.log.read_events(&self.thread, self.after, PAGE).await?;

@@ -7,7 +7,7 @@ use conjure_core::cost::ThreadCost;
 use conjure_core::log::Entry;
 use conjure_core::routing::Rule;
 use conjure_core::switch::SwitchReport;
-use conjure_core::turn::{ApprovalDecision, When};
+use conjure_core::turn::{ApprovalDecision, EffectiveFrom};
 use tokio::sync::oneshot;
 
 use super::approvals::{ApprovalMode, PendingApproval};
@@ -43,7 +43,7 @@ pub(crate) enum SessionCommand {
     Pending(oneshot::Sender<Vec<PendingApproval>>),
     Change {
         settings: SessionSettings,
-        when: When,
+        when: EffectiveFrom,
         done: oneshot::Sender<Result<(), SessionError>>,
     },
     Messages(oneshot::Sender<Vec<Message>>),

@@ -15,8 +15,8 @@ use tracing::Span;
 
 use super::gather_window::GatherWindow;
 use super::record_queue::RecordQueue;
-use crate::backend::contributors::Share;
-use crate::backend::reports::{Reports, TaskReport};
+use crate::backend::contributors::ContributedRequest;
+use crate::backend::reports::{ReportSender, TaskReport};
 use crate::spans;
 use conjure_providers::{Provider, ProviderError, ReplySink};
 
@@ -27,7 +27,7 @@ pub(crate) struct ActiveRequest {
     pieces: Option<Arc<ReplyPieces>>,
     sink: Arc<ReplySink>,
     meta: Meta,
-    begun: Instant,
+    started_at: Instant,
     span: Span,
 }
 
@@ -53,7 +53,7 @@ impl ReplyPieces {
         let [pieces, batches, notices] = [(); 3].map(|()| Arc::clone(self));
         let sink = ReplySink::new(
             move |piece| {
-                if let Some(event) = shown(piece) {
+                if let Some(event) = piece_event(piece) {
                     pieces.push(event);
                 }
             },
@@ -72,7 +72,7 @@ impl ReplyPieces {
 
     /// Takes pieces that gathered already: nothing more is waited for.
     fn push_batch(&self, events: Vec<StreamEvent>) {
-        let events = events.into_iter().filter_map(shown);
+        let events = events.into_iter().filter_map(piece_event);
         self.records.pieces(events, &self.is_over);
     }
 
@@ -83,7 +83,7 @@ impl ReplyPieces {
 }
 
 /// What is shown of a piece.
-fn shown(piece: StreamEvent) -> Option<Event> {
+fn piece_event(piece: StreamEvent) -> Option<Event> {
     match piece {
         StreamEvent::Content { delta } => Some(Event::Content { delta }),
         StreamEvent::Thinking { delta } => Some(Event::Thinking { delta }),
@@ -98,9 +98,9 @@ impl ActiveRequest {
         number: u64,
         provider: Arc<dyn Provider>,
         meta: Meta,
-        share: Share,
+        share: ContributedRequest,
         span: Span,
-        done: Reports,
+        done: ReportSender,
         pieces: Option<ReplyPieces>,
     ) -> Self {
         let pieces = pieces.map(Arc::new);
@@ -110,23 +110,23 @@ impl ActiveRequest {
         let task = tokio::spawn({
             let (sink, meta, span) = (Arc::clone(&sink), meta.clone(), span.clone());
             async move {
-                let mut answer = respond(&*provider, &share.prepared().await, &sink).await;
+                let mut answer = respond(&*provider, &share.prepare().await, &sink).await;
                 if let Err(error) = &answer
                     && error.partial.is_none()
                     && sink.partial().is_none()
-                    && share.is_renewed(error).await
+                    && share.observe_failure(error).await
                 {
-                    answer = respond(&*provider, &share.prepared().await, &sink).await;
+                    answer = respond(&*provider, &share.prepare().await, &sink).await;
                 }
                 let nothing_came = answer.as_ref().is_err_and(|error| error.partial.is_none())
                     && sink.partial().is_none();
-                if let Some(lost) = lost(&meta, &sink, nothing_came) {
+                if let Some(lost) = lost_usage(&meta, &sink, nothing_came) {
                     let _ = done.send(TaskReport::Input(Box::new(lost))).await;
                 }
                 let input = match answer {
                     Ok(response) => TurnInput::ModelDone {
                         request: number,
-                        meta: finished(meta, &response, begun, &sink),
+                        meta: finish_meta(meta, &response, begun, &sink),
                         response,
                     },
                     Err(error) => {
@@ -134,7 +134,7 @@ impl ActiveRequest {
                         TurnInput::ModelFailed {
                             request: number,
                             partial: partial.map(|response| {
-                                let meta = finished(meta, &response, begun, &sink);
+                                let meta = finish_meta(meta, &response, begun, &sink);
                                 (response, meta)
                             }),
                             failure: ModelFailure {
@@ -144,7 +144,7 @@ impl ActiveRequest {
                         }
                     }
                 };
-                spans::replied(&span, &input);
+                spans::record_reply(&span, &input);
                 drop(span);
                 // Nobody listens any more when the session is gone.
                 let _ = done.send(TaskReport::Input(Box::new(input))).await;
@@ -156,13 +156,13 @@ impl ActiveRequest {
             pieces,
             sink,
             meta,
-            begun,
+            started_at: begun,
             span,
         }
     }
 
     /// The end of a request that was stopped before it left.
-    pub(crate) fn never_sent(number: u64) -> TurnInput {
+    pub(crate) fn unsent_failure(number: u64) -> TurnInput {
         TurnInput::ModelFailed {
             request: number,
             failure: ModelFailure {
@@ -178,8 +178,8 @@ impl ActiveRequest {
     }
 
     /// What a request that is stopped now has cost without anything that is kept.
-    pub(crate) fn lost(&self) -> Option<TurnInput> {
-        lost(&self.meta, &self.sink, self.sink.partial().is_none())
+    pub(crate) fn lost_usage(&self) -> Option<TurnInput> {
+        lost_usage(&self.meta, &self.sink, self.sink.partial().is_none())
     }
 
     /// Ends the request; what came so far is kept.
@@ -189,7 +189,7 @@ impl ActiveRequest {
             pieces.end();
         }
         let partial = self.sink.partial().map(|response| {
-            let meta = finished(self.meta, &response, self.begun, &self.sink);
+            let meta = finish_meta(self.meta, &response, self.started_at, &self.sink);
             (response, meta)
         });
         let stopped = TurnInput::ModelFailed {
@@ -200,7 +200,7 @@ impl ActiveRequest {
             },
             partial,
         };
-        spans::replied(&self.span, &stopped);
+        spans::record_reply(&self.span, &stopped);
         stopped
     }
 }
@@ -222,10 +222,10 @@ async fn respond(
 }
 
 /// What attempts have cost of which nothing is kept.
-fn lost(meta: &Meta, sink: &ReplySink, newest: bool) -> Option<TurnInput> {
-    let usage = sink.lost(newest);
+fn lost_usage(meta: &Meta, sink: &ReplySink, newest: bool) -> Option<TurnInput> {
+    let usage = sink.wasted_usage(newest);
     (usage != Usage::default()).then(|| TurnInput::Spent {
-        on: Spending::Attempt,
+        purpose: Spending::Attempt,
         meta: Meta {
             usage,
             ..meta.clone()
@@ -233,7 +233,7 @@ fn lost(meta: &Meta, sink: &ReplySink, newest: bool) -> Option<TurnInput> {
     })
 }
 
-fn finished(mut meta: Meta, response: &Response, begun: Instant, sink: &ReplySink) -> Meta {
+fn finish_meta(mut meta: Meta, response: &Response, begun: Instant, sink: &ReplySink) -> Meta {
     meta.retries = sink.retries();
     meta.usage = response.usage;
     meta.latency_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);

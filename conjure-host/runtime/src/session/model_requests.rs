@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use super::compaction::{CompactError, Compaction, CompactionResult};
 use super::model::ActiveRequest;
 use super::thread_resources::ThreadResources;
-use crate::backend::contributors::{Contributors, Observed};
+use crate::backend::contributors::{Contributors, PendingObservation};
 
 /// The requests of an open thread that are on their way.
 #[derive(Default)]
@@ -18,14 +18,14 @@ pub(super) struct ModelRequests {
     reply: Option<Box<ActiveRequest>>,
     summary: Option<Box<Compaction>>,
     /// Channel to whoever wants that summary, where no turn does.
-    wanted: Option<oneshot::Sender<CompactionResult>>,
+    summary_waiter: Option<oneshot::Sender<CompactionResult>>,
     /// Resolves when the backends have seen the newest reply.
-    observed: Observed,
+    observation: PendingObservation,
 }
 
 impl ModelRequests {
     /// A reply is on its way.
-    pub(super) fn asked(&mut self, request: ActiveRequest) {
+    pub(super) fn set_reply(&mut self, request: ActiveRequest) {
         self.reply = Some(Box::new(request));
     }
 
@@ -41,7 +41,7 @@ impl ModelRequests {
     }
 
     /// A summary is on its way.
-    pub(super) fn summarising(&mut self, summary: Compaction) {
+    pub(super) fn set_summary(&mut self, summary: Compaction) {
         self.summary = Some(Box::new(summary));
     }
 
@@ -51,7 +51,9 @@ impl ModelRequests {
 
     /// The summary that this request was for.
     pub(super) fn take_summary_by(&mut self, request: u64) -> Option<Compaction> {
-        let summary = self.summary.take_if(|summary| summary.is_by(request))?;
+        let summary = self
+            .summary
+            .take_if(|summary| summary.has_request(request))?;
         Some(*summary)
     }
 
@@ -61,29 +63,29 @@ impl ModelRequests {
     }
 
     /// Somebody waits for the summary, and turns wait behind it.
-    pub(super) fn want_summary(&mut self, done: oneshot::Sender<CompactionResult>) {
-        self.wanted = Some(done);
+    pub(super) fn set_summary_waiter(&mut self, done: oneshot::Sender<CompactionResult>) {
+        self.summary_waiter = Some(done);
     }
 
-    pub(super) fn is_summary_wanted(&self) -> bool {
-        self.wanted.is_some()
+    pub(super) fn has_summary_waiter(&self) -> bool {
+        self.summary_waiter.is_some()
     }
 
-    pub(super) fn take_wanted(&mut self) -> Option<oneshot::Sender<CompactionResult>> {
-        self.wanted.take()
+    pub(super) fn take_summary_waiter(&mut self) -> Option<oneshot::Sender<CompactionResult>> {
+        self.summary_waiter.take()
     }
 
     /// Gives up the summary that somebody wanted; what had come of it was paid.
-    pub(super) fn cancel_wanted(&mut self) -> Option<TurnInput> {
-        let done = self.wanted.take()?;
+    pub(super) fn cancel_summary(&mut self) -> Option<TurnInput> {
+        let done = self.summary_waiter.take()?;
         let error = "it was cancelled".to_owned();
         let _ = done.send(Err(CompactError::Failed { error }));
         self.stop_summary()
     }
 
     /// Resolves when the backends have seen the newest reply.
-    pub(super) fn observed(&self) -> Observed {
-        self.observed.clone()
+    pub(super) fn observation(&self) -> PendingObservation {
+        self.observation.clone()
     }
 
     /// Shows a reply to the backends with a share in its request, one reply after the other.
@@ -99,8 +101,8 @@ impl ModelRequests {
         }
         let request_context = resources.request_context.clone();
         let (artifacts, reports) = (Arc::clone(&resources.artifacts), resources.reports.clone());
-        let before = self.observed.clone();
-        self.observed = Observed::by(async move {
+        let before = self.observation.clone();
+        self.observation = PendingObservation::spawn(async move {
             before.wait().await;
             contributors
                 .show(&request_context, &artifacts, reply, &reports)

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use conjure_core::chat::{Event, Message};
 use conjure_core::cost::ThreadCost;
-use conjure_core::log::{EntryBody, folds, limit_words};
+use conjure_core::log::{EntryBody, describe_limit, folds};
 use conjure_core::routing::Rule;
-use conjure_core::turn::{self, ApprovalDecision, HostAction, Machine, TurnInput, When};
+use conjure_core::turn::{self, ApprovalDecision, EffectiveFrom, HostAction, Machine, TurnInput};
 use conjure_skill_sdk::protocol::Observe;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -18,16 +18,15 @@ use super::after_log::{AfterLog, Deferred, LoggedAnswer};
 use super::approvals::{ApprovalMode, Approvals, PendingApproval};
 use super::budget::Budget;
 use super::compaction::{
-    AfterSummary, CompactError, CompactionResult, SummaryPlan, UnfoldResult, unfolding,
+    AfterSummary, CompactError, CompactionResult, SummaryPlan, UnfoldResult, check_unfold,
 };
 use super::current_settings::CurrentSettings;
-use super::deadline::passed;
-use super::deciding;
-use super::derived::{room, whom};
+use super::deadline::wait_until;
+use super::decisions;
+use super::derived::{catalog_request, room};
 use super::error::SessionError;
 use super::model::ActiveRequest;
 use super::model_requests::ModelRequests;
-use super::naming::ThreadName;
 use super::outgoing_request::OutgoingRequest;
 use super::output_form::{OutputForm, TurnJudge};
 use super::recorder::Recorder;
@@ -35,9 +34,10 @@ use super::routed_call::RoutedCall;
 use super::running_calls::RunningCalls;
 use super::settings::SessionSettings;
 use super::showing;
-use super::switching::SwitchCheck;
+use super::switch_check::SwitchCheck;
 use super::table_updates;
 use super::thread_event::ThreadEvent;
+use super::thread_name::ThreadName;
 use super::thread_resources::ThreadResources;
 use super::tool_preview::{self, ToolPreview};
 use super::tools::Tools;
@@ -73,10 +73,10 @@ impl OpenThread {
         tokio::select! {
             biased;
             written = self.recorder.next_written() => ThreadEvent::Written(written),
-            Some(report) = self.resources.received.recv() => ThreadEvent::Report(report),
+            Some(report) = self.resources.report_receiver.recv() => ThreadEvent::Report(report),
             change = self.tools.change() => ThreadEvent::Tools(change),
-            () = passed(out_of_time) => ThreadEvent::OutOfTime,
-            () = passed(patience) => ThreadEvent::Unanswered,
+            () = wait_until(out_of_time) => ThreadEvent::OutOfTime,
+            () = wait_until(patience) => ThreadEvent::Unanswered,
         }
     }
 
@@ -95,7 +95,7 @@ impl OpenThread {
             }
             ThreadEvent::Unanswered => {
                 let denied = self.approvals.deny_unanswered(&self.tools.current());
-                deciding::apply_decided(self, denied);
+                decisions::apply_decisions(self, denied);
             }
         }
         Ok(())
@@ -112,7 +112,7 @@ impl OpenThread {
         self.turns.wait(turn_id.clone(), answer);
         self.input(match message {
             Some(message) => TurnInput::User { turn_id, message },
-            None => TurnInput::GoOn { turn_id },
+            None => TurnInput::Continue { turn_id },
         });
         let tell = |reason| showing::notice(&mut self.recorder, reason);
         notices.into_iter().for_each(tell);
@@ -120,20 +120,20 @@ impl OpenThread {
 
     /// Ends the running turn, or the summary that a person wants.
     pub(crate) fn cancel(&mut self, drop_queued: bool) {
-        let paid = self.model.cancel_wanted();
+        let paid = self.model.cancel_summary();
         self.inputs(paid);
         self.input(TurnInput::Cancel { drop_queued });
     }
 
     /// Decides about a call that waits.
     pub(crate) fn decide(&mut self, call_id: String, decision: ApprovalDecision) {
-        deciding::decide(self, call_id, decision);
+        decisions::decide(self, call_id, decision);
     }
 
     /// Says whether somebody is there to decide.
     pub(crate) fn attend(&mut self, mode: ApprovalMode) {
         let denied = self.approvals.attend(mode, &self.tools.current());
-        deciding::apply_decided(self, denied);
+        decisions::apply_decisions(self, denied);
     }
 
     /// Says what holds for the next turn, in place of what held for the one before.
@@ -151,7 +151,7 @@ impl OpenThread {
     pub(crate) fn add_rule(&mut self, rule: Rule) {
         self.approvals.add_rule(rule);
         let decided = self.approvals.decide_by_rules(self.tools.current().table());
-        deciding::apply_decided(self, decided);
+        decisions::apply_decisions(self, decided);
     }
 
     /// The calls that wait for a decision.
@@ -169,9 +169,9 @@ impl OpenThread {
     pub(crate) fn change(
         &mut self,
         change: &SessionSettings,
-        when: When,
+        when: EffectiveFrom,
     ) -> Result<(), SessionError> {
-        let spec = self.settings.changed(change);
+        let spec = self.settings.with_change(change);
         self.reconfigure(spec, when)
     }
 
@@ -179,7 +179,7 @@ impl OpenThread {
     pub(crate) fn reconfigure(
         &mut self,
         spec: SessionSpec,
-        when: When,
+        when: EffectiveFrom,
     ) -> Result<(), SessionError> {
         let ThreadResources {
             host,
@@ -210,7 +210,7 @@ impl OpenThread {
             tools,
             ..
         } = self;
-        tool_preview::tell(resources, settings.spec(), approvals.policy(), tools, done);
+        tool_preview::send_preview(resources, settings.spec(), approvals.policy(), tools, done);
     }
 
     /// Gives room back that was for work.
@@ -224,7 +224,7 @@ impl OpenThread {
 
     /// Lets the model read again what a compaction hides.
     pub(crate) fn unfold(&mut self, fold: Option<u64>, done: oneshot::Sender<UnfoldResult>) {
-        match unfolding(self.recorder.entries(), fold) {
+        match check_unfold(self.recorder.entries(), fold) {
             Ok((fold, tokens)) => {
                 self.after_log
                     .answer(LoggedAnswer::Unfold(done, (fold, tokens)));
@@ -241,11 +241,11 @@ impl OpenThread {
             CompactError::Busy
         } else if let Some(TurnInput::Exhausted { limit, value }) = self.exhausted() {
             CompactError::Failed {
-                error: format!("the limit {} is reached", limit_words(&limit, value)),
+                error: format!("the limit {} is reached", describe_limit(&limit, value)),
             }
         } else if let Some(plan) = SummaryPlan::of(self.recorder.entries(), room) {
             self.ask_for_summary(plan);
-            self.model.want_summary(done);
+            self.model.set_summary_waiter(done);
             return;
         } else {
             CompactError::Nothing
@@ -255,14 +255,14 @@ impl OpenThread {
 
     /// Whether a summary is on its way that a person wants: turns wait for it.
     pub(crate) fn is_compacting(&self) -> bool {
-        self.model.is_summary_wanted()
+        self.model.has_summary_waiter()
     }
 
     /// Stops what runs beside the reply. Calls still report their end to whoever waits for it.
     pub(super) fn stop_all(&mut self) {
         drop(self.model.stop_summary());
         // Who wanted the summary is told that the session ended, not that somebody cancelled it.
-        drop(self.model.take_wanted());
+        drop(self.model.take_summary_waiter());
         self.tools.stop_renewing();
         self.calls.stop_all();
     }
@@ -273,17 +273,17 @@ impl OpenThread {
     }
 
     /// Lets backends tell what they saw in the last reply, so that the log has it.
-    pub(super) async fn see_observed(&mut self, deadline: Instant) {
-        let observed = tokio::time::timeout_at(deadline, self.model.observed().wait());
+    pub(super) async fn wait_for_observation(&mut self, deadline: Instant) {
+        let observed = tokio::time::timeout_at(deadline, self.model.observation().wait());
         tokio::pin!(observed);
         loop {
             tokio::select! {
                 biased;
-                Some(report) = self.resources.received.recv() => self.report(*report),
+                Some(report) = self.resources.report_receiver.recv() => self.report(*report),
                 _ = &mut observed => break,
             }
         }
-        while let Ok(report) = self.resources.received.try_recv() {
+        while let Ok(report) = self.resources.report_receiver.try_recv() {
             self.report(*report);
         }
     }
@@ -293,7 +293,7 @@ impl OpenThread {
     pub(super) async fn close(mut self: Box<Self>, failed: Option<&str>) {
         self.after_log.end(failed);
         self.turns.give_up(failed);
-        self.name.given().await;
+        self.name.wait().await;
         self.tools.toolbox.close().await;
     }
 
@@ -326,7 +326,7 @@ impl OpenThread {
     fn perform(&mut self, action: HostAction) -> Option<TurnInput> {
         match action {
             HostAction::Write(body) => self.write(body),
-            HostAction::Tell(event) => {
+            HostAction::Publish(event) => {
                 if matches!(event, Event::Done { .. }) {
                     let (entries, models) = (self.recorder.entries(), &self.resources.host.models);
                     let cost = self.budget.cost_of_turn(entries, models);
@@ -337,16 +337,16 @@ impl OpenThread {
             HostAction::UseTable { .. } => self.tools.use_newest(),
             HostAction::UseSettings(settings) => self.use_settings(&settings),
             HostAction::Request { request, .. } => {
-                self.tools.use_same_table();
+                self.tools.refresh_same_table();
                 self.after_log.defer(Deferred::Send(request));
                 return self.exhausted();
             }
             HostAction::StopModel { request } => {
                 if self.after_log.take_back(request) {
-                    return Some(ActiveRequest::never_sent(request));
+                    return Some(ActiveRequest::unsent_failure(request));
                 }
                 let stopped = self.model.take_reply()?;
-                self.inputs(stopped.lost());
+                self.inputs(stopped.lost_usage());
                 return Some(stopped.stop());
             }
             HostAction::Observe {
@@ -371,18 +371,21 @@ impl OpenThread {
             HostAction::AskPerson { call, reason } => {
                 return self.approvals.ask(call, reason, &self.tools.current());
             }
-            HostAction::Unask { call_id } => {
+            HostAction::WithdrawApproval { call_id } => {
                 self.approvals.take(&call_id);
             }
-            HostAction::Compact { refused } => return self.compact_for_turn(refused),
+            HostAction::Compact {
+                after_refusal: refused,
+            } => return self.compact_for_turn(refused),
             HostAction::StopCompaction => return self.model.stop_summary(),
             HostAction::Dropped { turn_id } => {
-                self.after_log.answer_turn(self.turns.dropped(&turn_id));
+                self.after_log
+                    .answer_turn(self.turns.take_dropped(&turn_id));
             }
             HostAction::TurnOver { turn_id } => {
                 self.budget.end_turn();
-                self.name.give(&self.resources.host, &self.recorder);
-                let answer = self.turns.over(&turn_id, self.recorder.entries());
+                self.name.assign(&self.resources.host, &self.recorder);
+                let answer = self.turns.take_finished(&turn_id, self.recorder.entries());
                 self.after_log.answer_turn(answer);
             }
         }
@@ -417,7 +420,7 @@ impl OpenThread {
         if !self.model.observe(reply, contributors, &self.resources) {
             return Some(TurnInput::Observed);
         }
-        let (observed, reports) = (self.model.observed(), self.resources.reports.clone());
+        let (observed, reports) = (self.model.observation(), self.resources.reports.clone());
         tokio::spawn(async move {
             observed.wait().await;
             let seen = TaskReport::Input(Box::new(TurnInput::Observed));
@@ -432,8 +435,8 @@ impl OpenThread {
         for deferred in self.after_log.hand_over(&mut self.recorder, holds) {
             match deferred {
                 Deferred::Send(number) => {
-                    let request = self.outgoing().reply(number);
-                    self.model.asked(request);
+                    let request = self.outgoing_request().reply(number);
+                    self.model.set_reply(request);
                 }
                 Deferred::Run { call, route } => {
                     let routed = RoutedCall::new(call, route, self.tools.current());
@@ -445,15 +448,15 @@ impl OpenThread {
         }
     }
 
-    fn outgoing(&mut self) -> OutgoingRequest<'_> {
+    fn outgoing_request(&mut self) -> OutgoingRequest<'_> {
         OutgoingRequest {
             resources: &self.resources,
             settings: &self.settings,
-            now: self.machine.settings(),
+            turn_settings: self.machine.settings(),
             tools: &mut self.tools,
             recorder: &self.recorder,
             turn: self.turns.span(),
-            observed: self.model.observed(),
+            observation: self.model.observation(),
             form: self.turns.form(),
         }
     }
@@ -476,17 +479,17 @@ impl OpenThread {
     }
 
     fn ask_for_summary(&mut self, plan: SummaryPlan) {
-        let summary = self.outgoing().summary(plan);
-        self.model.summarising(summary);
+        let summary = self.outgoing_request().summary(plan);
+        self.model.set_summary(summary);
     }
 
     /// Goes on where the request for a summary has its answer.
-    fn summarised(&mut self, next: AfterSummary) {
+    fn handle_summary(&mut self, next: AfterSummary) {
         let input = match next {
-            AfterSummary::Again(plan) => return self.ask_for_summary(plan),
-            AfterSummary::Over(input) => *input,
+            AfterSummary::Retry(plan) => return self.ask_for_summary(plan),
+            AfterSummary::Done(input) => *input,
         };
-        let Some(done) = self.model.take_wanted() else {
+        let Some(done) = self.model.take_summary_waiter() else {
             return self.input(input);
         };
         let error = match input {
@@ -512,9 +515,9 @@ impl OpenThread {
         };
         match self.resources.host.provider(&spec) {
             Ok(provider) => {
-                self.resources.answered_by(&provider, &settings.model);
+                self.resources.set_current_model(&provider, &settings.model);
                 self.approvals.renew_policy(&spec);
-                self.tools.talk_to(whom(&spec));
+                self.tools.set_catalog_request(catalog_request(&spec));
                 let has_others = self.settings.spec().backends != spec.backends;
                 self.settings.replace(spec, provider);
                 if has_others {
@@ -527,7 +530,7 @@ impl OpenThread {
 
     fn report(&mut self, report: TaskReport) {
         match report {
-            TaskReport::Input(input) => self.reported(*input),
+            TaskReport::Input(input) => self.handle_task_input(*input),
             TaskReport::CallDone(report) => {
                 self.calls.remove(&report.output.call_id);
                 if let Some((backend, state)) = &report.state {
@@ -546,7 +549,7 @@ impl OpenThread {
             }
             // An answer that a switch has overtaken is another model's.
             TaskReport::Catalog { provider, .. } if provider != self.settings.spec().provider => {}
-            TaskReport::Catalog { asked, .. } => {
+            TaskReport::Catalog { catalog: asked, .. } => {
                 self.tools.toolbox.set_catalog(asked);
                 table_updates::tools_changed(self);
             }
@@ -571,7 +574,7 @@ impl OpenThread {
         }
     }
 
-    fn reported(&mut self, mut input: TurnInput) {
+    fn handle_task_input(&mut self, mut input: TurnInput) {
         if let TurnInput::ModelDone { request, .. } | TurnInput::ModelFailed { request, .. } =
             &input
         {
@@ -581,12 +584,12 @@ impl OpenThread {
                     let contributors = self.tools.contributors();
                     self.model.observe(reply, contributors, &self.resources);
                 }
-                self.inputs(end.paid);
-                self.summarised(end.next);
+                self.inputs(end.wasted);
+                self.handle_summary(end.next);
                 return;
             }
             if self.model.end_reply(*request) {
-                self.calls.asked_now();
+                self.calls.mark_requested();
             }
         }
         self.turns.unwrap_answer(&mut input);

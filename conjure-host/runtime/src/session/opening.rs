@@ -8,14 +8,13 @@ use conjure_core::turn::{Machine, TurnInput};
 
 use super::after_log::AfterLog;
 use super::approvals::{ApprovalMode, Approvals};
-use super::budget::{Budget, SpentBefore};
+use super::budget::{Budget, PriorUsage};
 use super::current_settings::CurrentSettings;
 use super::derived::{check_compact_at, turn_settings};
 use super::error::SessionError;
 use super::history::record_settings;
 use super::host_state::HostState;
 use super::model_requests::ModelRequests;
-use super::naming::ThreadName;
 use super::open_thread::OpenThread;
 use super::questions::Questions;
 use super::recorder::Recorder;
@@ -23,10 +22,11 @@ use super::running_calls::RunningCalls;
 use super::session_dirs::SessionDirs;
 use super::showing;
 use super::table_notices::reopened_notice;
-use super::thread_files::known_files;
+use super::thread_files::recorded_files;
 use super::thread_handle::ThreadHandle;
+use super::thread_name::ThreadName;
 use super::thread_resources::ThreadResources;
-use super::tools::{Tools, excluded};
+use super::tools::{Tools, exclusion_notices};
 use super::turns::Turns;
 use crate::backend::plugin_grants::PluginGrants;
 use conjure_config::SessionSpec;
@@ -35,13 +35,13 @@ use conjure_store::ThreadId;
 
 /// What is known of a saved session beside its specification.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Saved {
+pub(crate) struct SavedSessionState {
     /// What it used up before.
-    pub(crate) spent: SpentBefore,
+    pub(crate) spent: PriorUsage,
     pub(crate) approvals: ApprovalMode,
 }
 
-impl Saved {
+impl SavedSessionState {
     /// Questions of plugins, where somebody may come: they wait as long as calls do.
     fn questions(self) -> Option<Arc<Questions>> {
         match self.approvals {
@@ -60,7 +60,7 @@ pub(crate) async fn open(
     host: Arc<HostState>,
     spec: SessionSpec,
     thread: Option<ThreadId>,
-    saved: Option<Saved>,
+    saved: Option<SavedSessionState>,
 ) -> Result<(Box<OpenThread>, ThreadHandle), SessionError> {
     spec.check()?;
     // Of a saved session it was looked at when it was set.
@@ -68,7 +68,7 @@ pub(crate) async fn open(
         check_compact_at(&spec, &host.models)?;
         PluginGrants::of(&spec.plugins).check(&host.instances.registry.snapshot())?;
     }
-    let spec = spec.with_base_url_at_its_provider();
+    let spec = spec.with_provider_base_url();
     let provider = host.provider(&spec)?;
     let thread = thread.unwrap_or_else(ThreadId::fresh);
     let recorder = Recorder::open(&*host.log, &thread).await?;
@@ -78,17 +78,17 @@ pub(crate) async fn open(
 async fn attach(
     host: Arc<HostState>,
     spec: SessionSpec,
-    saved: Option<Saved>,
+    saved: Option<SavedSessionState>,
     recorder: Recorder,
     provider: Arc<dyn Provider>,
 ) -> Result<(Box<OpenThread>, ThreadHandle), SessionError> {
     let mut dirs = SessionDirs::make(&host, &spec, recorder.thread(), Some(&provider), None)?;
     if saved.is_some() {
-        dirs.check_place(&spec)?;
+        dirs.check_working_dir(&spec)?;
     }
-    let questions = saved.and_then(Saved::questions);
+    let questions = saved.and_then(SavedSessionState::questions);
     if let Some(questions) = &questions {
-        dirs.answered_by(questions.asker(Arc::clone(&host.asker)));
+        dirs.set_asker(questions.asker(Arc::clone(&host.asker)));
     }
     // Before the first look at the plugins, so that no change is lost.
     let registry = host.instances.registry.subscribe();
@@ -100,15 +100,15 @@ async fn attach(
             return Err(error.into());
         }
     };
-    let files = known_files(recorder.entries());
+    let files = recorded_files(recorder.entries());
     let fetch = |backend: &str| toolbox.fetch(backend);
     dirs.services.artifacts.restore(&files, fetch);
     let resources = ThreadResources::new(host, dirs);
     if let Some(questions) = &questions {
-        questions.tell(resources.reports.clone());
+        questions.set_actor(resources.reports.clone());
     }
     let model = spec.model.clone().unwrap_or_default();
-    resources.answered_by(&provider, &model);
+    resources.set_current_model(&provider, &model);
     let approvals = saved.map_or(ApprovalMode::Unattended, |saved| saved.approvals);
     let tools = Tools::new(toolbox, registry, snapshot, recorder.entries());
     let handle = ThreadHandle::new(&recorder, &resources, &tools, questions.clone());
@@ -145,7 +145,7 @@ fn begin(thread: &mut OpenThread) {
         thread.recorder.event(Event::Notice { text });
         thread.input(TurnInput::Table(change));
     }
-    for reason in excluded(thread.tools.newest().table().quarantined()) {
+    for reason in exclusion_notices(thread.tools.newest().table().quarantined()) {
         showing::notice(&mut thread.recorder, reason);
     }
     if let Some(text) = thread.settings.provider().notice() {

@@ -16,7 +16,7 @@ use super::output_form::OutputForm;
 use super::recorder::Recorder;
 use super::thread_resources::ThreadResources;
 use super::tools::Tools;
-use crate::backend::contributors::{Observed, Share};
+use crate::backend::contributors::{ContributedRequest, PendingObservation};
 use crate::spans;
 
 /// What a request is made of, and made with.
@@ -24,12 +24,12 @@ pub(super) struct OutgoingRequest<'a> {
     pub(super) resources: &'a ThreadResources,
     pub(super) settings: &'a CurrentSettings,
     /// The settings that the turn machine uses now.
-    pub(super) now: &'a turn::TurnSettings,
+    pub(super) turn_settings: &'a turn::TurnSettings,
     pub(super) tools: &'a mut Tools,
     pub(super) recorder: &'a Recorder,
     /// The span of the turn that it is part of.
     pub(super) turn: &'a Span,
-    pub(super) observed: Observed,
+    pub(super) observation: PendingObservation,
     /// The form that the answer must have.
     pub(super) form: Option<&'a OutputForm>,
 }
@@ -39,7 +39,7 @@ impl OutgoingRequest<'_> {
     pub(super) fn reply(self, number: u64) -> ActiveRequest {
         let request = ModelRequest {
             response_format: self.form.map(|form| form.format().clone()),
-            ..self.compiled()
+            ..self.compile_request()
         };
         let records = Arc::clone(self.recorder.queue());
         let window = Arc::clone(&self.resources.host.window);
@@ -49,21 +49,21 @@ impl OutgoingRequest<'_> {
     /// Asks for a summary.
     pub(super) fn summary(self, plan: SummaryPlan) -> Compaction {
         let entries = self.recorder.entries();
-        let request = plan.request(entries, &self.target(), self.compiled());
+        let request = plan.request(entries, &self.target(), self.compile_request());
         // Its own row of numbers: a summary is no request of the machine's.
         let number = u64::MAX - entries.len() as u64;
-        plan.asked(self.send(number, request, None))
+        plan.start(self.send(number, request, None))
     }
 
     /// Recipient of the conversation, and the wire that it is sent over: the name alone does not say it.
     fn target(&self) -> RepairTarget {
-        let (provider, now) = (self.settings.provider().as_ref(), self.now);
+        let (provider, now) = (self.settings.provider().as_ref(), self.turn_settings);
         let models = &self.resources.host.models;
         models.target(&now.provider, provider, &now.model)
     }
 
     /// The request that the log, the tools of the step and the settings make.
-    fn compiled(&self) -> ModelRequest {
+    fn compile_request(&self) -> ModelRequest {
         let (spec, models) = (self.settings.spec(), &self.resources.host.models);
         let snapshot = self.tools.current();
         let settings = compile_settings(spec, models, &snapshot, self.target());
@@ -91,12 +91,12 @@ impl OutgoingRequest<'_> {
             tool_tokens: tools.tokens(&request),
             ..Meta::default()
         };
-        let share = Share {
+        let share = ContributedRequest {
             contributors: tools.contributors(),
             request_context: resources.request_context.clone(),
             artifacts: Arc::clone(&resources.artifacts),
-            observed: self.observed,
-            internal: resources.reports.clone(),
+            observation: self.observation,
+            reports: resources.reports.clone(),
             request,
         };
         let thread = self.recorder.thread().as_str();

@@ -14,7 +14,7 @@ use conjure_core::turn::{CallVerdict, Judge, TableJudge};
 use jsonschema::Validator;
 use serde_json::Value;
 
-use super::answer_wrapper::{PROPERTY, unwrapped, wrapped};
+use super::answer_wrapper::{PROPERTY, unwrap_value, wrap_schema};
 use super::repeated_name::repeated_name;
 use crate::backend::ToolSnapshot;
 
@@ -36,12 +36,16 @@ pub struct OutputForm {
 /// A schema that answers cannot be asked for by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadOutputSchema {
-    why: String,
+    reason: String,
 }
 
 impl fmt::Display for BadOutputSchema {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the schema of the answer cannot be used: {}", self.why)
+        write!(
+            f,
+            "the schema of the answer cannot be used: {}",
+            self.reason
+        )
     }
 }
 
@@ -54,7 +58,7 @@ impl OutputForm {
     /// [`BadOutputSchema`] when it is none, fits nothing, refers to something outside itself, or is
     /// larger than 64 KiB.
     pub fn read(schema: &Value) -> Result<Self, BadOutputSchema> {
-        let bad = |why: String| Err(BadOutputSchema { why });
+        let bad = |why: String| Err(BadOutputSchema { reason: why });
         if *schema == Value::Bool(false) {
             return bad("no value fits `false`".to_owned());
         }
@@ -71,7 +75,7 @@ impl OutputForm {
                 format: OutputFormat {
                     name: NAME.to_owned(),
                     schema: match is_wrapped {
-                        true => wrapped(schema),
+                        true => wrap_schema(schema),
                         false => schema.clone(),
                     },
                 },
@@ -88,7 +92,7 @@ impl OutputForm {
 
     /// What is wrong with an answer; nothing where it fits, in its wrapper or out of it.
     #[must_use]
-    pub fn unfit(&self, answer: &str) -> Option<String> {
+    pub fn mismatch(&self, answer: &str) -> Option<String> {
         let value: Value = match serde_json::from_str(answer) {
             Ok(value) => value,
             Err(error) => return Some(format!("it is not JSON: {error}")),
@@ -97,7 +101,7 @@ impl OutputForm {
             return repeated_name(answer);
         };
         if self.is_wrapped && value.is_object() {
-            return self.unfit_wrapper(answer);
+            return self.wrapper_mismatch(answer);
         }
         let place = error.instance_path().to_string();
         let place = if place.is_empty() {
@@ -110,8 +114,8 @@ impl OutputForm {
 
     /// What is wrong with an object that is to be a wrapper. One that fits is one that
     /// [`OutputForm::unwrap_answer`] takes the answer out of.
-    fn unfit_wrapper(&self, object: &str) -> Option<String> {
-        let text = unwrapped(object).unwrap_or_default();
+    fn wrapper_mismatch(&self, object: &str) -> Option<String> {
+        let text = unwrap_value(object).unwrap_or_default();
         let Ok(inner) = serde_json::from_str::<Value>(text) else {
             return Some(format!(
                 "it is no object with `{PROPERTY}` once and nothing else"
@@ -132,7 +136,7 @@ impl OutputForm {
             return;
         }
         let answer: String = reply.parts.iter().filter_map(Part::as_text).collect();
-        let Some(value) = unwrapped(&answer).filter(|value| self.fits(value)) else {
+        let Some(value) = unwrap_value(&answer).filter(|value| self.fits(value)) else {
             return;
         };
         // The last text has what its provider signs the reply with.
@@ -171,7 +175,7 @@ impl Judge for TurnJudge<'_> {
     fn judge_route(&self, call: &FunctionCall) -> (CallVerdict, Option<RouteRef>) {
         let (mut verdict, route) = self.calls.judge_route(call);
         if let CallVerdict::Run { plugin, .. } | CallVerdict::Ask { plugin, .. } = &mut verdict
-            && let Some(serving) = route.and_then(|route| self.snapshot.serving_instead(route))
+            && let Some(serving) = route.and_then(|route| self.snapshot.substitute_plugin(route))
         {
             *plugin = Some(serving);
         }
@@ -182,8 +186,8 @@ impl Judge for TurnJudge<'_> {
         self.calls.backend(tool)
     }
 
-    fn unfit(&self, answer: &str) -> Option<String> {
-        self.form?.unfit(answer)
+    fn check_answer(&self, answer: &str) -> Option<String> {
+        self.form?.mismatch(answer)
     }
 }
 
@@ -203,7 +207,7 @@ mod tests {
             "type": "object", "required": ["n"], "properties": { "n": { "type": "integer" } },
         }));
         let form = form.unwrap();
-        assert_eq!(form.unfit(" {\"n\": 3}\n"), None);
+        assert_eq!(form.mismatch(" {\"n\": 3}\n"), None);
         for (answer, words) in [
             ("", "not JSON"),
             ("```json\n{\"n\": 3}\n```", "not JSON"),
@@ -212,7 +216,7 @@ mod tests {
             ("{\"n\": \"3\"}", "is not of type \"integer\" (at `/n`)"),
             ("{\"n\": \"x\", \"n\": 3}", "`n` stands twice in one object"),
         ] {
-            let wrong = form.unfit(answer).unwrap();
+            let wrong = form.mismatch(answer).unwrap();
             assert!(wrong.contains(words), "{answer}: {wrong}");
         }
     }
@@ -248,8 +252,8 @@ mod tests {
         ] {
             assert_eq!(taken_out(texts), answer);
         }
-        assert_eq!(form.unfit("{\"value\": [1, 2]}"), None);
-        assert_eq!(form.unfit("[1, 2]"), None);
+        assert_eq!(form.mismatch("{\"value\": [1, 2]}"), None);
+        assert_eq!(form.mismatch("[1, 2]"), None);
         for (answer, words) in [
             ("{\"value\": [\"x\"]}", "(at `/value/0`)"),
             ("{\"value\": 1}", "(at `/value`)"),
@@ -268,7 +272,7 @@ mod tests {
             ("[\"x\"]", "(at `/0`)"),
             ("so", "not JSON"),
         ] {
-            let wrong = form.unfit(answer).unwrap();
+            let wrong = form.mismatch(answer).unwrap();
             assert!(wrong.contains(words), "{answer}: {wrong}");
         }
     }
@@ -311,7 +315,7 @@ mod tests {
         let mut whole = reply(&["{\"value\": 3}"]);
         form.unwrap_answer(&mut whole);
         assert_eq!(whole, reply(&["{\"value\": 3}"]));
-        assert_eq!(form.unfit("{\"value\": 3}"), None);
+        assert_eq!(form.mismatch("{\"value\": 3}"), None);
     }
 
     #[test]

@@ -15,17 +15,17 @@ use futures_util::future::join_all;
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::backend_conditions::{BackendCondition, known_conditions};
-use super::derived::{compile_settings, instructions_told};
+use super::backend_conditions::{BackendCondition, cached_conditions};
+use super::derived::{compile_settings, visible_instructions};
 use super::error::SessionError;
 use super::host_state::HostState;
-use super::server_states::{BackendServers, known_server_states};
+use super::server_states::{BackendServers, cached_server_states};
 use super::session_dirs::SessionDirs;
 use crate::backend::contributors::Contributors;
 use crate::backend::request_context::RequestContext;
 use crate::backend::{ToolSnapshot, Toolbox, ToolboxError, is_settled};
 use conjure_config::SessionSpec;
-use conjure_providers::spoken;
+use conjure_providers::wire_and_endpoint;
 use conjure_store::ThreadId;
 
 /// How long servers behind backends may take to start and to say what they have.
@@ -59,7 +59,7 @@ pub(crate) struct Preview {
     pub(crate) instructions: Vec<BackendInstructions>,
     pub(crate) server_tools: Vec<ServerTool>,
     /// Tools of the table that the provider does not take.
-    pub(crate) left_out: Vec<wire::OmittedTool>,
+    pub(crate) omitted_tools: Vec<wire::OmittedTool>,
     /// Backends that could not say what they add, and why.
     pub(crate) failed: Vec<(String, String)>,
     /// How the servers behind backends were when they said what they have.
@@ -75,14 +75,14 @@ impl Preview {
         spec: SessionSpec,
     ) -> Result<Self, SessionError> {
         spec.check()?;
-        let spec = spec.with_base_url_at_its_provider();
+        let spec = spec.with_provider_base_url();
         let dirs = SessionDirs::make(shared, &spec, &ThreadId::fresh(), None, None)?;
         let mut toolbox = dirs.attach(&spec, &[]).await?;
         let looked = match started_snapshot(&mut toolbox).await {
             Ok(snapshot) => {
                 let contributors = toolbox.contributors();
                 let policy = spec.call_policy();
-                let looked = Self::look(
+                let looked = Self::from_snapshot(
                     shared,
                     &spec,
                     &policy,
@@ -92,7 +92,7 @@ impl Preview {
                 );
                 let looked = looked.await;
                 Ok(Self {
-                    backends: known_conditions(toolbox.status(), &snapshot),
+                    backends: cached_conditions(toolbox.status(), &snapshot),
                     ..looked
                 })
             }
@@ -104,7 +104,7 @@ impl Preview {
     }
 
     /// Looks at a session with these backends and this snapshot.
-    pub(super) async fn look(
+    pub(super) async fn from_snapshot(
         shared: &HostState,
         spec: &SessionSpec,
         policy: &Policy,
@@ -114,11 +114,11 @@ impl Preview {
     ) -> Self {
         let mut preview = Self {
             table: Arc::clone(snapshot.table()),
-            instructions: instructions_told(policy, snapshot),
+            instructions: visible_instructions(policy, snapshot),
             server_tools: Vec::new(),
-            left_out: Vec::new(),
+            omitted_tools: Vec::new(),
             failed: Vec::new(),
-            servers: known_server_states(snapshot),
+            servers: cached_server_states(snapshot),
             backends: Vec::new(),
         };
         let Some(provider) = &spec.provider else {
@@ -138,11 +138,11 @@ impl Preview {
             .collect();
         preview.failed = added.failed;
         if let (Some((wire, endpoint)), Ok((target, _))) =
-            (spoken(provider, spec), shared.recipient(spec))
+            (wire_and_endpoint(provider, spec), shared.recipient(spec))
         {
             let settings = compile_settings(spec, &shared.models, snapshot, target);
             let request = compile(&[], snapshot.table(), &settings);
-            preview.left_out = wire
+            preview.omitted_tools = wire
                 .encode(&request, &endpoint.with_model(model))
                 .quarantined;
         }
@@ -158,7 +158,7 @@ async fn started_snapshot(toolbox: &mut Toolbox) -> Result<ToolSnapshot, Toolbox
     let mut failed: Vec<String> = Vec::new();
     loop {
         let snapshot = toolbox.snapshot()?;
-        let starting = known_server_states(&snapshot).into_iter();
+        let starting = cached_server_states(&snapshot).into_iter();
         let starting: Vec<String> = starting
             .filter(|of| !of.servers.iter().all(is_settled))
             .map(|of| of.backend)
@@ -169,7 +169,7 @@ async fn started_snapshot(toolbox: &mut Toolbox) -> Result<ToolSnapshot, Toolbox
         }
         sleep(POLL_INTERVAL).await;
         let asking = starting.into_iter().filter_map(|backend| {
-            let asking = toolbox.ask_catalog(&backend)?;
+            let asking = toolbox.fetch_catalog(&backend)?;
             Some(async move { (backend, timeout_at(until, asking).await) })
         });
         let asking: Vec<_> = asking.collect();

@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::backend::Asker;
-use crate::backend::reports::{Reports, TaskReport};
+use crate::backend::reports::{ReportSender, TaskReport};
 
 /// Questions that may wait in one session; one more is cancelled.
 const MOST: usize = 32;
@@ -34,7 +34,7 @@ pub(crate) struct Questions {
     /// Whether somebody may come; where nobody does, a question is cancelled at once.
     attended: AtomicBool,
     /// Where the session's actor hears of them.
-    actor: OnceLock<Reports>,
+    actor: OnceLock<ReportSender>,
 }
 
 /// A question that waits for an answer.
@@ -42,14 +42,14 @@ pub(crate) struct Questions {
 pub struct PendingQuestion {
     /// What is asked.
     #[serde(flatten)]
-    pub asked: QuestionAsked,
+    pub question: QuestionAsked,
     /// After how many milliseconds it is cancelled.
     pub cancelled_in_ms: u64,
 }
 
 struct OpenQuestion {
-    asked: QuestionAsked,
-    until: Instant,
+    question: QuestionAsked,
+    deadline: Instant,
     answer: oneshot::Sender<Elicited>,
 }
 
@@ -86,15 +86,15 @@ impl Questions {
 
     /// The one who asks the person of a session. Until its actor can be told, such as while backends
     /// open, whoever sits at this program is asked.
-    pub(super) fn asker(self: &Arc<Self>, until_told: Arc<dyn Asker>) -> Arc<dyn Asker> {
+    pub(super) fn asker(self: &Arc<Self>, fallback: Arc<dyn Asker>) -> Arc<dyn Asker> {
         Arc::new(QuestionAsker {
             questions: Arc::clone(self),
-            until_told,
+            fallback,
         })
     }
 
     /// From here on the actor is told.
-    pub(super) fn tell(&self, actor: Reports) {
+    pub(super) fn set_actor(&self, actor: ReportSender) {
         let _ = self.actor.set(actor);
     }
 
@@ -112,9 +112,11 @@ impl Questions {
         let now = Instant::now();
         let open = self.lock();
         let pending = open.values().map(|open| PendingQuestion {
-            asked: open.asked.clone(),
-            cancelled_in_ms: u64::try_from(open.until.saturating_duration_since(now).as_millis())
-                .unwrap_or(u64::MAX),
+            question: open.question.clone(),
+            cancelled_in_ms: u64::try_from(
+                open.deadline.saturating_duration_since(now).as_millis(),
+            )
+            .unwrap_or(u64::MAX),
         });
         pending.collect()
     }
@@ -124,22 +126,25 @@ impl Questions {
         let asked = {
             let open = self.lock();
             let open = open.get(id).ok_or(AnswerRefusal::Gone)?;
-            open.asked.clone()
+            open.question.clone()
         };
         let elicited = match reply {
             QuestionReply::Accept(content) => Elicited {
                 action: "accept".to_owned(),
-                content: fitting(&asked, content).map_err(AnswerRefusal::Unfit)?,
+                content: check_content(&asked, content).map_err(AnswerRefusal::Unfit)?,
             },
-            QuestionReply::Decline => ended("decline"),
-            QuestionReply::Cancel => ended("cancel"),
+            QuestionReply::Decline => empty_answer("decline"),
+            QuestionReply::Cancel => empty_answer("cancel"),
         };
         // The form was looked at without the lock: somebody else may have been first.
         let open = self.lock().remove(id).ok_or(AnswerRefusal::Gone)?;
         open.answer.send(elicited).map_err(|_| AnswerRefusal::Gone)
     }
 
-    fn put(&self, asked: QuestionAsked) -> Option<(oneshot::Receiver<Elicited>, Instant)> {
+    fn open_question(
+        &self,
+        asked: QuestionAsked,
+    ) -> Option<(oneshot::Receiver<Elicited>, Instant)> {
         let (answer, answered) = oneshot::channel();
         let until = Instant::now() + self.patience;
         let mut open = self.lock();
@@ -149,8 +154,8 @@ impl Questions {
         open.insert(
             asked.id.clone(),
             OpenQuestion {
-                asked,
-                until,
+                question: asked,
+                deadline: until,
                 answer,
             },
         );
@@ -164,7 +169,7 @@ impl Questions {
 
 struct QuestionAsker {
     questions: Arc<Questions>,
-    until_told: Arc<dyn Asker>,
+    fallback: Arc<dyn Asker>,
 }
 
 impl Asker for QuestionAsker {
@@ -180,7 +185,7 @@ impl Asker for QuestionAsker {
     ) -> BoxFuture<'static, Elicited> {
         let questions = Arc::clone(&self.questions);
         let Some(actor) = questions.actor.get().cloned() else {
-            return self.until_told.elicit_in(plugin, call_id, question);
+            return self.fallback.elicit_in(plugin, call_id, question);
         };
         let asked = QuestionAsked {
             id: uuid::Uuid::now_v7().to_string(),
@@ -191,8 +196,8 @@ impl Asker for QuestionAsker {
             url: question.url,
         };
         async move {
-            let Some((answered, until)) = questions.put(asked.clone()) else {
-                return ended("cancel");
+            let Some((answered, until)) = questions.open_question(asked.clone()) else {
+                return empty_answer("cancel");
             };
             let mut waiting = QuestionWait {
                 id: asked.id.clone(),
@@ -202,14 +207,14 @@ impl Asker for QuestionAsker {
             };
             let told = TaskReport::Event(Event::Question(asked));
             if !actor.send(told).await {
-                return ended("cancel");
+                return empty_answer("cancel");
             }
             match tokio::time::timeout_at(until, answered).await {
                 Ok(Ok(answer)) => {
                     waiting.action.clone_from(&answer.action);
                     answer
                 }
-                _ => ended("cancel"),
+                _ => empty_answer("cancel"),
             }
         }
         .boxed()
@@ -221,7 +226,7 @@ struct QuestionWait {
     id: String,
     action: String,
     questions: Arc<Questions>,
-    actor: Reports,
+    actor: ReportSender,
 }
 
 impl Drop for QuestionWait {
@@ -235,7 +240,7 @@ impl Drop for QuestionWait {
     }
 }
 
-fn ended(action: &str) -> Elicited {
+fn empty_answer(action: &str) -> Elicited {
     Elicited {
         action: action.to_owned(),
         content: BTreeMap::new(),
@@ -244,7 +249,7 @@ fn ended(action: &str) -> Elicited {
 
 /// The content of an answer, with the defaults of the fields that were left out, if it is what the
 /// form asks for.
-fn fitting(
+fn check_content(
     asked: &QuestionAsked,
     mut content: Map<String, Value>,
 ) -> Result<BTreeMap<String, Value>, String> {
@@ -254,7 +259,7 @@ fn fitting(
         }
         return Err("nothing is to be filled in: leave `content` out".to_owned());
     };
-    if refers(schema) || schema.to_string().len() > MOST_SCHEMA {
+    if has_reference(schema) || schema.to_string().len() > MOST_SCHEMA {
         return Err(
             "the form is none that can be checked: it refers elsewhere or is too large; \
                     decline the question"
@@ -293,12 +298,13 @@ fn fitting(
 }
 
 /// Whether a schema refers to others, or to itself. Forms are flat, and a circle has no end.
-fn refers(schema: &Value) -> bool {
+fn has_reference(schema: &Value) -> bool {
     match schema {
         Value::Object(members) => members.iter().any(|(name, value)| {
-            matches!(name.as_str(), "$ref" | "$dynamicRef" | "$recursiveRef") || refers(value)
+            matches!(name.as_str(), "$ref" | "$dynamicRef" | "$recursiveRef")
+                || has_reference(value)
         }),
-        Value::Array(items) => items.iter().any(refers),
+        Value::Array(items) => items.iter().any(has_reference),
         _ => false,
     }
 }
@@ -308,7 +314,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::backend::Nobody;
+    use crate::backend::NoAsker;
 
     fn question(schema: Option<Value>) -> QuestionAsked {
         QuestionAsked {
@@ -323,7 +329,7 @@ mod tests {
 
     fn fits(schema: &Value, content: &Value) -> Result<BTreeMap<String, Value>, String> {
         let content = content.as_object().cloned().unwrap();
-        fitting(&question(Some(schema.clone())), content)
+        check_content(&question(Some(schema.clone())), content)
     }
 
     #[test]
@@ -364,9 +370,9 @@ mod tests {
             assert!(why.contains("decline"), "{why}");
         }
         let page = question(None);
-        assert!(fitting(&page, Map::new()).is_ok());
+        assert!(check_content(&page, Map::new()).is_ok());
         let filled = json!({ "a": 1 }).as_object().cloned().unwrap();
-        assert!(fitting(&page, filled).is_err());
+        assert!(check_content(&page, filled).is_err());
     }
 
     fn elicit() -> Elicit {
@@ -381,7 +387,7 @@ mod tests {
 
     impl Asker for Willing {
         fn elicit(&self, _plugin: String, _question: Elicit) -> BoxFuture<'static, Elicited> {
-            std::future::ready(ended("accept")).boxed()
+            std::future::ready(empty_answer("accept")).boxed()
         }
     }
 
@@ -391,11 +397,11 @@ mod tests {
         let asker = questions.asker(Arc::new(Willing));
         let answer = asker.elicit("p".to_owned(), elicit()).await;
         assert_eq!(answer.action, "accept");
-        let (actor, mut told) = Reports::channel();
-        questions.tell(actor);
+        let (actor, mut told) = ReportSender::channel();
+        questions.set_actor(actor);
         let asking = tokio::spawn(asker.elicit("p".to_owned(), elicit()));
         assert!(told.recv().await.is_some());
-        let id = questions.pending()[0].asked.id.clone();
+        let id = questions.pending()[0].question.id.clone();
         questions.answer(&id, QuestionReply::Decline).unwrap();
         assert_eq!(asking.await.unwrap().action, "decline");
     }
@@ -403,11 +409,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_question_is_answered_once_or_ends_by_its_deadline() {
         let questions = Questions::new(Duration::from_secs(60));
-        let (actor, mut told) = Reports::channel();
-        questions.tell(actor);
+        let (actor, mut told) = ReportSender::channel();
+        questions.set_actor(actor);
         let asking = tokio::spawn(
             questions
-                .asker(Arc::new(Nobody))
+                .asker(Arc::new(NoAsker))
                 .elicit("p".to_owned(), elicit()),
         );
         let Some(TaskReport::Event(Event::Question(asked))) = told.recv().await.map(|told| *told)
@@ -415,7 +421,7 @@ mod tests {
             panic!("nobody was told");
         };
         let pending = questions.pending();
-        assert_eq!(pending[0].asked, asked);
+        assert_eq!(pending[0].question, asked);
         assert!(pending[0].cancelled_in_ms <= 60_000);
         questions.answer(&asked.id, QuestionReply::Decline).unwrap();
         let second = questions.answer(&asked.id, QuestionReply::Cancel);
@@ -429,7 +435,7 @@ mod tests {
         assert_eq!(over(told.recv().await), declined);
         // Nobody answers this one, and the asker of the next goes away.
         let alone = questions
-            .asker(Arc::new(Nobody))
+            .asker(Arc::new(NoAsker))
             .elicit("p".to_owned(), elicit())
             .await;
         assert_eq!(alone.action, "cancel");
@@ -437,7 +443,7 @@ mod tests {
         assert_eq!(over(told.recv().await).1, "cancel");
         let given_up = tokio::spawn(
             questions
-                .asker(Arc::new(Nobody))
+                .asker(Arc::new(NoAsker))
                 .elicit("p".to_owned(), elicit()),
         );
         told.recv().await;

@@ -19,13 +19,13 @@ use tokio::task::unconstrained;
 
 use super::hub::{Hub, Stamped, is_piece};
 use super::record_weight::weight;
-use conjure_store::{Committed, Record, StoreError, ThreadLog};
+use conjure_store::{PendingAppend, Record, StoreError, ThreadLog};
 
 /// The most bytes of texts and values that are appended at once, unless they are of one record.
-const AT_ONCE: usize = 4 * 1024 * 1024;
+const MAX_BATCH_BYTES: usize = 4 * 1024 * 1024;
 
 /// The most of it that is handed over where the log answers, which is one thread for all sessions.
-const ON_LOG_THREAD: usize = 64 * 1024;
+const MAX_LOG_THREAD_BYTES: usize = 64 * 1024;
 
 /// What of an open thread is to be written and shown.
 pub(crate) struct RecordQueue {
@@ -44,12 +44,12 @@ struct QueueState {
     last_seq: u64,
     next_event: EventId,
     /// What was not handed over yet.
-    waiting: Vec<Record>,
+    pending: Vec<Record>,
     durable: bool,
     /// Pieces of a reply are among it that gather until somebody ends their window.
     gathers: bool,
     /// What was handed over and is not written yet, in order.
-    on_the_way: VecDeque<Batch>,
+    in_flight: VecDeque<Batch>,
     /// The newest batch that was handed over, and the newest that is written.
     sent: u64,
     written: u64,
@@ -62,7 +62,7 @@ struct QueueState {
 
 /// Records that were handed over at once.
 struct Batch {
-    committed: Committed,
+    committed: PendingAppend,
     /// The log said so.
     is_written: bool,
     events: Vec<Stamped>,
@@ -82,10 +82,10 @@ impl RecordQueue {
                 last_seq: log.last_seq(),
                 log: Some(log),
                 next_event,
-                waiting: Vec::new(),
+                pending: Vec::new(),
                 durable: false,
                 gathers: false,
-                on_the_way: VecDeque::new(),
+                in_flight: VecDeque::new(),
                 sent: 0,
                 written: 0,
                 awaited: 0,
@@ -98,7 +98,7 @@ impl RecordQueue {
     }
 
     /// Does something with the state.
-    fn with<T>(self: &Arc<Self>, work: impl FnOnce(&mut QueueState) -> T) -> T {
+    fn with_state<T>(self: &Arc<Self>, work: impl FnOnce(&mut QueueState) -> T) -> T {
         let done = work(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
         self.see_answers();
         done
@@ -111,23 +111,23 @@ impl RecordQueue {
 
     /// The number that the next event gets.
     pub(super) fn next_event(self: &Arc<Self>) -> EventId {
-        self.with(|state| state.next_event)
+        self.with_state(|state| state.next_event)
     }
 
     /// Takes an entry in, as what it is given back.
     pub(super) fn entry(self: &Arc<Self>, body: EntryBody) -> Entry {
-        self.with(|state| state.entry(body))
+        self.with_state(|state| state.entry(body))
     }
 
     /// Takes an event in. It is shown once it is written; pieces of one text become one event.
     pub(super) fn event(self: &Arc<Self>, event: Event) {
-        self.with(|state| state.event(event));
+        self.with_state(|state| state.event(event));
     }
 
     /// Takes a piece of a reply in that gathers with others until [`RecordQueue::end_window`], unless
     /// the reply `is_over` by now. Whether it is the first one of a window.
     pub(super) fn piece(self: &Arc<Self>, event: Event, is_over: &AtomicBool) -> bool {
-        self.with(|state| {
+        self.with_state(|state| {
             if is_over.load(Ordering::Relaxed) || state.log.is_none() {
                 return false;
             }
@@ -142,7 +142,7 @@ impl RecordQueue {
         events: impl Iterator<Item = Event>,
         is_over: &AtomicBool,
     ) {
-        self.with(|state| {
+        self.with_state(|state| {
             if !is_over.load(Ordering::Relaxed) {
                 events.for_each(|event| state.event(event));
                 self.end_gathering(state);
@@ -152,24 +152,24 @@ impl RecordQueue {
 
     /// Hands over what gathered.
     pub(super) fn end_window(self: &Arc<Self>) {
-        self.with(|state| self.end_gathering(state));
+        self.with_state(|state| self.end_gathering(state));
     }
 
     /// Says that a reply is over: no piece of it comes in any more.
     pub(super) fn end_reply(self: &Arc<Self>, is_over: &AtomicBool) {
         // While nobody takes one in.
-        self.with(|_| is_over.store(true, Ordering::Relaxed));
+        self.with_state(|_| is_over.store(true, Ordering::Relaxed));
     }
 
     /// Hands what waits to the log, unless something is on its way already and this can wait for
     /// it. The number that [`RecordQueue::is_written`] is asked with for everything so far; the
     /// session waits for that where this cannot wait.
     pub(super) fn hand_over(self: &Arc<Self>, can_wait: bool) -> u64 {
-        self.with(|state| {
-            if !state.waiting.is_empty() && (!can_wait || state.on_the_way.is_empty()) {
+        self.with_state(|state| {
+            if !state.pending.is_empty() && (!can_wait || state.in_flight.is_empty()) {
                 state.append();
             }
-            self.advance(state, By::Session);
+            self.advance(state, QueueDriver::Session);
             if !can_wait {
                 (state.awaited, state.reported) = (state.sent, state.written);
             }
@@ -179,7 +179,7 @@ impl RecordQueue {
 
     /// Whether a batch is in the log, and shown.
     pub(super) fn is_written(self: &Arc<Self>, batch: u64) -> bool {
-        self.with(|state| state.written >= batch)
+        self.with_state(|state| state.written >= batch)
     }
 
     /// Waits until more is written of what the session waits for, and moves the queue on. Safe to
@@ -189,8 +189,8 @@ impl RecordQueue {
     /// The store's; nothing that was handed over since is written then.
     pub(super) async fn progress(self: &Arc<Self>) -> Result<(), StoreError> {
         loop {
-            let is_new = self.with(|state| {
-                self.advance(state, By::Session);
+            let is_new = self.with_state(|state| {
+                self.advance(state, QueueDriver::Session);
                 let written = state.awaited.min(state.written);
                 let before = std::mem::replace(&mut state.reported, written);
                 let failed = state.failed.clone();
@@ -206,12 +206,12 @@ impl RecordQueue {
     /// Gives room back, and what was shown: it is in the log.
     pub(super) fn rest(self: &Arc<Self>) {
         self.hub.rest();
-        self.with(|state| state.on_the_way.shrink_to_fit());
+        self.with_state(|state| state.in_flight.shrink_to_fit());
     }
 
     /// Closes the thread. What was handed over is written all the same.
     pub(super) fn close(self: &Arc<Self>) {
-        let log = self.with(|state| {
+        let log = self.with_state(|state| {
             state.give_up();
             state.log.take()
         });
@@ -221,7 +221,7 @@ impl RecordQueue {
 
     fn end_gathering(self: &Arc<Self>, state: &mut QueueState) {
         state.gathers = false;
-        self.advance(state, By::Anybody);
+        self.advance(state, QueueDriver::Anybody);
     }
 
     /// Sees to the log's answers, unless somebody has the state: who has it does so behind it. So the
@@ -240,24 +240,24 @@ impl RecordQueue {
                 Err(TryLockError::WouldBlock) => return,
             };
             self.is_answered.store(false, Ordering::SeqCst);
-            self.advance(&mut state, By::Anybody);
+            self.advance(&mut state, QueueDriver::Anybody);
         }
     }
 
     /// Shows what is written by now, and hands over what gathered meanwhile. Where that is more than pieces,
     /// only the session does: it knows what belongs together, and what it shows it sees first.
-    fn advance(self: &Arc<Self>, state: &mut QueueState, by: By) {
+    fn advance(self: &Arc<Self>, state: &mut QueueState, by: QueueDriver) {
         loop {
-            let Some(batch) = state.on_the_way.front_mut() else {
-                if state.gathers || state.waiting.is_empty() {
+            let Some(batch) = state.in_flight.front_mut() else {
+                if state.gathers || state.pending.is_empty() {
                     return;
                 }
-                if by != By::Session && !state.waits_for_nobody() {
+                if by != QueueDriver::Session && !state.may_anyone_append() {
                     self.progress.notify_one();
                     return;
                 }
                 state.append();
-                if state.on_the_way.is_empty() {
+                if state.in_flight.is_empty() {
                     return;
                 }
                 continue;
@@ -273,11 +273,11 @@ impl RecordQueue {
                 Poll::Ready(Ok(())) => {}
             }
             let shows_more = !batch.events.iter().all(|stamped| is_piece(&stamped.event));
-            if by != By::Session && shows_more {
+            if by != QueueDriver::Session && shows_more {
                 self.progress.notify_one();
                 return;
             }
-            if let Some(batch) = state.on_the_way.pop_front() {
+            if let Some(batch) = state.in_flight.pop_front() {
                 self.hub.publish(batch.events);
             }
             state.written += 1;
@@ -290,7 +290,7 @@ impl RecordQueue {
 
 /// The party that moves the queue on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum By {
+enum QueueDriver {
     /// The session, while it is in the middle of nothing.
     Session,
     /// Whoever reads a reply, or the log's thread.
@@ -334,51 +334,51 @@ impl QueueState {
             at_ms: jiff::Timestamp::now().as_millisecond(),
             body,
         };
-        self.waiting.push(Record::Entry(entry.clone()));
+        self.pending.push(Record::Entry(entry.clone()));
         entry
     }
 
     fn event(&mut self, event: Event) {
-        if let Some(Record::Event { event: last, .. }) = self.waiting.last_mut()
-            && joined(last, &event)
+        if let Some(Record::Event { event: last, .. }) = self.pending.last_mut()
+            && try_merge(last, &event)
         {
             return;
         }
         let id = self.next_event;
         self.next_event.seq += 1;
-        self.waiting.push(Record::Event { id, event });
+        self.pending.push(Record::Event { id, event });
     }
 
     /// Whether what waits may be handed over by anybody: pieces, and not many, since the log's thread is
     /// one for all sessions.
-    fn waits_for_nobody(&self) -> bool {
-        let are_pieces = self.waiting.iter().all(|record| match record {
+    fn may_anyone_append(&self) -> bool {
+        let are_pieces = self.pending.iter().all(|record| match record {
             Record::Event { event, .. } => is_piece(event),
             Record::Entry(_) | Record::Opened { .. } => false,
         });
-        are_pieces && self.waiting.iter().map(weight).sum::<usize>() <= ON_LOG_THREAD
+        are_pieces && self.pending.iter().map(weight).sum::<usize>() <= MAX_LOG_THREAD_BYTES
     }
 
     /// Hands over what waits.
     fn append(&mut self) {
         // Taken, so that a thread that is idle keeps no room for a busy one.
-        let mut records = std::mem::take(&mut self.waiting);
+        let mut records = std::mem::take(&mut self.pending);
         let durable = std::mem::take(&mut self.durable);
         let Some(log) = self.log.as_mut().filter(|_| self.failed.is_none()) else {
             return;
         };
         while !records.is_empty() {
-            let rest = records.split_off(together(&records));
+            let rest = records.split_off(batch_len(&records));
             // Anybody's code, perhaps on a thread that others need, too.
             let committed = AssertUnwindSafe(|| log.append(&records, durable));
-            let committed =
-                catch_unwind(committed).unwrap_or_else(|_| Committed::now(Err(StoreError::Closed)));
+            let committed = catch_unwind(committed)
+                .unwrap_or_else(|_| PendingAppend::ready(Err(StoreError::Closed)));
             let events = records.into_iter().filter_map(|record| match record {
                 Record::Event { id, event } => Some(Stamped { id, event }),
                 _ => None,
             });
             let events = events.collect();
-            self.on_the_way.push_back(Batch {
+            self.in_flight.push_back(Batch {
                 committed,
                 is_written: false,
                 events,
@@ -390,22 +390,22 @@ impl QueueState {
 
     /// Waits for nothing any more, and writes nothing more.
     fn give_up(&mut self) {
-        self.waiting = Vec::new();
-        self.on_the_way = VecDeque::new();
+        self.pending = Vec::new();
+        self.in_flight = VecDeque::new();
     }
 }
 
 /// How many of the first records are appended at once: at least one.
-fn together(records: &[Record]) -> usize {
+fn batch_len(records: &[Record]) -> usize {
     let mut size = 0;
     let fits = records.iter().position(|record| {
         size += weight(record);
-        size > AT_ONCE
+        size > MAX_BATCH_BYTES
     });
     fits.unwrap_or(records.len()).max(1)
 }
 
-fn joined(last: &mut Event, next: &Event) -> bool {
+fn try_merge(last: &mut Event, next: &Event) -> bool {
     match (last, next) {
         (Event::Content { delta }, Event::Content { delta: more })
         | (Event::Thinking { delta }, Event::Thinking { delta: more }) => {

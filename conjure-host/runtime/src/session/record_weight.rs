@@ -3,7 +3,7 @@
 use conjure_core::chat::{CallAnnounced, Content, Event, OutputPart, Part};
 use conjure_core::log::EntryBody;
 
-use conjure_providers::written_size;
+use conjure_providers::json_size;
 use conjure_store::Record;
 
 /// The bytes of the texts and values that may be long, about.
@@ -17,7 +17,7 @@ pub(super) fn weight(record: &Record) -> usize {
                     OutputPart::Text { text } => text.len(),
                     _ => 0,
                 });
-                texts.sum::<usize>() + meta.as_ref().map_or(0, written_size)
+                texts.sum::<usize>() + meta.as_ref().map_or(0, json_size)
             }
             _ => 0,
         },
@@ -38,7 +38,7 @@ fn of_event(event: &Event) -> usize {
 }
 
 fn of_call(call: &CallAnnounced) -> usize {
-    written_size(&call.arguments)
+    json_size(&call.arguments)
 }
 
 fn of_part(part: &Part) -> usize {
@@ -46,13 +46,13 @@ fn of_part(part: &Part) -> usize {
         Content::Text { text } | Content::Reasoning { text } => text.len(),
         Content::FunctionCall(call) => {
             let text = call.arguments_text.as_ref().map_or(0, String::len);
-            text + written_size(&call.arguments)
+            text + json_size(&call.arguments)
         }
-        Content::ServerItem { item, .. } => written_size(item),
+        Content::ServerItem { item, .. } => json_size(item),
         _ => 0,
     };
     let beside = part.sidecar.as_ref();
-    said + beside.map_or(0, |sidecar| written_size(&sidecar.data))
+    said + beside.map_or(0, |sidecar| json_size(&sidecar.data))
 }
 
 #[cfg(test)]

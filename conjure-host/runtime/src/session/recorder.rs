@@ -9,7 +9,7 @@ use conjure_core::chat::{Event, EventId};
 use conjure_core::log::{Entry, EntryBody};
 
 use super::hub::Hub;
-use super::reading::LoadedThread;
+use super::loaded_thread::LoadedThread;
 use super::record_queue::RecordQueue;
 use conjure_store::{Log, StoreError, ThreadId};
 
@@ -86,7 +86,7 @@ impl Recorder {
 
     /// The event behind which comes what is shown of this opening, and not of a turn that an earlier
     /// one left open. Asked before anything else is shown, before or after [`Recorder::recover`].
-    pub(crate) fn opening(&self) -> EventId {
+    pub(crate) fn opening_event_id(&self) -> EventId {
         let EventId { epoch, seq } = self.queue.next_event();
         EventId {
             epoch,

@@ -19,9 +19,9 @@ use super::skill_lists::{ListKind, changed_lists, run_time_tools};
 use super::thread_resources::ThreadResources;
 use super::turns::Turns;
 use crate::backend::LiveOutput;
-use crate::backend::reports::{Reports, TaskReport};
+use crate::backend::backend_changes::updated_resource;
+use crate::backend::reports::{ReportSender, TaskReport};
 use crate::backend::run::Runner;
-use crate::backend::watching::updated_resource;
 use crate::spans;
 
 /// Bytes of live output of one call that subscribers see; the result holds more.
@@ -32,9 +32,9 @@ const LIVE_BYTES: usize = 256 * 1024;
 pub(super) struct RunningCalls {
     cancels: HashMap<String, CancellationToken>,
     /// Bytes of live output shown so far, by call.
-    shown: HashMap<String, usize>,
+    shown_bytes: HashMap<String, usize>,
     /// When the newest reply was there, whose calls run.
-    asked_at: Option<Instant>,
+    requested_at: Option<Instant>,
 }
 
 impl RunningCalls {
@@ -44,8 +44,8 @@ impl RunningCalls {
     }
 
     /// A reply is whole; its calls are asked for from here on.
-    pub(super) fn asked_now(&mut self) {
-        self.asked_at = Some(Instant::now());
+    pub(super) fn mark_requested(&mut self) {
+        self.requested_at = Some(Instant::now());
     }
 
     /// A call is about to run. It can be stopped from here on.
@@ -69,13 +69,13 @@ impl RunningCalls {
     /// A call has its result.
     pub(super) fn remove(&mut self, call_id: &str) {
         self.cancels.remove(call_id);
-        self.shown.remove(call_id);
+        self.shown_bytes.remove(call_id);
     }
 
     /// Gives room back.
     pub(super) fn shrink_to_fit(&mut self) {
         self.cancels.shrink_to_fit();
-        self.shown.shrink_to_fit();
+        self.shown_bytes.shrink_to_fit();
     }
 
     /// What is shown of a call's output as it comes; nothing where enough was.
@@ -85,7 +85,7 @@ impl RunningCalls {
         kind: EmitKind,
         bytes: &[u8],
     ) -> Option<Event> {
-        let shown = self.shown.entry(call_id.clone()).or_default();
+        let shown = self.shown_bytes.entry(call_id.clone()).or_default();
         if *shown >= LIVE_BYTES {
             return None;
         }
@@ -123,7 +123,7 @@ impl RunningCalls {
         let turn_id = turns.running().cloned();
         let (timeout, most_bytes) = (call_timeout(spec), most_bytes(spec));
         let timeouts = spec.timeouts.clone();
-        let queued = self.asked_at.map(|asked| asked.elapsed());
+        let queued = self.requested_at.map(|asked| asked.elapsed());
         let queued = queued.unwrap_or_default();
         let span = spans::tool_call(turns.span(), routed.call(), routed.route(), queued);
         let traceparent = spans::traceparent(&span);
@@ -156,7 +156,7 @@ impl RunningCalls {
                 Ok(report) => report,
                 Err(_) => routed.broken(),
             };
-            spans::called(&span, &report);
+            spans::record_call(&span, &report);
             drop(span);
             // Live output stands before the result in the log.
             let _ = shown.await;
@@ -206,7 +206,7 @@ fn live_output(
 async fn forward(
     call_id: String,
     mut pieces: mpsc::Receiver<(EmitKind, Vec<u8>)>,
-    reports: Reports,
+    reports: ReportSender,
 ) {
     while let Some((kind, bytes)) = pieces.recv().await {
         let call_id = call_id.clone();

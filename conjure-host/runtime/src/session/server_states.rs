@@ -7,7 +7,7 @@ use conjure_plugins::LoadedPlugin;
 use conjure_skill_sdk::protocol::{CatalogReply, op};
 use serde_json::Value;
 
-use super::derived::whom;
+use super::derived::catalog_request;
 use crate::backend::ToolSnapshot;
 use crate::backend::lease::ask;
 use crate::backend::request_context::RequestContext;
@@ -26,15 +26,15 @@ pub struct BackendServers {
 /// A backend with its lists: those that a snapshot knows, and those of now.
 pub(super) struct NewestCatalog {
     pub(super) backend: String,
-    pub(super) known: Arc<CatalogReply>,
-    pub(super) newest: CatalogReply,
+    pub(super) cached: Arc<CatalogReply>,
+    pub(super) current: CatalogReply,
     plugin: Arc<LoadedPlugin>,
 }
 
 impl NewestCatalog {
     /// What the backend says of its servers.
     pub(super) fn servers(&self) -> Vec<Value> {
-        servers(&self.newest, &self.plugin)
+        servers(&self.current, &self.plugin)
     }
 }
 
@@ -55,12 +55,17 @@ pub(super) async fn newest_catalogs(
             continue;
         };
         let instance = lease.instance();
-        let asked = ask(instance, request_context, op::BACKEND_CATALOG, whom(spec));
+        let asked = ask(
+            instance,
+            request_context,
+            op::BACKEND_CATALOG,
+            catalog_request(spec),
+        );
         if let Ok(newest) = asked.await {
             catalogs.push(NewestCatalog {
                 backend: name.clone(),
-                known: Arc::clone(known),
-                newest,
+                cached: Arc::clone(known),
+                current: newest,
                 plugin: Arc::clone(instance.plugin()),
             });
         }
@@ -81,7 +86,7 @@ pub(super) async fn server_states(
 
 /// The servers behind the backends of a snapshot, as they were when its lists were made: nobody is
 /// asked.
-pub(super) fn known_server_states(snapshot: &ToolSnapshot) -> Vec<BackendServers> {
+pub(super) fn cached_server_states(snapshot: &ToolSnapshot) -> Vec<BackendServers> {
     let sources = snapshot.sources().iter();
     states(sources.filter_map(|source| match source {
         CatalogSource::Backend {

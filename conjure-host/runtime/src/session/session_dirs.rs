@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwapOption;
 use conjure_core::log::{Entry, last_backend_states};
 
-use super::derived::whom;
+use super::derived::catalog_request;
 use super::error::SessionError;
 use super::exchange_dir::ExchangeDir;
 use super::host_state::HostState;
@@ -14,7 +14,7 @@ use crate::artifacts::Artifacts;
 use crate::backend::plugin_grants::PluginGrants;
 use crate::backend::questions::SessionClient;
 use crate::backend::request_context::RequestContext;
-use crate::backend::sampling::{AskedModel, CurrentModel};
+use crate::backend::sampling::{CurrentModel, SamplingModel};
 use crate::backend::services::{Asker, SessionServices};
 use crate::backend::{Toolbox, ToolboxError};
 use conjure_config::SessionSpec;
@@ -30,13 +30,13 @@ pub(crate) struct SessionDirs {
     pub(crate) services: SessionServices,
     pub(crate) exchange: Exchange,
     /// Model that answers plugins that ask one.
-    pub(crate) asked: CurrentModel,
+    pub(crate) current_model: CurrentModel,
 }
 
 /// The exchange directory, which ends with the session.
 pub(crate) struct Exchange {
     dir: ExchangeDir,
-    own: PathBuf,
+    session_dir: PathBuf,
     shared: Arc<HostState>,
     session: String,
     artifacts: Arc<Artifacts>,
@@ -51,7 +51,7 @@ impl Exchange {
             .services
             .forget(&self.session, &self.artifacts);
         self.dir.remove();
-        remove_what_is_empty(&self.own);
+        remove_empty_dirs(&self.session_dir);
     }
 }
 
@@ -63,7 +63,7 @@ impl Drop for Exchange {
 }
 
 /// What a session kept nothing in is of no use.
-pub(super) fn remove_what_is_empty(own: &Path) {
+pub(super) fn remove_empty_dirs(own: &Path) {
     for dir in [&own.join("work"), &own.join(FILES), own] {
         conjure_config::fs::remove_dir_if_empty(dir);
     }
@@ -85,22 +85,22 @@ impl SessionDirs {
                     path: dir.display().to_string(),
                     reason: format!("{error}; it must exist"),
                 })?,
-            None => made(&own.join("work"))?,
+            None => create_dir(&own.join("work"))?,
         };
-        let exchange = ExchangeDir::make(&own).map_err(failed(&own))?;
+        let exchange = ExchangeDir::make(&own).map_err(directory_error(&own))?;
         let exchange_dir = exchange.path().to_owned();
         let artifacts = Artifacts::new(
             vec![working_dir.clone(), exchange_dir.clone()],
             own.join(FILES),
         );
         let artifacts = artifacts
-            .beside(&shared.instances.data_dir)
-            .among(&shared.writes, thread.as_str())
-            .moving_out_of(&exchange_dir);
+            .with_host_dir(&shared.instances.data_dir)
+            .with_session(&shared.write_tracker, thread.as_str())
+            .with_exchange_dir(&exchange_dir);
         let artifacts = Arc::new(artifacts);
         let model = spec.model.clone().unwrap_or_default();
         let asked: CurrentModel = Arc::new(ArcSwapOption::from(provider.map(|provider| {
-            Arc::new(AskedModel {
+            Arc::new(SamplingModel {
                 provider: Arc::clone(provider),
                 model,
                 session: None,
@@ -114,7 +114,7 @@ impl SessionDirs {
             exchange_dir: exchange_dir.clone(),
             grants: grants.clone(),
             asker: Arc::clone(&shared.asker),
-            asked: Arc::clone(&asked),
+            current_model: Arc::clone(&asked),
             client,
         };
         let session = thread.as_str().to_owned();
@@ -128,10 +128,10 @@ impl SessionDirs {
                 .with_sandbox(&spec.sandbox)
                 .with_grants(grants),
             services,
-            asked,
+            current_model: asked,
             exchange: Exchange {
                 dir: exchange,
-                own,
+                session_dir: own,
                 shared: Arc::clone(shared),
                 session,
                 artifacts,
@@ -141,7 +141,7 @@ impl SessionDirs {
 
     /// Whether the session works where its specification says, without a link on the way. Of a saved session
     /// it was so a moment ago.
-    pub(super) fn check_place(&self, spec: &SessionSpec) -> Result<(), SessionError> {
+    pub(super) fn check_working_dir(&self, spec: &SessionSpec) -> Result<(), SessionError> {
         let named = spec.working_dir.as_deref();
         match named.filter(|named| *named != self.request_context.working_dir) {
             None => Ok(()),
@@ -169,7 +169,7 @@ impl SessionDirs {
         Toolbox::attach(
             Arc::clone(&self.exchange.shared.instances),
             self.request_context.clone(),
-            whom(spec),
+            catalog_request(spec),
             self.services.clone(),
             spec.routing.clone(),
             states,
@@ -179,19 +179,19 @@ impl SessionDirs {
     }
 
     /// From here on this one answers what plugins ask the person.
-    pub(crate) fn answered_by(&mut self, asker: Arc<dyn Asker>) {
+    pub(crate) fn set_asker(&mut self, asker: Arc<dyn Asker>) {
         self.services.asker = asker;
         let services = &self.exchange.shared.instances.services;
         services.remember(&self.exchange.session, self.services.clone());
     }
 }
 
-fn made(dir: &Path) -> Result<PathBuf, SessionError> {
-    conjure_config::fs::create_private_dir(dir).map_err(failed(dir))?;
-    dir.canonicalize().map_err(failed(dir))
+fn create_dir(dir: &Path) -> Result<PathBuf, SessionError> {
+    conjure_config::fs::create_private_dir(dir).map_err(directory_error(dir))?;
+    dir.canonicalize().map_err(directory_error(dir))
 }
 
-fn failed(dir: &Path) -> impl Fn(std::io::Error) -> SessionError {
+fn directory_error(dir: &Path) -> impl Fn(std::io::Error) -> SessionError {
     move |error| SessionError::Directory {
         path: dir.display().to_string(),
         reason: error.to_string(),

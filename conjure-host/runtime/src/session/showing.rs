@@ -2,7 +2,7 @@
 
 use conjure_core::chat::{Event, Meta, Usage};
 use conjure_core::log::{EntryBody, NoticeReason, Spending, StateMove};
-use conjure_core::turn::{TurnInput, notice_words};
+use conjure_core::turn::{TurnInput, describe_notice};
 use conjure_skill_sdk::protocol::Spent;
 
 use super::recorder::Recorder;
@@ -26,6 +26,7 @@ pub(super) fn file(
             .as_ref()
             .map(|path| path.display().to_string()),
         remote: artifact.remote.clone(),
+        holder: artifact.holder.clone(),
     });
     recorder.event(Event::File {
         artifact: artifact.reference(),
@@ -40,7 +41,7 @@ pub(super) fn call_report(recorder: &mut Recorder, report: CallReport) -> Vec<Tu
     for artifact in &report.files {
         file(recorder, artifact, &artifact.source, Some(call_id));
     }
-    for artifact in &report.beside {
+    for artifact in &report.other_files {
         file(recorder, artifact, &artifact.source, None);
     }
     if let Some((backend, state)) = report.state {
@@ -60,7 +61,7 @@ pub(super) fn call_report(recorder: &mut Recorder, report: CallReport) -> Vec<Tu
 /// What a backend paid for at a model of its own.
 fn delegated(backend: String, spent: Spent) -> TurnInput {
     TurnInput::Spent {
-        on: Spending::Delegated { backend },
+        purpose: Spending::Delegated { backend },
         meta: Meta {
             provider: spent.provider,
             model: spent.model,
@@ -78,7 +79,7 @@ fn delegated(backend: String, spent: Spent) -> TurnInput {
 
 /// Tells a person something, and the thread, which keeps the reason.
 pub(super) fn notice(recorder: &mut Recorder, reason: NoticeReason) {
-    let text = notice_words(&reason);
+    let text = describe_notice(&reason);
     recorder.entry(EntryBody::Notice {
         text: text.clone(),
         reason: Some(reason),

@@ -73,7 +73,7 @@ pub(super) async fn run_time_tools(
     let mut listed = Vec::new();
     for source in snapshot.sources() {
         if let CatalogSource::Skill(lease) = source
-            && lease.made().is_some()
+            && lease.current_instance().is_some()
             && let Some(tools) = reader.skill_tools(source).await
         {
             listed.push((lease.plugin.id().clone(), tools));
@@ -240,7 +240,7 @@ mod tests {
         // Another session, which never saw it as it was.
         let second = told(&host, &["turn", ""]).await;
         assert!(second[1].contains("since it was approved"), "{second:?}");
-        let held = host.approved_tools().held().unwrap();
+        let held = host.approved_tools().held_tools().unwrap();
         let [held] = held.as_slice() else {
             panic!("{held:?}");
         };

@@ -19,7 +19,7 @@ pub(super) fn follow(thread: &mut OpenThread, change: ToolChange) {
         ToolChange::Backends => {
             let provider = thread.settings.spec().provider.as_ref();
             let reports = &thread.resources.reports;
-            for told in thread.tools.backends_said(provider, reports) {
+            for told in thread.tools.take_backend_events(provider, reports) {
                 thread.recorder.event(told);
             }
         }

@@ -9,31 +9,33 @@ use conjure_core::log::{Entry, EntryBody};
 use super::error::SessionError;
 use super::host_state::HostState;
 use super::session_dirs::{SessionDirs, files_dir};
-use crate::artifacts::{Artifact, FileError, KnownFile};
+use crate::artifacts::{Artifact, FileError, RecordedFile};
 use conjure_config::SessionSpec;
 use conjure_store::ThreadId;
 
 /// The files that a log tells of, in order; of a handle that is there twice the later one.
-pub(crate) fn known_files(entries: &[Entry]) -> Vec<KnownFile> {
-    let mut files: Vec<KnownFile> = Vec::new();
+pub(crate) fn recorded_files(entries: &[Entry]) -> Vec<RecordedFile> {
+    let mut files: Vec<RecordedFile> = Vec::new();
     for entry in entries {
         let EntryBody::File {
             artifact,
             source,
             place,
             remote,
+            holder,
             ..
         } = &entry.body
         else {
             continue;
         };
-        let file = KnownFile {
+        let file = RecordedFile {
             reference: artifact.clone(),
             source: source.clone(),
-            place: place.as_ref().map(PathBuf::from),
+            recorded_path: place.as_ref().map(PathBuf::from),
             remote: remote.clone(),
+            holder: holder.clone(),
         };
-        let known = |known: &&mut KnownFile| known.reference.id == artifact.id;
+        let known = |known: &&mut RecordedFile| known.reference.id == artifact.id;
         match files.iter_mut().find(known) {
             Some(known) => *known = file,
             None => files.push(file),
@@ -46,7 +48,7 @@ pub(crate) fn known_files(entries: &[Entry]) -> Vec<KnownFile> {
 /// the thread.
 pub(crate) fn files(entries: &[Entry], data_dir: &Path, thread: &ThreadId) -> Vec<Artifact> {
     let cache = files_dir(data_dir, thread);
-    let artifact = |file: KnownFile| Artifact {
+    let artifact = |file: RecordedFile| Artifact {
         path: path_of(&file, &cache),
         id: file.reference.id,
         name: file.reference.name,
@@ -55,31 +57,32 @@ pub(crate) fn files(entries: &[Entry], data_dir: &Path, thread: &ThreadId) -> Ve
         sha256: None,
         source: file.source,
         remote: file.remote,
+        holder: file.holder,
     };
-    known_files(entries).into_iter().map(artifact).collect()
+    recorded_files(entries).into_iter().map(artifact).collect()
 }
 
-fn path_of(file: &KnownFile, cache: &Path) -> Option<PathBuf> {
-    let place = file.place.clone();
+fn path_of(file: &RecordedFile, cache: &Path) -> Option<PathBuf> {
+    let place = file.recorded_path.clone();
     let place = place.filter(|path| path.is_absolute() && path.is_file());
-    place.or_else(|| fetched(file, cache))
+    place.or_else(|| cached_file(file, cache))
 }
 
 /// Where a file is that was fetched before.
-fn fetched(file: &KnownFile, cache: &Path) -> Option<PathBuf> {
-    file.fetched_to(cache).filter(|path| path.is_file())
+fn cached_file(file: &RecordedFile, cache: &Path) -> Option<PathBuf> {
+    file.cached_path(cache).filter(|path| path.is_file())
 }
 
 /// Where a file of a thread is that a session fetched, by its handle.
-pub(crate) fn fetched_before(
+pub(crate) fn find_cached(
     entries: &[Entry],
     data_dir: &Path,
     thread: &ThreadId,
     handle: &str,
 ) -> Option<PathBuf> {
-    let mut files = known_files(entries).into_iter();
+    let mut files = recorded_files(entries).into_iter();
     let file = files.find(|file| file.reference.id == handle)?;
-    fetched(&file, &files_dir(data_dir, thread))
+    cached_file(&file, &files_dir(data_dir, thread))
 }
 
 /// Fetches files of a thread, by handle, from the backends that have them. Writes nothing to its
@@ -97,7 +100,7 @@ pub(crate) async fn fetch(
     let dirs = SessionDirs::make(&shared, &spec, thread, None, None)?;
     let mut toolbox = dirs.attach(&spec, entries).await?;
     let artifacts = &dirs.services.artifacts;
-    artifacts.restore(&known_files(entries), |backend| toolbox.fetch(backend));
+    artifacts.restore(&recorded_files(entries), |backend| toolbox.fetch(backend));
     let mut found = BTreeMap::new();
     for handle in handles {
         found.insert(handle.clone(), artifacts.resolve(handle).await);

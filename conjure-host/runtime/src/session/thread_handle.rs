@@ -43,9 +43,9 @@ impl ThreadHandle {
             log: Arc::clone(&resources.host.log),
             artifacts: Arc::clone(&resources.artifacts),
             questions,
-            snapshot: Arc::clone(tools.shown()),
+            snapshot: Arc::clone(tools.shared_snapshot()),
             epoch: recorder.epoch(),
-            opening: recorder.opening(),
+            opening: recorder.opening_event_id(),
         }
     }
 

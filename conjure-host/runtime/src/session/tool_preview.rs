@@ -8,7 +8,7 @@ use conjure_core::wire;
 use serde_json::Value;
 use tokio::sync::oneshot;
 
-use super::backend_conditions::{BackendCondition, asked_conditions};
+use super::backend_conditions::{BackendCondition, query_conditions};
 use super::preview::{Preview, ServerTool};
 use super::server_states::BackendServers;
 use super::thread_resources::ThreadResources;
@@ -17,7 +17,7 @@ use conjure_config::SessionSpec;
 
 /// Tells the tools of an open thread's next request, and what the rules of now say of them. Asked on a
 /// task of its own: backends are asked what they add.
-pub(super) fn tell(
+pub(super) fn send_preview(
     resources: &ThreadResources,
     spec: &SessionSpec,
     policy: &Policy,
@@ -32,7 +32,7 @@ pub(super) fn tell(
     let (contributors, snapshot) = (tools.contributors(), Arc::clone(tools.newest()));
     let statuses = tools.status();
     tokio::spawn(async move {
-        let looked = Preview::look(
+        let looked = Preview::from_snapshot(
             &host,
             &spec,
             &policy,
@@ -40,7 +40,7 @@ pub(super) fn tell(
             &contributors,
             &snapshot,
         );
-        let conditions = asked_conditions(statuses, &snapshot, &spec, &request_context);
+        let conditions = query_conditions(statuses, &snapshot, &spec, &request_context);
         let (mut looked, conditions) = tokio::join!(looked, conditions);
         looked.backends = conditions;
         let _ = done.send(ToolPreview::new(looked, policy));
@@ -75,7 +75,7 @@ impl ToolPreview {
     }
 
     fn is_sent(&self, name: &str) -> bool {
-        let mut left_out = self.preview.left_out.iter();
+        let mut left_out = self.preview.omitted_tools.iter();
         !left_out.any(|tool| tool.tool == name)
     }
 
@@ -100,8 +100,8 @@ impl ToolPreview {
 
     /// The tools of the table that a request goes without, because the provider would refuse it.
     #[must_use]
-    pub fn left_out(&self) -> &[wire::OmittedTool] {
-        &self.preview.left_out
+    pub fn omitted_tools(&self) -> &[wire::OmittedTool] {
+        &self.preview.omitted_tools
     }
 
     /// The backends that could not say what they add to a request, and why.

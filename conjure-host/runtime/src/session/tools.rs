@@ -16,11 +16,11 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::watch;
 
-use crate::backend::catalogs::{AskedCatalog, Renewal};
+use crate::backend::backend_changes::BackendChange;
+use crate::backend::catalogs::{FetchedCatalog, Renewal};
 use crate::backend::contributors::Contributors;
-use crate::backend::reports::{Reports, TaskReport};
+use crate::backend::reports::{ReportSender, TaskReport};
 use crate::backend::transitions::TransitionOutcome;
-use crate::backend::watching::BackendChange;
 use crate::backend::{BackendStatus, ToolSnapshot, Toolbox};
 
 /// The tools of an open thread.
@@ -53,7 +53,7 @@ pub(crate) enum ToolChange {
     /// Backends said something.
     Backends,
     /// Catalogs for the model of now have come.
-    Renewed(Vec<AskedCatalog>),
+    Renewed(Vec<FetchedCatalog>),
     /// A backend is ready to be what it is to be, or cannot be.
     TransitionOver(Box<TransitionOutcome>),
 }
@@ -92,7 +92,7 @@ impl Tools {
     }
 
     /// Like [`Self::current`], for whoever looks at the tools from elsewhere.
-    pub(super) fn shown(&self) -> &Arc<ArcSwap<ToolSnapshot>> {
+    pub(super) fn shared_snapshot(&self) -> &Arc<ArcSwap<ToolSnapshot>> {
         &self.current
     }
 
@@ -145,19 +145,19 @@ impl Tools {
         } = self;
         tokio::select! {
             biased;
-            catalogs = renewed(renewal) => ToolChange::Renewed(catalogs),
+            catalogs = next_renewal(renewal) => ToolChange::Renewed(catalogs),
             Some(finished) = transitions.next(), if !transitions.is_empty() => {
                 ToolChange::TransitionOver(Box::new(finished))
             }
             Ok(()) = registry.changed() => ToolChange::Plugins,
-            change = said_or_approved(toolbox) => change,
+            change = next_toolbox_change(toolbox) => change,
         }
     }
 
     /// The thread talks to this model from now on: catalogs that depend on it are asked for anew.
-    pub(super) fn talk_to(&mut self, whom: CatalogRequest) {
-        if self.toolbox.talks_to(whom) {
-            self.renewal = Some(self.toolbox.ask_catalogs());
+    pub(super) fn set_catalog_request(&mut self, request: CatalogRequest) {
+        if self.toolbox.set_catalog_request(request) {
+            self.renewal = Some(self.toolbox.fetch_catalogs());
         }
     }
 
@@ -202,14 +202,14 @@ impl Tools {
     }
 
     /// The next request has the newest of what stands behind the tools, where these are the same.
-    pub(super) fn use_same_table(&self) {
+    pub(super) fn refresh_same_table(&self) {
         if self.newest.table().version() == self.current.load().table().version() {
             self.use_newest();
         }
     }
 
     /// From the next snapshot on the backends offer this.
-    pub(super) fn set_catalogs(&mut self, catalogs: Vec<AskedCatalog>) {
+    pub(super) fn set_catalogs(&mut self, catalogs: Vec<FetchedCatalog>) {
         for asked in catalogs {
             self.toolbox.set_catalog(asked);
         }
@@ -218,7 +218,7 @@ impl Tools {
     /// Makes the next snapshot.
     pub(super) fn update(&mut self) -> TableUpdate {
         let (snapshot, quarantined) = self.toolbox.update(&self.newest);
-        let excluded = excluded(&quarantined);
+        let excluded = exclusion_notices(&quarantined);
         let diff = self.newest.table().diff(snapshot.table());
         let words = |names: &[ToolName]| -> Vec<String> {
             names.iter().map(|name| name.as_str().to_owned()).collect()
@@ -275,7 +275,11 @@ impl Tools {
 
     /// Looks at what backends said: a catalog that is another one is asked for, and what is for a
     /// person is given back.
-    pub(super) fn backends_said(&self, provider: Option<&String>, reports: &Reports) -> Vec<Event> {
+    pub(super) fn take_backend_events(
+        &self,
+        provider: Option<&String>,
+        reports: &ReportSender,
+    ) -> Vec<Event> {
         let mut told = Vec::new();
         for change in self.toolbox.changes().take() {
             match change {
@@ -283,14 +287,17 @@ impl Tools {
                 // Nobody subscribes to a resource in a conversation.
                 BackendChange::Resource { .. } => {}
                 BackendChange::Catalog { backend } => {
-                    let Some(asked) = self.toolbox.ask_catalog(&backend) else {
+                    let Some(asked) = self.toolbox.fetch_catalog(&backend) else {
                         continue;
                     };
                     let (reports, provider) = (reports.clone(), provider.cloned());
                     tokio::spawn(async move {
                         match asked.await {
                             Ok(asked) => {
-                                let renewed = TaskReport::Catalog { provider, asked };
+                                let renewed = TaskReport::Catalog {
+                                    provider,
+                                    catalog: asked,
+                                };
                                 let _ = reports.send(renewed).await;
                             }
                             Err(error) => {
@@ -306,7 +313,7 @@ impl Tools {
 }
 
 /// What a person is told of tools that are kept out of a table.
-pub(super) fn excluded(quarantined: &[QuarantinedTool]) -> Vec<NoticeReason> {
+pub(super) fn exclusion_notices(quarantined: &[QuarantinedTool]) -> Vec<NoticeReason> {
     let all = ExcludedTools::of(quarantined).into_iter();
     all.map(|kept_out| NoticeReason::ToolsExcluded {
         names: kept_out.names.iter().map(ToString::to_string).collect(),
@@ -316,15 +323,15 @@ pub(super) fn excluded(quarantined: &[QuarantinedTool]) -> Vec<NoticeReason> {
 }
 
 /// Waits until backends say something, or somebody may have approved what is held.
-async fn said_or_approved(toolbox: &mut Toolbox) -> ToolChange {
+async fn next_toolbox_change(toolbox: &mut Toolbox) -> ToolChange {
     let changes = Arc::clone(toolbox.changes());
     tokio::select! {
         () = changes.arrived.notified() => ToolChange::Backends,
-        () = toolbox.held_changed() => ToolChange::Approved,
+        () = toolbox.wait_for_approvals() => ToolChange::Approved,
     }
 }
 
-async fn renewed(renewal: &mut Option<Renewal>) -> Vec<AskedCatalog> {
+async fn next_renewal(renewal: &mut Option<Renewal>) -> Vec<FetchedCatalog> {
     let Some(asked) = renewal else {
         return std::future::pending().await;
     };

@@ -79,7 +79,7 @@ impl Turns {
 
     /// Ends the span of the running turn.
     pub(super) fn end(&mut self, outcome: &TurnOutcome, usage: &Usage) {
-        spans::turn_ended(&self.span, outcome, usage);
+        spans::record_turn_end(&self.span, outcome, usage);
         self.span = Span::none();
     }
 
@@ -94,19 +94,19 @@ impl Turns {
     }
 
     /// Takes the channel to whoever waits for a turn that never begins.
-    pub(super) fn dropped(&mut self, turn_id: &str) -> Option<(AnswerTo, TurnResult)> {
+    pub(super) fn take_dropped(&mut self, turn_id: &str) -> Option<(AnswerTo, TurnResult)> {
         let answer_to = self.waiting.remove(turn_id)?;
         Some((answer_to, Err(ChatError::Cancelled)))
     }
 
     /// Takes the channel to whoever waits for a turn that is over, and what the turn came to.
-    pub(super) fn over(
+    pub(super) fn take_finished(
         &mut self,
         turn_id: &str,
         entries: &[Entry],
     ) -> Option<(AnswerTo, TurnResult)> {
         let answer_to = self.waiting.remove(turn_id)?;
-        Some((answer_to, answered(turn_id, entries)?))
+        Some((answer_to, turn_result(turn_id, entries)?))
     }
 
     /// Tells all who still wait that the session ended.
@@ -124,7 +124,7 @@ impl Turns {
 }
 
 /// What the log says that a turn came to.
-fn answered(turn_id: &str, entries: &[Entry]) -> Option<TurnResult> {
+fn turn_result(turn_id: &str, entries: &[Entry]) -> Option<TurnResult> {
     let (turn, outcome, usage, stop_reason) =
         entries.iter().rev().find_map(|entry| match &entry.body {
             EntryBody::TurnEnded {

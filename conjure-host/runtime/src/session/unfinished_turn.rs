@@ -12,7 +12,7 @@ use conjure_core::log::{EntryBody, TurnOutcome};
 use conjure_store::Record;
 
 /// Why the turn is over, for people.
-const WHY: &str = "the turn was interrupted: the process that ran it ended, or could not write \
+const INTERRUPTED: &str = "the turn was interrupted: the process that ran it ended, or could not write \
                    what came; what is in the thread is kept, and nothing of it is repeated";
 
 /// A turn that the events of a thread began and did not end.
@@ -92,7 +92,7 @@ impl UnfinishedTurn {
     }
 
     /// What is told of its end, where these entries close it.
-    pub(super) fn ended_by(self, closing: &[EntryBody]) -> Vec<Event> {
+    pub(super) fn closing_events(self, closing: &[EntryBody]) -> Vec<Event> {
         let Self {
             id: Some(turn_id),
             calls,
@@ -115,9 +115,13 @@ impl UnfinishedTurn {
             action: "cancel".to_owned(),
         });
         let mut told: Vec<Event> = undecided.chain(unanswered).collect();
-        told.extend(calls.into_iter().filter_map(|call| call.ended_by(closing)));
+        told.extend(
+            calls
+                .into_iter()
+                .filter_map(|call| call.closing_event(closing)),
+        );
         told.push(Event::Error(ErrorEvent {
-            error: WHY.to_owned(),
+            error: INTERRUPTED.to_owned(),
             kind: "session".to_owned(),
         }));
         told.push(Event::Done {
@@ -131,7 +135,7 @@ impl UnfinishedTurn {
 }
 
 impl UnfinishedCall {
-    fn ended_by(self, closing: &[EntryBody]) -> Option<Event> {
+    fn closing_event(self, closing: &[EntryBody]) -> Option<Event> {
         let output = closing.iter().find_map(|body| match body {
             EntryBody::CallEnded { output, .. } if output.call_id == self.id => Some(output),
             _ => None,
@@ -195,7 +199,7 @@ mod tests {
     }
 
     fn told(events: Vec<Event>, closing: &[EntryBody]) -> Vec<Event> {
-        UnfinishedTurn::of(&shown(events)).ended_by(closing)
+        UnfinishedTurn::of(&shown(events)).closing_events(closing)
     }
 
     #[test]

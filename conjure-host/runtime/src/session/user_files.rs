@@ -12,7 +12,7 @@ use conjure_core::wire::Wire;
 use super::open_thread::OpenThread;
 use super::showing;
 use super::thread_resources::ThreadResources;
-use crate::backend::shown_file::{RequestRoom, shown};
+use crate::backend::shown_file::{RequestFileBudget, presentable_content};
 use crate::uploads;
 
 /// Makes the files that a message of a turn attaches files of the thread. What the person is to be told of
@@ -59,7 +59,7 @@ fn unshown_files(
     paths: &BTreeMap<String, PathBuf>,
     target: &RepairTarget,
 ) -> Vec<UnshownFile> {
-    let mut room = RequestRoom::default();
+    let mut room = RequestFileBudget::default();
     let mut unshown = Vec::new();
     // As a request takes them: the last ones first.
     for part in message.content.iter().rev() {
@@ -67,7 +67,7 @@ fn unshown_files(
             continue;
         };
         let path = paths.get(&artifact.id).map(PathBuf::as_path);
-        if let Err(reason) = take(artifact, path, target, &mut room) {
+        if let Err(reason) = reserve(artifact, path, target, &mut room) {
             let name = artifact.name.clone();
             unshown.push(UnshownFile { name, reason });
         }
@@ -77,11 +77,11 @@ fn unshown_files(
 }
 
 /// Takes a file into the room of a request to this model, as far as it is known what it is.
-fn take(
+fn reserve(
     artifact: &ArtifactRef,
     path: Option<&Path>,
     target: &RepairTarget,
-    room: &mut RequestRoom,
+    room: &mut RequestFileBudget,
 ) -> Result<(), UnshownReason> {
     let model = target.model.clone();
     if artifact.is_image() && !target.images {
@@ -97,10 +97,10 @@ fn take(
     let most = room.most_bytes(artifact)?;
     let bytes = path.and_then(|path| conjure_config::fs::read_range(path, 0, most).ok());
     let size = match bytes {
-        Some(bytes) => shown(bytes, &artifact.media_type)?.1.len() as u64,
+        Some(bytes) => presentable_content(bytes, &artifact.media_type)?.1.len() as u64,
         None => artifact.size.unwrap_or_default(),
     };
-    room.take(artifact, size);
+    room.reserve(artifact, size);
     if target.wire == Wire::Gemini && artifact.media_type == "image/gif" {
         return Err(UnshownReason::NoGif);
     }
@@ -110,7 +110,7 @@ fn take(
 #[cfg(test)]
 mod tests {
     use conjure_core::chat::{Part, Role};
-    use conjure_core::turn::notice_words;
+    use conjure_core::turn::describe_notice;
 
     use super::*;
 
@@ -136,7 +136,7 @@ mod tests {
 
     fn told(message: &Message, target: &RepairTarget) -> Option<String> {
         let files = unshown_files(message, &BTreeMap::new(), target);
-        let words = notice_words(&NoticeReason::FilesUnshown { files });
+        let words = describe_notice(&NoticeReason::FilesUnshown { files });
         (!words.is_empty()).then_some(words)
     }
 
@@ -178,7 +178,7 @@ mod tests {
             told(&files, &anthropic).unwrap(),
             format!("the model reads only the name {zip} it")
         );
-        let gemini = RepairTarget::new("gemini", "m").over(Wire::Gemini);
+        let gemini = RepairTarget::new("gemini", "m").with_wire(Wire::Gemini);
         let expected = format!(
             "the model reads only the names of `a.gif`: the Gemini API looks at no GIF; attach PNG, JPEG or \
              WebP; and {zip} them"
@@ -208,7 +208,7 @@ mod tests {
             }
             let path = bytes.map(|_| path.as_path());
             let artifact = artifact("a", media_type, size);
-            take(&artifact, path, &target, &mut RequestRoom::default()).err()
+            reserve(&artifact, path, &target, &mut RequestFileBudget::default()).err()
         };
         for (media_type, size, bytes) in [
             ("image/png", 3_750_000, None),

@@ -140,7 +140,7 @@ impl StoreError {
                 users(sessions.len(), names)
             ),
             Self::Quota {
-                whose,
+                owner: whose,
                 size,
                 used,
                 limit,
@@ -279,7 +279,7 @@ mod tests {
             ),
             (
                 StoreError::Quota {
-                    whose: "the store".to_owned(),
+                    owner: "the store".to_owned(),
                     size: 1,
                     used: 2,
                     limit: 2,

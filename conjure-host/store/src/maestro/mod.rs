@@ -38,7 +38,7 @@ pub struct Maestro {
     other_prompts: u64,
     servers: BTreeMap<String, Fields>,
     /// Ids of servers, by the ids of sessions that they are attached to.
-    attached: BTreeMap<String, Vec<String>>,
+    attached_servers: BTreeMap<String, Vec<String>>,
     threads: Vec<MaestroThread>,
 }
 
@@ -112,7 +112,7 @@ impl Maestro {
             agents: by_id(agents),
             prompts: prompts.iter().filter_map(text).collect(),
             servers: by_id(servers),
-            attached,
+            attached_servers: attached,
             threads: threads::read(source).await?,
         })
     }

@@ -21,7 +21,7 @@ use super::threads::MaestroThread;
 const PAGE_ENTRIES: u64 = 1_000;
 
 /// A thread that is to be made.
-pub(super) struct Planned<'a> {
+pub(super) struct ThreadImport<'a> {
     pub(super) thread: &'a MaestroThread,
     /// The thread that it is a fork of, and behind which entry.
     pub(super) fork: Option<(ThreadId, u64)>,
@@ -42,7 +42,7 @@ pub(super) async fn plan<'a>(
     maestro: &'a Maestro,
     settings: &[MaestroSettings],
     store: &Store,
-) -> Result<(Vec<Planned<'a>>, usize), StoreError> {
+) -> Result<(Vec<ThreadImport<'a>>, usize), StoreError> {
     let personas: BTreeMap<&str, &str> = settings
         .iter()
         .map(|session| (session.id.as_str(), session.persona_text()))
@@ -97,7 +97,7 @@ pub(super) async fn plan<'a>(
             at_ms: thread.at_ms(draft.message),
             body: draft.body.clone(),
         });
-        planned.push(Planned {
+        planned.push(ThreadImport {
             thread,
             entries: entries.collect(),
             fork: fork.and_then(|from| Some((parent?.clone(), from as u64))),

@@ -114,7 +114,7 @@ pub enum Left {
 
 impl Left {
     /// Name of the kind, for people, in the plural.
-    pub fn told(self) -> &'static str {
+    pub fn describe(self) -> &'static str {
         match self {
             Self::UnreadableSnapshots => "snapshots whose messages cannot be read",
             Self::ShrunkThreads => {

@@ -224,7 +224,7 @@ impl Maestro {
                 None => left_out.count(Left::Mcps),
             }
         }
-        for id in self.attached.get(session).into_iter().flatten() {
+        for id in self.attached_servers.get(session).into_iter().flatten() {
             let row = self.servers.get(id);
             let named = row.and_then(|row| Some((row.nonblank("name")?, server(&as_json(row))?)));
             match named {

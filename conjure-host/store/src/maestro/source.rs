@@ -11,7 +11,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use sqlx::ConnectOptions as _;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use crate::database::connecting;
+use crate::database::connect_error;
 use crate::row::{column, text};
 use crate::sql::{Pool, SqlTransaction, TransactionMode};
 use crate::{Location, StoreError};
@@ -86,7 +86,7 @@ impl MaestroSource {
             .max_connections(1)
             .acquire_timeout(RESPONSE_TIMEOUT);
         let pool = Box::pin(pool.connect_with(options)).await;
-        let pool = pool.map_err(connecting)?;
+        let pool = pool.map_err(connect_error)?;
         let db = Pool::Postgres(pool);
         let tx = db.begin(TransactionMode::Read).await;
         let tx = tx.map_err(StoreError::of(READING))?;

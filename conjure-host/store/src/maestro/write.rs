@@ -7,13 +7,13 @@ use conjure_core::label::numbered;
 
 use crate::database::{Transaction, now_ms};
 use crate::row::number;
-use crate::saved::{free_name, fresh};
+use crate::saved::{free_name, new_id};
 use crate::sql::Value;
 use crate::writer::write_imported_thread;
 use crate::{Store, StoreError, ThreadId};
 
 use super::Maestro;
-use super::plan::{Planned, plan};
+use super::plan::{ThreadImport, plan};
 use super::report::{Left, MaestroReport};
 use super::settings::MaestroSettings;
 use super::threads::of_session;
@@ -110,7 +110,7 @@ async fn personas(
     );
     for persona in &maestro.personas {
         let values: [Value; 4] = [
-            fresh().into(),
+            new_id().into(),
             persona.name.as_str().into(),
             persona.version.as_str().into(),
             persona.text.as_str().into(),
@@ -136,7 +136,7 @@ async fn servers(
             continue;
         };
         let values: [Value; 4] = [
-            fresh().into(),
+            new_id().into(),
             name.into(),
             settings.to_string().into(),
             is_on.into(),
@@ -152,7 +152,7 @@ struct Labels(BTreeMap<String, Vec<String>>);
 
 impl Labels {
     /// A thread's own label, else its session's with a number where another thread of it has that.
-    fn of(&mut self, planned: &Planned<'_>, session: Option<&MaestroSettings>) -> String {
+    fn of(&mut self, planned: &ThreadImport<'_>, session: Option<&MaestroSettings>) -> String {
         let thread = planned.thread;
         let short = || {
             let of = thread.session.as_deref().unwrap_or(thread.id.as_str());
@@ -179,7 +179,7 @@ impl Labels {
 
 async fn thread(
     tx: &Transaction<'_>,
-    planned: &Planned<'_>,
+    planned: &ThreadImport<'_>,
     label: &str,
     report: &mut MaestroReport,
 ) -> Result<(), StoreError> {

@@ -64,7 +64,7 @@ pub(super) async fn create_later(db: &Database) {
 
 /// Creates the index on a server while others write; of hosts that start at the same time one does it.
 async fn create_beside_others(db: &Database) -> Result<(), StoreError> {
-    let connection = db.alone().await;
+    let connection = db.write_connection().await;
     let created = async {
         let sql = "SELECT pg_try_advisory_lock(8101520365) AS is_mine";
         let is_mine = match connection.one(sql, Vec::new()).await? {
@@ -115,7 +115,7 @@ async fn create_where_alone(db: &Database) -> Result<(), StoreError> {
 /// How long the connection that writes to a file waits for another program's transaction.
 async fn set_busy_timeout(db: &Database, timeout: Duration) -> Result<(), StoreError> {
     let pragma = format!("PRAGMA busy_timeout = {}", timeout.as_millis());
-    let set = db.alone().await.execute_raw(&pragma).await;
+    let set = db.write_connection().await.execute_raw(&pragma).await;
     set.map_err(StoreError::of(MAKING))
 }
 

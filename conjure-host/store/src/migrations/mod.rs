@@ -93,7 +93,7 @@ pub(crate) async fn migrate(
         });
     }
     if let Some(newest) = applied.last() {
-        migration_backups::before_migration(db, location, backups, newest).await?;
+        migration_backups::back_up_before(db, location, backups, newest).await?;
     }
     let tx = db.begin(true, MIGRATING).await?;
     if tx.backend() == DatabaseKind::Postgres {

@@ -61,7 +61,7 @@ async fn restore_file(location: &Location, path: &Path, from: &Path) -> Result<(
         });
     }
     let mode = db
-        .alone()
+        .write_connection()
         .await
         .one("PRAGMA journal_mode = DELETE", Vec::new())
         .await

@@ -11,7 +11,7 @@ use crate::database::Transaction;
 use crate::{Store, StoreError};
 
 use super::{
-    McpServer, READING, SavedSession, TableRow, fresh, not_found, now_ms, select, table_row,
+    McpServer, READING, SavedSession, TableRow, new_id, not_found, now_ms, select, table_row,
 };
 
 /// The provider under which secrets of MCP servers are saved, which settings name by their names.
@@ -80,7 +80,7 @@ impl SavedAuth {
     ) -> Self {
         let now = now_ms();
         Self {
-            id: fresh(),
+            id: new_id(),
             provider: provider.into(),
             kind: kind.into(),
             name: name.into(),
@@ -91,7 +91,7 @@ impl SavedAuth {
         }
     }
 
-    fn is_named_well(&self) -> Result<(), StoreError> {
+    fn check_name(&self) -> Result<(), StoreError> {
         let letters = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
         if (3..=50).contains(&self.name.len()) && self.name.bytes().all(letters) {
             return Ok(());
@@ -111,7 +111,7 @@ impl Store {
     /// [`StoreError::BadName`], [`StoreError::NameTaken`], and what the database says.
     #[boxed]
     pub async fn create_auth(&self, auth: SavedAuth) -> Result<SavedAuth, StoreError> {
-        auth.is_named_well()?;
+        auth.check_name()?;
         let name = auth.name.clone();
         self.insert(auth, &name).await
     }
@@ -145,7 +145,7 @@ impl Store {
     /// database says.
     #[boxed]
     pub async fn update_auth(&self, auth: SavedAuth) -> Result<SavedAuth, StoreError> {
-        auth.is_named_well()?;
+        auth.check_name()?;
         let name = auth.name.clone();
         let updated_at_ms = now_ms();
         let auth = SavedAuth {
@@ -166,7 +166,7 @@ impl Store {
             return Err(not_found::<SavedAuth>(id));
         }
         let tx = self.db().begin(true, "remove it").await?;
-        unused(&tx, id).await?;
+        check_unused(&tx, id).await?;
         let sql = "DELETE FROM saved_authentications WHERE id = $1";
         let gone = tx.inner().execute(sql, vec![id.into()]).await;
         gone.map_err(StoreError::of("remove it"))?;
@@ -183,12 +183,12 @@ impl Store {
             return Err(not_found::<SavedAuth>(id));
         }
         let tx = self.db().begin(false, READING).await?;
-        unused(&tx, id).await
+        check_unused(&tx, id).await
     }
 }
 
 /// Refuses a saved authentication that something uses.
-async fn unused(tx: &Transaction<'_>, id: &str) -> Result<(), StoreError> {
+async fn check_unused(tx: &Transaction<'_>, id: &str) -> Result<(), StoreError> {
     let read = async |sql: &str| {
         let rows = tx.inner().all(sql, vec![id.into()]).await;
         rows.map_err(StoreError::of(READING))
@@ -201,13 +201,13 @@ async fn unused(tx: &Transaction<'_>, id: &str) -> Result<(), StoreError> {
     let mut used = used?;
     let mut servers = Vec::new();
     if auth.provider == MCP_SECRETS {
-        let mut sessions = naming::<SavedSession>(tx, "tools || mcps", &auth.name).await?;
+        let mut sessions = rows_naming::<SavedSession>(tx, "tools || mcps", &auth.name).await?;
         sessions.retain(|session| {
             let settings = [&session.tools.0, &session.mcps.0];
             settings.into_iter().any(|it| names_secret(it, &auth.name))
         });
         used.extend(sessions);
-        servers = naming::<McpServer>(tx, "settings", &auth.name).await?;
+        servers = rows_naming::<McpServer>(tx, "settings", &auth.name).await?;
         servers.retain(|server| names_secret(&server.settings.0, &auth.name));
     }
     if used.is_empty() && servers.is_empty() {
@@ -216,13 +216,13 @@ async fn unused(tx: &Transaction<'_>, id: &str) -> Result<(), StoreError> {
     let servers = servers.iter().map(|server| format!("`{}`", server.name));
     Err(StoreError::InUse {
         name: auth.name,
-        names: used.iter().map(known_as).chain(servers).collect(),
+        names: used.iter().map(session_label).chain(servers).collect(),
         sessions: used.into_iter().map(|session| session.id).collect(),
     })
 }
 
 /// The rows in whose text a name stands, by their ids.
-async fn naming<S: TableRow>(
+async fn rows_naming<S: TableRow>(
     tx: &Transaction<'_>,
     text: &str,
     name: &str,
@@ -247,7 +247,7 @@ fn names_secret(settings: &Value, name: &str) -> bool {
 }
 
 /// Name of a session, for people.
-fn known_as(session: &SavedSession) -> String {
+fn session_label(session: &SavedSession) -> String {
     let name = session.name.as_ref().filter(|name| !name.is_empty());
     name.map_or_else(|| session.id.clone(), |name| format!("`{name}`"))
 }

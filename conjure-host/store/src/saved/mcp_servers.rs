@@ -4,7 +4,7 @@ use async_recursion::async_recursion as boxed;
 
 use crate::{Store, StoreError};
 
-use super::{JsonText, after_ms, fresh, now_ms, table_row};
+use super::{JsonText, after_ms, new_id, now_ms, table_row};
 
 /// An MCP server. Unique by name.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,7 +37,7 @@ impl McpServer {
     pub fn new(name: impl Into<String>, settings: serde_json::Value, enabled: bool) -> Self {
         let now = now_ms();
         Self {
-            id: fresh(),
+            id: new_id(),
             name: name.into(),
             settings: JsonText(settings),
             enabled,
@@ -93,7 +93,7 @@ impl Store {
             updated_at_ms: after_ms(seen_ms),
             ..server
         };
-        self.update_seen(server, &name, seen_ms).await
+        self.update_if_unchanged(server, &name, seen_ms).await
     }
 
     /// Removes an MCP server. Sessions that chose it have a copy of their own.

@@ -63,7 +63,7 @@ impl FromColumn for JsonText {
 }
 
 /// A fresh id, in the order of time.
-pub(crate) fn fresh() -> String {
+pub(crate) fn new_id() -> String {
     uuid::Uuid::now_v7().to_string()
 }
 
@@ -98,7 +98,7 @@ impl Store {
 
     /// Writes a row over the one with its id, if that was last changed at this time: in between
     /// somebody else may have.
-    async fn update_seen<S: TableRow>(
+    async fn update_if_unchanged<S: TableRow>(
         &self,
         saved: S,
         name: &str,

@@ -4,7 +4,7 @@ use async_recursion::async_recursion as boxed;
 
 use crate::{Store, StoreError};
 
-use super::{after_ms, fresh, now_ms, table_row};
+use super::{after_ms, new_id, now_ms, table_row};
 
 /// A persona. Unique by name and version.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl Persona {
     ) -> Self {
         let now = now_ms();
         Self {
-            id: fresh(),
+            id: new_id(),
             name: name.into(),
             version: version.into(),
             persona_text: persona_text.into(),
@@ -97,7 +97,7 @@ impl Store {
             updated_at_ms: after_ms(seen_ms),
             ..persona
         };
-        self.update_seen(persona, &name, seen_ms).await
+        self.update_if_unchanged(persona, &name, seen_ms).await
     }
 
     /// Removes a persona. Sessions that chose it have a copy of their own.

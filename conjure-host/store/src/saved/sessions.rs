@@ -7,7 +7,7 @@ use crate::database::Transaction;
 use crate::{Store, StoreError, ThreadId};
 
 use super::{
-    JsonText, READING, SAVING, TableRow, after_ms, fresh, not_found, now_ms, select, table_row,
+    JsonText, READING, SAVING, TableRow, after_ms, new_id, not_found, now_ms, select, table_row,
 };
 
 /// A session. Its provider is not saved: it is its authentication's.
@@ -72,7 +72,7 @@ impl SavedSession {
         let empty = || JsonText(serde_json::Map::new().into());
         let now = now_ms();
         Self {
-            id: fresh(),
+            id: new_id(),
             name: None,
             auth_id: auth_id.into(),
             model_id: model_id.into(),
@@ -88,7 +88,7 @@ impl SavedSession {
         }
     }
 
-    fn is_named_well(&self) -> Result<(), StoreError> {
+    fn check_name(&self) -> Result<(), StoreError> {
         let Some(name) = &self.name else {
             return Ok(());
         };
@@ -117,10 +117,10 @@ impl Store {
     /// no such authentication or thread, and what the database says.
     #[boxed]
     pub async fn create_session(&self, session: SavedSession) -> Result<SavedSession, StoreError> {
-        session.is_named_well()?;
+        session.check_name()?;
         let called = session.display_name();
         let created = self.insert(session, &called).await?;
-        self.tell_of_sessions().await;
+        self.notify_sessions().await;
         Ok(created)
     }
 
@@ -187,15 +187,15 @@ impl Store {
     /// the database says.
     #[boxed]
     pub async fn update_session(&self, session: SavedSession) -> Result<SavedSession, StoreError> {
-        session.is_named_well()?;
+        session.check_name()?;
         let called = session.display_name();
         let seen_ms = session.updated_at_ms;
         let session = SavedSession {
             updated_at_ms: after_ms(seen_ms),
             ..session
         };
-        let updated = self.update_seen(session, &called, seen_ms).await?;
-        self.tell_of_sessions().await;
+        let updated = self.update_if_unchanged(session, &called, seen_ms).await?;
+        self.notify_sessions().await;
         Ok(updated)
     }
 
@@ -230,7 +230,7 @@ impl Store {
     #[boxed]
     pub async fn delete_session(&self, id: &str) -> Result<(), StoreError> {
         self.delete::<SavedSession>(id).await?;
-        self.tell_of_sessions().await;
+        self.notify_sessions().await;
         Ok(())
     }
 }

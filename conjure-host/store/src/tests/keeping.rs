@@ -5,8 +5,8 @@ use conjure_core::log::{Entry, EntryBody};
 use serde_json::json;
 
 use crate::{
-    Cursor, JsonText, McpServer, Options, Persona, Quotas, Record, RunsOf, SavedAuth, SavedSession,
-    Store, StoreError,
+    Cursor, JsonText, McpServer, Options, Persona, Quotas, Record, RunFilter, SavedAuth,
+    SavedSession, Store, StoreError,
 };
 
 use super::{Bed, cases, entry, id, open};
@@ -329,7 +329,7 @@ async fn texts_with_nul_are_kept_without_it_and_found_nowhere(bed: Bed) {
         created_at_ms: 1,
         id: "\0".to_owned(),
     };
-    let of = RunsOf::Session("\0");
+    let of = RunFilter::Session("\0");
     assert!(store.runs(of, Some(&cursor), 9).await.unwrap().is_empty());
     assert!(
         store
@@ -399,6 +399,7 @@ fn file(seq: u64, place: Option<String>) -> Record {
             call_id: Some("c".to_owned()),
             place,
             remote: None,
+            holder: None,
         },
     })
 }
@@ -485,7 +486,7 @@ async fn a_quota_refuses_and_leaves_nothing_behind(bed: Bed) {
             let bytes = bytes(size);
             match store.put_blob(&id(thread), bytes.as_slice()).await {
                 Ok(_) => None,
-                Err(StoreError::Quota { whose, .. }) => Some(whose),
+                Err(StoreError::Quota { owner: whose, .. }) => Some(whose),
                 Err(error) => panic!("{error}"),
             }
         }

@@ -1,14 +1,14 @@
 //! What forks keep of threads that are cleared or removed.
 
 use crate::tests::{Bed, cases, entry, id, open};
-use crate::{KeptEntries, Store};
+use crate::{RetainedEntries, Store};
 
 cases! {
     what_only_forks_show_is_known_with_whose_it_was
 }
 
-async fn kept(store: &Store, fork: &str) -> Vec<KeptEntries> {
-    store.kept_entries(&id(fork)).await.unwrap()
+async fn kept(store: &Store, fork: &str) -> Vec<RetainedEntries> {
+    store.retained_entries(&id(fork)).await.unwrap()
 }
 
 async fn what_only_forks_show_is_known_with_whose_it_was(bed: Bed) {
@@ -26,17 +26,17 @@ async fn what_only_forks_show_is_known_with_whose_it_was(bed: Bed) {
     assert_eq!(kept(&store, "a").await, []);
     assert_eq!(kept(&store, "c").await, [], "both show it themselves");
     store.clear_thread(&id("a")).await.unwrap();
-    let of_a = KeptEntries {
+    let of_a = RetainedEntries {
         thread: id("a"),
-        above: 0,
-        upto: 4,
+        after_seq: 0,
+        last_seq: 4,
     };
     assert_eq!(kept(&store, "b").await, std::slice::from_ref(&of_a));
     store.remove_thread(&id("b")).await.unwrap();
-    let of_b = KeptEntries {
+    let of_b = RetainedEntries {
         thread: id("b"),
-        above: 4,
-        upto: 5,
+        after_seq: 4,
+        last_seq: 5,
     };
     assert_eq!(kept(&store, "c").await, [of_b, of_a]);
 }

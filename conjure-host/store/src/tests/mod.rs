@@ -18,6 +18,7 @@ mod requests;
 mod run_usage;
 mod run_waits;
 mod runs;
+mod runs_by_model;
 mod search;
 mod session_marks;
 mod settings_entries;

@@ -390,7 +390,7 @@ impl World {
             let tx = self.store.db().snapshot("test").await.unwrap();
             let shown = crate::lineage::VisibleEntries::read(&tx, &name(*thread)).await;
             for stretch in shown.unwrap().stretches {
-                for seq in stretch.above + 1..=stretch.upto {
+                for seq in stretch.after_seq + 1..=stretch.last_seq {
                     rows.insert((stretch.thread.clone(), seq));
                 }
             }

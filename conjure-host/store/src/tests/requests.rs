@@ -175,7 +175,7 @@ async fn what_another_process_does_in_sessions_is_heard_of_and_ones_own_is_not(b
     for name in ["a", "b"] {
         one.begin_run(run(name)).await.unwrap();
         heard(&mut other).await;
-        one.run_waits(name, true).await.unwrap();
+        one.set_run_waiting(name, true).await.unwrap();
         heard(&mut other).await;
     }
     // Of what it did itself nothing has come when word of the other's comes.

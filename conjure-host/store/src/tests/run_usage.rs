@@ -29,7 +29,10 @@ async fn what_a_run_left_behind_spent_is_noted_unless_it_came_to_its_own_end(bed
     let heard = begun.beat_ms;
     // From a clock that is ahead, and from one that is behind.
     for seen in [i64::MAX, heard - 1] {
-        store.note_left_usage("left", spent, seen).await.unwrap();
+        store
+            .record_abandoned_usage("left", spent, seen)
+            .await
+            .unwrap();
         let left = store.run("left").await.unwrap();
         assert_eq!((left.spent, left.beat_ms), (spent, heard));
         assert_eq!((left.state, left.ended_at_ms), (RunState::Running, None));
@@ -43,13 +46,16 @@ async fn what_a_run_left_behind_spent_is_noted_unless_it_came_to_its_own_end(bed
         calls: 5,
         usd: None,
     };
-    store.note_left_usage("left", less, 0).await.unwrap();
+    store.record_abandoned_usage("left", less, 0).await.unwrap();
     let left = store.run("left").await.unwrap();
     assert_eq!(left.spent, RunUsage { calls: 5, ..spent });
     store.begin_run(run("over")).await.unwrap();
     let over = store.end_run("over", RunState::Completed, None, None);
     assert!(over.await.unwrap());
-    store.note_left_usage("over", spent, 0).await.unwrap();
+    store
+        .record_abandoned_usage("over", spent, 0)
+        .await
+        .unwrap();
     let over = store.run("over").await.unwrap();
     assert_eq!(over.spent, RunUsage::default());
 }

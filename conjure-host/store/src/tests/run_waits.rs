@@ -1,7 +1,7 @@
 //! Turns that wait: for a person, as another process reads it, and to begin.
 
 use crate::tests::{Bed, cases, id};
-use crate::{Run, RunState, RunsOf};
+use crate::{Run, RunFilter, RunState};
 
 cases! {
     another_process_reads_whether_a_run_waits_for_a_person
@@ -19,15 +19,15 @@ async fn a_run_that_waits_is_not_among_those_that_began(bed: Bed) {
         };
         store.begin_run(run).await.unwrap();
     }
-    let listed = async |of: RunsOf<'_>| {
+    let listed = async |of: RunFilter<'_>| {
         let runs = store.runs(of, None, 9).await.unwrap();
         runs.into_iter().map(|run| run.id).collect::<Vec<_>>()
     };
-    assert_eq!(listed(RunsOf::Started(&id("t"))).await, ["runs"]);
-    assert_eq!(listed(RunsOf::Thread(&id("t"))).await.len(), 2);
+    assert_eq!(listed(RunFilter::Started(&id("t"))).await, ["runs"]);
+    assert_eq!(listed(RunFilter::Thread(&id("t"))).await.len(), 2);
     let over = store.end_run("waits", RunState::Cancelled, None, None);
     assert!(over.await.unwrap());
-    assert_eq!(listed(RunsOf::Started(&id("t"))).await, ["runs"]);
+    assert_eq!(listed(RunFilter::Started(&id("t"))).await, ["runs"]);
 }
 
 async fn another_process_reads_whether_a_run_waits_for_a_person(bed: Bed) {
@@ -39,17 +39,17 @@ async fn another_process_reads_whether_a_run_waits_for_a_person(bed: Bed) {
     };
     let begun = store.begin_run(run).await.unwrap();
     assert_eq!(begun.waiting_since_ms, None);
-    store.run_waits("r", true).await.unwrap();
+    store.set_run_waiting("r", true).await.unwrap();
     let since = other.run("r").await.unwrap().waiting_since_ms;
     assert!(since >= begun.started_at_ms, "{since:?}");
-    store.run_waits("r", false).await.unwrap();
+    store.set_run_waiting("r", false).await.unwrap();
     assert_eq!(other.run("r").await.unwrap().waiting_since_ms, None);
     // What is over waits for nobody, also where it ended while it waited.
-    store.run_waits("r", true).await.unwrap();
+    store.set_run_waiting("r", true).await.unwrap();
     let ended = store.end_run("r", RunState::Completed, None, None);
     assert!(ended.await.unwrap());
     assert_eq!(other.run("r").await.unwrap().waiting_since_ms, None);
-    store.run_waits("r", true).await.unwrap();
+    store.set_run_waiting("r", true).await.unwrap();
     assert_eq!(other.run("r").await.unwrap().waiting_since_ms, None);
 }
 
@@ -61,7 +61,7 @@ async fn a_run_whose_process_ended_while_it_waited_waits_no_more(bed: Bed) {
         ..Run::new("r", None, id("t"))
     };
     other.begin_run(run).await.unwrap();
-    other.run_waits("r", true).await.unwrap();
+    other.set_run_waiting("r", true).await.unwrap();
     other.close().await;
     let taken = store.take_over_runs().await.unwrap();
     assert_eq!(taken.len(), 1);

@@ -1,20 +1,15 @@
 //! Runs: who owns them, what they sum up to, and what becomes of those whose owner is gone.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use conjure_core::chat::{Message, Usage};
-use proptest::collection::vec;
-use proptest::prelude::*;
-use proptest::test_runner::{Config, TestRunner};
 
 use crate::{
-    KeyStatus, Location, Run, RunState, RunUsage, RunsOf, SavedAuth, SavedSession, Store,
+    KeyStatus, Location, Run, RunFilter, RunState, RunUsage, SavedAuth, SavedSession, Store,
     StoreError,
 };
 
-use super::postgres::Server;
-use super::{Bed, cases, id, open, runtime};
+use super::{Bed, cases, id, open};
 
 cases! {
     a_run_begins_runs_and_ends_once
@@ -29,7 +24,7 @@ cases! {
     runs_go_into_an_export_and_are_interrupted_where_they_come_out
 }
 
-async fn with_thread(bed: &Bed) -> Store {
+pub(super) async fn with_thread(bed: &Bed) -> Store {
     let store = bed.open().await;
     store.create_thread(&id("t"), "").await.unwrap();
     store
@@ -48,7 +43,7 @@ pub(super) async fn session(store: &Store) -> SavedSession {
     store.create_session(session).await.unwrap()
 }
 
-fn run(name: &str) -> Run {
+pub(super) fn run(name: &str) -> Run {
     Run::new(name, None, id("t"))
 }
 
@@ -172,7 +167,7 @@ async fn what_a_run_says_is_kept_until_it_is_written_or_nobody_wants_it(bed: Bed
     assert_eq!(unwritten().await, ["lost", "first \0", "second"]);
     assert_eq!(store.unwritten_runs(None, 1).await.unwrap().len(), 1);
     for name in ["lost", "waits-0", "nothing"] {
-        store.run_is_written(name).await.unwrap();
+        store.mark_run_written(name).await.unwrap();
     }
     assert_eq!(unwritten().await, ["second"]);
     assert_eq!(store.run("lost").await.unwrap().state, RunState::Lost);
@@ -211,7 +206,7 @@ async fn runs_are_listed_by_thread_and_session_the_newest_first(bed: Bed) {
         let sql = format!("UPDATE runs SET queued_at_ms = {at} WHERE id = 'r{number}'");
         by_hand(&store, &sql).await;
     }
-    let listed = async |of: RunsOf<'_>| {
+    let listed = async |of: RunFilter<'_>| {
         let mut ids = Vec::new();
         let mut after = None;
         loop {
@@ -224,13 +219,16 @@ async fn runs_are_listed_by_thread_and_session_the_newest_first(bed: Bed) {
         }
     };
     assert_eq!(
-        listed(RunsOf::All).await,
+        listed(RunFilter::All).await,
         ["r5", "r4", "r3", "r2", "r1", "r0"]
     );
-    assert_eq!(listed(RunsOf::Thread(&id("t"))).await, ["r4", "r2", "r0"]);
-    assert_eq!(listed(RunsOf::Session(&session.id)).await, ["r3", "r0"]);
-    assert!(listed(RunsOf::Session("none")).await.is_empty());
-    let two = store.runs(RunsOf::All, None, 2).await.unwrap();
+    assert_eq!(
+        listed(RunFilter::Thread(&id("t"))).await,
+        ["r4", "r2", "r0"]
+    );
+    assert_eq!(listed(RunFilter::Session(&session.id)).await, ["r3", "r0"]);
+    assert!(listed(RunFilter::Session("none")).await.is_empty());
+    let two = store.runs(RunFilter::All, None, 2).await.unwrap();
     assert_eq!(two.len(), 2);
 }
 
@@ -410,7 +408,13 @@ async fn runs_go_with_their_thread_and_outlive_their_session(bed: Bed) {
     }
     assert!(store.run("a").await.is_err());
     store.remove_thread(&id("u")).await.unwrap();
-    assert!(store.runs(RunsOf::All, None, 9).await.unwrap().is_empty());
+    assert!(
+        store
+            .runs(RunFilter::All, None, 9)
+            .await
+            .unwrap()
+            .is_empty()
+    );
 }
 
 async fn runs_go_into_an_export_and_are_interrupted_where_they_come_out(bed: Bed) {
@@ -452,7 +456,7 @@ async fn runs_go_into_an_export_and_are_interrupted_where_they_come_out(bed: Bed
     let mine = other.session_named("login 2").await.unwrap();
     assert_eq!(mine.id, session.id);
     let runs = async |store: &Store| {
-        let of = RunsOf::Session(&session.id);
+        let of = RunFilter::Session(&session.id);
         store.runs(of, None, 9).await.unwrap()
     };
     assert_eq!(runs(&other).await, runs(&store).await);
@@ -462,139 +466,4 @@ async fn runs_go_into_an_export_and_are_interrupted_where_they_come_out(bed: Bed
     let begun = other.idempotent_begin("k", "s", "00").await.unwrap();
     assert_eq!(begun, KeyStatus::Fresh);
     assert!(other.check().await.unwrap().is_sound());
-}
-
-/// What is done to runs by one of two processes.
-#[derive(Debug, Clone)]
-enum Op {
-    Begin { process: usize, run: u8 },
-    Update { process: usize, run: u8, runs: bool },
-    End { process: usize, run: u8 },
-    Beat { process: usize, run: u8 },
-    Restart { process: usize },
-    TakeOver { process: usize },
-}
-
-fn op() -> impl Strategy<Value = Op> {
-    let (process, run) = (|| 0..2_usize, || 0..4_u8);
-    prop_oneof![
-        4 => (process(), run()).prop_map(|(process, run)| Op::Begin { process, run }),
-        3 => (process(), run(), any::<bool>())
-            .prop_map(|(process, run, runs)| Op::Update { process, run, runs }),
-        3 => (process(), run()).prop_map(|(process, run)| Op::End { process, run }),
-        2 => (process(), run()).prop_map(|(process, run)| Op::Beat { process, run }),
-        1 => process().prop_map(|process| Op::Restart { process }),
-        2 => process().prop_map(|process| Op::TakeOver { process }),
-    ]
-}
-
-/// The state of each run, and the process that owns it while that lives.
-async fn like_the_model(bed: Bed, ops: Vec<Op>) {
-    let mut stores = [with_thread(&bed).await, bed.open().await];
-    let mut model: BTreeMap<u8, (RunState, Option<usize>)> = BTreeMap::new();
-    for op in ops {
-        match op {
-            Op::Begin { process, run: name } => {
-                let begun = stores[process].begin_run(run(&name.to_string())).await;
-                assert_eq!(begun.is_ok(), !model.contains_key(&name), "{begun:?}");
-                model
-                    .entry(name)
-                    .or_insert((RunState::Queued, Some(process)));
-            }
-            Op::Update { process, run, runs } => {
-                let state = if runs {
-                    RunState::Running
-                } else {
-                    RunState::Queued
-                };
-                let id = run.to_string();
-                let done = stores[process].update_run(&id, state, None);
-                let known = model.get_mut(&run).filter(|(state, _)| !state.is_over());
-                assert_eq!(done.await.unwrap(), known.is_some());
-                if let Some(known) = known {
-                    known.0 = state;
-                }
-            }
-            Op::End { process, run } => {
-                let id = run.to_string();
-                let done = stores[process].end_run(&id, RunState::Limit, None, None);
-                let known = model.get_mut(&run).filter(|(state, _)| !state.is_over());
-                assert_eq!(done.await.unwrap(), known.is_some());
-                if let Some(known) = known {
-                    known.0 = RunState::Limit;
-                }
-            }
-            Op::Beat { process, run } => {
-                let beaten = stores[process].beat_runs(&[&run.to_string()]).await;
-                let is_open = model.get(&run).is_some_and(|(state, _)| !state.is_over());
-                assert_eq!(beaten.unwrap(), u64::from(is_open));
-            }
-            Op::Restart { process } => {
-                stores[process].close().await;
-                stores[process] = bed.open().await;
-                for (_, owner) in model.values_mut() {
-                    *owner = owner.filter(|owner| *owner != process);
-                }
-            }
-            Op::TakeOver { process } => {
-                let taken = stores[process].take_over_runs().await.unwrap();
-                let taken: Vec<_> = taken.into_iter().map(|run| run.id).collect();
-                let mut expected = Vec::new();
-                for (name, (state, owner)) in &mut model {
-                    if owner.is_none() && !state.is_over() {
-                        *state = RunState::Interrupted;
-                        expected.push(name.to_string());
-                    }
-                }
-                assert_eq!(taken, expected);
-            }
-        }
-        let mut all = stores[0].runs(RunsOf::All, None, 99).await.unwrap();
-        all.sort_by(|a, b| a.id.cmp(&b.id));
-        for run in &all {
-            assert_eq!(run.ended_at_ms.is_some(), run.state.is_over(), "{run:?}");
-        }
-        let all: Vec<_> = all.into_iter().map(|run| (run.id, run.state)).collect();
-        let expected = model
-            .iter()
-            .map(|(name, (state, _))| (name.to_string(), *state));
-        assert_eq!(all, expected.collect::<Vec<_>>());
-    }
-    for store in stores {
-        store.close().await;
-    }
-}
-
-fn check(cases: u32, bed: impl Fn() -> Bed) {
-    let config = Config {
-        cases,
-        failure_persistence: None,
-        max_shrink_iters: 200,
-        ..Config::default()
-    };
-    TestRunner::new(config)
-        .run(&vec(op(), 1..30), |ops| {
-            runtime().block_on(like_the_model(bed(), ops));
-            Ok(())
-        })
-        .unwrap();
-}
-
-#[test]
-fn any_operations_on_runs_over_sqlite_come_to_what_the_model_says() {
-    let dir = tempfile::tempdir().unwrap();
-    let next = std::cell::Cell::new(0);
-    check(32, || {
-        next.set(next.get() + 1);
-        let path = dir.path().join(next.get().to_string()).join("conjure.db");
-        Bed {
-            place: Location::File(path),
-        }
-    });
-}
-
-#[test]
-fn any_operations_on_runs_over_postgres_come_to_what_the_model_says() {
-    let Some(server) = Server::get() else { return };
-    check(8, || runtime().block_on(server.bed()));
 }

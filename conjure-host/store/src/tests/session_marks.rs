@@ -22,7 +22,7 @@ async fn what_another_process_does_in_a_session_shows_in_its_mark(bed: Bed) {
     two.begin_run(run).await.unwrap();
     let waiting = Run::new("q", Some(made.id.clone()), id("t"));
     two.begin_run(waiting).await.unwrap();
-    two.run_waits("r", true).await.unwrap();
+    two.set_run_waiting("r", true).await.unwrap();
     let mark = one.session_marks().await.unwrap().remove(&made.id).unwrap();
     let running = ForeignTurn {
         id: "r".to_owned(),

@@ -186,7 +186,7 @@ async fn an_index_is_made_where_nobody_waits_for_it(bed: Bed) {
     assert!(has_index(&store).await);
     // It waits for others as ever.
     if !is_server {
-        let connection = store.db().alone().await;
+        let connection = store.db().write_connection().await;
         let rows = connection.all("PRAGMA busy_timeout", Vec::new()).await;
         let timeout: i64 = rows.unwrap()[0].get("timeout").unwrap();
         assert_eq!(timeout, 5000);

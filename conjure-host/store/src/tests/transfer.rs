@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::recent_events::all_events;
 use crate::sql::DatabaseKind;
 use crate::{
-    Imported, JsonText, Location, Log as _, Options, Record, SavedAuth, SavedSession, Store,
+    ImportedThreads, JsonText, Location, Log as _, Options, Record, SavedAuth, SavedSession, Store,
     StoreError, Window,
 };
 
@@ -278,9 +278,9 @@ async fn threads_of_json_lines_are_taken_in_once(bed: Bed) {
     let imported = store.import_json_lines(dir.path()).await.unwrap();
     assert_eq!(
         imported,
-        Imported {
+        ImportedThreads {
             new: vec![id("a"), id("b")],
-            known: vec![],
+            existing: vec![],
         }
     );
     assert_eq!(
@@ -314,19 +314,19 @@ async fn an_exported_thread_that_was_cut_or_is_empty_is_refused_whole(bed: Bed) 
     let store = bed.open().await;
     let whole = crate::json_lines(&[entry(1), entry(2)]).unwrap();
     std::fs::write(&path, &whole[..whole.len() - 20]).unwrap();
-    let error = store.import_whole_thread(&path, &id("t")).await;
+    let error = store.import_complete_thread(&path, &id("t")).await;
     let error = error.unwrap_err().to_string();
     assert!(
         error.contains("damaged in line 2: it is cut off"),
         "{error}"
     );
     std::fs::write(&path, "").unwrap();
-    let error = store.import_whole_thread(&path, &id("t")).await;
+    let error = store.import_complete_thread(&path, &id("t")).await;
     let error = error.unwrap_err();
     assert!(matches!(error, StoreError::NoRecords { .. }), "{error}");
     assert!(store.threads().await.unwrap().is_empty());
     std::fs::write(&path, &whole).unwrap();
-    store.import_whole_thread(&path, &id("t")).await.unwrap();
+    store.import_complete_thread(&path, &id("t")).await.unwrap();
     assert_eq!(read(&store, "t").await, [entry(1), entry(2)]);
 }
 
@@ -336,7 +336,7 @@ async fn round_trip(store: &Store, from: &str, to: &str) -> Result<(), StoreErro
     let path = dir.path().join("talk.jsonl");
     let lines = crate::json_lines(&read(store, from).await).unwrap();
     std::fs::write(&path, lines).unwrap();
-    store.import_whole_thread(&path, &id(to)).await
+    store.import_complete_thread(&path, &id(to)).await
 }
 
 async fn a_thread_that_was_cleared_comes_back_with_what_it_shows(bed: Bed) {
@@ -391,7 +391,7 @@ async fn an_exported_thread_with_a_hole_is_refused_with_the_line(bed: Bed) {
         ),
     ] {
         std::fs::write(&path, crate::json_lines(&records).unwrap()).unwrap();
-        let error = store.import_whole_thread(&path, &id("t")).await;
+        let error = store.import_complete_thread(&path, &id("t")).await;
         let error = error.unwrap_err().to_string();
         assert!(error.contains(told), "{error}");
         assert!(store.threads().await.unwrap().is_empty());

@@ -22,8 +22,8 @@ const EXPORTING: &str = "export the database";
 /// Whether sealed secrets are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SecretHandling {
-    Kept,
-    LeftOut,
+    Include,
+    Omit,
 }
 
 impl Store {
@@ -35,7 +35,7 @@ impl Store {
     /// database says. No file is left behind then.
     #[boxed]
     pub async fn export(&self, path: &Path) -> Result<(), StoreError> {
-        write_all(self.db(), path, SecretHandling::LeftOut).await
+        write_all(self.db(), path, SecretHandling::Omit).await
     }
 }
 
@@ -104,7 +104,7 @@ fn columns(
     let mut columns = Map::new();
     for (name, kind) in &table.columns {
         let is_secret = table.name == "saved_authentications" && name == "sealed";
-        let value = if is_secret && secrets == SecretHandling::LeftOut {
+        let value = if is_secret && secrets == SecretHandling::Omit {
             Some(Json::from(""))
         } else if table.name == "threads" && name == "owner" {
             None

@@ -14,11 +14,11 @@ const BATCH_RECORDS: usize = 1_000;
 
 /// Outcome of importing a directory of files.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Imported {
+pub struct ImportedThreads {
     /// Threads that are here now.
     pub new: Vec<ThreadId>,
     /// Threads that were here already, and were left as they are.
-    pub known: Vec<ThreadId>,
+    pub existing: Vec<ThreadId>,
 }
 
 /// Records as JSON lines, from which [`Store::import_thread`] makes the same thread again. Where a
@@ -58,17 +58,17 @@ impl Store {
     /// [`StoreError::Damaged`] names the file and the line, also where entries are missing before it;
     /// [`StoreError::Io`], and what the database says.
     #[boxed]
-    pub async fn import_json_lines(&self, dir: &Path) -> Result<Imported, StoreError> {
-        let mut imported = Imported::default();
+    pub async fn import_json_lines(&self, dir: &Path) -> Result<ImportedThreads, StoreError> {
+        let mut imported = ImportedThreads::default();
         for path in files(dir)? {
             let name = path.file_stem().and_then(|name| name.to_str());
             let Some(thread) = name.and_then(|name| ThreadId::parse(name).ok()) else {
                 continue;
             };
             match self.thread(&thread).await {
-                Ok(_) => imported.known.push(thread),
+                Ok(_) => imported.existing.push(thread),
                 Err(StoreError::NoThread { .. }) => {
-                    self.import_file(&path, &thread, CutLine::LeftOut).await?;
+                    self.import_file(&path, &thread, CutLine::Skip).await?;
                     imported.new.push(thread);
                 }
                 Err(error) => return Err(error),
@@ -85,7 +85,7 @@ impl Store {
     /// then.
     #[boxed]
     pub async fn import_thread(&self, path: &Path, thread: &ThreadId) -> Result<(), StoreError> {
-        self.import_new(path, thread, CutLine::LeftOut).await
+        self.import_new(path, thread, CutLine::Skip).await
     }
 
     /// Reads a thread of a file that was exported, under an id that is not taken.
@@ -94,12 +94,12 @@ impl Store {
     /// As [`Store::import_thread`]; [`StoreError::Damaged`] also for a last line that is cut off, and
     /// [`StoreError::NoRecords`].
     #[boxed]
-    pub async fn import_whole_thread(
+    pub async fn import_complete_thread(
         &self,
         path: &Path,
         thread: &ThreadId,
     ) -> Result<(), StoreError> {
-        self.import_new(path, thread, CutLine::Refused).await
+        self.import_new(path, thread, CutLine::Refuse).await
     }
 
     async fn import_new(
@@ -131,12 +131,12 @@ impl Store {
             line: damaged.line,
             reason: damaged.reason,
         })?;
-        if records.is_empty() && cut == CutLine::Refused {
+        if records.is_empty() && cut == CutLine::Refuse {
             return Err(StoreError::NoRecords {
                 path: path.to_owned(),
             });
         }
-        self.begin_behind(thread, cleared_upto(&records)).await?;
+        self.create_cleared(thread, cleared_upto(&records)).await?;
         let written = self.import_records(thread, &records).await;
         if written.is_err() {
             // A part of a thread would be taken for the whole the next time.
@@ -146,7 +146,7 @@ impl Store {
     }
 
     /// Makes a thread of which the entries up to this one were cleared; nothing where none were.
-    async fn begin_behind(&self, thread: &ThreadId, upto: u64) -> Result<(), StoreError> {
+    async fn create_cleared(&self, thread: &ThreadId, upto: u64) -> Result<(), StoreError> {
         if upto == 0 {
             return Ok(());
         }

@@ -20,7 +20,7 @@ use crate::sql::{DatabaseKind, SqlTransaction};
 
 pub(crate) use export::{SecretHandling, write_all};
 pub(crate) use import::{migration_of, read_all};
-pub use jsonl::{Imported, json_lines};
+pub use jsonl::{ImportedThreads, json_lines};
 
 /// The form of these files.
 const FORMAT_VERSION: u32 = 1;

@@ -15,7 +15,7 @@ pub(super) struct RecordSequence {
     /// The newest event of the epoch, as the file has it.
     event: Option<u64>,
     /// Number of events of the epoch before the first one of the file.
-    before: u64,
+    events_before: u64,
     /// Whether there was an event of any epoch.
     has_events: bool,
 }
@@ -26,7 +26,7 @@ impl Default for RecordSequence {
             entry: None,
             epoch: 1,
             event: None,
-            before: 0,
+            events_before: 0,
             has_events: false,
         }
     }
@@ -72,10 +72,10 @@ impl RecordSequence {
         }
         self.has_events = true;
         if self.event.is_none() {
-            self.before = id.seq - 1;
+            self.events_before = id.seq - 1;
         }
         self.event = Some(id.seq);
-        id.seq -= self.before;
+        id.seq -= self.events_before;
         Ok(())
     }
 }

@@ -11,9 +11,9 @@ use crate::Record;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CutLine {
     /// The line is skipped.
-    LeftOut,
+    Skip,
     /// The file is refused, unless the line is a whole record.
-    Refused,
+    Refuse,
 }
 
 /// A line that is no record, or none that follows those before it.
@@ -32,8 +32,8 @@ pub(super) struct DamagedLine {
 pub(super) fn read_records(bytes: &[u8], cut: CutLine) -> Result<Vec<Record>, DamagedLine> {
     let last_end = bytes.iter().rposition(|b| *b == b'\n');
     let read = match cut {
-        CutLine::LeftOut => last_end.map_or(0, |at| at + 1),
-        CutLine::Refused => bytes.len(),
+        CutLine::Skip => last_end.map_or(0, |at| at + 1),
+        CutLine::Refuse => bytes.len(),
     };
     let mut sequence = RecordSequence::default();
     bytes
@@ -91,18 +91,18 @@ mod tests {
         }
         for length in 0..=file.len() {
             let whole = ends.partition_point(|end| *end <= length) - 1;
-            let read = read_records(&file[..length], CutLine::LeftOut);
+            let read = read_records(&file[..length], CutLine::Skip);
             assert_eq!(read.unwrap(), records[..whole], "cut at {length}");
             // A record is whole without the end of its line.
             let is_whole = ends.contains(&length) || ends.contains(&(length + 1));
-            let read = read_records(&file[..length], CutLine::Refused);
+            let read = read_records(&file[..length], CutLine::Refuse);
             assert_eq!(read.is_ok(), is_whole, "cut at {length}");
         }
         let damaged = b"{\"opened\":{\"epoch\":1}}\nnonsense\n{}\n";
-        let error = read_records(damaged, CutLine::LeftOut).unwrap_err();
+        let error = read_records(damaged, CutLine::Skip).unwrap_err();
         assert_eq!(error.line, 2, "{error:?}");
         let cut = &file[..file.len() - 9];
-        let error = read_records(cut, CutLine::Refused).unwrap_err();
+        let error = read_records(cut, CutLine::Refuse).unwrap_err();
         assert_eq!(error.line, 4, "{error:?}");
         assert!(error.reason.contains("it is cut off"), "{error:?}");
     }

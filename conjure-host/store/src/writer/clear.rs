@@ -9,7 +9,7 @@ use crate::sql::Value;
 use crate::{StoreError, ThreadId};
 
 use super::WriterTask;
-use super::lease::taken_error;
+use super::lease::busy_error;
 
 impl WriterTask {
     /// Deletes what a thread shows, as far as no fork shows it.
@@ -66,7 +66,7 @@ async fn unlink(
                cost = NULL \
                WHERE id = $1 AND removed = FALSE AND (owner IS NULL OR owner = $2)";
     if tx.execute(sql, [id.clone(), owner.into()]).await? == 0 {
-        return Err(taken_error(thread));
+        return Err(busy_error(thread));
     }
     for table in ["events", "recent_events"] {
         let sql = format!("DELETE FROM {table} WHERE thread_id = $1");
@@ -100,7 +100,7 @@ async fn prune(tx: &Transaction<'_>, thread: &str) -> Result<(), StoreError> {
         return Ok(());
     }
     let mut above = 0;
-    for (from, upto) in shown_below(tx, thread).await? {
+    for (from, upto) in visible_in_descendants(tx, thread).await? {
         if from > above {
             delete(tx, thread, above, from.min(cleared)).await?;
         }
@@ -138,7 +138,10 @@ const DESCENDANTS_SQL: &str = "\
     ) SELECT floor, upto FROM below WHERE upto > floor ORDER BY floor, upto";
 
 /// The stretches that descendants show, as (entry before the first, last), by their beginning.
-async fn shown_below(tx: &Transaction<'_>, thread: &str) -> Result<Vec<(u64, u64)>, StoreError> {
+async fn visible_in_descendants(
+    tx: &Transaction<'_>,
+    thread: &str,
+) -> Result<Vec<(u64, u64)>, StoreError> {
     let rows = tx.all(DESCENDANTS_SQL, [thread.into()]).await?;
     rows.iter()
         .map(|row| Ok((number(row, "floor")?, number(row, "upto")?)))

@@ -13,7 +13,7 @@ const MAX_ROW_BYTES: usize = 32 * 1024;
 const ROW_OVERHEAD: usize = 96;
 
 /// The place of a file whose bytes are a blob of this store.
-pub(crate) const BLOB_PLACE: &str = "blob:";
+pub(crate) const BLOB_LOCATION_PREFIX: &str = "blob:";
 
 /// An append, as rows.
 #[derive(Debug, Default)]
@@ -51,7 +51,7 @@ pub(crate) struct EventRow {
 
 impl EventRow {
     /// Takes the events of the next row in, if they follow and the row may grow.
-    pub(crate) fn takes(&mut self, next: &Self) -> bool {
+    pub(crate) fn try_merge(&mut self, next: &Self) -> bool {
         let follows = (self.epoch, self.last + 1) == (next.epoch, next.first);
         if !follows || self.body.len() + next.body.len() > MAX_ROW_BYTES {
             return false;
@@ -97,7 +97,7 @@ pub(crate) struct FileRow {
     pub(crate) size: Option<u64>,
     pub(crate) source: String,
     pub(crate) call_id: Option<String>,
-    pub(crate) place: Option<String>,
+    pub(crate) location: Option<String>,
     pub(crate) remote: Option<String>,
 }
 
@@ -159,7 +159,7 @@ impl Rows {
                 latency_ms: meta.latency_ms,
             });
         }
-        self.observe(entry);
+        self.add_call(entry);
         self.entries.push(EntryRow {
             seq: entry.seq,
             turn: entry.turn,
@@ -170,7 +170,7 @@ impl Rows {
         Ok(())
     }
 
-    fn observe(&mut self, entry: &Entry) {
+    fn add_call(&mut self, entry: &Entry) {
         let (call_id, change) = match &entry.body {
             EntryBody::CallStarted {
                 call_id,
@@ -201,6 +201,7 @@ impl Rows {
                 call_id,
                 place,
                 remote,
+                ..
             } => {
                 self.files.push(FileRow {
                     seq: entry.seq,
@@ -210,7 +211,7 @@ impl Rows {
                     size: artifact.size,
                     source: source.clone(),
                     call_id: call_id.clone(),
-                    place: place.clone(),
+                    location: place.clone(),
                     remote: remote.clone(),
                 });
                 return;

@@ -15,7 +15,8 @@ use crate::sql::{DatabaseKind, Value};
 use crate::{StoreError, ThreadId, row};
 
 use super::encode::{
-    BLOB_PLACE, CallChange, CallRow, EntryRow, EventRow, FileRow, ReplyUsage, Rows, in_order,
+    BLOB_LOCATION_PREFIX, CallChange, CallRow, EntryRow, EventRow, FileRow, ReplyUsage, Rows,
+    in_order,
 };
 use super::insert::{ARTIFACTS, ENTRIES, EVENTS, InsertTable, MAX_ROWS, RECENT_EVENTS, Statements};
 use super::lease::{LEASE_EXPIRY, Position};
@@ -56,7 +57,7 @@ struct ThreadUpdate {
     cost: Option<String>,
     has_changed: bool,
     /// Index of the thread's newest row among the group's rows of events.
-    run: Option<usize>,
+    event_row: Option<usize>,
 }
 
 type CommitSender = tokio::sync::oneshot::Sender<Result<(), StoreError>>;
@@ -76,12 +77,12 @@ impl WriterTask {
             }
             let refused = match self.locate(&group, &append) {
                 Ok(change) => {
-                    group.take(append.lease, append.rows, change, append.durable);
+                    group.add(append.lease, append.rows, change, append.durable);
                     None
                 }
                 Err(error) => Some(error),
             };
-            rooms.push(append.room);
+            rooms.push(append.queue_permit);
             answers.push((append.thread, append.answer, refused));
         }
         let all_refused = answers.iter().all(|(_, _, refused)| refused.is_some());
@@ -144,7 +145,7 @@ impl WriterTask {
             spent: ReplyUsage::default(),
             cost: None,
             has_changed: false,
-            run: None,
+            event_row: None,
         })
     }
 
@@ -193,10 +194,10 @@ impl WriterTask {
         let written = threads.values().map(|change| &change.thread);
         tx.notify_threads(written).await?;
         if let Err(error) = tx.commit().await {
-            self.was_committed(number, error).await?;
+            self.check_committed(number, error).await?;
         }
         self.groups = number;
-        self.recent += recent_rows;
+        self.recent_rows += recent_rows;
         self.record_progress(threads);
         Ok(())
     }
@@ -228,7 +229,7 @@ impl WriterTask {
             );
         }
         if table.name == RECENT_EVENTS.name {
-            self.recent += rows;
+            self.recent_rows += rows;
         }
         self.record_progress(group.threads);
         Ok(())
@@ -254,7 +255,7 @@ impl WriterTask {
     /// Whether a transaction whose commit gave an error was committed all the same, which a lost
     /// connection leaves open. Where that cannot be found out in time, somebody else may have the
     /// threads by now: they must be opened again, and read.
-    async fn was_committed(&mut self, number: u64, error: StoreError) -> Result<(), StoreError> {
+    async fn check_committed(&mut self, number: u64, error: StoreError) -> Result<(), StoreError> {
         if matches!(error, StoreError::Full { .. }) {
             // What makes it a commit was not written. To look may need space, too.
             return Err(error);
@@ -264,7 +265,7 @@ impl WriterTask {
         loop {
             let row = self
                 .db
-                .alone()
+                .write_connection()
                 .await
                 .one(sql, vec![self.id.as_str().into()])
                 .await;
@@ -284,7 +285,7 @@ impl WriterTask {
 }
 
 impl Group {
-    fn take(&mut self, lease: u64, rows: Rows, change: ThreadUpdate, durable: bool) {
+    fn add(&mut self, lease: u64, rows: Rows, change: ThreadUpdate, durable: bool) {
         self.durable |= durable;
         let change = self.threads.entry(lease).or_insert(change);
         let thread = &change.thread;
@@ -293,13 +294,13 @@ impl Group {
             change.position.last_event = event.last;
             let after_entry = event.after_entry.unwrap_or(before);
             // Runs of several appends become one row.
-            if let Some((_, run, after)) = change.run.and_then(|at| self.events.get_mut(at))
+            if let Some((_, run, after)) = change.event_row.and_then(|at| self.events.get_mut(at))
                 && *after == after_entry
-                && run.takes(&event)
+                && run.try_merge(&event)
             {
                 continue;
             }
-            change.run = Some(self.events.len());
+            change.event_row = Some(self.events.len());
             self.events.push((thread.clone(), event, after_entry));
         }
         for entry in rows.entries {
@@ -447,12 +448,12 @@ async fn insert_files(
     let mut values: Vec<Value> = Vec::with_capacity(files.len() * ARTIFACTS.columns.len());
     for (thread, row) in files {
         let blob = row
-            .place
+            .location
             .as_deref()
-            .and_then(|place| place.strip_prefix(BLOB_PLACE))
+            .and_then(|place| place.strip_prefix(BLOB_LOCATION_PREFIX))
             .map(clean);
         if let Some(blob) = &blob {
-            blob_rows::refer(tx, blob).await?;
+            blob_rows::mark_referenced(tx, blob).await?;
         }
         values.extend([
             thread.as_str().into(),
@@ -463,7 +464,7 @@ async fn insert_files(
             row.size.into(),
             clean(&row.source).into(),
             row.call_id.as_deref().map(clean).into(),
-            row.place.as_deref().map(clean).into(),
+            row.location.as_deref().map(clean).into(),
             row.remote.as_deref().map(clean).into(),
             blob.into(),
         ]);

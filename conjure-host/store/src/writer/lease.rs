@@ -11,7 +11,7 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use crate::database::{Transaction, for_update, now_ms};
-use crate::platform::{Alive, ProcessIdentity};
+use crate::platform::{LiveWriter, ProcessIdentity};
 use crate::row::text;
 use crate::sql::{DatabaseKind, DatabaseRow, SqlError};
 use crate::{StoreError, ThreadId};
@@ -55,7 +55,7 @@ impl WriterTask {
         let owner = text(&row.ok_or_else(|| no_thread(thread))?, "owner")?;
         if let Some(owner) = &owner
             && *owner != self.id
-            && let Some(owner) = still_writes(tx, owner).await?
+            && let Some(owner) = live_owner(tx, owner).await?
         {
             return Err(StoreError::Busy {
                 thread: thread.clone(),
@@ -110,8 +110,8 @@ impl WriterTask {
     pub(super) fn forfeit_leases(&mut self) {
         self.leases.clear();
         self.id.clear();
-        self.share_id();
-        self.alive = None;
+        self.publish_id();
+        self.live_writer = None;
     }
 
     /// Gives all threads back.
@@ -121,7 +121,7 @@ impl WriterTask {
         }
         self.settle().await;
         if let Ok(tx) = self.db.begin_ahead(false, "close the store").await
-            && forget(&tx, &self.id).await.is_ok()
+            && remove_writer(&tx, &self.id).await.is_ok()
         {
             let _ = tx.commit().await;
         }
@@ -134,7 +134,7 @@ impl WriterTask {
             return Ok(());
         }
         let id = uuid::Uuid::now_v7().to_string();
-        let alive = Alive::new(&id);
+        let alive = LiveWriter::new(&id);
         let this = ProcessIdentity::current();
         let tx = self.db.begin_ahead(false, OPENING).await?;
         let sql = format!(
@@ -144,7 +144,7 @@ impl WriterTask {
         for row in tx.all(&sql, []).await? {
             let writer = WriterRecord::of(&row)?;
             if writer.is_lost || writer.is_dead() {
-                forget(&tx, &writer.id).await?;
+                remove_writer(&tx, &writer.id).await?;
             }
         }
         let sql = format!(
@@ -164,13 +164,13 @@ impl WriterTask {
         tx.execute(&sql, values).await?;
         tx.commit().await?;
         self.id = id;
-        self.share_id();
-        self.alive = Some(alive);
+        self.publish_id();
+        self.live_writer = Some(alive);
         self.groups = 0;
         Ok(())
     }
 
-    fn share_id(&self) {
+    fn publish_id(&self) {
         let shared = self.shared_id.write();
         shared
             .unwrap_or_else(PoisonError::into_inner)
@@ -185,7 +185,7 @@ pub(super) fn no_thread(thread: &ThreadId) -> StoreError {
 }
 
 /// Somebody was quicker.
-pub(super) fn taken_error(thread: &ThreadId) -> StoreError {
+pub(super) fn busy_error(thread: &ThreadId) -> StoreError {
     StoreError::Busy {
         thread: thread.clone(),
         owner: "another process".to_owned(),
@@ -217,7 +217,7 @@ impl WriterRecord {
     }
 
     fn is_dead(&self) -> bool {
-        self.process.is_dead() || (self.process.is_this() && !Alive::has(&self.id))
+        self.process.is_dead() || (self.process.is_this() && !LiveWriter::is_live(&self.id))
     }
 }
 
@@ -228,20 +228,20 @@ pub(crate) fn is_dead(row: &DatabaseRow) -> Result<bool, StoreError> {
 
 /// Whether a writer is gone: dead, or silent for too long. What it may still try to write to its
 /// threads fails then.
-pub(crate) async fn is_gone(tx: &Transaction<'_>, id: &str) -> Result<bool, StoreError> {
-    Ok(still_writes(tx, id).await?.is_none())
+pub(crate) async fn is_expired(tx: &Transaction<'_>, id: &str) -> Result<bool, StoreError> {
+    Ok(live_owner(tx, id).await?.is_none())
 }
 
 /// The writers among these that are gone. The rows of all are kept until the transaction ends,
 /// and locked in the order of their ids, as by whoever else keeps several: so no two transactions wait
 /// for each other.
-pub(crate) async fn gone_among(
+pub(crate) async fn expired_among(
     tx: &Transaction<'_>,
     ids: BTreeSet<String>,
 ) -> Result<Vec<String>, StoreError> {
     let mut gone = Vec::new();
     for id in ids {
-        if is_gone(tx, &id).await? {
+        if is_expired(tx, &id).await? {
             gone.push(id);
         }
     }
@@ -250,18 +250,18 @@ pub(crate) async fn gone_among(
 
 /// Like [`gone_among`], for a writer whose own row is kept beside the others', in the same order.
 /// `None` where that writer was taken for dead.
-pub(crate) async fn gone_beside(
+pub(crate) async fn expired_beside(
     tx: &Transaction<'_>,
     own: &str,
     mut others: BTreeSet<String>,
 ) -> Result<Option<Vec<String>>, StoreError> {
     others.remove(own);
     let behind = others.split_off(own);
-    let mut gone = gone_among(tx, others).await?;
+    let mut gone = expired_among(tx, others).await?;
     if !lock_writer(tx, own).await? {
         return Ok(None);
     }
-    gone.extend(gone_among(tx, behind).await?);
+    gone.extend(expired_among(tx, behind).await?);
     Ok(Some(gone))
 }
 
@@ -276,7 +276,7 @@ pub(crate) async fn lock_writer(tx: &Transaction<'_>, id: &str) -> Result<bool, 
 
 /// Whether a writer lives, and who it is. One that does not is fenced off: what it may still try
 /// to write fails.
-async fn still_writes(tx: &Transaction<'_>, id: &str) -> Result<Option<String>, StoreError> {
+async fn live_owner(tx: &Transaction<'_>, id: &str) -> Result<Option<String>, StoreError> {
     let sql = format!(
         "SELECT * FROM writers WHERE id = $1{}",
         for_update(tx.backend())
@@ -310,7 +310,7 @@ async fn still_writes(tx: &Transaction<'_>, id: &str) -> Result<Option<String>, 
 }
 
 /// Takes a writer's row away, the threads from it, and who follows in it.
-async fn forget(tx: &Transaction<'_>, id: &str) -> Result<(), StoreError> {
+async fn remove_writer(tx: &Transaction<'_>, id: &str) -> Result<(), StoreError> {
     // Before those of its threads, as by whoever takes one of them.
     let sql = format!(
         "SELECT id FROM writers WHERE id = $1{}",

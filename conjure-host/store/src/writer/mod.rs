@@ -22,15 +22,17 @@ use tokio::time::Instant;
 
 use crate::checkpoints;
 use crate::database::Database;
-use crate::platform::Alive;
-use crate::{Committed, Record, StoreError, ThreadId, ThreadLog};
+use crate::platform::LiveWriter;
+use crate::{PendingAppend, Record, StoreError, ThreadId, ThreadLog};
 
 use insert::Statements;
 use lease::Lease;
 
 pub(crate) use imported_thread::write_imported_thread;
 pub(crate) use insert::EVENT_COLUMNS;
-pub(crate) use lease::{LEASE_EXPIRY, gone_among, gone_beside, is_dead, is_gone, lock_writer};
+pub(crate) use lease::{
+    LEASE_EXPIRY, expired_among, expired_beside, is_dead, is_expired, lock_writer,
+};
 
 /// How much may wait to be written, in bytes.
 const QUEUE_BYTES: usize = 64 * 1024 * 1024;
@@ -83,7 +85,7 @@ struct Append {
     durable: bool,
     answer: oneshot::Sender<Result<(), StoreError>>,
     /// Place of the append in the queue, until it is answered.
-    room: OwnedSemaphorePermit,
+    queue_permit: OwnedSemaphorePermit,
 }
 
 /// A request to open a thread for writing.
@@ -96,7 +98,7 @@ struct OpenRequest {
 
 /// The right to write a thread, with where the thread stands.
 struct WriteGrant {
-    held: LeaseGuard,
+    lease: LeaseGuard,
     epoch: u64,
     last_seq: u64,
 }
@@ -106,7 +108,7 @@ struct WriteGrant {
 pub(crate) struct WriterQueue {
     commands: mpsc::UnboundedSender<WriterCommand>,
     /// Bounds the queue: a permit a byte.
-    room: Arc<Semaphore>,
+    capacity: Arc<Semaphore>,
     /// Told of appends that should not wait for others.
     urgent: Arc<Notify>,
     /// The writer's id in the database; empty while it has none.
@@ -122,7 +124,7 @@ impl WriterQueue {
         let (commands, received) = mpsc::unbounded_channel();
         let queue = Self {
             commands,
-            room: Arc::new(Semaphore::new(QUEUE_BYTES)),
+            capacity: Arc::new(Semaphore::new(QUEUE_BYTES)),
             urgent: Arc::default(),
             id: Arc::default(),
             address: Arc::default(),
@@ -132,17 +134,17 @@ impl WriterQueue {
             id: String::new(),
             shared_id: Arc::clone(&queue.id),
             address: Arc::clone(&queue.address),
-            alive: None,
+            live_writer: None,
             groups: 0,
             leases: HashMap::new(),
             next_lease: 1,
             statements: Statements::default(),
-            recent: 0,
+            recent_rows: 0,
             newest_lease: None,
             lease_changed: None,
         };
         let urgent = Arc::clone(&queue.urgent);
-        let shortening = checkpoints::keep_short(Arc::clone(&writer.db));
+        let shortening = checkpoints::keep_log_short(Arc::clone(&writer.db));
         let writing = async move {
             let shortening = tokio::spawn(shortening);
             writer.run(received, urgent).await;
@@ -166,7 +168,7 @@ impl WriterQueue {
     /// Opens a thread.
     pub(crate) async fn open(&self, thread: &ThreadId) -> Result<ThreadWriter, StoreError> {
         let WriteGrant {
-            held,
+            lease: held,
             epoch,
             last_seq,
         } = self
@@ -264,14 +266,18 @@ impl ThreadLog for ThreadWriter {
         self.last_seq
     }
 
-    fn append(&mut self, records: &[Record], durable: bool) -> Committed {
+    fn append(&mut self, records: &[Record], durable: bool) -> PendingAppend {
         self.try_append(records, durable)
-            .unwrap_or_else(|error| Committed::now(Err(error)))
+            .unwrap_or_else(|error| PendingAppend::ready(Err(error)))
     }
 }
 
 impl ThreadWriter {
-    fn try_append(&mut self, records: &[Record], durable: bool) -> Result<Committed, StoreError> {
+    fn try_append(
+        &mut self,
+        records: &[Record],
+        durable: bool,
+    ) -> Result<PendingAppend, StoreError> {
         let rows = encode::rows(&self.thread, records)?;
         let too_large = StoreError::TooLarge {
             size: rows.size,
@@ -281,7 +287,7 @@ impl ThreadWriter {
             .ok()
             .filter(|_| rows.size <= MAX_APPEND_BYTES)
             .ok_or(too_large)?;
-        let room = Arc::clone(&self.queue.room)
+        let room = Arc::clone(&self.queue.capacity)
             .try_acquire_many_owned(room)
             .map_err(|_| StoreError::Behind { limit: QUEUE_BYTES })?;
         let (answer, answered) = oneshot::channel();
@@ -291,7 +297,7 @@ impl ThreadWriter {
             rows,
             durable,
             answer,
-            room,
+            queue_permit: room,
         };
         self.queue
             .commands
@@ -300,7 +306,7 @@ impl ThreadWriter {
         if durable {
             self.queue.urgent.notify_one();
         }
-        Ok(Committed::waits(answered))
+        Ok(PendingAppend::pending(answered))
     }
 }
 
@@ -326,14 +332,14 @@ struct WriterTask {
     shared_id: Arc<RwLock<String>>,
     /// Address at which this process serves the API.
     address: Arc<RwLock<Option<String>>>,
-    alive: Option<Alive>,
+    live_writer: Option<LiveWriter>,
     /// Transactions so far, as the database counts them.
     groups: u64,
     leases: HashMap<u64, Lease>,
     next_lease: u64,
     statements: Statements,
     /// Rows that this writer added to `recent_events` since they were moved last.
-    recent: usize,
+    recent_rows: usize,
     /// The lease that the newest append was of.
     newest_lease: Option<u64>,
     /// When an append of another lease than the one before it came last.
@@ -384,7 +390,7 @@ impl WriterTask {
                 }
             }
             ended = self.take(first, &mut commands).await;
-            if self.recent >= self.most_recent() {
+            if self.recent_rows >= self.max_recent_rows() {
                 self.settle().await;
             }
             due = Instant::now() + COMMIT_SPACING;

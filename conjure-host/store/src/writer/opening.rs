@@ -12,7 +12,7 @@ use crate::row::{column, number};
 use crate::sql::{DatabaseKind, DatabaseRow, Value};
 use crate::{StoreError, ThreadId};
 
-use super::lease::{Lease, OPENING, Position, taken_error};
+use super::lease::{Lease, OPENING, Position, busy_error};
 use super::{
     LeaseGuard, OpenRequest, WRITE_TIMEOUT, WriteGrant, WriterCommand, WriterTask, with_timeout,
 };
@@ -46,13 +46,13 @@ impl WriterTask {
             match with_timeout(WRITE_TIMEOUT, OPENING, self.open_free(&free)).await {
                 Ok(taken) => (taken, None),
                 // One of them may be the reason, and the others are not to blame.
-                Err(error) if free.len() > 1 && is_of_a_row(&error) => (HashMap::new(), None),
+                Err(error) if free.len() > 1 && is_row_error(&error) => (HashMap::new(), None),
                 Err(error) => (HashMap::new(), Some(error)),
             };
         let mut left = Vec::new();
         for opening in openings {
             match taken.remove(&opening.thread) {
-                Some(lease) => self.answer(opening, Ok(lease)),
+                Some(lease) => self.send_answer(opening, Ok(lease)),
                 None => left.push(opening),
             }
         }
@@ -61,12 +61,12 @@ impl WriterTask {
                 Some(error) if !self.has_open(&opening.thread) => Err(error.clone()),
                 _ => with_timeout(WRITE_TIMEOUT, OPENING, self.open(&opening.thread)).await,
             };
-            self.answer(opening, opened);
+            self.send_answer(opening, opened);
         }
     }
 
-    fn answer(&mut self, opening: OpenRequest, opened: Result<Lease, StoreError>) {
-        let opened = opened.map(|lease| self.keep(lease, opening.commands));
+    fn send_answer(&mut self, opening: OpenRequest, opened: Result<Lease, StoreError>) {
+        let opened = opened.map(|lease| self.register_lease(lease, opening.commands));
         // Whoever asked may have gone; then the lease comes back by itself.
         let _ = opening.answer.send(opened);
     }
@@ -176,14 +176,18 @@ impl WriterTask {
             owner.into(),
         ];
         let row = tx.one(&sql, values).await?;
-        let lease = lease(&row.ok_or_else(|| taken_error(thread))?)?;
+        let lease = lease(&row.ok_or_else(|| busy_error(thread))?)?;
         tx.commit().await?;
         Ok(lease)
     }
 
-    fn keep(&mut self, lease: Lease, commands: mpsc::UnboundedSender<WriterCommand>) -> WriteGrant {
+    fn register_lease(
+        &mut self,
+        lease: Lease,
+        commands: mpsc::UnboundedSender<WriterCommand>,
+    ) -> WriteGrant {
         let opened = WriteGrant {
-            held: LeaseGuard {
+            lease: LeaseGuard {
                 lease: self.next_lease,
                 commands,
             },
@@ -197,7 +201,7 @@ impl WriterTask {
 }
 
 /// Whether an error may be about one thread and not about the database.
-fn is_of_a_row(error: &StoreError) -> bool {
+fn is_row_error(error: &StoreError) -> bool {
     !matches!(
         error,
         StoreError::Full { .. }

@@ -13,7 +13,7 @@ const MAX_RECENT_ROWS: usize = if cfg!(test) { 8 } else { 8192 };
 
 impl WriterTask {
     /// Maximum number of recent rows.
-    pub(super) fn most_recent(&self) -> usize {
+    pub(super) fn max_recent_rows(&self) -> usize {
         (self.leases.len() * ROWS_PER_THREAD).clamp(MIN_RECENT_ROWS, MAX_RECENT_ROWS)
     }
 
@@ -32,6 +32,6 @@ impl WriterTask {
         if let Err(error) = with_timeout(WRITE_TIMEOUT, SETTLING, settled).await {
             tracing::warn!(%error, "recent events are not moved yet");
         }
-        self.recent = 0;
+        self.recent_rows = 0;
     }
 }

@@ -45,12 +45,12 @@ pub(super) fn choices(schema: &Value) -> Vec<FieldChoice<'_>> {
 pub(super) fn choose<'a>(choices: &[FieldChoice<'a>], text: &str) -> Option<FieldChoice<'a>> {
     let folded = text.to_lowercase();
     let is_folded = |choice: &FieldChoice<'_>| {
-        choice.word().to_lowercase() == folded || choice.title_shown().to_lowercase() == folded
+        choice.value_text().to_lowercase() == folded || choice.title_text().to_lowercase() == folded
     };
-    let by_value = choices.iter().find(|choice| choice.word() == text);
+    let by_value = choices.iter().find(|choice| choice.value_text() == text);
     by_value
         .copied()
-        .or_else(|| only(choices, |choice| choice.title_shown() == text))
+        .or_else(|| only(choices, |choice| choice.title_text() == text))
         .or_else(|| only(choices, is_folded))
         .or_else(|| {
             let number: usize = text.parse().ok()?;
@@ -70,20 +70,20 @@ fn only<'a>(
 
 impl FieldChoice<'_> {
     /// The value as it is typed.
-    fn word(&self) -> String {
+    fn value_text(&self) -> String {
         let text = self.value.as_str();
         text.map_or_else(|| self.value.to_string(), str::to_owned)
     }
 
     /// The title as a person sees it; where there is none, the value.
-    fn title_shown(&self) -> String {
-        let word = || one_line(&self.word());
+    fn title_text(&self) -> String {
+        let word = || one_line(&self.value_text());
         self.title.map_or_else(word, one_line)
     }
 
     /// What a person sees of it: the value, and its title where that says more.
-    pub(super) fn shown(&self) -> String {
-        let (word, title) = (one_line(&self.word()), self.title_shown());
+    pub(super) fn display_text(&self) -> String {
+        let (word, title) = (one_line(&self.value_text()), self.title_text());
         if word == title {
             word
         } else {
@@ -129,7 +129,10 @@ mod tests {
     #[test]
     fn what_is_shown_of_a_choice_stays_on_its_line() {
         let schema = json!({ "enum": ["r", "g\n2. x"], "enumNames": ["Red\u{1b}[2J", "g"] });
-        let shown: Vec<String> = choices(&schema).iter().map(FieldChoice::shown).collect();
+        let shown: Vec<String> = choices(&schema)
+            .iter()
+            .map(FieldChoice::display_text)
+            .collect();
         assert_eq!(shown, ["r (Red[2J)", "g 2. x (g)"]);
     }
 }

@@ -10,10 +10,10 @@ use serde_json::{Number, Value};
 
 use super::choice::{choices, choose};
 use super::format::text_format;
-use super::limit::{CHARACTERS, ITEMS, bounds, how_many, is_so_many};
+use super::limit::{CHARACTERS, ITEMS, bounds, describe_limits, is_count_allowed};
 
 /// The most characters of a default that are shown.
-const MOST_DEFAULT: usize = 60;
+const MAX_DEFAULT_CHARS: usize = 60;
 
 /// A field of a form.
 #[derive(Debug, Clone)]
@@ -29,9 +29,9 @@ pub enum FieldAnswer {
     /// Nothing: the field is left out.
     Omitted,
     /// The value of the field.
-    Given(Value),
+    Value(Value),
     /// No answer, with the reason; the field is asked for again.
-    Refused(String),
+    Invalid(String),
 }
 
 impl FormField {
@@ -79,9 +79,9 @@ impl FormField {
         } else {
             "optional"
         };
-        let rule = format!("{}, {needed}", described(&self.schema));
+        let rule = format!("{}, {needed}", describe_schema(&self.schema));
         match self.default() {
-            Some(default) => format!("{rule}, [{}]", shortened(&spoken(default))),
+            Some(default) => format!("{rule}, [{}]", shorten(&display_value(default))),
             None => rule,
         }
     }
@@ -115,19 +115,19 @@ impl FormField {
         };
         let listed = choices(schema).into_iter().enumerate();
         listed
-            .map(|(at, choice)| format!("{}. {}", at + 1, choice.shown()))
+            .map(|(at, choice)| format!("{}. {}", at + 1, choice.display_text()))
             .collect()
     }
 
     /// What a typed text is to the field. An empty one leaves an optional field out, or gives its
     /// default where it has one.
     #[must_use]
-    pub fn judge(&self, text: &str) -> FieldAnswer {
+    pub fn parse_answer(&self, text: &str) -> FieldAnswer {
         let text = text.trim();
         if text.is_empty() {
             return match self.default() {
-                Some(default) => FieldAnswer::Given(default.clone()),
-                None if self.is_required => FieldAnswer::Refused("It is needed.".to_owned()),
+                Some(default) => FieldAnswer::Value(default.clone()),
+                None if self.is_required => FieldAnswer::Invalid("It is needed.".to_owned()),
                 None => FieldAnswer::Omitted,
             };
         }
@@ -136,8 +136,8 @@ impl FormField {
             Ok(value)
         });
         match value {
-            Ok(value) => FieldAnswer::Given(value),
-            Err(problem) => FieldAnswer::Refused(problem),
+            Ok(value) => FieldAnswer::Value(value),
+            Err(problem) => FieldAnswer::Invalid(problem),
         }
     }
 
@@ -210,14 +210,14 @@ fn items(schema: &Value) -> &Value {
 }
 
 /// What a schema's values are, in words.
-fn described(schema: &Value) -> String {
+fn describe_schema(schema: &Value) -> String {
     let kind = kind(schema);
     if kind == "array" {
         let mut words = vec!["several, separated by commas".to_owned()];
         if choices(items(schema)).is_empty() {
-            words.push(format!("each {}", described(items(schema))));
+            words.push(format!("each {}", describe_schema(items(schema))));
         }
-        words.extend(how_many(schema, ITEMS));
+        words.extend(describe_limits(schema, ITEMS));
         return words.join(", ");
     }
     if !choices(schema).is_empty() {
@@ -232,13 +232,13 @@ fn described(schema: &Value) -> String {
                 "a number"
             };
             words.push(number.to_owned());
-            words.extend(bounds(schema).map(|(bound, limit)| format!("{} {limit}", bound.words)));
+            words.extend(bounds(schema).map(|(bound, limit)| format!("{} {limit}", bound.phrase)));
         }
         "boolean" => words.push("y or n".to_owned()),
         _ => {
-            let format = text_format(schema).map_or("text", |format| format.words);
+            let format = text_format(schema).map_or("text", |format| format.description);
             words.push(format.to_owned());
-            words.extend(how_many(schema, CHARACTERS));
+            words.extend(describe_limits(schema, CHARACTERS));
         }
     }
     words.join(", ")
@@ -257,12 +257,12 @@ fn parse(schema: &Value, text: &str) -> Result<Value, String> {
         return chosen.ok_or_else(|| problem.to_owned());
     }
     let value = match kind {
-        "integer" => whole(text).map(Value::Number),
-        "number" => whole(text).or_else(|| fraction(text)).map(Value::Number),
+        "integer" => integer(text).map(Value::Number),
+        "number" => integer(text).or_else(|| fraction(text)).map(Value::Number),
         "boolean" => yes_or_no(text).map(Value::Bool),
         _ => Some(Value::String(text.to_owned())),
     };
-    value.ok_or_else(|| format!("It is {}.", described(schema)))
+    value.ok_or_else(|| format!("It is {}.", describe_schema(schema)))
 }
 
 /// Reads a list, of which each item is given once.
@@ -285,7 +285,7 @@ fn parse_list(items: &Value, text: &str) -> Result<Value, String> {
     Ok(Value::Array(values))
 }
 
-fn whole(text: &str) -> Option<Number> {
+fn integer(text: &str) -> Option<Number> {
     let positive = || text.parse::<u64>().ok().map(Number::from);
     text.parse::<i64>().ok().map(Number::from).or_else(positive)
 }
@@ -301,44 +301,44 @@ fn check(schema: &Value, value: &Value) -> Result<(), String> {
         Value::Array(values) => {
             for value in values {
                 let checked = check(items(schema), value);
-                checked.map_err(|problem| format!("{}: {problem}", spoken(value)))?;
+                checked.map_err(|problem| format!("{}: {problem}", display_value(value)))?;
             }
-            is_so_many(schema, ITEMS, values.len())
+            is_count_allowed(schema, ITEMS, values.len())
         }
         // What is listed is allowed.
         _ if !choices(schema).is_empty() => true,
         Value::Number(number) => number.as_f64().is_some_and(|number| {
-            bounds(schema).all(|(bound, limit)| (bound.is_kept)(number, limit))
+            bounds(schema).all(|(bound, limit)| (bound.is_satisfied)(number, limit))
         }),
         Value::String(text) => {
-            is_so_many(schema, CHARACTERS, text.chars().count())
-                && text_format(schema).is_none_or(|format| (format.fits)(text))
+            is_count_allowed(schema, CHARACTERS, text.chars().count())
+                && text_format(schema).is_none_or(|format| (format.matches)(text))
         }
         _ => true,
     };
     if fits {
         return Ok(());
     }
-    Err(format!("It is {}.", described(schema)))
+    Err(format!("It is {}.", describe_schema(schema)))
 }
 
 /// A value as a person reads it.
-fn spoken(value: &Value) -> String {
+fn display_value(value: &Value) -> String {
     match value {
         Value::String(text) if text.is_empty() => "\"\"".to_owned(),
         Value::String(text) => one_line(text),
         Value::Bool(true) => "yes".to_owned(),
         Value::Bool(false) => "no".to_owned(),
         Value::Array(values) => {
-            let values: Vec<String> = values.iter().map(spoken).collect();
+            let values: Vec<String> = values.iter().map(display_value).collect();
             values.join(", ")
         }
         other => one_line(&other.to_string()),
     }
 }
 
-fn shortened(text: &str) -> String {
-    match text.char_indices().nth(MOST_DEFAULT) {
+fn shorten(text: &str) -> String {
+    match text.char_indices().nth(MAX_DEFAULT_CHARS) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
         None => text.to_owned(),
     }
@@ -355,11 +355,11 @@ mod tests {
     }
 
     fn given(value: Value) -> FieldAnswer {
-        FieldAnswer::Given(value)
+        FieldAnswer::Value(value)
     }
 
     fn refused(problem: &str) -> FieldAnswer {
-        FieldAnswer::Refused(problem.to_owned())
+        FieldAnswer::Invalid(problem.to_owned())
     }
 
     #[test]
@@ -406,15 +406,19 @@ mod tests {
             json!({ "type": "array", "items": { "enum": ["a"] } }),
             json!({ "type": "integer", "default": null }),
         ] {
-            assert_eq!(optional(&schema).judge(" \n"), FieldAnswer::Omitted);
+            assert_eq!(optional(&schema).parse_answer(" \n"), FieldAnswer::Omitted);
             let required = FormField::new("it", &schema, true);
-            assert_eq!(required.judge(""), refused("It is needed."), "{schema}");
+            assert_eq!(
+                required.parse_answer(""),
+                refused("It is needed."),
+                "{schema}"
+            );
         }
         for default in [json!(2), json!(false), json!("x"), json!(["a"])] {
             let schema = json!({ "default": default });
             for is_required in [false, true] {
                 let field = FormField::new("it", &schema, is_required);
-                assert_eq!(field.judge(""), given(default.clone()));
+                assert_eq!(field.parse_answer(""), given(default.clone()));
             }
         }
     }
@@ -422,55 +426,58 @@ mod tests {
     #[test]
     fn numbers_are_checked_for_their_kind_and_their_bounds() {
         let whole = optional(&json!({ "type": "integer", "minimum": 1, "maximum": 10 }));
-        assert_eq!(whole.judge(" 10 "), given(json!(10)));
+        assert_eq!(whole.parse_answer(" 10 "), given(json!(10)));
         let problem = refused("It is a whole number, at least 1, at most 10.");
         for text in ["many", "2.5", "0", "11", "1e1"] {
-            assert_eq!(whole.judge(text), problem, "{text}");
+            assert_eq!(whole.parse_answer(text), problem, "{text}");
         }
         let number = optional(&json!({ "type": "number", "exclusiveMinimum": 0 }));
-        assert_eq!(number.judge("2"), given(json!(2)));
-        assert_eq!(number.judge("0.25"), given(json!(0.25)));
+        assert_eq!(number.parse_answer("2"), given(json!(2)));
+        assert_eq!(number.parse_answer("0.25"), given(json!(0.25)));
         let problem = refused("It is a number, more than 0.");
         for text in ["0", "nan", "inf", "2,5"] {
-            assert_eq!(number.judge(text), problem, "{text}");
+            assert_eq!(number.parse_answer(text), problem, "{text}");
         }
         let large = optional(&json!({ "type": "integer" }));
-        assert_eq!(large.judge("18446744073709551615"), given(json!(u64::MAX)));
+        assert_eq!(
+            large.parse_answer("18446744073709551615"),
+            given(json!(u64::MAX))
+        );
     }
 
     #[test]
     fn texts_are_checked_for_their_length_and_their_format() {
         let name = optional(&json!({ "type": "string", "minLength": 2, "maxLength": 3 }));
-        assert_eq!(name.judge("Åsa"), given(json!("Åsa")));
+        assert_eq!(name.parse_answer("Åsa"), given(json!("Åsa")));
         for text in ["a", "abcd"] {
             assert_eq!(
-                name.judge(text),
+                name.parse_answer(text),
                 refused("It is text, 2 to 3 characters."),
                 "{text}"
             );
         }
         let day = optional(&json!({ "type": "string", "format": "date" }));
-        assert_eq!(day.judge("2026-01-31"), given(json!("2026-01-31")));
+        assert_eq!(day.parse_answer("2026-01-31"), given(json!("2026-01-31")));
         assert_eq!(
-            day.judge("tomorrow"),
+            day.parse_answer("tomorrow"),
             refused("It is a date, such as 2026-01-31.")
         );
         let other = optional(&json!({ "type": "string", "format": "colour" }));
-        assert_eq!(other.judge("x"), given(json!("x")));
+        assert_eq!(other.parse_answer("x"), given(json!("x")));
     }
 
     #[test]
     fn a_yes_or_no_and_a_choice_are_what_they_say() {
         let sure = optional(&json!({ "type": "boolean" }));
         for (text, value) in [("y", true), ("TRUE", true), ("no", false), ("false", false)] {
-            assert_eq!(sure.judge(text), given(json!(value)), "{text}");
+            assert_eq!(sure.parse_answer(text), given(json!(value)), "{text}");
         }
-        assert_eq!(sure.judge("maybe"), refused("It is y or n."));
+        assert_eq!(sure.parse_answer("maybe"), refused("It is y or n."));
         let colour = json!({ "type": "string", "enum": ["r", "g"], "enumNames": ["Red", "Green"] });
         let colour = optional(&colour);
-        assert_eq!(colour.judge("Green"), given(json!("g")));
+        assert_eq!(colour.parse_answer("Green"), given(json!("g")));
         let problem = "It is none of those listed: give a value, a title or a number.";
-        assert_eq!(colour.judge("Blue"), refused(problem));
+        assert_eq!(colour.parse_answer("Blue"), refused(problem));
     }
 
     #[test]
@@ -484,18 +491,18 @@ mod tests {
             ],
         } }),
         );
-        assert_eq!(meals.judge("Breakfast, 3"), given(json!(["b", "d"])));
-        assert_eq!(meals.judge("b,b,"), given(json!(["b"])));
-        assert_eq!(meals.judge("Lunch, late"), given(json!(["l"])));
+        assert_eq!(meals.parse_answer("Breakfast, 3"), given(json!(["b", "d"])));
+        assert_eq!(meals.parse_answer("b,b,"), given(json!(["b"])));
+        assert_eq!(meals.parse_answer("Lunch, late"), given(json!(["l"])));
         let problem = "Tea: It is none of those listed: give a value, a title or a number.";
-        assert_eq!(meals.judge("b, Tea"), refused(problem));
+        assert_eq!(meals.parse_answer("b, Tea"), refused(problem));
         let problem = refused("It is several, separated by commas, 1 to 2 of them.");
-        assert_eq!(meals.judge("b, l, d"), problem);
+        assert_eq!(meals.parse_answer("b, l, d"), problem);
         let years = json!({ "type": "array", "items": { "type": "integer", "minimum": 1900 } });
         let years = optional(&years);
-        assert_eq!(years.judge("1999, 2000"), given(json!([1999, 2000])));
+        assert_eq!(years.parse_answer("1999, 2000"), given(json!([1999, 2000])));
         let problem = "3: It is a whole number, at least 1900.";
-        assert_eq!(years.judge("1999, 3"), refused(problem));
+        assert_eq!(years.parse_answer("1999, 3"), refused(problem));
     }
 
     #[test]
@@ -504,8 +511,12 @@ mod tests {
             json!({ "anyOf": [{ "type": "integer" }, { "type": "null" }], "default": null }),
             json!({ "type": ["null", "integer"] }),
         ] {
-            assert_eq!(optional(&schema).judge("3"), given(json!(3)), "{schema}");
-            assert_eq!(optional(&schema).judge(""), FieldAnswer::Omitted);
+            assert_eq!(
+                optional(&schema).parse_answer("3"),
+                given(json!(3)),
+                "{schema}"
+            );
+            assert_eq!(optional(&schema).parse_answer(""), FieldAnswer::Omitted);
         }
     }
 

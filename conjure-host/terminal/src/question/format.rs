@@ -8,31 +8,31 @@ use serde_json::Value;
 pub(super) struct TextFormat {
     name: &'static str,
     /// What fits it, with an example.
-    pub(super) words: &'static str,
+    pub(super) description: &'static str,
     /// Whether a text fits it.
-    pub(super) fits: fn(&str) -> bool,
+    pub(super) matches: fn(&str) -> bool,
 }
 
 static FORMATS: [TextFormat; 4] = [
     TextFormat {
         name: "email",
-        words: "an e-mail address, such as ada@example.org",
-        fits: is_email,
+        description: "an e-mail address, such as ada@example.org",
+        matches: is_email,
     },
     TextFormat {
         name: "uri",
-        words: "an address with its scheme, such as https://example.org/",
-        fits: is_uri,
+        description: "an address with its scheme, such as https://example.org/",
+        matches: is_uri,
     },
     TextFormat {
         name: "date",
-        words: "a date, such as 2026-01-31",
-        fits: is_date,
+        description: "a date, such as 2026-01-31",
+        matches: is_date,
     },
     TextFormat {
         name: "date-time",
-        words: "a date and a time with its zone, such as 2026-01-31T18:00:00Z",
-        fits: is_date_time,
+        description: "a date and a time with its zone, such as 2026-01-31T18:00:00Z",
+        matches: is_date_time,
     },
 ];
 
@@ -170,10 +170,10 @@ mod tests {
             let schema = json!({ "format": format });
             let known = text_format(&schema).unwrap();
             for text in fitting {
-                assert!((known.fits)(text), "{format}: {text}");
+                assert!((known.matches)(text), "{format}: {text}");
             }
             for text in others {
-                assert!(!(known.fits)(text), "{format}: {text}");
+                assert!(!(known.matches)(text), "{format}: {text}");
             }
         }
         assert!(text_format(&json!({ "format": "password" })).is_none());

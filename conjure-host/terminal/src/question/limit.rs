@@ -6,31 +6,31 @@ use serde_json::Value;
 pub(super) struct NumberBound {
     member: &'static str,
     /// What stands before the limit.
-    pub(super) words: &'static str,
+    pub(super) phrase: &'static str,
     /// Whether a number keeps to a limit.
-    pub(super) is_kept: fn(f64, f64) -> bool,
+    pub(super) is_satisfied: fn(f64, f64) -> bool,
 }
 
 static BOUNDS: [NumberBound; 4] = [
     NumberBound {
         member: "minimum",
-        words: "at least",
-        is_kept: |number, limit| number >= limit,
+        phrase: "at least",
+        is_satisfied: |number, limit| number >= limit,
     },
     NumberBound {
         member: "exclusiveMinimum",
-        words: "more than",
-        is_kept: |number, limit| number > limit,
+        phrase: "more than",
+        is_satisfied: |number, limit| number > limit,
     },
     NumberBound {
         member: "maximum",
-        words: "at most",
-        is_kept: |number, limit| number <= limit,
+        phrase: "at most",
+        is_satisfied: |number, limit| number <= limit,
     },
     NumberBound {
         member: "exclusiveMaximum",
-        words: "less than",
-        is_kept: |number, limit| number < limit,
+        phrase: "less than",
+        is_satisfied: |number, limit| number < limit,
     },
 ];
 
@@ -43,28 +43,28 @@ pub(super) fn bounds(schema: &Value) -> impl Iterator<Item = (&'static NumberBou
 }
 
 /// What a schema counts: the members for the least and the most, and what is counted.
-pub(super) type Counted = [&'static str; 3];
+pub(super) type CountLimit = [&'static str; 3];
 
 /// A text's characters.
-pub(super) const CHARACTERS: Counted = ["minLength", "maxLength", "characters"];
+pub(super) const CHARACTERS: CountLimit = ["minLength", "maxLength", "characters"];
 /// A list's items.
-pub(super) const ITEMS: Counted = ["minItems", "maxItems", "of them"];
+pub(super) const ITEMS: CountLimit = ["minItems", "maxItems", "of them"];
 
 /// The least and the most that a schema sets.
-fn limits(schema: &Value, [least, most, _]: Counted) -> (Option<u64>, Option<u64>) {
+fn limits(schema: &Value, [least, most, _]: CountLimit) -> (Option<u64>, Option<u64>) {
     let limit = |member: &str| schema.get(member).and_then(Value::as_u64);
     (limit(least).filter(|least| *least > 0), limit(most))
 }
 
 /// Whether a schema allows so many.
-pub(super) fn is_so_many(schema: &Value, counted: Counted, count: usize) -> bool {
+pub(super) fn is_count_allowed(schema: &Value, counted: CountLimit, count: usize) -> bool {
     let (least, most) = limits(schema, counted);
     let count = u64::try_from(count).unwrap_or(u64::MAX);
     least.is_none_or(|least| count >= least) && most.is_none_or(|most| count <= most)
 }
 
 /// How many a schema wants, in words; nothing where any number will do.
-pub(super) fn how_many(schema: &Value, counted: Counted) -> Option<String> {
+pub(super) fn describe_limits(schema: &Value, counted: CountLimit) -> Option<String> {
     let [_, _, unit] = counted;
     match limits(schema, counted) {
         (Some(least), Some(most)) => Some(format!("{least} to {most} {unit}")),

@@ -68,7 +68,7 @@ fn without_a_keyring_the_key_is_in_a_file_that_only_its_owner_reads() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
     let vault = Vault::open(options(&data)).unwrap();
-    assert_eq!(vault.place(), None);
+    assert_eq!(vault.key_location(), None);
     assert!(!data.exists(), "nothing is made before something is sealed");
     let sealed = vault.seal("a", &secret()).unwrap();
     let file = data.join("vault.key");
@@ -166,7 +166,7 @@ fn the_variable_comes_first_and_what_the_file_sealed_can_still_be_read() {
     assert_eq!(text(vault.unseal("a", &by_file).unwrap()), "sk-test");
     let by_variable = vault.seal("a", &secret()).unwrap();
     assert!(matches!(
-        vault.place(),
+        vault.key_location(),
         Some((KeyLocation::Variable("CONJURE_KEY"), _))
     ));
     let without = Vault::open(options(dir.path())).unwrap();
@@ -195,7 +195,10 @@ fn where_there_is_a_keyring_no_file_is_made() {
     };
     let vault = Vault::open(with_keyring(dir.path())).unwrap();
     let sealed = vault.seal("a", &secret()).unwrap();
-    assert!(matches!(vault.place(), Some((KeyLocation::Keyring(_), _))));
+    assert!(matches!(
+        vault.key_location(),
+        Some((KeyLocation::Keyring(_), _))
+    ));
     assert!(!dir.path().join("vault.key").exists());
     let again = Vault::open(with_keyring(dir.path())).unwrap();
     assert_eq!(text(again.unseal("a", &sealed).unwrap()), "sk-test");
@@ -237,7 +240,10 @@ fn a_keyring_that_does_not_answer_gives_way_to_the_file_and_is_said() {
     };
     let vault = Vault::open(locked()).unwrap();
     let sealed = vault.seal("a", &secret()).unwrap();
-    assert!(matches!(vault.place(), Some((KeyLocation::File(_), _))));
+    assert!(matches!(
+        vault.key_location(),
+        Some((KeyLocation::File(_), _))
+    ));
     assert_eq!(text(vault.unseal("a", &sealed).unwrap()), "sk-test");
     let elsewhere = tempfile::tempdir().unwrap();
     let sealed = Vault::open(options(elsewhere.path()))
@@ -271,7 +277,7 @@ fn a_rotation_that_ends_anywhere_loses_nothing_and_goes_on() {
                 .iter()
                 .map(|id| vault.seal(id, &secret()).unwrap())
                 .collect();
-            let old = vault.place().unwrap().1;
+            let old = vault.key_location().unwrap().1;
             let rotation = vault.rotation().unwrap();
             for (id, row) in rows.iter().zip(&mut sealed).take(end) {
                 *row = rotation.reseal(id, row).unwrap().unwrap();
@@ -298,13 +304,13 @@ fn a_rotation_that_ends_anywhere_loses_nothing_and_goes_on() {
                 }
             }
             rotation.finish().unwrap();
-            let (_, now) = open().place().unwrap();
+            let (_, now) = open().key_location().unwrap();
             assert!(now != old);
             for (id, row) in rows.iter().zip(&sealed) {
                 assert_eq!(sealed::key_of(row).unwrap(), now);
                 assert_eq!(text(open().unseal(id, row).unwrap()), "sk-test");
             }
-            assert!(!file::next(&dir.path().join("vault.key")).exists());
+            assert!(!file::next_path(&dir.path().join("vault.key")).exists());
         }
     }
 }
@@ -323,7 +329,10 @@ fn a_key_of_the_environment_is_replaced_by_whoever_sets_it() {
     };
     let before = with(&old, None);
     let sealed = before.seal("a", &secret()).unwrap();
-    assert!(matches!(before.rotation(), Err(VaultError::NotOurs { .. })));
+    assert!(matches!(
+        before.rotation(),
+        Err(VaultError::KeyInEnvironment { .. })
+    ));
     let both = with(&new, Some(&old));
     let rotation = both.rotation().unwrap();
     let resealed = rotation.reseal("a", &sealed).unwrap().unwrap();

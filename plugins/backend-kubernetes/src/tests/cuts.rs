@@ -24,7 +24,7 @@ fn cut_in_the_middle(world: &World, cut: impl Fn(), lasts: Duration) {
     assert!(running.until(|seen| seen.stdout.len() > 200));
     cut();
     sleep(lasts);
-    world.network.carry();
+    world.network.restore();
     let outcome = running.wait();
     let ran: BashOutput = outcome.parse().unwrap();
     assert_eq!((ran.exit_code, ran.stderr.as_str()), (Some(0), ""));
@@ -52,7 +52,7 @@ fn a_network_that_falls_silent_in_the_middle_of_a_call_loses_nothing() {
         return;
     };
     let silent = Duration::from_secs(4);
-    cut_in_the_middle(&world, || world.network.fall_silent(), silent);
+    cut_in_the_middle(&world, || world.network.stall(), silent);
 }
 
 #[test]

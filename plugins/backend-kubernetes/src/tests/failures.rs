@@ -108,7 +108,7 @@ fn a_cluster_that_does_not_answer_is_told() {
     let Some(world) = says(&json!({}), away, &words) else {
         return;
     };
-    world.network.carry();
+    world.network.restore();
     assert_eq!(world.bash("echo on").stdout, "on\n");
 }
 

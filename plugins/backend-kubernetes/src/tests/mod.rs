@@ -182,7 +182,7 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        self.network.carry();
+        self.network.restore();
         self.plugin.call("executor.cleanup", json!({}));
     }
 }

@@ -34,7 +34,7 @@ impl AnswerFilter {
     pub(super) fn to(link: &Arc<Link>, message: &ClientJsonRpcMessage) -> Self {
         let request = match message {
             JsonRpcMessage::Request(request) => {
-                if is_kept_aside(&request.request) {
+                if is_fetched_directly(&request.request) {
                     link.expect(&request.id);
                 }
                 Some(request.id.clone())
@@ -48,7 +48,7 @@ impl AnswerFilter {
     }
 
     /// On a stream that belongs to no request.
-    pub(super) fn to_anything(link: &Arc<Link>) -> Self {
+    pub(super) fn unsolicited(link: &Arc<Link>) -> Self {
         Self {
             link: Arc::clone(link),
             request: None,
@@ -56,13 +56,13 @@ impl AnswerFilter {
     }
 
     /// Whether a request waits for an answer.
-    pub(super) fn are_awaited(&self) -> bool {
+    pub(super) fn has_request(&self) -> bool {
         self.request.is_some()
     }
 
     /// The text without what must not be shown.
-    pub(super) fn hide(&self, text: String) -> String {
-        self.link.secrets().hide(text)
+    pub(super) fn redact(&self, text: String) -> String {
+        self.link.secrets().redact(text)
     }
 
     /// An event as rmcp reads it, or as many as messages are in it. A request of the server's waits
@@ -71,7 +71,7 @@ impl AnswerFilter {
         self.link.note_activity();
         let mut event = match event {
             Ok(event) => event,
-            Err(error) => return one(Err(error)),
+            Err(error) => return single_event(Err(error)),
         };
         event.retry = event.retry.map(|retry| retry.max(MIN_RETRY_MS));
         let data = event.data.take().unwrap_or_default();
@@ -82,7 +82,7 @@ impl AnswerFilter {
         }
         if messages.is_empty() {
             // Its id still counts.
-            return one(Ok(event));
+            return single_event(Ok(event));
         }
         let link = Arc::clone(&self.link);
         stream::iter(messages)
@@ -128,12 +128,12 @@ impl AnswerFilter {
         let messages = read.messages.into_iter();
         messages
             .filter_map(|message| self.link.take(message, self.request.as_ref()))
-            .map(|message| self.aside(message))
+            .map(|message| self.store_expected(message))
             .collect()
     }
 
     /// Keeps a result that is waited for.
-    fn aside(&self, message: ServerJsonRpcMessage) -> ServerJsonRpcMessage {
+    fn store_expected(&self, message: ServerJsonRpcMessage) -> ServerJsonRpcMessage {
         let JsonRpcMessage::Response(mut response) = message else {
             return message;
         };
@@ -147,19 +147,19 @@ impl AnswerFilter {
                 return JsonRpcMessage::Response(response);
             }
         };
-        response.result = stand_in(&whole);
-        self.link.keep(&response.id, whole);
+        response.result = placeholder(&whole);
+        self.link.store_result(&response.id, whole);
         JsonRpcMessage::Response(response)
     }
 }
 
 /// A single event, or why there is none.
-pub(super) fn one(event: Result<Sse, SseError>) -> SseEvents {
+pub(super) fn single_event(event: Result<Sse, SseError>) -> SseEvents {
     stream::iter([event]).boxed()
 }
 
 /// Whether the connection fetches a request's result itself. Those of the handshake are rmcp's.
-fn is_kept_aside(request: &ClientRequest) -> bool {
+fn is_fetched_directly(request: &ClientRequest) -> bool {
     matches!(
         request,
         ClientRequest::CallToolRequest(_)
@@ -175,7 +175,7 @@ fn is_kept_aside(request: &ClientRequest) -> bool {
 
 /// What rmcp gets in place of a result: of a list of tools what it needs to know for the headers
 /// of their calls, of anything else nothing.
-fn stand_in(result: &Value) -> ServerResult {
+fn placeholder(result: &Value) -> ServerResult {
     let nothing = || ServerResult::CustomResult(CustomResult(json!({ "resultType": "complete" })));
     let Some(tools) = result.get("tools").and_then(Value::as_array) else {
         return nothing();
@@ -204,12 +204,12 @@ fn is_read(event: &Sse) -> bool {
 mod tests {
     use super::*;
     use crate::answer_backlog::MAX_UNANSWERED;
-    use crate::outside::Outside;
     use crate::secrets::Secrets;
+    use crate::server_notices::ServerNotices;
 
     fn filter() -> AnswerFilter {
-        let outside = Outside::new("s", Secrets::default(), |_| {});
-        AnswerFilter::to_anything(&Link::new(Arc::new(outside)))
+        let outside = ServerNotices::new("s", Secrets::default(), |_| {});
+        AnswerFilter::unsolicited(&Link::new(Arc::new(outside)))
     }
 
     fn event(data: &Value, retry: Option<u64>) -> Result<Sse, SseError> {
@@ -246,7 +246,7 @@ mod tests {
         // For too long, and it is over.
         let mut events = filter.clean(event(&ping(1_000), None));
         assert!(events.next().await.unwrap().unwrap().data.is_none());
-        assert!(filter.link.closed().unwrap().contains("answers"));
+        assert!(filter.link.close_reason().unwrap().contains("answers"));
     }
 
     #[tokio::test]

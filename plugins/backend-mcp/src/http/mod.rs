@@ -10,9 +10,9 @@
 mod answers;
 mod pace;
 mod post;
-mod reopening;
+mod reopen;
 mod tls;
-mod trouble;
+mod transport_error;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -36,8 +36,8 @@ use crate::oauth::{Auth, Token};
 use answers::AnswerFilter;
 use pace::Pace;
 use post::Post;
-use reopening::Reopening;
-pub(crate) use trouble::judge;
+use reopen::ReopenDelays;
+pub(crate) use transport_error::judge;
 
 /// How long a connection is kept that nothing runs on: common servers close theirs after 5 s, and
 /// a request that meets that is lost.
@@ -52,14 +52,14 @@ type SseEvents = BoxStream<'static, Result<Sse, SseError>>;
 /// A client for one server.
 #[derive(Clone)]
 pub(crate) struct McpHttpClient {
-    kept: reqwest::Client,
-    fresh: reqwest::Client,
+    pooled: reqwest::Client,
+    unpooled: reqwest::Client,
     link: Arc<Link>,
     pace: Arc<Pace>,
-    reopening: Arc<Reopening>,
+    reopening: Arc<ReopenDelays>,
     auth: Option<Arc<Auth>>,
     /// The most bytes of an answer.
-    most: usize,
+    max_answer_bytes: usize,
 }
 
 impl McpHttpClient {
@@ -82,21 +82,21 @@ impl McpHttpClient {
             }
         };
         Ok(Self {
-            kept: builder().build()?,
-            fresh: builder().pool_max_idle_per_host(0).build()?,
+            pooled: builder().build()?,
+            unpooled: builder().pool_max_idle_per_host(0).build()?,
             link,
             pace: Arc::default(),
             reopening: Arc::default(),
             auth,
-            most,
+            max_answer_bytes: most,
         })
     }
 
     fn inner(&self) -> &reqwest::Client {
-        if self.pace.wants_fresh() {
-            &self.fresh
+        if self.pace.prefers_unpooled() {
+            &self.unpooled
         } else {
-            &self.kept
+            &self.pooled
         }
     }
 
@@ -123,7 +123,7 @@ impl McpHttpClient {
             done => return done,
         };
         if let Some(token) = token {
-            if let Some(another) = auth.instead_of(&token).await? {
+            if let Some(another) = auth.replacement_for(&token).await? {
                 return self.send_authorized(Some(&another), &send).await;
             }
             // A login that is over takes away nothing that everybody gets.
@@ -223,7 +223,7 @@ impl StreamableHttpClient for McpHttpClient {
             message: &message,
             session: session_id.as_deref(),
             headers: &custom_headers,
-            most: self.most,
+            max_answer_bytes: self.max_answer_bytes,
         };
         let send = |token: Option<String>| {
             let answers = answers.clone();
@@ -274,9 +274,14 @@ impl StreamableHttpClient for McpHttpClient {
             let (uri, id) = (Arc::clone(&uri), session_id.clone());
             let (last, headers) = (last_event_id.clone(), custom_headers.clone());
             async move {
-                let got = self
-                    .inner()
-                    .get_stream_with_max_sse_event_size(uri, id, last, token, headers, self.most);
+                let got = self.inner().get_stream_with_max_sse_event_size(
+                    uri,
+                    id,
+                    last,
+                    token,
+                    headers,
+                    self.max_answer_bytes,
+                );
                 got.await.map_err(anonymous)
             }
         };
@@ -285,11 +290,11 @@ impl StreamableHttpClient for McpHttpClient {
             // What changed meanwhile was told to nobody, and nothing of it comes again.
             self.link.change();
         }
-        let answers = AnswerFilter::to_anything(&self.link);
+        let answers = AnswerFilter::unsolicited(&self.link);
         Ok(events
             .flat_map(move |event| {
                 if let Ok(event) = &event {
-                    open.note(event);
+                    open.record(event);
                 }
                 answers.clean(event)
             })

@@ -12,22 +12,22 @@ const DELAYED_ACK: std::ops::Range<Duration> = Duration::from_millis(38)..Durati
 #[derive(Default)]
 pub(super) struct Pace {
     delayed: AtomicU32,
-    fresh: AtomicBool,
+    prefers_unpooled: AtomicBool,
 }
 
 impl Pace {
     /// Notes how long the beginning of an answer took.
-    pub(super) fn note(&self, took: Duration) {
+    pub(super) fn record(&self, took: Duration) {
         if !DELAYED_ACK.contains(&took) {
             self.delayed.store(0, Ordering::Relaxed);
         } else if self.delayed.fetch_add(1, Ordering::Relaxed) + 1 >= MAX_DELAYED_ANSWERS {
-            self.fresh.store(true, Ordering::Relaxed);
+            self.prefers_unpooled.store(true, Ordering::Relaxed);
         }
     }
 
     /// Whether each request had better have a connection of its own.
-    pub(super) fn wants_fresh(&self) -> bool {
-        self.fresh.load(Ordering::Relaxed)
+    pub(super) fn prefers_unpooled(&self) -> bool {
+        self.prefers_unpooled.load(Ordering::Relaxed)
     }
 }
 
@@ -40,9 +40,9 @@ mod tests {
         let pace = Pace::default();
         let note = |milliseconds: &[u64]| {
             for took in milliseconds {
-                pace.note(Duration::from_millis(*took));
+                pace.record(Duration::from_millis(*took));
             }
-            pace.wants_fresh()
+            pace.prefers_unpooled()
         };
         assert!(!note(&[44; 7]));
         assert!(!note(&[3]), "one that is quick was not delayed");

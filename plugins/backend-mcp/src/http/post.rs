@@ -19,7 +19,7 @@ use rmcp::transport::streamable_http_client::{
 use sse_stream::{Sse, SseStream};
 use url::Url;
 
-use super::answers::{AnswerFilter, one};
+use super::answers::{AnswerFilter, single_event};
 use super::pace::Pace;
 use super::{Headers, HttpTransportError, SseEvents};
 use crate::secrets::beginning;
@@ -38,7 +38,7 @@ pub(super) struct Post<'a> {
     pub(super) session: Option<&'a str>,
     pub(super) headers: &'a Headers,
     /// The most bytes of the answer.
-    pub(super) most: usize,
+    pub(super) max_answer_bytes: usize,
 }
 
 impl Post<'_> {
@@ -67,7 +67,7 @@ impl Post<'_> {
         let begun = Instant::now();
         let response = request.body(body).send().await?;
         let status = response.status();
-        if let Some(refused) = self.refused_for_auth(&response) {
+        if let Some(refused) = self.auth_error(&response) {
             return Err(refused);
         }
         if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
@@ -77,29 +77,37 @@ impl Post<'_> {
             return Err(StreamableHttpError::SessionExpired);
         }
         let kind = header(&response, CONTENT_TYPE.as_str());
-        let is = |name: &str| kind.as_deref().is_some_and(|kind| is_of(kind, name));
+        let is = |name: &str| {
+            kind.as_deref()
+                .is_some_and(|kind| has_media_type(kind, name))
+        };
         if !status.is_success() {
-            return self.refused(response, is(JSON), &answers).await;
+            return self.refusal(response, is(JSON), &answers).await;
         }
         let session = header(&response, SESSION_HEADER);
-        if !answers.are_awaited() {
+        if !answers.has_request() {
             // Some answer with something where nothing is to be answered.
             return Ok(StreamableHttpPostResponse::Accepted);
         }
         if is(EVENT_STREAM) {
-            let events = events(response, self.most, answers, (begun, Arc::clone(pace)));
+            let events = events(
+                response,
+                self.max_answer_bytes,
+                answers,
+                (begun, Arc::clone(pace)),
+            );
             return Ok(StreamableHttpPostResponse::Sse(events, session));
         }
         if !is(JSON) {
             return Err(StreamableHttpError::UnexpectedContentType(kind));
         }
-        let body = body_of(response, self.most).await?;
-        pace.note(begun.elapsed());
+        let body = body_of(response, self.max_answer_bytes).await?;
+        pace.record(begun.elapsed());
         let answer = match body {
             Some(body) => answers
                 .in_body(&body)
                 .or_else(|| answers.error("its answer is no message")),
-            None => answers.error(too_long(self.most)),
+            None => answers.error(too_long(self.max_answer_bytes)),
         };
         match answer {
             Some(answer) => Ok(StreamableHttpPostResponse::Json(answer, session)),
@@ -107,7 +115,7 @@ impl Post<'_> {
         }
     }
 
-    fn refused_for_auth(&self, response: &Response) -> Option<HttpTransportError> {
+    fn auth_error(&self, response: &Response) -> Option<HttpTransportError> {
         let challenge = header(response, WWW_AUTHENTICATE.as_str());
         match (response.status(), challenge) {
             (StatusCode::UNAUTHORIZED, challenge) => {
@@ -134,7 +142,7 @@ impl Post<'_> {
     }
 
     /// A status that is no success: an error of the protocol if the body is one.
-    async fn refused(
+    async fn refusal(
         &self,
         response: Response,
         is_json: bool,
@@ -153,7 +161,7 @@ impl Post<'_> {
             Some(JsonRpcMessage::Error(error)) => Some(error.error),
             _ => None,
         };
-        let told = || told(answers, &body);
+        let told = || excerpt(answers, &body);
         // A server of the era before may refuse the question for the era in any way.
         if let JsonRpcMessage::Request(request) = self.message
             && matches!(request.request, ClientRequest::DiscoverRequest(_))
@@ -177,7 +185,7 @@ impl Post<'_> {
             return Err(HttpStatusError::new(status.as_u16(), retry_after).into());
         }
         if status == StatusCode::FORBIDDEN {
-            return Err(io::Error::other(ForbiddenAnswer { told: told() }).into());
+            return Err(io::Error::other(ForbiddenAnswer { body_start: told() }).into());
         }
         let text = format!("HTTP {status}: {}", told());
         Err(StreamableHttpError::UnexpectedServerResponse(Cow::Owned(
@@ -188,23 +196,26 @@ impl Post<'_> {
 
 /// A refusal with HTTP 403 and no challenge: whoever asks may not, as far as the server says.
 #[derive(Debug, thiserror::Error)]
-#[error("unexpected server response: HTTP {}: {told}", StatusCode::FORBIDDEN)]
+#[error(
+    "unexpected server response: HTTP {}: {body_start}",
+    StatusCode::FORBIDDEN
+)]
 pub(super) struct ForbiddenAnswer {
     /// The beginning of what the server said.
-    pub(super) told: String,
+    pub(super) body_start: String,
 }
 
 impl ForbiddenAnswer {
     /// The one that an error of the transport holds.
-    pub(super) fn in_error(error: &io::Error) -> Option<&Self> {
+    pub(super) fn from_error(error: &io::Error) -> Option<&Self> {
         error.get_ref()?.downcast_ref()
     }
 }
 
 /// The beginning of what a server said. Nothing is cut before it is without secrets.
-fn told(answers: &AnswerFilter, body: &[u8]) -> String {
+fn excerpt(answers: &AnswerFilter, body: &[u8]) -> String {
     let said = String::from_utf8_lossy(body).into_owned();
-    beginning(answers.hide(said), MAX_SHOWN_BYTES)
+    beginning(answers.redact(said), MAX_SHOWN_BYTES)
 }
 
 fn header(response: &Response, name: &str) -> Option<String> {
@@ -213,7 +224,7 @@ fn header(response: &Response, name: &str) -> Option<String> {
 }
 
 /// Whether a content type is this media type, whatever its case and its parameters are.
-fn is_of(kind: &str, media_type: &str) -> bool {
+fn has_media_type(kind: &str, media_type: &str) -> bool {
     let essence = kind.split(';').next().unwrap_or_default();
     essence.trim().eq_ignore_ascii_case(media_type)
 }
@@ -250,13 +261,13 @@ fn events(
     events
         .flat_map(move |event| {
             if let Some(pace) = pace.take() {
-                pace.note(begun.elapsed());
+                pace.record(begun.elapsed());
             }
             match event {
                 Err(error) if is_too_long(&error) => {
                     let error = answers.error(too_long(most));
                     let data = error.and_then(|error| serde_json::to_string(&error).ok());
-                    one(Ok(Sse {
+                    single_event(Ok(Sse {
                         event: None,
                         data,
                         id: None,
@@ -272,7 +283,7 @@ fn events(
 /// An event is too long.
 #[derive(Debug, thiserror::Error)]
 #[error("an event is too long")]
-struct TooLong;
+struct EventTooLong;
 
 /// Passes the bytes on, up to an event that is longer than `most`.
 fn limit_events<B: AsRef<[u8]> + Send + 'static>(
@@ -283,9 +294,9 @@ fn limit_events<B: AsRef<[u8]> + Send + 'static>(
     bytes.scan(begin, move |(length, over), piece| {
         let piece = match piece {
             _ if *over => None,
-            Ok(piece) if length.after(piece.as_ref()) > most => {
+            Ok(piece) if length.advance(piece.as_ref()) > most => {
                 *over = true;
-                Some(Err(io::Error::other(TooLong)))
+                Some(Err(io::Error::other(EventTooLong)))
             }
             piece => Some(piece),
         };
@@ -300,7 +311,7 @@ fn is_too_long(error: &SseError) -> bool {
     let error = error.downcast_ref::<io::Error>();
     let inner = error.and_then(io::Error::get_ref);
     inner
-        .and_then(|inner| inner.downcast_ref::<TooLong>())
+        .and_then(|inner| inner.downcast_ref::<EventTooLong>())
         .is_some()
 }
 
@@ -308,18 +319,18 @@ fn is_too_long(error: &SseError) -> bool {
 #[derive(Default)]
 struct Length {
     bytes: usize,
-    last: u8,
+    last_byte: u8,
     is_blank: bool,
 }
 
 impl Length {
     /// The most that an event was long while these bytes came.
-    fn after(&mut self, piece: &[u8]) -> usize {
+    fn advance(&mut self, piece: &[u8]) -> usize {
         let mut most = 0;
         for byte in piece {
             self.bytes += 1;
             most = most.max(self.bytes);
-            let ends_line = *byte == b'\r' || (*byte == b'\n' && self.last != b'\r');
+            let ends_line = *byte == b'\r' || (*byte == b'\n' && self.last_byte != b'\r');
             if ends_line {
                 if self.is_blank {
                     self.bytes = 0;
@@ -328,7 +339,7 @@ impl Length {
             } else if *byte != b'\n' {
                 self.is_blank = false;
             }
-            self.last = *byte;
+            self.last_byte = *byte;
         }
         most
     }
@@ -338,24 +349,24 @@ impl Length {
 mod tests {
     use super::*;
     use crate::link::Link;
-    use crate::outside::Outside;
     use crate::secrets::Secrets;
+    use crate::server_notices::ServerNotices;
 
     #[test]
     fn what_is_told_of_a_refusal_is_cut_after_secrets_are_hidden() {
-        let outside = Outside::new("s", Secrets::new(["hunter2-hunter2"]), |_| {});
-        let answers = AnswerFilter::to_anything(&Link::new(Arc::new(outside)));
+        let outside = ServerNotices::new("s", Secrets::new(["hunter2-hunter2"]), |_| {});
+        let answers = AnswerFilter::unsolicited(&Link::new(Arc::new(outside)));
         let body = format!("{}hunter2-hunter2", "x".repeat(MAX_SHOWN_BYTES - 9));
-        let told = told(&answers, body.as_bytes());
+        let told = excerpt(&answers, body.as_bytes());
         assert!(!told.contains("hunter2"), "{told}");
         assert!(told.contains("xx[secret]"), "{told}");
     }
 
     #[test]
     fn a_media_type_has_any_case_and_parameters_and_is_no_other_that_begins_like_it() {
-        assert!(is_of("Application/JSON; charset=utf-8", JSON));
-        assert!(is_of(" text/event-stream ", EVENT_STREAM));
-        assert!(!is_of("application/json-patch+json", JSON));
+        assert!(has_media_type("Application/JSON; charset=utf-8", JSON));
+        assert!(has_media_type(" text/event-stream ", EVENT_STREAM));
+        assert!(!has_media_type("application/json-patch+json", JSON));
     }
 
     #[test]
@@ -363,9 +374,9 @@ mod tests {
         for end in ["\n", "\r\n", "\r"] {
             let event = format!("data: {}{end}{end}", "x".repeat(90));
             let mut length = Length::default();
-            let longest = (0..50).map(|_| length.after(event.as_bytes())).max();
+            let longest = (0..50).map(|_| length.advance(event.as_bytes())).max();
             assert!(longest < Some(110), "{end:?}: {longest:?}");
-            assert!(length.after(&[b'x'; 200]) >= 200);
+            assert!(length.advance(&[b'x'; 200]) >= 200);
         }
     }
 }

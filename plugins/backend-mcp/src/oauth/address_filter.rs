@@ -25,7 +25,7 @@ const PROXY_VARIABLES: [&str; 6] = [
 /// The addresses that a server may name.
 #[derive(Debug, Clone)]
 pub(super) struct AddressFilter {
-    own: Option<IpAddr>,
+    server_address: Option<IpAddr>,
     /// Where the server itself is, as far as its address says so.
     scope: Option<AddressScope>,
     proxies: Arc<[String]>,
@@ -43,7 +43,7 @@ impl AddressFilter {
             url.host_str().map(str::to_owned)
         });
         Self {
-            own,
+            server_address: own,
             scope: own
                 .map(AddressScope::of)
                 .or_else(|| is_localhost.then_some(AddressScope::Machine)),
@@ -74,7 +74,7 @@ impl AddressFilter {
 
     fn allows(&self, address: IpAddr) -> bool {
         match AddressScope::of(address) {
-            _ if self.own == Some(address) => true,
+            _ if self.server_address == Some(address) => true,
             AddressScope::Internet => true,
             there @ (AddressScope::Network | AddressScope::Machine) => self.scope == Some(there),
             AddressScope::Benchmark | AddressScope::Nowhere => false,

@@ -58,7 +58,7 @@ impl Loopback {
                     if let Ok((stream, _)) = accepted {
                         let state = state.to_owned();
                         reading.spawn(async move {
-                            tokio::time::timeout(READ_TIMEOUT, one(stream, &state)).await.ok()?
+                            tokio::time::timeout(READ_TIMEOUT, answer_request(stream, &state)).await.ok()?
                         });
                     }
                 }
@@ -78,7 +78,7 @@ pub(super) fn port_of(redirect_uri: &str) -> Option<u16> {
 }
 
 /// Answers one request of a browser.
-async fn one(mut stream: TcpStream, state: &str) -> Option<Result<Callback, String>> {
+async fn answer_request(mut stream: TcpStream, state: &str) -> Option<Result<Callback, String>> {
     let mut head = Vec::new();
     let mut piece = [0; 2 * 1024];
     while !head.windows(4).any(|window| window == b"\r\n\r\n") && head.len() < MAX_REQUEST_BYTES {

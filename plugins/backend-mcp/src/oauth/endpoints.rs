@@ -6,24 +6,24 @@ use rmcp::transport::auth::{AuthError, AuthorizationMetadata};
 use url::Url;
 
 /// Whether a person can log in there.
-pub(super) fn for_login(metadata: &AuthorizationMetadata) -> Result<(), AuthError> {
-    is_fit(&metadata.authorization_endpoint)?;
-    is_fit(&metadata.token_endpoint)
+pub(super) fn check_login(metadata: &AuthorizationMetadata) -> Result<(), AuthError> {
+    check_endpoint(&metadata.authorization_endpoint)?;
+    check_endpoint(&metadata.token_endpoint)
 }
 
 /// Whether a token can be renewed there.
-pub(super) fn for_renewal(metadata: &AuthorizationMetadata) -> Result<(), AuthError> {
-    is_fit(&metadata.token_endpoint)
+pub(super) fn check_renewal(metadata: &AuthorizationMetadata) -> Result<(), AuthError> {
+    check_endpoint(&metadata.token_endpoint)
 }
 
 /// Whether the host can register itself there, if that is possible at all.
-pub(super) fn for_registration(metadata: &AuthorizationMetadata) -> Result<(), AuthError> {
+pub(super) fn check_registration(metadata: &AuthorizationMetadata) -> Result<(), AuthError> {
     let endpoint = metadata.registration_endpoint.as_deref();
-    endpoint.map_or(Ok(()), is_fit)
+    endpoint.map_or(Ok(()), check_endpoint)
 }
 
 /// Whether an endpoint can be visited: a page, and not in the clear over the network.
-pub(super) fn is_fit(endpoint: &str) -> Result<(), AuthError> {
+pub(super) fn check_endpoint(endpoint: &str) -> Result<(), AuthError> {
     let url = Url::parse(endpoint)?;
     let is_here = match url.host() {
         Some(url::Host::Domain(name)) => name == "localhost",
@@ -65,16 +65,16 @@ mod tests {
         ] {
             let fits = metadata(fit, Some(fit));
             assert!(
-                for_login(&fits).is_ok() && for_renewal(&fits).is_ok(),
+                check_login(&fits).is_ok() && check_renewal(&fits).is_ok(),
                 "{fit}"
             );
-            assert!(for_registration(&fits).is_ok(), "{fit}");
+            assert!(check_registration(&fits).is_ok(), "{fit}");
         }
         let (fit, clear) = ("https://as.example/x", "http://as.example/x");
-        assert!(for_renewal(&metadata(clear, None)).is_err());
-        assert!(for_login(&metadata(clear, None)).is_err());
-        assert!(for_registration(&metadata(fit, Some(clear))).is_err());
-        assert!(for_registration(&metadata(fit, None)).is_ok());
-        assert!(is_fit("http://127.0.0.1.example/x").is_err());
+        assert!(check_renewal(&metadata(clear, None)).is_err());
+        assert!(check_login(&metadata(clear, None)).is_err());
+        assert!(check_registration(&metadata(fit, Some(clear))).is_err());
+        assert!(check_registration(&metadata(fit, None)).is_ok());
+        assert!(check_endpoint("http://127.0.0.1.example/x").is_err());
     }
 }

@@ -39,7 +39,7 @@ struct PendingLogin {
     url: Url,
     state: String,
     /// The rights that the login before does not give.
-    missing: Option<String>,
+    missing_scopes: Option<String>,
 }
 
 impl Auth {
@@ -49,13 +49,13 @@ impl Auth {
     /// # Errors
     /// Why there is no login.
     pub(crate) async fn log_in_for_call(&self, cx: &Cx) -> Result<(), String> {
-        let before = self.now().await;
+        let before = self.current_token().await;
         let _one = tokio::select! {
             one = self.logging_in.lock() => one,
             () = cx.until_cancelled() => return Err("it was cancelled".to_owned()),
         };
         self.check_stored_login().await;
-        if self.now().await != before {
+        if self.current_token().await != before {
             // Somebody else did meanwhile, here or elsewhere.
             return Ok(());
         }
@@ -89,7 +89,7 @@ impl Auth {
                 *lock(&self.challenge) = None;
                 Ok(())
             }
-            Err(LoginFailure::Unanswered(why)) => Err(self.secrets.hide(why)),
+            Err(LoginFailure::Unanswered(why)) => Err(self.secrets.redact(why)),
             Err(LoginFailure::Declined) => {
                 let mut declined = lock(&self.declined);
                 if declined.len() >= MAX_DECLINED {
@@ -100,15 +100,15 @@ impl Auth {
             }
             Err(LoginFailure::Failed(error)) => {
                 let text = format!("the login did not work: {}", chain(&error));
-                Err(beginning(self.secrets.hide(text), MAX_REASON_BYTES))
+                Err(beginning(self.secrets.redact(text), MAX_REASON_BYTES))
             }
         }
     }
 
     /// The token that there is, and of which login.
-    async fn now(&self) -> (Option<super::Token>, u64) {
-        let held = self.held.lock().await;
-        let token = held.live.as_ref().map(|live| live.access.clone());
+    async fn current_token(&self) -> (Option<super::Token>, u64) {
+        let held = self.cache.lock().await;
+        let token = held.active.as_ref().map(|live| live.access.clone());
         (token, *self.logins.borrow())
     }
 
@@ -125,7 +125,7 @@ impl Auth {
             // The protocol wants it said.
             return Err(AuthError::PkceUnsupported);
         }
-        endpoints::for_login(&metadata)?;
+        endpoints::check_login(&metadata)?;
         let issuer = issuer_of(&metadata);
         manager.set_metadata(metadata.clone());
         let kept = self.store.load().map_err(|error| store_failed(&error))?;
@@ -150,7 +150,7 @@ impl Auth {
             loopback,
             state: state.unwrap_or_default(),
             url,
-            missing,
+            missing_scopes: missing,
         })
     }
 
@@ -245,12 +245,12 @@ impl Auth {
                 issuer_of(metadata)
             )));
         }
-        endpoints::for_registration(metadata)?;
+        endpoints::check_registration(metadata)?;
         let registered = manager
             .register_client(CLIENT_NAME, &redirect_uri, scopes)
             .await?;
         let registered = grant(&registered.client_id, registered.client_secret);
-        self.learn(&registered);
+        self.register_secrets(&registered);
         let _lock = self
             .store
             .lock()
@@ -271,7 +271,7 @@ impl Auth {
     async fn answer(&self, cx: &Cx, asked: &PendingLogin) -> Result<Callback, LoginFailure> {
         let place = asked.url.origin().ascii_serialization();
         let server = &self.server;
-        let message = match &asked.missing {
+        let message = match &asked.missing_scopes {
             Some(scope) => {
                 let rights = rights(Some(scope.as_str()).filter(|scope| !scope.is_empty()));
                 format!(
@@ -343,18 +343,18 @@ impl Auth {
             credentials: memory.load().await?,
             ..asked.grant
         };
-        self.learn(&grant);
+        self.register_secrets(&grant);
         if let Some(live) = ActiveToken::of(&grant) {
             grant.login = digest(live.access.expose().as_bytes());
         }
-        let mut held = self.held.lock().await;
+        let mut held = self.cache.lock().await;
         let _lock = self
             .store
             .lock()
             .await
             .map_err(|error| store_failed(&error))?;
         let mut kept = self.store.load().map_err(|error| store_failed(&error))?;
-        self.follow(&mut held, &kept);
+        self.adopt_stored(&mut held, &kept);
         let live = ActiveToken::of(&grant);
         kept.put(asked.issuer, grant);
         self.store
@@ -364,7 +364,7 @@ impl Auth {
             if in_place_of == Some(*self.logins.borrow()) {
                 held.login = Some(live.login.clone());
             }
-            self.hold(&mut held, live);
+            self.activate(&mut held, live);
         }
         Ok(())
     }

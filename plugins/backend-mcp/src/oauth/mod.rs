@@ -111,13 +111,13 @@ impl OAuthClient {
 }
 
 /// Outcome of a logout.
-pub(crate) enum LoggedOut {
+pub(crate) enum LogoutOutcome {
     /// No login existed.
-    Before,
+    NotLoggedIn,
     /// The login is forgotten, and given back where that is possible.
-    Now,
+    Complete,
     /// The login is forgotten here only; the reason why.
-    Here(String),
+    LocalOnly(String),
 }
 
 /// The login to one server.
@@ -128,7 +128,7 @@ pub(crate) struct Auth {
     /// Learns each token, so that no server's words show one.
     secrets: Secrets,
     store: LoginStore,
-    held: tokio::sync::Mutex<LoginCache>,
+    cache: tokio::sync::Mutex<LoginCache>,
     /// How many logins and logouts there were, as far as it is known here.
     logins: watch::Sender<u64>,
     /// What the server said when it wanted other credentials.
@@ -141,21 +141,21 @@ pub(crate) struct Auth {
 /// The login, as this process knows it.
 #[derive(Default)]
 struct LoginCache {
-    live: Option<ActiveToken>,
+    active: Option<ActiveToken>,
     /// The login that is kept, and the file in which it was seen last.
     login: Option<String>,
-    seen: Option<LoginFileStamp>,
+    file_stamp: Option<LoginFileStamp>,
     /// A refresh token that was refused for good, by its digest.
-    dead: Option<String>,
+    dead_refresh_token: Option<String>,
     /// A token that the server did not take.
-    refused: Option<Token>,
+    refused_token: Option<Token>,
 }
 
 impl LoginCache {
     /// A token that nothing can be done with any more.
-    fn give_up(&mut self, live: ActiveToken) {
-        self.refused = Some(live.access);
-        self.live = None;
+    fn reject(&mut self, live: ActiveToken) {
+        self.refused_token = Some(live.access);
+        self.active = None;
     }
 }
 
@@ -167,9 +167,9 @@ struct ActiveToken {
     login: String,
     refresh: Option<String>,
     /// Seconds since 1970.
-    ends: Option<u64>,
+    expires_at: Option<u64>,
     /// How long before its end it is renewed.
-    early: Duration,
+    renewal_margin: Duration,
 }
 
 impl ActiveToken {
@@ -187,22 +187,22 @@ impl ActiveToken {
             },
             login: grant.login.clone(),
             refresh: text("refresh_token"),
-            ends: stored.token_received_at.zip(lasts).map(|(at, s)| at + s),
+            expires_at: stored.token_received_at.zip(lasts).map(|(at, s)| at + s),
             // One that lasts shortly would be renewed for every request.
-            early: lasts.map_or(RENEWAL_MARGIN, |s| {
+            renewal_margin: lasts.map_or(RENEWAL_MARGIN, |s| {
                 RENEWAL_MARGIN.min(Duration::from_secs(s) / 2)
             }),
         })
     }
 
-    fn ends_soon(&self) -> bool {
-        self.ends_within(self.early)
+    fn expires_soon(&self) -> bool {
+        self.expires_within(self.renewal_margin)
     }
 
-    fn ends_within(&self, time: Duration) -> bool {
+    fn expires_within(&self, time: Duration) -> bool {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let now = now.unwrap_or_default() + time;
-        self.ends.is_some_and(|ends| ends <= now.as_secs())
+        self.expires_at.is_some_and(|ends| ends <= now.as_secs())
     }
 }
 
@@ -224,7 +224,7 @@ impl Auth {
             client,
             secrets,
             store: LoginStore::new(data_dir, &name),
-            held: tokio::sync::Mutex::default(),
+            cache: tokio::sync::Mutex::default(),
             logins: watch::Sender::new(0),
             challenge: Mutex::default(),
             logging_in: tokio::sync::Mutex::default(),
@@ -237,16 +237,16 @@ impl Auth {
     /// # Errors
     /// When it had to be renewed and that may work later.
     pub(crate) async fn token(&self) -> Result<Option<Token>, AuthError> {
-        let mut held = self.held.lock().await;
-        if held.live.is_none()
+        let mut held = self.cache.lock().await;
+        if held.active.is_none()
             && let Some(kept) = self.stored_token()?
         {
-            self.hold(&mut held, kept);
+            self.activate(&mut held, kept);
         }
-        let Some(live) = held.live.clone() else {
+        let Some(live) = held.active.clone() else {
             return Ok(None);
         };
-        if !live.ends_soon() {
+        if !live.expires_soon() {
             return Ok(Some(live.access));
         }
         let renewed = self.renew(&mut held, None).await;
@@ -254,7 +254,9 @@ impl Auth {
         match renewed {
             // What it is still good for, and what is wanted in its place, is the server's to say.
             Ok(None) if is_same_login => Ok(Some(live.access)),
-            Err(_) if is_same_login && !live.ends_within(Duration::ZERO) => Ok(Some(live.access)),
+            Err(_) if is_same_login && !live.expires_within(Duration::ZERO) => {
+                Ok(Some(live.access))
+            }
             renewed => renewed,
         }
     }
@@ -264,19 +266,22 @@ impl Auth {
     ///
     /// # Errors
     /// As for [`Auth::token`].
-    pub(crate) async fn instead_of(&self, refused: &Token) -> Result<Option<Token>, AuthError> {
-        let mut held = self.held.lock().await;
-        if let Some(live) = held.live.as_ref().filter(|live| live.access != *refused) {
+    pub(crate) async fn replacement_for(
+        &self,
+        refused: &Token,
+    ) -> Result<Option<Token>, AuthError> {
+        let mut held = self.cache.lock().await;
+        if let Some(live) = held.active.as_ref().filter(|live| live.access != *refused) {
             return Ok(Some(live.access.clone()));
         }
         self.renew(&mut held, Some(refused)).await
     }
 
     /// Whether there is another token than the one that was sent last: somebody has logged in.
-    pub(crate) async fn may_be_taken(&self) -> bool {
-        let held = self.held.lock().await;
-        let sent = held.live.as_ref().map(|live| &live.access);
-        let sent = sent.or(held.refused.as_ref());
+    pub(crate) async fn has_new_token(&self) -> bool {
+        let held = self.cache.lock().await;
+        let sent = held.active.as_ref().map(|live| &live.access);
+        let sent = sent.or(held.refused_token.as_ref());
         let kept = self.stored_token().ok().flatten();
         kept.is_some_and(|live| Some(&live.access) != sent)
     }
@@ -288,36 +293,36 @@ impl Auth {
 
     /// Looks whether somebody has logged in or out elsewhere, such as in another process.
     pub(crate) async fn check_stored_login(&self) {
-        let mut held = self.held.lock().await;
+        let mut held = self.cache.lock().await;
         let seen = self.store.stamp();
-        let is_as_before = seen.is_some() && held.seen == seen;
+        let is_as_before = seen.is_some() && held.file_stamp == seen;
         if held.login.is_none() || is_as_before {
             return;
         }
         // One that is damaged says nothing.
         let Ok(kept) = self.store.load() else { return };
-        held.seen = seen;
-        self.follow(&mut held, &kept);
+        held.file_stamp = seen;
+        self.adopt_stored(&mut held, &kept);
     }
 
     /// Takes note of the login that is kept. Tokens of another one are forgotten.
-    fn follow(&self, held: &mut LoginCache, kept: &StoredLogin) {
+    fn adopt_stored(&self, held: &mut LoginCache, kept: &StoredLogin) {
         let login = kept.current().map(|(_, grant)| grant.login.clone());
         if held.login != login {
             held.login = login;
-            held.live = None;
+            held.active = None;
             self.logins.send_modify(|logins| *logins += 1);
         }
     }
 
     /// Goes on with these tokens.
-    fn hold(&self, held: &mut LoginCache, mut live: ActiveToken) -> Token {
+    fn activate(&self, held: &mut LoginCache, mut live: ActiveToken) -> Token {
         if held.login.as_deref() != Some(&live.login) {
             held.login = Some(live.login.clone());
             self.logins.send_modify(|logins| *logins += 1);
         }
         live.access.login = *self.logins.borrow();
-        held.live.insert(live).access.clone()
+        held.active.insert(live).access.clone()
     }
 
     /// The server wants other credentials, and said this.
@@ -327,8 +332,8 @@ impl Auth {
 
     /// Whether there is a token.
     pub(crate) fn is_logged_in(&self) -> bool {
-        match self.held.try_lock() {
-            Ok(held) if held.live.is_some() => true,
+        match self.cache.try_lock() {
+            Ok(held) if held.active.is_some() => true,
             _ => self.stored_token().is_ok_and(|live| live.is_some()),
         }
     }
@@ -338,8 +343,8 @@ impl Auth {
     ///
     /// # Errors
     /// When the file cannot be removed.
-    pub(crate) async fn log_out(&self) -> Result<LoggedOut, String> {
-        let mut held = self.held.lock().await;
+    pub(crate) async fn log_out(&self) -> Result<LogoutOutcome, String> {
+        let mut held = self.cache.lock().await;
         let lock = self.store.lock().await.map_err(|error| error.to_string())?;
         *held = LoginCache::default();
         self.logins.send_modify(|logins| *logins += 1);
@@ -348,15 +353,17 @@ impl Auth {
         let removed = self.store.remove().map_err(|error| error.to_string())?;
         drop((held, lock));
         if !removed {
-            return Ok(LoggedOut::Before);
+            return Ok(LogoutOutcome::NotLoggedIn);
         }
         let Some((issuer, grant)) = kept.current() else {
-            return Ok(LoggedOut::Now);
+            return Ok(LogoutOutcome::Complete);
         };
-        self.learn(grant);
+        self.register_secrets(grant);
         Ok(match revoke::revoke(&self.url, issuer, grant).await {
-            Ok(()) => LoggedOut::Now,
-            Err(why) => LoggedOut::Here(beginning(self.secrets.hide(why), MAX_REASON_BYTES)),
+            Ok(()) => LogoutOutcome::Complete,
+            Err(why) => {
+                LogoutOutcome::LocalOnly(beginning(self.secrets.redact(why), MAX_REASON_BYTES))
+            }
         })
     }
 
@@ -368,12 +375,12 @@ impl Auth {
 
     /// What is granted, if it is anything; nothing of it is shown from now on.
     fn active(&self, grant: &Grant) -> Option<ActiveToken> {
-        self.learn(grant);
+        self.register_secrets(grant);
         ActiveToken::of(grant)
     }
 
     /// Nothing of it is shown from now on.
-    fn learn(&self, grant: &Grant) {
+    fn register_secrets(&self, grant: &Grant) {
         let live = ActiveToken::of(grant);
         let live = live.as_ref();
         let tokens = [
@@ -382,7 +389,7 @@ impl Auth {
             live.map(|live| live.access.expose()),
         ];
         for token in tokens.into_iter().flatten() {
-            self.secrets.learn(token);
+            self.secrets.add(token);
         }
     }
 
@@ -399,20 +406,20 @@ impl Auth {
             .await
             .map_err(|error| store_failed(&error))?;
         let mut kept = self.store.load().map_err(|error| store_failed(&error))?;
-        self.follow(held, &kept);
+        self.adopt_stored(held, &kept);
         let Some((issuer, grant)) = kept.current() else {
             return Ok(None);
         };
         let Some(live) = self.active(grant) else {
-            held.live = None;
+            held.active = None;
             return Ok(None);
         };
-        if Some(&live.access) != refused && !live.ends_soon() {
-            return Ok(Some(self.hold(held, live)));
+        if Some(&live.access) != refused && !live.expires_soon() {
+            return Ok(Some(self.activate(held, live)));
         }
         let refresh = live.refresh.as_deref().map(|text| digest(text.as_bytes()));
-        if refresh.is_none() || refresh == held.dead {
-            held.give_up(live);
+        if refresh.is_none() || refresh == held.dead_refresh_token {
+            held.reject(live);
             return Ok(None);
         }
         let (issuer, grant) = (issuer.to_owned(), grant.clone());
@@ -420,10 +427,10 @@ impl Auth {
         let metadata = manager.resolve_metadata().await?.metadata;
         if issuer_of(&metadata) != issuer {
             // What this one gave is nobody else's to see. The next login is at the other.
-            held.give_up(live);
+            held.reject(live);
             return Ok(None);
         }
-        endpoints::for_renewal(&metadata)?;
+        endpoints::check_renewal(&metadata)?;
         manager.set_metadata(metadata);
         manager.configure_client(grant.client())?;
         let memory = InMemoryCredentialStore::new();
@@ -434,8 +441,8 @@ impl Auth {
         match manager.refresh_token().await {
             Ok(_) => {}
             Err(AuthError::TokenRefreshRejected(_) | AuthError::AuthorizationRequired) => {
-                held.give_up(live);
-                held.dead = refresh;
+                held.reject(live);
+                held.dead_refresh_token = refresh;
                 return Ok(None);
             }
             Err(error) => return Err(error),
@@ -444,8 +451,8 @@ impl Auth {
             credentials: memory.load().await?,
             ..grant
         };
-        held.live = None;
-        let token = self.active(&grant).map(|live| self.hold(held, live));
+        held.active = None;
+        let token = self.active(&grant).map(|live| self.activate(held, live));
         kept.put(issuer, grant);
         self.store
             .save(&kept)

@@ -9,7 +9,7 @@ use serde_json::Value;
 use url::Url;
 
 use super::address_filter::AddressFilter;
-use super::endpoints::is_fit;
+use super::endpoints::check_endpoint;
 use super::store::Grant;
 use super::{ActiveToken, issuer_of};
 use crate::failure::chain;
@@ -36,7 +36,7 @@ pub(super) async fn revoke(url: &str, issuer: &str, grant: &Grant) -> Result<(),
             // It takes none back.
             return Ok(());
         };
-        is_fit(endpoint).map_err(|error| chain(&error))?;
+        check_endpoint(endpoint).map_err(|error| chain(&error))?;
         let in_body = wants_secret_in_body(&metadata);
         let server = Url::parse(url).map_err(|error| chain(&error))?;
         let filter = AddressFilter::of(&server);

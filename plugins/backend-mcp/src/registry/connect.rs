@@ -21,19 +21,19 @@ use rmcp::transport::StreamableHttpClientTransport;
 use crate::asking::QuestionPolicy;
 use crate::config::EraChoice;
 use crate::connection::{Connection, Era};
-use crate::failure::{WantedCredentials, chain};
+use crate::failure::{AuthDemand, chain};
 use crate::handler::{ContextSource, Handler};
 use crate::http;
 use crate::link::Link;
-use crate::outside::Outside;
-use crate::sandbox::{ServerPlace, start_dir};
+use crate::request_failure::RequestFailure;
+use crate::sandbox::{ServerWorkspace, start_dir};
 use crate::secrets::beginning;
 use crate::server::Server;
+use crate::server_notices::ServerNotices;
 use crate::stdio::{
     Launch, LoginShell, ServerProcess, ServerProgram, StderrTail, StdioTransport, Supervisors,
     launch,
 };
-use crate::trouble::Trouble;
 
 /// How long after a server failed its last words are read, which arrive meanwhile.
 const STDERR_DELAY: Duration = Duration::from_millis(100);
@@ -47,13 +47,13 @@ pub(super) struct ConnectionParts<'a> {
     pub(super) server: &'a Server,
     pub(super) peer: Peer<'a>,
     pub(super) supervisors: &'a Arc<Supervisors>,
-    pub(super) standing: ContextSource,
-    pub(super) outside: Arc<Outside>,
+    pub(super) context_source: ContextSource,
+    pub(super) notices: Arc<ServerNotices>,
     pub(super) generation: u64,
     pub(super) serial: u64,
     pub(super) tail: &'a StderrTail,
     /// The era that the server spoke before.
-    pub(super) known: Option<Era>,
+    pub(super) previous_era: Option<Era>,
 }
 
 /// The other end of a connection that is made.
@@ -67,7 +67,7 @@ impl<'a> Peer<'a> {
     pub(super) async fn find(
         server: &'a Server,
         working_dir: Option<&'a Path>,
-        place: &'a ServerPlace,
+        place: &'a ServerWorkspace,
         login_shell: &LoginShell,
         supervisors: &Arc<Supervisors>,
     ) -> Result<Self, ConnectError> {
@@ -87,7 +87,7 @@ impl<'a> Peer<'a> {
             cwd: start_dir,
             confine: config.confine,
             sandbox: place.sandbox.clone(),
-            visible: place.visible(),
+            visible: place.unlinked_dirs(),
         };
         match launch.find(login_shell, supervisors).await {
             Ok(program) => Ok(Self::Program(launch, program)),
@@ -103,7 +103,7 @@ impl<'a> Peer<'a> {
 #[derive(Debug)]
 pub(super) enum ConnectError {
     /// The server wants credentials.
-    NeedsAuth(WantedCredentials),
+    NeedsAuth(AuthDemand),
     /// There is no program that could be started.
     NoProgram(String),
     /// A failure that lasts until somebody changes something.
@@ -118,11 +118,11 @@ pub(super) async fn open(opening: &ConnectionParts<'_>) -> Result<Connection, Co
     let chosen = match config.era {
         EraChoice::Legacy => Some(Era::Legacy),
         EraChoice::Modern => Some(Era::Modern),
-        EraChoice::Auto => opening.known,
+        EraChoice::Auto => opening.previous_era,
     };
     match chosen {
         Some(era) => {
-            let link = Link::new(Arc::clone(&opening.outside));
+            let link = Link::new(Arc::clone(&opening.notices));
             opening.attempt(Some(era), link).await
         }
         None => opening.probe().await,
@@ -133,37 +133,37 @@ impl ConnectionParts<'_> {
     /// Asks for the modern era. Beside a server that is silent for too long a second one is
     /// started, with the handshake: the first may only be slow, and then it is still first.
     async fn probe(&self) -> Result<Connection, ConnectError> {
-        let link = Link::new(Arc::clone(&self.outside));
+        let link = Link::new(Arc::clone(&self.notices));
         let mut asked = Box::pin(self.attempt(None, Arc::clone(&link)));
         let silent = async {
             tokio::time::sleep(self.server.config.probe()).await;
-            link.heard_something()
+            link.has_activity()
         };
         let probed = tokio::select! {
             asked = &mut asked => Some(asked),
             heard = silent => if heard { Some(asked.as_mut().await) } else { None },
         };
         let handshake = || {
-            let link = Link::new(Arc::clone(&self.outside));
+            let link = Link::new(Arc::clone(&self.notices));
             Box::pin(self.attempt(Some(Era::Legacy), link))
         };
         match probed {
             Some(Err(ConnectError::Transient(probed))) => handshake()
                 .await
-                .map_err(|error| with_earlier(error, &probed)),
+                .map_err(|error| with_previous(error, &probed)),
             Some(done) => done,
             None => {
                 let mut second = handshake();
                 tokio::select! {
                     asked = &mut asked => match asked {
                         Err(ConnectError::Transient(probed)) => {
-                            second.await.map_err(|error| with_earlier(error, &probed))
+                            second.await.map_err(|error| with_previous(error, &probed))
                         }
                         done => done,
                     },
                     done = &mut second => match done {
                         Err(ConnectError::Transient(why)) => {
-                            asked.await.map_err(|error| with_earlier(error, &why))
+                            asked.await.map_err(|error| with_previous(error, &why))
                         }
                         done => done,
                     },
@@ -176,7 +176,7 @@ impl ConnectionParts<'_> {
     async fn attempt(&self, era: Option<Era>, link: Arc<Link>) -> Result<Connection, ConnectError> {
         let config = &self.server.config;
         let policy = QuestionPolicy::new(self.server, self.server.client);
-        let handler = Handler::new(Arc::clone(&link), policy, Arc::clone(&self.standing));
+        let handler = Handler::new(Arc::clone(&link), policy, Arc::clone(&self.context_source));
         let lifecycle = match era {
             Some(Era::Legacy) => ClientLifecycleMode::Initialize,
             Some(Era::Modern) => ClientLifecycleMode::Discover {
@@ -198,13 +198,13 @@ impl ConnectionParts<'_> {
                     http::transport(url, self.server.headers.clone(), config.max_message_bytes);
                 let transport = StreamableHttpClientTransport::with_client(client, settings);
                 let serving = serve_client_with_lifecycle(handler, transport, lifecycle);
-                (self.served(serving, &link).await?, None)
+                (self.handshake(serving, &link).await?, None)
             }
             Peer::Program(how, program) => {
                 let (process, pipe) = self.start((how, program), &link).await?;
                 let input = pipe.input().clone();
                 let serving = serve_client_with_lifecycle(handler, pipe, lifecycle);
-                let service = self.served(serving, &link).await?;
+                let service = self.handshake(serving, &link).await?;
                 (service, Some((process, input)))
             }
         };
@@ -244,7 +244,7 @@ impl ConnectionParts<'_> {
             _ => ConnectError::Transient(error.to_string()),
         })?;
         if let Some(lacks) = process.gaps() {
-            self.outside.warn(&format!(
+            self.notices.warn(&format!(
                 "it is not confined as it should be: {lacks} (the system gives no more)"
             ));
         }
@@ -266,7 +266,7 @@ impl ConnectionParts<'_> {
         Ok((process, pipe))
     }
 
-    async fn served(
+    async fn handshake(
         &self,
         serving: impl Future<
             Output = Result<RunningService<RoleClient, Handler>, ClientInitializeError>,
@@ -279,17 +279,17 @@ impl ConnectionParts<'_> {
             biased;
             served = serving => match served {
                 Ok(service) => return Ok(service),
-                Err(error) => return Err(self.refused(&error).await),
+                Err(error) => return Err(self.handshake_error(&error).await),
             },
             why = link.until_closed() => why,
             () = tokio::time::sleep(limit) => {
                 format!("it did not finish the handshake within {limit:?}")
             }
         };
-        Err(ConnectError::Transient(self.with_last_words(why).await))
+        Err(ConnectError::Transient(self.with_stderr(why).await))
     }
 
-    async fn refused(&self, error: &ClientInitializeError) -> ConnectError {
+    async fn handshake_error(&self, error: &ClientInitializeError) -> ConnectError {
         let is_program = self.server.config.url.is_none();
         let why = if is_program
             && let ClientInitializeError::TransportError { .. }
@@ -299,33 +299,35 @@ impl ConnectionParts<'_> {
             "it ended before the handshake was over".to_owned()
         } else if let ClientInitializeError::TransportError { error, .. } = error {
             let trouble = http::judge(&self.server.name, error.error.as_ref());
-            match trouble.hiding(&self.server.secrets) {
-                Trouble::Failed(failure) => {
-                    return match failure.wanted_credentials() {
+            match trouble.redacted(&self.server.secrets) {
+                RequestFailure::Failed(failure) => {
+                    return match failure.auth_demand() {
                         Some(wanted) => ConnectError::NeedsAuth(wanted),
                         None => ConnectError::Transient(failure.to_string()),
                     };
                 }
-                Trouble::Lost(why) | Trouble::Broken(why) | Trouble::Unsent(why) => why,
+                RequestFailure::ConnectionLost(why)
+                | RequestFailure::NoAnswer(why)
+                | RequestFailure::Unsent(why) => why,
             }
         } else {
-            self.server.secrets.hide(error.to_string())
+            self.server.secrets.redact(error.to_string())
         };
-        ConnectError::Transient(self.with_last_words(beginning(why, MAX_REASON_BYTES)).await)
+        ConnectError::Transient(self.with_stderr(beginning(why, MAX_REASON_BYTES)).await)
     }
 
     /// The reason with the last lines of the server's standard error.
-    async fn with_last_words(&self, why: String) -> String {
+    async fn with_stderr(&self, why: String) -> String {
         if self.server.config.url.is_some() {
             return why;
         }
         tokio::time::sleep(STDERR_DELAY).await;
-        self.tail.after(&why, MAX_STDERR_LINES)
+        self.tail.append_to(&why, MAX_STDERR_LINES)
     }
 }
 
 /// A failure with the one before it.
-fn with_earlier(error: ConnectError, before: &str) -> ConnectError {
+fn with_previous(error: ConnectError, before: &str) -> ConnectError {
     match error {
         ConnectError::Transient(why) => {
             ConnectError::Transient(format!("{why}; and started in the other way: {before}"))

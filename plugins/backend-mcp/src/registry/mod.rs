@@ -25,7 +25,7 @@ use crate::server::Server;
 use crate::stdio::{LoginShell, Supervisors};
 
 pub(crate) use entry::ServerEntry;
-pub(crate) use state::{EntryState, NotThere};
+pub(crate) use state::{EntryState, NoConnection};
 pub(crate) use status::Status;
 pub(crate) use watched_resources::{WatchedResources, WatchedUris};
 
@@ -101,11 +101,11 @@ impl ConnectionRegistry {
         };
         let generation = before.map_or(0, ServerEntry::generation);
         let entry = ServerEntry::new(key.clone(), Arc::clone(server), working_dir, generation);
-        entry.settle(before);
+        entry.resolve_workspace(before);
         // The tools of the one before are offered until the new one has listed them itself.
         let known = before.and_then(|before| before.lists().listing);
         if let Some(listing) = known.or_else(|| self.cache.load(server).map(Arc::new)) {
-            entry.remember(listing);
+            entry.restore_listing(listing);
         }
         entry.add(session);
         entries.insert(key, Arc::clone(&entry));
@@ -147,7 +147,7 @@ impl ConnectionRegistry {
         eras.get(config).copied()
     }
 
-    fn learn_era(&self, config: &str, era: Option<Era>) {
+    fn set_era(&self, config: &str, era: Option<Era>) {
         let mut eras = self.eras.lock().unwrap_or_else(PoisonError::into_inner);
         match era {
             Some(era) => eras.insert(config.to_owned(), era),

@@ -125,7 +125,7 @@ impl WatchedResources {
 
     /// Waits for what the server says of a resource; nothing where nobody wants to hear of it any
     /// more, so that the server is not asked.
-    pub(crate) async fn answered(&self, uri: &str) -> Option<WatchAnswer> {
+    pub(crate) async fn wait_for_answer(&self, uri: &str) -> Option<WatchAnswer> {
         let mut watched = self.watched.subscribe();
         let is_said = |watched: &WatchedUris| {
             let resource = watched.get(uri);
@@ -208,8 +208,11 @@ mod tests {
         assert_eq!(watched.unanswered(), set(&["a", "b"]));
         watched.answer("a", Ok(()));
         watched.answer("b", Err("no".to_owned()));
-        assert_eq!(watched.answered("a").await, Some(Ok(())));
-        assert_eq!(watched.answered("b").await, Some(Err("no".to_owned())));
+        assert_eq!(watched.wait_for_answer("a").await, Some(Ok(())));
+        assert_eq!(
+            watched.wait_for_answer("b").await,
+            Some(Err("no".to_owned()))
+        );
         assert_eq!(watched.not_refused(), set(&["a"]));
         for uri in ["a", "b"] {
             assert!(watched.add(uri, "two"));
@@ -217,7 +220,7 @@ mod tests {
         assert_eq!(watched.unanswered(), set(&["b"]));
         assert_eq!(watched.begin_connection(), set(&["a", "b"]));
         assert_eq!(watched.unanswered(), set(&["a", "b"]));
-        assert_eq!(watched.answered("nobodys").await, None);
+        assert_eq!(watched.wait_for_answer("nobodys").await, None);
     }
 
     #[test]

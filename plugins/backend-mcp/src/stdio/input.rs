@@ -17,7 +17,7 @@ struct InputPipe {
     pipe: Option<ChildStdin>,
     /// The line under way, and how much of it the pipe has taken.
     line: Vec<u8>,
-    taken: usize,
+    written: usize,
 }
 
 impl ServerInput {
@@ -25,7 +25,7 @@ impl ServerInput {
         Self(Arc::new(Mutex::new(InputPipe {
             pipe: Some(pipe),
             line: Vec::new(),
-            taken: 0,
+            written: 0,
         })))
     }
 
@@ -37,7 +37,7 @@ impl ServerInput {
         let mut open = self.0.lock().await;
         open.finish().await?;
         open.line = line;
-        open.taken = 0;
+        open.written = 0;
         open.finish().await
     }
 
@@ -53,11 +53,15 @@ impl ServerInput {
 impl InputPipe {
     async fn finish(&mut self) -> io::Result<()> {
         let pipe = self.pipe.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
-        while let Some(rest) = self.line.get(self.taken..).filter(|rest| !rest.is_empty()) {
+        while let Some(rest) = self
+            .line
+            .get(self.written..)
+            .filter(|rest| !rest.is_empty())
+        {
             // Nothing was taken when this future is dropped here.
             match pipe.write(rest).await? {
                 0 => return Err(io::ErrorKind::WriteZero.into()),
-                count => self.taken += count,
+                count => self.written += count,
             }
         }
         Ok(())

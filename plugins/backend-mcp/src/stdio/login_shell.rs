@@ -44,16 +44,16 @@ pub(crate) struct LoginShell {
 #[derive(Debug, Clone)]
 pub(super) struct ShellAnswer {
     pub(super) shell: OsString,
-    pub(super) path: Result<OsString, Silent>,
+    pub(super) path: Result<OsString, ShellFailure>,
 }
 
 /// Why a shell did not say its `PATH`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Silent {
+pub(super) enum ShellFailure {
     #[error("it could not be started: {0}")]
     NotStarted(String),
     #[error("it did not say")]
-    SaidNothing,
+    NoOutput,
     #[error("it said nothing for {} s", .0.as_secs())]
     TimedOut(Duration),
 }
@@ -93,7 +93,7 @@ async fn ask(
     env: &BTreeMap<OsString, OsString>,
     supervisors: &Arc<Supervisors>,
     patience: Duration,
-) -> Result<OsString, Silent> {
+) -> Result<OsString, ShellFailure> {
     // An interactive shell reads more of what a person has set, but stops where there is a
     // terminal that belongs to somebody else. Where there is one, the host was started from a shell.
     let interactive = File::open("/dev/tty").is_err().then_some("-i");
@@ -106,13 +106,13 @@ async fn ask(
         is_silent: true,
         ..Start::default()
     };
-    let not_started = |error: io::Error| Silent::NotStarted(error.to_string());
+    let not_started = |error: io::Error| ShellFailure::NotStarted(error.to_string());
     let started = supervisors.start(start, env.clone(), None).await;
     let (_running, outputs) = started.map_err(not_started)?;
     let stdout = ChildStdout::from_std(outputs.stdout).map_err(not_started)?;
     match tokio::time::timeout(patience, read_answer(stdout)).await {
-        Ok(path) => path.ok_or(Silent::SaidNothing),
-        Err(_) => Err(Silent::TimedOut(patience)),
+        Ok(path) => path.ok_or(ShellFailure::NoOutput),
+        Err(_) => Err(ShellFailure::TimedOut(patience)),
     }
 }
 
@@ -188,7 +188,7 @@ mod tests {
             Self { home, env }
         }
 
-        async fn asked(&self, patience: Duration) -> Result<OsString, Silent> {
+        async fn asked(&self, patience: Duration) -> Result<OsString, ShellFailure> {
             let shell = OsStr::new(DEFAULT_SHELL);
             ask(
                 shell,
@@ -267,7 +267,7 @@ mod tests {
         until("it was ended", || !runs(left));
         let patience = Duration::from_millis(10);
         let hangs = person.asked(patience).await;
-        assert_eq!(hangs, Err(Silent::TimedOut(patience)));
+        assert_eq!(hangs, Err(ShellFailure::TimedOut(patience)));
     }
 
     #[tokio::test]
@@ -275,7 +275,7 @@ mod tests {
         let silent = Person::with_profile("exit 0\n");
         assert_eq!(
             silent.asked(PROFILE_TIMEOUT).await,
-            Err(Silent::SaidNothing)
+            Err(ShellFailure::NoOutput)
         );
         let absent = OsStr::new("/no/such/shell");
         let asked = ask(
@@ -285,7 +285,10 @@ mod tests {
             PROFILE_TIMEOUT,
         )
         .await;
-        assert!(matches!(asked, Err(Silent::NotStarted(_))), "{asked:?}");
+        assert!(
+            matches!(asked, Err(ShellFailure::NotStarted(_))),
+            "{asked:?}"
+        );
     }
 
     #[tokio::test]

@@ -94,7 +94,7 @@ pub(crate) async fn launch(
         .as_ref()
         .map(SandboxedServer::of)
         .transpose()?;
-    let mut hidden = supervisors.hidden();
+    let mut hidden = supervisors.hidden_paths();
     let mut env = program.env.clone();
     if let Some(sandboxed) = &sandboxed {
         hidden.extend(sandboxed.hidden.iter().map(|path| text(path)));
@@ -174,7 +174,7 @@ impl ServerProcess {
     /// Ends it: it has a moment after the end of its input, one after SIGTERM, and then none. Its
     /// input must be closed already.
     pub(crate) async fn end(mut self) -> Option<ExitStatus> {
-        let mut status = self.exited(EXIT_TIMEOUT).await;
+        let mut status = self.wait_exit(EXIT_TIMEOUT).await;
         // Whatever it started and left has a moment, too.
         let grace = match status {
             None => EXIT_TIMEOUT,
@@ -182,13 +182,13 @@ impl ServerProcess {
         };
         self.running.supervised.end(grace);
         if status.is_none() {
-            status = self.exited(EXIT_TIMEOUT + KILL_TIMEOUT).await;
+            status = self.wait_exit(EXIT_TIMEOUT + KILL_TIMEOUT).await;
         }
-        let _ = tokio::time::timeout(grace + KILL_TIMEOUT, self.running.exit.until_gone()).await;
+        let _ = tokio::time::timeout(grace + KILL_TIMEOUT, self.running.exit.until_exited()).await;
         status
     }
 
-    async fn exited(&mut self, within: Duration) -> Option<ExitStatus> {
+    async fn wait_exit(&mut self, within: Duration) -> Option<ExitStatus> {
         let exited = tokio::time::timeout(within, self.running.exit.wait()).await;
         exited.ok().flatten()
     }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use conjure_exec_agent::sandbox_rules::SandboxRules;
 
-use super::login_shell::{LoginShell, ShellAnswer, Silent, join_paths};
+use super::login_shell::{LoginShell, ShellAnswer, ShellFailure, join_paths};
 use super::supervisors::Supervisors;
 
 /// Variables of the host's that every server sees, besides everything that begins with `LC_`.
@@ -50,7 +50,7 @@ pub(crate) struct ServerProgram {
 
 /// Reasons why there is no program.
 #[derive(Debug)]
-enum Missing {
+enum ProgramNotFound {
     /// A file that was named.
     File(PathBuf),
     /// One that was looked for, and what wants it when that is not the configuration.
@@ -74,11 +74,11 @@ impl Launch<'_> {
         };
         let mut failed = missing.error(&env, None);
         // A path that the configuration names is the whole of it.
-        if matches!(missing, Missing::File(_)) || self.env.contains_key(PATH) {
+        if matches!(missing, ProgramNotFound::File(_)) || self.env.contains_key(PATH) {
             return Err(failed);
         }
         let own = path(&env).to_owned();
-        let hosts = passed(std::env::vars_os(), &[]);
+        let hosts = inherited_env(std::env::vars_os(), &[]);
         for stale in [false, true] {
             let answer = login_shell.path(stale, &hosts, supervisors).await;
             if let Ok(more) = &answer.path {
@@ -86,7 +86,7 @@ impl Launch<'_> {
             }
             match self.resolve(&env) {
                 Ok(file) => {
-                    self.put_first(&file, &own, &mut env);
+                    self.prepend_to_path(&file, &own, &mut env);
                     return Ok(ServerProgram { file, env });
                 }
                 Err(missing) => failed = missing.error(&env, Some(&answer)),
@@ -97,7 +97,7 @@ impl Launch<'_> {
 
     /// What is beside a program that only the login shell has belongs to it, as `node` does to
     /// `npx`: the host may have another one.
-    fn put_first(&self, file: &Path, own: &OsStr, env: &mut BTreeMap<OsString, OsString>) {
+    fn prepend_to_path(&self, file: &Path, own: &OsStr, env: &mut BTreeMap<OsString, OsString>) {
         let Some(beside) = file.parent().filter(|_| !self.command.contains('/')) else {
             return;
         };
@@ -111,7 +111,7 @@ impl Launch<'_> {
         &self,
         host: impl Iterator<Item = (OsString, OsString)>,
     ) -> BTreeMap<OsString, OsString> {
-        let mut env = passed(host, self.pass_env);
+        let mut env = inherited_env(host, self.pass_env);
         for (name, value) in self.env {
             env.insert(name.into(), value.into());
         }
@@ -120,21 +120,21 @@ impl Launch<'_> {
 
     /// The program's file: what has a slash is a path, anything else is looked for. A script needs
     /// what runs it, too.
-    fn resolve(&self, env: &BTreeMap<OsString, OsString>) -> Result<PathBuf, Missing> {
+    fn resolve(&self, env: &BTreeMap<OsString, OsString>) -> Result<PathBuf, ProgramNotFound> {
         let named = self.command;
         let file = if named.contains('/') {
             let file = self.cwd.map_or_else(|| named.into(), |dir| dir.join(named));
             match file.is_file() {
                 true => file,
-                false => return Err(Missing::File(file)),
+                false => return Err(ProgramNotFound::File(file)),
             }
         } else {
             let found = self.search_path(path(env), named);
-            found.ok_or_else(|| Missing::Name(named.to_owned(), None))?
+            found.ok_or_else(|| ProgramNotFound::Name(named.to_owned(), None))?
         };
         match interpreter(&file) {
             Some(needed) if self.search_path(path(env), &needed).is_none() => {
-                Err(Missing::Name(needed, Some(file)))
+                Err(ProgramNotFound::Name(needed, Some(file)))
             }
             _ => Ok(file),
         }
@@ -148,7 +148,7 @@ impl Launch<'_> {
     }
 }
 
-impl Missing {
+impl ProgramNotFound {
     /// The error that whoever named the program reads.
     fn error(&self, env: &BTreeMap<OsString, OsString>, asked: Option<&ShellAnswer>) -> io::Error {
         let path = path(env).display();
@@ -164,7 +164,7 @@ impl Missing {
         };
         let mut kind = io::ErrorKind::NotFound;
         if let Some(ShellAnswer { shell, path }) = asked {
-            if matches!(path, Err(Silent::TimedOut(_))) {
+            if matches!(path, Err(ShellFailure::TimedOut(_))) {
                 kind = io::ErrorKind::TimedOut;
             }
             let shell = shell.display();
@@ -180,7 +180,7 @@ impl Missing {
 }
 
 /// What is handed on of the host's environment.
-fn passed(
+fn inherited_env(
     host: impl Iterator<Item = (OsString, OsString)>,
     more: &[String],
 ) -> BTreeMap<OsString, OsString> {
@@ -320,7 +320,7 @@ mod tests {
         let own = BTreeMap::new();
         let put = |command: &str, file: &str| {
             let mut env = with_path("/a:/b:/c");
-            launch(command, &own).put_first(Path::new(file), OsStr::new("/a"), &mut env);
+            launch(command, &own).prepend_to_path(Path::new(file), OsStr::new("/a"), &mut env);
             path(&env).to_owned()
         };
         assert_eq!(put("npx", "/c/npx"), "/c:/a:/b");

@@ -24,7 +24,7 @@ pub(crate) struct StderrTail {
 
 impl StderrTail {
     /// An empty tail that shows none of these.
-    pub(crate) fn hiding(secrets: Secrets) -> Self {
+    pub(crate) fn with_secrets(secrets: Secrets) -> Self {
         Self {
             lines: Arc::default(),
             secrets,
@@ -32,15 +32,15 @@ impl StderrTail {
     }
 
     /// The last lines, the oldest first.
-    pub(crate) fn last(&self, lines: usize) -> Vec<String> {
+    pub(crate) fn last_lines(&self, lines: usize) -> Vec<String> {
         let kept = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         let from = kept.len().saturating_sub(lines);
         kept.iter().skip(from).cloned().collect()
     }
 
     /// A reason with the last words of the server.
-    pub(crate) fn after(&self, why: &str, lines: usize) -> String {
-        let lines = self.last(lines);
+    pub(crate) fn append_to(&self, why: &str, lines: usize) -> String {
+        let lines = self.last_lines(lines);
         if lines.is_empty() {
             return why.to_owned();
         }
@@ -48,7 +48,7 @@ impl StderrTail {
     }
 
     /// The beginning of a line that the server wrote elsewhere, behind a word of the host's own.
-    pub(crate) fn note(&self, what: &str, line: &[u8]) {
+    pub(crate) fn push_excerpt(&self, what: &str, line: &[u8]) {
         let shown = line.get(..MAX_NOTED_BYTES).unwrap_or(line);
         let text = format!("{what} {}", String::from_utf8_lossy(shown));
         self.push(&text, shown.len() < line.len());
@@ -83,9 +83,9 @@ impl StderrTail {
             return;
         }
         let text = if is_cut {
-            self.secrets.hide_cut(line.to_owned())
+            self.secrets.redact_truncated(line.to_owned())
         } else {
-            self.secrets.hide(line.to_owned())
+            self.secrets.redact(line.to_owned())
         };
         let mut kept = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() >= MAX_LINES {
@@ -101,26 +101,26 @@ mod tests {
 
     #[tokio::test]
     async fn the_end_is_kept_and_secrets_are_not() {
-        let tail = StderrTail::hiding(Secrets::new(["hunter2"]));
+        let tail = StderrTail::with_secrets(Secrets::new(["hunter2"]));
         let mut text: String = (0..1_000).map(|n| format!("line {n}\n")).collect();
         text.push_str("the key is hunter2, without a line break");
         tail.clone().drain(text.as_bytes()).await;
-        let last = tail.last(2);
+        let last = tail.last_lines(2);
         assert_eq!(
             last,
             ["line 999", "the key is [secret], without a line break"]
         );
-        assert_eq!(tail.last(1_000).len(), MAX_LINES);
+        assert_eq!(tail.last_lines(1_000).len(), MAX_LINES);
     }
 
     #[tokio::test]
     async fn half_a_secret_at_the_end_of_a_line_that_is_cut_is_none() {
-        let tail = StderrTail::hiding(Secrets::new(["hunter2-hunter2"]));
+        let tail = StderrTail::with_secrets(Secrets::new(["hunter2-hunter2"]));
         let long = format!("{}hunter2-hunter2", "x".repeat(MAX_LINE_BYTES - 9));
         tail.clone().drain(long.as_bytes()).await;
         let long = format!("{}hunter2-hunter2", "x".repeat(MAX_NOTED_BYTES - 9));
-        tail.note("[noted]", long.as_bytes());
-        for line in tail.last(2) {
+        tail.push_excerpt("[noted]", long.as_bytes());
+        for line in tail.last_lines(2) {
             assert!(line.ends_with("xx[secret]"), "{line}");
         }
     }

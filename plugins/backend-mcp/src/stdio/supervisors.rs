@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 
 use conjure_exec_agent::private::PrivatePaths;
 use conjure_exec_agent_program::PROGRAM;
-use conjure_process_tree::{Outputs, Program, ProgramEnd, ProgramEnds, Start, Supervised};
+use conjure_process_tree::{Outputs, Program, ProgramEnd, ProgramEnds, Start, SupervisedProgram};
 use tokio::sync::watch;
 
 /// The stack of a thread that waits for an end.
@@ -28,7 +28,7 @@ pub(crate) struct Supervisors {
 /// A program under supervision. Dropping it kills it and all that it started.
 #[derive(Debug)]
 pub(super) struct SupervisedProcess {
-    pub(super) supervised: Supervised,
+    pub(super) supervised: SupervisedProgram,
     pub(super) exit: ProcessExit,
 }
 
@@ -40,9 +40,9 @@ pub(crate) struct ProcessExit(watch::Receiver<ExitProgress>);
 #[derive(Debug, Clone, Copy, Default)]
 struct ExitProgress {
     /// Status with which the program's process has ended, if it is known; `None` while it runs.
-    ended: Option<Option<ExitStatus>>,
+    exit_status: Option<Option<ExitStatus>>,
     /// Whether all processes that the server started are gone.
-    gone: bool,
+    is_gone: bool,
 }
 
 impl Supervisors {
@@ -55,7 +55,7 @@ impl Supervisors {
     }
 
     /// What of the host no confined program sees.
-    pub(super) fn hidden(&self) -> Vec<String> {
+    pub(super) fn hidden_paths(&self) -> Vec<String> {
         let paths = self.private.iter();
         paths
             .map(|path| path.to_string_lossy().into_owned())
@@ -79,7 +79,7 @@ impl Supervisors {
                 let why = format!("the program that supervises it cannot be made ({error})");
                 io::Error::other(why)
             })?;
-            let started = Supervised::start(agent, start, env, input.as_ref())?;
+            let started = SupervisedProgram::start(agent, start, env, input.as_ref())?;
             let (supervised, outputs, ends) = started;
             let exit = ProcessExit::of(ends)?;
             Ok((SupervisedProcess { supervised, exit }, outputs))
@@ -107,13 +107,13 @@ impl ProcessExit {
             loop {
                 let end = ends.wait();
                 told.send_modify(|course| match end {
-                    ProgramEnd::Ended(status) => course.ended = Some(status),
-                    ProgramEnd::Gone => {
-                        course.ended.get_or_insert(None);
-                        course.gone = true;
+                    ProgramEnd::Exited(status) => course.exit_status = Some(status),
+                    ProgramEnd::AllExited => {
+                        course.exit_status.get_or_insert(None);
+                        course.is_gone = true;
                     }
                 });
-                if end == ProgramEnd::Gone {
+                if end == ProgramEnd::AllExited {
                     return;
                 }
             }
@@ -123,12 +123,12 @@ impl ProcessExit {
 
     /// Waits for the end; the status may be unknown.
     pub(crate) async fn wait(&mut self) -> Option<ExitStatus> {
-        let ended = self.0.wait_for(|course| course.ended.is_some()).await;
-        ended.ok().and_then(|course| course.ended.flatten())
+        let ended = self.0.wait_for(|course| course.exit_status.is_some()).await;
+        ended.ok().and_then(|course| course.exit_status.flatten())
     }
 
     /// Waits until nothing is left of it and of what it started.
-    pub(super) async fn until_gone(&mut self) {
-        let _ = self.0.wait_for(|course| course.gone).await;
+    pub(super) async fn until_exited(&mut self) {
+        let _ = self.0.wait_for(|course| course.is_gone).await;
     }
 }

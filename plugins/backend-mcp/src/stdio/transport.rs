@@ -33,10 +33,10 @@ pub(crate) struct StdioTransport {
     /// What was read and not looked at: the beginning of a line.
     buffer: Vec<u8>,
     /// How much of the buffer has no line break.
-    searched: usize,
+    scanned: usize,
     /// A line that is too long is being passed over.
-    passing_over: Option<PassedOver>,
-    most: usize,
+    oversized_line: Option<OversizedLine>,
+    max_line_bytes: usize,
     messages: VecDeque<ServerJsonRpcMessage>,
     link: Arc<Link>,
     tail: StderrTail,
@@ -45,7 +45,7 @@ pub(crate) struct StdioTransport {
 
 /// A line that is too long.
 #[derive(Default)]
-struct PassedOver {
+struct OversizedLine {
     skim: Skim,
     /// Whoever waits for it was told.
     answered: bool,
@@ -64,9 +64,9 @@ impl StdioTransport {
             input: ServerInput::new(stdin),
             stdout,
             buffer: Vec::new(),
-            searched: 0,
-            passing_over: None,
-            most,
+            scanned: 0,
+            oversized_line: None,
+            max_line_bytes: most,
             messages: VecDeque::new(),
             link,
             tail,
@@ -83,35 +83,35 @@ impl StdioTransport {
     fn lines(&mut self) {
         let buffer = std::mem::take(&mut self.buffer);
         let mut rest = buffer.as_slice();
-        let mut searched = self.searched;
+        let mut searched = self.scanned;
         while let Some(end) = rest
             .get(searched..)
             .and_then(|new| new.iter().position(|byte| *byte == b'\n'))
         {
             let (line, after) = rest.split_at(searched + end);
-            if self.passing_over.is_some() {
-                self.pass_over(line);
-                self.passing_over = None;
+            if self.oversized_line.is_some() {
+                self.skip_oversized(line);
+                self.oversized_line = None;
             } else {
                 self.line(line);
             }
             rest = after.get(1..).unwrap_or_default();
             searched = 0;
         }
-        if rest.len() > self.most || self.passing_over.is_some() {
-            if self.passing_over.is_none() {
+        if rest.len() > self.max_line_bytes || self.oversized_line.is_some() {
+            if self.oversized_line.is_none() {
                 self.skip(b"[a line that is too long]");
-                self.passing_over = Some(PassedOver::default());
+                self.oversized_line = Some(OversizedLine::default());
                 // A print without a line break may come before it.
                 let message = rest
                     .windows(wire::MESSAGE_START.len())
                     .position(|window| window == wire::MESSAGE_START);
                 rest = rest.get(message.unwrap_or_default()..).unwrap_or_default();
             }
-            self.pass_over(rest);
+            self.skip_oversized(rest);
             rest = &[];
         }
-        self.searched = rest.len();
+        self.scanned = rest.len();
         if rest.len() == buffer.len() {
             self.buffer = buffer;
         } else {
@@ -120,14 +120,14 @@ impl StdioTransport {
     }
 
     /// Looks at more of a line that is too long; its request gets an error as soon as it is known.
-    fn pass_over(&mut self, piece: &[u8]) {
-        let Some(line) = self.passing_over.as_mut().filter(|line| !line.answered) else {
+    fn skip_oversized(&mut self, piece: &[u8]) {
+        let Some(line) = self.oversized_line.as_mut().filter(|line| !line.answered) else {
             return;
         };
         line.skim.feed(piece);
         if let Some(request) = line.skim.answered_request() {
             line.answered = true;
-            let most = self.most;
+            let most = self.max_line_bytes;
             let why = format!("its answer is longer than {most} bytes and was left out");
             let answer = wire::error_in_place(request.clone(), why);
             self.messages.push_back(answer);
@@ -146,7 +146,8 @@ impl StdioTransport {
         self.skipped += 1;
         self.link.note_skipped();
         if self.skipped <= MAX_NOTED_LINES {
-            self.tail.note("[no message, on standard output]", line);
+            self.tail
+                .push_excerpt("[no message, on standard output]", line);
         }
     }
 }
@@ -183,7 +184,7 @@ impl Transport<RoleClient> for StdioTransport {
             if let Some(message) = self.messages.pop_front() {
                 self.link.note_activity();
                 if let Some(message) = self.link.take(message, None)
-                    && self.link.backlog().note(&message)
+                    && self.link.backlog().record(&message)
                 {
                     return Some(message);
                 }
@@ -195,7 +196,7 @@ impl Transport<RoleClient> for StdioTransport {
                 Ok(1..) => self.lines(),
                 Ok(0) | Err(_) => {
                     let line = std::mem::take(&mut self.buffer);
-                    if !line.is_empty() && self.passing_over.is_none() {
+                    if !line.is_empty() && self.oversized_line.is_none() {
                         self.line(&line);
                     }
                     if self.messages.is_empty() {
@@ -224,8 +225,8 @@ mod tests {
 
     use super::*;
     use crate::answer_backlog::MAX_UNANSWERED;
-    use crate::outside::Outside;
     use crate::secrets::Secrets;
+    use crate::server_notices::ServerNotices;
 
     /// How long nothing has to come for it not to come.
     const SILENCE: Duration = Duration::from_millis(100);
@@ -243,7 +244,7 @@ mod tests {
             .spawn()
             .unwrap();
         let (stdin, stdout) = (shell.stdin.take().unwrap(), shell.stdout.take().unwrap());
-        let outside = Outside::new("s", Secrets::default(), |_| {});
+        let outside = ServerNotices::new("s", Secrets::default(), |_| {});
         let link = Link::new(Arc::new(outside));
         let transport = StdioTransport::new(stdin, stdout, 1_000, link, StderrTail::default());
         (shell, transport)

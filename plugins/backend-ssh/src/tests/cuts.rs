@@ -26,7 +26,7 @@ fn cut_in_the_middle(world: &World, cut: impl Fn(), lasts: Duration) {
     cut();
     sleep(lasts);
     // It goes on over there meanwhile, and its output waits.
-    world.network.carry();
+    world.network.restore();
     let outcome = running.wait();
     let ran: BashOutput = outcome.parse().unwrap();
     assert_eq!((ran.exit_code, ran.stderr.as_str()), (Some(0), ""));
@@ -53,7 +53,7 @@ fn a_network_that_falls_silent_in_the_middle_of_a_call_loses_nothing() {
         return;
     };
     let silent = Duration::from_secs(7);
-    cut_in_the_middle(&world, || world.network.fall_silent(), silent);
+    cut_in_the_middle(&world, || world.network.stall(), silent);
 }
 
 #[test]
@@ -75,11 +75,11 @@ fn a_cut_of_half_a_minute_loses_no_call_with_the_intervals_that_are_shipped() {
         begun.lines().count() == 3
     });
     let begun = Instant::now();
-    world.network.fall_silent();
+    world.network.stall();
     sleep(Duration::from_secs(1));
     let within = world.start("echo within; seq 1 20000");
     sleep(Duration::from_secs(30).saturating_sub(begun.elapsed()));
-    world.network.carry();
+    world.network.restore();
     let numbers: String = (1..=20_000).map(|number| format!("{number}\n")).collect();
     for running in before {
         let outcome = running.wait();
@@ -115,7 +115,7 @@ fn ten_calls_and_a_large_file_survive_one_cut_after_another() {
         sleep(Duration::from_millis(250));
         world.network.refuse();
         sleep(Duration::from_millis(50));
-        world.network.carry();
+        world.network.restore();
     }
     for (number, running) in commands.into_iter().enumerate() {
         let outcome = running.wait();
@@ -158,7 +158,7 @@ fn a_call_that_is_cancelled_while_the_network_is_cut_ends_at_once_and_its_comman
     let pid = fs::read_to_string(world.work("pid")).unwrap();
     let runs = || fs::exists(format!("/proc/{}", pid.trim())).unwrap();
     assert!(runs(), "somebody ended it without having been told");
-    world.network.carry();
+    world.network.restore();
     until("the command is gone", || !runs());
     assert_eq!(world.bash("echo on").stdout, "on\n");
     // One that starts a shell is there twice for a moment.
@@ -181,7 +181,7 @@ fn a_call_whose_time_is_over_while_the_network_is_cut_says_so_and_the_session_go
         text.contains("was lost") && text.contains("127.0.0.1"),
         "{text}"
     );
-    world.network.carry();
+    world.network.restore();
     assert_eq!(world.bash("cat kept").stdout, "1\n");
 }
 
@@ -206,7 +206,7 @@ fn after_the_limit_calls_fail_with_words_and_nothing_is_left_over_there() {
         !fs::exists(format!("/proc/{}", pid.trim())).unwrap()
     });
     until("the directory is gone", || world.sessions().is_empty());
-    world.network.carry();
+    world.network.restore();
     assert_eq!(world.bash("echo anew").stdout, "anew\n");
 }
 
@@ -223,7 +223,7 @@ fn a_call_without_an_answer_in_a_silent_cut_ends_no_other_call_of_its_session() 
     let agent = world.agents("serve-relayed");
     let long = world.start("echo begun; sleep 16; echo ended >>ended; echo ended");
     assert!(long.until(|seen| seen.stdout == b"begun\n"));
-    world.network.fall_silent();
+    world.network.stall();
     let begun = Instant::now();
     let outcome = world.bash_within("echo never >>late; sleep 2", 1_000);
     assert!(outcome.code().is_some());
@@ -233,7 +233,7 @@ fn a_call_without_an_answer_in_a_silent_cut_ends_no_other_call_of_its_session() 
         text.contains("did not answer in time") && text.contains("Call again"),
         "{text}"
     );
-    world.network.carry();
+    world.network.restore();
     // Before, this would have begun with a new agent, and ended the one before.
     assert_eq!(world.bash("echo on").stdout, "on\n");
     let ran: BashOutput = long.wait().parse().unwrap();
@@ -273,7 +273,7 @@ fn a_call_without_an_answer_over_a_slow_network_ends_no_other_call_of_its_sessio
     );
     // It is looked at meanwhile, and this call waits for that.
     assert_eq!(world.bash("echo on").stdout, "on\n");
-    world.network.carry();
+    world.network.restore();
     get.wait().reply.unwrap();
     assert!(fs::read(to).unwrap() == data);
     assert_eq!(world.agents("serve-relayed"), agent);

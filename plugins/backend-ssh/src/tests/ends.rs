@@ -146,7 +146,7 @@ fn a_socket_that_a_command_removes_is_there_again_and_the_relay_stays_the_only_o
     fs::remove_file(dir.join("link")).unwrap();
     // Whoever comes back finds it, and whoever would begin one finds that there is one.
     world.network.refuse();
-    world.network.carry();
+    world.network.restore();
     let mut other = Command::new(fs::read_link(format!("/proc/{}/exe", relay[0])).unwrap());
     let other = other.args(["open", dir.to_str().unwrap(), "60"]);
     let other = other.stdin(Stdio::null()).output().unwrap();
@@ -176,7 +176,7 @@ fn a_session_whose_directory_a_command_removes_goes_on_in_a_new_one_and_the_old_
     fs::remove_dir_all(&dir).unwrap();
     world.network.refuse();
     until("the connection is lost", || world.agents("open").is_empty());
-    world.network.carry();
+    world.network.restore();
     until("the old relay and its agent are gone", || {
         is_gone(&relay.to_string()) && is_gone(&agent.to_string())
     });
@@ -262,7 +262,7 @@ fn a_relay_gives_the_reason_of_a_refusal_as_data() {
     let session = dir.path().join("session");
     let mut opens = own_relay(&agent_program(dir.path()), &session);
     let mut visitor = Visitor::new(&session, 7, 0);
-    assert_eq!(visitor.hear(), Some(RelayFrame::Vacant));
+    assert_eq!(visitor.hear(), Some(RelayFrame::NoStream));
     visitor.say(&RelayFrame::Begin(Some("/nowhere/at all".to_owned())));
     let Some(RelayFrame::Refused(refusal)) = visitor.hear() else {
         panic!("nobody can work in a directory that is not there");
@@ -270,7 +270,7 @@ fn a_relay_gives_the_reason_of_a_refusal_as_data() {
     assert_eq!(refusal.reason, RefusalReason::WorkingDir);
     assert!(refusal.text.contains("/nowhere/at all"), "{refusal:?}");
     let mut visitor = Visitor::new(&session, 7, 0);
-    assert_eq!(visitor.hear(), Some(RelayFrame::Vacant));
+    assert_eq!(visitor.hear(), Some(RelayFrame::NoStream));
     visitor.say(&RelayFrame::Close);
     assert_eq!(visitor.hear(), Some(RelayFrame::Closed));
     opens.wait().unwrap();
@@ -285,7 +285,7 @@ fn a_session_directory_that_cannot_be_made_is_an_exit_code_of_its_own() {
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    let code = i32::from(conjure_exec_agent::relay::NO_SESSION_DIR);
+    let code = i32::from(conjure_exec_agent::relay::EXIT_NO_SESSION_DIR);
     assert_eq!(opens.status.code(), Some(code));
     let complaint = String::from_utf8_lossy(&opens.stderr);
     assert!(complaint.contains("cannot be made"), "{complaint}");
@@ -299,7 +299,7 @@ fn whoever_cannot_go_on_with_a_stream_takes_nothing_from_the_one_that_has_it() {
     let session = dir.path().join("session");
     let mut opens = own_relay(&agent_program(dir.path()), &session);
     let mut first = Visitor::new(&session, 7, 0);
-    assert_eq!(first.hear(), Some(RelayFrame::Vacant));
+    assert_eq!(first.hear(), Some(RelayFrame::NoStream));
     first.say(&RelayFrame::Begin(None));
     assert_eq!(first.hear(), Some(RelayFrame::Welcome(0)));
     assert!(
@@ -310,7 +310,7 @@ fn whoever_cannot_go_on_with_a_stream_takes_nothing_from_the_one_that_has_it() {
     let mut other = Visitor::new(&session, 7, 1_000);
     assert!(matches!(other.hear(), Some(RelayFrame::Refused(_))));
     let mut other = Visitor::new(&session, 8, 0);
-    assert_eq!(other.hear(), Some(RelayFrame::Vacant));
+    assert_eq!(other.hear(), Some(RelayFrame::NoStream));
     drop(other);
     first.say(&RelayFrame::Question(3));
     assert_eq!(first.hear(), Some(RelayFrame::Answer(3)));
@@ -387,7 +387,7 @@ fn an_instance_that_is_dropped_ends_its_connection() {
         fs::create_dir(dir.path().join(name)).unwrap();
     }
     let network = Network::to(sshd.address()).unwrap();
-    sshd.known_at(network.address()).unwrap();
+    sshd.add_known_host(network.address()).unwrap();
     let config = json!({ "reconnect_ms": 1_000 });
     let plugin = super::host(&sshd, &network, &dir, &config);
     let plugin = plugin.link(crate::plugin).unwrap();

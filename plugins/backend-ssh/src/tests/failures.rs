@@ -93,7 +93,7 @@ fn a_host_key_that_changes_while_a_connection_is_lost_ends_the_wait_for_it() {
     let changed = format!("[127.0.0.1]:{port} {other}");
     let known = fs::read_to_string(world.sshd.path("known_hosts")).unwrap();
     fs::write(world.sshd.path("known_hosts"), changed).unwrap();
-    world.network.carry();
+    world.network.restore();
     let outcome = running.wait();
     assert!(
         outcome.text().contains("shows another key"),

@@ -54,9 +54,9 @@ fn a_machine_behind_a_jump_host_is_reached_and_nothing_is_left_of_the_way_there(
         processes_with(&config) > 0,
         "it was not reached over a jump host"
     );
-    world.network.fall_silent();
+    world.network.stall();
     let running = world.start("true");
-    world.network.carry();
+    world.network.restore();
     running.wait().reply.unwrap();
     world.call("executor.cleanup", json!({})).reply.unwrap();
     until("nobody is on the way", || processes_with(&config) == 0);
@@ -175,7 +175,7 @@ fn ten_sessions_at_once_come_in_where_a_server_takes_few_logins_and_the_agent_is
         assert!(call.until(|seen| seen.stdout == b"begun\n"));
     }
     world.network.refuse();
-    world.network.carry();
+    world.network.restore();
     for call in running {
         let ran: BashOutput = call.wait().parse().unwrap();
         assert_eq!(ran.stdout, "begun\nended\n");
@@ -217,7 +217,7 @@ fn an_agent_whose_file_is_damaged_or_gone_is_copied_anew_and_a_lost_connection_c
             fs::set_permissions(&agent, executable).unwrap();
         }
         world.network.refuse();
-        world.network.carry();
+        world.network.restore();
         let outcome = running.wait();
         let ran: BashOutput = outcome.parse().unwrap();
         assert_eq!(ran.stdout, "begun\nended\n");
@@ -267,7 +267,7 @@ fn a_key_that_is_refused_while_a_connection_is_lost_ends_the_wait_for_it() {
     let known = fs::read(&keys).unwrap();
     world.network.refuse();
     fs::write(&keys, "").unwrap();
-    world.network.carry();
+    world.network.restore();
     let begun = Instant::now();
     let outcome = running.wait();
     let text = outcome.text();
@@ -290,7 +290,7 @@ fn the_end_of_a_session_waits_for_no_connection_that_is_being_made() {
     let Some(world) = world(&json!({ "connect_timeout_ms": 60_000 })) else {
         return;
     };
-    world.network.fall_silent();
+    world.network.stall();
     let running = world.start("true");
     // It is under way to the machine.
     until("somebody connects", || {

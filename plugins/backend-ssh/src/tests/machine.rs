@@ -80,7 +80,7 @@ fn a_disk_that_a_command_fills_is_told_and_the_session_goes_on_and_goes() {
     let running = world.start("echo begun; sleep 1; echo ended");
     assert!(running.until(|seen| seen.stdout == b"begun\n"));
     world.network.refuse();
-    world.network.carry();
+    world.network.restore();
     let ran: BashOutput = running.wait().parse().unwrap();
     assert_eq!(ran.stdout, "begun\nended\n");
     // Another session finds no room, says so, and leaves nothing.

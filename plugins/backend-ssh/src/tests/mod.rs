@@ -52,7 +52,7 @@ fn world_in(sshd: Sshd, dir: tempfile::TempDir, config: &Value) -> World {
     let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     fs::set_permissions(run, executable).unwrap();
     let network = Network::to(sshd.address()).unwrap();
-    sshd.known_at(network.address()).unwrap();
+    sshd.add_known_host(network.address()).unwrap();
     let host = host(&sshd, &network, &dir, config);
     let plugin = host.link(crate::plugin).unwrap();
     let path = |name: &str| dir.path().join(name).display().to_string();
@@ -159,7 +159,7 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        self.network.carry();
+        self.network.restore();
         self.plugin.call("executor.cleanup", json!({}));
     }
 }

@@ -10,11 +10,10 @@ use conjure_skill_sdk::protocol::{BashOutput, FileRef};
 
 use super::AgentLink;
 use crate::error::AgentError;
+use crate::files::FileChange;
 use crate::frame::AgentFrame;
 use crate::message::{AgentReply, AgentRequest, CommandResult};
-use crate::output::{
-    Capture, CommandOutput, Limits, OutputRelay, first_files, say_what_is_missing,
-};
+use crate::output::{Capture, CommandOutput, Limits, OutputRelay, first_files, report_missing};
 
 /// How long the agent may take beyond the command's own time to end it and to say so. The host waits
 /// for 3 s beyond it.
@@ -25,15 +24,15 @@ pub(super) const CANCEL_MARGIN: Duration = Duration::from_millis(1_200);
 
 /// Reasons why the end of a command is not known.
 #[derive(Debug)]
-pub enum Lost {
+pub enum CommandLost {
     /// The command could not be run.
     Fault(AgentError),
     /// The agent went.
-    Gone,
+    AgentGone,
     /// The agent says nothing although the time of the command is over.
     Stuck,
     /// The call was cancelled, and the agent has not said in time that the command is over.
-    Unheard,
+    CancelUnconfirmed,
 }
 
 /// A command that runs at the agent.
@@ -65,9 +64,9 @@ impl<'a> RemoteCommand<'a> {
         request: &AgentRequest,
         limits: Limits,
         over: impl Future<Output = ()>,
-    ) -> Result<CommandResult, Lost> {
+    ) -> Result<CommandResult, CommandLost> {
         let mut call = link.call(request);
-        let stuck = limits.at + limits.grace + END_MARGIN;
+        let stuck = limits.deadline + limits.grace + END_MARGIN;
         let stuck = tokio::time::sleep_until(stuck.into());
         let ending = async {
             tokio::select! {
@@ -92,12 +91,12 @@ impl<'a> RemoteCommand<'a> {
                     Some(AgentFrame::Reply(bytes)) => {
                         return match AgentReply::decode(&bytes) {
                             Ok(AgentReply::Bash(ended)) => Ok(ended),
-                            _ => Err(Lost::Fault(AgentError::new("the agent's reply does not fit"))),
+                            _ => Err(CommandLost::Fault(AgentError::new("the agent's reply does not fit"))),
                         };
                     }
-                    Some(AgentFrame::Fault(error)) => return Err(Lost::Fault(error)),
+                    Some(AgentFrame::Fault(error)) => return Err(CommandLost::Fault(error)),
                     Some(_) => {}
-                    None => return Err(Lost::Gone),
+                    None => return Err(CommandLost::AgentGone),
                 },
                 () = &mut ending, if !told => {
                     told = true;
@@ -105,26 +104,23 @@ impl<'a> RemoteCommand<'a> {
                     stuck.as_mut().reset((Instant::now() + limits.grace + CANCEL_MARGIN).into());
                 }
                 () = &mut stuck => {
-                    return Err(if told { Lost::Unheard } else { Lost::Stuck });
+                    return Err(if told { CommandLost::CancelUnconfirmed } else { CommandLost::Stuck });
                 }
             }
         }
     }
 
-    /// The reply of one that came to its end. `file` makes a file of the reply out of a path below
-    /// the working directory and a size.
+    /// The reply of one that came to its end. `file` makes a file of the reply out of one of the
+    /// working directory.
     pub async fn reply(
         self,
         ended: CommandResult,
-        file: impl Fn(&str, u64) -> FileRef,
+        file: impl Fn(&FileChange) -> FileRef,
     ) -> BashOutput {
         let kept = self.capture.finish();
-        say_what_is_missing(&self.live, &kept, ended.cut, ended.unnamed);
+        report_missing(&self.live, &kept, ended.is_truncated, ended.unnamed_count);
         self.live.finish().await;
-        let files = ended.files.iter();
-        let files = files
-            .map(|change| file(&change.path, change.size))
-            .collect();
+        let files = ended.files.iter().map(file).collect();
         BashOutput {
             exit_code: ended.exit_code,
             signal: ended.signal,

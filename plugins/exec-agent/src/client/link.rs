@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::io::AsyncWrite;
@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::outgoing::Outgoing;
+use crate::files::DirectoryLocation;
 use crate::frame::{AgentFrame, AgentFrames};
 use crate::message::AgentRequest;
 use crate::{PIECE, VERSION, WINDOW};
@@ -48,6 +49,8 @@ pub struct AgentLink {
 struct LinkShared {
     calls: Mutex<HashMap<u32, Inbox>>,
     state: watch::Sender<LinkState>,
+    /// DirectoryLocation of the agent's working directory, which it tells with its first frame.
+    location: OnceLock<DirectoryLocation>,
 }
 
 /// What came for a call and was not taken yet. The channel has no bound of its own: the bytes in
@@ -55,14 +58,15 @@ struct LinkShared {
 #[derive(Debug)]
 struct Inbox {
     frames: UnboundedSender<AgentFrame>,
-    waiting: Arc<AtomicUsize>,
+    waiting_bytes: Arc<AtomicUsize>,
 }
 
 impl Inbox {
     /// False when more came than was paid for.
     fn put(&self, frame: AgentFrame) -> bool {
         let size = size(&frame);
-        let fits = self.waiting.fetch_add(size, Ordering::Relaxed) + size <= MAX_WAITING_BYTES;
+        let fits =
+            self.waiting_bytes.fetch_add(size, Ordering::Relaxed) + size <= MAX_WAITING_BYTES;
         let _ = self.frames.send(frame);
         fits
     }
@@ -84,7 +88,7 @@ enum LinkState {
     New,
     Ready,
     /// Over, and why.
-    Over(String),
+    Closed(String),
 }
 
 impl AgentLink {
@@ -97,6 +101,7 @@ impl AgentLink {
         let shared = Arc::new(LinkShared {
             calls: Mutex::default(),
             state: watch::Sender::new(LinkState::New),
+            location: OnceLock::new(),
         });
         let outgoing = Arc::new(Outgoing::new(input));
         let writing = tokio::spawn(write(Arc::clone(&outgoing)));
@@ -122,24 +127,30 @@ impl AgentLink {
         let mut state = self.shared.state.subscribe();
         match state.wait_for(|state| *state != LinkState::New).await {
             Ok(state) => match &*state {
-                LinkState::Over(why) => Err(why.clone()),
+                LinkState::Closed(why) => Err(why.clone()),
                 _ => Ok(()),
             },
             Err(_) => Err("the stream is over".to_owned()),
         }
     }
 
+    /// DirectoryLocation of the agent's working directory, which is not known before the agent said who it is.
+    #[must_use]
+    pub fn location(&self) -> DirectoryLocation {
+        self.shared.location.get().cloned().unwrap_or_default()
+    }
+
     /// Whether the link can be used.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        !matches!(*self.shared.state.borrow(), LinkState::Over(_))
+        !matches!(*self.shared.state.borrow(), LinkState::Closed(_))
     }
 
     /// Reason of the link's end, once it ended.
     #[must_use]
     pub fn end(&self) -> Option<String> {
         match &*self.shared.state.borrow() {
-            LinkState::Over(why) => Some(why.clone()),
+            LinkState::Closed(why) => Some(why.clone()),
             _ => None,
         }
     }
@@ -169,7 +180,7 @@ impl AgentLink {
         let waiting = Arc::new(AtomicUsize::new(0));
         let inbox = Inbox {
             frames: sender,
-            waiting: Arc::clone(&waiting),
+            waiting_bytes: Arc::clone(&waiting),
         };
         self.shared.lock().insert(number, inbox);
         if !self.is_open() {
@@ -181,8 +192,8 @@ impl AgentLink {
             number,
             frames,
             waiting,
-            unpaid: 0,
-            over: false,
+            uncredited: 0,
+            closed: false,
         };
         call.send(&AgentFrame::Call(request));
         call
@@ -204,9 +215,9 @@ impl LinkShared {
 
     fn end(&self, why: String) {
         self.state.send_if_modified(|state| {
-            let ends = !matches!(state, LinkState::Over(_));
+            let ends = !matches!(state, LinkState::Closed(_));
             if ends {
-                *state = LinkState::Over(why);
+                *state = LinkState::Closed(why);
             }
             ends
         });
@@ -221,8 +232,8 @@ pub struct RemoteCall {
     number: u32,
     frames: UnboundedReceiver<AgentFrame>,
     waiting: Arc<AtomicUsize>,
-    unpaid: u32,
-    over: bool,
+    uncredited: u32,
+    closed: bool,
 }
 
 impl RemoteCall {
@@ -231,12 +242,12 @@ impl RemoteCall {
         let frame = self.frames.recv().await;
         let size = frame.as_ref().map_or(0, size);
         self.waiting.fetch_sub(size, Ordering::Relaxed);
-        self.unpaid += u32::try_from(size).unwrap_or(CREDIT_BYTES);
-        if self.unpaid >= CREDIT_BYTES {
-            let paid = std::mem::take(&mut self.unpaid);
+        self.uncredited += u32::try_from(size).unwrap_or(CREDIT_BYTES);
+        if self.uncredited >= CREDIT_BYTES {
+            let paid = std::mem::take(&mut self.uncredited);
             self.send(&AgentFrame::Credit(paid));
         }
-        self.over |= matches!(
+        self.closed |= matches!(
             frame,
             None | Some(AgentFrame::Reply(_) | AgentFrame::Fault(_))
         );
@@ -252,7 +263,7 @@ impl RemoteCall {
 impl Drop for RemoteCall {
     fn drop(&mut self) {
         self.link.shared.lock().remove(&self.number);
-        if !self.over {
+        if !self.closed {
             self.send(&AgentFrame::Cancel);
         }
     }
@@ -298,7 +309,9 @@ fn take_all(frames: &mut AgentFrames, shared: &LinkShared) -> Result<(), String>
                      that comes with the plugin"
                 ));
             }
-            AgentFrame::Ready { .. } => {
+            AgentFrame::Ready { location, .. } => {
+                let location = DirectoryLocation::from_text(&location);
+                shared.location.get_or_init(|| location);
                 shared.state.send_replace(LinkState::Ready);
             }
             frame => {

@@ -8,6 +8,6 @@ mod outgoing;
 pub mod relayed;
 mod transfer;
 
-pub use command::{Lost, RemoteCommand, cancelled};
+pub use command::{CommandLost, RemoteCommand, cancelled};
 pub use link::{AgentInput, AgentLink, Feed, QUIET, RemoteCall};
 pub use transfer::{ByteSource, TransferError, remote_file, remote_path, transfer};

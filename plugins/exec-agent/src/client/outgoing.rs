@@ -20,7 +20,7 @@ use super::link::AgentInput;
 pub(super) struct Outgoing {
     stream: Mutex<OutgoingStream>,
     /// Wakes the task that sends.
-    left: Notify,
+    wake_sender: Notify,
 }
 
 struct OutgoingStream {
@@ -28,9 +28,9 @@ struct OutgoingStream {
     input: Option<AgentInput>,
     /// What was not taken. It is bounded: a call sends its request, what it has credit for, and a
     /// word or two.
-    rest: VecDeque<u8>,
+    leftover: VecDeque<u8>,
     /// Whether the stream is the task's, until all of the rest is out.
-    is_tasks: bool,
+    owned_by_task: bool,
 }
 
 impl Outgoing {
@@ -38,10 +38,10 @@ impl Outgoing {
         Self {
             stream: Mutex::new(OutgoingStream {
                 input: Some(input),
-                rest: VecDeque::new(),
-                is_tasks: false,
+                leftover: VecDeque::new(),
+                owned_by_task: false,
             }),
-            left: Notify::new(),
+            wake_sender: Notify::new(),
         }
     }
 
@@ -51,26 +51,26 @@ impl Outgoing {
         if stream.input.is_none() {
             return;
         }
-        stream.rest.extend(frame);
-        if !stream.is_tasks {
+        stream.leftover.extend(frame);
+        if !stream.owned_by_task {
             // Nobody is woken by this: what is left is the task's from then on.
             let mut nobody = Context::from_waker(Waker::noop());
-            stream.is_tasks = stream.poll_out(&mut nobody).is_pending();
-            if stream.is_tasks {
-                self.left.notify_one();
+            stream.owned_by_task = stream.poll_out(&mut nobody).is_pending();
+            if stream.owned_by_task {
+                self.wake_sender.notify_one();
             }
         }
     }
 
     /// Waits until something is left, and writes it.
     pub(super) async fn write_rest(&self) {
-        if !self.lock().is_tasks {
-            self.left.notified().await;
+        if !self.lock().owned_by_task {
+            self.wake_sender.notified().await;
         }
         poll_fn(|cx| {
             let mut stream = self.lock();
             ready!(stream.poll_out(cx));
-            stream.is_tasks = false;
+            stream.owned_by_task = false;
             Poll::Ready(())
         })
         .await;
@@ -87,10 +87,10 @@ impl OutgoingStream {
         let Some(input) = &mut self.input else {
             return Poll::Ready(());
         };
-        let written = poll_all(input.as_mut(), &mut self.rest, cx);
+        let written = poll_all(input.as_mut(), &mut self.leftover, cx);
         if ready!(written).is_err() {
             self.input = None;
-            self.rest = VecDeque::new();
+            self.leftover = VecDeque::new();
         }
         Poll::Ready(())
     }
@@ -137,12 +137,12 @@ mod tests {
         assert_eq!(output.read_u8().await.unwrap(), b'a');
         outgoing.send(b"defg");
         outgoing.send(b"h");
-        assert!(outgoing.lock().is_tasks);
+        assert!(outgoing.lock().owned_by_task);
         let mut read = [0; 7];
         let (_, all) = tokio::join!(outgoing.write_rest(), output.read_exact(&mut read));
         all.unwrap();
         assert_eq!(&read, b"bcdefgh");
-        assert!(!outgoing.lock().is_tasks);
+        assert!(!outgoing.lock().owned_by_task);
         outgoing.send(b"i");
         assert_eq!(output.read_u8().await.unwrap(), b'i');
     }
@@ -182,6 +182,6 @@ mod tests {
         outgoing.write_rest().await;
         outgoing.send(b"x");
         let stream = outgoing.lock();
-        assert!(stream.input.is_none() && stream.rest.is_empty() && !stream.is_tasks);
+        assert!(stream.input.is_none() && stream.leftover.is_empty() && !stream.owned_by_task);
     }
 }

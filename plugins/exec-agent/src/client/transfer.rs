@@ -26,15 +26,15 @@ pub enum TransferError {
     /// The agent could not do it.
     Fault(AgentError),
     /// The time of the call was over.
-    Late,
+    TimedOut,
     /// A file on this side could not be read or written.
     File(io::Error),
     /// The agent went.
-    Gone,
+    AgentGone,
     /// The agent says nothing although the time of the call is over.
     Stuck,
     /// The call was cancelled, and the agent has not said in time that it is over.
-    Unheard,
+    CancelUnconfirmed,
 }
 
 /// Makes a call to its end, which comes early with the call's cancel, when `over` is ready, or at
@@ -85,10 +85,10 @@ pub async fn transfer(
                     let reply = AgentReply::decode(&bytes);
                     return reply.map_err(|error| TransferError::Fault(error.into()));
                 }
-                Some(AgentFrame::Fault(_)) if late => return Err(TransferError::Late),
+                Some(AgentFrame::Fault(_)) if late => return Err(TransferError::TimedOut),
                 Some(AgentFrame::Fault(error)) => return Err(TransferError::Fault(error)),
                 Some(_) => continue,
-                None => return Err(TransferError::Gone),
+                None => return Err(TransferError::AgentGone),
             },
             () = &mut ending, if !told => false,
             () = &mut limit => true,
@@ -97,7 +97,7 @@ pub async fn transfer(
             return Err(if late {
                 TransferError::Stuck
             } else {
-                TransferError::Unheard
+                TransferError::CancelUnconfirmed
             });
         }
         (told, late) = (true, is_late);
@@ -134,15 +134,19 @@ impl Sending<'_> {
 }
 
 /// A file that is where the agent is, to be fetched when somebody asks for it. One that changed is
-/// another one than the one that may have been fetched, also by an earlier session on the thread.
+/// another one than the one that may have been fetched, also by an earlier session on the thread; and
+/// whoever finds it in the same `state` finds the same. Without that it is one of its own.
 #[must_use]
-pub fn remote_file(path: &str) -> FileRef {
-    static BEGUN: LazyLock<u128> = LazyLock::new(|| {
+pub fn remote_file(path: &str, state: Option<u64>) -> FileRef {
+    static STARTED_AT: LazyLock<u128> = LazyLock::new(|| {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         now.unwrap_or_default().as_millis()
     });
     static NEXT: AtomicU64 = AtomicU64::new(0);
-    let number = format!("{}{:06}", *BEGUN, NEXT.fetch_add(1, Ordering::Relaxed));
+    let number = match state {
+        Some(state) => state.to_string(),
+        None => format!("{}{:06}", *STARTED_AT, NEXT.fetch_add(1, Ordering::Relaxed)),
+    };
     let name = path.rsplit('/').next().unwrap_or(path);
     FileRef::lazy(format!("{number}:{path}"), name)
 }

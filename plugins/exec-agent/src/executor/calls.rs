@@ -17,7 +17,7 @@ const END_TIMEOUT: Duration = Duration::from_secs(3);
 pub struct SessionCalls {
     running: watch::Sender<usize>,
     contexts: Mutex<BTreeMap<u64, Cx>>,
-    over: watch::Sender<bool>,
+    closed: watch::Sender<bool>,
 }
 
 impl Default for SessionCalls {
@@ -25,7 +25,7 @@ impl Default for SessionCalls {
         Self {
             running: watch::Sender::new(0),
             contexts: Mutex::default(),
-            over: watch::Sender::new(false),
+            closed: watch::Sender::new(false),
         }
     }
 }
@@ -44,7 +44,7 @@ impl SessionCalls {
     }
 
     /// Tells a person something, over the oldest call that takes it at once.
-    pub fn tell(&self, text: &str) {
+    pub fn notify(&self, text: &str) {
         let event = PluginEvent::Notice {
             level: "info".to_owned(),
             text: text.to_owned(),
@@ -62,18 +62,18 @@ impl SessionCalls {
 
     /// Whether the session is over.
     #[must_use]
-    pub fn is_over(&self) -> bool {
-        *self.over.borrow()
+    pub fn is_closed(&self) -> bool {
+        *self.closed.borrow()
     }
 
     /// Becomes ready when the session is over.
     pub async fn until_ended(&self) {
-        let _ = self.over.subscribe().wait_for(|over| *over).await;
+        let _ = self.closed.subscribe().wait_for(|over| *over).await;
     }
 
     /// Ends them, and waits a while until none runs.
     pub(super) async fn end(&self) {
-        self.over.send_replace(true);
+        self.closed.send_replace(true);
         let mut running = self.running.subscribe();
         let _ = tokio::time::timeout(END_TIMEOUT, running.wait_for(|count| *count == 0)).await;
     }

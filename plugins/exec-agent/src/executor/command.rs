@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use conjure_skill_sdk::protocol::{Bash, BashOutput};
 use conjure_skill_sdk::{Cx, Error, Result};
 
-use super::{AgentSession, AgentShell, to_error};
-use crate::client::{Lost, RemoteCommand};
+use super::{AgentSession, AgentShell, tell_location, to_error};
+use crate::client::{CommandLost, RemoteCommand};
+use crate::files::FileChange;
 use crate::message::{AgentRequest, ShellCommand};
 use crate::output::{Capture, Limits};
 
@@ -37,17 +38,19 @@ pub(super) async fn run<S: AgentSession>(
     let mut command = RemoteCommand::new(cx, Capture::new(request.keep_bytes, spill));
     let request = request_of(cx, request, session.shell(), limits);
     let over = session.calls().until_ended();
+    tell_location(cx, &S::link(&agent).location());
     match command.run(S::link(&agent), &request, limits, over).await {
         Ok(ended) => {
-            let file = |path: &str, size| {
-                session.file(&agent, &format!("{}/{path}", session.remote_dir()), size)
+            let file = |change: &FileChange| {
+                let path = format!("{}/{}", session.remote_dir(), change.path);
+                session.file(&agent, &path, change.size, Some(change.state))
             };
             Ok(command.reply(ended, file).await)
         }
-        Err(Lost::Fault(error)) => Err(to_error(&error)),
-        Err(Lost::Gone) => Err(with_output(command, &session.agent_end(&agent).await)),
-        Err(Lost::Unheard) => Err(with_output(command, &Error::cancelled())),
-        Err(Lost::Stuck) => Err(with_output(command, &session.give_up_agent(&agent).await)),
+        Err(CommandLost::Fault(error)) => Err(to_error(&error)),
+        Err(CommandLost::AgentGone) => Err(with_output(command, &session.agent_end(&agent).await)),
+        Err(CommandLost::CancelUnconfirmed) => Err(with_output(command, &Error::cancelled())),
+        Err(CommandLost::Stuck) => Err(with_output(command, &session.abandon_agent(&agent).await)),
     }
 }
 
@@ -62,7 +65,7 @@ fn request_of(cx: &Cx, request: Bash, shell: AgentShell<'_>, limits: Limits) -> 
         shell: shell.program.to_owned(),
         command: request.command,
         env,
-        time_ms: milliseconds(limits.at.saturating_duration_since(Instant::now())),
+        time_ms: milliseconds(limits.deadline.saturating_duration_since(Instant::now())),
         grace_ms: milliseconds(limits.grace),
         ..ShellCommand::default()
     })

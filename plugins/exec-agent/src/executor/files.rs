@@ -12,8 +12,8 @@ use conjure_skill_sdk::protocol::{
 };
 use conjure_skill_sdk::{Cx, Error, Result};
 
-use super::{AgentSession, CallGuard, to_error};
-use crate::client::{ByteSource, TransferError, remote_path, transfer};
+use super::{AgentSession, CallGuard, tell_location, to_error};
+use crate::client::{ByteSource, TransferError, remote_file, remote_path, transfer};
 use crate::files::{self, CallRoots};
 use crate::message::{AgentReply, AgentRequest};
 
@@ -22,7 +22,7 @@ pub(super) struct FileCall<'a, S: AgentSession> {
     cx: &'a Cx,
     session: Arc<S>,
     agent: Arc<S::Agent>,
-    until: Instant,
+    deadline: Instant,
     _running: CallGuard,
 }
 
@@ -35,9 +35,14 @@ impl<'a, S: AgentSession> FileCall<'a, S> {
             cx,
             agent: session.agent(cx, limit).await?,
             session,
-            until,
+            deadline: until,
             _running: running,
         })
+    }
+
+    /// Tells the host where the call writes.
+    fn tell_location(&self) {
+        tell_location(self.cx, &S::link(&self.agent).location());
     }
 
     /// Shows a file or a directory.
@@ -51,12 +56,12 @@ impl<'a, S: AgentSession> FileCall<'a, S> {
                 content,
                 directory,
                 total_lines,
-                cut,
+                full_file: cut,
             } => Ok(Viewed {
                 content,
                 directory,
                 total_lines,
-                full_content: cut.map(|(path, _, size)| self.file(&path, size)),
+                full_content: cut.map(|(path, _, size)| self.file(&path, size, None)),
             }),
             _ => Err(unexpected()),
         }
@@ -66,12 +71,13 @@ impl<'a, S: AgentSession> FileCall<'a, S> {
     pub(super) async fn create_file(&self, request: CreateFile) -> Result<Written> {
         let source: Box<dyn Read + Send> = match (request.file_text, request.content) {
             (Some(text), _) => Box::new(Cursor::new(text.into_bytes())),
-            (None, Some(content)) => Box::new(self.offered(&content)?),
+            (None, Some(content)) => Box::new(self.open_offered(&content)?),
             (None, None) => return Err(Error::invalid("`file_text` is missing")),
         };
         let path = request.path;
         let request = AgentRequest::Create { path };
-        self.written(self.ask(&request, Some(source), None).await?)
+        self.tell_location();
+        self.to_written(self.ask(&request, Some(source), None).await?)
     }
 
     /// Replaces the only occurrence of a passage.
@@ -81,25 +87,28 @@ impl<'a, S: AgentSession> FileCall<'a, S> {
             old: request.old_str,
             new: request.new_str,
         };
-        self.written(self.ask(&request, None, None).await?)
+        self.tell_location();
+        self.to_written(self.ask(&request, None, None).await?)
     }
 
     /// Brings a file of the host's into the work directory. What is seen there already stays where it
     /// is. The path that comes back is the one over there.
     pub(super) async fn put(&self, request: &FilesPut) -> Result<FileRef> {
         let path = request.file.path.as_deref().map(Path::new);
-        let there = path.and_then(|path| self.session.seen_there(&self.agent, path));
+        let there = path.and_then(|path| self.session.shared_path(&self.agent, path));
         if let Some(there) = there {
             return Ok(FileRef::at(there));
         }
-        let source = Box::new(self.offered(&request.file)?);
+        let source = Box::new(self.open_offered(&request.file)?);
         let name = request.file.name.clone();
         let asked = AgentRequest::Put { name };
         match self.ask(&asked, Some(source), None).await? {
-            AgentReply::Written { path, size, .. } => Ok(FileRef {
-                id: Some(path.clone()),
+            AgentReply::Written {
+                path, size, state, ..
+            } => Ok(FileRef {
                 size: Some(size),
-                ..FileRef::at(path)
+                path: Some(path.clone()),
+                ..remote_file(&path, Some(state))
             }),
             _ => Err(unexpected()),
         }
@@ -132,7 +141,7 @@ impl<'a, S: AgentSession> FileCall<'a, S> {
 
     /// A file of the host's, opened without following a link, and only if it is a regular one in
     /// the session's own directories: commands may put anything there.
-    fn offered(&self, file: &FileRef) -> Result<File> {
+    fn open_offered(&self, file: &FileRef) -> Result<File> {
         let path = file.path.as_deref().ok_or_else(|| {
             Error::invalid(format!(
                 "the file `{}` has no path; it must be fetched first",
@@ -155,37 +164,38 @@ impl<'a, S: AgentSession> FileCall<'a, S> {
         to: Option<&mut File>,
     ) -> Result<AgentReply> {
         let (link, over) = (S::link(&self.agent), self.session.calls().until_ended());
-        match transfer(self.cx, link, request, source, to, over, self.until).await {
+        match transfer(self.cx, link, request, source, to, over, self.deadline).await {
             Ok(reply) => Ok(reply),
             Err(TransferError::Fault(error)) => Err(to_error(&error)),
             Err(TransferError::File(error)) => Err(error.into()),
-            Err(TransferError::Late) => Err(Error::with_code(
+            Err(TransferError::TimedOut) => Err(Error::with_code(
                 code::TIMEOUT,
                 "the time of the call was over before it was done",
             )),
-            Err(TransferError::Gone) => Err(self.session.agent_end(&self.agent).await),
-            Err(TransferError::Unheard) => Err(Error::cancelled()),
-            Err(TransferError::Stuck) => Err(self.session.give_up_agent(&self.agent).await),
+            Err(TransferError::AgentGone) => Err(self.session.agent_end(&self.agent).await),
+            Err(TransferError::CancelUnconfirmed) => Err(Error::cancelled()),
+            Err(TransferError::Stuck) => Err(self.session.abandon_agent(&self.agent).await),
         }
     }
 
-    fn written(&self, reply: AgentReply) -> Result<Written> {
+    fn to_written(&self, reply: AgentReply) -> Result<Written> {
         match reply {
             AgentReply::Written {
                 path,
                 size,
                 replaced,
+                state,
                 ..
             } => Ok(Written {
-                file: self.file(&path, size),
+                file: self.file(&path, size, Some(state)),
                 replaced,
             }),
             _ => Err(unexpected()),
         }
     }
 
-    fn file(&self, path: &str, size: u64) -> FileRef {
-        self.session.file(&self.agent, path, size)
+    fn file(&self, path: &str, size: u64, state: Option<u64>) -> FileRef {
+        self.session.file(&self.agent, path, size, state)
     }
 }
 

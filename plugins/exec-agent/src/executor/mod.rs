@@ -3,10 +3,10 @@
 //! A backend says how a session gets its agent, what happens when that one is gone, and how its
 //! files are called on this side; all the rest is here, so that each such backend does the same.
 
-mod by_hand;
 mod calls;
 mod command;
 mod files;
+mod manual_commands;
 mod sessions;
 mod settings;
 
@@ -15,28 +15,30 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_skill_sdk::abi::code;
+use conjure_skill_sdk::abi::{EmitKind, code};
 use conjure_skill_sdk::protocol::{
     Bash, BashOutput, CreateFile, ExecutorInit, ExecutorReady, FileRef, FilesGet, FilesPut,
     StrReplace, View, Viewed, Written,
 };
 use conjure_skill_sdk::{Cx, Error, Executor, Files, Result};
+use serde_json::json;
 
-pub use by_hand::quoted_word;
 pub use calls::{CallGuard, SessionCalls};
 use files::FileCall;
+pub use manual_commands::quoted_word;
 use sessions::Sessions;
 pub use settings::check_env;
 
 use crate::client::{AgentLink, cancelled, remote_file};
 use crate::error::{AgentError, AgentErrorKind};
+use crate::files::DirectoryLocation;
 
 /// A place with agents, such as an engine of containers or a remote machine.
 pub trait AgentBackend: Send + Sync + 'static {
     /// A session there.
     type Session: AgentSession;
     /// What a session has there, for people, with its article: `a container`.
-    const PLACE: &'static str;
+    const TARGET_KIND: &'static str;
 
     /// Prepares a session. Nothing is started before its first call.
     ///
@@ -80,23 +82,24 @@ pub trait AgentSession: Send + Sync + 'static {
     fn agent_end(&self, agent: &Arc<Self::Agent>) -> impl Future<Output = Error> + Send;
 
     /// Gives up an agent that did not answer in time; the error is what its calls say.
-    fn give_up_agent(
+    fn abandon_agent(
         self: &Arc<Self>,
         agent: &Arc<Self::Agent>,
     ) -> impl Future<Output = Error> + Send;
 
     /// The path over there of a file that lies here and is seen there, if it is.
-    fn seen_there(&self, agent: &Self::Agent, path: &Path) -> Option<String> {
+    fn shared_path(&self, agent: &Self::Agent, path: &Path) -> Option<String> {
         let _ = (agent, path);
         None
     }
 
-    /// A file over there: to be fetched when somebody asks for it, where it is not seen here.
-    fn file(&self, agent: &Self::Agent, path: &str, size: u64) -> FileRef {
+    /// A file over there, in the state of this number: to be fetched when somebody asks for it, where
+    /// it is not seen here.
+    fn file(&self, agent: &Self::Agent, path: &str, size: u64, state: Option<u64>) -> FileRef {
         let _ = agent;
         FileRef {
             size: Some(size),
-            ..remote_file(path)
+            ..remote_file(path, state)
         }
     }
 
@@ -136,7 +139,7 @@ impl<B: AgentBackend> AgentExecutor<B> {
         found.ok_or_else(|| {
             Error::invalid(format!(
                 "the session does not have {}: it was not prepared, or is over",
-                B::PLACE
+                B::TARGET_KIND
             ))
         })
     }
@@ -159,7 +162,7 @@ impl<B: AgentBackend> Executor for AgentExecutor<B> {
                     "the skill `{}` at `{}` cannot be brought to {}",
                     name.escape_debug(),
                     skill.dir,
-                    B::PLACE
+                    B::TARGET_KIND
                 )));
             }
         }
@@ -249,6 +252,15 @@ pub async fn wait_for_start<A: Send + 'static>(
         () = calls.until_ended() => Err(Error::cancelled()),
         () = tokio::time::sleep(limit) => Err(late()),
     }
+}
+
+/// Tells the host where a call works, before it writes anything there: what another call at the same
+/// place may have written at the same time is not known to be this one's. A host that takes nothing is
+/// not waited for.
+pub fn tell_location(cx: &Cx, location: &DirectoryLocation) {
+    let DirectoryLocation { machine, dirs } = location;
+    let event = json!({ "event": "location", "machine": machine, "dirs": dirs });
+    cx.try_emit(EmitKind::Event, event.to_string().as_bytes());
 }
 
 /// A failure at the agent as one of a plugin's.

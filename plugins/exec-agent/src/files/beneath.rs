@@ -170,7 +170,7 @@ pub(super) fn is_temporary(name: &OsStr) -> bool {
 fn not_regular(place: &RootedPath) -> AgentError {
     AgentError::new(format!(
         "`{}` is neither a file nor a directory (a pipe, a socket or a device)",
-        place.asked()
+        place.requested()
     ))
 }
 

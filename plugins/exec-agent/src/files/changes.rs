@@ -26,13 +26,14 @@ const TICK: Duration = Duration::from_millis(20);
 /// The regular files of a directory at one moment.
 #[derive(Debug)]
 pub struct DirectorySnapshot {
-    files: HashMap<PathBuf, Stamp>,
-    cut: bool,
-    taken: SystemTime,
+    files: HashMap<PathBuf, FileFingerprint>,
+    is_truncated: bool,
+    taken_at: SystemTime,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stamp {
+struct FileFingerprint {
+    device: u64,
     inode: u64,
     size: u64,
     modified: (i64, u64),
@@ -45,9 +46,9 @@ pub struct FileChanges {
     /// New and modified files, in the order of their paths.
     pub files: Vec<FileChange>,
     /// Number of further changes whose names are not UTF-8.
-    pub unnamed: usize,
+    pub unnamed_count: usize,
     /// Whether the directory has more entries than were looked at.
-    pub cut: bool,
+    pub is_truncated: bool,
 }
 
 /// A file that a command made or changed.
@@ -57,33 +58,35 @@ pub struct FileChange {
     pub path: String,
     /// Size in bytes.
     pub size: u64,
+    /// Number of the state that it was left in, as [`file_state`] has it.
+    pub state: u64,
 }
 
 impl DirectorySnapshot {
     /// Looks at a directory.
     #[must_use]
     pub fn take(dir: &Path) -> Self {
-        Self::walked(dir, MAX_ENTRIES)
+        Self::scan(dir, MAX_ENTRIES)
     }
 
     /// A snapshot of a small directory; nothing for any other.
     #[must_use]
-    pub fn of_small(dir: &Path) -> Option<Self> {
-        let snapshot = Self::walked(dir, FEW_ENTRIES);
-        (!snapshot.cut).then_some(snapshot)
+    pub fn small(dir: &Path) -> Option<Self> {
+        let snapshot = Self::scan(dir, FEW_ENTRIES);
+        (!snapshot.is_truncated).then_some(snapshot)
     }
 
     /// Whether the directory has so few entries that a look at it takes next to no time.
     #[must_use]
     pub fn is_small(&self) -> bool {
-        !self.cut && self.files.len() <= FEW_ENTRIES
+        !self.is_truncated && self.files.len() <= FEW_ENTRIES
     }
 
-    fn walked(dir: &Path, entries: usize) -> Self {
+    fn scan(dir: &Path, entries: usize) -> Self {
         let mut snapshot = Self {
             files: HashMap::new(),
-            cut: false,
-            taken: SystemTime::now(),
+            is_truncated: false,
+            taken_at: SystemTime::now(),
         };
         snapshot.walk(dir, entries);
         snapshot
@@ -92,7 +95,7 @@ impl DirectorySnapshot {
     /// The changes since the snapshot.
     #[must_use]
     pub fn changes(&self, dir: &Path) -> FileChanges {
-        self.compared(Self::take(dir))
+        self.compare(Self::take(dir))
     }
 
     /// The changes of a directory that was small and is; nothing for any other.
@@ -101,12 +104,12 @@ impl DirectorySnapshot {
         if !self.is_small() {
             return None;
         }
-        Some(self.compared(Self::of_small(dir)?))
+        Some(self.compare(Self::small(dir)?))
     }
 
-    fn compared(&self, now: Self) -> FileChanges {
+    fn compare(&self, now: Self) -> FileChanges {
         let mut changes = FileChanges {
-            cut: now.cut,
+            is_truncated: now.is_truncated,
             ..FileChanges::default()
         };
         let mut changed: Vec<_> = now
@@ -120,18 +123,19 @@ impl DirectorySnapshot {
                 Ok(path) => changes.files.push(FileChange {
                     path,
                     size: stamp.size,
+                    state: stamp.number(),
                 }),
-                Err(_) => changes.unnamed += 1,
+                Err(_) => changes.unnamed_count += 1,
             }
         }
         changes
     }
 
-    fn is_changed(&self, path: &Path, stamp: &Stamp) -> bool {
+    fn is_changed(&self, path: &Path, stamp: &FileFingerprint) -> bool {
         match self.files.get(path) {
             Some(before) => before != stamp,
             // A file that the cut walk may have missed is new only when its times say so.
-            None if self.cut => stamp.changed_at() + TICK >= self.taken,
+            None if self.is_truncated => stamp.changed_at() + TICK >= self.taken_at,
             None => true,
         }
     }
@@ -159,7 +163,7 @@ impl DirectorySnapshot {
                     continue;
                 }
                 if left == 0 {
-                    self.cut = true;
+                    self.is_truncated = true;
                     return;
                 }
                 left -= 1;
@@ -174,7 +178,8 @@ impl DirectorySnapshot {
                 };
                 match FileType::from_raw_mode(stat.st_mode) {
                     FileType::RegularFile => {
-                        self.files.insert(path.join(name), Stamp::of(&stat));
+                        self.files
+                            .insert(path.join(name), FileFingerprint::of(&stat));
                     }
                     FileType::Directory if !SKIPPED_DIRS.iter().any(|skipped| name == *skipped) => {
                         waiting.push_back(path.join(name));
@@ -186,7 +191,7 @@ impl DirectorySnapshot {
     }
 }
 
-impl Stamp {
+impl FileFingerprint {
     #[allow(
         clippy::unnecessary_cast,
         clippy::useless_conversion,
@@ -194,6 +199,7 @@ impl Stamp {
     )]
     fn of(stat: &rustix::fs::Stat) -> Self {
         Self {
+            device: stat.st_dev as u64,
             inode: stat.st_ino as u64,
             size: stat.st_size as u64,
             modified: (stat.st_mtime as i64, stat.st_mtime_nsec as u64),
@@ -207,6 +213,30 @@ impl Stamp {
             + Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
             + Duration::from_nanos(nanoseconds)
     }
+
+    /// One number for all of it (FNV-1a).
+    fn number(&self) -> u64 {
+        let (seconds, nanoseconds) = self.changed;
+        let words = [
+            self.device,
+            self.inode,
+            self.size,
+            seconds.cast_unsigned(),
+            nanoseconds,
+        ];
+        let bytes = words.iter().flat_map(|word| word.to_le_bytes());
+        bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        })
+    }
+}
+
+/// Number of the state of the file at a path, the same for whoever looks on that machine: another one
+/// once the file is changed or is another one. Nothing where there is none.
+#[must_use]
+pub fn file_state(path: &Path) -> Option<u64> {
+    let found = rustix::fs::lstat(path).ok()?;
+    Some(FileFingerprint::of(&found).number())
 }
 
 #[cfg(test)]
@@ -244,7 +274,7 @@ mod tests {
             names(&changes),
             [".hidden", "longer", "replaced", "sub/deep/new"]
         );
-        assert_eq!((changes.unnamed, changes.cut), (0, false));
+        assert_eq!((changes.unnamed_count, changes.is_truncated), (0, false));
     }
 
     #[test]
@@ -264,7 +294,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let before = DirectorySnapshot::take(dir.path());
         fs::write(dir.path().join(OsStr::from_bytes(b"\xff")), "").unwrap();
-        assert_eq!(before.changes(dir.path()).unnamed, 1);
+        assert_eq!(before.changes(dir.path()).unnamed_count, 1);
     }
 
     #[test]
@@ -274,8 +304,8 @@ mod tests {
             fs::write(dir.path().join(n.to_string()), "").unwrap();
         }
         let before = DirectorySnapshot::take(dir.path());
-        assert!(before.cut);
+        assert!(before.is_truncated);
         assert_eq!(before.files.len(), MAX_ENTRIES);
-        assert!(before.changes(dir.path()).cut);
+        assert!(before.changes(dir.path()).is_truncated);
     }
 }

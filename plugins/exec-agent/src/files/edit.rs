@@ -11,7 +11,7 @@ use crate::error::{AgentError, Result};
 /// The largest file in which a passage is replaced.
 const MAX_EDITED: u64 = 32 * 1024 * 1024;
 /// Maximum number of places of a passage that an error lists.
-const MAX_TOLD: usize = 8;
+const MAX_LISTED_PLACES: usize = 8;
 
 /// A file that was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,7 +68,7 @@ pub fn str_replace(roots: &CallRoots, path: &str, old: &str, new: &str) -> Resul
     let found = occurrences(&content, old.as_bytes());
     let [at] = found.as_slice() else {
         return Err(AgentError::new(if found.is_empty() {
-            not_there(path, &content, old)
+            passage_not_found(path, &content, old)
         } else {
             ambiguous_passage(path, &content, &found)
         }));
@@ -119,7 +119,7 @@ fn occurrences(content: &[u8], passage: &[u8]) -> Vec<usize> {
     found
 }
 
-fn not_there(path: &str, content: &[u8], passage: &str) -> String {
+fn passage_not_found(path: &str, content: &[u8], passage: &str) -> String {
     let with_returns = passage.replace('\n', "\r\n");
     let trimmed = passage.trim();
     let hint =
@@ -139,14 +139,18 @@ fn not_there(path: &str, content: &[u8], passage: &str) -> String {
 fn ambiguous_passage(path: &str, content: &[u8], found: &[usize]) -> String {
     let lines: Vec<String> = found
         .iter()
-        .take(MAX_TOLD)
+        .take(MAX_LISTED_PLACES)
         .map(|at| {
             let before = content.get(..*at).unwrap_or_default();
             let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
             line.to_string()
         })
         .collect();
-    let more = if found.len() > MAX_TOLD { ", …" } else { "" };
+    let more = if found.len() > MAX_LISTED_PLACES {
+        ", …"
+    } else {
+        ""
+    };
     format!(
         "old_str is {} times in `{path}` (lines {}{more}), nothing was changed: make it longer, \
          so that it is there only once",

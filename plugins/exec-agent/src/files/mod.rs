@@ -9,14 +9,16 @@ mod changes;
 mod directory;
 mod edit;
 mod inline;
+mod location;
 mod paths;
 mod resolved_skill_dirs;
 mod view;
 
 pub use beneath::{OpenFile, open, open_file};
-pub use changes::{DirectorySnapshot, FileChange, FileChanges};
+pub use changes::{DirectorySnapshot, FileChange, FileChanges, file_state};
 pub use edit::{WrittenFile, create_file, str_replace};
 pub use inline::{TEXT_BUDGET, drop_start, json_len};
+pub use location::DirectoryLocation;
 pub use paths::{CallRoots, RootKind, RootedPath};
 pub use resolved_skill_dirs::ResolvedSkillDirs;
 pub use view::{PathView, view};

@@ -26,7 +26,7 @@ pub struct CallRoots {
 #[derive(Debug, Clone)]
 struct AllowedRoot {
     /// Path as the host gave it, which results use.
-    shown: PathBuf,
+    display: PathBuf,
     /// Without any link in it.
     real: PathBuf,
     kind: RootKind,
@@ -50,7 +50,7 @@ pub struct RootedPath {
     /// From the root, only plain components; empty for the root itself.
     relative: PathBuf,
     /// The path as the model wrote it.
-    asked: String,
+    requested: String,
 }
 
 impl CallRoots {
@@ -64,7 +64,7 @@ impl CallRoots {
         exchange: Option<&Path>,
     ) -> Result<Self> {
         let dirs = ResolvedSkillDirs::default();
-        let root = |dir: &Path, kind| AllowedRoot::resolved(&dirs, dir.to_owned(), kind);
+        let root = |dir: &Path, kind| AllowedRoot::resolve_root(&dirs, dir.to_owned(), kind);
         Self::with(&dirs, root, working, skills, exchange)
     }
 
@@ -102,8 +102,8 @@ impl CallRoots {
         // One that does not exist is no place to read from, and no reason to refuse the others.
         roots.extend(exchange.and_then(|dir| root(dir, RootKind::Exchange).ok()));
         for dir in skills {
-            if !roots.iter().any(|root| root.shown == dir) {
-                roots.extend(AllowedRoot::resolved(dirs, dir, RootKind::Skill));
+            if !roots.iter().any(|root| root.display == dir) {
+                roots.extend(AllowedRoot::resolve_root(dirs, dir, RootKind::Skill));
             }
         }
         Ok(Self {
@@ -145,7 +145,7 @@ impl CallRoots {
             // The innermost; of two that are the same directory, the one named first.
             .rev()
             .max_by_key(|root| root.real.as_os_str().len())
-            .ok_or_else(|| self.outside(path, &real))?;
+            .ok_or_else(|| self.outside_error(path, &real))?;
         let is_below = |inner: &Path, outer: &Path| inner != outer && inner.starts_with(outer);
         let mut private = self.private.iter();
         if private.any(|place| real.starts_with(place) && !is_below(&root.real, place)) {
@@ -156,12 +156,12 @@ impl CallRoots {
         }
         let relative = real
             .strip_prefix(&root.real)
-            .map_err(|_| self.outside(path, &real))?
+            .map_err(|_| self.outside_error(path, &real))?
             .to_owned();
         Ok(RootedPath {
             root: root.clone(),
             relative,
-            asked: path.to_owned(),
+            requested: path.to_owned(),
         })
     }
 
@@ -175,14 +175,14 @@ impl CallRoots {
             return Err(AgentError::new(format!(
                 "`{path}` belongs to a skill's folder ({}), which is read only; write to a path \
                  in the working directory {}",
-                place.root.shown.display(),
-                self.working.shown.display()
+                place.root.display.display(),
+                self.working.display.display()
             )));
         }
         Ok(place)
     }
 
-    fn outside(&self, path: &str, real: &Path) -> AgentError {
+    fn outside_error(&self, path: &str, real: &Path) -> AgentError {
         let mut text = format!("`{path}` is outside of the session's directories");
         if self.working.real.join(path) != real {
             let _ = write!(text, " (it leads to {})", real.display());
@@ -195,7 +195,7 @@ impl CallRoots {
                 RootKind::Exchange => "the exchange directory",
             };
             let comma = if i == 0 { "" } else { "," };
-            let _ = write!(text, "{comma} {what} {}", root.shown.display());
+            let _ = write!(text, "{comma} {what} {}", root.display.display());
         }
         AgentError::new(text)
     }
@@ -203,7 +203,7 @@ impl CallRoots {
 
 impl AllowedRoot {
     /// A directory as it led when it was asked for first.
-    fn resolved(dirs: &ResolvedSkillDirs, shown: PathBuf, kind: RootKind) -> io::Result<Self> {
+    fn resolve_root(dirs: &ResolvedSkillDirs, shown: PathBuf, kind: RootKind) -> io::Result<Self> {
         let real = dirs.resolve(&shown)?;
         Self::new(shown, real, kind)
     }
@@ -219,7 +219,11 @@ impl AllowedRoot {
         if !real.is_dir() {
             return Err(io::Error::from(ErrorKind::NotADirectory));
         }
-        Ok(Self { shown, real, kind })
+        Ok(Self {
+            display: shown,
+            real,
+            kind,
+        })
     }
 }
 
@@ -227,13 +231,13 @@ impl RootedPath {
     /// The path for people and for the host: the root as the host named it, and what follows.
     #[must_use]
     pub fn display_path(&self) -> PathBuf {
-        self.root.shown.join(&self.relative)
+        self.root.display.join(&self.relative)
     }
 
     /// The path as the model wrote it.
     #[must_use]
-    pub fn asked(&self) -> &str {
-        &self.asked
+    pub fn requested(&self) -> &str {
+        &self.requested
     }
 
     /// The root, without any link in its path.
@@ -268,7 +272,7 @@ impl RootedPath {
             }
             _ => error.to_string(),
         };
-        AgentError::new(format!("`{}` cannot be {what}: {reason}", self.asked))
+        AgentError::new(format!("`{}` cannot be {what}: {reason}", self.requested))
     }
 }
 

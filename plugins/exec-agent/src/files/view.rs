@@ -26,7 +26,7 @@ pub struct PathView {
     /// Lines of the whole file; nothing when they were not counted.
     pub total_lines: Option<u64>,
     /// The file and its size in bytes, when only a beginning of it is shown.
-    pub cut: Option<(RootedPath, u64)>,
+    pub full_file: Option<(RootedPath, u64)>,
 }
 
 /// Shows a file or a directory, of a file those lines that are in the range: first and last,
@@ -47,9 +47,9 @@ pub fn view(
             let range = Range::new(range)?;
             let read = read(&check, &mut file, size, range).map_err(|stop| match stop {
                 ViewError::Io(error) => place.error("read", error),
-                ViewError::Told(error) => error,
+                ViewError::Agent(error) => error,
             })?;
-            viewed(place, size, range, read)
+            to_view(place, size, range, read)
         }
     }
 }
@@ -95,9 +95,9 @@ struct FileContent {
     bytes: Vec<u8>,
     /// Lines in the file; of a very large one, not all of them.
     lines: u64,
-    counted_all: bool,
+    counted_all_lines: bool,
     /// Whether there were more bytes in the range than were collected.
-    cut: bool,
+    is_truncated: bool,
     binary: bool,
     /// The file's first bytes, to tell what it is.
     head: Vec<u8>,
@@ -105,7 +105,7 @@ struct FileContent {
 
 enum ViewError {
     Io(io::Error),
-    Told(AgentError),
+    Agent(AgentError),
 }
 
 /// Reads on to the end of the file to count its lines, and collects those in the range.
@@ -116,14 +116,14 @@ fn read(
     range: Range,
 ) -> Result<FileContent, ViewError> {
     let mut content = FileContent {
-        counted_all: true,
+        counted_all_lines: true,
         ..FileContent::default()
     };
     let mut buffer = vec![0; 64 * 1024];
     let mut in_line = false;
     let mut position = 0_u64;
     loop {
-        check().map_err(ViewError::Told)?;
+        check().map_err(ViewError::Agent)?;
         let length = match file.read(&mut buffer) {
             Ok(0) => return Ok(content),
             Ok(length) => length,
@@ -151,9 +151,9 @@ fn read(
             }
             in_line = !part.ends_with(b"\n");
         }
-        let done = content.cut || content.lines > range.last;
+        let done = content.is_truncated || content.lines > range.last;
         if done && size > MAX_COUNTED {
-            content.counted_all = false;
+            content.counted_all_lines = false;
             return Ok(content);
         }
     }
@@ -161,7 +161,7 @@ fn read(
 
 impl FileContent {
     fn collect(&mut self, part: &[u8], begins: bool) {
-        if self.cut {
+        if self.is_truncated {
             return;
         }
         if part.contains(&0) {
@@ -172,36 +172,36 @@ impl FileContent {
                 .extend_from_slice(format!("{:>6}\t", self.lines).as_bytes());
         }
         let room = MAX_CONTENT.saturating_sub(self.bytes.len());
-        self.cut = part.len() > room;
+        self.is_truncated = part.len() > room;
         self.bytes
             .extend_from_slice(part.get(..part.len().min(room)).unwrap_or_default());
     }
 }
 
-fn viewed(place: RootedPath, size: u64, range: Range, mut read: FileContent) -> Result<PathView> {
+fn to_view(place: RootedPath, size: u64, range: Range, mut read: FileContent) -> Result<PathView> {
     if read.binary {
         return Ok(PathView {
-            content: format!("(no text: {}, {size} bytes)", what_it_is(&read.head)),
+            content: format!("(no text: {}, {size} bytes)", describe_content(&read.head)),
             ..PathView::default()
         });
     }
     if range.first > read.lines.max(1) {
         return Err(AgentError::new(format!(
             "`{}` has {} lines; there is no line {}",
-            place.asked(),
+            place.requested(),
             read.lines,
             range.first
         )));
     }
     let mut content = String::from_utf8_lossy(&read.bytes).into_owned();
     while json_len(&content) > TEXT_BUDGET {
-        read.cut = true;
+        read.is_truncated = true;
         drop_end(&mut content);
     }
-    if read.cut {
-        let last = cut_at_line(&mut content, range.first);
+    if read.is_truncated {
+        let last = truncate_at_line(&mut content, range.first);
         let end = match range.last {
-            u64::MAX if read.counted_all => format!("{}", read.lines),
+            u64::MAX if read.counted_all_lines => format!("{}", read.lines),
             u64::MAX => "the end".to_owned(),
             last => last.min(read.lines).to_string(),
         };
@@ -214,14 +214,14 @@ fn viewed(place: RootedPath, size: u64, range: Range, mut read: FileContent) -> 
     Ok(PathView {
         content,
         directory: false,
-        total_lines: read.counted_all.then_some(read.lines),
-        cut: read.cut.then_some((place, size)),
+        total_lines: read.counted_all_lines.then_some(read.lines),
+        full_file: read.is_truncated.then_some((place, size)),
     })
 }
 
 /// Drops an unfinished last line, unless it is the only one, and gives the number of the last
 /// one that is there.
-fn cut_at_line(content: &mut String, first: u64) -> u64 {
+fn truncate_at_line(content: &mut String, first: u64) -> u64 {
     if !content.ends_with('\n') {
         match content.rfind('\n') {
             Some(end) => content.truncate(end + 1),
@@ -232,7 +232,7 @@ fn cut_at_line(content: &mut String, first: u64) -> u64 {
 }
 
 /// A few words about a file that is no text, from its first bytes.
-fn what_it_is(head: &[u8]) -> &'static str {
+fn describe_content(head: &[u8]) -> &'static str {
     const KINDS: &[(&[u8], &str)] = &[
         (b"\x89PNG\r\n\x1a\n", "a PNG image, image/png"),
         (b"\xff\xd8\xff", "a JPEG image, image/jpeg"),

@@ -24,7 +24,7 @@ const MAX_KEEP: u64 = 64 * 1024;
 pub struct Capture {
     stdout: Tail,
     stderr: Tail,
-    all: All,
+    combined: CombinedOutput,
     path: Option<PathBuf>,
 }
 
@@ -53,7 +53,7 @@ impl Capture {
         Self {
             stdout: Tail::new(keep),
             stderr: Tail::new(keep),
-            all: All::Memory(Vec::new()),
+            combined: CombinedOutput::Memory(Vec::new()),
             path,
         }
     }
@@ -64,15 +64,15 @@ impl Capture {
             EmitKind::Stderr => self.stderr.push(bytes),
             _ => self.stdout.push(bytes),
         }
-        match &mut self.all {
-            All::Memory(buffer) => {
+        match &mut self.combined {
+            CombinedOutput::Memory(buffer) => {
                 buffer.extend_from_slice(bytes);
-                if self.stdout.is_cut() || self.stderr.is_cut() {
-                    self.all.spill_to(self.path.as_deref());
+                if self.stdout.is_truncated() || self.stderr.is_truncated() {
+                    self.combined.spill_to(self.path.as_deref());
                 }
             }
-            All::File(spill) => spill.write(bytes),
-            All::Nowhere { discarded } => *discarded += bytes.len() as u64,
+            CombinedOutput::File(spill) => spill.write(bytes),
+            CombinedOutput::Discarded { discarded } => *discarded += bytes.len() as u64,
         }
     }
 
@@ -86,10 +86,10 @@ impl Capture {
                 break;
             }
             // Escapes and replaced bytes can make a text larger than the bytes that were kept.
-            self.all.spill_to(self.path.as_deref());
+            self.combined.spill_to(self.path.as_deref());
             drop_start(if out >= err { &mut stdout } else { &mut stderr });
         }
-        let (full_output, discarded) = self.all.finish();
+        let (full_output, discarded) = self.combined.finish();
         CommandOutput {
             stdout,
             stderr,
@@ -105,7 +105,7 @@ impl Capture {
 #[derive(Debug)]
 struct Tail {
     bytes: Vec<u8>,
-    keep: usize,
+    limit: usize,
     total: u64,
 }
 
@@ -113,7 +113,7 @@ impl Tail {
     fn new(keep: usize) -> Self {
         Self {
             bytes: Vec::new(),
-            keep,
+            limit: keep,
             total: 0,
         }
     }
@@ -122,20 +122,20 @@ impl Tail {
         self.total += bytes.len() as u64;
         self.bytes.extend_from_slice(bytes);
         // Moving only when it has doubled keeps the cost a byte constant.
-        if self.bytes.len() > 2 * self.keep {
-            self.bytes.drain(..self.bytes.len() - self.keep);
+        if self.bytes.len() > 2 * self.limit {
+            self.bytes.drain(..self.bytes.len() - self.limit);
         }
     }
 
-    fn is_cut(&self) -> bool {
-        self.total > self.keep as u64
+    fn is_truncated(&self) -> bool {
+        self.total > self.limit as u64
     }
 
     fn text(&self) -> String {
         let mut kept = self.bytes.as_slice();
-        if self.is_cut() {
+        if self.is_truncated() {
             kept = kept
-                .split_at_checked(kept.len().saturating_sub(self.keep))
+                .split_at_checked(kept.len().saturating_sub(self.limit))
                 .map_or(kept, |(_, end)| end);
             // A character that was cut in two is not shown as rubbish.
             let continued = kept.iter().take(3).take_while(|b| **b & 0xc0 == 0x80);
@@ -148,13 +148,13 @@ impl Tail {
 
 /// Both streams, in the order in which they came.
 #[derive(Debug)]
-enum All {
+enum CombinedOutput {
     Memory(Vec<u8>),
     File(Spill),
-    Nowhere { discarded: u64 },
+    Discarded { discarded: u64 },
 }
 
-impl All {
+impl CombinedOutput {
     /// Moves what is in memory to the file.
     fn spill_to(&mut self, path: Option<&Path>) {
         let Self::Memory(buffer) = self else { return };
@@ -164,7 +164,7 @@ impl All {
                 spill.write(&buffer);
                 Self::File(spill)
             }
-            None => Self::Nowhere {
+            None => Self::Discarded {
                 discarded: buffer.len() as u64,
             },
         };
@@ -173,7 +173,7 @@ impl All {
     fn finish(self) -> (Option<FileRef>, u64) {
         match self {
             Self::Memory(_) => (None, 0),
-            Self::Nowhere { discarded } => (None, discarded),
+            Self::Discarded { discarded } => (None, discarded),
             Self::File(spill) => spill.finish(),
         }
     }
@@ -186,7 +186,7 @@ struct Spill {
     written: u64,
     discarded: u64,
     /// Error of a write that failed.
-    refused: Option<io::Error>,
+    write_error: Option<io::Error>,
 }
 
 impl Spill {
@@ -198,7 +198,7 @@ impl Spill {
             path: path.to_owned(),
             written: 0,
             discarded: 0,
-            refused: None,
+            write_error: None,
         })
     }
 
@@ -215,7 +215,7 @@ impl Spill {
             }
             Err(error) => {
                 self.discarded += bytes.len() as u64;
-                self.refused.get_or_insert(error);
+                self.write_error.get_or_insert(error);
             }
         }
     }
@@ -224,7 +224,7 @@ impl Spill {
         let mut name = "output.txt";
         if self.discarded > 0 {
             name = "output-cut.txt";
-            let why = match &self.refused {
+            let why = match &self.write_error {
                 Some(error) => format!("they could not be written: {error}"),
                 None => format!(
                     "at most {} MiB of output are kept",

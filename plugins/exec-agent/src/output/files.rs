@@ -27,7 +27,7 @@ pub async fn first_files(files: Vec<FileRef>, cx: &Cx) -> Vec<FileRef> {
 /// Tells a person what of a command's output and files is nowhere: output beyond what a file
 /// holds, files beyond those that were looked at (`cut`), and so many with names that are not
 /// UTF-8 (`unnamed`).
-pub fn say_what_is_missing(live: &OutputRelay, kept: &CommandOutput, cut: bool, unnamed: u64) {
+pub fn report_missing(live: &OutputRelay, kept: &CommandOutput, cut: bool, unnamed: u64) {
     if kept.discarded > 0 {
         live.notice(
             "warn",

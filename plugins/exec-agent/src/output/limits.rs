@@ -11,7 +11,7 @@ const GRACE: Duration = Duration::from_millis(500);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Deadline of the command.
-    pub at: Instant,
+    pub deadline: Instant,
     /// How long its processes then have to react to SIGTERM.
     pub grace: Duration,
 }
@@ -26,12 +26,12 @@ impl Limits {
             Some(left) => {
                 let margin = MARGIN.min(left / 4);
                 Self {
-                    at: now + (left - margin),
+                    deadline: now + (left - margin),
                     grace: GRACE.min(margin * 5 / 7),
                 }
             }
             None => Self {
-                at: now + default,
+                deadline: now + default,
                 grace: GRACE,
             },
         }
@@ -48,7 +48,7 @@ mod tests {
             let left = Duration::from_millis(milliseconds);
             let before = Instant::now();
             let limits = Limits::new(Some(left), Duration::ZERO);
-            let used = limits.at - before + limits.grace;
+            let used = limits.deadline - before + limits.grace;
             assert!(used <= left + before.elapsed(), "{milliseconds} ms");
         }
         assert_eq!(

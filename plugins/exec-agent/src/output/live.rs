@@ -21,7 +21,7 @@ pub struct OutputRelay {
     cx: Cx,
     queue: Option<PieceQueue>,
     skipped: u64,
-    over: bool,
+    closed: bool,
 }
 
 struct PieceQueue {
@@ -38,20 +38,20 @@ impl OutputRelay {
             cx,
             queue: None,
             skipped: 0,
-            over: false,
+            closed: false,
         }
     }
 
     /// Hands a piece over, or queues it, or skips it.
     pub fn push(&mut self, kind: EmitKind, bytes: &[u8]) {
-        if self.over {
+        if self.closed {
             return;
         }
         if self.queue.is_none() {
             match self.cx.try_emit(kind, bytes) {
                 EmitStatus::Ok => return,
                 EmitStatus::Cancelled => {
-                    self.over = true;
+                    self.closed = true;
                     return;
                 }
                 EmitStatus::Full => {}
@@ -74,7 +74,7 @@ impl OutputRelay {
             queue.pieces = None;
             let _ = tokio::time::timeout(FLUSH_TIMEOUT, &mut queue.task).await;
         }
-        if self.skipped > 0 && !self.over {
+        if self.skipped > 0 && !self.closed {
             let text = format!(
                 "{} bytes of output were not shown while the command ran; the result has them",
                 self.skipped

@@ -10,6 +10,6 @@ mod limits;
 mod live;
 
 pub use capture::{Capture, CommandOutput};
-pub use files::{first_files, say_what_is_missing};
+pub use files::{first_files, report_missing};
 pub use limits::Limits;
 pub use live::OutputRelay;

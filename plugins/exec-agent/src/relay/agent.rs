@@ -85,15 +85,15 @@ impl Relay {
             return agent.wait().map(|_| false);
         };
         state.stream = Some(stream);
-        state.out = SentStream::default();
-        state.told = IncomingStream::to(input);
-        state.over = None;
+        state.outgoing = SentStream::default();
+        state.incoming = IncomingStream::to(input);
+        state.exit_description = None;
         state.agent = Some(RelayAgent {
             stream,
             pid: Pid::from_child(&agent),
-            ends: false,
+            input_closed: false,
         });
-        state.tell();
+        state.flush();
         drop(state);
         // Whoever waits at the stream before sees that it is over.
         self.changed.notify_all();
@@ -104,23 +104,24 @@ impl Relay {
     /// Gives the agent what it did not take at once, for as long as it is told anything.
     fn feed_input(&self, stream: u64) {
         loop {
-            let idle =
-                |state: &mut RelayState| state.is_told(stream) && state.told.waiting.is_empty();
+            let idle = |state: &mut RelayState| {
+                state.takes_input(stream) && state.incoming.pending.is_empty()
+            };
             let state = self.changed.wait_while(self.lock(), idle);
             let state = state.unwrap_or_else(PoisonError::into_inner);
-            if !state.is_told(stream) {
+            if !state.takes_input(stream) {
                 return;
             }
-            let Some(input) = state.told.input.clone() else {
+            let Some(input) = state.incoming.input.clone() else {
                 return;
             };
             drop(state);
             let mut fds = [PollFd::new(&*input, PollFlags::OUT)];
             let _ = poll(&mut fds, Timespec::try_from(FEED_INTERVAL).ok().as_ref());
             let mut state = self.lock();
-            if state.is_told(stream) {
-                state.told.deliver();
-                state.tell();
+            if state.takes_input(stream) {
+                state.incoming.deliver();
+                state.flush();
                 self.changed.notify_all();
             }
         }
@@ -137,14 +138,16 @@ impl Relay {
                 Err(_) => break,
             };
             let full = |state: &mut RelayState| {
-                state.is_told(stream) && state.out.len() >= MAX_WAITING_BYTES
+                state.takes_input(stream) && state.outgoing.len() >= MAX_WAITING_BYTES
             };
             let state = self.changed.wait_while(self.lock(), full);
             let mut state = state.unwrap_or_else(PoisonError::into_inner);
             // One that ends must not wait for somebody to hear it.
-            if state.stream == Some(stream) && state.out.len() < MAX_WAITING_BYTES {
-                state.out.push(buffer.get(..length).unwrap_or_default());
-                self.tell(state);
+            if state.stream == Some(stream) && state.outgoing.len() < MAX_WAITING_BYTES {
+                state
+                    .outgoing
+                    .push(buffer.get(..length).unwrap_or_default());
+                self.flush(state);
             }
         }
         // Its number stays its own until it is waited for.
@@ -155,15 +158,15 @@ impl Relay {
         ) {}
         let mut state = self.lock();
         let how = match agent.wait() {
-            Ok(status) => exit_words(status),
+            Ok(status) => describe_exit(status),
             Err(error) => error.to_string(),
         };
         // There may be another one by now.
         let is_own = |agent: &mut RelayAgent| agent.stream == stream;
         state.agent.take_if(is_own);
         if state.stream == Some(stream) {
-            state.over = Some(how);
-            state.tell();
+            state.exit_description = Some(how);
+            state.flush();
         }
         self.changed.notify_all();
     }
@@ -179,9 +182,9 @@ impl Relay {
             return true;
         };
         // The end of its stream lets it see to the end of everything.
-        agent.ends = true;
+        agent.input_closed = true;
         let agent = *agent;
-        state.told.input = None;
+        state.incoming.input = None;
         self.changed.notify_all();
         let is_there = |state: &mut RelayState| {
             let now = state.agent.as_ref();
@@ -203,7 +206,7 @@ impl Relay {
 }
 
 /// Description of an agent's exit.
-fn exit_words(status: ExitStatus) -> String {
+fn describe_exit(status: ExitStatus) -> String {
     match (status.signal(), status.code()) {
         (Some(signal), _) => format!("it was ended by signal {signal}"),
         (None, code) => format!("its exit code was {}", code.unwrap_or_default()),
@@ -232,7 +235,7 @@ mod tests {
         state.agent = Some(RelayAgent {
             stream,
             pid,
-            ends: false,
+            input_closed: false,
         });
         drop(state);
         let relay = Arc::clone(relay);
@@ -264,13 +267,19 @@ mod tests {
         first.join().unwrap();
         let state = relay.lock();
         assert_eq!(state.agent.map(|agent| agent.pid), Some(pid));
-        assert_eq!((state.over.as_deref(), state.out.len()), (None, 0));
+        assert_eq!(
+            (state.exit_description.as_deref(), state.outgoing.len()),
+            (None, 0)
+        );
         state.agent.unwrap().kill();
         drop(state);
         second.join().unwrap();
         let state = relay.lock();
         assert!(state.agent.is_none());
-        assert_eq!(state.over.as_deref(), Some("it was ended by signal 9"));
+        assert_eq!(
+            state.exit_description.as_deref(),
+            Some("it was ended by signal 9")
+        );
     }
 
     #[test]
@@ -312,7 +321,7 @@ mod tests {
         let mut state = relay.lock();
         assert!(state.take_over(older));
         // More than is kept for an agent that takes nothing.
-        state.told.received = 2 * MAX_WAITING_BYTES as u64;
+        state.incoming.received = 2 * MAX_WAITING_BYTES as u64;
         drop(state);
         let (has_read, read) = channel();
         let reader = Arc::clone(&relay);

@@ -14,15 +14,15 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
 use super::refusal::is_no_room;
-use super::session_dir::{SOCKET, is_taken};
+use super::session_dir::{SOCKET, is_in_use};
 use super::{SKILLS, WORK};
 
 /// The exit code of [`attach`] where no relay is.
-pub const NOT_THERE: u8 = 90;
+pub const EXIT_NO_RELAY: u8 = 90;
 /// The exit code of [`open`] where the directory cannot be made, or is somebody else's.
-pub const NO_SESSION_DIR: u8 = 95;
+pub const EXIT_NO_SESSION_DIR: u8 = 95;
 /// The exit code of [`open`] where there is no room for the directory.
-pub const NO_ROOM: u8 = 96;
+pub const EXIT_NO_SPACE: u8 = 96;
 
 /// How long a relay may take to listen, or to listen again where a command removed its socket.
 const LISTEN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -40,10 +40,10 @@ pub fn open(dir: &Path, seconds: &str) -> io::Result<ExitCode> {
     keep_private()?;
     if let Err(error) = make(dir) {
         let _ = writeln!(io::stderr(), "conjure-exec-agent: {error}");
-        return Ok(ExitCode::from(not_made(&error)));
+        return Ok(ExitCode::from(creation_exit_code(&error)));
     }
     std::env::set_current_dir(dir)?;
-    match reach(Some((dir, seconds)))? {
+    match connect_relay(Some((dir, seconds)))? {
         Some(socket) => carry(&socket),
         None => Err(ErrorKind::NotFound.into()),
     }
@@ -51,17 +51,17 @@ pub fn open(dir: &Path, seconds: &str) -> io::Result<ExitCode> {
 
 /// Connects to the relay of the working directory, which is started where there is none and
 /// somebody says how. Nothing where none is.
-fn reach(starts: Option<(&Path, &str)>) -> io::Result<Option<UnixStream>> {
+fn connect_relay(starts: Option<(&Path, &str)>) -> io::Result<Option<UnixStream>> {
     let deadline = Instant::now() + LISTEN_TIMEOUT;
     loop {
         let error = match UnixStream::connect(SOCKET) {
             Ok(socket) => return Ok(Some(socket)),
             // Such as a machine with no memory: whoever comes again may find it.
-            Err(error) if !is_nowhere(&error) => return Err(error),
+            Err(error) if !is_no_listener(&error) => return Err(error),
             Err(error) => error,
         };
         // One that has the directory is about to listen there, or to find that its socket is gone.
-        let taken = is_taken(Path::new("."))?;
+        let taken = is_in_use(Path::new("."))?;
         if Instant::now() > deadline {
             return Err(error);
         }
@@ -74,7 +74,7 @@ fn reach(starts: Option<(&Path, &str)>) -> io::Result<Option<UnixStream>> {
 }
 
 /// Whether a socket is not there, or nobody listens there any more.
-fn is_nowhere(error: &io::Error) -> bool {
+fn is_no_listener(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         ErrorKind::NotFound | ErrorKind::ConnectionRefused
@@ -88,20 +88,20 @@ fn is_nowhere(error: &io::Error) -> bool {
 pub fn attach(dir: &Path) -> io::Result<ExitCode> {
     keep_private()?;
     match std::env::set_current_dir(dir) {
-        Err(error) if is_nowhere(&error) => return Ok(ExitCode::from(NOT_THERE)),
+        Err(error) if is_no_listener(&error) => return Ok(ExitCode::from(EXIT_NO_RELAY)),
         changed => changed?,
     }
-    match reach(None)? {
+    match connect_relay(None)? {
         Some(socket) => carry(&socket),
-        None => Ok(ExitCode::from(NOT_THERE)),
+        None => Ok(ExitCode::from(EXIT_NO_RELAY)),
     }
 }
 
 /// The exit code of a directory that was not made.
-fn not_made(error: &io::Error) -> u8 {
+fn creation_exit_code(error: &io::Error) -> u8 {
     match is_no_room(error) {
-        true => NO_ROOM,
-        false => NO_SESSION_DIR,
+        true => EXIT_NO_SPACE,
+        false => EXIT_NO_SESSION_DIR,
     }
 }
 
@@ -184,10 +184,10 @@ mod tests {
         fs::write(&file, "").unwrap();
         for taken in [file.join("session"), file] {
             let error = make(&taken).unwrap_err();
-            assert_eq!(not_made(&error), NO_SESSION_DIR, "{error}");
+            assert_eq!(creation_exit_code(&error), EXIT_NO_SESSION_DIR, "{error}");
             assert!(error.to_string().contains("file"), "{error}");
         }
         let full = io::Error::from(ErrorKind::StorageFull);
-        assert_eq!(not_made(&full), NO_ROOM);
+        assert_eq!(creation_exit_code(&full), EXIT_NO_SPACE);
     }
 }

@@ -204,7 +204,7 @@ pub(super) struct StreamConnection {
     /// Bytes that the connection has not taken yet.
     pub(super) unsent: Vec<u8>,
     /// Whether it was told how the agent ended.
-    pub(super) is_told_end: bool,
+    pub(super) end_sent: bool,
 }
 
 impl StreamConnection {
@@ -213,7 +213,7 @@ impl StreamConnection {
             number,
             stream: Arc::clone(stream),
             unsent: Vec::new(),
-            is_told_end: false,
+            end_sent: false,
         }
     }
 

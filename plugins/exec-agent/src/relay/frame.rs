@@ -43,7 +43,7 @@ pub enum RelayFrame {
     /// From either side: bytes of the stream.
     Stream(Vec<u8>),
     /// From either side: so many bytes of the stream have come.
-    Taken(u64),
+    Received(u64),
     /// From an executor: whether the connection carries anything, with a number.
     Question(u64),
     /// From an executor: the agent ends, and so does all that is here.
@@ -53,11 +53,11 @@ pub enum RelayFrame {
     /// From a relay: the stream goes on here, of which it has so many bytes.
     Welcome(u64),
     /// From a relay: there is no such stream; it can begin.
-    Vacant,
+    NoStream,
     /// From a relay: why this is not possible.
     Refused(RelayRefusal),
     /// From a relay: the agent has ended, and how.
-    Over(String),
+    AgentEnded(String),
     /// From a relay: everything has ended and is removed.
     Closed,
 }
@@ -89,12 +89,12 @@ impl RelayFrame {
                 (kind::BEGIN, begin.bytes())
             }
             Self::Stream(bytes) => return frame::encode(kind::STREAM, 0, &[bytes]),
-            Self::Taken(count) => (kind::TAKEN, writer.u64(*count).bytes()),
+            Self::Received(count) => (kind::RECEIVED, writer.u64(*count).bytes()),
             Self::Question(number) => (kind::QUESTION, writer.u64(*number).bytes()),
             Self::Close => (kind::CLOSE, Vec::new()),
             Self::Answer(number) => (kind::ANSWER, writer.u64(*number).bytes()),
             Self::Welcome(received) => (kind::WELCOME, writer.u64(*received).bytes()),
-            Self::Vacant => (kind::VACANT, Vec::new()),
+            Self::NoStream => (kind::NO_STREAM, Vec::new()),
             Self::Refused(RelayRefusal { reason, text }) => {
                 let writer = writer.text(text);
                 let refused = match reason.number() {
@@ -103,7 +103,7 @@ impl RelayFrame {
                 };
                 (kind::REFUSED, refused.bytes())
             }
-            Self::Over(how) => (kind::OVER, writer.text(how).bytes()),
+            Self::AgentEnded(how) => (kind::AGENT_ENDED, writer.text(how).bytes()),
             Self::Closed => (kind::CLOSED, Vec::new()),
         };
         frame::encode(kind, 0, &[&bytes])
@@ -134,18 +134,18 @@ impl RelayFrame {
                 target: reader.text()?,
             },
             kind::BEGIN => Self::Begin(reader.option(PayloadReader::text)?),
-            kind::TAKEN => Self::Taken(reader.u64()?),
+            kind::RECEIVED => Self::Received(reader.u64()?),
             kind::QUESTION => Self::Question(reader.u64()?),
             kind::CLOSE => Self::Close,
             kind::ANSWER => Self::Answer(reader.u64()?),
             kind::WELCOME => Self::Welcome(reader.u64()?),
-            kind::VACANT => Self::Vacant,
+            kind::NO_STREAM => Self::NoStream,
             kind::REFUSED => Self::Refused(RelayRefusal {
                 text: reader.text()?,
                 reason: reader
                     .default_at_end(|reader| reader.u8().map(RefusalReason::from_number))?,
             }),
-            kind::OVER => Self::Over(reader.text()?),
+            kind::AGENT_ENDED => Self::AgentEnded(reader.text()?),
             kind::CLOSED => Self::Closed,
             other => {
                 return Err(Malformed::new(format!(
@@ -191,16 +191,16 @@ mod tests {
             RelayFrame::Begin(Some(text())),
             RelayFrame::Begin(None),
             RelayFrame::Stream(vec![1; 70_000]),
-            RelayFrame::Taken(9),
+            RelayFrame::Received(9),
             RelayFrame::Question(5),
             RelayFrame::Close,
             RelayFrame::Answer(5),
             RelayFrame::Welcome(3),
-            RelayFrame::Vacant,
+            RelayFrame::NoStream,
             refused(RefusalReason::Other),
             refused(RefusalReason::WorkingDir),
             refused(RefusalReason::NoRoom),
-            RelayFrame::Over(text()),
+            RelayFrame::AgentEnded(text()),
             RelayFrame::Closed,
         ];
         let mut frames = frame::Frames::default();
@@ -238,7 +238,7 @@ mod tests {
     fn what_is_no_such_frame_is_refused() {
         for (kind, bytes) in [
             (kind::CALL, &b""[..]),
-            (kind::TAKEN, b"1"),
+            (kind::RECEIVED, b"1"),
             (kind::CLOSE, b"1"),
         ] {
             let frame = RawFrame {

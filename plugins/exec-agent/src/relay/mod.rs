@@ -16,13 +16,13 @@ mod folders;
 mod frame;
 mod programs;
 mod refusal;
-mod removing;
+mod removal;
 mod server;
 mod session_dir;
 mod state;
 mod stream;
 
-pub use attach::{NO_ROOM, NO_SESSION_DIR, NOT_THERE, attach, open};
+pub use attach::{EXIT_NO_RELAY, EXIT_NO_SESSION_DIR, EXIT_NO_SPACE, attach, open};
 pub use frame::RelayFrame;
 pub use refusal::{RefusalReason, RelayRefusal};
 pub use server::relay;

@@ -15,14 +15,14 @@ const COPY_PREFIX: &str = ".new-";
 /// Hexadecimal digits of the digest.
 const DIGEST_DIGITS: usize = 64;
 /// Number of programs that are kept in any case, the last used ones.
-const KEPT_PROGRAMS: usize = 3;
+const MIN_KEPT_PROGRAMS: usize = 3;
 /// Age at which an unfinished copy is abandoned.
 const STALE_COPY_AGE: Duration = Duration::from_secs(60 * 60);
 
 /// Says that this process uses its program, for as long as the value lives, and removes those beside
 /// it that no relay uses and that were not used lately. A program that lies somewhere else, under a
 /// name of its own, is left alone, and so is what lies there.
-pub(super) fn keep_only_what_is_used() -> Option<File> {
+pub(super) fn remove_unused_programs() -> Option<File> {
     let own = std::env::current_exe().ok()?;
     if !is_agent(own.file_name()?) {
         return None;
@@ -53,7 +53,7 @@ fn remove_unused(dir: &Path) {
         }
     }
     agents.sort_by(|one, other| other.cmp(one));
-    for (_, path) in agents.split_off(KEPT_PROGRAMS.min(agents.len())) {
+    for (_, path) in agents.split_off(MIN_KEPT_PROGRAMS.min(agents.len())) {
         remove_where_unused(&path);
     }
 }

@@ -24,7 +24,7 @@ use super::frame::RelayFrame;
 use super::refusal::RelayRefusal;
 use super::session_dir::{RelayDir, RelaySocket};
 use super::state::RelayState;
-use super::{MAX_WAITING_BYTES, RELAY_VERSION, SKILLS, WORK, programs, removing};
+use super::{MAX_WAITING_BYTES, RELAY_VERSION, SKILLS, WORK, programs, removal};
 
 /// Time limit for a client to say who it is.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(30);
@@ -59,8 +59,8 @@ pub fn relay(dir: &Path, alone: Duration) -> io::Result<()> {
     io::stdout().write_all(b"ready\n")?;
     // Whoever started it waits for the end of this.
     rustix::stdio::dup2_stdout(OpenOptions::new().write(true).open("/dev/null")?)?;
-    let _in_use = programs::keep_only_what_is_used();
-    while !relay.is_over(alone) {
+    let _in_use = programs::remove_unused_programs();
+    while !relay.is_finished(alone) {
         relay.accept(&socket)?;
         socket.restore();
     }
@@ -77,26 +77,26 @@ pub(super) struct Relay {
 }
 
 /// Purpose of a connection.
-enum Begun {
+enum ConnectionPurpose {
     /// The client has the stream, and is told how far it was read.
     Stream,
     /// Ends the agent and the relay.
-    Closes,
+    Close,
     /// Whoever came has gone, or somebody newer has come.
-    Nothing,
+    Obsolete,
 }
 
 impl Relay {
-    fn is_over(&self, alone: Duration) -> bool {
+    fn is_finished(&self, alone: Duration) -> bool {
         let state = self.lock();
-        let somebody = state.current.is_some() || state.beginning > 0;
+        let somebody = state.current.is_some() || state.handshakes > 0;
         let waits = if somebody {
             alone.max(SILENCE_TIMEOUT)
         } else {
             alone
         };
         // Where a command has removed the directory nobody comes back.
-        let lost = !somebody && state.count > 0 && !self.dir.is_there();
+        let lost = !somebody && state.count > 0 && !self.dir.exists();
         state.closed || lost || state.since.elapsed() > waits
     }
 
@@ -129,9 +129,9 @@ impl Relay {
         let mut reads = ConnectionReader::new(&stream, &first);
         reads.limit = Some(HELLO_TIMEOUT);
         let number = match self.begin(&mut reads, &stream) {
-            Ok((number, Begun::Stream)) => number,
-            Ok((_, Begun::Closes)) => return self.close(&stream, Vec::new()),
-            Ok((_, Begun::Nothing)) => return,
+            Ok((number, ConnectionPurpose::Stream)) => number,
+            Ok((_, ConnectionPurpose::Close)) => return self.close(&stream, Vec::new()),
+            Ok((_, ConnectionPurpose::Obsolete)) => return,
             Err(refusal) => {
                 let refused = RelayFrame::Refused(refusal).encode();
                 let _ = stream.write_all(&refused);
@@ -143,11 +143,11 @@ impl Relay {
         let thread = thread::Builder::new().stack_size(STACK_BYTES);
         let Ok(writing) = thread.spawn(move || writer.write(number)) else {
             // Nobody would hear anything; whoever it is comes again.
-            self.leave(number);
+            self.disconnect(number);
             return;
         };
         let closes = self.read(number, &mut reads);
-        let unsent = self.leave(number);
+        let unsent = self.disconnect(number);
         if !closes {
             stream.end();
         }
@@ -175,9 +175,9 @@ impl Relay {
         self: &Arc<Self>,
         reads: &mut ConnectionReader,
         socket: &Arc<ConnectionStream>,
-    ) -> Result<(u64, Begun), RelayRefusal> {
+    ) -> Result<(u64, ConnectionPurpose), RelayRefusal> {
         let (token, stream, received) = match reads.next()? {
-            None => return Ok((0, Begun::Nothing)),
+            None => return Ok((0, ConnectionPurpose::Obsolete)),
             Some(RelayFrame::Hello {
                 version,
                 token,
@@ -196,7 +196,7 @@ impl Relay {
                 return Err(io::Error::other("this is somebody else's session").into());
             }
             state.count += 1;
-            state.beginning += 1;
+            state.handshakes += 1;
             state.since = Instant::now();
             (state.count, state.stream == Some(stream))
         };
@@ -205,7 +205,7 @@ impl Relay {
             true => self.resume(connection, received),
             false => self.begin_stream(connection, stream, reads),
         };
-        self.lock().beginning -= 1;
+        self.lock().handshakes -= 1;
         begun.map(|begun| (number, begun))
     }
 
@@ -214,21 +214,21 @@ impl Relay {
         &self,
         mut connection: StreamConnection,
         received: u64,
-    ) -> Result<Begun, RelayRefusal> {
+    ) -> Result<ConnectionPurpose, RelayRefusal> {
         let mut state = self.lock();
-        connection.unsent = RelayFrame::Welcome(state.told.received).encode();
+        connection.unsent = RelayFrame::Welcome(state.incoming.received).encode();
         // Whoever cannot go on takes nothing from the one that can.
-        if !state.out.has(received) {
+        if !state.outgoing.has(received) {
             return Err(io::Error::other("what follows is not kept any more").into());
         }
         if !state.take_over(connection) {
-            return Ok(Begun::Nothing);
+            return Ok(ConnectionPurpose::Obsolete);
         }
-        let _ = state.out.resume(received);
-        state.told.confirm_all();
-        state.tell();
+        let _ = state.outgoing.resume(received);
+        state.incoming.confirm_all();
+        state.flush();
         self.changed.notify_all();
-        Ok(Begun::Stream)
+        Ok(ConnectionPurpose::Stream)
     }
 
     /// Begins a stream with an agent of its own, once the skills have come.
@@ -237,16 +237,18 @@ impl Relay {
         mut connection: StreamConnection,
         stream: u64,
         reads: &mut ConnectionReader,
-    ) -> Result<Begun, RelayRefusal> {
-        connection.stream.write_all(&RelayFrame::Vacant.encode())?;
+    ) -> Result<ConnectionPurpose, RelayRefusal> {
+        connection
+            .stream
+            .write_all(&RelayFrame::NoStream.encode())?;
         let skills = self.dir.path().join(SKILLS);
         let mut folders: Option<IncomingFolders> = None;
         let dir = loop {
             let Some(frame) = reads.next()? else {
-                return Ok(Begun::Nothing);
+                return Ok(ConnectionPurpose::Obsolete);
             };
             if frame == RelayFrame::Close {
-                return Ok(Begun::Closes);
+                return Ok(ConnectionPurpose::Close);
             }
             // Who only looks whether the stream is there changes nothing.
             let folders = match &mut folders {
@@ -272,8 +274,8 @@ impl Relay {
         connection.unsent = RelayFrame::Welcome(0).encode();
         let agent = agent_command(&dir, &skills)?;
         match self.start_agent(connection, stream, agent)? {
-            true => Ok(Begun::Stream),
-            false => Ok(Begun::Nothing),
+            true => Ok(ConnectionPurpose::Stream),
+            false => Ok(ConnectionPurpose::Obsolete),
         }
     }
 
@@ -282,7 +284,8 @@ impl Relay {
         while let Ok(Some(frame)) = reads.next() {
             // An agent that takes nothing holds this up only when very much waits for it.
             let full = |state: &mut RelayState| {
-                state.is_current(number) && state.told.undelivered() >= 2 * MAX_WAITING_BYTES as u64
+                state.is_current(number)
+                    && state.incoming.undelivered() >= 2 * MAX_WAITING_BYTES as u64
             };
             let state = self.changed.wait_while(self.lock(), full);
             let mut state = state.unwrap_or_else(PoisonError::into_inner);
@@ -291,31 +294,31 @@ impl Relay {
             }
             state.since = Instant::now();
             match frame {
-                RelayFrame::Stream(bytes) => state.told.push(bytes),
-                RelayFrame::Taken(count) => {
-                    state.out.confirm(count);
+                RelayFrame::Stream(bytes) => state.incoming.push(bytes),
+                RelayFrame::Received(count) => {
+                    state.outgoing.confirm(count);
                     // The agent may wait for room.
                     self.changed.notify_all();
                 }
                 RelayFrame::Question(question) => {
-                    state.question = Some((question, state.out.end()));
+                    state.question = Some((question, state.outgoing.end()));
                 }
                 RelayFrame::Close => return true,
                 _ => continue,
             }
-            self.tell(state);
+            self.flush(state);
         }
         false
     }
 
     /// Tells the connection that has the stream what there is to tell. Threads that have nothing to
     /// do after that are not woken: a call is carried by as few as it can be.
-    pub(super) fn tell(&self, mut state: MutexGuard<'_, RelayState>) {
+    pub(super) fn flush(&self, mut state: MutexGuard<'_, RelayState>) {
         let had = state.current.as_ref().map(|current| current.number);
-        state.tell();
+        state.flush();
         let is_held_up =
-            had.is_some_and(|number| !state.is_current(number) || state.is_held_up(number));
-        if is_held_up || !state.told.waiting.is_empty() {
+            had.is_some_and(|number| !state.is_current(number) || state.is_blocked(number));
+        if is_held_up || !state.incoming.pending.is_empty() {
             self.changed.notify_all();
         }
     }
@@ -324,7 +327,7 @@ impl Relay {
     fn write(&self, number: u64) {
         loop {
             let idle =
-                |state: &mut RelayState| state.is_current(number) && !state.is_held_up(number);
+                |state: &mut RelayState| state.is_current(number) && !state.is_blocked(number);
             let state = self.changed.wait_while(self.lock(), idle);
             let state = state.unwrap_or_else(PoisonError::into_inner);
             let Some(current) = state.current.as_ref().filter(|_| state.is_current(number)) else {
@@ -339,16 +342,16 @@ impl Relay {
             }
             if room.is_err() {
                 drop(state);
-                self.leave(number);
+                self.disconnect(number);
                 return;
             }
-            state.tell();
+            state.flush();
             self.changed.notify_all();
         }
     }
 
     /// A connection is over. Gives what it was not told yet.
-    fn leave(&self, number: u64) -> Vec<u8> {
+    fn disconnect(&self, number: u64) -> Vec<u8> {
         let mut state = self.lock();
         let mut left = None;
         if state.is_current(number) {
@@ -370,8 +373,8 @@ impl Relay {
 
     fn remove(&self) -> io::Result<()> {
         std::env::set_current_dir("/")?;
-        match self.dir.is_there() {
-            true => removing::remove(self.dir.path()),
+        match self.dir.exists() {
+            true => removal::remove(self.dir.path()),
             // What lies there now is somebody else's.
             false => Ok(()),
         }

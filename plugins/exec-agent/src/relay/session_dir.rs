@@ -24,7 +24,7 @@ const RETRY_DELAY: Duration = Duration::from_millis(10);
 pub(super) struct RelayDir {
     path: PathBuf,
     /// The directory itself, locked.
-    own: File,
+    handle: File,
     identity: (u64, u64),
 }
 
@@ -45,14 +45,14 @@ impl RelayDir {
         let identity = identity(&own.metadata()?);
         Ok(Some(Self {
             path: path.to_owned(),
-            own,
+            handle: own,
             identity,
         }))
     }
 
     /// Whether it is still where it was: a command may have removed it, and another one may be
     /// there.
-    pub(super) fn is_there(&self) -> bool {
+    pub(super) fn exists(&self) -> bool {
         let found = fs::symlink_metadata(&self.path);
         found.is_ok_and(|found| identity(&found) == self.identity)
     }
@@ -64,7 +64,7 @@ impl RelayDir {
 
 impl Drop for RelayDir {
     fn drop(&mut self) {
-        let _ = flock(&self.own, FlockOperation::Unlock);
+        let _ = flock(&self.handle, FlockOperation::Unlock);
     }
 }
 
@@ -72,7 +72,7 @@ impl Drop for RelayDir {
 ///
 /// # Errors
 /// When the directory is not there.
-pub(super) fn is_taken(dir: &Path) -> io::Result<bool> {
+pub(super) fn is_in_use(dir: &Path) -> io::Result<bool> {
     Ok(is_locked(
         &File::open(dir)?,
         FlockOperation::NonBlockingLockShared,
@@ -137,20 +137,20 @@ mod tests {
     fn a_directory_is_one_relays_as_long_as_that_lives_and_only_itself() {
         let all = tempfile::tempdir().unwrap();
         let dir = all.path().join("session");
-        assert!(is_taken(&dir).is_err());
+        assert!(is_in_use(&dir).is_err());
         fs::create_dir(&dir).unwrap();
-        assert!(!is_taken(&dir).unwrap());
+        assert!(!is_in_use(&dir).unwrap());
         let own = RelayDir::take(&dir).unwrap().unwrap();
-        assert!(is_taken(&dir).unwrap() && own.is_there());
+        assert!(is_in_use(&dir).unwrap() && own.exists());
         assert!(RelayDir::take(&dir).unwrap().is_none());
         // A command removes it, and somebody comes again.
         fs::remove_dir(&dir).unwrap();
-        assert!(!own.is_there());
+        assert!(!own.exists());
         fs::create_dir(&dir).unwrap();
-        assert!(!own.is_there() && !is_taken(&dir).unwrap());
+        assert!(!own.exists() && !is_in_use(&dir).unwrap());
         let other = RelayDir::take(&dir).unwrap().unwrap();
-        assert!(other.is_there());
+        assert!(other.exists());
         drop(other);
-        assert!(!is_taken(&dir).unwrap());
+        assert!(!is_in_use(&dir).unwrap());
     }
 }

@@ -21,7 +21,7 @@ pub(super) struct RelayState {
     /// Number of connections so far, which is the number of the newest.
     pub(super) count: u64,
     /// Number of clients that said who they are, and not yet what they want.
-    pub(super) beginning: usize,
+    pub(super) handshakes: usize,
     /// The one that has the stream.
     pub(super) current: Option<StreamConnection>,
     /// The newest that had it.
@@ -31,14 +31,14 @@ pub(super) struct RelayState {
     /// The number of the stream.
     pub(super) stream: Option<u64>,
     /// Bytes that the agent wrote.
-    pub(super) out: SentStream,
+    pub(super) outgoing: SentStream,
     /// Bytes for the agent.
-    pub(super) told: IncomingStream,
+    pub(super) incoming: IncomingStream,
     /// A question, and how far the stream has to be given before it is answered.
     pub(super) question: Option<(u64, u64)>,
     pub(super) agent: Option<RelayAgent>,
     /// Description of the agent's exit.
-    pub(super) over: Option<String>,
+    pub(super) exit_description: Option<String>,
     pub(super) closed: bool,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct RelayState {
 pub(super) struct IncomingStream {
     /// The agent's standard input, on which no write waits.
     pub(super) input: Option<Arc<ChildStdin>>,
-    pub(super) waiting: VecDeque<Vec<u8>>,
+    pub(super) pending: VecDeque<Vec<u8>>,
     /// Number of bytes that came.
     pub(super) received: u64,
     /// Number of bytes that the agent has.
@@ -63,7 +63,7 @@ pub(super) struct RelayAgent {
     pub(super) stream: u64,
     pub(super) pid: Pid,
     /// Whether the agent gets no more bytes.
-    pub(super) ends: bool,
+    pub(super) input_closed: bool,
 }
 
 impl RelayState {
@@ -71,16 +71,16 @@ impl RelayState {
         Self {
             token: None,
             count: 0,
-            beginning: 0,
+            handshakes: 0,
             current: None,
             newest: 0,
             since: Instant::now(),
             stream: None,
-            out: SentStream::default(),
-            told: IncomingStream::default(),
+            outgoing: SentStream::default(),
+            incoming: IncomingStream::default(),
             question: None,
             agent: None,
-            over: None,
+            exit_description: None,
             closed: false,
         }
     }
@@ -104,7 +104,7 @@ impl RelayState {
         self.newest = connection.number;
         self.since = Instant::now();
         self.question = None;
-        self.told.confirm = None;
+        self.incoming.confirm = None;
         if let Some(before) = self.current.replace(connection) {
             before.end();
         }
@@ -114,10 +114,10 @@ impl RelayState {
     /// Tells the connection that has the stream what there is to tell, as far as it takes that at
     /// once; the rest waits for the thread that writes to it. A connection that is over has the
     /// stream no more.
-    pub(super) fn tell(&mut self) {
+    pub(super) fn flush(&mut self) {
         while let Some(mut connection) = self.current.take() {
             if connection.unsent.is_empty() {
-                connection.unsent = self.next_bytes(&mut connection.is_told_end);
+                connection.unsent = self.next_bytes(&mut connection.end_sent);
             }
             let is_told_all = connection.unsent.is_empty();
             let sent = connection.send();
@@ -136,19 +136,19 @@ impl RelayState {
     /// The next frames for the connection that has the stream; none when it was told everything.
     fn next_bytes(&mut self, is_told_end: &mut bool) -> Vec<u8> {
         let mut bytes = Vec::new();
-        if let Some(count) = self.told.confirm.take() {
-            bytes.extend(RelayFrame::Taken(count).encode());
+        if let Some(count) = self.incoming.confirm.take() {
+            bytes.extend(RelayFrame::Received(count).encode());
         }
-        match self.out.next(RELAY_PIECE) {
+        match self.outgoing.next(RELAY_PIECE) {
             Some(piece) => bytes.extend(RelayFrame::Stream(piece).encode()),
             None => {
-                if let Some(how) = self.over.clone().filter(|_| !*is_told_end) {
+                if let Some(how) = self.exit_description.clone().filter(|_| !*is_told_end) {
                     *is_told_end = true;
-                    bytes.extend(RelayFrame::Over(how).encode());
+                    bytes.extend(RelayFrame::AgentEnded(how).encode());
                 }
             }
         }
-        let given = self.out.sent();
+        let given = self.outgoing.sent();
         if let Some((question, _)) = self.question.take_if(|(_, from)| given >= *from) {
             bytes.extend(RelayFrame::Answer(question).encode());
         }
@@ -156,15 +156,15 @@ impl RelayState {
     }
 
     /// Whether a connection has the stream and takes nothing more at once.
-    pub(super) fn is_held_up(&self, number: u64) -> bool {
+    pub(super) fn is_blocked(&self, number: u64) -> bool {
         let current = self.current.as_ref();
         current.is_some_and(|current| current.number == number && !current.unsent.is_empty())
     }
 
     /// Whether the agent of a stream is there and is told more.
-    pub(super) fn is_told(&self, stream: u64) -> bool {
+    pub(super) fn takes_input(&self, stream: u64) -> bool {
         let agent = self.agent.as_ref();
-        agent.is_some_and(|agent| agent.stream == stream && !agent.ends)
+        agent.is_some_and(|agent| agent.stream == stream && !agent.input_closed)
     }
 }
 
@@ -180,7 +180,7 @@ impl IncomingStream {
     /// Takes bytes that came, and gives the agent what it takes at once.
     pub(super) fn push(&mut self, bytes: Vec<u8>) {
         self.received += bytes.len() as u64;
-        self.waiting.push_back(bytes);
+        self.pending.push_back(bytes);
         self.deliver();
     }
 
@@ -189,7 +189,7 @@ impl IncomingStream {
         let Some(input) = self.input.clone() else {
             return;
         };
-        while let Some(piece) = self.waiting.front_mut() {
+        while let Some(piece) = self.pending.front_mut() {
             let written = match rustix::io::write(&*input, piece) {
                 Ok(written) => written,
                 Err(Errno::INTR) => continue,
@@ -198,7 +198,7 @@ impl IncomingStream {
             };
             drop(piece.drain(..written));
             if piece.is_empty() {
-                self.waiting.pop_front();
+                self.pending.pop_front();
             }
             self.note_delivered(written as u64);
         }

@@ -7,62 +7,65 @@ use std::collections::VecDeque;
 #[derive(Debug, Default)]
 pub struct SentStream {
     /// The bytes from `begin` on.
-    kept: VecDeque<u8>,
+    unconfirmed: VecDeque<u8>,
     /// Number of confirmed bytes.
-    begin: u64,
+    confirmed: u64,
     /// Position up to which the current connection was sent the stream.
-    given: u64,
+    sent: u64,
 }
 
 impl SentStream {
     /// Adds bytes.
     pub fn push(&mut self, bytes: &[u8]) {
-        self.kept.extend(bytes);
+        self.unconfirmed.extend(bytes);
     }
 
     /// Number of bytes that wait to be confirmed.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.kept.len()
+        self.unconfirmed.len()
     }
 
     /// Whether all bytes were confirmed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.kept.is_empty()
+        self.unconfirmed.is_empty()
     }
 
     /// Forgets what has come over there.
     pub fn confirm(&mut self, count: u64) {
-        let confirmed = count.saturating_sub(self.begin);
+        let confirmed = count.saturating_sub(self.confirmed);
         let confirmed = usize::try_from(confirmed).unwrap_or(usize::MAX);
-        drop(self.kept.drain(..confirmed.min(self.kept.len())));
-        self.begin = self.begin.max(count);
-        self.given = self.given.max(self.begin);
+        drop(
+            self.unconfirmed
+                .drain(..confirmed.min(self.unconfirmed.len())),
+        );
+        self.confirmed = self.confirmed.max(count);
+        self.sent = self.sent.max(self.confirmed);
     }
 
     /// Number of bytes in all.
     #[must_use]
     pub fn end(&self) -> u64 {
-        self.begin + self.kept.len() as u64
+        self.confirmed + self.unconfirmed.len() as u64
     }
 
     /// Position up to which the current connection was sent the stream.
     #[must_use]
     pub fn sent(&self) -> u64 {
-        self.given
+        self.sent
     }
 
     /// Number of confirmed bytes.
     #[must_use]
     pub fn confirmed(&self) -> u64 {
-        self.begin
+        self.confirmed
     }
 
     /// Whether the stream can go on from there.
     #[must_use]
     pub fn has(&self, received: u64) -> bool {
-        (self.begin..=self.end()).contains(&received)
+        (self.confirmed..=self.end()).contains(&received)
     }
 
     /// Goes on from where the other side is; false when that is nowhere in what is kept.
@@ -72,23 +75,23 @@ impl SentStream {
             return false;
         }
         self.confirm(received);
-        self.given = received;
+        self.sent = received;
         true
     }
 
     /// The next bytes for the current connection, at most so many.
     pub fn next(&mut self, most: usize) -> Option<Vec<u8>> {
-        let from = usize::try_from(self.given.checked_sub(self.begin)?).ok()?;
-        let to = self.kept.len().min(from.checked_add(most)?);
-        let piece: Vec<u8> = self.kept.range(from..to).copied().collect();
-        self.given += piece.len() as u64;
+        let from = usize::try_from(self.sent.checked_sub(self.confirmed)?).ok()?;
+        let to = self.unconfirmed.len().min(from.checked_add(most)?);
+        let piece: Vec<u8> = self.unconfirmed.range(from..to).copied().collect();
+        self.sent += piece.len() as u64;
         (!piece.is_empty()).then_some(piece)
     }
 
     /// Whether the current connection was given all there is.
     #[must_use]
-    pub fn is_given(&self) -> bool {
-        self.given == self.end()
+    pub fn is_all_sent(&self) -> bool {
+        self.sent == self.end()
     }
 }
 
@@ -103,11 +106,11 @@ mod tests {
         assert_eq!(stream.next(4).as_deref(), Some(&b"abcd"[..]));
         // The connection is lost; three bytes have come.
         assert!(stream.resume(3));
-        assert_eq!((stream.len(), stream.is_given()), (3, false));
+        assert_eq!((stream.len(), stream.is_all_sent()), (3, false));
         stream.push(b"g");
         assert_eq!(stream.next(9).as_deref(), Some(&b"defg"[..]));
         assert_eq!(stream.next(9), None);
-        assert!(stream.is_given());
+        assert!(stream.is_all_sent());
         stream.confirm(7);
         assert!(stream.is_empty());
         assert!(stream.resume(7));

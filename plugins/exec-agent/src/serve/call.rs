@@ -40,7 +40,7 @@ pub(super) struct AgentCall {
     /// Readable after something changed.
     wake: Wake,
     /// A frame that waits for the next one, so that one write has both.
-    held: Mutex<Option<AgentFrame>>,
+    pending_frame: Mutex<Option<AgentFrame>>,
 }
 
 #[derive(Default)]
@@ -63,7 +63,7 @@ impl AgentCall {
             }),
             changed: Condvar::new(),
             wake,
-            held: Mutex::default(),
+            pending_frame: Mutex::default(),
         })
     }
 
@@ -119,11 +119,11 @@ impl AgentCall {
 
     /// Sends output or data, for which there is credit.
     pub(super) fn spend(&self, frame: &AgentFrame, bytes: usize) {
-        self.pay(bytes);
+        self.spend_credit(bytes);
         self.send(frame);
     }
 
-    fn pay(&self, bytes: usize) {
+    fn spend_credit(&self, bytes: usize) {
         let spent = u32::try_from(bytes).unwrap_or(u32::MAX);
         let mut state = lock(&self.state);
         state.credit = state.credit.saturating_sub(spent);
@@ -131,9 +131,9 @@ impl AgentCall {
 
     /// Keeps output, for which there is credit, until [`AgentCall::release`] or the last frame. One
     /// frame is held at most; another one sends it.
-    pub(super) fn hold(&self, frame: AgentFrame, bytes: usize) {
-        self.pay(bytes);
-        let before = lock(&self.held).replace(frame);
+    pub(super) fn defer(&self, frame: AgentFrame, bytes: usize) {
+        self.spend_credit(bytes);
+        let before = lock(&self.pending_frame).replace(frame);
         if let Some(before) = before {
             self.send(&before);
         }
@@ -141,7 +141,7 @@ impl AgentCall {
 
     /// Sends what is held.
     pub(super) fn release(&self) {
-        let held = lock(&self.held).take();
+        let held = lock(&self.pending_frame).take();
         if let Some(held) = held {
             self.send(&held);
         }
@@ -149,7 +149,7 @@ impl AgentCall {
 
     /// Sends the last frame, behind what is held.
     pub(super) fn send_last(&self, frame: &AgentFrame) {
-        let held = lock(&self.held).take();
+        let held = lock(&self.pending_frame).take();
         let mut bytes = held.map_or_else(Vec::new, |held| held.encode(self.number));
         bytes.extend(frame.encode(self.number));
         self.output.write(&bytes);

@@ -24,7 +24,7 @@ use rustix::process::{
 };
 
 use super::lock;
-use super::shell::{Ready, Shell, spare_supervisor};
+use super::shell::{Shell, WaitingShell, spare_supervisor};
 
 /// How long a shell waits for a command.
 const IDLE_SHELL_TIMEOUT: Duration = Duration::from_secs(120);
@@ -61,9 +61,9 @@ enum SpareSupervisor {
     #[default]
     None,
     /// The supervisor is being started.
-    Starts,
+    Starting,
     /// The supervisor waits; whatever else is here has one.
-    Waits(Supervisor),
+    Ready(Supervisor),
 }
 
 /// The shell of the next command.
@@ -72,11 +72,11 @@ enum NextShell {
     #[default]
     Unknown,
     /// What the last command had, and so the next one is likely to want.
-    Wanted(Shell),
+    Requested(Shell),
     /// The shell is being started; there is no other process.
     Starts,
     /// The shell waits; there is no other process.
-    Waits(Ready),
+    Waiting(WaitingShell),
 }
 
 impl Children {
@@ -95,7 +95,7 @@ impl Children {
         let ready = table.take_waiting(|_| true);
         let given = ready.and_then(|ready| {
             let pid = ready.pid();
-            let given = ready.give(shell, command);
+            let given = ready.run_command(shell, command);
             if given.is_none() {
                 table.ending.insert(pid);
             }
@@ -110,7 +110,7 @@ impl Children {
         };
         table.supervisors.insert(supervisor.pid());
         if shell.can_wait() {
-            table.next = NextShell::Wanted(shell.clone());
+            table.next = NextShell::Requested(shell.clone());
         }
         self.started.notify_all();
         Ok(supervisor)
@@ -127,17 +127,17 @@ impl Children {
     /// run.
     pub(super) fn make_spare(&self) {
         let mut table = lock(&self.table);
-        let is_wanted = matches!(table.next, NextShell::Wanted(_));
+        let is_wanted = matches!(table.next, NextShell::Requested(_));
         let has_one = !matches!(table.spare, SpareSupervisor::None);
         if !self.has_spares || !is_wanted || has_one || table.has_strays {
             return;
         }
-        table.spare = SpareSupervisor::Starts;
+        table.spare = SpareSupervisor::Starting;
         table.count += 1;
         drop(table);
         let spare = spare_supervisor();
         let mut table = lock(&self.table);
-        table.spare = spare.map_or(SpareSupervisor::None, SpareSupervisor::Waits);
+        table.spare = spare.map_or(SpareSupervisor::None, SpareSupervisor::Ready);
         if table.has_strays {
             table.end_spare();
         }
@@ -146,13 +146,13 @@ impl Children {
 
     /// Lets a shell wait for the next command, if one is wanted and no process is there; nobody
     /// waits for that but the next command. Whether it was tried.
-    fn make_ready(&self) -> bool {
+    fn prepare_shell(&self) -> bool {
         let mut table = self.lock_after(ChildTable::starts_spare);
-        if !table.supervisors.is_empty() || !table.is_nothing_left() {
+        if !table.supervisors.is_empty() || !table.has_no_leftovers() {
             return false;
         }
         let wanted = match std::mem::replace(&mut table.next, NextShell::Starts) {
-            NextShell::Wanted(shell) => shell,
+            NextShell::Requested(shell) => shell,
             other => {
                 table.next = other;
                 return false;
@@ -161,8 +161,8 @@ impl Children {
         table.count += 1;
         let spare = table.wake_spare();
         drop(table);
-        let ready = Ready::start(&wanted, spare);
-        lock(&self.table).next = ready.map_or(NextShell::Unknown, NextShell::Waits);
+        let ready = WaitingShell::start(&wanted, spare);
+        lock(&self.table).next = ready.map_or(NextShell::Unknown, NextShell::Waiting);
         self.started.notify_all();
         true
     }
@@ -216,9 +216,9 @@ impl Children {
             match waitid(WaitId::All, WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
                 Ok(_) => {
                     self.collect();
-                    self.make_ready();
+                    self.prepare_shell();
                 }
-                Err(Errno::CHILD) if self.make_ready() => {}
+                Err(Errno::CHILD) if self.prepare_shell() => {}
                 Err(Errno::CHILD) => {
                     drop(self.lock_after(|table| table.count == seen));
                 }
@@ -245,7 +245,7 @@ impl ChildTable {
 
     /// Whether its supervisor is being started, while a command runs.
     fn starts_spare(&self) -> bool {
-        matches!(self.spare, SpareSupervisor::Starts)
+        matches!(self.spare, SpareSupervisor::Starting)
     }
 
     /// Takes what has ended.
@@ -279,8 +279,8 @@ impl ChildTable {
     }
 
     /// Whether everything is gone that supervisors had which are over.
-    fn is_nothing_left(&mut self) -> bool {
-        if matches!(self.spare, SpareSupervisor::Waits(_)) && self.ending.is_empty() {
+    fn has_no_leftovers(&mut self) -> bool {
+        if matches!(self.spare, SpareSupervisor::Ready(_)) && self.ending.is_empty() {
             return true;
         }
         let is_nothing_left = has_no_child();
@@ -291,7 +291,7 @@ impl ChildTable {
     /// Kills what has no supervisor, and says how much that was.
     fn kill_strays(&self) -> usize {
         let waiting = match &self.next {
-            NextShell::Waits(ready) => Some(ready.pid()),
+            NextShell::Waiting(ready) => Some(ready.pid()),
             _ => None,
         };
         let spared = |pid| {
@@ -303,7 +303,7 @@ impl ChildTable {
 
     fn spare_pid(&self) -> Option<i32> {
         match &self.spare {
-            SpareSupervisor::Waits(spare) => Some(spare.pid()),
+            SpareSupervisor::Ready(spare) => Some(spare.pid()),
             _ => None,
         }
     }
@@ -311,7 +311,7 @@ impl ChildTable {
     /// Takes the spare supervisor, if there is one.
     fn take_spare(&mut self) -> Option<Supervisor> {
         match std::mem::take(&mut self.spare) {
-            SpareSupervisor::Waits(spare) => Some(spare),
+            SpareSupervisor::Ready(spare) => Some(spare),
             other => {
                 self.spare = other;
                 None
@@ -323,7 +323,7 @@ impl ChildTable {
     fn wake_spare(&mut self) -> Option<Supervisor> {
         let mut spare = self.take_spare()?;
         signal(&spare, Signal::CONT);
-        if spare.heard().is_ok_and(|heard| !heard.lost) {
+        if spare.status().is_ok_and(|heard| !heard.supervisor_lost) {
             return Some(spare);
         }
         self.ending.insert(spare.pid());
@@ -340,9 +340,9 @@ impl ChildTable {
     }
 
     /// Takes the shell that waits, if there is such a one.
-    fn take_waiting(&mut self, such: impl FnOnce(&Ready) -> bool) -> Option<Ready> {
+    fn take_waiting(&mut self, such: impl FnOnce(&WaitingShell) -> bool) -> Option<WaitingShell> {
         match std::mem::take(&mut self.next) {
-            NextShell::Waits(ready) if such(&ready) => Some(ready),
+            NextShell::Waiting(ready) if such(&ready) => Some(ready),
             other => {
                 self.next = other;
                 None
@@ -392,12 +392,12 @@ mod tests {
         let spare = Supervisor::spawn(Command::new("cat")).unwrap();
         let pid = spare.pid();
         let mut table = ChildTable {
-            spare: SpareSupervisor::Waits(spare),
+            spare: SpareSupervisor::Ready(spare),
             ..ChildTable::default()
         };
-        assert!(table.is_nothing_left());
+        assert!(table.has_no_leftovers());
         table.suspect_strays();
         assert!(matches!(table.spare, SpareSupervisor::None) && table.ending.contains(&pid));
-        assert!(!table.is_nothing_left(), "it is not collected yet");
+        assert!(!table.has_no_leftovers(), "it is not collected yet");
     }
 }

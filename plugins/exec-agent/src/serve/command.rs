@@ -55,9 +55,9 @@ pub(super) fn run(
             .map(|supervisor| ServedCommand::new(state, call, supervisor))
             .map_err(|error| not_started(&bash.shell, &error))?;
         state.children.make_spare();
-        match running.see_to_its_end(deadline, grace) {
+        match running.wait_for_exit(deadline, grace) {
             // A shell that waited was ended by somebody, before it had the command.
-            Ok(end) if !end.given && !end.timed_out && !call.cancelled() => {}
+            Ok(end) if !end.received_command && !end.timed_out && !call.cancelled() => {}
             end => break end.map_err(|error| not_started(&bash.shell, &error))?,
         }
     };
@@ -68,7 +68,7 @@ pub(super) fn run(
     let mut room = MAX_NAMES_BYTES;
     changes.files.retain(|FileChange { path, .. }| {
         room = room.saturating_sub(path.len() + 12);
-        changes.cut |= room == 0;
+        changes.is_truncated |= room == 0;
         room > 0
     });
     // Whose supervisor was killed was killed with it.
@@ -80,8 +80,8 @@ pub(super) fn run(
         timed_out: end.timed_out,
         gaps: end.gaps,
         files: changes.files,
-        unnamed: changes.unnamed as u64,
-        cut: changes.cut,
+        unnamed_count: changes.unnamed_count as u64,
+        is_truncated: changes.is_truncated,
     })
 }
 
@@ -105,14 +105,14 @@ struct ServedCommand<'a> {
     supervisor: Supervisor,
     pipes: OutputPipes,
     /// Time until which output is held back: left in its pipe at first, later read and not sent.
-    held: Option<Instant>,
+    defer_until: Option<Instant>,
 }
 
 /// The end of a command.
 struct CommandExit {
     status: Option<(Option<i32>, Option<i32>)>,
     /// Whether its shell ever had the command.
-    given: bool,
+    received_command: bool,
     gaps: Gaps,
     timed_out: bool,
 }
@@ -121,11 +121,11 @@ struct CommandExit {
 #[derive(Clone, Copy)]
 enum CommandPhase {
     /// The command and what it started run.
-    Runs,
+    Running,
     /// The supervisor was told to end the command, which was cancelled or out of time.
-    Ends(Instant),
+    Ending(Instant),
     /// The rest of the output.
-    Drains(Instant),
+    Draining(Instant),
 }
 
 impl<'a> ServedCommand<'a> {
@@ -135,7 +135,7 @@ impl<'a> ServedCommand<'a> {
             call,
             pipes: OutputPipes::new(&mut supervisor.child),
             supervisor,
-            held: Some(Instant::now() + FIRST_OUTPUT_DELAY),
+            defer_until: Some(Instant::now() + FIRST_OUTPUT_DELAY),
         }
     }
 
@@ -143,63 +143,67 @@ impl<'a> ServedCommand<'a> {
     ///
     /// # Errors
     /// When its shell could not be started.
-    fn see_to_its_end(&mut self, deadline: Instant, grace: Duration) -> io::Result<CommandExit> {
+    fn wait_for_exit(&mut self, deadline: Instant, grace: Duration) -> io::Result<CommandExit> {
         let mut timed_out = false;
-        let mut phase = CommandPhase::Runs;
+        let mut phase = CommandPhase::Running;
         loop {
-            let heard = self.supervisor.heard()?;
-            let (ended, gone, lost) = (heard.ended.is_some(), heard.gone, heard.lost);
+            let heard = self.supervisor.status()?;
+            let (ended, gone, lost) = (
+                heard.exit.is_some(),
+                heard.all_exited,
+                heard.supervisor_lost,
+            );
             let now = Instant::now();
             let next = match phase {
-                CommandPhase::Runs | CommandPhase::Ends(_) if gone => {
-                    CommandPhase::Drains(now + DRAIN_TIME)
+                CommandPhase::Running | CommandPhase::Ending(_) if gone => {
+                    CommandPhase::Draining(now + DRAIN_TIME)
                 }
-                CommandPhase::Runs | CommandPhase::Ends(_) if lost => {
+                CommandPhase::Running | CommandPhase::Ending(_) if lost => {
                     self.supervisor.kill_program();
                     self.state.children.forget(self.supervisor.pid());
                     self.state.children.end_strays();
-                    CommandPhase::Drains(now + DRAIN_TIME)
+                    CommandPhase::Draining(now + DRAIN_TIME)
                 }
-                CommandPhase::Runs => {
+                CommandPhase::Running => {
                     let late = now >= deadline;
                     // One that has ended by itself is in its supervisor's hands.
                     timed_out = late && !ended;
                     if late || self.call.cancelled() {
                         self.supervisor.end(grace);
-                        CommandPhase::Ends(now + grace + SUPERVISOR_MARGIN)
+                        CommandPhase::Ending(now + grace + SUPERVISOR_MARGIN)
                     } else {
-                        CommandPhase::Runs
+                        CommandPhase::Running
                     }
                 }
-                CommandPhase::Ends(until) if now >= until => {
+                CommandPhase::Ending(until) if now >= until => {
                     // It was stopped: nothing that it says is waited for.
                     self.supervisor.kill_program();
                     self.state.children.kill(self.supervisor.pid());
-                    CommandPhase::Drains(now + DRAIN_TIME)
+                    CommandPhase::Draining(now + DRAIN_TIME)
                 }
-                CommandPhase::Drains(until) => {
+                CommandPhase::Draining(until) => {
                     if self.pipes.are_closed() || now >= until {
-                        let heard = self.supervisor.heard()?;
-                        if heard.lost && heard.begun.is_none() && heard.given {
+                        let heard = self.supervisor.status()?;
+                        if heard.supervisor_lost && heard.started.is_none() && heard.input_written {
                             let why = "what supervises it ended before it began";
                             return Err(io::Error::other(why));
                         }
                         return Ok(CommandExit {
-                            status: heard.ended,
-                            given: heard.given,
-                            gaps: heard.begun.unwrap_or_default(),
+                            status: heard.exit,
+                            received_command: heard.input_written,
+                            gaps: heard.started.unwrap_or_default(),
                             timed_out,
                         });
                     }
                     phase
                 }
-                waiting @ CommandPhase::Ends(_) => waiting,
+                waiting @ CommandPhase::Ending(_) => waiting,
             };
             let until = match next {
-                CommandPhase::Runs => deadline,
-                CommandPhase::Ends(until) | CommandPhase::Drains(until) => until,
+                CommandPhase::Running => deadline,
+                CommandPhase::Ending(until) | CommandPhase::Draining(until) => until,
             };
-            let drains = |phase| matches!(phase, CommandPhase::Drains(_));
+            let drains = |phase| matches!(phase, CommandPhase::Draining(_));
             let entered = drains(next) && !drains(phase);
             phase = next;
             // A command that is over has often closed its pipes already, and then nothing comes.
@@ -207,7 +211,7 @@ impl<'a> ServedCommand<'a> {
                 continue;
             }
             let read = self.wait(until.saturating_duration_since(now), drains(phase));
-            if let CommandPhase::Drains(until) = &mut phase {
+            if let CommandPhase::Draining(until) = &mut phase {
                 if read {
                     *until = Instant::now() + DRAIN_TIME;
                 } else if self.call.credit() == 0 && !self.call.cancelled() {
@@ -223,7 +227,7 @@ impl<'a> ServedCommand<'a> {
         let credit = self.call.credit();
         let before = self.pipes.open.len();
         let now = Instant::now();
-        let time = match self.held {
+        let time = match self.defer_until {
             Some(until) => time.min(until.saturating_duration_since(now)),
             None => time,
         };
@@ -238,7 +242,7 @@ impl<'a> ServedCommand<'a> {
             let mut fds = Vec::from(own);
             // While output is held nobody needs to hear that there is more, or no more: the end of
             // the command is what is waited for, and then the rest is read at once.
-            let held = self.held.is_some() && !drains;
+            let held = self.defer_until.is_some() && !drains;
             if credit > 0 && !held {
                 fds.extend(self.pipes.fds());
             }
@@ -258,11 +262,11 @@ impl<'a> ServedCommand<'a> {
         let read = self.pipes.read(pipes, credit, self.call);
         let now = Instant::now();
         if read > 0 {
-            self.held.get_or_insert(now + END_WAIT);
+            self.defer_until.get_or_insert(now + END_WAIT);
         }
         // Where a whole piece came more is to come, and soon.
-        if read >= PIECE || self.held.is_some_and(|until| now >= until) {
-            self.held = None;
+        if read >= PIECE || self.defer_until.is_some_and(|until| now >= until) {
+            self.defer_until = None;
             self.call.release();
         }
         read > 0 || before > self.pipes.open.len()
@@ -322,7 +326,7 @@ impl OutputPipes {
                         true => AgentFrame::Stderr(bytes),
                         false => AgentFrame::Stdout(bytes),
                     };
-                    call.hold(frame, length);
+                    call.defer(frame, length);
                     credit -= length;
                     true
                 }

@@ -42,7 +42,7 @@ const RETRY_DELAY: Duration = Duration::from_millis(20);
 ///
 /// # Errors
 /// When nobody waits there.
-pub fn let_go_at_end(pipe: &Path) -> io::Result<File> {
+pub fn release_on_drop(pipe: &Path) -> io::Result<File> {
     let mut tries = 0;
     let mut held = loop {
         match OpenOptions::new().write(true).open(pipe) {

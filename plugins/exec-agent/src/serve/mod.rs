@@ -36,13 +36,13 @@ use conjure_process_tree::{
 use rustix::process::{Pid, Signal, getpid, kill_process_group};
 
 use crate::error::{AgentError, AgentErrorKind, Result};
-use crate::files::{CallRoots, str_replace, view};
+use crate::files::{CallRoots, DirectoryLocation, str_replace, view};
 use crate::frame::AgentFrame;
 use crate::message::{AgentReply, AgentRequest, ShellCommand};
 use call::{AgentCall, FrameOutput};
 use children::Children;
 #[cfg(target_os = "linux")]
-pub use hold::{hold, let_go_at_end};
+pub use hold::{hold, release_on_drop};
 use shell::Shell;
 use stream::FrameInput;
 use workers::Workers;
@@ -79,7 +79,7 @@ pub struct AgentSettings {
 impl AgentSettings {
     /// Whether the agent runs in the working directory, so that a command which it starts begins
     /// there without being sent.
-    fn stands_in_directory(&self) -> bool {
+    fn is_in_working_dir(&self) -> bool {
         let here = std::env::current_dir();
         let there = self.working_dir.canonicalize();
         here.is_ok_and(|here| there.is_ok_and(|there| here == there))
@@ -90,11 +90,11 @@ impl AgentSettings {
 struct AgentState {
     settings: AgentSettings,
     /// Whether the agent works where commands begin.
-    is_there: bool,
+    is_in_working_dir: bool,
     /// Whether a user namespace helps to hide files.
     by_user_namespace: bool,
     children: Children,
-    arriving: transfer::IncomingFiles,
+    incoming_files: transfer::IncomingFiles,
 }
 
 impl AgentState {
@@ -102,7 +102,7 @@ impl AgentState {
     fn shell(&self, bash: &ShellCommand) -> Result<Shell> {
         let confinement = self.confinement(bash);
         let dir = bash.dir.as_ref().map(Path::new);
-        Shell::of(bash, dir.or_else(|| self.sent_to()), confinement)
+        Shell::of(bash, dir.or_else(|| self.command_dir()), confinement)
     }
 
     /// How a command is confined, if it is: as all are here, and to its own sandbox.
@@ -124,8 +124,8 @@ impl AgentState {
     }
 
     /// Directory that commands are sent to; none where the agent stands in it.
-    fn sent_to(&self) -> Option<&Path> {
-        (!self.is_there).then_some(&self.settings.working_dir)
+    fn command_dir(&self) -> Option<&Path> {
+        (!self.is_in_working_dir).then_some(&self.settings.working_dir)
     }
 
     fn roots(&self) -> Result<CallRoots> {
@@ -145,12 +145,12 @@ pub fn serve(settings: AgentSettings, input: OwnedFd, output: OwnedFd) -> io::Re
     let output = Arc::new(FrameOutput::new(File::from(output)));
     let grace = settings.grace;
     let state = Arc::new(AgentState {
-        is_there: settings.stands_in_directory(),
+        is_in_working_dir: settings.is_in_working_dir(),
         by_user_namespace: has_use_of_users(&settings),
         // Else a command of one session would meet what the next one of another is started by.
         children: Children::new(settings.has_one_session),
         settings,
-        arriving: transfer::IncomingFiles::default(),
+        incoming_files: transfer::IncomingFiles::default(),
     });
     let reaping = Arc::clone(&state);
     thread::Builder::new()
@@ -160,6 +160,7 @@ pub fn serve(settings: AgentSettings, input: OwnedFd, output: OwnedFd) -> io::Re
         0,
         &AgentFrame::Ready {
             version: crate::VERSION,
+            location: DirectoryLocation::of(&state.settings.working_dir).text(),
         },
     );
     let (over, ended) = channel();
@@ -168,7 +169,7 @@ pub fn serve(settings: AgentSettings, input: OwnedFd, output: OwnedFd) -> io::Re
         output,
         calls: Mutex::default(),
         workers: Workers::new(STACK_BYTES),
-        handed_on: Mutex::default(),
+        handoff: Mutex::default(),
     });
     let begun = server.spawn_reader(FrameInput::new(File::from(input), over));
     let served = match begun {
@@ -217,7 +218,7 @@ struct AgentServer {
     calls: Mutex<HashMap<u32, Arc<AgentCall>>>,
     workers: Workers,
     /// The stream, on its way to the thread that reads on.
-    handed_on: Mutex<Option<FrameInput>>,
+    handoff: Mutex<Option<FrameInput>>,
 }
 
 impl AgentServer {
@@ -229,17 +230,17 @@ impl AgentServer {
         self: &Arc<Self>,
         stream: FrameInput,
     ) -> std::result::Result<(), (FrameInput, io::Error)> {
-        *lock(&self.handed_on) = Some(stream);
+        *lock(&self.handoff) = Some(stream);
         let server = Arc::clone(self);
         let reads = move || {
-            let stream = lock(&server.handed_on).take();
+            let stream = lock(&server.handoff).take();
             if let Some(stream) = stream {
                 server.read(stream);
             }
         };
         match self.workers.run(reads) {
             Ok(()) => Ok(()),
-            Err(error) => match lock(&self.handed_on).take() {
+            Err(error) => match lock(&self.handoff).take() {
                 Some(stream) => Err((stream, error)),
                 None => Ok(()),
             },
@@ -271,7 +272,7 @@ impl AgentServer {
                 }
             };
             match self.spawn_reader(stream) {
-                Ok(()) => return self.carry_out(number, &call, request),
+                Ok(()) => return self.execute(number, &call, request),
                 Err((back, error)) => {
                     stream = back;
                     lock(&self.calls).remove(&number);
@@ -311,7 +312,7 @@ impl AgentServer {
         Ok((call, request))
     }
 
-    fn carry_out(&self, number: u32, call: &Arc<AgentCall>, request: AgentRequest) {
+    fn execute(&self, number: u32, call: &Arc<AgentCall>, request: AgentRequest) {
         let done = match run(&self.state, call, request) {
             Ok(reply) => AgentFrame::Reply(reply.encode()),
             Err(error) => AgentFrame::Fault(error),
@@ -335,16 +336,18 @@ fn run(state: &AgentState, call: &Arc<AgentCall>, request: AgentRequest) -> Resu
                 content: viewed.content,
                 directory: viewed.directory,
                 total_lines: viewed.total_lines,
-                cut: viewed.cut.map(|(place, size)| {
+                full_file: viewed.full_file.map(|(place, size)| {
                     let path = place.display_path().to_string_lossy().into_owned();
                     (path, place.kind(), size)
                 }),
             }
         }
         AgentRequest::Create { path } => transfer::create(&state.roots()?, call, &path)?,
-        AgentRequest::Put { name } => transfer::put(&state.roots()?, &state.arriving, call, &name)?,
+        AgentRequest::Put { name } => {
+            transfer::put(&state.roots()?, &state.incoming_files, call, &name)?
+        }
         AgentRequest::Replace { path, old, new } => {
-            transfer::written(&str_replace(&state.roots()?, &path, &old, &new)?)
+            transfer::written_reply(&str_replace(&state.roots()?, &path, &old, &new)?)
         }
         AgentRequest::Get { path } => transfer::get(&state.roots()?, call, &path)?,
     })

@@ -20,7 +20,7 @@ use crate::message::ShellCommand;
 /// The kernel takes no argument longer than this.
 const MAX_COMMAND: usize = 128 * 1024 - 1;
 /// A shell reads its input byte by byte: a longer command is faster as an argument of a new one.
-const MAX_GIVEN: usize = 512;
+const MAX_PIPED_COMMAND: usize = 512;
 /// What `bash` runs when it starts. What that does is a command's doing, and never done ahead.
 const STARTUP_VARIABLE: &str = "BASH_ENV";
 /// The shells that are known to take a command so, by the names of their files.
@@ -101,7 +101,7 @@ impl Shell {
 
     /// What its directory and what is hidden from it are at this moment: others may stand under
     /// the same names later, and a shell that was started before knows nothing of that.
-    fn visible_places(&self) -> Vec<Option<(u64, u64)>> {
+    fn place_identities(&self) -> Vec<Option<(u64, u64)>> {
         let confinement = self.confinement.iter();
         let places = confinement.flat_map(|one| one.hidden.iter().chain(&one.visible));
         let identity = |path: &String| {
@@ -122,9 +122,9 @@ impl Shell {
 }
 
 /// Whether it makes no difference to a command that it is read from standard input.
-fn can_be_given(command: &str) -> bool {
+fn can_be_piped(command: &str) -> bool {
     // A line's end comes behind it; and some shells keep bytes beyond ASCII for themselves.
-    command.len() <= MAX_GIVEN
+    command.len() <= MAX_PIPED_COMMAND
         && !command.ends_with('\\')
         && command
             .bytes()
@@ -145,29 +145,29 @@ pub(super) fn spare_supervisor() -> io::Result<Supervisor> {
 
 /// A shell that waits for its command.
 #[derive(Debug)]
-pub(super) struct Ready {
+pub(super) struct WaitingShell {
     shell: Shell,
-    places: Vec<Option<(u64, u64)>>,
+    identities: Vec<Option<(u64, u64)>>,
     supervisor: Supervisor,
     pub(super) since: Instant,
 }
 
-impl Ready {
+impl WaitingShell {
     /// Starts one, by a supervisor that waits or a new one; nothing where the shell is none that can
     /// wait.
     pub(super) fn start(shell: &Shell, spare: Option<Supervisor>) -> Option<Self> {
         if !shell.can_wait() {
             return None;
         }
-        let places = shell.visible_places();
-        let start = shell.start(&[WAIT_SCRIPT, &shell.path, "\n"], StdinSource::Given);
+        let places = shell.place_identities();
+        let start = shell.start(&[WAIT_SCRIPT, &shell.path, "\n"], StdinSource::Text);
         let supervisor = match spare {
             Some(spare) => spare.begin(start, None),
             None => Supervisor::start(supervisor("supervise").ok()?, start, None),
         };
         Some(Self {
             shell: shell.clone(),
-            places,
+            identities: places,
             supervisor: supervisor.ok()?,
             since: Instant::now(),
         })
@@ -179,12 +179,14 @@ impl Ready {
 
     /// Gives it its command. Nothing where it is another shell than that command wants or is gone;
     /// then it is ended.
-    pub(super) fn give(mut self, shell: &Shell, command: &str) -> Option<Supervisor> {
-        let fits =
-            self.shell == *shell && can_be_given(command) && self.places == shell.visible_places();
-        let heard = self.supervisor.heard();
-        let lives = heard.is_ok_and(|heard| heard.ended.is_none() && !heard.gone && !heard.lost);
-        if fits && lives && self.supervisor.give(format!("{command}\n")).is_ok() {
+    pub(super) fn run_command(mut self, shell: &Shell, command: &str) -> Option<Supervisor> {
+        let fits = self.shell == *shell
+            && can_be_piped(command)
+            && self.identities == shell.place_identities();
+        let heard = self.supervisor.status();
+        let lives = heard
+            .is_ok_and(|heard| heard.exit.is_none() && !heard.all_exited && !heard.supervisor_lost);
+        if fits && lives && self.supervisor.write_input(format!("{command}\n")).is_ok() {
             return Some(self.supervisor);
         }
         self.end();
@@ -193,7 +195,7 @@ impl Ready {
 
     /// Ends it; its supervisor sees to that.
     pub(super) fn end(self) {
-        self.supervisor.let_go();
+        self.supervisor.detach();
     }
 }
 
@@ -271,11 +273,11 @@ mod tests {
 
     #[test]
     fn what_would_not_be_the_same_is_not_given() {
-        let long = "x".repeat(MAX_GIVEN + 1);
+        let long = "x".repeat(MAX_PIPED_COMMAND + 1);
         for command in ["echo \\", "echo é", "echo \r", &long] {
-            assert!(!can_be_given(command), "{command:?}");
+            assert!(!can_be_piped(command), "{command:?}");
         }
-        assert!(can_be_given("echo 'a'\n\ttrue"));
+        assert!(can_be_piped("echo 'a'\n\ttrue"));
         for (path, can) in [("/usr/bin/fish", false), ("/bin/zsh", false), ("sh/", true)] {
             assert_eq!(shell(path).can_wait(), can, "{path}");
         }
@@ -290,11 +292,11 @@ mod tests {
         let path = dir.path().join("work");
         fs::create_dir(&path).unwrap();
         let shell = Shell::of(&ShellCommand::default(), Some(&path), None).unwrap();
-        let before = shell.visible_places();
-        assert_eq!(shell.visible_places(), before);
+        let before = shell.place_identities();
+        assert_eq!(shell.place_identities(), before);
         fs::rename(&path, dir.path().join("old")).unwrap();
         fs::create_dir(&path).unwrap();
-        assert_ne!(shell.visible_places(), before);
+        assert_ne!(shell.place_identities(), before);
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub(super) struct FrameInput {
     frames: AgentFrames,
     buffer: Vec<u8>,
     /// Told how it ended, by whoever saw that.
-    over: Sender<io::Result<()>>,
+    end: Sender<io::Result<()>>,
 }
 
 impl FrameInput {
@@ -26,7 +26,7 @@ impl FrameInput {
             input,
             frames: AgentFrames::default(),
             buffer: vec![0; 64 * 1024],
-            over,
+            end: over,
         }
     }
 
@@ -39,7 +39,7 @@ impl FrameInput {
             if let Some(frame) = self.frames.next_frame().map_err(io::Error::other)? {
                 return Ok(Some(frame));
             }
-            if !self.is_there(quiet)? {
+            if !self.wait_readable(quiet)? {
                 return Ok(None);
             }
             match self.input.read(&mut self.buffer) {
@@ -56,11 +56,11 @@ impl FrameInput {
     /// Records the end of the stream.
     pub(super) fn end(self, ended: io::Result<()>) {
         // Nobody waits for it but who ends the agent.
-        let _ = self.over.send(ended);
+        let _ = self.end.send(ended);
     }
 
     /// Waits for bytes; false when none came for too long.
-    fn is_there(&self, quiet: Option<Duration>) -> io::Result<bool> {
+    fn wait_readable(&self, quiet: Option<Duration>) -> io::Result<bool> {
         let quiet = quiet.and_then(|quiet| Timespec::try_from(quiet).ok());
         loop {
             let mut fds = [PollFd::from_borrowed_fd(self.input.as_fd(), PollFlags::IN)];

@@ -9,7 +9,7 @@ use super::call::AgentCall;
 use super::lock;
 use crate::PIECE;
 use crate::error::{AgentError, Result};
-use crate::files::{CallRoots, OpenFile, WrittenFile, create_file, open, open_file};
+use crate::files::{CallRoots, OpenFile, WrittenFile, create_file, file_state, open, open_file};
 use crate::frame::AgentFrame;
 use crate::message::AgentReply;
 
@@ -21,7 +21,7 @@ pub(super) fn create(roots: &CallRoots, call: &AgentCall, path: &str) -> Result<
     let fill = |file: &mut File| fill(file, call);
     let made = create_file(roots, path, fill);
     call.check()?;
-    made.map(|done| written(&done))
+    made.map(|done| written_reply(&done))
 }
 
 /// The names of files that are being received. No two at once have the same.
@@ -30,7 +30,7 @@ pub(super) struct IncomingFiles(Mutex<HashSet<String>>);
 
 /// Reserves a file's name until the file is there.
 struct NameGuard<'a> {
-    arriving: &'a IncomingFiles,
+    incoming: &'a IncomingFiles,
     name: String,
 }
 
@@ -40,7 +40,7 @@ impl IncomingFiles {
         let mut names = lock(&self.0);
         let there = roots.working_dir().join(name).symlink_metadata().is_ok();
         (!there && names.insert(name.to_owned())).then(|| NameGuard {
-            arriving: self,
+            incoming: self,
             name: name.to_owned(),
         })
     }
@@ -48,7 +48,7 @@ impl IncomingFiles {
 
 impl Drop for NameGuard<'_> {
     fn drop(&mut self) {
-        lock(&self.arriving.0).remove(&self.name);
+        lock(&self.incoming.0).remove(&self.name);
     }
 }
 
@@ -90,7 +90,7 @@ pub(super) fn put(
         if let Some(size) = same_content(roots, &name, &free.name) {
             let _ = std::fs::remove_file(roots.working_dir().join(&free.name));
             let place = roots.resolve(&name)?;
-            return Ok(written(&WrittenFile {
+            return Ok(written_reply(&WrittenFile {
                 path: place.display_path(),
                 kind: place.kind(),
                 size,
@@ -150,12 +150,13 @@ pub(super) fn get(roots: &CallRoots, call: &AgentCall, path: &str) -> Result<Age
     }
 }
 
-pub(super) fn written(written: &WrittenFile) -> AgentReply {
+pub(super) fn written_reply(written: &WrittenFile) -> AgentReply {
     AgentReply::Written {
         path: written.path.to_string_lossy().into_owned(),
         kind: written.kind,
         size: written.size,
         replaced: written.replaced,
+        state: file_state(&written.path).unwrap_or_default(),
     }
 }
 

@@ -17,7 +17,7 @@ type WorkerJob = Box<dyn FnOnce() + Send>;
 /// The threads that wait, each by its number with the way to it.
 #[derive(Default)]
 struct Idle {
-    waiting: Mutex<Vec<(u64, Sender<WorkerJob>)>>,
+    idle: Mutex<Vec<(u64, Sender<WorkerJob>)>>,
     next: AtomicU64,
 }
 
@@ -42,7 +42,7 @@ impl Workers {
     /// When there is none and the system gives no more.
     pub(super) fn run(&self, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
         let mut work: WorkerJob = Box::new(work);
-        let waiting = || lock(&self.idle.waiting).pop();
+        let waiting = || lock(&self.idle.idle).pop();
         while let Some((_, worker)) = waiting() {
             match worker.send(work) {
                 Ok(()) => return Ok(()),
@@ -62,7 +62,7 @@ impl Idle {
         let (sender, more) = channel();
         first();
         loop {
-            lock(&self.waiting).push((number, sender.clone()));
+            lock(&self.idle).push((number, sender.clone()));
             let mut work = more.recv_timeout(IDLE_TIMEOUT).ok();
             if work.is_none() && !self.leaves(number) {
                 // Whoever took it from the list is about to send.
@@ -77,7 +77,7 @@ impl Idle {
 
     /// Takes a thread off the list; false when somebody else has.
     fn leaves(&self, number: u64) -> bool {
-        let mut waiting = lock(&self.waiting);
+        let mut waiting = lock(&self.idle);
         let before = waiting.len();
         waiting.retain(|(other, _)| *other != number);
         waiting.len() < before
@@ -100,7 +100,7 @@ mod tests {
         };
         workers.run(seen(&sender)).unwrap();
         let first = done.recv().unwrap();
-        while lock(&workers.idle.waiting).is_empty() {
+        while lock(&workers.idle.idle).is_empty() {
             thread::yield_now();
         }
         let (go, wait) = channel::<()>();

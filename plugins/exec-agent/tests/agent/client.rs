@@ -9,6 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use conjure_exec_agent::error::AgentError;
+use conjure_exec_agent::files::DirectoryLocation;
 use conjure_exec_agent::frame::{AgentFrame, AgentFrames};
 use conjure_exec_agent::message::{AgentReply, AgentRequest, CommandResult, ShellCommand};
 
@@ -97,6 +98,7 @@ impl Agent {
         };
         let ready = AgentFrame::Ready {
             version: conjure_exec_agent::VERSION,
+            location: DirectoryLocation::of(&agent.path("work")).text(),
         };
         assert_eq!(agent.frame(0), ready);
         agent

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use conjure_exec_agent::files::FileChange;
+use conjure_exec_agent::files::{FileChange, file_state};
 use conjure_exec_agent::frame::AgentFrame;
 use conjure_exec_agent::message::{AgentRequest, ShellCommand};
 
@@ -157,6 +157,7 @@ fn b24_files_that_a_command_made_or_changed_are_told() {
     let change = |path: &str, size| FileChange {
         path: path.into(),
         size,
+        state: file_state(&agent.work(path)).unwrap(),
     };
     assert_eq!(ran.ended.files, [change("old", 4), change("sub/new", 3)]);
 }

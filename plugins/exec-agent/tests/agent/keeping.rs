@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use conjure_exec_agent::error::{AgentError, AgentErrorKind};
-use conjure_exec_agent::files::RootKind;
+use conjure_exec_agent::files::{RootKind, file_state};
 use conjure_exec_agent::frame::AgentFrame;
 use conjure_exec_agent::message::{AgentReply, AgentRequest};
 
@@ -34,11 +34,13 @@ fn p6_files_are_written_shown_and_changed() {
         kind,
         size,
         replaced,
+        state,
     } = made
     else {
         panic!("{made:?}");
     };
     assert_eq!(path, agent.work("deep/a.txt").to_str().unwrap());
+    assert_eq!(Some(state), file_state(path.as_ref()));
     assert_eq!((kind, size, replaced), (RootKind::Working, 8, false));
     assert_eq!(
         view(&mut agent, "deep/a.txt").unwrap(),

@@ -4,14 +4,14 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::process::Command;
 
-use conjure_process_tree::{Outputs, Program, ProgramEnd, ProgramEnds, Start, Supervised};
+use conjure_process_tree::{Outputs, Program, ProgramEnd, ProgramEnds, Start, SupervisedProgram};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::client::Agent;
 use crate::commands::{gone, runs};
 
 /// Starts a shell that runs this.
-fn start(agent: &str, script: &str) -> std::io::Result<(Supervised, Outputs, ProgramEnds)> {
+fn start(agent: &str, script: &str) -> std::io::Result<(SupervisedProgram, Outputs, ProgramEnds)> {
     let program = Program::new(&fs::read(agent).unwrap()).unwrap();
     let start = Start {
         program: "/bin/sh".into(),
@@ -19,7 +19,7 @@ fn start(agent: &str, script: &str) -> std::io::Result<(Supervised, Outputs, Pro
         ..Start::default()
     };
     let env = std::env::vars_os().filter(|(name, _)| name == "PATH");
-    Supervised::start(&program, start, env, None)
+    SupervisedProgram::start(&program, start, env, None)
 }
 
 fn agent() -> &'static str {
@@ -49,7 +49,7 @@ fn a_program_whose_supervisor_is_killed_is_killed_with_its_group() {
     let (_, rest) = stat.rsplit_once(") ").unwrap();
     let supervisor = rest.split(' ').nth(1).unwrap().parse().unwrap();
     kill_process(Pid::from_raw(supervisor).unwrap(), Signal::KILL).unwrap();
-    assert_eq!(ends.wait(), ProgramEnd::Gone);
+    assert_eq!(ends.wait(), ProgramEnd::AllExited);
     gone(&pid);
     gone(&child);
 }
@@ -62,7 +62,7 @@ fn what_is_not_started_says_why_and_leaves_no_process() {
         ..Start::default()
     };
     let env: [(&str, &str); 0] = [];
-    let error = Supervised::start(&program, absent, env, None).unwrap_err();
+    let error = SupervisedProgram::start(&program, absent, env, None).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::NotFound);
     assert_eq!(error.to_string(), "No such file or directory (os error 2)");
     // Another program in the place of the supervisor's ends before it began anything.

@@ -26,12 +26,12 @@ use rustix::thread::{
 };
 
 pub use super::mounts::users_probe;
-use super::mounts::{Hides, hide};
+use super::mounts::{HiddenMounts, hide};
 use crate::{Confinement, Gaps, Sandbox};
 
 /// Confines what this process starts. What is to be hidden is hidden from the process itself.
 pub(super) struct Confiner {
-    hides: Hides,
+    mounts: HiddenMounts,
     privileges: Privileges,
     sandbox: Option<Sandbox>,
 }
@@ -45,7 +45,7 @@ impl Confiner {
             sandbox.write.extend(hides.shared_memory.map(PathBuf::from));
         }
         Self {
-            hides,
+            mounts: hides,
             privileges,
             sandbox,
         }
@@ -53,17 +53,17 @@ impl Confiner {
 
     /// Starts a program in a domain of its own.
     pub(super) fn spawn(mut self, program: &mut Command) -> io::Result<(Child, Gaps)> {
-        let covers = self.hides.covers.take();
-        let is_kept = covers.is_none_or(|covers| covers.keep().is_ok());
+        let covers = self.mounts.covers.take();
+        let is_kept = covers.is_none_or(|covers| covers.watch_covers().is_ok());
         // A thread of its own enters the domain, and what it starts inherits that: the supervisor
         // stays outside, where the program cannot signal it.
         let confined = || -> io::Result<(Child, Gaps)> {
             let mut gaps = match &self.sandbox {
-                Some(sandbox) => enter_sandbox(sandbox, self.hides.ipc),
+                Some(sandbox) => enter_sandbox(sandbox, self.mounts.ipc),
                 None => enter_domain(self.privileges),
             };
-            gaps.files |= !self.hides.files || !is_kept;
-            gaps.modes |= !self.hides.modes;
+            gaps.files |= !self.mounts.files || !is_kept;
+            gaps.modes |= !self.mounts.modes;
             Ok((program.spawn()?, gaps))
         };
         let joined = thread::scope(|scope| {

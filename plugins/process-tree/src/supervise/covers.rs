@@ -54,12 +54,13 @@ impl Covers {
     }
 
     /// Covers all of them, in the mount namespace of this process.
-    pub(super) fn lay(&self) -> io::Result<()> {
-        self.hidden().try_for_each(|place| self.cover_there(place))
+    pub(super) fn cover_all(&self) -> io::Result<()> {
+        self.hidden()
+            .try_for_each(|place| self.cover_existing(place))
     }
 
     /// Covers again what lies open, in a thread that ends with this process.
-    pub(super) fn keep(self) -> io::Result<()> {
+    pub(super) fn watch_covers(self) -> io::Result<()> {
         if self.hidden.is_empty() {
             return Ok(());
         }
@@ -108,7 +109,7 @@ impl Covers {
     fn cover_open(&self, behind_links: &mut BTreeSet<PathBuf>) -> io::Result<()> {
         for place in self.hidden() {
             if let Some(open) = self.open_at(place, behind_links) {
-                self.cover_there(&open)?;
+                self.cover_existing(&open)?;
                 if open != place {
                     behind_links.insert(open);
                 }
@@ -122,11 +123,11 @@ impl Covers {
     fn open_at(&self, place: &Path, behind_links: &BTreeSet<PathBuf>) -> Option<PathBuf> {
         let real = fs::canonicalize(place).ok()?;
         let is_known = self.hidden.contains(&real) || behind_links.contains(&real);
-        (!is_known || lies_open(&real)).then_some(real)
+        (!is_known || is_uncovered(&real)).then_some(real)
     }
 
     /// Covers a place, if there is one.
-    fn cover_there(&self, place: &Path) -> io::Result<()> {
+    fn cover_existing(&self, place: &Path) -> io::Result<()> {
         match self.cover(place) {
             // Covered with what is above it, or removed.
             Err(_) if is_gone(place) => Ok(()),
@@ -178,7 +179,7 @@ fn is_gone(place: &Path) -> bool {
 
 /// Whether something is there that nothing lies over. A kernel that does not say so is older than
 /// every one that has a sandbox.
-fn lies_open(place: &Path) -> bool {
+fn is_uncovered(place: &Path) -> bool {
     let flags = AtFlags::NO_AUTOMOUNT | AtFlags::SYMLINK_NOFOLLOW;
     let found = statx(CWD, place, flags, StatxFlags::empty());
     let covered = StatxAttributes::MOUNT_ROOT;
@@ -251,7 +252,7 @@ mod tests {
         let above = dir.join("above");
         fs::write(&above, "").unwrap();
         let covers = Covers::new([above.join("secret"), dir.join("removed")], []);
-        covers.lay().unwrap();
+        covers.cover_all().unwrap();
         covers.cover_open(&mut BTreeSet::new()).unwrap();
         fs::remove_dir_all(dir).unwrap();
     }

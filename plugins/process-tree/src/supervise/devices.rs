@@ -21,7 +21,7 @@ use super::covers::{EMPTY, descriptor, handle};
 pub(super) const DEVICES: &str = "/dev";
 
 /// Devices that every command has.
-const USUAL: [&str; 6] = [
+const STANDARD_DEVICES: [&str; 6] = [
     "/dev/full",
     "/dev/null",
     "/dev/random",
@@ -98,7 +98,7 @@ fn open_devices(writable: &[PathBuf]) -> io::Result<Vec<(PathBuf, OwnedFd)>> {
         true => Path::new(SHARED_MEMORY),
         false => path.as_path(),
     });
-    let all: BTreeSet<&Path> = named.chain(USUAL.map(Path::new)).collect();
+    let all: BTreeSet<&Path> = named.chain(STANDARD_DEVICES.map(Path::new)).collect();
     let mut kept = Vec::new();
     for path in all {
         match handle(path) {

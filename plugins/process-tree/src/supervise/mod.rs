@@ -14,9 +14,9 @@ mod confine;
 mod covers;
 #[cfg(target_os = "linux")]
 mod devices;
-mod ending;
 #[cfg(target_os = "linux")]
 mod mounts;
+mod termination;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -31,7 +31,7 @@ use rustix::process::{Pid, WaitOptions, WaitStatus, wait};
 
 use confine::Confiner;
 pub use confine::users_probe;
-use ending::Ender;
+use termination::Terminator;
 
 use crate::descriptors::receive_descriptors;
 use crate::order::{Order, Start, StdinSource, SupervisorReport};
@@ -59,11 +59,11 @@ pub fn supervise() -> io::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Err(error) => {
-            let not_begun = SupervisorReport::NotBegun {
+            let not_begun = SupervisorReport::StartFailed {
                 number: error.raw_os_error(),
                 text: error.to_string(),
             };
-            say(&control, &[not_begun]);
+            report(&control, &[not_begun]);
             Ok(ExitCode::FAILURE)
         }
     }
@@ -86,7 +86,7 @@ pub fn user_namespace_helps(mut probe: Command) -> bool {
 struct RunningProgram {
     leader: Pid,
     tree: Tree,
-    ender: Ender,
+    terminator: Terminator,
 }
 
 impl RunningProgram {
@@ -94,8 +94,8 @@ impl RunningProgram {
     /// nothing is left to fail.
     fn begin(start: &Start, control: &Arc<UnixStream>) -> io::Result<Self> {
         let input = match start.input {
-            StdinSource::Sent => Some(received(control)?),
-            StdinSource::Empty | StdinSource::Given => None,
+            StdinSource::File => Some(received(control)?),
+            StdinSource::Empty | StdinSource::Text => None,
         };
         // While there is one thread: only such a process may make a user namespace.
         let confiner = start.confinement.as_ref().map(Confiner::new);
@@ -105,25 +105,25 @@ impl RunningProgram {
             .read(true)
             .write(true)
             .open("/dev/null")?;
-        let ender = Ender::spawn(Arc::clone(control))?;
+        let ender = Terminator::spawn(Arc::clone(control))?;
         let mut program = command(start, input, &nowhere)?;
         let (mut child, gaps) = match confiner {
             Some(confiner) => confiner.spawn(&mut program)?,
             None => (program.spawn()?, Gaps::default()),
         };
-        let_go_of_streams(&nowhere);
+        detach_streams(&nowhere);
         let leader = Pid::from_child(&child);
-        let begun = SupervisorReport::Begun {
+        let begun = SupervisorReport::Started {
             gaps,
             leader: leader.as_raw_nonzero().get(),
         };
-        say(control, &[begun]);
+        report(control, &[begun]);
         let tree = Tree::of(leader);
         ender.begin(tree, child.stdin.take());
         Ok(Self {
             leader,
             tree,
-            ender,
+            terminator: ender,
         })
     }
 
@@ -132,17 +132,17 @@ impl RunningProgram {
         loop {
             match wait(WaitOptions::empty()) {
                 Ok(Some((pid, status))) if pid == self.leader => {
-                    let ended = ended(status);
+                    let ended = exit_report(status);
                     if self.tree.is_gone() {
-                        return say(control, &[ended, SupervisorReport::Gone]);
+                        return report(control, &[ended, SupervisorReport::AllExited]);
                     }
-                    say(control, &[ended]);
-                    self.ender.leader_ended();
+                    report(control, &[ended]);
+                    self.terminator.leader_ended();
                 }
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(_) => {
                     self.tree.wait_until_gone();
-                    return say(control, &[SupervisorReport::Gone]);
+                    return report(control, &[SupervisorReport::AllExited]);
                 }
             }
         }
@@ -151,7 +151,7 @@ impl RunningProgram {
 
 /// Reports. Nobody reads it any more when whoever started this process is gone, which is found out
 /// by reading.
-fn say(mut control: &UnixStream, reports: &[SupervisorReport]) {
+fn report(mut control: &UnixStream, reports: &[SupervisorReport]) {
     let bytes: Vec<u8> = reports.iter().flat_map(SupervisorReport::encode).collect();
     let _ = control.write_all(&bytes);
 }
@@ -170,8 +170,8 @@ fn command(start: &Start, input: Option<OwnedFd>, nowhere: &File) -> io::Result<
         .envs(start.env.iter().map(|(name, value)| (name, value)))
         .stdin(match (input, start.input) {
             (Some(input), _) => Stdio::from(input),
-            (None, StdinSource::Given) => Stdio::piped(),
-            (None, StdinSource::Empty | StdinSource::Sent) => Stdio::null(),
+            (None, StdinSource::Text) => Stdio::piped(),
+            (None, StdinSource::Empty | StdinSource::File) => Stdio::null(),
         })
         .process_group(0);
     if start.is_silent {
@@ -185,14 +185,14 @@ fn command(start: &Start, input: Option<OwnedFd>, nowhere: &File) -> io::Result<
 
 /// The program's output is at its end when its own processes have closed it. Where this fails it
 /// is at its end with this process.
-fn let_go_of_streams(nowhere: &File) {
+fn detach_streams(nowhere: &File) {
     let _ = rustix::stdio::dup2_stdin(nowhere);
     let _ = rustix::stdio::dup2_stdout(nowhere);
     let _ = rustix::stdio::dup2_stderr(nowhere);
 }
 
-fn ended(status: WaitStatus) -> SupervisorReport {
-    SupervisorReport::Ended {
+fn exit_report(status: WaitStatus) -> SupervisorReport {
+    SupervisorReport::Exited {
         exit_code: status.exit_status(),
         signal: status.terminating_signal(),
     }

@@ -29,7 +29,7 @@ use crate::order::Confinement;
 
 /// What was done to what a program sees of the system.
 #[derive(Debug, Default)]
-pub(super) struct Hides {
+pub(super) struct HiddenMounts {
     /// All that was to be hidden is, and of a sandbox the devices of the machine as well.
     pub(super) files: bool,
     /// What a sandbox does not let it change is mounted to be read only, which holds for modes, owners and
@@ -44,39 +44,39 @@ pub(super) struct Hides {
 }
 
 /// Hides what is to be hidden, and says what of that was done and what the process may do since.
-pub(super) fn hide(confinement: &Confinement) -> (Hides, Privileges) {
+pub(super) fn hide(confinement: &Confinement) -> (HiddenMounts, Privileges) {
     let hidden = existing(&confinement.hidden);
     let has_sandbox = confinement.sandbox.is_some();
     // A worker's commands change modes nowhere.
-    let out_of_reach = !hidden.is_empty() && hidden.iter().all(|place| is_out_of_reach(place));
+    let out_of_reach = !hidden.is_empty() && hidden.iter().all(|place| is_unreadable(place));
     if out_of_reach || (hidden.is_empty() && !has_sandbox) {
-        let hides = Hides {
+        let hides = HiddenMounts {
             files: true,
             modes: true,
-            ..Hides::default()
+            ..HiddenMounts::default()
         };
         return (hides, privileges());
     }
     let Some(privileges) = own_mounts(confinement.by_user_namespace) else {
-        let none = Hides {
+        let none = HiddenMounts {
             files: hidden.is_empty(),
             modes: !has_sandbox,
-            ..Hides::default()
+            ..HiddenMounts::default()
         };
         return (none, Privileges::None);
     };
     let covers = Covers::new(hidden, existing(&confinement.visible));
-    let covered = stop_propagation().and_then(|()| covers.lay());
+    let covered = stop_propagation().and_then(|()| covers.cover_all());
     let sandbox = confinement.sandbox.as_ref();
     let writable = sandbox.map(|sandbox| outermost(unchanged(&sandbox.write)));
-    let held = covered.and_then(|()| hold(&covers, writable.as_deref()));
+    let held = covered.and_then(|()| pin_parents(&covers, writable.as_deref()));
     let is_hidden = held.is_ok();
     let mut hides = match writable {
         Some(writable) => enclose(&writable, is_hidden),
-        None => Hides {
+        None => HiddenMounts {
             files: is_hidden,
             modes: true,
-            ..Hides::default()
+            ..HiddenMounts::default()
         },
     };
     // What could not be covered is told, and nothing ends because of it.
@@ -85,14 +85,14 @@ pub(super) fn hide(confinement: &Confinement) -> (Hides, Privileges) {
 }
 
 /// Makes everything read only but these, and gives the command devices and memory of its own.
-fn enclose(writable: &[PathBuf], is_hidden: bool) -> Hides {
+fn enclose(writable: &[PathBuf], is_hidden: bool) -> HiddenMounts {
     let ipc = unshare(CloneFlags::CLONE_NEWIPC).is_ok();
     // Before there are other devices: those that stay are read only since.
-    let modes = read_only_but(writable).is_ok();
+    let modes = mount_read_only_except(writable).is_ok();
     let devices = own_devices(writable).is_ok();
     own_terminals();
     let shared_memory = own_shared_memory(writable).then_some(SHARED_MEMORY);
-    Hides {
+    HiddenMounts {
         files: is_hidden && devices,
         modes,
         ipc,
@@ -120,9 +120,9 @@ fn stop_propagation() -> io::Result<()> {
 /// Holds the directories above what is hidden where a command may rename them, which would take what is
 /// hidden to a place that the next command sees. What something is mounted on is not renamed.
 /// `writable`: where a sandbox lets it rename; without one that is everywhere.
-fn hold(covers: &Covers, writable: Option<&[PathBuf]>) -> io::Result<()> {
+fn pin_parents(covers: &Covers, writable: Option<&[PathBuf]>) -> io::Result<()> {
     // Outer ones first: the inner ones are in their places once more then.
-    for dir in above(covers, writable) {
+    for dir in renamable_parents(covers, writable) {
         match mount_bind_recursive(dir, dir) {
             // What is below a hidden place is not to be seen, and not to be renamed either.
             Err(Errno::NOENT) => {}
@@ -133,7 +133,7 @@ fn hold(covers: &Covers, writable: Option<&[PathBuf]>) -> io::Result<()> {
 }
 
 /// The directories above hidden places that a command may rename. Nobody renames `/`.
-fn above<'a>(covers: &'a Covers, writable: Option<&[PathBuf]>) -> BTreeSet<&'a Path> {
+fn renamable_parents<'a>(covers: &'a Covers, writable: Option<&[PathBuf]>) -> BTreeSet<&'a Path> {
     let may_be_renamed = |dir: &Path| match writable {
         None => dir.parent().is_some(),
         Some(writable) => {
@@ -149,7 +149,7 @@ fn above<'a>(covers: &'a Covers, writable: Option<&[PathBuf]>) -> BTreeSet<&'a P
 }
 
 /// Whether this process cannot read there in any case, as in the worker of a plugin.
-fn is_out_of_reach(place: &Path) -> bool {
+fn is_unreadable(place: &Path) -> bool {
     File::open(place).is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
 }
 
@@ -157,7 +157,7 @@ fn is_out_of_reach(place: &Path) -> bool {
 #[must_use]
 pub fn users_probe() -> ExitCode {
     let root = Covers::new([PathBuf::from("/")], []);
-    let tried = own_users().and_then(|()| root.lay());
+    let tried = own_users().and_then(|()| root.cover_all());
     match tried {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
@@ -201,12 +201,12 @@ fn existing(paths: &[String]) -> Vec<PathBuf> {
 
 /// Mounts everything to be read only but these, where they are now; devices are of use only where the
 /// system has its own.
-fn read_only_but(writable: &[PathBuf]) -> io::Result<()> {
+fn mount_read_only_except(writable: &[PathBuf]) -> io::Result<()> {
     for path in writable {
         mount_bind_recursive(path, path)?;
     }
     let mounts = fs::read_to_string("/proc/self/mountinfo")?;
-    for (place, options) in mounts.lines().filter_map(mounted) {
+    for (place, options) in mounts.lines().filter_map(parse_mount) {
         if writable.iter().any(|outer| place.starts_with(outer)) {
             continue;
         }
@@ -228,7 +228,7 @@ fn read_only_but(writable: &[PathBuf]) -> io::Result<()> {
 }
 
 /// Where a line of `mountinfo` says that something is mounted, and how.
-fn mounted(line: &str) -> Option<(PathBuf, MountFlags)> {
+fn parse_mount(line: &str) -> Option<(PathBuf, MountFlags)> {
     let mut fields = line.split(' ').skip(4);
     let (place, options) = (fields.next()?, fields.next()?);
     let known = |option| match option {
@@ -275,15 +275,15 @@ mod tests {
         let line =
             "36 35 98:0 /mnt1 /mnt\\040two\\134x rw,noatime,nodev master:1 - ext3 /dev/root rw";
         let options = MountFlags::NOATIME | MountFlags::NODEV;
-        assert_eq!(mounted(line), Some(("/mnt two\\x".into(), options)));
-        assert_eq!(mounted("36 35 98:0 /"), None);
+        assert_eq!(parse_mount(line), Some(("/mnt two\\x".into(), options)));
+        assert_eq!(parse_mount("36 35 98:0 /"), None);
     }
 
     #[test]
     fn every_directory_that_a_command_may_rename_is_held_above_what_is_hidden() {
         let covers = Covers::new([PathBuf::from("/home/me/.local/share/conjure")], []);
         let held = |writable: Option<&[PathBuf]>| -> Vec<String> {
-            let dirs = above(&covers, writable).into_iter();
+            let dirs = renamable_parents(&covers, writable).into_iter();
             dirs.map(|dir| dir.display().to_string()).collect()
         };
         assert_eq!(held(Some(&["/home/me/work".into()])), [""; 0]);

@@ -119,7 +119,7 @@ fn accepted(stage: &Stage) {
         .model
         .says(Reply::from(story).hold(Position::Event(5), "sea"));
     let telling = stage.say(&id, "Tell a story");
-    stage.model.mock().reached_blocking("sea").unwrap();
+    stage.model.mock().wait_for_gate_blocking("sea").unwrap();
     let mut shown = String::new();
     let mut last = None;
     // What came of the turn before is still on its way.

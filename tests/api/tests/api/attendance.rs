@@ -1,5 +1,5 @@
-//! Calls that ask in a turn whose client cannot be asked: they wait for whoever follows that
-//! session, at this server or another one on the same database, and for nobody else.
+//! Calls that ask in a turn whose client cannot be asked: they wait for whoever follows that session
+//! as a person who can be, at this server or another one on the same database, and for nobody else.
 
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,11 @@ const GONE: Duration = Duration::from_secs(55);
 /// Where a session's thread is followed.
 fn events(session: &Value) -> String {
     format!("/api/v1/threads/{}/events", text(&session["thread"]["id"]))
+}
+
+/// Events as a person follows them who can be asked.
+fn attended(events: &str) -> String {
+    format!("{events}?attended=true")
 }
 
 /// Begins a turn in which a call asks, said by a program.
@@ -60,14 +65,35 @@ fn becomes(stage: &Stage, session: &str, state: &str, within: Duration) {
 fn who_follows_another_session_is_not_waited_for() {
     let stage = Stage::new();
     let (session, other) = (stage.session(&json!({})), stage.session(&json!({})));
-    let _follower = Client::follow(&stage.server, &events(&other), None);
-    let looks = format!("{}?attended=false", events(&session));
-    let _looker = Client::follow(&stage.server, &looks, None);
+    let _follower = Client::follow(&stage.server, &attended(&events(&other)), None);
     let begun = Instant::now();
     let turn = light(&stage, &text(&session["id"]), "call-1");
     assert_eq!(stage.over(&turn)["state"], "completed");
     assert!(begun.elapsed() < Duration::from_secs(20), "it waited");
     is_denied(&stage, "call-1");
+}
+
+#[test]
+fn a_program_that_follows_is_not_waited_for_and_can_answer() {
+    let stage = Stage::new();
+    let session = stage.session(&json!({}));
+    let id = text(&session["id"]);
+    let all = "/api/v1/events".to_owned();
+    let says_so = format!("{}?attended=false", events(&session));
+    let paths = [events(&session), all, says_so];
+    let programs = paths.map(|path| Client::follow(&stage.server, &path, None));
+    let turn = light(&stage, &id, "call-1");
+    assert_eq!(stage.over(&turn)["state"], "completed");
+    is_denied(&stage, "call-1");
+    // It answers where something waits for another reason.
+    let said = json!({ "text": "Light the lamp", "unattended": false });
+    let turn = lit(&stage, &id, "call-2", &said);
+    let [mut follower, ..] = programs;
+    let asked = follower.until("approval");
+    assert_eq!(asked.last().unwrap().data["call"]["id"], "call-2");
+    allow(&stage.server, &id, "call-2");
+    assert_eq!(stage.over(&turn)["state"], "completed");
+    assert_eq!(stage.server.workspace.read("lamp").unwrap(), "lit\n");
 }
 
 #[test]
@@ -77,7 +103,7 @@ fn who_follows_the_session_or_all_is_waited_for() {
     let id = text(&session["id"]);
     let paths = [events(&session), "/api/v1/events".to_owned()];
     for (path, call) in paths.iter().zip(["call-1", "call-2"]) {
-        let _follower = Client::follow(&stage.server, path, None);
+        let _follower = Client::follow(&stage.server, &attended(path), None);
         let turn = light(&stage, &id, call);
         becomes(&stage, &id, "waiting", PATIENCE);
         allow(&stage.server, &id, call);
@@ -90,12 +116,13 @@ fn who_follows_the_session_or_all_is_waited_for() {
 fn a_wait_ends_soon_after_the_last_who_could_answer_has_left() {
     let stage = Stage::new();
     let session = stage.session(&json!({}));
-    let mut first = Client::follow(&stage.server, &events(&session), None);
+    let path = attended(&events(&session));
+    let mut first = Client::follow(&stage.server, &path, None);
     let turn = light(&stage, &text(&session["id"]), "call-1");
     first.until("approval");
     // A page that is loaded anew.
     drop(first);
-    let second = Client::follow(&stage.server, &events(&session), None);
+    let second = Client::follow(&stage.server, &path, None);
     drop(second);
     let left = Instant::now();
     let over = stage.over_within(&turn, GONE);
@@ -123,7 +150,7 @@ fn a_client_that_says_nothing_of_itself_and_looks_at_nothing_is_not_waited_for_l
 
 /// A follower at the second server counts for a turn of the first, and no longer once it left.
 fn is_seen_from_the_other_server(both: &Two) {
-    let path = format!("/api/v1/threads/{}/events", both.thread);
+    let path = attended(&format!("/api/v1/threads/{}/events", both.thread));
     let mut follower = Client::follow(&both.two, &path, None);
     let turn = light(&both.one, &both.session, "call-1");
     follower.until("approval");

@@ -123,7 +123,7 @@ fn comes_back(stage: &Stage) {
         .says(held("Now then, a reply in many small pieces.", "middle"));
     stage.say(&text(&session["id"]), "Go");
     let mut first = early.until("content");
-    stage.model.mock().reached_blocking("middle").unwrap();
+    stage.model.mock().wait_for_gate_blocking("middle").unwrap();
     // One goes in the middle, one comes in the middle.
     drop(early);
     let mut late = Client::follow(&stage.server, &path, None);
@@ -278,7 +278,7 @@ fn a_stream_tells_of_the_end_of_the_turn_and_ends_with_the_server() {
         .model
         .says(held("A reply that is still to come.", "middle"));
     stage.say(&text(&session["id"]), "Go");
-    stage.model.mock().reached_blocking("middle").unwrap();
+    stage.model.mock().wait_for_gate_blocking("middle").unwrap();
     stage.server.running.signal(Signal::TERM);
     // The server takes no connection any more; what is open stays.
     for _ in 0..200 {
@@ -307,7 +307,7 @@ fn a_turn_that_takes_too_long_is_ended_with_the_server_and_what_came_is_kept() {
         .model
         .says(held("A reply that never comes whole.", "middle"));
     let turn = stage.say(&text(&session["id"]), "Go");
-    stage.model.mock().reached_blocking("middle").unwrap();
+    stage.model.mock().wait_for_gate_blocking("middle").unwrap();
     client.until("content");
     let workspace = stage.server.workspace.clone();
     let output = stage.server.end(Signal::TERM);

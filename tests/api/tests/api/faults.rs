@@ -89,7 +89,7 @@ fn a_turn_in_which_the_disk_fills_is_over_at_once_and_in_the_database_when_there
     let events = format!("/api/v1/threads/{thread}/events");
     let mut follower = Client::follow(&stage.server, &events, None);
     let turn = stage.say(&id, "Tell");
-    stage.model.mock().reached_blocking("middle").unwrap();
+    stage.model.mock().wait_for_gate_blocking("middle").unwrap();
     disk.fill().unwrap();
     stage.model.mock().release("middle");
 

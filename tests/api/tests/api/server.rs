@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use conjure_kit::{Cli, Output, Running, Signal, Workspace, cli};
+use conjure_kit::{Cli, Output, ProgramHandle, Signal, Workspace, cli};
 use serde_json::Value;
 
 /// How long an answer may take.
@@ -19,7 +19,7 @@ const TOKEN: &str = "a-token-of-nobody";
 
 /// A server that runs. It ends with the test.
 pub(crate) struct Server {
-    pub(crate) running: Running,
+    pub(crate) running: ProgramHandle,
     pub(crate) address: SocketAddr,
     pub(crate) workspace: Workspace,
 }

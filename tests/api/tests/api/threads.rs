@@ -237,7 +237,7 @@ fn a_thread_that_another_program_writes_is_looked_at_and_not_changed() {
         .model(&model)
         .start()
         .unwrap();
-    model.mock().reached_blocking("middle").unwrap();
+    model.mock().wait_for_gate_blocking("middle").unwrap();
     let listed = server.get("/api/v1/threads").is(200).json();
     let thread = &listed["items"][0];
     assert_eq!(thread["is_open"], true);

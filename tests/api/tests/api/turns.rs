@@ -24,7 +24,7 @@ fn follow_ups_wait_and_run_in_order() {
         ),
         (&json!(0), true)
     );
-    stage.model.mock().reached_blocking("first").unwrap();
+    stage.model.mock().wait_for_gate_blocking("first").unwrap();
     let second = stage.say(&id, "Two");
     assert_eq!(second["before"], 1);
     let now = stage.now(&id);
@@ -67,7 +67,7 @@ fn a_cancelled_turn_keeps_its_text_and_may_drop_what_waits() {
     let id = text(&stage.session(&json!({}))["id"]);
     stage.model.says(held("A long first answer.", "first"));
     let first = stage.say(&id, "One");
-    stage.model.mock().reached_blocking("first").unwrap();
+    stage.model.mock().wait_for_gate_blocking("first").unwrap();
     let second = stage.say(&id, "Two");
     let cancel = |drop: bool| {
         let path = format!("/api/v1/sessions/{id}/cancel");
@@ -297,7 +297,7 @@ fn more_follow_ups_than_may_wait_are_refused() {
     let id = text(&stage.session(&json!({}))["id"]);
     stage.model.says(held("A long first answer.", "first"));
     let first = stage.say(&id, "One");
-    stage.model.mock().reached_blocking("first").unwrap();
+    stage.model.mock().wait_for_gate_blocking("first").unwrap();
     for _ in 0..100 {
         stage.say(&id, "More");
     }
@@ -321,7 +321,7 @@ fn a_turn_that_waits_is_said_otherwise_and_keeps_its_place() {
     stage.model.says(Message::new().text("Second."));
     stage.model.says(Message::new().text("Third."));
     let first = stage.say(&id, "One");
-    stage.model.mock().reached_blocking("first").unwrap();
+    stage.model.mock().wait_for_gate_blocking("first").unwrap();
     let (second, third) = (stage.say(&id, "Two"), stage.say(&id, "Three"));
     let reword = |turn: &Value, words: &str| {
         let path = format!("/api/v1/turns/{}", text(&turn["turn"]));

@@ -59,7 +59,7 @@ impl Two {
         let answer = Says::from(answer).hold(Position::Event(4), token);
         self.one.model.says(answer);
         let turn = self.one.say(&self.session, "Tell");
-        self.one.model.mock().reached_blocking(token).unwrap();
+        self.one.model.mock().wait_for_gate_blocking(token).unwrap();
         turn
     }
 

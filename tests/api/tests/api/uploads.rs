@@ -89,7 +89,7 @@ fn a_file_is_one_turns_from_when_that_is_taken_until_it_is_cancelled() {
     let held = Says::from(Message::new().text("A long story of the sea").deltas(3));
     stage.model.says(held.hold(Position::Event(4), "middle"));
     let runs = stage.say(&first, "Tell");
-    stage.model.mock().reached_blocking("middle").unwrap();
+    stage.model.mock().wait_for_gate_blocking("middle").unwrap();
     let kept = hand_over(&stage, "a.txt", "text/plain", b"a lamp");
     let body = json!({ "attachments": [kept.is(201).json()["id"]], "text": "Look." });
     let waits = say(&stage, &first, &body).is(202).json();

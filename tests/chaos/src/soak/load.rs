@@ -25,11 +25,11 @@ const WITH_CALL: u64 = 30;
 const CANCELLED: u64 = 5;
 const FOLLOWED: u64 = 30;
 /// How often a session that waits looks whether it is over.
-const LOOK: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// One in so many sessions has a server of MCP of its own, a process; the others share one.
-const OF_ITS_OWN: usize = 10;
+const OWN_SERVER_EVERY: usize = 10;
 /// The most of the turns that may fail, in percent: none but by accident.
-const MOST_FAILED: u64 = 1;
+const MAX_FAILED_PERCENT: u64 = 1;
 
 /// The sessions of a server.
 pub(crate) struct Load {
@@ -65,7 +65,7 @@ impl Load {
         post(api, "/api/v1/auths", &auth)?;
         let (program, shared) = mcp;
         let new = |dir: &Path, number: usize| {
-            let server = if number.is_multiple_of(OF_ITS_OWN) {
+            let server = if number.is_multiple_of(OWN_SERVER_EVERY) {
                 json!({ "command": program })
             } else {
                 json!({ "url": shared })
@@ -101,7 +101,7 @@ impl Load {
     }
 
     /// A turn with a call of each kind in each session.
-    pub(crate) fn one_turn_each(&self) -> Result<()> {
+    pub(crate) fn run_one_turn_each(&self) -> Result<()> {
         self.on_all(|session, _| {
             for said in CALLS {
                 let turn = self.begin(session, said)?;
@@ -120,7 +120,7 @@ impl Load {
             let mut due = begun + Duration::from_millis(random.below(millis.max(1)));
             for turn in 1.. {
                 while Instant::now() < due && !is_over.load(Ordering::Relaxed) {
-                    thread::sleep(LOOK.min(due.saturating_duration_since(Instant::now())));
+                    thread::sleep(POLL_INTERVAL.min(due.saturating_duration_since(Instant::now())));
                 }
                 if is_over.load(Ordering::Relaxed) {
                     break;
@@ -202,8 +202,8 @@ impl Load {
 
 impl Turns {
     /// What is wrong with how turns went.
-    pub(crate) fn complaint(&self) -> Option<String> {
-        (self.failed * 100 > self.done * MOST_FAILED || self.done == 0)
+    pub(crate) fn failure(&self) -> Option<String> {
+        (self.failed * 100 > self.done * MAX_FAILED_PERCENT || self.done == 0)
             .then(|| format!("{} of {} turns failed", self.failed, self.done))
     }
 }

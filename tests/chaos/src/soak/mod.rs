@@ -26,7 +26,7 @@ use process::Snapshot;
 use slope::Slope;
 
 /// The most that memory may grow, in MiB an hour.
-const MOST_GROWTH: f64 = 0.5;
+const MAX_GROWTH: f64 = 0.5;
 /// The share of the time at the beginning in which caches fill, whose memory does not count: with 200
 /// sessions that takes some minutes.
 const WARM_UP: f64 = 0.5;
@@ -57,13 +57,13 @@ pub struct Options {
     pub time: Duration,
     /// For how long at most: until the growth that is allowed can be told from nothing. Where it
     /// cannot then either, that is a failure. None ends after `time`, whatever can be told.
-    pub until_told: Option<Duration>,
+    pub max_time: Option<Duration>,
     /// How often the server is looked at.
-    pub look: Duration,
+    pub poll_interval: Duration,
     /// How long it is from one turn of a session to its next.
     pub pace: Duration,
     /// Says how things stand.
-    pub say: fn(&str),
+    pub report: fn(&str),
 }
 
 /// What came of it.
@@ -71,10 +71,10 @@ pub struct Options {
 pub struct Report {
     memory: Slope,
     /// Whether it has to tell how memory grows.
-    must_tell: bool,
+    must_decide: bool,
     started: Snapshot,
     highest: Snapshot,
-    ended: Snapshot,
+    finished: Snapshot,
     turns: Turns,
 }
 
@@ -106,14 +106,14 @@ pub fn run(options: &Options) -> Result<Report> {
     let mcp = (program.as_path(), shared.url());
     let load = Load::new(Api(address), &model.url(), &work, mcp, options)?;
     // Each session has had a turn: what it keeps for its life is there.
-    load.one_turn_each()?;
+    load.run_one_turn_each()?;
     anyhow::ensure!(
         model.failed_calls() == 0,
         "{} calls failed before anything was measured",
         model.failed_calls()
     );
-    let started = settled(&look, options.look, None)?;
-    (options.say)(&format!("started: {started}"));
+    let started = wait_until_quiet(&look, options.poll_interval, None)?;
+    (options.report)(&format!("started: {started}"));
 
     let begun = Instant::now();
     let mut samples = Vec::new();
@@ -124,16 +124,16 @@ pub fn run(options: &Options) -> Result<Report> {
         let mut next = begun;
         let mut said = begun;
         while !driving.is_finished() {
-            next += options.look;
+            next += options.poll_interval;
             thread::sleep(next.saturating_duration_since(Instant::now()));
             let now = look().inspect_err(|_| is_over.store(true, Ordering::Relaxed))?;
             highest = highest.highest(&now);
             samples.push((begun.elapsed().as_secs_f64() / 3_600.0, now.memory_mib));
             if said.elapsed() > Duration::from_secs(60) {
                 said = Instant::now();
-                (options.say)(&format!("{:>5.0} s: {now}", begun.elapsed().as_secs_f64()));
+                (options.report)(&format!("{:>5.0} s: {now}", begun.elapsed().as_secs_f64()));
             }
-            let is_well = || slope(&samples).is_some_and(|slope| slope.is_within(MOST_GROWTH));
+            let is_well = || slope(&samples).is_some_and(|slope| slope.is_within(MAX_GROWTH));
             let time = begun.elapsed();
             if time >= options.most() || (time >= options.time && is_well()) {
                 is_over.store(true, Ordering::Relaxed);
@@ -144,7 +144,7 @@ pub fn run(options: &Options) -> Result<Report> {
             .map_err(|_| anyhow!("the load ended early"))?
     })?;
     let memory = slope(&samples);
-    let ended = settled(&look, options.look, Some(&started))?;
+    let ended = wait_until_quiet(&look, options.poll_interval, Some(&started))?;
     server.signal(Signal::TERM);
     let output = server.wait()?;
     anyhow::ensure!(
@@ -154,16 +154,16 @@ pub fn run(options: &Options) -> Result<Report> {
     );
     Ok(Report {
         memory: memory.context("the time was too short to see a slope")?,
-        must_tell: options.until_told.is_some(),
+        must_decide: options.max_time.is_some(),
         started,
         highest,
-        ended,
+        finished: ended,
         turns,
     })
 }
 
 /// How the server is when it has nothing to do: what it was before, or what it is after a while.
-fn settled(
+fn wait_until_quiet(
     look: &impl Fn() -> Result<Snapshot>,
     pause: Duration,
     before: Option<&Snapshot>,
@@ -174,8 +174,8 @@ fn settled(
         thread::sleep(pause);
         let now = look()?;
         let is_quiet = match before {
-            Some(before) => now.is_back_to(before),
-            None => now.is_back_to(&last),
+            Some(before) => now.is_at_most(before),
+            None => now.is_at_most(&last),
         };
         if is_quiet || Instant::now() > until {
             return Ok(now);
@@ -192,8 +192,7 @@ fn slope(samples: &[(f64, f64)]) -> Option<Slope> {
 
 impl Options {
     fn most(&self) -> Duration {
-        self.until_told
-            .map_or(self.time, |most| most.max(self.time))
+        self.max_time.map_or(self.time, |most| most.max(self.time))
     }
 }
 
@@ -202,19 +201,19 @@ impl Report {
     #[must_use]
     pub fn failures(&self) -> Vec<String> {
         let mut failures = Vec::new();
-        if self.must_tell && !self.memory.tells(MOST_GROWTH) {
+        if self.must_decide && !self.memory.is_conclusive(MAX_GROWTH) {
             failures.push(format!(
                 "the time was too short to tell: memory grows by {} MiB an hour",
                 self.memory
             ));
         }
-        if self.memory.per_hour - 2.0 * self.memory.error > MOST_GROWTH {
+        if self.memory.per_hour - 2.0 * self.memory.error > MAX_GROWTH {
             failures.push(format!(
-                "memory grows by {} MiB an hour, and {MOST_GROWTH} are allowed",
+                "memory grows by {} MiB an hour, and {MAX_GROWTH} are allowed",
                 self.memory
             ));
         }
-        let (started, ended) = (&self.started, &self.ended);
+        let (started, ended) = (&self.started, &self.finished);
         for (what, before, after) in [
             ("descriptors", started.descriptors, ended.descriptors),
             ("children", started.children, ended.children),
@@ -223,7 +222,7 @@ impl Report {
                 failures.push(format!("{after} {what} are left, and there were {before}"));
             }
         }
-        failures.extend(self.turns.complaint());
+        failures.extend(self.turns.failure());
         failures
     }
 }
@@ -231,15 +230,15 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "memory   {} MiB an hour", self.memory)?;
-        if !self.memory.tells(MOST_GROWTH) {
+        if !self.memory.is_conclusive(MAX_GROWTH) {
             writeln!(
                 f,
-                "         the time was too short to tell {MOST_GROWTH} MiB an hour from nothing"
+                "         the time was too short to tell {MAX_GROWTH} MiB an hour from nothing"
             )?;
         }
         writeln!(f, "started  {}", self.started)?;
         writeln!(f, "highest  {}", self.highest)?;
-        writeln!(f, "ended    {}", self.ended)?;
+        writeln!(f, "ended    {}", self.finished)?;
         write!(f, "turns    {}", self.turns)
     }
 }

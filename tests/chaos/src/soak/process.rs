@@ -40,7 +40,7 @@ impl Snapshot {
     }
 
     /// Whether it has no more descriptors and children than it had.
-    pub(crate) fn is_back_to(&self, before: &Self) -> bool {
+    pub(crate) fn is_at_most(&self, before: &Self) -> bool {
         self.descriptors <= before.descriptors && self.children <= before.children
     }
 
@@ -94,7 +94,7 @@ mod tests {
         let now = Snapshot::of(own).unwrap();
         assert_eq!(now.children, before.children + 1);
         assert!(now.descriptors > before.descriptors);
-        assert!(!now.is_back_to(&before));
+        assert!(!now.is_at_most(&before));
         drop(child.stdin.take());
         child.wait().unwrap();
         assert_eq!(Snapshot::of(own).unwrap().children, before.children);

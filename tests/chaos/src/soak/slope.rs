@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// Samples that lie nearer to each other than this say nothing alone.
-const LEAST: usize = 10;
+const MIN_SAMPLES: usize = 10;
 /// Parts of the samples whose means are taken for independent: neighbours are alike.
 const PARTS: usize = 20;
 
@@ -19,7 +19,7 @@ pub(crate) struct Slope {
 impl Slope {
     /// The line of least squares through samples of hours and units; nothing when they are too few.
     pub(crate) fn of(samples: &[(f64, f64)]) -> Option<Self> {
-        if samples.len() < LEAST {
+        if samples.len() < MIN_SAMPLES {
             return None;
         }
         let size = samples.len().div_ceil(PARTS);
@@ -39,7 +39,7 @@ impl Slope {
 impl Slope {
     /// Whether its error is small enough to say that it is beyond this bound, or that a growth as
     /// large as the bound would have been seen.
-    pub(crate) fn tells(&self, bound: f64) -> bool {
+    pub(crate) fn is_conclusive(&self, bound: f64) -> bool {
         2.0 * self.error <= bound || self.per_hour - 2.0 * self.error > bound
     }
 
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_slope_tells_a_bound_when_its_error_is_small_or_it_is_far_beyond() {
-        let tells = |per_hour, error| Slope { per_hour, error }.tells(0.5);
+        let tells = |per_hour, error| Slope { per_hour, error }.is_conclusive(0.5);
         assert!(tells(0.1, 0.2) && tells(9.0, 3.0));
         assert!(!tells(0.1, 0.3) && !tells(6.0, 3.0));
         let is_within = |per_hour, error| Slope { per_hour, error }.is_within(0.5);

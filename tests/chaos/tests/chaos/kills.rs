@@ -17,7 +17,7 @@ fn kill(database: Database) {
         hosts: Hosts::Both,
         containers: true,
         program: env!("CARGO_BIN_EXE_conjure-chaos").into(),
-        say: |line| println!("{line}"),
+        report: |line| println!("{line}"),
     };
     let summary = conjure_chaos::run(&options).unwrap_or_else(|error| panic!("{error:#}"));
     println!("{summary:?}");

@@ -9,10 +9,10 @@ fn a_few_sessions_have_turns_with_calls_of_each_kind_and_none_fails() {
     let report = soak::run(&Options {
         sessions: 5,
         time: Duration::from_secs(4),
-        until_told: None,
-        look: Duration::from_millis(100),
+        max_time: None,
+        poll_interval: Duration::from_millis(100),
         pace: Duration::from_millis(300),
-        say: |_| {},
+        report: |_| {},
     })
     .unwrap();
     // Seconds say nothing of memory.

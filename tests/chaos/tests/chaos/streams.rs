@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use conjure_chaos::{Api, Postgres, Random, TOKEN};
 use conjure_host::store::{Location, Options as StoreOptions, Store, ThreadId};
-use conjure_kit::{Running, Signal, Workspace, cli};
+use conjure_kit::{ProgramHandle, Signal, Workspace, cli};
 use conjure_mock_llm::{Message, MockLlm, Reply, Script, Step};
 use serde_json::{Value, json};
 
@@ -56,7 +56,7 @@ fn client(api: Api, thread: &str, mut random: Random) -> Seen {
     seen
 }
 
-fn serve(workspace: &Workspace, database: &str) -> (Running, Api) {
+fn serve(workspace: &Workspace, database: &str) -> (ProgramHandle, Api) {
     let running = cli(["serve", "--json", "--listen", "127.0.0.1:0"])
         .workspace(workspace)
         .env("CONJURE_KEY", "02".repeat(32))

@@ -1,6 +1,6 @@
 //! The decision about a call: by a rule, a person at the terminal, or nobody.
 
-use conjure_kit::{Model, Running};
+use conjure_kit::{Model, ProgramHandle};
 use conjure_mock_llm::Message;
 use serde_json::json;
 
@@ -68,7 +68,7 @@ fn patterns_allow_and_deny_and_deny_wins() {
 }
 
 /// `conjure run` on a terminal, with two calls in two steps.
-fn on_terminal(model: &Model, verb: &str) -> Running {
+fn on_terminal(model: &Model, verb: &str) -> ProgramHandle {
     let workspace = workspace(&[CACHE]);
     model.calls("toolu_1", TOOL, set("one"));
     model.calls("toolu_2", TOOL, set("two"));
@@ -81,7 +81,7 @@ fn on_terminal(model: &Model, verb: &str) -> Running {
 }
 
 /// Waits for the first question.
-fn asked(running: &Running) {
+fn asked(running: &ProgramHandle) {
     running.wait_for_stdout("Allow it? y, s, a or n: ").unwrap();
 }
 

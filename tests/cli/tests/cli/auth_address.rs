@@ -1,6 +1,6 @@
 //! Where a saved auth goes: to the address that it is bound to, whoever names another one.
 
-use conjure_host::provider::KNOWN;
+use conjure_host::provider::KNOWN_PROVIDERS;
 use conjure_kit::{Cli, Model, Output, Workspace};
 use conjure_mock_llm::Message;
 
@@ -91,7 +91,7 @@ fn however_an_address_is_said_a_saved_auth_goes_to_its_own() {
 fn a_variable_of_the_environment_leads_no_saved_auth_elsewhere() {
     let workspace = workspace(&[]);
     let (own, elsewhere) = (Model::start().unwrap(), Model::start().unwrap());
-    for known in &KNOWN {
+    for known in &KNOWN_PROVIDERS {
         let name = known.name;
         let url = own.base_url();
         save(
@@ -105,7 +105,7 @@ fn a_variable_of_the_environment_leads_no_saved_auth_elsewhere() {
         assert_eq!(output.stdout, "Hello.\n", "{name}: {output:?}");
         assert!(elsewhere.requests().is_empty(), "{name}");
     }
-    assert_eq!(own.requests().len(), KNOWN.len());
+    assert_eq!(own.requests().len(), KNOWN_PROVIDERS.len());
 }
 
 /// A change of a saved session, here or at a server that runs (`PATCH /sessions`).

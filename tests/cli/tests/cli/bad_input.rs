@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use conjure_kit::{Running, Workspace};
+use conjure_kit::{ProgramHandle, Workspace};
 use conjure_mock_llm::{
     Bulk, Faults, HttpReply, Matcher, Message, MockLlm, Position, Reply, Script, Step,
 };
@@ -28,7 +28,7 @@ const SETTINGS: &str = "[http]\nattempts = 2\nfirst_byte_timeout_ms = 1000\n\
                         idle_timeout_ms = 1000\nreply_timeout_ms = 20000\n\
                         [[backend]]\nkind = \"native\"\n";
 
-fn chat(workspace: &Workspace, mock: &MockLlm, (provider, model): (&str, &str)) -> Running {
+fn chat(workspace: &Workspace, mock: &MockLlm, (provider, model): (&str, &str)) -> ProgramHandle {
     let var = provider.to_uppercase();
     let args = ["chat", "--config", "session.toml", "--allow", "*"];
     let stop = ["--provider", provider, "--model", model];
@@ -42,7 +42,7 @@ fn chat(workspace: &Workspace, mock: &MockLlm, (provider, model): (&str, &str)) 
 }
 
 /// MiB of the largest resident set that a running program had so far, without what it has of files.
-fn peak(chat: &Running) -> u64 {
+fn peak(chat: &ProgramHandle) -> u64 {
     let pid = chat.pid().unwrap().as_raw_nonzero();
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let kilobytes = |of: &str| {

@@ -155,7 +155,7 @@ fn an_interrupt_ends_the_turn_and_not_the_conversation() {
     model.says(Reply::from(story).hold(Position::Event(5), "middle"));
     let mut chat = asks(&workspace, &model, "chat", "").start().unwrap();
     chat.send_line("Tell me.").unwrap();
-    model.mock().reached_blocking("middle").unwrap();
+    model.mock().wait_for_gate_blocking("middle").unwrap();
     chat.wait_for_stdout("Once").unwrap();
     chat.signal(conjure_kit::Signal::INT);
     chat.wait_for_stderr("cancelled").unwrap();

@@ -110,6 +110,18 @@ fn that_there_are_no_plugins_is_said() {
 }
 
 #[test]
+fn the_size_of_the_sdk_in_the_program_is_said() {
+    let workspace = workspace(&[]);
+    let findings = json(&run(&workspace, "doctor --json"));
+    let sdk = about(&findings, "sdk", "conjure-skill-sdk");
+    assert_eq!(sdk["state"], "well");
+    let found = sdk["found"].as_str().unwrap();
+    assert!(found.contains(" KB of this program, compressed"), "{sdk}");
+    let told = run(&workspace, "doctor");
+    assert!(told.stdout.contains("✓ conjure-skill-sdk"), "{told:?}");
+}
+
+#[test]
 fn a_database_that_is_none_is_a_finding_and_the_rest_is_looked_at() {
     let workspace = workspace(&[LOCAL]);
     std::fs::create_dir_all(workspace.data_dir()).unwrap();

@@ -1,12 +1,17 @@
 //! The programs in the folders `examples`: each runs to its end and says what its page promises.
 
-use conjure_kit::{Cli, build_example};
+use conjure_kit::{Cli, build_example, build_plugin};
 use insta::assert_snapshot;
 
 /// What an example prints.
 fn printed(package: &str, name: &str) -> String {
+    printed_with(package, name, &[])
+}
+
+/// What an example prints that is given these arguments.
+fn printed_with(package: &str, name: &str, args: &[&str]) -> String {
     let program = build_example(package, name).unwrap();
-    let output = Cli::program(program, [""; 0]).run().unwrap();
+    let output = Cli::program(program, args).run().unwrap();
     assert_eq!(
         (output.code, output.stderr.as_str()),
         (Some(0), ""),
@@ -42,6 +47,19 @@ fn a_program_that_embeds_the_host_follows_a_turn_and_decides() {
     it ended: scripted_1_1
     answer: The lamp is lit.
     ");
+}
+
+#[test]
+fn a_program_that_embeds_the_host_goes_on_when_the_process_of_a_plugin_ends() {
+    let file = build_plugin("conjure-misbehaving").unwrap();
+    let args = [
+        file.to_str().unwrap(),
+        "misbehaving_execute",
+        "echo a",
+        "abort",
+        "echo b",
+    ];
+    assert_snapshot!(printed_with("conjure-host", "workers", &args), @"");
 }
 
 #[test]

@@ -42,7 +42,7 @@ fn p15_the_files_of_a_thread_are_listed_and_saved_and_nothing_is_replaced_unless
     let script = Script::new()
         .reply(made())
         .reply(Message::new().text("Made."))
-        .hosted(Hosted::new().made_file("file_a", "report.xlsx", "PK table"));
+        .hosted(Hosted::new().generated_file("file_a", "report.xlsx", "PK table"));
     let mock = MockLlm::start_blocking(script).unwrap();
     let workspace = workspace(&[LOCAL, "conjure-backend-anthropic"]);
     let session = "provider = \"anthropic\"\nmodel = \"m\"\n\
@@ -163,7 +163,7 @@ fn a_file_that_became_a_link_is_not_saved() {
 
 #[test]
 fn p14_the_files_that_the_provider_keeps_are_listed_page_by_page_and_deleted() {
-    let mut hosted = Hosted::new().made_file("file_made", "report.xlsx", "PK table");
+    let mut hosted = Hosted::new().generated_file("file_made", "report.xlsx", "PK table");
     for number in 0..130 {
         let name = format!("data-{number}.csv");
         hosted = hosted.file(StoredFile::new(

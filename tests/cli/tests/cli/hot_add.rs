@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use conjure_kit::{Model, Running, Workspace, build_plugin};
+use conjure_kit::{Model, ProgramHandle, Workspace, build_plugin};
 use conjure_mock_llm::Message;
 use serde_json::{Value, json};
 
@@ -11,14 +11,20 @@ use crate::stage::{CACHE, asks, conjure, workspace};
 
 const MISBEHAVING: &str = "conjure-misbehaving";
 
-fn start(workspace: &Workspace, model: &Model) -> Running {
+fn start(workspace: &Workspace, model: &Model) -> ProgramHandle {
     asks(workspace, model, "chat --json --allow *", "")
         .start()
         .unwrap()
 }
 
 /// Lets the model make a call, and gives back what it gets of it.
-fn call(chat: &mut Running, model: &Model, id: &str, tool: &str, command: &str) -> (String, bool) {
+fn call(
+    chat: &mut ProgramHandle,
+    model: &Model,
+    id: &str,
+    tool: &str,
+    command: &str,
+) -> (String, bool) {
     model.calls(id, tool, json!({ "command": command }));
     model.says(Message::new().text(format!("after {id}")));
     chat.send_line("Go on.").unwrap();
@@ -71,7 +77,7 @@ fn a_plugin_that_is_dropped_in_during_a_turn_is_there_in_its_next_step() {
     );
     model.says(Reply::from(first).hold(Position::Event(1), "first step"));
     chat.send_line("Go on.").unwrap();
-    model.mock().reached_blocking("first step").unwrap();
+    model.mock().wait_for_gate_blocking("first step").unwrap();
     workspace.add_plugin(CACHE).unwrap();
     chat.wait_for_stdout("new: cache-manager_execute").unwrap();
     model.calls(

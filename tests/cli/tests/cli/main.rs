@@ -107,6 +107,8 @@ mod skill_hostile;
 #[cfg(test)]
 mod skill_remote;
 #[cfg(test)]
+mod skill_trust;
+#[cfg(test)]
 mod stage;
 #[cfg(test)]
 mod started_programs;

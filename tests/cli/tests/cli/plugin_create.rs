@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use conjure_kit::{Cargo, Model, Running, Workspace, repo_root};
+use conjure_kit::{Cargo, Model, ProgramHandle, Workspace, repo_root};
 use conjure_mock_llm::Message;
 use insta::assert_snapshot;
 use serde_json::{Value, json};
@@ -181,7 +181,7 @@ fn a_skill_in_python_works_as_it_is_made_and_moves_on_in_a_conversation() {
     let model = Model::start().unwrap();
     let args = format!("chat --json --allow * --plugin-dir {}", dir.display());
     let mut chat = asks(&workspace, &model, &args, "").start().unwrap();
-    let turn = |chat: &mut Running, id: &str, tool: &str, arguments: Value| {
+    let turn = |chat: &mut ProgramHandle, id: &str, tool: &str, arguments: Value| {
         model.calls(id, &format!("my-skill_{tool}"), arguments);
         model.says(Message::new().text(format!("after {id}")));
         chat.send_line("Go on.").unwrap();

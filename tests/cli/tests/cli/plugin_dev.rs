@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use conjure_kit::{Model, Running, Signal, Workspace};
+use conjure_kit::{Model, ProgramHandle, Signal, Workspace};
 use serde_json::Value;
 
 use crate::plugin_create::checkout;
@@ -21,7 +21,7 @@ fn made(workspace: &Workspace, name: &str) -> PathBuf {
 }
 
 /// Starts the author's loop.
-fn dev(workspace: &Workspace, args: &str, env: &[(&str, String)]) -> Running {
+fn dev(workspace: &Workspace, args: &str, env: &[(&str, String)]) -> ProgramHandle {
     let mut program = with_rust(conjure(workspace, &format!("plugin dev --json {args}")));
     for (name, value) in env {
         program = program.env(name, value);

@@ -1,6 +1,6 @@
 //! What an MCP server asks the person at a terminal: line by line, and in a chat that is redrawn.
 
-use conjure_kit::{MockMcp, Model, Running, Workspace};
+use conjure_kit::{MockMcp, Model, ProgramHandle, Workspace};
 use conjure_mock_llm::Message;
 use serde_json::json;
 
@@ -26,7 +26,7 @@ fn stage(model: &Model) -> Workspace {
 }
 
 /// `conjure run`, once it asks for the first field.
-fn asked(model: &Model) -> Running {
+fn asked(model: &Model) -> ProgramHandle {
     let workspace = stage(model);
     let running = asks(&workspace, model, &format!("run {ARGS}"), "Ask.")
         .on_terminal()

@@ -404,7 +404,7 @@ fn exit_130_when_it_is_interrupted_and_what_came_is_kept() {
     let story = Message::new().text("Once upon a time there was").deltas(4);
     model.says(Reply::from(story).hold(Position::Event(6), "middle"));
     let running = asks(&workspace, &model, "run", "Tell me.").start().unwrap();
-    model.mock().reached_blocking("middle").unwrap();
+    model.mock().wait_for_gate_blocking("middle").unwrap();
     running.wait_for_stdout("Once upon").unwrap();
     running.signal(conjure_kit::Signal::INT);
     let output = running.wait().unwrap();

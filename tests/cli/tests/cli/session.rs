@@ -48,7 +48,7 @@ pub(crate) fn asks(workspace: &Workspace, args: &[&str], question: &str) -> Cli 
 }
 
 /// A turn of the session `work` at a terminal, once it asks the person there about a call.
-pub(crate) fn asks_person(workspace: &Workspace, question: &str) -> conjure_kit::Running {
+pub(crate) fn asks_person(workspace: &Workspace, question: &str) -> conjure_kit::ProgramHandle {
     let running = asks(workspace, &["--session", "work"], question)
         .on_terminal()
         .start()
@@ -138,7 +138,7 @@ fn acceptance() {
     let running = asks(&workspace, &["--session", "work"], "Tell a story")
         .start()
         .unwrap();
-    model.mock().reached_blocking("middle").unwrap();
+    model.mock().wait_for_gate_blocking("middle").unwrap();
     running.wait_for_stdout("A l").unwrap();
     model.says(Message::new().text("Meanwhile."));
     let other = ok(asks(&workspace, &["--session", "other"], "Are you there?"));
@@ -333,7 +333,7 @@ fn a_conversation_in_a_session_goes_from_thread_to_thread() {
 }
 
 /// A server of this workspace.
-pub(crate) fn server(workspace: &Workspace, args: &str) -> conjure_kit::Running {
+pub(crate) fn server(workspace: &Workspace, args: &str) -> conjure_kit::ProgramHandle {
     let args = format!("serve --listen 127.0.0.1:0 {args}");
     let server = conjure(workspace, &args).start().unwrap();
     server

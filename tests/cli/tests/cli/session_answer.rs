@@ -1,7 +1,7 @@
 //! Questions of a saved session that are answered from another terminal: of a turn that a server runs,
 //! and of one that a process runs which nobody can connect to.
 
-use conjure_kit::{MockMcp, Model, Output, Running, Signal, Workspace};
+use conjure_kit::{MockMcp, Model, Output, ProgramHandle, Signal, Workspace};
 use conjure_mock_llm::Message;
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ fn asker(model: &Model) -> Workspace {
 }
 
 /// A turn at a terminal, once it asks the person there.
-fn asked(workspace: &Workspace) -> Running {
+fn asked(workspace: &Workspace) -> ProgramHandle {
     let running = asks(workspace, &["--session", "work"], "Ask me")
         .on_terminal()
         .start()

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use conjure_kit::{Cli, Model, Running, Signal, Workspace};
+use conjure_kit::{Cli, Model, ProgramHandle, Signal, Workspace};
 use conjure_mock_llm::{Message, Position, Reply};
 use serde_json::json;
 
@@ -14,7 +14,7 @@ use crate::stage::{conjure, json as parsed};
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// A workspace with a session `work`, and a server of it.
-fn served(model: &Model) -> (Workspace, Running) {
+fn served(model: &Model) -> (Workspace, ProgramHandle) {
     let workspace = stage(model);
     let create = "session create work --auth claude --model claude-sonnet-4-5";
     done(&workspace, create);
@@ -28,7 +28,7 @@ fn say(workspace: &Workspace, text: &str) -> Cli {
 }
 
 /// A turn that the server runs and that never ends by itself, as it is shown.
-fn held(model: &Model, workspace: &Workspace) -> Running {
+fn held(model: &Model, workspace: &Workspace) -> ProgramHandle {
     model.says(
         Reply::from(Message::new().text("A long story of the sea").deltas(3))
             .hold(Position::Event(4), "never"),
@@ -44,7 +44,7 @@ fn beside(workspace: &Workspace, args: &str) -> Cli {
 }
 
 /// Stops the process of a server, and not while it writes: it would hold the database.
-fn stop(server: &Running, workspace: &Workspace) {
+fn stop(server: &ProgramHandle, workspace: &Workspace) {
     until(|| {
         server.signal(Signal::STOP);
         let looked = conjure(workspace, "session show work").run().unwrap();

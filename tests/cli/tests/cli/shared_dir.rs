@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use conjure_kit::{Running, Workspace};
+use conjure_kit::{ProgramHandle, Workspace};
 use serde_json::{Value, json};
 
 use crate::stage::{self, LOCAL, conjure, workspace};
 
 /// Starts a run whose model makes these calls of the local executor, one after the other.
-fn run(workspace: &Workspace, name: &str, commands: &[&str]) -> Running {
+fn run(workspace: &Workspace, name: &str, commands: &[&str]) -> ProgramHandle {
     let calls = commands.iter().map(|command| {
         let arguments = json!({ "command": command, "description": "" });
         json!({ "calls": [{ "tool": "local_bash_tool", "arguments": arguments }] })
@@ -23,7 +23,7 @@ fn run(workspace: &Workspace, name: &str, commands: &[&str]) -> Running {
 }
 
 /// The files of a run that is over, with their sources, and the texts of its results.
-fn over(workspace: &Workspace, running: Running) -> (BTreeMap<String, String>, String) {
+fn over(workspace: &Workspace, running: ProgramHandle) -> (BTreeMap<String, String>, String) {
     let output = running.wait().unwrap();
     assert_eq!(output.code, Some(0), "{output:?}");
     let lines = stage::json_lines(&output);

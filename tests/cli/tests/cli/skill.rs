@@ -33,6 +33,7 @@ fn the_list_shows_the_projects_and_the_users_skills_and_what_is_wrong() {
     two    project  not trusted  .claude/skills/two
     mine   user     yes          [WORKSPACE]/home/.agents/skills/mine
     one    user     yes          [WORKSPACE]/home/.agents/skills/one
+    The project's skills have the digest sha256:[HASH].
     --- stderr
     ");
     conjure(&workspace, "skill trust").run().unwrap();
@@ -44,6 +45,7 @@ fn the_list_shows_the_projects_and_the_users_skills_and_what_is_wrong() {
     one    project  yes   .agents/skills/one
     two    project  yes   .claude/skills/two
     mine   user     yes   [WORKSPACE]/home/.agents/skills/mine
+    The project's skills have the digest sha256:[HASH].
     --- stderr
     hidden: The user skill `one` in [WORKSPACE]/home/.agents/skills/one is hidden by the project skill in [WORKSPACE]/work/.agents/skills/one.
     broken: the skill at `[WORKSPACE]/work/.conjure/skills/bad` does not load: SKILL.md does not begin with a line `---`, so it has no front matter.
@@ -72,6 +74,7 @@ fn the_skills_of_a_project_are_used_after_it_was_trusted() {
     --- stdout
     [WORKSPACE]/work is trusted as it is now, with 1 skill.
       .agents/skills/one
+      sha256:[HASH]
     --- stderr
     ");
     let after = routes();

@@ -21,7 +21,7 @@ fn ask(workspace: &Workspace, mock: &MockLlm, args: &str) -> Cli {
 fn p13_b11_a_skill_is_uploaded_listed_given_a_version_and_deleted() {
     for old in [false, true] {
         let hosted = Hosted::new();
-        let hosted = if old { hosted.old_shapes() } else { hosted };
+        let hosted = if old { hosted.beta_format() } else { hosted };
         let (workspace, mock) = place(hosted);
         workspace
             .write_skill("mine", "my-report", "Writes reports.", "Body")

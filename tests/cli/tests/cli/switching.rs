@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use conjure_core::turn::{ApprovalDecision, When};
+use conjure_core::turn::{ApprovalDecision, EffectiveFrom};
 use conjure_core::wire::{Endpoint, Wire};
 use conjure_host::Host;
 use conjure_host::provider::{HttpOptions, HttpProvider};
@@ -110,7 +110,7 @@ async fn a_conversation_goes_over_every_wire_with_calls_in_flight_and_comes_home
                 model: Some((*model).to_owned()),
                 ..SessionSettings::default()
             };
-            session.change(settings, When::Now).await.unwrap();
+            session.change(settings, EffectiveFrom::Now).await.unwrap();
             for call in calls {
                 session.decide(call, ApprovalDecision::Allow).await;
             }

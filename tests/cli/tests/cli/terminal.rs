@@ -222,7 +222,7 @@ fn an_answer_that_is_longer_than_the_terminal_is_all_in_its_scrollback() {
     );
     let tmux = started(&workspace, &model, "", 60, 20);
     says(&tmux, "A long one.", "The end.");
-    let all = tmux.everything().unwrap();
+    let all = tmux.scrollback().unwrap();
     let shown: Vec<&str> = all
         .lines()
         .filter(|line| line.contains("line number"))
@@ -398,7 +398,7 @@ fn what_is_typed_meanwhile_waits_and_can_be_taken_back() {
     let tmux = started(&workspace, &model, "", 60, 24);
     tmux.types("Tell me.").unwrap();
     tmux.press(&["Enter"]).unwrap();
-    model.mock().reached_blocking("middle").unwrap();
+    model.mock().wait_for_gate_blocking("middle").unwrap();
     tmux.types("first").unwrap();
     tmux.press(&["Enter"]).unwrap();
     tmux.types("second").unwrap();
@@ -434,7 +434,7 @@ fn escape_stops_and_control_c_twice_leaves_and_says_how_to_come_back() {
     let tmux = started(&workspace, &model, "", 100, 24);
     tmux.types("Tell me.").unwrap();
     tmux.press(&["Enter"]).unwrap();
-    model.mock().reached_blocking("middle").unwrap();
+    model.mock().wait_for_gate_blocking("middle").unwrap();
     tmux.wait_for("Once").unwrap();
     tmux.press(&["Escape"]).unwrap();
     let screen = tmux.wait_for("Stopped. What came so far is kept.").unwrap();
@@ -444,7 +444,7 @@ fn escape_stops_and_control_c_twice_leaves_and_says_how_to_come_back() {
     tmux.press(&["C-c"]).unwrap();
     tmux.wait_for("Ctrl-C once more leaves").unwrap();
     tmux.press(&["C-c"]).unwrap();
-    assert_eq!(tmux.ended().unwrap(), 0);
+    assert_eq!(tmux.wait_for_exit().unwrap(), 0);
     let screen = tmux.screen().unwrap();
     let (_, thread) = screen
         .split_once("Go on with it: conjure chat --thread ")
@@ -472,7 +472,7 @@ fn several_lines_a_long_paste_and_what_was_typed_before() {
     assert!(model.last_request().body.to_string().contains(r"a\nb\nc"));
     let pasted: String = (1..=30).map(|n| format!("pasted {n}\n")).collect();
     tmux.types("look: ").unwrap();
-    tmux.pastes(&pasted).unwrap();
+    tmux.paste(&pasted).unwrap();
     tmux.wait_for("look: [30 lines pasted]").unwrap();
     says(&tmux, "", "Two.");
     assert!(

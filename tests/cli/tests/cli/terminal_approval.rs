@@ -56,7 +56,7 @@ fn a_run_shows_what_would_run_and_only_an_answer_is_an_answer() {
     tmux.wait_for("That is no answer: y, s, a or n.").unwrap();
     assert_eq!(model.requests().len(), 1, "nothing was decided");
     tmux.types("y").unwrap();
-    assert_eq!(tmux.ended().unwrap(), 0);
+    assert_eq!(tmux.wait_for_exit().unwrap(), 0);
     let screen = tmux.screen().unwrap();
     for shown in ["\n  ↳ yes, once\n", "\n  stored\n", "\nIt is stored.\n"] {
         assert!(screen.contains(shown), "{shown:?}: {screen}");
@@ -91,8 +91,8 @@ fn enter_takes_what_is_marked_alone_and_every_choice_is_seen_in_a_small_terminal
     tmux.press(&["Down"]).unwrap();
     tmux.wait_for("▸ y  yes, once").unwrap();
     tmux.press(&["Enter"]).unwrap();
-    assert_eq!(tmux.ended().unwrap(), 0);
-    let all = tmux.everything().unwrap();
+    assert_eq!(tmux.wait_for_exit().unwrap(), 0);
+    let all = tmux.scrollback().unwrap();
     assert!(all.contains("  ↳ yes, once"), "{all}");
 }
 
@@ -114,7 +114,7 @@ fn the_model_reads_why_and_a_rule_of_this_session_holds_for_the_next_call() {
     tmux.wait_for("│ set k two").unwrap();
     asked(&tmux);
     tmux.types("s").unwrap();
-    assert_eq!(tmux.ended().unwrap(), 0);
+    assert_eq!(tmux.wait_for_exit().unwrap(), 0);
     let result = |id: &str| model.last_request().tool_result_text(id).unwrap();
     assert!(result("toolu_1").contains("said: y, but later."));
     assert_eq!(result("toolu_2"), "stored");
@@ -133,7 +133,7 @@ fn always_writes_a_rule_that_a_chat_has_too() {
     let tmux = runs(&workspace, &model, 100);
     asked(&tmux);
     tmux.types("a").unwrap();
-    assert_eq!(tmux.ended().unwrap(), 0);
+    assert_eq!(tmux.wait_for_exit().unwrap(), 0);
     let screen = tmux.screen().unwrap();
     assert!(screen.contains("Written to"), "{screen}");
     assert!(
@@ -154,7 +154,7 @@ fn control_c_at_the_question_ends_the_turn_and_gives_the_terminal_back() {
     let tmux = runs(&workspace, &model, 80);
     asked(&tmux);
     tmux.press(&["C-c"]).unwrap();
-    assert_eq!(tmux.ended().unwrap(), 130);
+    assert_eq!(tmux.wait_for_exit().unwrap(), 130);
     let screen = tmux.screen().unwrap();
     assert!(!screen.contains("no, and why"), "{screen}");
     assert!(screen.contains("goes on with it."), "{screen}");
@@ -174,7 +174,7 @@ fn an_answer_that_goes_to_a_file_leaves_the_question_on_the_terminal() {
     let tmux = Tmux::start(run.workspace(&workspace).model(&model), 80, 24).unwrap();
     asked(&tmux);
     tmux.types("y").unwrap();
-    assert_eq!(tmux.ended().unwrap(), 0);
+    assert_eq!(tmux.wait_for_exit().unwrap(), 0);
     assert_eq!(workspace.read("answer.txt").unwrap(), "Just this.\n");
 }
 

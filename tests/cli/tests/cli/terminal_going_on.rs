@@ -27,7 +27,7 @@ fn a_screen_reader_gets_lines_that_nobody_redraws() {
     tmux.wait_until("the next line is asked for", is_asked)
         .unwrap();
     tmux.press(&["C-d"]).unwrap();
-    assert_eq!(tmux.ended().unwrap(), 0);
+    assert_eq!(tmux.wait_for_exit().unwrap(), 0);
     let screen = tmux.screen().unwrap();
     assert!(
         screen.contains("Go on with it: conjure chat --thread "),
@@ -45,7 +45,7 @@ fn a_screen_reader_gets_lines_that_nobody_redraws() {
     tmux.wait_until("the next line is asked for", is_asked)
         .unwrap();
     tmux.press(&["C-d"]).unwrap();
-    assert_eq!(tmux.ended().unwrap(), 0);
+    assert_eq!(tmux.wait_for_exit().unwrap(), 0);
     let screen = tmux.screen().unwrap();
     assert!(
         screen.contains("Go on with it: conjure chat --thread "),
@@ -231,7 +231,7 @@ fn a_conversation_is_read_and_written_on_while_its_session_is_still_opened() {
     let tmux = Tmux::start(chat(&workspace, &model, slow), 90, 30).unwrap();
     tmux.wait_for("The second answer.").unwrap();
     tmux.press(&["C-d"]).unwrap();
-    assert_eq!(tmux.ended().unwrap(), 0);
+    assert_eq!(tmux.wait_for_exit().unwrap(), 0);
 }
 
 #[test]
@@ -265,7 +265,7 @@ fn conjure_alone_goes_on_with_the_model_that_answered_last() {
     let screen = tmux.wait_for("Go on with").unwrap();
     assert!(screen.contains("1 of 1;"), "texts are searched: {screen}");
     tmux.press(&["Escape"]).unwrap();
-    assert_eq!(tmux.ended().unwrap(), 0);
+    assert_eq!(tmux.wait_for_exit().unwrap(), 0);
     drop(tmux);
     let tmux = alone(&["--resume", "second"]);
     let screen = tmux.wait_for("Go on with").unwrap();
@@ -274,7 +274,7 @@ fn conjure_alone_goes_on_with_the_model_that_answered_last() {
         "a word is no thread's id: {screen}"
     );
     tmux.press(&["Escape"]).unwrap();
-    assert_eq!(tmux.ended().unwrap(), 0);
+    assert_eq!(tmux.wait_for_exit().unwrap(), 0);
     drop(tmux);
     let tmux = alone(&["--resume"]);
     tmux.wait_for("Go on with:").unwrap();
@@ -368,7 +368,7 @@ fn the_line_that_says_how_to_come_back_works_as_it_is() {
     tmux.press(&["C-c"]).unwrap();
     tmux.wait_for("Ctrl-C once more leaves").unwrap();
     tmux.press(&["C-c"]).unwrap();
-    assert_eq!(tmux.ended().unwrap(), 0);
+    assert_eq!(tmux.wait_for_exit().unwrap(), 0);
     let screen = tmux.screen().unwrap();
     let (_, again) = screen.split_once("Go on with it: conjure ").unwrap();
     let again = again.lines().next().unwrap().trim_end().to_owned();
@@ -399,7 +399,7 @@ fn conjure_alone_lets_a_model_be_picked_where_none_has_answered() {
     let other = crate::stage::workspace(&[]);
     let tmux = Tmux::start(conjure_kit::cli(none).workspace(&other), 110, 30).unwrap();
     tmux.wait_for("`conjure auth create` saves a key").unwrap();
-    assert_eq!(tmux.ended().unwrap(), 2);
+    assert_eq!(tmux.wait_for_exit().unwrap(), 2);
 }
 
 #[test]

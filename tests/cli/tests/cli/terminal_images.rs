@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use conjure_kit::{Model, Running, Tmux, Workspace};
+use conjure_kit::{Model, ProgramHandle, Tmux, Workspace};
 use conjure_mock_llm::Message;
 use serde_json::json;
 
@@ -29,7 +29,12 @@ fn with_plan(plugins: &[&str]) -> Workspace {
 }
 
 /// A chat on a terminal that says this of itself.
-fn on_terminal(workspace: &Workspace, model: &Model, args: &str, says: &[(&str, &str)]) -> Running {
+fn on_terminal(
+    workspace: &Workspace,
+    model: &Model,
+    args: &str,
+    says: &[(&str, &str)],
+) -> ProgramHandle {
     let mut cli = chat(workspace, model, args);
     for (name, value) in says {
         cli = cli.env(*name, *value);
@@ -40,7 +45,7 @@ fn on_terminal(workspace: &Workspace, model: &Model, args: &str, says: &[(&str, 
 }
 
 /// What was written to the terminal until the answer was there.
-fn shown(mut running: Running, text: &str, answer: &str) -> String {
+fn shown(mut running: ProgramHandle, text: &str, answer: &str) -> String {
     running.send(&format!("{text}\r")).unwrap();
     running.wait_for_stdout(answer).unwrap()
 }
@@ -124,7 +129,7 @@ fn in_tmux_an_image_is_a_line_and_a_pasted_path_is_attached() {
     let tmux = Tmux::start(cli, 160, 24).unwrap();
     tmux.wait_for("/ for commands").unwrap();
     let path = workspace.work().join("plan.png");
-    tmux.pastes(&format!("'{}'", path.display())).unwrap();
+    tmux.paste(&format!("'{}'", path.display())).unwrap();
     tmux.wait_for(&format!("› @{}", path.display())).unwrap();
     let screen = says(&tmux, "What is it?", "A plan.");
     assert!(
@@ -167,7 +172,7 @@ fn the_clipboards_image_is_attached_with_a_program_that_gives_it() {
     assert!(model.last_request().body.to_string().contains("image/png"));
     // What was kept for it goes with the chat.
     tmux.press(&["C-d"]).unwrap();
-    assert_eq!(tmux.ended().unwrap(), 0);
+    assert_eq!(tmux.wait_for_exit().unwrap(), 0);
     let kept = std::fs::read_dir(workspace.root().join("tmp")).unwrap();
     let kept: Vec<_> = kept.map(|file| file.unwrap().file_name()).collect();
     let is_pasted = |name: &&std::ffi::OsString| name.to_string_lossy().contains("pasted");

@@ -90,7 +90,7 @@ fn any_message_that_waits_is_changed_in_its_place() {
     let tmux = started(&workspace, &model, "", 80, 30);
     tmux.types("Tell me.").unwrap();
     tmux.press(&["Enter"]).unwrap();
-    model.mock().reached_blocking("middle").unwrap();
+    model.mock().wait_for_gate_blocking("middle").unwrap();
     for text in ["first", "second", "third"] {
         tmux.types(text).unwrap();
         tmux.press(&["Enter"]).unwrap();

@@ -21,7 +21,7 @@ fn another_size_leaves_nothing_behind() {
     let tmux = started(&workspace, &model, "", 100, 24);
     tmux.types("Tell me.").unwrap();
     tmux.press(&["Enter"]).unwrap();
-    model.mock().reached_blocking("middle").unwrap();
+    model.mock().wait_for_gate_blocking("middle").unwrap();
     tmux.wait_for(BUSY).unwrap();
     for columns in [60, 45, 80, 120, 70] {
         tmux.resize(columns, 24).unwrap();
@@ -30,7 +30,7 @@ fn another_size_leaves_nothing_behind() {
     }
     model.mock().release("middle");
     tmux.wait_for("/ for commands").unwrap();
-    let all = tmux.everything().unwrap();
+    let all = tmux.scrollback().unwrap();
     assert_eq!(all.matches(BUSY).count(), 0, "{all}");
     assert_eq!(all.matches("› Tell me.").count(), 1, "{all}");
     let words = all.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -56,7 +56,7 @@ fn a_lower_terminal_has_each_line_once_in_its_scrollback() {
     let tmux = started(&workspace, &model, "", 100, 40);
     tmux.types("Tell me.").unwrap();
     tmux.press(&["Enter"]).unwrap();
-    model.mock().reached_blocking("middle").unwrap();
+    model.mock().wait_for_gate_blocking("middle").unwrap();
     tmux.wait_for("line number 159").unwrap();
     for rows in [30, 20] {
         tmux.resize(100, rows).unwrap();
@@ -70,7 +70,7 @@ fn a_lower_terminal_has_each_line_once_in_its_scrollback() {
     }
     model.mock().release("middle");
     tmux.wait_for("/ for commands").unwrap();
-    let all = tmux.everything().unwrap();
+    let all = tmux.scrollback().unwrap();
     assert_eq!(all.matches(BUSY).count(), 0, "{all}");
     assert_eq!(all.matches("› Tell me.").count(), 1, "{all}");
     let shown = all.lines().filter(|line| line.contains("line number"));

@@ -63,7 +63,7 @@ fn a_run_is_drawn_in_80_columns() {
     model.says(Message::new().text(answer).deltas(3));
     let cli = runs(&workspace, &model, "--allow cache-manager_*");
     let tmux = Tmux::start(cli, 80, 40).unwrap();
-    assert_eq!(tmux.ended().unwrap(), 0);
+    assert_eq!(tmux.wait_for_exit().unwrap(), 0);
     assert_snapshot!(timeless(&tmux.screen().unwrap()), @r"
     ∴ Thought: The person wants the city to be kept…
 
@@ -104,7 +104,7 @@ fn a_call_that_runs_shows_its_last_lines_and_control_c_takes_them_away() {
         "only the last ones: {screen}"
     );
     tmux.press(&["C-c"]).unwrap();
-    assert_eq!(tmux.ended().unwrap(), 130);
+    assert_eq!(tmux.wait_for_exit().unwrap(), 130);
     let screen = tmux.screen().unwrap();
     assert!(!screen.contains('⠿') && !screen.contains('┊'), "{screen}");
     assert!(screen.contains("goes on with it."), "{screen}");
@@ -145,7 +145,7 @@ fn what_is_typed_at_a_question_stays_while_another_call_ends() {
     let screen = tmux.wait_for("  > half an answer").unwrap();
     assert!(screen.ends_with("  > half an answer"), "{screen}");
     tmux.press(&["Enter"]).unwrap();
-    assert_eq!(tmux.ended().unwrap(), 0);
+    assert_eq!(tmux.wait_for_exit().unwrap(), 0);
     let screen = tmux.screen().unwrap();
     let (_, below) = screen.split_once("  > half an answer\n").unwrap();
     for shown in ["✓ local_bash_tool until", "\nDone.\n"] {
@@ -165,7 +165,7 @@ fn a_difference_has_colours_unless_none_are_wanted() {
         model.says(Message::new().text("Made."));
         let cli = runs(&workspace, &model, "--executor local --allow local_*");
         let tmux = Tmux::start(cli.env("NO_COLOR", no_color), 80, 24).unwrap();
-        assert_eq!(tmux.ended().unwrap(), 0);
+        assert_eq!(tmux.wait_for_exit().unwrap(), 0);
         let screen = tmux.screen().unwrap();
         assert!(screen.contains("\n  + one\n"), "{screen}");
         let colors = tmux.colors().unwrap();
@@ -180,7 +180,7 @@ fn a_terminal_that_is_read_aloud_gets_the_text_as_it_comes() {
     model.says(Message::new().text("It is **seven**."));
     let cli = runs(&workspace, &model, "").env("CONJURE_SCREEN_READER", "1");
     let tmux = Tmux::start(cli, 80, 24).unwrap();
-    assert_eq!(tmux.ended().unwrap(), 0);
+    assert_eq!(tmux.wait_for_exit().unwrap(), 0);
     let screen = tmux.screen().unwrap();
     assert!(screen.contains("It is **seven**."), "{screen}");
 }
@@ -200,7 +200,7 @@ fn an_answer_is_drawn_where_the_question_is_piped_in_and_the_rest_goes_to_a_file
     let script = format!("echo 'Go on.' | {run} 2> log.txt");
     let cli = Cli::program("sh", ["-c", &script]);
     let tmux = Tmux::start(cli.workspace(&workspace).model(&model), 80, 24).unwrap();
-    assert_eq!(tmux.ended().unwrap(), 0);
+    assert_eq!(tmux.wait_for_exit().unwrap(), 0);
     assert_eq!(tmux.screen().unwrap(), "It is stored.");
     let log = workspace.read("log.txt").unwrap();
     assert!(log.contains("✓ cache-manager_execute"), "{log}");

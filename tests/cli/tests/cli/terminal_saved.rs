@@ -133,7 +133,7 @@ fn a_run_with_nobody_at_it_waits_for_the_chat_as_long_as_that_is_open() {
     assert_eq!(workspace.read("decided").unwrap(), "lit\n");
     tmux.types("/quit").unwrap();
     tmux.press(&["Enter"]).unwrap();
-    assert_eq!(tmux.ended().unwrap(), 0);
+    assert_eq!(tmux.wait_for_exit().unwrap(), 0);
     lights(&model, "denied");
     let output = asks(&workspace, &args, "Light three").run().unwrap();
     assert!(output.stdout.contains("Done."), "{output:?}");

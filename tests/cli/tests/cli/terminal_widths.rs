@@ -245,7 +245,7 @@ fn what_is_queued_has_a_line_each_however_long_it_is() {
         let tmux = started(&workspace, &model, "", columns, ROWS);
         tmux.types("Tell me.").unwrap();
         tmux.press(&["Enter"]).unwrap();
-        model.mock().reached_blocking("middle").unwrap();
+        model.mock().wait_for_gate_blocking("middle").unwrap();
         for text in ["first", PROSE] {
             tmux.types(text).unwrap();
             tmux.press(&["Enter"]).unwrap();

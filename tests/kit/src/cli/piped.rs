@@ -3,7 +3,7 @@
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::time::Duration;
 
-use super::{Cli, Running, Seen};
+use super::{Cli, ProgramHandle, WatchedOutput};
 use crate::{KitError, Workspace};
 
 impl Cli {
@@ -12,14 +12,14 @@ impl Cli {
     ///
     /// # Errors
     /// When it does not start.
-    pub fn start_piped(self) -> Result<(Running, ChildStdin, ChildStdout), KitError> {
+    pub fn start_piped(self) -> Result<(ProgramHandle, ChildStdin, ChildStdout), KitError> {
         let (mut child, deadline, workspace) = self.spawn()?;
         let (stdin, stdout, stderr) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let running = Running::new(child, deadline, workspace, None);
-        running.seen.update(|now| now.ended += 1);
+        let running = ProgramHandle::new(child, deadline, workspace, None);
+        running.output.update(|now| now.closed_outputs += 1);
         if let Some(stderr) = stderr {
-            Seen::read(&running.seen, stderr, |now| &mut now.stderr);
+            WatchedOutput::read(&running.output, stderr, |now| &mut now.stderr);
         }
         match (stdin, stdout) {
             (Some(stdin), Some(stdout)) => Ok((running, stdin, stdout)),

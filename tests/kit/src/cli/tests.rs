@@ -93,9 +93,12 @@ fn input_that_nobody_reads_holds_nothing_up() {
 fn a_late_program_is_ended_with_its_children() {
     let mut running = sh("tail -f /dev/null & echo ready; wait").start().unwrap();
     running.wait_for_stdout("ready").unwrap();
-    running.until = Instant::now();
-    let seen = Arc::clone(&running.seen);
+    running.deadline = Instant::now();
+    let seen = Arc::clone(&running.output);
     assert!(matches!(running.wait(), Err(KitError::Deadline { .. })));
     // Both outputs end only when no process of the group holds them any more.
-    assert!(seen.wait(Instant::now() + DEADLINE, Now::is_over).is_over());
+    assert!(
+        seen.wait(Instant::now() + DEADLINE, ProgramState::is_over)
+            .is_over()
+    );
 }

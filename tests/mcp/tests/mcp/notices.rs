@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use conjure_kit::{MockMcp, Model, Running, Workspace, build_plugin, cli};
+use conjure_kit::{MockMcp, Model, ProgramHandle, Workspace, build_plugin, cli};
 use conjure_mock_llm::Message;
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ const CACHE: &str = "conjure-skill-cache-manager";
 const CLASH: &str = "2 tools would have the public name `s_newcomer`";
 
 /// A client over stdio that asked for every message.
-pub(crate) fn client(workspace: &Workspace) -> Running {
+pub(crate) fn client(workspace: &Workspace) -> ProgramHandle {
     let serve = ["mcp", "serve", "--stdio", "--config", "session.toml"];
     let mut client = cli(serve).workspace(workspace).start().unwrap();
     let about = json!({ "name": "t", "version": "1" });
@@ -35,7 +35,7 @@ pub(crate) fn client(workspace: &Workspace) -> Running {
 }
 
 /// The answer to a request.
-pub(crate) fn ask(client: &mut Running, id: u64, method: &str, params: &Value) -> Value {
+pub(crate) fn ask(client: &mut ProgramHandle, id: u64, method: &str, params: &Value) -> Value {
     let request = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
     client.send_line(&request.to_string()).unwrap();
     let is_it = |line: &Value| line["id"] == id && line["method"].is_null();
@@ -51,13 +51,13 @@ pub(crate) fn ask(client: &mut Running, id: u64, method: &str, params: &Value) -
     answer(&said.unwrap()).unwrap()
 }
 
-fn call(client: &mut Running, id: u64, tool: &str, arguments: &Value) -> Value {
+fn call(client: &mut ProgramHandle, id: u64, tool: &str, arguments: &Value) -> Value {
     let params = json!({ "name": tool, "arguments": arguments });
     ask(client, id, "tools/call", &params)["result"].take()
 }
 
 /// Waits for a message with these words.
-fn is_told(client: &Running, words: &str) {
+fn is_told(client: &ProgramHandle, words: &str) {
     let said = client.wait_for_stdout(words).unwrap();
     let line = said.lines().find(|line| line.contains(words)).unwrap();
     let line: Value = serde_json::from_str(line).unwrap();

@@ -90,6 +90,59 @@ fn of_two_servers_that_list_one_uri_neither_is_read_for_the_other() {
     }
 }
 
+/// Calls the tool of a server whose result links to `mock://a`.
+fn follow_link_of(gateway: &mut OverStdio, server: &str) {
+    let call = json!({ "name": format!("{server}_content"), "arguments": {} });
+    let called = gateway.ask("tools/call", &call);
+    assert_eq!(called["content"][3]["uri"], "mock://a", "{called}");
+}
+
+#[test]
+fn of_two_backends_that_list_one_uri_neither_is_read_for_the_other() {
+    let workspace = Workspace::new().unwrap();
+    let backends = ["a", "b"].map(|name| ["--name", name, "lists-linked"]);
+    let mut gateway = gateway(&workspace, &[&backends[0], &backends[1]]);
+    let uri = json!({ "uri": "mock://a" });
+    let refused = gateway.ask("resources/read", &uri);
+    let told = refused["error"]["message"].as_str().unwrap();
+    for part in [
+        ": backend `m0`, backend `m1`.",
+        "links to it",
+        "resources = false",
+    ] {
+        assert!(told.contains(part), "{told}");
+    }
+    for (server, name) in [("s1", "b"), ("s0", "a")] {
+        follow_link_of(&mut gateway, server);
+        let read = gateway.ask("resources/read", &uri);
+        let text = format!("{name} has mock://a");
+        assert_eq!(read["contents"][0]["text"], text, "{read}");
+    }
+}
+
+#[test]
+fn a_client_hears_of_changes_of_the_backend_that_gave_the_link() {
+    let workspace = Workspace::new().unwrap();
+    let silent = ["--name", "a", "lists-linked"];
+    let telling = ["--name", "b", "lists-linked", "watched"];
+    let mut gateway = gateway(&workspace, &[&silent, &telling]);
+    let mut subscribe = |server: Option<&str>| {
+        if let Some(server) = server {
+            follow_link_of(&mut gateway, server);
+        }
+        let uri = json!({ "uri": "mock://a" });
+        let said = gateway.ask("resources/subscribe", &uri);
+        said["error"]["message"].as_str().map(str::to_owned)
+    };
+    let several = subscribe(None).unwrap();
+    assert!(several.contains("backend `m0`, backend `m1`"), "{several}");
+    let silent = subscribe(Some("s0")).unwrap();
+    assert!(silent.contains("`s0` does not tell of changes"), "{silent}");
+    assert_eq!(subscribe(Some("s1")), None);
+    let told = gateway.until_told("notifications/resources/updated");
+    assert_eq!(told["params"]["uri"], "mock://a");
+}
+
 #[test]
 fn a_client_hears_of_changes_of_a_resource_or_that_it_cannot() {
     let workspace = Workspace::new().unwrap();

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use conjure_kit::{Running, TokenRelay, Workspace, build_plugin, cli, conjure_bin};
+use conjure_kit::{ProgramHandle, TokenRelay, Workspace, build_plugin, cli, conjure_bin};
 use serde_json::{Value, json};
 
 /// The package of the fixtures.
@@ -114,7 +114,7 @@ impl Served {
 pub(crate) struct Serving {
     url: String,
     served: Served,
-    _running: Running,
+    _running: ProgramHandle,
 }
 
 impl Serving {

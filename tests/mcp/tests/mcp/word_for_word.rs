@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use conjure_kit::{Running, Workspace, cli, conjure_bin};
+use conjure_kit::{ProgramHandle, Workspace, cli, conjure_bin};
 use serde_json::{Map, Value, json};
 
 use crate::peers::Peers;
@@ -122,7 +122,7 @@ pub(super) fn servers(peers: &Peers, root: &Path) -> Vec<Server> {
 pub(super) struct Gateway {
     pub(super) wire: Box<dyn Wire>,
     info: Value,
-    _serving: Option<Running>,
+    _serving: Option<ProgramHandle>,
     _workspace: Workspace,
 }
 
@@ -159,13 +159,13 @@ impl Gateway {
     }
 }
 
-fn serve(workspace: &Workspace) -> Running {
+fn serve(workspace: &Workspace) -> ProgramHandle {
     let served = "--json mcp serve --http 127.0.0.1:0 --config session.toml";
     let serving = cli(served.split(' ')).workspace(workspace).deadline(LIMIT);
     serving.start().unwrap()
 }
 
-fn url_of(serving: &Running) -> String {
+fn url_of(serving: &ProgramHandle) -> String {
     let line = serving.wait_for_stdout("\n").unwrap();
     let line: Value = serde_json::from_str(line.lines().next().unwrap()).unwrap();
     line["url"].as_str().unwrap().to_owned()

@@ -9,7 +9,7 @@ use crate::validate::{Rule, Violation, text};
 
 /// A turn that was paused: what came of it, and what it was asked with.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Paused {
+pub(super) struct PausedTurn {
     tools: Value,
     container: Option<String>,
     content: Vec<Value>,
@@ -74,9 +74,9 @@ impl Hosted {
             }
         }
         let paused = self.paused.as_ref();
-        if let Some(what) = paused.and_then(|paused| paused.changed(body, named)) {
+        if let Some(what) = paused.and_then(|paused| paused.mismatch(body, named)) {
             add(Rule::PausedChanged, what.to_owned());
-        } else if let Some(missing) = self.left(body, named) {
+        } else if let Some(missing) = self.abandoned_container(body, named) {
             add(
                 Rule::ContainerOmitted,
                 format!("container: the conversation runs in `{missing}`, which must be named"),
@@ -87,19 +87,19 @@ impl Hosted {
 
     /// The container that the newest call of the provider's own ran in, when the request names
     /// another one or none.
-    fn left(&self, body: &Value, named: Option<&str>) -> Option<&str> {
+    fn abandoned_container(&self, body: &Value, named: Option<&str>) -> Option<&str> {
         let newest = array(body, "messages")
             .iter()
             .flat_map(|message| array(message, "content"))
             .filter(|block| text(block, "type") == "server_tool_use")
-            .filter_map(|block| self.ran_in.get(text(block, "id")))
+            .filter_map(|block| self.containers_by_call.get(text(block, "id")))
             .next_back()?;
         let over = self.containers.get(newest).copied().unwrap_or(true);
         (!over && named != Some(newest)).then_some(newest.as_str())
     }
 
     /// Takes note of a message that goes out in answer to a request.
-    pub(crate) fn note(&mut self, request: &Request, message: &Message) {
+    pub(crate) fn record(&mut self, request: &Request, message: &Message) {
         let asked = request.body.get("container").and_then(id_of);
         let told = message.container.as_ref().and_then(id_of);
         let container = told.or(asked).map(str::to_owned);
@@ -108,7 +108,7 @@ impl Hosted {
         }
         for block in &message.content {
             if let (Block::ServerToolUse(call), Some(id)) = (block, &container) {
-                self.ran_in.insert(call.id.clone(), id.clone());
+                self.containers_by_call.insert(call.id.clone(), id.clone());
             }
         }
         self.paused = (message.effective_stop_reason() == "pause_turn").then(|| {
@@ -116,7 +116,7 @@ impl Hosted {
             let mut whole = request.clone();
             whole.body = json!({ "model": request.model() });
             let body = serde_json::from_slice(&message.body(&whole)).unwrap_or(Value::Null);
-            Paused {
+            PausedTurn {
                 tools: request.body.get("tools").cloned().unwrap_or_default(),
                 container,
                 content: array(&body, "content").to_vec(),
@@ -125,10 +125,10 @@ impl Hosted {
     }
 }
 
-impl Paused {
+impl PausedTurn {
     /// What is wrong with a request that goes on with this turn; nothing when it is another
     /// conversation's.
-    fn changed(&self, body: &Value, named: Option<&str>) -> Option<&'static str> {
+    fn mismatch(&self, body: &Value, named: Option<&str>) -> Option<&'static str> {
         let newest = self
             .content
             .iter()

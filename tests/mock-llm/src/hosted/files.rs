@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::{Body, Hosted, Refused, listed, multipart, page};
+use super::{Body, Hosted, HostedRefusal, list_page, multipart, page};
 use crate::request::Request;
 use crate::validate::Rule;
 
 /// The largest file that is taken.
-const MOST_BYTES: usize = 500 * 1024 * 1024;
+const MAX_FILE_BYTES: usize = 500 * 1024 * 1024;
 
 /// A file at the provider.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,7 +21,7 @@ pub struct StoredFile {
     /// Whether it can be downloaded: what skills made can, what was uploaded cannot.
     pub downloadable: bool,
     /// The size that is told, where it is not that of the content.
-    pub told_size: Option<u64>,
+    pub reported_size: Option<u64>,
 }
 
 impl StoredFile {
@@ -33,14 +33,14 @@ impl StoredFile {
             name: name.to_owned(),
             bytes: Some(bytes.into()),
             downloadable,
-            told_size: None,
+            reported_size: None,
         }
     }
 
     fn metadata(&self) -> Value {
         let size = self.bytes.as_ref().map_or(0, Vec::len);
         let size = self
-            .told_size
+            .reported_size
             .unwrap_or_else(|| u64::try_from(size).unwrap_or(u64::MAX));
         json!({
             "id": self.id,
@@ -63,43 +63,47 @@ impl Hosted {
         self
     }
 
-    pub(super) fn files_api(&mut self, request: &Request, path: &[&str]) -> Result<Body, Refused> {
+    pub(super) fn files_api(
+        &mut self,
+        request: &Request,
+        path: &[&str],
+    ) -> Result<Body, HostedRefusal> {
         match (request.method.as_str(), path) {
             ("POST", [_]) => self.upload(request),
             ("GET", [_]) => {
                 let all: Vec<Value> = self.files.iter().map(StoredFile::metadata).collect();
                 let (data, next) = page(request, &all, 1000)?;
-                Ok(listed(&data, next.as_deref(), false))
+                Ok(list_page(&data, next.as_deref(), false))
             }
-            ("GET", [_, id]) => Ok(Body::Json(self.stored(id)?.metadata())),
+            ("GET", [_, id]) => Ok(Body::Json(self.find_file(id)?.metadata())),
             ("GET", [_, id, "content"]) => {
-                let file = self.stored(id)?;
+                let file = self.find_file(id)?;
                 if !file.downloadable {
-                    return Err(Refused {
+                    return Err(HostedRefusal {
                         status: 400,
                         message: format!("File `{id}` is not downloadable."),
                         rule: None,
                     });
                 }
-                let gone = || Refused::not_found(format!("File `{id}` has expired."));
+                let gone = || HostedRefusal::not_found(format!("File `{id}` has expired."));
                 Ok(Body::Bytes(file.bytes.clone().ok_or_else(gone)?))
             }
             ("DELETE", [_, id]) => {
-                self.stored(id)?;
+                self.find_file(id)?;
                 self.files.retain(|file| file.id != **id);
                 Ok(Body::Json(json!({"id": id, "type": "file_deleted"})))
             }
-            _ => Err(Refused::not_found("no such resource")),
+            _ => Err(HostedRefusal::not_found("no such resource")),
         }
     }
 
-    fn stored(&self, id: &str) -> Result<&StoredFile, Refused> {
+    fn find_file(&self, id: &str) -> Result<&StoredFile, HostedRefusal> {
         let found = self.files.iter().find(|file| file.id == id);
-        found.ok_or_else(|| Refused::not_found(format!("File not found: {id}")))
+        found.ok_or_else(|| HostedRefusal::not_found(format!("File not found: {id}")))
     }
 
-    fn upload(&mut self, request: &Request) -> Result<Body, Refused> {
-        let wrong = |what: &str| Refused::broken(Rule::Multipart, what);
+    fn upload(&mut self, request: &Request) -> Result<Body, HostedRefusal> {
+        let wrong = |what: &str| HostedRefusal::violation(Rule::Multipart, what);
         let fields = multipart::fields(request)
             .ok_or_else(|| wrong("body: must be multipart/form-data, whole"))?;
         let mut file = None;
@@ -125,9 +129,9 @@ impl Hosted {
         if !(1..=255).contains(&length) || name.chars().any(is_forbidden) {
             let message =
                 format!("filename: `{name}` must be 1-255 characters without <>:\"|?*\\/");
-            return Err(Refused::broken(Rule::FileName, message));
+            return Err(HostedRefusal::violation(Rule::FileName, message));
         }
-        if file.bytes.is_empty() || file.bytes.len() > MOST_BYTES {
+        if file.bytes.is_empty() || file.bytes.len() > MAX_FILE_BYTES {
             return Err(wrong("file: must have 1 byte to 500 MB"));
         }
         let id = self.mint("file_");

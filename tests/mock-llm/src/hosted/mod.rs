@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::delivery::{Part, Piece, Rendered};
+use crate::delivery::{Part, Piece, RenderedAnswer};
 use crate::reply::ErrorReply;
 use crate::request::Request;
 use crate::validate::{Rule, Violation};
@@ -33,26 +33,26 @@ pub struct Hosted {
     /// Ids of containers, and whether each is over.
     containers: BTreeMap<String, bool>,
     /// Where the provider's own calls ran, by their ids.
-    ran_in: BTreeMap<String, String>,
-    paused: Option<containers::Paused>,
-    old_shapes: bool,
-    made: u64,
+    containers_by_call: BTreeMap<String, String>,
+    paused: Option<containers::PausedTurn>,
+    beta_format: bool,
+    created_count: u64,
 }
 
 /// What an API of the provider's answers.
-pub(crate) struct Answered {
-    pub(crate) rendered: Rendered,
+pub(crate) struct HostedAnswer {
+    pub(crate) rendered: RenderedAnswer,
     pub(crate) violation: Option<Violation>,
 }
 
 /// Why a request is refused.
-struct Refused {
+struct HostedRefusal {
     status: u16,
     message: String,
     rule: Option<Rule>,
 }
 
-impl Refused {
+impl HostedRefusal {
     fn not_found(message: impl Into<String>) -> Self {
         Self {
             status: 404,
@@ -61,7 +61,7 @@ impl Refused {
         }
     }
 
-    fn broken(rule: Rule, message: impl Into<String>) -> Self {
+    fn violation(rule: Rule, message: impl Into<String>) -> Self {
         Self {
             status: 400,
             message: message.into(),
@@ -96,7 +96,7 @@ impl Hosted {
     /// With the provider's own skills: `pptx`, `xlsx`, `docx` and `pdf`.
     #[must_use]
     pub fn new() -> Self {
-        let skills = ["pptx", "xlsx", "docx", "pdf"].map(StoredSkill::of_the_provider);
+        let skills = ["pptx", "xlsx", "docx", "pdf"].map(StoredSkill::provider_owned);
         Self {
             skills: skills.to_vec(),
             ..Self::default()
@@ -105,8 +105,8 @@ impl Hosted {
 
     /// Answers in the shapes of the beta, whatever the headers ask for.
     #[must_use]
-    pub fn old_shapes(mut self) -> Self {
-        self.old_shapes = true;
+    pub fn beta_format(mut self) -> Self {
+        self.beta_format = true;
         self
     }
 
@@ -119,7 +119,7 @@ impl Hosted {
 
     /// With a file that a skill made, and that can be downloaded.
     #[must_use]
-    pub fn made_file(mut self, id: &str, name: &str, bytes: impl Into<Vec<u8>>) -> Self {
+    pub fn generated_file(mut self, id: &str, name: &str, bytes: impl Into<Vec<u8>>) -> Self {
         self.files.push(StoredFile::new(id, name, bytes, true));
         self
     }
@@ -142,7 +142,7 @@ impl Hosted {
     }
 
     /// Answers a request of these APIs; nothing for another one's.
-    pub(crate) fn answer(&mut self, request: &Request) -> Option<Answered> {
+    pub(crate) fn answer(&mut self, request: &Request) -> Option<HostedAnswer> {
         let (_, path) = request.path.split_once("/v1/")?;
         let parts: Vec<&str> = path.split('/').collect();
         let parts = parts.as_slice();
@@ -158,10 +158,10 @@ impl Hosted {
         });
         Some(match answered {
             Ok(Body::Json(json)) => {
-                Answered::of(200, "application/json", json.to_string().as_bytes())
+                HostedAnswer::of(200, "application/json", json.to_string().as_bytes())
             }
-            Ok(Body::Bytes(bytes)) => Answered::of(200, "application/octet-stream", &bytes),
-            Err(refused) => Answered {
+            Ok(Body::Bytes(bytes)) => HostedAnswer::of(200, "application/octet-stream", &bytes),
+            Err(refused) => HostedAnswer {
                 rendered: Wire::Anthropic.error(
                     &ErrorReply::new(refused.status).message(refused.message.clone()),
                     request,
@@ -177,19 +177,19 @@ impl Hosted {
 
     fn is_old(&self, request: &Request) -> bool {
         let beta = request.header("anthropic-beta");
-        self.old_shapes || beta.is_some_and(|beta| beta.contains(SKILLS_BETA))
+        self.beta_format || beta.is_some_and(|beta| beta.contains(SKILLS_BETA))
     }
 
     fn mint(&mut self, prefix: &str) -> String {
-        self.made += 1;
-        format!("{prefix}{:024}", self.made)
+        self.created_count += 1;
+        format!("{prefix}{:024}", self.created_count)
     }
 }
 
-impl Answered {
+impl HostedAnswer {
     fn of(status: u16, media_type: &str, bytes: &[u8]) -> Self {
         Self {
-            rendered: Rendered {
+            rendered: RenderedAnswer {
                 status,
                 headers: vec![
                     ("content-type".to_owned(), media_type.to_owned()),
@@ -203,9 +203,9 @@ impl Answered {
     }
 }
 
-fn headers(request: &Request) -> Result<(), Refused> {
+fn headers(request: &Request) -> Result<(), HostedRefusal> {
     if !Wire::Anthropic.has_credential(request) {
-        return Err(Refused {
+        return Err(HostedRefusal {
             status: 401,
             message: "x-api-key header is required".to_owned(),
             rule: Some(Rule::Authentication),
@@ -213,7 +213,7 @@ fn headers(request: &Request) -> Result<(), Refused> {
     }
     if request.header("anthropic-version").is_none() {
         let message = "anthropic-version: header is required";
-        return Err(Refused::broken(Rule::Version, message));
+        return Err(HostedRefusal::violation(Rule::Version, message));
     }
     Ok(())
 }
@@ -224,12 +224,13 @@ fn page<T: Clone>(
     request: &Request,
     all: &[T],
     most: usize,
-) -> Result<(Vec<T>, Option<String>), Refused> {
+) -> Result<(Vec<T>, Option<String>), HostedRefusal> {
     let number = |name: &str, prefix: &str| match request.query_value(name) {
         None => Ok(None),
         Some(text) => {
             let number = text.strip_prefix(prefix).and_then(|it| it.parse().ok());
-            let wrong = || Refused::broken(Rule::Paging, format!("{name}: `{text}` is not valid"));
+            let wrong =
+                || HostedRefusal::violation(Rule::Paging, format!("{name}: `{text}` is not valid"));
             number.map(Some).ok_or_else(wrong)
         }
     };
@@ -237,14 +238,14 @@ fn page<T: Clone>(
     let from: usize = number("page", "page_")?.unwrap_or(0);
     if limit < 1 || limit > most || from > all.len() {
         let message = format!("limit must be between 1 and {most}, and page one that was given");
-        return Err(Refused::broken(Rule::Paging, message));
+        return Err(HostedRefusal::violation(Rule::Paging, message));
     }
     let to = from.saturating_add(limit).min(all.len());
     let data = all.get(from..to).unwrap_or_default().to_vec();
     Ok((data, (to < all.len()).then(|| format!("page_{to}"))))
 }
 
-fn listed(data: &[Value], next: Option<&str>, old: bool) -> Body {
+fn list_page(data: &[Value], next: Option<&str>, old: bool) -> Body {
     let mut list = json!({"data": data, "next_page": next});
     if let (true, Some(fields)) = (old, list.as_object_mut()) {
         fields.insert("has_more".to_owned(), next.is_some().into());

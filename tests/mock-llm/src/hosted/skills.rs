@@ -5,12 +5,12 @@ use std::io::{self, Write as _};
 
 use serde_json::{Value, json};
 
-use super::{Body, Hosted, Refused, listed, multipart, page};
+use super::{Body, Hosted, HostedRefusal, list_page, multipart, page};
 use crate::request::Request;
 use crate::validate::Rule;
 
 /// The most bytes of a skill, unpacked.
-const MOST_BYTES: usize = 30 * 1000 * 1000;
+const MAX_SKILL_BYTES: usize = 30 * 1000 * 1000;
 
 /// A skill at the provider.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,7 +40,7 @@ pub struct StoredVersion {
 
 impl StoredSkill {
     /// A skill of the provider's own.
-    pub(super) fn of_the_provider(name: &str) -> Self {
+    pub(super) fn provider_owned(name: &str) -> Self {
         Self {
             id: name.to_owned(),
             title: Some(name.to_owned()),
@@ -60,7 +60,7 @@ impl StoredSkill {
         }
     }
 
-    fn told(&self, old: bool) -> Value {
+    fn to_json(&self, old: bool) -> Value {
         let latest = self.versions.last().map(|version| version.id.as_str());
         let at = "2026-08-20T00:00:00Z";
         if old {
@@ -100,7 +100,7 @@ impl StoredVersion {
         Some(archive.finish().ok()?.into_inner())
     }
 
-    fn told(&self, skill: &str, old: bool) -> Value {
+    fn to_json(&self, skill: &str, old: bool) -> Value {
         let at = "2026-08-20T00:00:00Z";
         if old {
             json!({
@@ -118,7 +118,11 @@ impl StoredVersion {
 }
 
 impl Hosted {
-    pub(super) fn skills_api(&mut self, request: &Request, path: &[&str]) -> Result<Body, Refused> {
+    pub(super) fn skills_api(
+        &mut self,
+        request: &Request,
+        path: &[&str],
+    ) -> Result<Body, HostedRefusal> {
         let old = self.is_old(request);
         match (request.method.as_str(), path) {
             ("POST", [_]) => self.create(request, old),
@@ -128,14 +132,14 @@ impl Hosted {
                     .skills
                     .iter()
                     .filter(|skill| source.as_ref().is_none_or(|it| *it == skill.source))
-                    .map(|skill| skill.told(old))
+                    .map(|skill| skill.to_json(old))
                     .collect();
                 let (data, next) = page(request, &all, if old { 100 } else { 1000 })?;
-                Ok(listed(&data, next.as_deref(), old))
+                Ok(list_page(&data, next.as_deref(), old))
             }
-            ("GET", [_, id]) => Ok(Body::Json(self.known(id)?.told(old))),
+            ("GET", [_, id]) => Ok(Body::Json(self.find_skill(id)?.to_json(old))),
             ("DELETE", [_, id]) => {
-                let skill = self.known(id)?;
+                let skill = self.find_skill(id)?;
                 if skill.source != "custom" {
                     return Err(refused_deletion(id, "it is the provider's own"));
                 }
@@ -147,45 +151,47 @@ impl Hosted {
             }
             ("POST", [_, id, "versions"]) => {
                 let (_, version) = self.uploaded(request)?;
-                let told = version.told(id, old);
-                let skill = self.known_mut(id)?;
+                let told = version.to_json(id, old);
+                let skill = self.find_skill_mut(id)?;
                 if skill
                     .versions
                     .last()
                     .is_some_and(|last| last.name != version.name)
                 {
                     let message = "name: a skill keeps its name from version to version";
-                    return Err(Refused::broken(Rule::SkillName, message));
+                    return Err(HostedRefusal::violation(Rule::SkillName, message));
                 }
                 skill.versions.push(version);
                 Ok(Body::Json(told))
             }
             ("GET", [_, id, "versions"]) => {
-                let versions = self.known(id)?.versions.iter();
-                let all: Vec<Value> = versions.map(|version| version.told(id, old)).collect();
+                let versions = self.find_skill(id)?.versions.iter();
+                let all: Vec<Value> = versions.map(|version| version.to_json(id, old)).collect();
                 let (data, next) = page(request, &all, if old { 100 } else { 1000 })?;
-                Ok(listed(&data, next.as_deref(), old))
+                Ok(list_page(&data, next.as_deref(), old))
             }
             ("GET", [_, id, "versions", version]) => {
-                let versions = &self.known(id)?.versions;
+                let versions = &self.find_skill(id)?.versions;
                 let found = versions.iter().find(|it| it.id == **version);
-                let missing = || Refused::not_found(format!("no version `{version}` of `{id}`"));
-                Ok(Body::Json(found.ok_or_else(missing)?.told(id, old)))
+                let missing =
+                    || HostedRefusal::not_found(format!("no version `{version}` of `{id}`"));
+                Ok(Body::Json(found.ok_or_else(missing)?.to_json(id, old)))
             }
             // The beta's alone.
             ("GET", [_, id, "versions", version, "content"]) if old => {
-                let versions = &self.known(id)?.versions;
+                let versions = &self.find_skill(id)?.versions;
                 let found = versions.iter().find(|it| it.id == **version);
                 let packed = found.and_then(StoredVersion::packed);
-                let missing = || Refused::not_found(format!("no version `{version}` of `{id}`"));
+                let missing =
+                    || HostedRefusal::not_found(format!("no version `{version}` of `{id}`"));
                 Ok(Body::Bytes(packed.ok_or_else(missing)?))
             }
             ("DELETE", [_, id, "versions", version]) => {
-                let skill = self.known_mut(id)?;
+                let skill = self.find_skill_mut(id)?;
                 let before = skill.versions.len();
                 skill.versions.retain(|it| it.id != **version);
                 if skill.versions.len() == before {
-                    return Err(Refused::not_found(format!(
+                    return Err(HostedRefusal::not_found(format!(
                         "no version `{version}` of `{id}`"
                     )));
                 }
@@ -193,21 +199,21 @@ impl Hosted {
                     json!({"id": version, "type": "skill_version_deleted"}),
                 ))
             }
-            _ => Err(Refused::not_found("no such resource")),
+            _ => Err(HostedRefusal::not_found("no such resource")),
         }
     }
 
-    pub(super) fn known(&self, id: &str) -> Result<&StoredSkill, Refused> {
+    pub(super) fn find_skill(&self, id: &str) -> Result<&StoredSkill, HostedRefusal> {
         let found = self.skills.iter().find(|skill| skill.id == id);
-        found.ok_or_else(|| Refused::not_found(format!("Skill not found: {id}")))
+        found.ok_or_else(|| HostedRefusal::not_found(format!("Skill not found: {id}")))
     }
 
-    fn known_mut(&mut self, id: &str) -> Result<&mut StoredSkill, Refused> {
+    fn find_skill_mut(&mut self, id: &str) -> Result<&mut StoredSkill, HostedRefusal> {
         let found = self.skills.iter_mut().find(|skill| skill.id == id);
-        found.ok_or_else(|| Refused::not_found(format!("Skill not found: {id}")))
+        found.ok_or_else(|| HostedRefusal::not_found(format!("Skill not found: {id}")))
     }
 
-    fn create(&mut self, request: &Request, old: bool) -> Result<Body, Refused> {
+    fn create(&mut self, request: &Request, old: bool) -> Result<Body, HostedRefusal> {
         let (title, version) = self.uploaded(request)?;
         let taken = |title: &String| {
             self.skills
@@ -216,7 +222,7 @@ impl Hosted {
         };
         if old && title.as_ref().is_some_and(taken) {
             let message = "display_title: must be unique in the workspace";
-            return Err(Refused::broken(Rule::SkillName, message));
+            return Err(HostedRefusal::violation(Rule::SkillName, message));
         }
         let skill = StoredSkill {
             id: self.mint("skill_"),
@@ -224,14 +230,17 @@ impl Hosted {
             source: "custom".to_owned(),
             versions: vec![version],
         };
-        let told = skill.told(old);
+        let told = skill.to_json(old);
         self.skills.push(skill);
         Ok(Body::Json(told))
     }
 
     /// The title and the files of an upload.
-    fn uploaded(&mut self, request: &Request) -> Result<(Option<String>, StoredVersion), Refused> {
-        let wrong = |what: String| Refused::broken(Rule::Multipart, what);
+    fn uploaded(
+        &mut self,
+        request: &Request,
+    ) -> Result<(Option<String>, StoredVersion), HostedRefusal> {
+        let wrong = |what: String| HostedRefusal::violation(Rule::Multipart, what);
         let fields = multipart::fields(request)
             .ok_or_else(|| wrong("body: must be multipart/form-data, whole".to_owned()))?;
         let (mut title, mut files) = (None, Vec::new());
@@ -246,12 +255,12 @@ impl Hosted {
                 }
             }
         }
-        let name = laid_out(&files)?;
+        let name = check_layout(&files)?;
         if title
             .as_ref()
             .is_some_and(|title| title.chars().count() > 255)
         {
-            return Err(Refused::broken(
+            return Err(HostedRefusal::violation(
                 Rule::SkillName,
                 "display_name: at most 255 characters",
             ));
@@ -262,8 +271,8 @@ impl Hosted {
     }
 }
 
-fn refused_deletion(id: &str, why: &str) -> Refused {
-    Refused {
+fn refused_deletion(id: &str, why: &str) -> HostedRefusal {
+    HostedRefusal {
         status: 400,
         message: format!("Skill `{id}` cannot be deleted: {why}."),
         rule: None,
@@ -271,8 +280,8 @@ fn refused_deletion(id: &str, why: &str) -> Refused {
 }
 
 /// The name in the `SKILL.md` of an upload, after everything about its files was found right.
-fn laid_out(files: &[(String, Vec<u8>)]) -> Result<String, Refused> {
-    let wrong = |what: String| Refused::broken(Rule::SkillFiles, what);
+fn check_layout(files: &[(String, Vec<u8>)]) -> Result<String, HostedRefusal> {
+    let wrong = |what: String| HostedRefusal::violation(Rule::SkillFiles, what);
     let mut roots = BTreeSet::new();
     let mut seen = BTreeSet::new();
     for (path, _) in files {
@@ -288,7 +297,7 @@ fn laid_out(files: &[(String, Vec<u8>)]) -> Result<String, Refused> {
     if roots.len() != 1 {
         return Err(wrong("files: all must be in one directory".to_owned()));
     }
-    if files.iter().map(|(_, bytes)| bytes.len()).sum::<usize>() >= MOST_BYTES {
+    if files.iter().map(|(_, bytes)| bytes.len()).sum::<usize>() >= MAX_SKILL_BYTES {
         return Err(wrong("files: must have less than 30 MB in all".to_owned()));
     }
     let root = roots.into_iter().flatten().next();
@@ -303,7 +312,7 @@ fn laid_out(files: &[(String, Vec<u8>)]) -> Result<String, Refused> {
     let like = |text: &str| text.to_lowercase().replace('_', "-");
     if root.is_some_and(|root| like(root) != like(&name)) {
         let message = format!("files: the directory must be called as the skill, `{name}`");
-        return Err(Refused::broken(Rule::SkillName, message));
+        return Err(HostedRefusal::violation(Rule::SkillName, message));
     }
     Ok(name)
 }

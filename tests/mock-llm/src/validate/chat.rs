@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{Findings, Rule, is_tool_name, schema, some, text};
+use super::{Findings, Rule, is_tool_name, non_null, schema, text};
 use crate::request::{Request, array};
 use crate::wire::Wire;
 
@@ -114,7 +114,7 @@ pub(super) fn judge(request: &Request, findings: &mut Findings) {
         "model",
         "you must provide a model parameter",
     );
-    let limits = ["max_tokens", "max_completion_tokens"].map(|field| some(body, field));
+    let limits = ["max_tokens", "max_completion_tokens"].map(|field| non_null(body, field));
     findings.check(
         limits.iter().flatten().all(|it| it.as_u64() >= Some(1)),
         Rule::MaxTokens,
@@ -128,7 +128,8 @@ pub(super) fn judge(request: &Request, findings: &mut Findings) {
         "may not be set together with max_completion_tokens",
     );
     findings.check(
-        some(body, "stream_options").is_none() || body.get("stream") == Some(&Value::Bool(true)),
+        non_null(body, "stream_options").is_none()
+            || body.get("stream") == Some(&Value::Bool(true)),
         Rule::StreamOptions,
         "stream_options",
         "only allowed when 'stream' is enabled",
@@ -141,13 +142,13 @@ pub(super) fn judge(request: &Request, findings: &mut Findings) {
 fn tools(body: &Value, findings: &mut Findings) {
     let tools = array(body, "tools");
     findings.check(
-        some(body, "tools").is_none() || !tools.is_empty(),
+        non_null(body, "tools").is_none() || !tools.is_empty(),
         Rule::Tools,
         "tools",
         "empty array: expected an array with minimum length 1",
     );
     findings.check(
-        some(body, "parallel_tool_calls").is_none() || !tools.is_empty(),
+        non_null(body, "parallel_tool_calls").is_none() || !tools.is_empty(),
         Rule::Tools,
         "parallel_tool_calls",
         "only allowed when 'tools' are specified",
@@ -183,14 +184,14 @@ fn tools(body: &Value, findings: &mut Findings) {
         if kind == "function" {
             let strict = function.get("strict") == Some(&Value::Bool(true));
             let place = format!("{place}.function.parameters");
-            schema::openai(&place, some(function, "parameters"), strict, findings);
+            schema::openai(&place, non_null(function, "parameters"), strict, findings);
         }
     }
     choice(body, tools, &names, findings);
 }
 
 fn choice(body: &Value, tools: &[Value], names: &BTreeSet<&str>, findings: &mut Findings) {
-    let Some(choice) = some(body, "tool_choice") else {
+    let Some(choice) = non_null(body, "tool_choice") else {
         return;
     };
     let kind = text(choice, "type");
@@ -209,7 +210,7 @@ fn choice(body: &Value, tools: &[Value], names: &BTreeSet<&str>, findings: &mut 
 }
 
 fn format(body: &Value, findings: &mut Findings) {
-    let Some(format) = some(body, "response_format") else {
+    let Some(format) = non_null(body, "response_format") else {
         return;
     };
     let schema = format.get("json_schema").unwrap_or(&Value::Null);

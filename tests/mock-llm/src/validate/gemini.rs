@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{Findings, Rule, schema, some, text};
+use super::{Findings, Rule, non_null, schema, text};
 use crate::request::{Request, array};
 use crate::wire::Wire;
 
@@ -113,7 +113,7 @@ pub(super) fn judge(request: &Request, findings: &mut Findings) {
         "model",
         "the path names no model",
     );
-    if let Some(system) = some(body, "systemInstruction") {
+    if let Some(system) = non_null(body, "systemInstruction") {
         let parts = array(system, "parts");
         findings.check(
             !parts.is_empty() && parts.iter().all(|part| part.get("text").is_some()),
@@ -128,17 +128,17 @@ pub(super) fn judge(request: &Request, findings: &mut Findings) {
 }
 
 fn config(model: &str, body: &Value, findings: &mut Findings) {
-    let Some(config) = some(body, "generationConfig") else {
+    let Some(config) = non_null(body, "generationConfig") else {
         return;
     };
     findings.known_fields(config, CONFIG);
     findings.check(
-        some(config, "maxOutputTokens").is_none_or(|it| it.as_u64() >= Some(1)),
+        non_null(config, "maxOutputTokens").is_none_or(|it| it.as_u64() >= Some(1)),
         Rule::MaxTokens,
         "generationConfig.maxOutputTokens",
         "must be positive",
     );
-    let schemas = ["responseSchema", "responseJsonSchema"].map(|field| some(config, field));
+    let schemas = ["responseSchema", "responseJsonSchema"].map(|field| non_null(config, field));
     findings.check(
         schemas.iter().flatten().count() < 2,
         Rule::Format,
@@ -163,13 +163,13 @@ fn config(model: &str, body: &Value, findings: &mut Findings) {
 }
 
 fn thinking(model: &str, config: &Value, findings: &mut Findings) {
-    let Some(thinking) = some(config, "thinkingConfig") else {
+    let Some(thinking) = non_null(config, "thinkingConfig") else {
         return;
     };
-    let budget = some(thinking, "thinkingBudget");
+    let budget = non_null(thinking, "thinkingBudget");
     let place = "generationConfig.thinkingConfig";
     findings.check(
-        budget.is_none() || some(thinking, "thinkingLevel").is_none(),
+        budget.is_none() || non_null(thinking, "thinkingLevel").is_none(),
         Rule::ThinkingBudget,
         place,
         "thinkingBudget and thinkingLevel may not be set together",
@@ -218,8 +218,8 @@ fn tools(body: &Value, findings: &mut Findings) {
 }
 
 fn parameters(place: &str, function: &Value, findings: &mut Findings) {
-    let plain = some(function, "parameters");
-    let json = some(function, "parametersJsonSchema");
+    let plain = non_null(function, "parameters");
+    let json = non_null(function, "parametersJsonSchema");
     findings.check(
         plain.is_none() || json.is_none(),
         Rule::ToolSchema,
@@ -247,7 +247,7 @@ fn parameters(place: &str, function: &Value, findings: &mut Findings) {
 }
 
 fn choice(body: &Value, names: &BTreeSet<&str>, findings: &mut Findings) {
-    let config = some(body, "toolConfig").and_then(|it| some(it, "functionCallingConfig"));
+    let config = non_null(body, "toolConfig").and_then(|it| non_null(it, "functionCallingConfig"));
     let Some(config) = config else { return };
     let mode = text(config, "mode");
     let allowed = array(config, "allowedFunctionNames");

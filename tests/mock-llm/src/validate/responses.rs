@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{Findings, Rule, is_tool_name, schema, some, text};
+use super::{Findings, Rule, is_tool_name, non_null, schema, text};
 use crate::request::{Request, array};
 use crate::wire::Wire;
 
@@ -108,19 +108,20 @@ pub(super) fn judge(request: &Request, findings: &mut Findings) {
         "missing required parameter",
     );
     findings.check(
-        some(body, "max_output_tokens").is_none_or(|it| it.as_u64() >= Some(16)),
+        non_null(body, "max_output_tokens").is_none_or(|it| it.as_u64() >= Some(16)),
         Rule::MaxTokens,
         "max_output_tokens",
         "integer below minimum value: expected a value >= 16",
     );
     findings.check(
-        some(body, "instructions").is_none_or(Value::is_string),
+        non_null(body, "instructions").is_none_or(Value::is_string),
         Rule::System,
         "instructions",
         "expected a string",
     );
     findings.check(
-        some(body, "stream_options").is_none() || body.get("stream") == Some(&Value::Bool(true)),
+        non_null(body, "stream_options").is_none()
+            || body.get("stream") == Some(&Value::Bool(true)),
         Rule::StreamOptions,
         "stream_options",
         "only allowed when 'stream' is enabled",
@@ -170,14 +171,14 @@ fn tools(body: &Value, findings: &mut Findings) {
         if kind == "function" {
             let strict = tool.get("strict") == Some(&Value::Bool(true));
             let place = format!("{place}.parameters");
-            schema::openai(&place, some(tool, "parameters"), strict, findings);
+            schema::openai(&place, non_null(tool, "parameters"), strict, findings);
         }
     }
     choice(body, tools, &names, findings);
 }
 
 fn choice(body: &Value, tools: &[Value], names: &BTreeSet<&str>, findings: &mut Findings) {
-    let Some(choice) = some(body, "tool_choice") else {
+    let Some(choice) = non_null(body, "tool_choice") else {
         return;
     };
     let what = match (choice.as_str(), text(choice, "type")) {
@@ -194,7 +195,7 @@ fn choice(body: &Value, tools: &[Value], names: &BTreeSet<&str>, findings: &mut 
 }
 
 fn format(body: &Value, findings: &mut Findings) {
-    let format = body.get("text").and_then(|text| some(text, "format"));
+    let format = body.get("text").and_then(|text| non_null(text, "format"));
     let Some(format) = format else { return };
     match text(format, "type") {
         "text" | "json_object" => {}

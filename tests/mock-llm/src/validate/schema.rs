@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use super::{Findings, Rule, keys, some, text};
+use super::{Findings, Rule, keys, non_null, text};
 use crate::request::array;
 
 /// A function's parameters as `OpenAI` takes them.
@@ -25,7 +25,7 @@ pub(super) fn openai(place: &str, schema: Option<&Value>, strict: bool, findings
             format_args!("schema must not have '{word}' at the top level"),
         );
     }
-    each(place, schema, &mut |place, schema| {
+    visit_subschemas(place, schema, &mut |place, schema| {
         findings.check(
             text(schema, "type") != "array" || schema.get("items").is_some(),
             Rule::ToolSchema,
@@ -40,7 +40,7 @@ pub(super) fn openai(place: &str, schema: Option<&Value>, strict: bool, findings
 
 /// A schema of strict mode that is not a function's.
 pub(super) fn openai_strict(place: &str, schema: &Value, findings: &mut Findings) {
-    each(place, schema, &mut |place, schema| {
+    visit_subschemas(place, schema, &mut |place, schema| {
         strict(place, schema, findings);
     });
 }
@@ -85,7 +85,7 @@ const ANTHROPIC_UNSUPPORTED: &[&str] = &[
 /// A schema of Anthropic's strict mode: of a strict tool, or of an output. Unlike `OpenAI`'s, it may
 /// have properties that are not required.
 pub(super) fn anthropic_strict(place: &str, schema: &Value, findings: &mut Findings) {
-    each(place, schema, &mut |place, schema| {
+    visit_subschemas(place, schema, &mut |place, schema| {
         let kind = text(schema, "type");
         findings.check(
             kind != "object" || schema.get("additionalProperties") == Some(&Value::Bool(false)),
@@ -101,7 +101,7 @@ pub(super) fn anthropic_strict(place: &str, schema: &Value, findings: &mut Findi
             );
         }
         findings.check(
-            some(schema, "minItems").is_none_or(|it| it.as_u64() <= Some(1)),
+            non_null(schema, "minItems").is_none_or(|it| it.as_u64() <= Some(1)),
             Rule::StrictSchema,
             place,
             "For 'array' type, 'minItems' values other than 0 or 1 are not supported",
@@ -110,7 +110,7 @@ pub(super) fn anthropic_strict(place: &str, schema: &Value, findings: &mut Findi
 }
 
 /// Visits a schema and all within it.
-fn each(place: &str, schema: &Value, visit: &mut dyn FnMut(&str, &Value)) {
+fn visit_subschemas(place: &str, schema: &Value, visit: &mut dyn FnMut(&str, &Value)) {
     if !schema.is_object() {
         return;
     }
@@ -118,23 +118,23 @@ fn each(place: &str, schema: &Value, visit: &mut dyn FnMut(&str, &Value)) {
     for word in ["properties", "$defs", "definitions"] {
         let inner = schema.get(word).and_then(Value::as_object);
         for (name, inner) in inner.into_iter().flatten() {
-            each(&format!("{place}.{word}.{name}"), inner, visit);
+            visit_subschemas(&format!("{place}.{word}.{name}"), inner, visit);
         }
     }
     for word in ["items", "additionalProperties"] {
         if let Some(inner) = schema.get(word) {
-            each(&format!("{place}.{word}"), inner, visit);
+            visit_subschemas(&format!("{place}.{word}"), inner, visit);
         }
     }
     for word in ["anyOf", "oneOf", "allOf"] {
         for (number, inner) in array(schema, word).iter().enumerate() {
-            each(&format!("{place}.{word}.{number}"), inner, visit);
+            visit_subschemas(&format!("{place}.{word}.{number}"), inner, visit);
         }
     }
 }
 
 /// The words of Gemini's subset of the `OpenAPI` schema.
-const GEMINI_WORDS: &[&str] = &[
+const GEMINI_KEYWORDS: &[&str] = &[
     "anyOf",
     "default",
     "description",
@@ -167,7 +167,7 @@ pub(super) fn gemini(place: &str, schema: &Value, rule: Rule, findings: &mut Fin
     }
     for word in keys(schema) {
         findings.check(
-            GEMINI_WORDS.contains(&word.as_str()),
+            GEMINI_KEYWORDS.contains(&word.as_str()),
             rule,
             place,
             format_args!("Unknown name \"{word}\": Cannot find field."),
@@ -190,14 +190,14 @@ pub(super) fn gemini(place: &str, schema: &Value, rule: Rule, findings: &mut Fin
         _ => &[],
     };
     findings.check(
-        some(schema, "format").is_none_or(|it| formats.iter().any(|format| it == format)),
+        non_null(schema, "format").is_none_or(|it| formats.iter().any(|format| it == format)),
         rule,
         format_args!("{place}.format"),
         "is not supported for this type",
     );
     let is_text = |value: &Value| value.is_string();
     findings.check(
-        some(schema, "enum").is_none() || array(schema, "enum").iter().all(is_text),
+        non_null(schema, "enum").is_none() || array(schema, "enum").iter().all(is_text),
         rule,
         format_args!("{place}.enum"),
         "only texts are allowed",

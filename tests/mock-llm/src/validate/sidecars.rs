@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 
-use super::{Findings, Rule, Violation, some, text};
+use super::{Findings, Rule, Violation, non_null, text};
 use crate::mint::{self, Origin};
 use crate::request::{Request, array};
 use crate::wire::Wire;
@@ -50,7 +50,7 @@ pub(crate) fn verify_with(
     let mut judge = Judge {
         wire,
         model: request.model(),
-        given,
+        issued: given,
         findings: Findings::new(request),
     };
     match wire {
@@ -65,7 +65,7 @@ pub(crate) fn verify_with(
 struct Judge<'a> {
     wire: Wire,
     model: &'a str,
-    given: &'a dyn Fn(&str, &str) -> Option<Origin>,
+    issued: &'a dyn Fn(&str, &str) -> Option<Origin>,
     findings: Findings,
 }
 
@@ -75,7 +75,7 @@ impl Judge<'_> {
         if self.model.is_empty() {
             return Origin::Own;
         }
-        (self.given)(signature, signed.unwrap_or_default())
+        (self.issued)(signature, signed.unwrap_or_default())
             .unwrap_or_else(|| mint::origin(self.wire, self.model, signature, signed))
     }
 
@@ -119,12 +119,12 @@ impl Judge<'_> {
             match text(item, "type") {
                 "reasoning" => self.encrypted(&place, item, "encrypted_content"),
                 "compaction" => self.encrypted(&place, item, "encrypted_content"),
-                "item_reference" => self.own_id(&place, id),
+                "item_reference" => self.check_own_id(&place, id),
                 _ => {
                     let reasoning = before
                         .filter(|before| text(before, "type") == "reasoning")
-                        .and_then(|before| some(before, "id")?.as_str());
-                    let resent = some(&request.body, "previous_response_id").is_none();
+                        .and_then(|before| non_null(before, "id")?.as_str());
+                    let resent = non_null(&request.body, "previous_response_id").is_none();
                     self.findings.check(
                         !resent || mint::follows(id, reasoning) != Some(false),
                         Rule::ReasoningDropped,
@@ -139,12 +139,12 @@ impl Judge<'_> {
             }
             before = Some(item);
         }
-        if let Some(id) = some(&request.body, "previous_response_id").and_then(Value::as_str) {
-            self.own_id("previous_response_id", id);
+        if let Some(id) = non_null(&request.body, "previous_response_id").and_then(Value::as_str) {
+            self.check_own_id("previous_response_id", id);
         }
     }
 
-    fn own_id(&mut self, place: &str, id: &str) {
+    fn check_own_id(&mut self, place: &str, id: &str) {
         let own = mint::is_own_id(id) || self.origin(id, None) == Origin::Own;
         self.findings.check(
             own,
@@ -155,7 +155,7 @@ impl Judge<'_> {
     }
 
     fn encrypted(&mut self, place: &str, item: &Value, field: &str) {
-        let Some(data) = some(item, field) else {
+        let Some(data) = non_null(item, field) else {
             return;
         };
         let data = data.as_str().unwrap_or_default();
@@ -187,14 +187,14 @@ impl Judge<'_> {
     fn gemini(&mut self, request: &Request) {
         for (number, content) in request.messages().iter().enumerate() {
             for (at, part) in array(content, "parts").iter().enumerate() {
-                let Some(signature) = some(part, "thoughtSignature") else {
+                let Some(signature) = non_null(part, "thoughtSignature") else {
                     continue;
                 };
                 let signature = signature.as_str().unwrap_or_default();
                 if PLACEHOLDERS.contains(&signature) {
                     continue;
                 }
-                let call = some(part, "functionCall").map_or("", |call| text(call, "name"));
+                let call = non_null(part, "functionCall").map_or("", |call| text(call, "name"));
                 let rule = match self.origin(signature, Some(call)) {
                     Origin::Own => continue,
                     Origin::Edited => Rule::EditedSidecar,

@@ -5,22 +5,27 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::delivery::Rendered;
+use crate::delivery::RenderedAnswer;
 use crate::fault::{Event, Form, WireEvents, apply};
 use crate::message::{Block, Message, ToolBlock, Usage};
 use crate::mint;
 use crate::reply::ErrorReply;
 use crate::request::Request;
 use crate::wire::Wire;
-use crate::wire::text::{arguments, model, pieces, seed};
+use crate::wire::text::{arguments, model, seed, split_deltas};
 
 /// A message as the request asks for it: as a stream or whole.
-pub(crate) fn message(message: &Message, request: &Request) -> Rendered {
+pub(crate) fn message(message: &Message, request: &Request) -> RenderedAnswer {
     if !request.wants_stream() {
-        return Rendered {
+        return RenderedAnswer {
             status: 200,
             headers: headers("application/json", request),
-            body: vec![finished(message, request).to_string().into_bytes().into()],
+            body: vec![
+                full_message(message, request)
+                    .to_string()
+                    .into_bytes()
+                    .into(),
+            ],
             stream: false,
         };
     }
@@ -40,7 +45,7 @@ pub(crate) fn message(message: &Message, request: &Request) -> Rendered {
             })
             .collect(),
     };
-    Rendered {
+    RenderedAnswer {
         status: 200,
         headers: headers("text/event-stream; charset=utf-8", request),
         body: apply(events(message, request), &message.faults, wire)
@@ -52,7 +57,7 @@ pub(crate) fn message(message: &Message, request: &Request) -> Rendered {
 }
 
 /// An error with its JSON body, and `retry-after` where the script says so.
-pub(crate) fn error(error: &ErrorReply, request: &Request) -> Rendered {
+pub(crate) fn error(error: &ErrorReply, request: &Request) -> RenderedAnswer {
     let kind = error.kind.as_deref().unwrap_or(match error.status {
         400 => "invalid_request_error",
         401 => "authentication_error",
@@ -76,7 +81,7 @@ pub(crate) fn error(error: &ErrorReply, request: &Request) -> Rendered {
     });
     let mut headers = headers("application/json", request);
     headers.extend(error.extra_headers());
-    Rendered {
+    RenderedAnswer {
         status: error.status,
         headers,
         body: vec![body.to_string().into_bytes().into()],
@@ -96,7 +101,7 @@ fn request_id(request: &Request) -> String {
 }
 
 /// The whole message object.
-fn finished(message: &Message, request: &Request) -> Value {
+fn full_message(message: &Message, request: &Request) -> Value {
     let mut object = envelope(message, request);
     object.insert(
         "content".to_owned(),
@@ -104,7 +109,7 @@ fn finished(message: &Message, request: &Request) -> Value {
             .content
             .iter()
             .enumerate()
-            .filter_map(|(number, block)| whole_block(block, &Signer::new(request, number)))
+            .filter_map(|(number, block)| full_block(block, &Signer::new(request, number)))
             .collect(),
     );
     object.insert(
@@ -204,7 +209,7 @@ fn events(message: &Message, request: &Request) -> Vec<Event> {
         return vec![
             event(
                 "message_start",
-                json!({"message": finished(message, request)}),
+                json!({"message": full_message(message, request)}),
             ),
             event("message_stop", json!({})),
         ];
@@ -260,7 +265,7 @@ fn second_start(message: &Message, request: &Request) -> Option<Event> {
 }
 
 /// A block that is complete; none for what belongs to another wire.
-fn whole_block(block: &Block, signer: &Signer<'_>) -> Option<Value> {
+fn full_block(block: &Block, signer: &Signer<'_>) -> Option<Value> {
     Some(match block {
         Block::Text { text } => json!({"type": "text", "text": text}),
         Block::Thinking {
@@ -312,7 +317,7 @@ fn streamed_block(
     Some(match block {
         Block::Text { text } => (
             json!({"type": "text", "text": ""}),
-            pieces(text, message.text_delta)
+            split_deltas(text, message.text_delta)
                 .into_iter()
                 .map(|part| json!({"type": "text_delta", "text": part}))
                 .collect(),
@@ -322,7 +327,7 @@ fn streamed_block(
             signature,
         } => (
             json!({"type": "thinking", "thinking": "", "signature": ""}),
-            pieces(thinking, message.text_delta)
+            split_deltas(thinking, message.text_delta)
                 .into_iter()
                 .map(|part| json!({"type": "thinking_delta", "thinking": part}))
                 .chain([json!({
@@ -340,7 +345,7 @@ fn streamed_block(
             input_deltas(tool, message.json_delta),
         ),
         Block::RedactedThinking { .. } | Block::Raw { .. } => {
-            (whole_block(block, signer)?, Vec::new())
+            (full_block(block, signer)?, Vec::new())
         }
     })
 }
@@ -356,7 +361,7 @@ fn input_deltas(tool: &ToolBlock, size: usize) -> Vec<Value> {
         _ => arguments(tool),
     };
     std::iter::once(String::new())
-        .chain(pieces(&text, size))
+        .chain(split_deltas(&text, size))
         .map(|part| json!({"type": "input_json_delta", "partial_json": part}))
         .collect()
 }

@@ -6,11 +6,11 @@
 use serde_json::{Map, Value, json};
 
 use super::Wire;
-use super::openai::{headers, usage, word};
+use super::openai::{error_type, headers, usage};
 use super::text::{
-    arguments, calls, is_refusal, joined_text, joined_thinking, model, pieces, put, seed,
+    arguments, calls, is_refusal, joined_text, joined_thinking, model, put, seed, split_deltas,
 };
-use crate::delivery::Rendered;
+use crate::delivery::RenderedAnswer;
 use crate::dialect::{CallIds, CallIndex, ChatDialect, NoArguments, ReasoningField, StreamUsage};
 use crate::fault::{Event, Form, WireEvents, apply};
 use crate::message::{Block, Message, ToolBlock};
@@ -18,17 +18,17 @@ use crate::mint;
 use crate::request::Request;
 
 /// A message as the request asks for it: as a stream or whole.
-pub(super) fn message(message: &Message, request: &Request) -> Rendered {
+pub(super) fn message(message: &Message, request: &Request) -> RenderedAnswer {
     let writer = Writer {
         message,
         dialect: &message.dialect.chat,
         request,
     };
     if !request.wants_stream() {
-        return Rendered {
+        return RenderedAnswer {
             status: 200,
             headers: headers("application/json", request),
-            body: vec![writer.whole().to_string().into_bytes().into()],
+            body: vec![writer.full_message().to_string().into_bytes().into()],
             stream: false,
         };
     }
@@ -47,7 +47,7 @@ pub(super) fn message(message: &Message, request: &Request) -> Rendered {
             .error
             .iter()
             .map(|fault| {
-                let kind = word(&fault.kind);
+                let kind = error_type(&fault.kind);
                 let error =
                     json!({"message": fault.message, "type": kind, "param": null, "code": kind});
                 writer.event("error", &json!({"error": error}))
@@ -61,7 +61,7 @@ pub(super) fn message(message: &Message, request: &Request) -> Rendered {
             .flat_map(|event| [Event::comment(comment), event])
             .collect();
     }
-    Rendered {
+    RenderedAnswer {
         status: 200,
         headers: headers("text/event-stream; charset=utf-8", request),
         body: events
@@ -99,7 +99,7 @@ impl Writer<'_> {
         asked.unwrap_or(1).clamp(1, 16)
     }
 
-    fn whole(&self) -> Value {
+    fn full_message(&self) -> Value {
         let mut answer = Map::new();
         answer.insert("role".to_owned(), json!("assistant"));
         let text = joined_text(self.message);
@@ -115,7 +115,7 @@ impl Writer<'_> {
         if let (Some(field), false) = (self.reasoning_field(), thinking.is_empty()) {
             answer.insert(field.to_owned(), json!(thinking));
         }
-        if self.dialect.reasoning == ReasoningField::Details && self.thinks() {
+        if self.dialect.reasoning == ReasoningField::Details && self.has_thinking() {
             let summary = Some(summary_detail(&thinking)).filter(|_| !thinking.is_empty());
             let encrypted = self.encrypted_detail("thinking");
             let details: Vec<Value> = summary.into_iter().chain([encrypted]).collect();
@@ -169,14 +169,14 @@ impl Writer<'_> {
         let last_thought = self.message.content.iter().rposition(is_thought);
         for (at, block) in self.message.content.iter().enumerate() {
             if last_thought.is_some_and(|last| at == last + 1) {
-                self.told_encrypted(&mut events);
+                self.push_encrypted_reasoning(&mut events);
             }
             match block {
                 Block::Thinking { thinking, .. } => {
                     let Some(field) = self.reasoning_field() else {
                         continue;
                     };
-                    for piece in pieces(thinking, self.message.text_delta) {
+                    for piece in split_deltas(thinking, self.message.text_delta) {
                         let mut delta = Map::from_iter([(field.to_owned(), json!(piece))]);
                         if self.dialect.reasoning == ReasoningField::Details {
                             let detail = summary_detail(&piece);
@@ -191,7 +191,7 @@ impl Writer<'_> {
                     } else {
                         "content"
                     };
-                    for piece in pieces(text, self.message.text_delta) {
+                    for piece in split_deltas(text, self.message.text_delta) {
                         let delta = Map::from_iter([(field.to_owned(), json!(piece))]);
                         self.delta(&mut events, "content", &Value::Object(delta));
                     }
@@ -210,7 +210,7 @@ impl Writer<'_> {
             }
         }
         if last_thought.is_some_and(|last| last + 1 == self.message.content.len()) {
-            self.told_encrypted(&mut events);
+            self.push_encrypted_reasoning(&mut events);
         }
         if self.dialect.finish_reason {
             for index in 0..self.choices() {
@@ -221,7 +221,7 @@ impl Writer<'_> {
                 events.push(self.event("finish", &chunk));
             }
         }
-        if self.tells_usage() {
+        if self.reports_usage() {
             let mut chunk = self.envelope("chat.completion.chunk");
             chunk.insert("choices".to_owned(), json!([]));
             chunk.insert("usage".to_owned(), usage(&self.message.usage, Wire::Chat));
@@ -255,18 +255,16 @@ impl Writer<'_> {
             json!({"index": index, "delta": delta, "logprobs": null, "finish_reason": finish});
         chunk.insert("choices".to_owned(), json!([choice]));
         if self.dialect.obfuscation {
-            let padding = mint::word("", &Value::Object(chunk.clone()).to_string(), 12);
+            let padding = mint::random_word("", &Value::Object(chunk.clone()).to_string(), 12);
             chunk.insert("obfuscation".to_owned(), json!(padding));
         }
         Value::Object(chunk)
     }
 
     fn envelope(&self, object: &str) -> Map<String, Value> {
-        let id = self
-            .message
-            .id
-            .clone()
-            .unwrap_or_else(|| mint::word("chatcmpl-", &seed(self.request, "completion"), 29));
+        let id = self.message.id.clone().unwrap_or_else(|| {
+            mint::random_word("chatcmpl-", &seed(self.request, "completion"), 29)
+        });
         let mut envelope = Map::new();
         for (key, value) in [
             ("id", json!(id)),
@@ -312,7 +310,7 @@ impl Writer<'_> {
             "function".to_owned(),
             json!({"name": call.name, "arguments": ""}),
         );
-        let rest = pieces(&text, self.message.json_delta)
+        let rest = split_deltas(&text, self.message.json_delta)
             .into_iter()
             .map(|piece| {
                 let mut fragment = indexed();
@@ -335,7 +333,7 @@ impl Writer<'_> {
             CallIds::Once | CallIds::Repeated => Some(Wire::Chat.call_id(&call.id)),
             CallIds::Empty => Some(String::new()),
             CallIds::Missing => None,
-            CallIds::Nine => Some(mint::word("", &call.id, 9)),
+            CallIds::Nine => Some(mint::random_word("", &call.id, 9)),
         };
         let mut head = Map::new();
         head.extend(id.map(|id| ("id".to_owned(), json!(id))));
@@ -355,7 +353,7 @@ impl Writer<'_> {
         }
     }
 
-    fn tells_usage(&self) -> bool {
+    fn reports_usage(&self) -> bool {
         let options = self.request.body.get("stream_options");
         let asked = options.and_then(|options| options.get("include_usage"));
         match self.dialect.usage {
@@ -373,12 +371,12 @@ impl Writer<'_> {
         }
     }
 
-    fn thinks(&self) -> bool {
+    fn has_thinking(&self) -> bool {
         self.message.content.iter().any(is_thought)
     }
 
     /// The encrypted form of all reasoning, behind the last of it.
-    fn told_encrypted(&self, events: &mut Vec<Event>) {
+    fn push_encrypted_reasoning(&self, events: &mut Vec<Event>) {
         if self.dialect.reasoning == ReasoningField::Details {
             let detail = self.encrypted_detail("thinking");
             self.delta(events, "reasoning", &json!({"reasoning_details": [detail]}));

@@ -6,8 +6,8 @@
 use serde_json::{Map, Value, json};
 
 use super::Wire;
-use super::text::{is_refusal, model, pieces, put, seed};
-use crate::delivery::Rendered;
+use super::text::{is_refusal, model, put, seed, split_deltas};
+use crate::delivery::RenderedAnswer;
 use crate::dialect::GeminiDialect;
 use crate::fault::{Event, Form, WireEvents, apply};
 use crate::message::{Block, Message, ToolBlock};
@@ -16,7 +16,7 @@ use crate::reply::ErrorReply;
 use crate::request::Request;
 
 /// A message as the request asks for it.
-pub(super) fn message(message: &Message, request: &Request) -> Rendered {
+pub(super) fn message(message: &Message, request: &Request) -> RenderedAnswer {
     let writer = Writer {
         message,
         dialect: &message.dialect.gemini,
@@ -24,8 +24,8 @@ pub(super) fn message(message: &Message, request: &Request) -> Rendered {
     };
     if !request.wants_stream() {
         let parts = writer.chunks().concat();
-        let body = writer.chunk(&merged(parts), Some(writer.finish_reason()));
-        return Rendered {
+        let body = writer.chunk(&merge_parts(parts), Some(writer.finish_reason()));
+        return RenderedAnswer {
             status: 200,
             headers: headers("application/json; charset=UTF-8"),
             body: vec![body.to_string().into_bytes().into()],
@@ -39,7 +39,7 @@ pub(super) fn message(message: &Message, request: &Request) -> Rendered {
     } else {
         ("application/json; charset=UTF-8", as_list(events))
     };
-    Rendered {
+    RenderedAnswer {
         status: 200,
         headers: headers(content_type),
         body: events
@@ -51,11 +51,11 @@ pub(super) fn message(message: &Message, request: &Request) -> Rendered {
 }
 
 /// An error with its JSON body; `retry-after` is told in the details, too.
-pub(super) fn error(error: &ErrorReply) -> Rendered {
+pub(super) fn error(error: &ErrorReply) -> RenderedAnswer {
     let kind = error
         .kind
         .as_deref()
-        .map_or(status_word(error.status), word);
+        .map_or(status_name(error.status), error_status);
     let text = error
         .message
         .clone()
@@ -76,7 +76,7 @@ pub(super) fn error(error: &ErrorReply) -> Rendered {
     }
     let mut headers = headers("application/json; charset=UTF-8");
     headers.extend(error.extra_headers());
-    Rendered {
+    RenderedAnswer {
         status: error.status,
         headers,
         body: vec![body.to_string().into_bytes().into()],
@@ -88,7 +88,7 @@ fn headers(content_type: &str) -> Vec<(String, String)> {
     vec![("content-type".to_owned(), content_type.to_owned())]
 }
 
-fn status_word(status: u16) -> &'static str {
+fn status_name(status: u16) -> &'static str {
     match status {
         401 => "UNAUTHENTICATED",
         403 => "PERMISSION_DENIED",
@@ -102,7 +102,7 @@ fn status_word(status: u16) -> &'static str {
 }
 
 /// Gemini's word for one of Anthropic's error types.
-fn word(kind: &str) -> &str {
+fn error_status(kind: &str) -> &str {
     match kind {
         "overloaded_error" => "UNAVAILABLE",
         "api_error" => "INTERNAL",
@@ -146,7 +146,7 @@ fn as_list(events: Vec<Event>) -> Vec<Event> {
 }
 
 /// Without a stream, neighbouring parts of one kind are one part.
-fn merged(parts: Vec<Value>) -> Vec<Value> {
+fn merge_parts(parts: Vec<Value>) -> Vec<Value> {
     let mut merged: Vec<Value> = Vec::new();
     let is_plain = |part: &Value| {
         part.get("text").is_some_and(Value::is_string) && part.get("thoughtSignature").is_none()
@@ -197,7 +197,7 @@ impl Writer<'_> {
                 .error
                 .iter()
                 .map(|fault| {
-                    let status = word(&fault.kind);
+                    let status = error_status(&fault.kind);
                     let error =
                         json!({"code": code(status), "message": fault.message, "status": status});
                     event("error", &json!({"error": error}))
@@ -242,7 +242,7 @@ impl Writer<'_> {
                     thinking,
                     signature,
                 } => {
-                    let parts = pieces(thinking, self.message.text_delta);
+                    let parts = split_deltas(thinking, self.message.text_delta);
                     chunks.extend(
                         parts
                             .into_iter()
@@ -252,7 +252,7 @@ impl Writer<'_> {
                 }
                 Block::RedactedThinking { data } => pending = Some(Pending(data)),
                 Block::Text { text } => {
-                    let mut parts: Vec<Value> = pieces(text, self.message.text_delta)
+                    let mut parts: Vec<Value> = split_deltas(text, self.message.text_delta)
                         .into_iter()
                         .map(|part| json!({"text": part}))
                         .collect();
@@ -344,7 +344,7 @@ impl Writer<'_> {
         for (path, leaf) in leaves {
             let values: Vec<Value> = match leaf {
                 Value::String(text) => {
-                    let texts = pieces(text, self.message.json_delta);
+                    let texts = split_deltas(text, self.message.json_delta);
                     let count = texts.len();
                     let more = |at: usize| at + 1 < count;
                     texts
@@ -393,7 +393,7 @@ impl Writer<'_> {
         }
         let model = model(self.message, self.request);
         chunk.insert("modelVersion".to_owned(), json!(model));
-        let id = id.unwrap_or_else(|| mint::word("", &seed(self.request, "response"), 22));
+        let id = id.unwrap_or_else(|| mint::random_word("", &seed(self.request, "response"), 22));
         chunk.insert("responseId".to_owned(), json!(id));
         chunk.extend(self.message.extra.clone());
         Value::Object(chunk)

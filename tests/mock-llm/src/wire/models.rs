@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::Wire;
 use super::text::put;
-use crate::delivery::Rendered;
+use crate::delivery::RenderedAnswer;
 use crate::reply::ErrorReply;
 use crate::request::Request;
 
@@ -15,7 +15,7 @@ use crate::request::Request;
 pub(crate) fn list(
     models: &[String],
     request: &Request,
-) -> Option<Result<Rendered, (Wire, ErrorReply)>> {
+) -> Option<Result<RenderedAnswer, (Wire, ErrorReply)>> {
     if request.method != "GET" {
         return None;
     }
@@ -40,7 +40,7 @@ pub(crate) fn list(
             return Some(Err((wire, ErrorReply::new(404).message(text))));
         }
     };
-    Some(Ok(Rendered {
+    Some(Ok(RenderedAnswer {
         status: 200,
         headers: vec![("content-type".to_owned(), "application/json".to_owned())],
         body: vec![body.to_string().into_bytes().into()],

@@ -5,15 +5,15 @@
 use serde_json::{Value, json};
 
 use super::Wire;
-use crate::delivery::Rendered;
+use crate::delivery::RenderedAnswer;
 use crate::message::Usage;
 use crate::reply::ErrorReply;
 use crate::request::Request;
 
 /// An error with its JSON body, and `retry-after` where the script says so.
-pub(super) fn error(error: &ErrorReply, request: &Request) -> Rendered {
-    let (kind, code) = words(error.status);
-    let kind = error.kind.as_deref().map_or(kind, word);
+pub(super) fn error(error: &ErrorReply, request: &Request) -> RenderedAnswer {
+    let (kind, code) = error_type_and_code(error.status);
+    let kind = error.kind.as_deref().map_or(kind, error_type);
     let code = error.code.as_deref().or(code);
     let text = error
         .message
@@ -22,7 +22,7 @@ pub(super) fn error(error: &ErrorReply, request: &Request) -> Rendered {
     let body = json!({"error": {"message": text, "type": kind, "param": null, "code": code}});
     let mut headers = headers("application/json", request);
     headers.extend(error.extra_headers());
-    Rendered {
+    RenderedAnswer {
         status: error.status,
         headers,
         body: vec![body.to_string().into_bytes().into()],
@@ -31,7 +31,7 @@ pub(super) fn error(error: &ErrorReply, request: &Request) -> Rendered {
 }
 
 /// The usual type and code of a status.
-fn words(status: u16) -> (&'static str, Option<&'static str>) {
+fn error_type_and_code(status: u16) -> (&'static str, Option<&'static str>) {
     match status {
         401 => ("invalid_request_error", Some("invalid_api_key")),
         404 => ("invalid_request_error", Some("model_not_found")),
@@ -43,7 +43,7 @@ fn words(status: u16) -> (&'static str, Option<&'static str>) {
 }
 
 /// `OpenAI`'s word for one of Anthropic's error types.
-pub(super) fn word(kind: &str) -> &str {
+pub(super) fn error_type(kind: &str) -> &str {
     match kind {
         "overloaded_error" | "api_error" | "timeout_error" => "server_error",
         "rate_limit_error" => "rate_limit_exceeded",

@@ -6,24 +6,30 @@
 use serde_json::{Map, Value, json};
 
 use super::Wire;
-use super::openai::{headers, usage, word};
-use super::text::{arguments, is_refusal, model, pieces, put, seed};
-use crate::delivery::Rendered;
+use super::openai::{error_type, headers, usage};
+use super::text::{arguments, is_refusal, model, put, seed, split_deltas};
+use crate::delivery::RenderedAnswer;
 use crate::fault::{Event, Form, WireEvents, apply};
 use crate::message::{Block, Message, ToolBlock};
 use crate::mint;
 use crate::request::{Request, array};
 
 /// A message as the request asks for it: as a stream or whole.
-pub(super) fn message(message: &Message, request: &Request) -> Rendered {
+pub(super) fn message(message: &Message, request: &Request) -> RenderedAnswer {
     let writer = Writer { message, request };
     let items = writer.items();
     if !request.wants_stream() {
         let finished: Vec<Value> = items.into_iter().map(|item| item.done).collect();
-        return Rendered {
+        return RenderedAnswer {
             status: 200,
             headers: headers("application/json", request),
-            body: vec![writer.finished(&finished).to_string().into_bytes().into()],
+            body: vec![
+                writer
+                    .final_response(&finished)
+                    .to_string()
+                    .into_bytes()
+                    .into(),
+            ],
             stream: false,
         };
     }
@@ -39,7 +45,7 @@ pub(super) fn message(message: &Message, request: &Request) -> Rendered {
         ping_after: None,
         error: writer.error_events(),
     };
-    Rendered {
+    RenderedAnswer {
         status: 200,
         headers: headers("text/event-stream; charset=utf-8", request),
         body: apply(writer.events(items), &message.faults, wire)
@@ -58,7 +64,7 @@ struct Writer<'a> {
 /// An output item: how it begins, what is told of it, and how it ends.
 struct Item {
     added: Value,
-    told: Vec<(&'static str, Value)>,
+    deltas: Vec<(&'static str, Value)>,
     done: Value,
 }
 
@@ -85,10 +91,10 @@ impl Writer<'_> {
                 Block::RedactedThinking { data } => self.reasoning(&id("rs"), "", data),
                 Block::ToolUse(tool) if self.is_custom(tool) => self.custom(&id("ctc"), tool),
                 Block::ToolUse(tool) => self.call(&id("fc"), tool, number == last),
-                Block::ServerToolUse(tool) => hosted(&id("ci"), tool),
+                Block::ServerToolUse(tool) => code_interpreter_item(&id("ci"), tool),
                 Block::Raw { value, wire } if *wire == Wire::Responses => Item {
                     added: value.clone(),
-                    told: Vec::new(),
+                    deltas: Vec::new(),
                     done: value.clone(),
                 },
                 Block::Raw { .. } => continue,
@@ -139,7 +145,7 @@ impl Writer<'_> {
             place(json!({"part": part("")})),
         )];
         told.extend(
-            pieces(text, self.message.text_delta)
+            split_deltas(text, self.message.text_delta)
                 .into_iter()
                 .map(|piece| (delta, place(json!({"delta": piece, "logprobs": []})))),
         );
@@ -154,7 +160,7 @@ impl Writer<'_> {
         let status = if cut { "incomplete" } else { "completed" };
         Item {
             added: item("in_progress", Vec::new()),
-            told,
+            deltas: told,
             done: item(status, vec![part(text)]),
         }
     }
@@ -179,7 +185,7 @@ impl Writer<'_> {
         if thinking.is_empty() {
             return Item {
                 added: item(Vec::new()),
-                told: Vec::new(),
+                deltas: Vec::new(),
                 done: item(Vec::new()),
             };
         }
@@ -194,7 +200,7 @@ impl Writer<'_> {
             place(json!({"part": part("")})),
         )];
         told.extend(
-            pieces(thinking, self.message.text_delta)
+            split_deltas(thinking, self.message.text_delta)
                 .into_iter()
                 .map(|piece| {
                     (
@@ -213,7 +219,7 @@ impl Writer<'_> {
         ));
         Item {
             added: item(Vec::new()),
-            told,
+            deltas: told,
             done: item(vec![part(thinking)]),
         }
     }
@@ -240,7 +246,7 @@ impl Writer<'_> {
         }
         Item {
             added: item("in_progress", ""),
-            told,
+            deltas: told,
             done: item(if cut { "incomplete" } else { "completed" }, &text),
         }
     }
@@ -270,13 +276,13 @@ impl Writer<'_> {
         ));
         Item {
             added: item("in_progress", ""),
-            told,
+            deltas: told,
             done: item("completed", &text),
         }
     }
 
     fn input_deltas(&self, id: &str, name: &'static str, text: &str) -> Vec<(&'static str, Value)> {
-        pieces(text, self.message.json_delta)
+        split_deltas(text, self.message.json_delta)
             .into_iter()
             .map(|piece| (name, json!({"item_id": id, "delta": piece})))
             .collect()
@@ -301,7 +307,7 @@ impl Writer<'_> {
                 "response.output_item.added",
                 json!({"output_index": number, "item": item.added}),
             ));
-            events.extend(item.told.into_iter().map(|(name, mut told)| {
+            events.extend(item.deltas.into_iter().map(|(name, mut told)| {
                 put(&mut told, "output_index", json!(number));
                 (name, told)
             }));
@@ -316,7 +322,7 @@ impl Writer<'_> {
         } else {
             "response.completed"
         };
-        events.push((last, json!({"response": self.finished(&finished)})));
+        events.push((last, json!({"response": self.final_response(&finished)})));
         events
             .into_iter()
             .enumerate()
@@ -335,7 +341,7 @@ impl Writer<'_> {
         let another = |id: &Value| {
             let prefix = id.as_str().and_then(|id| id.split_once('_'));
             let prefix = prefix.map_or("item", |(prefix, _)| prefix);
-            json!(mint::word(
+            json!(mint::random_word(
                 &format!("{prefix}_"),
                 &format!("{id}{sequence}"),
                 40
@@ -354,7 +360,7 @@ impl Writer<'_> {
         let Some(fault) = &self.message.faults.error else {
             return Vec::new();
         };
-        let code = word(&fault.kind);
+        let code = error_type(&fault.kind);
         let mut failed = self.response("failed", &[]);
         put(
             &mut failed,
@@ -383,7 +389,7 @@ impl Writer<'_> {
     }
 
     /// The response object at its end.
-    fn finished(&self, output: &[Value]) -> Value {
+    fn final_response(&self, output: &[Value]) -> Value {
         let incomplete = self.is_cut_short();
         let status = if incomplete {
             "incomplete"
@@ -459,7 +465,7 @@ impl Writer<'_> {
 }
 
 /// Code that the provider ran itself.
-fn hosted(id: &str, tool: &ToolBlock) -> Item {
+fn code_interpreter_item(id: &str, tool: &ToolBlock) -> Item {
     let item = |status: &str, outputs: Value| {
         json!({
             "id": id,
@@ -472,7 +478,7 @@ fn hosted(id: &str, tool: &ToolBlock) -> Item {
     };
     Item {
         added: item("in_progress", Value::Null),
-        told: Vec::new(),
+        deltas: Vec::new(),
         done: item("completed", json!([])),
     }
 }

@@ -10,7 +10,7 @@ use crate::mint;
 use crate::request::Request;
 
 /// The deltas of a text. The mark of a bulk is one of its own.
-pub(super) fn pieces(text: &str, size: usize) -> Vec<String> {
+pub(super) fn split_deltas(text: &str, size: usize) -> Vec<String> {
     let mut pieces: Vec<String> = Vec::new();
     let mut room = 0;
     for letter in text.chars() {

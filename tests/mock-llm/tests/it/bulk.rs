@@ -206,7 +206,10 @@ fn a_hundred_megabytes_and_a_million_events_are_never_in_memory() {
         let (bytes, lines) = client.count();
         assert!(bytes >= least_bytes, "{bytes} bytes");
         assert!(lines >= least_lines, "{lines} lines");
-        assert_eq!(mock.finished_blocking(0).unwrap(), Outcome::Delivered);
+        assert_eq!(
+            mock.wait_for_outcome_blocking(0).unwrap(),
+            Outcome::Delivered
+        );
         let grown = peak_memory() - before;
         assert!(grown < 16 * MILLION, "grew by {grown} bytes");
     }
@@ -237,7 +240,10 @@ fn deltas_without_end_go_on_until_the_client_leaves() {
     client.read_until("\"text\":\"x\"}}\n\n");
     client.read_until("\"text\":\"x\"}}\n\n");
     drop(client);
-    assert_eq!(mock.finished_blocking(0).unwrap(), Outcome::ClientGone);
+    assert_eq!(
+        mock.wait_for_outcome_blocking(0).unwrap(),
+        Outcome::ClientGone
+    );
 }
 
 #[test]

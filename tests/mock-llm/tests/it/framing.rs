@@ -87,7 +87,7 @@ fn a_cut_after_bytes_falls_into_the_middle_of_a_chunk() {
         let response = exchange(&mock, &ask(true));
         assert_eq!(response.chunks, [&whole()[..50]]);
         assert_eq!((response.complete, response.error), (false, error));
-        assert_eq!(mock.finished_blocking(0).unwrap(), Outcome::Cut);
+        assert_eq!(mock.wait_for_outcome_blocking(0).unwrap(), Outcome::Cut);
     }
 }
 
@@ -140,7 +140,10 @@ fn an_endless_body_goes_on_until_the_client_leaves() {
     client.post("/v1/messages", &ask(true), "");
     client.read_until(": more\n\n\r\n8\r\n: more\n\n");
     drop(client);
-    assert_eq!(mock.finished_blocking(0).unwrap(), Outcome::ClientGone);
+    assert_eq!(
+        mock.wait_for_outcome_blocking(0).unwrap(),
+        Outcome::ClientGone
+    );
 }
 
 #[test]
@@ -162,7 +165,10 @@ fn a_silent_answer_lasts_until_the_client_leaves() {
             client.read_until(last);
         }
         drop(client);
-        assert_eq!(mock.finished_blocking(0).unwrap(), Outcome::ClientGone);
+        assert_eq!(
+            mock.wait_for_outcome_blocking(0).unwrap(),
+            Outcome::ClientGone
+        );
     }
 }
 

@@ -13,17 +13,20 @@ fn an_answer_waits_at_its_gates_in_order() {
     let mock = mock(reply);
     let mut client = Client::connect(mock.address());
     client.post("/v1/messages", &ask(true), "connection: close\r\n");
-    mock.reached_blocking("headers").unwrap();
+    mock.wait_for_gate_blocking("headers").unwrap();
     mock.release("headers");
     let before = client.read_until("\n\n\r\n");
     assert!(before.contains("message_start"));
-    mock.reached_blocking("second event").unwrap();
+    mock.wait_for_gate_blocking("second event").unwrap();
     mock.release("second event");
     client.read_until("\"message_stop\"}\n\n\r\n");
-    mock.reached_blocking("end").unwrap();
+    mock.wait_for_gate_blocking("end").unwrap();
     mock.release("end");
     assert_eq!(client.read_until("0\r\n\r\n"), "0\r\n\r\n");
-    assert_eq!(mock.finished_blocking(0).unwrap(), Outcome::Delivered);
+    assert_eq!(
+        mock.wait_for_outcome_blocking(0).unwrap(),
+        Outcome::Delivered
+    );
 }
 
 #[test]
@@ -38,9 +41,12 @@ fn a_client_that_leaves_at_a_gate_is_noticed() {
     let mock = mock(Reply::text("Hello").hold(Position::Event(1), "gate"));
     let mut client = Client::connect(mock.address());
     client.post("/v1/messages", &ask(true), "");
-    mock.reached_blocking("gate").unwrap();
+    mock.wait_for_gate_blocking("gate").unwrap();
     drop(client);
-    assert_eq!(mock.finished_blocking(0).unwrap(), Outcome::ClientGone);
+    assert_eq!(
+        mock.wait_for_outcome_blocking(0).unwrap(),
+        Outcome::ClientGone
+    );
 }
 
 #[test]
@@ -51,7 +57,7 @@ fn answers_wait_independently_of_each_other() {
     let mock = MockLlm::start_blocking(script).unwrap();
     let mut held = Client::connect(mock.address());
     held.post("/v1/messages", &ask(false), "connection: close\r\n");
-    mock.reached_blocking("gate").unwrap();
+    mock.wait_for_gate_blocking("gate").unwrap();
     let second = crate::client::exchange(&mock, &ask(false)).json();
     mock.release("gate");
     let first = held.read_all().json();
@@ -70,8 +76,8 @@ async fn async_tests_wait_too_and_shutdown_ends_what_hangs() {
     mock.release("gate");
     let mut client = Client::connect(mock.address());
     client.post("/v1/messages", &ask(true), "");
-    mock.arrived(1).await.unwrap();
-    mock.reached("gate").await.unwrap();
+    mock.wait_for_requests(1).await.unwrap();
+    mock.wait_for_gate("gate").await.unwrap();
     client.read_until("\r\n\r\n");
     let address = mock.address();
     mock.shutdown().await;

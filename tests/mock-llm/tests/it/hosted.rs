@@ -173,7 +173,7 @@ fn the_beta_has_other_shapes_and_wants_versions_deleted_first() {
 
 #[test]
 fn a_file_goes_up_and_what_a_skill_made_comes_down() {
-    let mock = start(Hosted::new().made_file("file_made", "a.xlsx", "PK\0!"));
+    let mock = start(Hosted::new().generated_file("file_made", "a.xlsx", "PK\0!"));
     let up = send(&mock, &file("a.csv")).json();
     assert_eq!(
         (&up["filename"], &up["size_bytes"]),

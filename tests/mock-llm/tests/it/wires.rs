@@ -64,9 +64,12 @@ fn a_stream_is_cut_held_and_hung_on_every_wire() {
         let mock = mock(Reply::from(everything()).hold(Position::Event(2), "gate"));
         let mut client = Client::connect(mock.address());
         client.send_request(&ask_of(wire, true));
-        mock.reached_blocking("gate").unwrap();
+        mock.wait_for_gate_blocking("gate").unwrap();
         drop(client);
-        assert_eq!(mock.finished_blocking(0).unwrap(), Outcome::ClientGone);
+        assert_eq!(
+            mock.wait_for_outcome_blocking(0).unwrap(),
+            Outcome::ClientGone
+        );
     }
 }
 

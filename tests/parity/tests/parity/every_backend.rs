@@ -61,7 +61,7 @@ async fn h01_h12_h13_b24_a_file_goes_through_native_local_docker_hosted_and_two_
     let script = script
         .step(hosted.when(Matcher::any().wire(Wire::Anthropic)))
         .step(says(Message::new().text("Done.")))
-        .hosted(Hosted::new().made_file("file_made", "made.log", MADE));
+        .hosted(Hosted::new().generated_file("file_made", "made.log", MADE));
     let place = Place::new(script, &[DOCKER, FETCHER, "conjure-backend-mcp"]).await;
     let elsewhere = BackendSpec {
         config: Some(json!({ "image": engine.image(), "files": "copy" })),

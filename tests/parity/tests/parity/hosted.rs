@@ -254,7 +254,7 @@ async fn b12_a_thread_that_goes_on_later_goes_on_in_its_container() {
 #[tokio::test(flavor = "multi_thread")]
 async fn h12_b10_b24_a_file_that_a_skill_made_is_listed_and_fetched_once() {
     let script = Script::new().reply(made("srvtoolu_1", &["file_a", "file_a"]));
-    let hosted = Hosted::new().made_file("file_a", "../../r\u{e9}port.xlsx", "PK table");
+    let hosted = Hosted::new().generated_file("file_a", "../../r\u{e9}port.xlsx", "PK table");
     let place = Place::new(script.hosted(hosted), &[]).await;
     let session = place.anthropic([place.hosted(xlsx())]).await;
     in_time(session.chat("A table.")).await.unwrap();
@@ -286,7 +286,7 @@ async fn h12_b10_a_file_that_nobody_fetched_is_still_to_be_had_when_the_thread_g
         .reply(upload)
         .reply(Message::new().text("It is there."))
         .reply(Message::new().text("Two."));
-    let hosted = Hosted::new().made_file("file_a", "report.xlsx", "PK table");
+    let hosted = Hosted::new().generated_file("file_a", "report.xlsx", "PK table");
     let place = Place::new(script.hosted(hosted), &[]).await;
     let spec = place.spec("anthropic", [place.hosted(xlsx())]);
     let session = place.host.session(spec.clone()).await.unwrap();
@@ -318,7 +318,7 @@ async fn p15_a_file_that_is_gone_withheld_or_cut_short_is_an_error_and_leaves_no
     };
     let withheld = StoredFile::new("file_b", "b", "b", false);
     let short = StoredFile {
-        told_size: Some(9),
+        reported_size: Some(9),
         ..StoredFile::new("file_c", "c", "short", true)
     };
     let hosted = Hosted::new().file(expired).file(withheld).file(short);

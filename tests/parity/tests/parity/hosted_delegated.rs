@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use conjure_core::chat::Event;
 use conjure_core::cost::Cause;
-use conjure_core::turn::When;
+use conjure_core::turn::EffectiveFrom;
 use conjure_host::session::{Session, SessionSettings};
 use conjure_mock_llm::{
     Cut, CutAt, CutHow, ErrorReply, Hosted, Matcher, Message, Reply, Request, Rule, Script, Step,
@@ -232,7 +232,7 @@ async fn h12_h13_a_file_goes_up_by_path_and_by_handle_and_comes_down() {
             json!({"task": "Read.", "files": ["nothing"]}),
         ))
         .step(says(Message::new().text("Done.")));
-    let hosted = Hosted::new().made_file("file_made", "table.xlsx", "PK table");
+    let hosted = Hosted::new().generated_file("file_made", "table.xlsx", "PK table");
     let place = Place::new(script.hosted(hosted), &[]).await;
     let session = place.another([local(), place.hosted(xlsx())]).await;
     std::fs::write(place.workspace.work().join("data.csv"), "a,b").unwrap();
@@ -267,7 +267,7 @@ async fn h12_what_delegated_work_makes_and_costs_is_the_threads() {
         .step(calls("call_2", json!({"task": "Once more."})))
         .step(hosted_says(Message::new().text("Made.")))
         .step(says(Message::new().text("Done.")));
-    let hosted = Hosted::new().made_file("file_made", "table.xlsx", "PK table");
+    let hosted = Hosted::new().generated_file("file_made", "table.xlsx", "PK table");
     let place = Place::new(script.hosted(hosted), &[]).await;
     let spec = place.spec("openai", [place.hosted(xlsx())]);
     let session = place.host.session(spec.clone()).await.unwrap();
@@ -310,7 +310,7 @@ async fn b05_a_call_without_a_task_is_an_error_result() {
 async fn b11_a_skill_of_the_workspace_is_called_as_it_is_in_both_shapes_of_the_api() {
     for old in [false, true] {
         let hosted = Hosted::new().skill(StoredSkill::custom("skill_01", "my-report", "Reports."));
-        let hosted = if old { hosted.old_shapes() } else { hosted };
+        let hosted = if old { hosted.beta_format() } else { hosted };
         let script = Script::new().step(says(Message::new().text("Hello.")));
         let place = Place::new(script.hosted(hosted), &[]).await;
         let session = place.another([place.hosted(json!(["skill_01"]))]).await;
@@ -334,7 +334,7 @@ async fn a_skill_is_looked_up_when_its_name_is_wanted_and_what_fails_then_is_tol
         ..SessionSettings::default()
     };
     let mut events = session.events_from_now();
-    in_time(session.change(settings, When::NextTurn))
+    in_time(session.change(settings, EffectiveFrom::NextTurn))
         .await
         .unwrap();
     in_time(session.chat("Hello.")).await.unwrap();
@@ -371,7 +371,7 @@ async fn h16_the_tools_are_those_of_the_sessions_provider_also_after_a_switch() 
             model: None,
             ..SessionSettings::default()
         };
-        in_time(session.change(settings, When::NextTurn))
+        in_time(session.change(settings, EffectiveFrom::NextTurn))
             .await
             .unwrap();
     }
@@ -397,13 +397,13 @@ async fn h16_a_request_that_is_made_again_for_another_provider_has_its_tools() {
     let session = place.another([place.hosted(xlsx())]).await;
     let chat = session.chat("Count.");
     let switch = async {
-        place.mock.reached("middle").await.unwrap();
+        place.mock.wait_for_gate("middle").await.unwrap();
         let settings = SessionSettings {
             provider: Some("anthropic".to_owned()),
             model: None,
             ..SessionSettings::default()
         };
-        session.change(settings, When::Now).await.unwrap();
+        session.change(settings, EffectiveFrom::Now).await.unwrap();
     };
     let (answer, ()) = in_time(async { tokio::join!(chat, switch) }).await;
     assert_eq!(answer.unwrap().text, "Three.");
@@ -470,7 +470,7 @@ async fn h08_a_delegated_call_that_is_cancelled_leaves_nothing_waiting() {
     let session = place.another([place.hosted(xlsx())]).await;
     let chat = session.chat("Go on.");
     let cancel = async {
-        place.mock.reached("late").await.unwrap();
+        place.mock.wait_for_gate("late").await.unwrap();
         session.cancel(true).await;
     };
     let (answer, ()) = in_time(async { tokio::join!(chat, cancel) }).await;
@@ -480,7 +480,7 @@ async fn h08_a_delegated_call_that_is_cancelled_leaves_nothing_waiting() {
     let mut delegated = causes.filter(|cost| cost.cause == Cause::Delegated);
     assert!(delegated.any(|cost| cost.tokens > 0), "{cost:?}");
     assert_eq!(
-        place.mock.finished(2).await.unwrap(),
+        place.mock.wait_for_outcome(2).await.unwrap(),
         conjure_mock_llm::Outcome::ClientGone
     );
 }

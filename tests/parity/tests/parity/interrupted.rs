@@ -184,7 +184,7 @@ fn a_thread_that_is_open_elsewhere_is_not_written_twice() {
         .model(&model)
         .start()
         .unwrap();
-    model.mock().reached_blocking("middle").unwrap();
+    model.mock().wait_for_gate_blocking("middle").unwrap();
     let second = resume(&workspace, &model);
     assert_eq!(second.code, Some(5), "{second:?}");
     model.mock().release("middle");

@@ -179,7 +179,7 @@ async fn what_the_provider_calls_too_long_is_summarised_and_asked_again() {
     assert!(tokens > 900, "{tokens}");
     assert_eq!(
         session.unfold(Some(fold)).await,
-        Err(UnfoldError::Already { fold })
+        Err(UnfoldError::AlreadyUnfolded { fold })
     );
     stage.model.says(Message::new().text("Still here."));
     in_time(session.chat("And now?")).await.unwrap();

@@ -6,7 +6,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_kit::{Running, Workspace, cli, conjure_bin};
+use conjure_kit::{ProgramHandle, Workspace, cli, conjure_bin};
 use rmcp::model::{
     CallToolRequestParams, CallToolResult, ClientConfig, ElicitRequestParams, ElicitResult,
     ErrorData, Implementation, ProgressNotificationParam, ProtocolVersion,
@@ -214,7 +214,7 @@ pub(crate) fn serve_http(
     workspace: &Workspace,
     args: &[&str],
     env: &[(&str, &str)],
-) -> (Running, Arc<str>) {
+) -> (ProgramHandle, Arc<str>) {
     let mut all = vec!["mcp", "serve", "--http", "127.0.0.1:0"];
     all.extend(args);
     let mut serve = cli(all).workspace(workspace);

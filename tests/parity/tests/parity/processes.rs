@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use conjure_core::chat::Event;
 use conjure_host::session::BackendSpec;
-use conjure_kit::{Model, Running, Signal};
+use conjure_kit::{Model, ProgramHandle, Signal};
 use conjure_mock_llm::{Message, Position, Reply};
 use conjure_skill_sdk::protocol::{
     Bash, BashOutput, CreateFile, ExecutorInit, ExecutorReady, StrReplace, View, Viewed, Written,
@@ -259,7 +259,7 @@ impl Executor for Tidy {
 }
 
 /// `conjure run` in the middle of a command that has started a family.
-pub(crate) fn run_with_family(model: &Model) -> (Running, PathBuf) {
+pub(crate) fn run_with_family(model: &Model) -> (ProgramHandle, PathBuf) {
     let workspace = workspace(&[LOCAL]);
     let dir = workspace.work();
     model.calls(
@@ -360,11 +360,11 @@ async fn a_session_that_ends_while_the_model_speaks_lets_go_of_the_connection() 
         let session = Arc::clone(&session);
         async move { session.chat("Tell me.").await.map(drop) }
     });
-    stage.model.mock().reached("middle").await.unwrap();
+    stage.model.mock().wait_for_gate("middle").await.unwrap();
     chatting.abort();
     let _aborted = chatting.await;
     in_time(Arc::into_inner(session).unwrap().close()).await;
-    let outcome = stage.model.mock().finished(0).await.unwrap();
+    let outcome = stage.model.mock().wait_for_outcome(0).await.unwrap();
     assert_eq!(outcome, conjure_mock_llm::Outcome::ClientGone);
 }
 

@@ -89,7 +89,7 @@ async fn b25_a_failed_reload_keeps_what_was_loaded() {
         .expect("it stays")
         .id()
         .clone();
-    assert_eq!(failed.kept.as_ref(), Some(&kept));
+    assert_eq!(failed.still_loaded.as_ref(), Some(&kept));
     let get = || json!({ "command": "get k" });
     assert_eq!(
         stage.call(&session, "cache-manager_execute", get()).await,

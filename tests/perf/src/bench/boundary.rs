@@ -6,17 +6,17 @@ use anyhow::Result;
 
 use super::on_runtime;
 use crate::figure::Figure;
-use crate::measured::{NOTHING, in_place};
+use crate::measured::{NOTHING, measure_in_place};
 use crate::samples::nanoseconds;
-use crate::shipped::Shipped;
+use crate::shipped::BenchArtifacts;
 
 /// Batches that are measured.
 const BATCHES: usize = 3_000;
 
-pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
+pub(super) fn run(shipped: &BenchArtifacts) -> Result<Vec<Figure>> {
     let library = shipped.skill()?.to_owned();
     on_runtime(async move {
-        let samples = in_place(&library, NOTHING, BATCHES, |instance| {
+        let samples = measure_in_place(&library, NOTHING, BATCHES, |instance| {
             nanoseconds(BATCHES, 1_000, || {
                 let reply = black_box(instance).request_in_place(NOTHING, b"{}");
                 black_box(reply).is_some_and(|reply| reply.is_ok())

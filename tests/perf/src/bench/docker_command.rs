@@ -16,9 +16,9 @@ use serde_json::json;
 use super::executor_session::{ROUNDS, Session};
 use super::on_runtime;
 use crate::figure::{Figure, TIMES, short};
-use crate::measured::Place;
+use crate::measured::PluginFixture;
 use crate::samples::{Samples, us};
-use crate::shipped::Shipped;
+use crate::shipped::BenchArtifacts;
 
 /// Milliseconds that a command may take, and those of a `docker exec` on the machine for which that
 /// was said.
@@ -27,7 +27,7 @@ const EXEC: f64 = 60.0;
 
 /// How long a session is left alone before a call that finds all at rest: far less than a model
 /// takes to ask for the next one.
-const REST: Duration = Duration::from_millis(10);
+const IDLE_TIME: Duration = Duration::from_millis(10);
 
 /// Starts one process beside the shell.
 const COMMAND: &str = "/bin/ls /; exit 0";
@@ -35,13 +35,13 @@ const COMMAND: &str = "/bin/ls /; exit 0";
 /// How many times `docker exec` is measured; it takes long.
 const EXECS: usize = 20;
 
-pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
+pub(super) fn run(shipped: &BenchArtifacts) -> Result<Vec<Figure>> {
     let Some(engine) = Engine::find()? else {
         return Ok(Vec::new());
     };
     let library = shipped.docker()?.to_owned();
     on_runtime(async move {
-        let place = Place::new()?;
+        let place = PluginFixture::new()?;
         let mut create = plugin_create(None);
         create.config = json!({ "image": engine.image() });
         create.data_dir = Some(place.root.path().join("data").display().to_string());
@@ -56,7 +56,7 @@ pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
 
 async fn measure(session: &Session, engine: Engine) -> Result<Vec<Figure>> {
     let samples = session.timed(COMMAND, None).await?;
-    let rested = session.timed(COMMAND, Some(REST)).await?;
+    let rested = session.timed(COMMAND, Some(IDLE_TIME)).await?;
     let host = session.bash("cat /proc/sys/kernel/hostname").await?;
     let mut execs = Samples::default();
     for _ in 0..EXECS {
@@ -68,7 +68,7 @@ async fn measure(session: &Session, engine: Engine) -> Result<Vec<Figure>> {
     let mut bare = Samples::default();
     for _ in 0..ROUNDS {
         let begun = Instant::now();
-        alone(&busybox)?;
+        run_bare(&busybox)?;
         bare.push(us(begun.elapsed()) / 1_000.0);
     }
     let method = format!(
@@ -80,7 +80,7 @@ async fn measure(session: &Session, engine: Engine) -> Result<Vec<Figure>> {
     let note = format!(
         "the quick tenth: {} ms; the same two processes outside any container, without us: {} \
              ms; `docker exec` of the same command: {} ms.",
-        short(samples.at(10)),
+        short(samples.percentile(10)),
         short(bare.median()),
         short(execs.median()),
     );
@@ -101,7 +101,7 @@ async fn measure(session: &Session, engine: Engine) -> Result<Vec<Figure>> {
 }
 
 /// Runs the same programs, started by nobody but this one: less than that no call can take.
-fn alone(busybox: &str) -> Result<()> {
+fn run_bare(busybox: &str) -> Result<()> {
     let command = COMMAND.replace("/bin/", &format!("{busybox} "));
     let done = Command::new(busybox)
         .args(["sh", "-c", &command])

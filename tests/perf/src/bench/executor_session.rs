@@ -8,7 +8,7 @@ use conjure_host::plugin::{CallOptions, Instance, emit_channel};
 use conjure_skill_sdk::protocol::{Bash, BashOutput, Empty, ExecutorInit, Request, op};
 use serde::Serialize;
 
-use crate::measured::Place;
+use crate::measured::PluginFixture;
 use crate::samples::{Samples, us};
 
 /// How often a command is measured, and how often it is not before that.
@@ -23,7 +23,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) async fn new(place: &Place, instance: Arc<Instance>) -> Result<Self> {
+    pub(super) async fn new(place: &PluginFixture, instance: Arc<Instance>) -> Result<Self> {
         let made = |name: &str| -> Result<String> {
             let dir = place.root.path().join(name);
             conjure_host::fs::create_private_dir(&dir)?;

@@ -9,7 +9,7 @@ use crate::figure::Figure;
 use crate::live_host::{LiveHost, SESSIONS};
 use crate::measured::Versions;
 use crate::samples::{Samples, ms};
-use crate::shipped::Shipped;
+use crate::shipped::BenchArtifacts;
 
 /// Milliseconds that it may take.
 const TARGET: f64 = 100.0;
@@ -19,7 +19,7 @@ const WARM_UP: u64 = 3;
 /// A tool of the measured skill.
 const TOOL: &str = "measured_execute";
 
-pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
+pub(super) fn run(shipped: &BenchArtifacts) -> Result<Vec<Figure>> {
     let versions = Versions::of(shipped.skill()?)?;
     let host = LiveHost::start(shipped.program()?)?;
     let there = host.workspace.plugins().join("libmeasured.so");

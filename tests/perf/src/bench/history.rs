@@ -13,7 +13,7 @@ use conjure_host::store::{
 use super::on_runtime;
 use crate::figure::Figure;
 use crate::samples::{Samples, ms};
-use crate::shipped::Shipped;
+use crate::shipped::BenchArtifacts;
 
 /// Milliseconds that the last page may take.
 const PAGE: f64 = 20.0;
@@ -25,9 +25,9 @@ const TURNS: u64 = 10_000;
 const ENTRIES: u64 = 50;
 const ROUNDS: usize = 200;
 /// Turns that are written at once.
-const TOGETHER: u64 = 200;
+const TURNS_PER_WRITE: u64 = 200;
 
-pub(super) fn run(_: &Shipped) -> Result<Vec<Figure>> {
+pub(super) fn run(_: &BenchArtifacts) -> Result<Vec<Figure>> {
     on_runtime(async {
         let dir = tempfile::tempdir()?;
         let file = dir.path().join("conjure.db");
@@ -166,7 +166,7 @@ pub(super) async fn write(store: &Store, thread: &ThreadId, turns: u64) -> Resul
             let id = EventId { epoch, seq };
             records.push(Record::Event { id, event });
         }
-        if turn.is_multiple_of(TOGETHER) || turn == turns {
+        if turn.is_multiple_of(TURNS_PER_WRITE) || turn == turns {
             log.append(&records, false).await?;
             records.clear();
         }

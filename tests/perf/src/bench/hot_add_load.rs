@@ -7,16 +7,16 @@ use serde_json::json;
 
 use super::on_runtime;
 use crate::figure::Figure;
-use crate::measured::{EXECUTE, Place, Versions, instance, own_memory, status};
+use crate::measured::{EXECUTE, PluginFixture, Versions, instance, own_memory, status};
 use crate::samples::{Samples, ms, timed};
-use crate::shipped::Shipped;
+use crate::shipped::BenchArtifacts;
 
 const LOADS: u64 = 300;
 
-pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
+pub(super) fn run(shipped: &BenchArtifacts) -> Result<Vec<Figure>> {
     let library = shipped.skill()?.to_owned();
     on_runtime(async move {
-        let place = Place::new()?;
+        let place = PluginFixture::new()?;
         let versions = Versions::of(&library)?;
         let json = serde_json::to_vec(&Request::new(json!({ "command": "x" })))?;
         let mut times = Samples::default();

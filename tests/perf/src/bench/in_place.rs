@@ -8,9 +8,9 @@ use anyhow::Result;
 
 use super::on_runtime;
 use crate::figure::{Figure, short};
-use crate::measured::{EXECUTE, Session, call, in_place, request};
+use crate::measured::{EXECUTE, Session, call, measure_in_place, request};
 use crate::samples::{Samples, nanoseconds, us};
-use crate::shipped::Shipped;
+use crate::shipped::BenchArtifacts;
 
 /// Microseconds that a call in place may take.
 const TARGET: f64 = 1.0;
@@ -24,10 +24,10 @@ const BATCHES: usize = 1_000;
 /// Calls in a batch: a clock reading costs a part of one.
 const BATCH: u32 = 100;
 
-pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
+pub(super) fn run(shipped: &BenchArtifacts) -> Result<Vec<Figure>> {
     let skill = shipped.skill()?.to_owned();
     on_runtime(async move {
-        let whole = whole(&skill).await?;
+        let whole = time_whole_call(&skill).await?;
         let library = library(skill).await?;
         let method = "A 100-byte command to a skill that gives it back, through Calls::call of an \
                       open session: look-up in the table, JSON out and in, the library with its \
@@ -47,7 +47,7 @@ pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
 }
 
 /// Microseconds of the whole call.
-async fn whole(library: &Path) -> Result<Samples> {
+async fn time_whole_call(library: &Path) -> Result<Samples> {
     let call = call("execute");
     let mut samples = Samples::default();
     for _ in 0..HOSTS {
@@ -69,7 +69,7 @@ async fn whole(library: &Path) -> Result<Samples> {
 /// Microseconds of the part in the library.
 async fn library(library: PathBuf) -> Result<Samples> {
     let json = request(&call("execute"))?;
-    let samples = in_place(&library, EXECUTE, HOSTS * BATCHES, |instance| {
+    let samples = measure_in_place(&library, EXECUTE, HOSTS * BATCHES, |instance| {
         nanoseconds(HOSTS * BATCHES, BATCH, || {
             let reply = instance.request_in_place(EXECUTE, black_box(&json));
             black_box(reply).is_some_and(|reply| reply.is_ok())

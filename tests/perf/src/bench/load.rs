@@ -6,9 +6,9 @@ use anyhow::Result;
 
 use super::on_runtime;
 use crate::figure::{Figure, short};
-use crate::measured::{Place, Versions, instance, own_memory};
+use crate::measured::{PluginFixture, Versions, instance, own_memory};
 use crate::samples::{Samples, ms, timed};
-use crate::shipped::Shipped;
+use crate::shipped::BenchArtifacts;
 
 /// Milliseconds that a load may take.
 const TARGET: f64 = 5.0;
@@ -21,7 +21,7 @@ const METHOD: &str = "Registry::add of a file whose bytes differ each time (owne
                       reading, structure, SHA-256, header, the store's copy, opening, layouts, \
                       manifest, publishing), then create and ping.";
 
-pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
+pub(super) fn run(shipped: &BenchArtifacts) -> Result<Vec<Figure>> {
     let (skill, local) = (shipped.skill()?.to_owned(), shipped.local()?.to_owned());
     on_runtime(async move {
         let skill = loads(&skill).await?;
@@ -32,7 +32,7 @@ pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
             Figure::new(
                 "load",
                 "ms",
-                &skill.whole,
+                &skill.total,
                 &format!("{METHOD} The measured skill."),
             )
             .at_most(TARGET)
@@ -40,7 +40,7 @@ pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
             Figure::new(
                 "load_executor",
                 "ms",
-                &local.whole,
+                &local.total,
                 &format!("{METHOD} The local executor, with its runtime."),
             )
             .at_most(TARGET)
@@ -51,7 +51,7 @@ pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
 }
 
 struct Loads {
-    whole: Samples,
+    total: Samples,
     /// Times up to publishing, a part of the whole.
     add: Samples,
     bytes: usize,
@@ -70,7 +70,7 @@ impl Loads {
 }
 
 async fn loads(library: &Path) -> Result<Loads> {
-    let place = Place::new()?;
+    let place = PluginFixture::new()?;
     let versions = Versions::of(library)?;
     let (mut whole, mut add) = (Samples::default(), Samples::default());
     let mut before = 0.0;
@@ -91,7 +91,7 @@ async fn loads(library: &Path) -> Result<Loads> {
         }
     }
     Ok(Loads {
-        whole,
+        total: whole,
         add,
         bytes: versions.len(),
         growth: (own_memory()? - before) / LOADS as f64,

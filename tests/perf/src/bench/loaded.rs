@@ -10,7 +10,7 @@ use super::on_runtime;
 use crate::figure::{Figure, short};
 use crate::manager::Managed;
 use crate::measured::own_memory;
-use crate::shipped::Shipped;
+use crate::shipped::BenchArtifacts;
 use crate::stream_server::{StreamServer, ask};
 
 /// KiB that it may need.
@@ -22,7 +22,7 @@ const BEFORE: usize = 500;
 /// Deltas of the one turn that each had.
 const DELTAS: usize = 50;
 
-pub(super) fn run(_: &Shipped) -> Result<Vec<Figure>> {
+pub(super) fn run(_: &BenchArtifacts) -> Result<Vec<Figure>> {
     let server = StreamServer::start()?;
     on_runtime(async move {
         let managed = Managed::new(&server.url).await?;

@@ -12,9 +12,9 @@ use serde::Serialize;
 
 use super::on_runtime;
 use crate::figure::{Figure, TIMES, short};
-use crate::measured::Place;
+use crate::measured::PluginFixture;
 use crate::samples::{Samples, us};
-use crate::shipped::Shipped;
+use crate::shipped::BenchArtifacts;
 
 /// How much longer than a bare spawn it may take.
 const TARGET: f64 = 1.3;
@@ -22,10 +22,10 @@ const TARGET: f64 = 1.3;
 const ROUNDS: usize = 600;
 const WARM_UP: usize = 50;
 
-pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
+pub(super) fn run(shipped: &BenchArtifacts) -> Result<Vec<Figure>> {
     let library = shipped.local()?.to_owned();
     on_runtime(async move {
-        let place = Place::new()?;
+        let place = PluginFixture::new()?;
         let instance = place.instance(&library).await?;
         let shell = Executor::new(&place, instance).await?;
         let mut figures = Vec::new();
@@ -46,7 +46,7 @@ struct Executor {
 }
 
 impl Executor {
-    async fn new(place: &Place, instance: Arc<Instance>) -> Result<Self> {
+    async fn new(place: &PluginFixture, instance: Arc<Instance>) -> Result<Self> {
         let made = |name: &str| -> Result<_> {
             let dir = place.root.path().join(name);
             conjure_host::fs::create_private_dir(&dir)?;
@@ -80,7 +80,7 @@ impl Executor {
             }
         }
         let ratio = through.median() / bare.median();
-        let pairs = through.over(&bare);
+        let pairs = through.ratios_to(&bare);
         let method = format!(
             "`{command}` by executor.bash (configuration as it is by default, an empty working \
              directory, 16 KiB kept of each stream, an output channel) against std's Command for \
@@ -93,9 +93,9 @@ impl Executor {
             "{} µs against {} µs; the quick tenth of each: {} µs against {} µs, {} x.",
             short(through.median()),
             short(bare.median()),
-            short(through.at(10)),
-            short(bare.at(10)),
-            short(through.at(10) / bare.at(10)),
+            short(through.percentile(10)),
+            short(bare.percentile(10)),
+            short(through.percentile(10) / bare.percentile(10)),
         )))
     }
 

@@ -14,7 +14,7 @@ use super::on_runtime;
 use crate::figure::{Figure, TIMES, short};
 use crate::mcp_client::McpClient;
 use crate::samples::{Samples, us};
-use crate::shipped::Shipped;
+use crate::shipped::BenchArtifacts;
 
 /// How much longer than with the SDK's client it may take.
 const TARGET: f64 = 1.7;
@@ -22,7 +22,7 @@ const TARGET: f64 = 1.7;
 const ROUNDS: usize = 3_000;
 const WARM_UP: usize = 300;
 
-pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
+pub(super) fn run(shipped: &BenchArtifacts) -> Result<Vec<Figure>> {
     let (plugin, server) = (shipped.mcp()?.to_owned(), shipped.mcp_server()?.to_owned());
     on_runtime(async move {
         let dir = tempfile::tempdir()?;
@@ -66,8 +66,8 @@ pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
             "{} µs against {} µs; the quick tenth: {} against {}.",
             short(through.median()),
             short(floor.median()),
-            short(through.at(10)),
-            short(floor.at(10)),
+            short(through.percentile(10)),
+            short(floor.percentile(10)),
         ))])
     })
 }

@@ -9,7 +9,7 @@ use super::on_runtime;
 use crate::figure::{Figure, TIMES, short};
 use crate::mcp_client::McpClient;
 use crate::samples::{Samples, us};
-use crate::shipped::Shipped;
+use crate::shipped::BenchArtifacts;
 
 /// Microseconds that it may add, and those of the same call to the server itself on the machine for
 /// which that was said.
@@ -23,7 +23,7 @@ const TURN: usize = 120;
 const WARM_UP: usize = 20;
 const TURNS: usize = 30;
 
-pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
+pub(super) fn run(shipped: &BenchArtifacts) -> Result<Vec<Figure>> {
     let (plugin, server) = (shipped.mcp()?.to_owned(), shipped.mcp_server()?.to_owned());
     let program = shipped.program()?.to_owned();
     on_runtime(async move {

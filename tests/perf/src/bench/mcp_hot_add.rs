@@ -13,7 +13,7 @@ use super::on_runtime;
 use crate::figure::Figure;
 use crate::mcp_client::McpClient;
 use crate::samples::{Samples, ms};
-use crate::shipped::Shipped;
+use crate::shipped::BenchArtifacts;
 
 /// Milliseconds that it may take.
 const TARGET: f64 = 1.0;
@@ -21,10 +21,10 @@ const TARGET: f64 = 1.0;
 const ROUNDS: usize = 50;
 const WARM_UP: usize = 3;
 /// Between two changes: what changes right behind another one is told together with it.
-const APART: Duration = Duration::from_millis(100);
-const PATIENCE: Duration = Duration::from_secs(10);
+const CHANGE_INTERVAL: Duration = Duration::from_millis(100);
+const NOTIFICATION_TIMEOUT: Duration = Duration::from_secs(10);
 
-pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
+pub(super) fn run(shipped: &BenchArtifacts) -> Result<Vec<Figure>> {
     let library = shipped.skill()?.to_owned();
     on_runtime(async move {
         let dir = tempfile::tempdir()?;
@@ -58,7 +58,7 @@ pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
                 let added = host_there.registry().add(&there, true);
                 added.map(drop)
             });
-            let heard = heard(&mut client).await?;
+            let heard = next_notification(&mut client).await?;
             added.await??;
             let swapped = swapped.await??;
             if round == 0 {
@@ -67,10 +67,10 @@ pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
             if round >= WARM_UP {
                 samples.push(ms(heard.saturating_duration_since(swapped)));
             }
-            sleep(APART).await;
+            sleep(CHANGE_INTERVAL).await;
             host.registry().remove(&path).context("it was there")?;
-            self::heard(&mut client).await?;
-            sleep(APART).await;
+            self::next_notification(&mut client).await?;
+            sleep(CHANGE_INTERVAL).await;
         }
         end.cancel();
         let method = "From when the new table of plugins is seen to when the official Rust SDK's \
@@ -83,8 +83,8 @@ pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
 }
 
 /// When the client is told the next time.
-async fn heard(client: &mut McpClient) -> Result<Instant> {
-    let heard = timeout(PATIENCE, client.changed.recv()).await;
+async fn next_notification(client: &mut McpClient) -> Result<Instant> {
+    let heard = timeout(NOTIFICATION_TIMEOUT, client.changed.recv()).await;
     heard
         .context("the client was told nothing")?
         .context("the client is gone")

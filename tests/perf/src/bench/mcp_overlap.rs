@@ -12,7 +12,7 @@ use super::mcp_call::mcp;
 use super::on_runtime;
 use crate::figure::{Figure, TIMES, short};
 use crate::samples::{Samples, ms};
-use crate::shipped::Shipped;
+use crate::shipped::BenchArtifacts;
 
 /// How much longer than its slowest group a turn may take.
 const TARGET: f64 = 1.15;
@@ -20,7 +20,7 @@ const TARGET: f64 = 1.15;
 const ROUNDS: usize = 30;
 const WARM_UP: usize = 3;
 
-pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
+pub(super) fn run(shipped: &BenchArtifacts) -> Result<Vec<Figure>> {
     let (plugin, server) = (shipped.mcp()?.to_owned(), shipped.mcp_server()?.to_owned());
     let (skill, local) = (shipped.skill()?.to_owned(), shipped.local()?.to_owned());
     on_runtime(async move {

@@ -36,7 +36,7 @@ mod worker;
 use anyhow::Result;
 
 use crate::figure::Figure;
-use crate::shipped::{Need, Shipped};
+use crate::shipped::{BenchArtifacts, Need};
 
 /// A benchmark.
 pub(crate) struct Benchmark {
@@ -46,7 +46,7 @@ pub(crate) struct Benchmark {
     pub(crate) needs: &'static [Need],
     /// Whether it takes minutes, so that it runs by name only.
     pub(crate) slow: bool,
-    pub(crate) run: fn(&Shipped) -> Result<Vec<Figure>>,
+    pub(crate) run: fn(&BenchArtifacts) -> Result<Vec<Figure>>,
 }
 
 /// All of them, in the order in which they run.

@@ -14,7 +14,7 @@ use crate::figure::{Figure, short};
 use crate::live_host::{LiveHost, SESSIONS};
 use crate::measured::Versions;
 use crate::samples::{Samples, ms};
-use crate::shipped::Shipped;
+use crate::shipped::BenchArtifacts;
 
 /// Seconds that it may take.
 const TARGET: f64 = 2.0;
@@ -25,7 +25,7 @@ const WARM_UP: u64 = 1;
 const SKILL: &str = "measured";
 const TOOL: &str = "measured_execute";
 
-pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
+pub(super) fn run(shipped: &BenchArtifacts) -> Result<Vec<Figure>> {
     let Some(registry) = ImageRegistry::start()? else {
         return Ok(Vec::new());
     };
@@ -34,10 +34,10 @@ pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
     let author = PackageAuthor::new(&host)?;
     let (mut live, mut installed) = (Samples::default(), Samples::default());
     for number in 1..=WARM_UP + ROUNDS {
-        let place = place(&registry, number);
+        let place = package_reference(&registry, number);
         author.publish(&versions.number(number)?, &place)?;
         let begun = Instant::now();
-        host.does([
+        host.run_to_success([
             "plugin",
             "install",
             "--yes",
@@ -54,7 +54,7 @@ pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
         if number == 1 || number == WARM_UP + ROUNDS {
             host.answers(TOOL)?;
         }
-        host.does(["plugin", "remove", SKILL])?;
+        host.run_to_success(["plugin", "remove", SKILL])?;
         host.wait_for_tool(TOOL, false)?;
     }
     let method = format!(
@@ -86,7 +86,7 @@ impl<'a> PackageAuthor<'a> {
     fn new(host: &'a LiveHost) -> Result<Self> {
         let dir = tempfile::tempdir()?;
         let author = Self { host, dir };
-        host.does(["plugin", "key", "--no-password", &author.path("key")])?;
+        host.run_to_success(["plugin", "key", "--no-password", &author.path("key")])?;
         Ok(author)
     }
 
@@ -108,7 +108,7 @@ impl<'a> PackageAuthor<'a> {
             packed.path().display().to_string(),
         );
         let key = self.path("key");
-        self.host.does([
+        self.host.run_to_success([
             "plugin",
             "pack",
             &file,
@@ -120,7 +120,8 @@ impl<'a> PackageAuthor<'a> {
             &out,
         ])?;
         let package = package_in(packed.path())?.display().to_string();
-        self.host.does(["plugin", "publish", &package, place])?;
+        self.host
+            .run_to_success(["plugin", "publish", &package, place])?;
         Ok(())
     }
 }
@@ -140,7 +141,7 @@ fn package_in(dir: &Path) -> Result<PathBuf> {
 }
 
 /// Where the package of a round is. A tag that is a version would belong to one package only.
-fn place(registry: &ImageRegistry, number: u64) -> String {
+fn package_reference(registry: &ImageRegistry, number: u64) -> String {
     let address = registry.address();
     format!("oci://{address}/plugins/{SKILL}:round-{number}")
 }

@@ -12,14 +12,14 @@ use tempfile::TempDir;
 use crate::figure::{Figure, TIMES, short};
 use crate::measured::status;
 use crate::samples::{Samples, ms};
-use crate::shipped::Shipped;
+use crate::shipped::BenchArtifacts;
 
 /// Milliseconds that it may take.
 const TIME: f64 = 60.0;
 /// MiB that it may need.
 const MEMORY: f64 = 16.0;
 /// How much more a run may take with every plugin beside it, by one without.
-const BESIDE_PLUGINS: f64 = 1.3;
+const PLUGINS_FACTOR: f64 = 1.3;
 
 const ROUNDS: usize = 40;
 const WARM_UP: usize = 5;
@@ -41,17 +41,17 @@ const SHOTS: [(&str, &str, &str, bool); 3] = [
     ("one_shot_executor", "anthropic", "claude-sonnet-4-5", true),
 ];
 
-pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
+pub(super) fn run(shipped: &BenchArtifacts) -> Result<Vec<Figure>> {
     let answer = answer();
     let mock = model(&answer)?;
     let mut figures = Vec::new();
     for (name, provider, model, executor) in SHOTS {
-        let shot = Shot {
+        let shot = OneShot {
             program: shipped.program()?,
             provider,
             model,
             base_url: mock.base_url(),
-            place: place(executor.then(|| shipped.local()).transpose()?)?,
+            dir: prepare_dir(executor.then(|| shipped.local()).transpose()?)?,
             answer: &answer,
         };
         let mut times = Samples::default();
@@ -62,7 +62,7 @@ pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
             }
         }
         let memory: Samples = (0..MEMORY_ROUNDS)
-            .map(|_| Ok(shot.peak()? / 1024.0))
+            .map(|_| Ok(shot.peak_memory()? / 1024.0))
             .collect::<Result<_>>()?;
         let with = if executor {
             ", with the local executor"
@@ -78,27 +78,27 @@ pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
             "The most memory that such a run had at one time (VmHWM), read until its end; the \
              largest of {MEMORY_ROUNDS}."
         );
-        let best = format!("The best: {} ms.", short(times.at(0)));
+        let best = format!("The best: {} ms.", short(times.percentile(0)));
         let figure = Figure::new(name, "ms", &times, &method).at_most(TIME);
         figures.push(figure.note(best));
         let name = format!("{name}_memory");
-        let most = Figure::single(&name, "MiB", memory.at(100), &memory_method);
+        let most = Figure::single(&name, "MiB", memory.percentile(100), &memory_method);
         figures.push(most.at_most(MEMORY));
     }
-    took_everything(&mock)?;
+    check_accepted(&mock)?;
     Ok(figures)
 }
 
-pub(super) fn run_beside_plugins(shipped: &Shipped) -> Result<Vec<Figure>> {
+pub(super) fn run_beside_plugins(shipped: &BenchArtifacts) -> Result<Vec<Figure>> {
     let answer = answer();
     let mock = model(&answer)?;
     let shot = |plugins: &[PathBuf]| {
-        Ok::<_, anyhow::Error>(Shot {
+        Ok::<_, anyhow::Error>(OneShot {
             program: shipped.program()?,
             provider: "anthropic",
             model: "claude-sonnet-4-5",
             base_url: mock.base_url(),
-            place: place(plugins.iter().map(PathBuf::as_path))?,
+            dir: prepare_dir(plugins.iter().map(PathBuf::as_path))?,
             answer: &answer,
         })
     };
@@ -112,9 +112,9 @@ pub(super) fn run_beside_plugins(shipped: &Shipped) -> Result<Vec<Figure>> {
         }
     }
     for _ in 0..MEMORY_ROUNDS {
-        memory.push(beside.peak()? / alone.peak()?);
+        memory.push(beside.peak_memory()? / alone.peak_memory()?);
     }
-    took_everything(&mock)?;
+    check_accepted(&mock)?;
     let of = "of `conjure run` with every plugin that comes with the program in the plugin \
               directory, by the same without any, in turns";
     let time = Figure::new(
@@ -130,8 +130,8 @@ pub(super) fn run_beside_plugins(shipped: &Shipped) -> Result<Vec<Figure>> {
         &format!("The most memory {of}."),
     );
     Ok(vec![
-        time.at_most(BESIDE_PLUGINS),
-        memory.at_most(BESIDE_PLUGINS),
+        time.at_most(PLUGINS_FACTOR),
+        memory.at_most(PLUGINS_FACTOR),
     ])
 }
 
@@ -149,7 +149,7 @@ fn model(answer: &str) -> Result<MockLlm> {
     )?)
 }
 
-fn took_everything(mock: &MockLlm) -> Result<()> {
+fn check_accepted(mock: &MockLlm) -> Result<()> {
     anyhow::ensure!(
         mock.violations().is_empty(),
         "the provider would have refused {:?}",
@@ -158,17 +158,17 @@ fn took_everything(mock: &MockLlm) -> Result<()> {
     Ok(())
 }
 
-struct Shot<'a> {
+struct OneShot<'a> {
     program: &'a Path,
     provider: &'a str,
     model: &'a str,
     base_url: String,
-    place: TempDir,
+    dir: TempDir,
     answer: &'a str,
 }
 
 /// A home, a directory to work in and one for plugins.
-fn place<'a>(plugins: impl IntoIterator<Item = &'a Path>) -> Result<TempDir> {
+fn prepare_dir<'a>(plugins: impl IntoIterator<Item = &'a Path>) -> Result<TempDir> {
     let place = tempfile::tempdir()?;
     for part in ["home", "work", "plugins"] {
         conjure_host::fs::create_private_dir(place.path().join(part))?;
@@ -180,9 +180,9 @@ fn place<'a>(plugins: impl IntoIterator<Item = &'a Path>) -> Result<TempDir> {
     Ok(place)
 }
 
-impl Shot<'_> {
+impl OneShot<'_> {
     fn command(&self) -> Command {
-        let place = self.place.path();
+        let place = self.dir.path();
         let mut command = Command::new(self.program);
         command
             .args(["run", "--provider", self.provider, "--model", self.model])
@@ -214,7 +214,7 @@ impl Shot<'_> {
     }
 
     /// KiB of its largest resident set. What `wait4` says would hold this process's size too.
-    fn peak(&self) -> Result<f64> {
+    fn peak_memory(&self) -> Result<f64> {
         let mut child = self
             .command()
             .stdout(Stdio::null())

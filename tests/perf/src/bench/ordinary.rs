@@ -8,7 +8,7 @@ use super::on_runtime;
 use crate::figure::Figure;
 use crate::measured::{Session, call};
 use crate::samples::{Samples, us};
-use crate::shipped::Shipped;
+use crate::shipped::BenchArtifacts;
 
 /// Microseconds that an ordinary call may take.
 const TARGET: f64 = 25.0;
@@ -17,7 +17,7 @@ const TARGET: f64 = 25.0;
 const WARM: usize = 3_000;
 const CALLS: usize = 30_000;
 
-pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
+pub(super) fn run(shipped: &BenchArtifacts) -> Result<Vec<Figure>> {
     let library = shipped.skill()?.to_owned();
     on_runtime(async move {
         let session = Session::open(&library).await?;

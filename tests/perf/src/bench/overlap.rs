@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::on_runtime;
 use crate::figure::{Figure, short};
 use crate::samples::{Samples, ms};
-use crate::shipped::Shipped;
+use crate::shipped::BenchArtifacts;
 
 /// Milliseconds that a turn may take more than its slowest group.
 const TARGET: f64 = 2.0;
@@ -21,7 +21,7 @@ const TARGET: f64 = 2.0;
 const ROUNDS: usize = 40;
 const WARM_UP: usize = 3;
 
-pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
+pub(super) fn run(shipped: &BenchArtifacts) -> Result<Vec<Figure>> {
     let (skill, local) = (shipped.skill()?.to_owned(), shipped.local()?.to_owned());
     on_runtime(async move {
         let durable = Turns::measure(&skill, &local, true).await?;
@@ -54,7 +54,7 @@ pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
 }
 
 struct Turns {
-    whole: Samples,
+    total: Samples,
     beyond: Samples,
 }
 
@@ -88,11 +88,14 @@ impl Turns {
                 beyond.push(took - naps);
             }
         }
-        Ok(Self { whole, beyond })
+        Ok(Self {
+            total: whole,
+            beyond,
+        })
     }
 
     fn note(&self) -> String {
-        format!("The whole turn takes {} ms.", short(self.whole.median()))
+        format!("The whole turn takes {} ms.", short(self.total.median()))
     }
 }
 

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::figure::Figure;
 use crate::samples::{Samples, ms, timed};
-use crate::shipped::Shipped;
+use crate::shipped::BenchArtifacts;
 
 /// Tools in the table.
 pub(super) const TOOLS: usize = 10_000;
@@ -19,7 +19,7 @@ pub(super) const TOOLS: usize = 10_000;
 /// Milliseconds that building may take.
 const TARGET: f64 = 20.0;
 
-pub(super) fn run(_: &Shipped) -> Result<Vec<Figure>> {
+pub(super) fn run(_: &BenchArtifacts) -> Result<Vec<Figure>> {
     let catalogs = catalogs();
     let naming = Naming::default();
     let mut samples = Samples::default();

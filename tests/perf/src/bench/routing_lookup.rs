@@ -8,12 +8,12 @@ use conjure_core::routing::{Naming, RoutingTable};
 use super::routing_build::{TOOLS, catalogs};
 use crate::figure::{Figure, short};
 use crate::samples::nanoseconds;
-use crate::shipped::Shipped;
+use crate::shipped::BenchArtifacts;
 
 /// Nanoseconds that a look-up may take.
 const TARGET: f64 = 200.0;
 
-pub(super) fn run(_: &Shipped) -> Result<Vec<Figure>> {
+pub(super) fn run(_: &BenchArtifacts) -> Result<Vec<Figure>> {
     let table = RoutingTable::build(1, &catalogs(), &Naming::default())?;
     let mut names: Vec<String> = table.routes().iter().map(|r| r.name.to_string()).collect();
     shuffle(&mut names);

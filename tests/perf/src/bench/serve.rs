@@ -12,7 +12,7 @@ use super::on_runtime;
 use crate::figure::Figure;
 use crate::measured::status;
 use crate::samples::{Samples, ms};
-use crate::shipped::Shipped;
+use crate::shipped::BenchArtifacts;
 
 /// Milliseconds until it is ready.
 const READY: f64 = 60.0;
@@ -23,9 +23,9 @@ const THREADS: usize = 10_000;
 const ROUNDS: usize = 30;
 const WARM_UP: usize = 3;
 /// How long it is left alone before its memory is looked at.
-const REST: Duration = Duration::from_secs(2);
+const IDLE_TIME: Duration = Duration::from_secs(2);
 
-pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
+pub(super) fn run(shipped: &BenchArtifacts) -> Result<Vec<Figure>> {
     let program = shipped.program()?.to_owned();
     on_runtime(async move {
         let dir = tempfile::tempdir()?;
@@ -42,13 +42,13 @@ pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
         let (mut ready, mut idle) = (Samples::default(), Samples::default());
         for round in 0..WARM_UP + ROUNDS {
             let begun = Instant::now();
-            let served = Served::start(&program, dir.path())?;
+            let served = BenchServer::start(&program, dir.path())?;
             let took = ms(begun.elapsed());
             if round >= WARM_UP {
                 ready.push(took);
             }
             if round >= WARM_UP && round % 10 == 0 {
-                tokio::time::sleep(REST).await;
+                tokio::time::sleep(IDLE_TIME).await;
                 let pid = served.0.id().to_string();
                 idle.push(status(&pid, "VmRSS:")? / 1024.0);
             }
@@ -65,7 +65,7 @@ pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
             Figure::single(
                 "serve_idle",
                 "MiB",
-                idle.at(100),
+                idle.percentile(100),
                 "Resident memory (VmRSS) of such a server 2 s later, before any request; the \
                  largest of 3.",
             )
@@ -75,9 +75,9 @@ pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
 }
 
 /// A server that is ready. It is killed when this is dropped.
-struct Served(Child);
+struct BenchServer(Child);
 
-impl Served {
+impl BenchServer {
     fn start(program: &Path, dir: &Path) -> Result<Self> {
         let mut child = Command::new(program)
             .args(["serve", "--listen", "127.0.0.1:0", "--json"])
@@ -102,7 +102,7 @@ impl Served {
     }
 }
 
-impl Drop for Served {
+impl Drop for BenchServer {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();

@@ -4,14 +4,14 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use conjure_kit::{Cli, Running};
+use conjure_kit::{Cli, ProgramHandle};
 use serde_json::Value;
 
 use super::template::greeting;
 use crate::figure::Figure;
 use crate::live_host::{LiveHost, SESSIONS};
 use crate::samples::Samples;
-use crate::shipped::{Shipped, new_skill};
+use crate::shipped::{BenchArtifacts, new_skill};
 
 /// Seconds that it may take.
 const TARGET: f64 = 4.0;
@@ -21,9 +21,9 @@ const WARM_UP: usize = 2;
 /// The crate of the template.
 const CRATE: &str = "my-skill";
 /// How long all of it may take; the first build makes the SDK too.
-const PATIENCE: Duration = Duration::from_secs(900);
+const TOTAL_TIMEOUT: Duration = Duration::from_secs(900);
 
-pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
+pub(super) fn run(shipped: &BenchArtifacts) -> Result<Vec<Figure>> {
     let [session, ..] = SESSIONS;
     let host = LiveHost::start(shipped.program()?)?;
     let krate = host.workspace.work().join(CRATE);
@@ -32,7 +32,7 @@ pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
     let text = std::fs::read_to_string(&source)?;
     let dev = host.conjure(["plugin", "dev", CRATE, "--serve", "--json"]);
     let dev = with_rust(dev, &krate.join("target"));
-    let dev = dev.deadline(PATIENCE).start()?;
+    let dev = dev.deadline(TOTAL_TIMEOUT).start()?;
     wait_for_builds(&dev, 1)?;
     let mut live = Samples::default();
     for round in 1..=WARM_UP + ROUNDS {
@@ -43,7 +43,7 @@ pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
         wait_for_builds(&dev, 1 + round)?;
         while !host.calls_every_tool(session)?.contains(&said) {
             ensure!(
-                begun.elapsed() < PATIENCE,
+                begun.elapsed() < TOTAL_TIMEOUT,
                 "`{said}` is said by no tool of session `{session}`"
             );
         }
@@ -61,7 +61,7 @@ pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
 }
 
 /// Waits until so many builds are live.
-fn wait_for_builds(dev: &Running, count: usize) -> Result<()> {
+fn wait_for_builds(dev: &ProgramHandle, count: usize) -> Result<()> {
     let said = dev.wait_until_stdout("a build", |said| builds(said).len() >= count)?;
     let newest = builds(&said).pop().context("it has built nothing")?;
     let is_live = newest.get("ok").and_then(Value::as_bool) == Some(true);

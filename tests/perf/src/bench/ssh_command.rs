@@ -16,9 +16,9 @@ use serde_json::json;
 use super::executor_session::Session;
 use super::on_runtime;
 use crate::figure::{Figure, short};
-use crate::measured::Place;
+use crate::measured::PluginFixture;
 use crate::samples::{Samples, us};
-use crate::shipped::Shipped;
+use crate::shipped::BenchArtifacts;
 
 /// Milliseconds that a command may take.
 const TARGET: f64 = 1.5;
@@ -27,13 +27,13 @@ const COMMAND: &str = "true";
 /// How many times `ssh` is measured; it takes long.
 const LOGINS: usize = 20;
 
-pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
+pub(super) fn run(shipped: &BenchArtifacts) -> Result<Vec<Figure>> {
     let Some(sshd) = Sshd::find()? else {
         return Ok(Vec::new());
     };
     let library = shipped.ssh()?.to_owned();
     on_runtime(async move {
-        let place = Place::new()?;
+        let place = PluginFixture::new()?;
         let mut create = plugin_create(None);
         let inside = |name: &str| place.root.path().join(name).display().to_string();
         conjure_host::fs::create_private_dir(place.root.path().join("scratch"))?;
@@ -70,7 +70,7 @@ async fn measure(session: &Session, sshd: &Sshd) -> Result<Vec<Figure>> {
     );
     let note = format!(
         "the quick tenth: {} ms; `ssh` of the same command, with a connection of its own: {} ms.",
-        short(samples.at(10)),
+        short(samples.percentile(10)),
         short(logins.median()),
     );
     let figure = Figure::new("ssh_command", "ms", &samples, &method);

@@ -11,9 +11,9 @@ use conjure_host::manager::Manager;
 
 use super::on_runtime;
 use crate::figure::{Figure, short};
-use crate::manager::{Managed, Saved, processor_us};
+use crate::manager::{Managed, SavedThread, processor_us};
 use crate::samples::{Samples, us};
-use crate::shipped::Shipped;
+use crate::shipped::BenchArtifacts;
 use crate::stream_server::{StreamServer, ask, now_ns, sent_ns};
 
 /// Microseconds of processor time a delta may take.
@@ -27,7 +27,7 @@ const CORES: f64 = 1.0;
 
 const STREAMS: usize = 500;
 /// Thirty a second.
-const APART: Duration = Duration::from_micros(33_333);
+const DELTA_INTERVAL: Duration = Duration::from_micros(33_333);
 /// Ten seconds' worth.
 const DELTAS: usize = 300;
 /// When measuring what comes alone begins and ends, while all streams do nothing else.
@@ -36,11 +36,11 @@ const STEADY: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(9)];
 const BURSTS: usize = 7;
 const BURST: usize = 20_000;
 /// After how many deltas a client drops and returns: one to five seconds.
-const STAY: [usize; 5] = [30, 60, 90, 120, 150];
+const DELTAS_PER_VISIT: [usize; 5] = [30, 60, 90, 120, 150];
 /// How long all of it may take.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TOTAL_TIMEOUT: Duration = Duration::from_secs(300);
 
-pub(super) fn run_cpu(_: &Shipped) -> Result<Vec<Figure>> {
+pub(super) fn run_cpu(_: &BenchArtifacts) -> Result<Vec<Figure>> {
     let server = StreamServer::start()?;
     on_runtime(async move {
         let managed = Managed::new(&server.url).await?;
@@ -49,7 +49,8 @@ pub(super) fn run_cpu(_: &Shipped) -> Result<Vec<Figure>> {
             let session = managed.session().await?;
             let counted = Arc::default();
             let at_once = Duration::ZERO;
-            let (spent, _) = spent(&managed, &[session], BURST, at_once, false, &counted).await?;
+            let (spent, _) =
+                run_streams(&managed, &[session], BURST, at_once, false, &counted).await?;
             // The first one warms up.
             if round > 0 {
                 burst.push(spent);
@@ -60,7 +61,7 @@ pub(super) fn run_cpu(_: &Shipped) -> Result<Vec<Figure>> {
             sessions.push(managed.session().await?);
         }
         let counted = Arc::<AtomicUsize>::default();
-        let whole = spent(&managed, &sessions, DELTAS, APART, false, &counted);
+        let whole = run_streams(&managed, &sessions, DELTAS, DELTA_INTERVAL, false, &counted);
         let ((whole, _), paced) = tokio::try_join!(whole, steady(&counted))?;
         let method = "Processor time of the process (all threads, kernel included), divided by the \
                       deltas: HTTP and SSE from a server in another process, the wire, the log in \
@@ -94,7 +95,7 @@ pub(super) fn run_cpu(_: &Shipped) -> Result<Vec<Figure>> {
     })
 }
 
-pub(super) fn run_lag(_: &Shipped) -> Result<Vec<Figure>> {
+pub(super) fn run_lag(_: &BenchArtifacts) -> Result<Vec<Figure>> {
     let server = StreamServer::start()?;
     on_runtime(async move {
         let managed = Managed::new(&server.url).await?;
@@ -103,7 +104,8 @@ pub(super) fn run_lag(_: &Shipped) -> Result<Vec<Figure>> {
             sessions.push(managed.session().await?);
         }
         let counted = Arc::default();
-        let (cpu, seen) = spent(&managed, &sessions, DELTAS, APART, true, &counted).await?;
+        let (cpu, seen) =
+            run_streams(&managed, &sessions, DELTAS, DELTA_INTERVAL, true, &counted).await?;
         let (mut lag, mut whole) = (Samples::default(), Samples::default());
         let mut returns = 0;
         for client in &seen {
@@ -114,7 +116,7 @@ pub(super) fn run_lag(_: &Shipped) -> Result<Vec<Figure>> {
         let figure = Figure::single(
             "streams_lag",
             "ms",
-            lag.at(99),
+            lag.percentile(99),
             &format!(
                 "{STREAMS} sessions that each stream 30 deltas a second for 10 s, from a server in \
                  another process; each has a client that drops its stream every 1 to 5 s and \
@@ -129,13 +131,13 @@ pub(super) fn run_lag(_: &Shipped) -> Result<Vec<Figure>> {
              each at the same time: the 99th of 100 {} ms, the latest {} ms. {returns} returns; {} µs of \
              processor time a delta.",
             short(lag.median()),
-            short(lag.at(100)),
-            short(whole.at(99)),
-            short(whole.at(100)),
+            short(lag.percentile(100)),
+            short(whole.percentile(99)),
+            short(whole.percentile(100)),
             short(cpu)
         );
         // A delta of each stream comes in every interval.
-        let cores = cpu * STREAMS as f64 / us(APART);
+        let cores = cpu * STREAMS as f64 / us(DELTA_INTERVAL);
         let cores = Figure::single(
             "streams_cores",
             "cores",
@@ -148,7 +150,7 @@ pub(super) fn run_lag(_: &Shipped) -> Result<Vec<Figure>> {
 }
 
 /// What a client saw.
-struct Seen {
+struct ClientLag {
     lag: Samples,
     /// Lag of the events that came while all streams were in their middle.
     steady_lag: Samples,
@@ -171,19 +173,22 @@ async fn steady(counted: &AtomicUsize) -> Result<f64> {
 
 /// Streams in every session at once, each followed by a client. Gives the processor time a delta in
 /// microseconds, and what the clients saw.
-async fn spent(
+async fn run_streams(
     managed: &Managed,
-    sessions: &[Saved],
+    sessions: &[SavedThread],
     deltas: usize,
     apart: Duration,
     returning: bool,
     counted: &Arc<AtomicUsize>,
-) -> Result<(f64, Vec<Seen>)> {
+) -> Result<(f64, Vec<ClientLag>)> {
     let (before, begun) = (processor_us(), Instant::now());
     let mut clients = Vec::new();
     for (number, session) in sessions.iter().enumerate() {
         let manager = managed.manager.clone();
-        let stay = STAY.get(number % STAY.len()).copied().filter(|_| returning);
+        let stay = DELTAS_PER_VISIT
+            .get(number % DELTAS_PER_VISIT.len())
+            .copied()
+            .filter(|_| returning);
         let counted = Arc::clone(counted);
         let client = client(manager, session.clone(), deltas, stay, counted, begun);
         clients.push(tokio::spawn(client));
@@ -199,7 +204,7 @@ async fn spent(
         }
         anyhow::Ok(seen)
     };
-    let seen = tokio::time::timeout(PATIENCE, all)
+    let seen = tokio::time::timeout(TOTAL_TIMEOUT, all)
         .await
         .context("not every client saw the end in time")??;
     let all = (deltas * sessions.len()) as f64;
@@ -210,13 +215,13 @@ async fn spent(
 /// of its order.
 async fn client(
     manager: Manager,
-    session: Saved,
+    session: SavedThread,
     deltas: usize,
     stay: Option<usize>,
     counted: Arc<AtomicUsize>,
     begun: Instant,
-) -> Result<Seen> {
-    let mut seen = Seen {
+) -> Result<ClientLag> {
+    let mut seen = ClientLag {
         lag: Samples::default(),
         steady_lag: Samples::default(),
         returns: 0,

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use crate::figure::Figure;
 use crate::processor;
 use crate::samples::{Samples, timed};
-use crate::shipped::{Shipped, cargo, new_skill};
+use crate::shipped::{BenchArtifacts, cargo, new_skill};
 
 /// Seconds that a clean build may take, on the clock and of processors.
 const CLEAN: f64 = 15.0;
@@ -22,7 +22,7 @@ const SIZE: f64 = 1.0;
 /// What is changed between builds.
 const LINE: &str = "Hello, {}!";
 
-pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
+pub(super) fn run(shipped: &BenchArtifacts) -> Result<Vec<Figure>> {
     let dir = tempfile::tempdir()?;
     let krate = dir.path().join("my-skill");
     new_skill(shipped.program()?, "my-skill", &krate)?;

@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use conjure_host::store::ThreadId;
-use conjure_kit::{Cli, Running, Workspace};
+use conjure_kit::{Cli, ProgramHandle, Workspace};
 
 use super::history;
 use crate::figure::{Figure, short};
 use crate::measured::status;
 use crate::processor;
 use crate::samples::{Samples, ms};
-use crate::shipped::Shipped;
+use crate::shipped::BenchArtifacts;
 use crate::stream_server::{StreamServer, ask};
 
 /// Milliseconds to the first frame.
@@ -33,13 +33,13 @@ const ROUNDS: usize = 20;
 /// A turn has four entries.
 const TURNS: u64 = 1_250;
 const DELTAS: usize = 8_000;
-const APART: Duration = Duration::from_millis(1);
+const DELTA_INTERVAL: Duration = Duration::from_millis(1);
 /// What is typed while an answer comes; no part of an answer looks like it.
-const TYPED: &str = "zyxwvutsrqponmlkjihg";
+const TYPED_TEXT: &str = "zyxwvutsrqponmlkjihg";
 /// What is there when a text can be typed.
 const READY: &str = "/ for commands";
 
-pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
+pub(super) fn run(shipped: &BenchArtifacts) -> Result<Vec<Figure>> {
     let server = StreamServer::start()?;
     let workspace = Workspace::new()?;
     let start = |thread: Option<&ThreadId>| {
@@ -91,7 +91,7 @@ pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
 
     let mut chat = start(None)?;
     chat.wait_for_stdout(READY)?;
-    let (stream, echo) = streamed(&mut chat)?;
+    let (stream, echo) = measure_streaming(&mut chat)?;
     let process = process(&chat)?;
     let memory = status(&process, "VmHWM:")? / 1024.0;
     Ok(vec![
@@ -126,7 +126,7 @@ pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
             "From typing a letter meanwhile to its being written to the terminal.",
         )
         .at_most(ECHO)
-        .note(format!("The slowest: {} ms.", short(echo.at(100)))),
+        .note(format!("The slowest: {} ms.", short(echo.percentile(100)))),
         Figure::single(
             "terminal_memory",
             "MiB",
@@ -138,14 +138,14 @@ pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
 }
 
 /// Percent of a processor that a stream needs, and milliseconds until keys are seen meanwhile.
-fn streamed(chat: &mut Running) -> Result<(f64, Samples)> {
+fn measure_streaming(chat: &mut ProgramHandle) -> Result<(f64, Samples)> {
     let process = process(chat)?;
     let (used, begun) = (processor::seconds_of(&process)?, Instant::now());
-    chat.send(&format!("{}\r", ask(DELTAS, APART)))?;
+    chat.send(&format!("{}\r", ask(DELTAS, DELTA_INTERVAL)))?;
     chat.wait_for_stdout("type what comes next")?;
     let mut echo = Samples::default();
     let mut typed = String::new();
-    for letter in TYPED.chars() {
+    for letter in TYPED_TEXT.chars() {
         // Letters are spread over the stream.
         std::thread::sleep(Duration::from_millis(150));
         typed.push(letter);
@@ -154,12 +154,12 @@ fn streamed(chat: &mut Running) -> Result<(f64, Samples)> {
         chat.wait_for_stdout(&typed)?;
         echo.push(ms(pressed.elapsed()));
     }
-    std::thread::sleep((APART * u32::try_from(DELTAS)?).saturating_sub(begun.elapsed()));
+    std::thread::sleep((DELTA_INTERVAL * u32::try_from(DELTAS)?).saturating_sub(begun.elapsed()));
     let used = processor::seconds_of(&process)? - used;
     Ok((100.0 * used / begun.elapsed().as_secs_f64(), echo))
 }
 
-fn process(chat: &Running) -> Result<String> {
+fn process(chat: &ProgramHandle) -> Result<String> {
     let process = chat.pid().context("the chat has no process")?;
     Ok(process.as_raw_nonzero().to_string())
 }

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result};
 use crate::figure::{Figure, short};
 use crate::measured::status;
 use crate::samples::{Samples, ms};
-use crate::shipped::Shipped;
+use crate::shipped::BenchArtifacts;
 
 /// Milliseconds that it may take.
 const TIME: f64 = 5.0;
@@ -20,12 +20,12 @@ const MEMORY: f64 = 12.0;
 const ROUNDS: usize = 400;
 const WARM_UP: usize = 20;
 
-pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
+pub(super) fn run(shipped: &BenchArtifacts) -> Result<Vec<Figure>> {
     let program = shipped.program()?;
     let (mut times, mut floor) = (Samples::default(), Samples::default());
     for round in 0..WARM_UP + ROUNDS {
-        let own = once(Command::new(program).arg("--version"))?;
-        let least = once(&mut Command::new("/bin/true"))?;
+        let own = time_once(Command::new(program).arg("--version"))?;
+        let least = time_once(&mut Command::new("/bin/true"))?;
         if round >= WARM_UP {
             times.push(ms(own));
             floor.push(ms(least));
@@ -33,7 +33,7 @@ pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
     }
     let mut memory = Samples::default();
     for _ in 0..5 {
-        memory.push(peak(program)? / 1024.0);
+        memory.push(peak_memory(program)? / 1024.0);
     }
     let size = std::fs::metadata(program)?.len() as f64 / (1024.0 * 1024.0);
     let method = "From starting `conjure --version` (release, stripped) to having waited for its \
@@ -57,7 +57,7 @@ pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
     ])
 }
 
-fn once(command: &mut Command) -> Result<Duration> {
+fn time_once(command: &mut Command) -> Result<Duration> {
     let begun = Instant::now();
     let status = command
         .stdin(Stdio::null())
@@ -70,9 +70,9 @@ fn once(command: &mut Command) -> Result<Duration> {
 }
 
 /// KiB of its largest resident set. What `wait4` says would hold this process's size too.
-fn peak(program: &Path) -> Result<f64> {
+fn peak_memory(program: &Path) -> Result<f64> {
     let (reader, mut writer) = std::io::pipe()?;
-    fill(&mut writer)?;
+    fill_pipe(&mut writer)?;
     let mut child = Command::new(program)
         .arg("--version")
         .stdin(Stdio::null())
@@ -88,7 +88,7 @@ fn peak(program: &Path) -> Result<f64> {
 }
 
 /// Fills a pipe, so that whoever writes next waits.
-fn fill(writer: &mut PipeWriter) -> Result<()> {
+fn fill_pipe(writer: &mut PipeWriter) -> Result<()> {
     rustix::io::ioctl_fionbio(&*writer, true)?;
     let full = loop {
         match writer.write(&[0; 4096]) {

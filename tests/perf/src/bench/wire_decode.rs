@@ -16,7 +16,7 @@ use serde::Deserialize;
 
 use crate::figure::Figure;
 use crate::samples::{Samples, timed};
-use crate::shipped::Shipped;
+use crate::shipped::BenchArtifacts;
 
 /// Million events a second that must be decoded at the least.
 const SPEED: f64 = 1.0;
@@ -25,28 +25,28 @@ const SPEED: f64 = 1.0;
 const ALLOCATIONS: f64 = 2.0;
 
 /// Bytes of a piece, about what a connection gives at once.
-const PIECE: usize = 16 * 1024;
+const CHUNK_BYTES: usize = 16 * 1024;
 
 /// Events of one sample at the least: a clock reading must not count.
 const SAMPLE: usize = 20_000;
 
-pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
+pub(super) fn run(shipped: &BenchArtifacts) -> Result<Vec<Figure>> {
     let Some(folder) = std::env::var_os(VARIABLE).filter(|folder| !folder.is_empty()) else {
-        crate::say(&format!("LEFT OUT: cassettes: {VARIABLE} is not set"));
+        crate::report_progress(&format!("LEFT OUT: cassettes: {VARIABLE} is not set"));
         return Ok(Vec::new());
     };
     let mut figures = Vec::new();
     let mut all = Vec::new();
     for wire in Wire::ALL {
         let streams = streams(folder.as_ref(), wire)?;
-        figures.push(speed(
+        figures.push(decode_figure(
             &name("decode", wire.as_str()),
             wire.as_str(),
             &streams,
         ));
         all.extend(streams);
     }
-    figures.push(speed("wire_decode_all", "all wires", &all));
+    figures.push(decode_figure("wire_decode_all", "all wires", &all));
     figures.extend(allocations(shipped.allocations()?)?);
     Ok(figures)
 }
@@ -78,7 +78,7 @@ fn streams(folder: &Path, wire: Wire) -> Result<Vec<Stream>> {
     Ok(streams)
 }
 
-fn speed(name: &str, what: &str, streams: &[Stream]) -> Figure {
+fn decode_figure(name: &str, what: &str, streams: &[Stream]) -> Figure {
     let events: usize = streams.iter().map(|stream| stream.events).sum();
     let passes = SAMPLE.div_ceil(events.max(1));
     let mut out = Vec::new();
@@ -104,7 +104,7 @@ fn speed(name: &str, what: &str, streams: &[Stream]) -> Figure {
 fn decode(streams: &[Stream], out: &mut Vec<conjure_core::chat::StreamEvent>) {
     for stream in streams {
         let mut decoder = stream.wire.decoder(&stream.endpoint);
-        for piece in stream.body.as_bytes().chunks(PIECE) {
+        for piece in stream.body.as_bytes().chunks(CHUNK_BYTES) {
             out.clear();
             decoder.push(black_box(piece), out);
         }
@@ -115,7 +115,7 @@ fn decode(streams: &[Stream], out: &mut Vec<conjure_core::chat::StreamEvent>) {
 
 /// What the program that counts says of one wire.
 #[derive(Deserialize)]
-struct Counted {
+struct EventCounts {
     wire: Wire,
     counts: Vec<u32>,
 }
@@ -134,7 +134,8 @@ fn allocations(program: &Path) -> Result<Vec<Figure>> {
     let mut all = Samples::default();
     let mut figures = Vec::new();
     for line in String::from_utf8_lossy(&output.stdout).lines() {
-        let counted: Counted = serde_json::from_str(line).context("its counts cannot be read")?;
+        let counted: EventCounts =
+            serde_json::from_str(line).context("its counts cannot be read")?;
         let samples: Samples = counted.counts.iter().copied().map(f64::from).collect();
         all.extend(&samples);
         let mut by_count = BTreeMap::new();

@@ -15,7 +15,7 @@ use serde_json::json;
 
 use crate::figure::{Figure, TIMES, short};
 use crate::samples::{Samples, ms, timed};
-use crate::shipped::Shipped;
+use crate::shipped::BenchArtifacts;
 
 /// Turns of the shorter conversation; the longer one has twice as many.
 const TURNS: u64 = 100;
@@ -23,7 +23,7 @@ const TURNS: u64 = 100;
 /// How often as much as the shorter one the longer one may cost.
 const TARGET: f64 = 2.2;
 
-pub(super) fn run(_: &Shipped) -> Result<Vec<Figure>> {
+pub(super) fn run(_: &BenchArtifacts) -> Result<Vec<Figure>> {
     let targets = [
         RepairTarget::new("anthropic", "claude-sonnet-4-5"),
         RepairTarget::new("openai", "gpt-5"),
@@ -61,7 +61,7 @@ fn measure(target: &RepairTarget) -> Result<Figure> {
     let name = format!("wire_encode_{}", wire_name(wire));
     let method = "compile and Wire::encode at turn 200 over the same at turn 100, taken in turn; a \
                   turn is a question, a signed thought, a call, its result and an answer.";
-    Ok(Figure::new(&name, TIMES, &twice.over(&once), method)
+    Ok(Figure::new(&name, TIMES, &twice.ratios_to(&once), method)
         .at_most(TARGET)
         .note(format!(
             "Turn 100: {} ms, {} KiB; turn 200: {} ms, {} KiB.",

@@ -7,9 +7,9 @@ use conjure_host::plugin::{Isolation, WorkerOptions};
 
 use super::on_runtime;
 use crate::figure::Figure;
-use crate::measured::{Place, Session, call, instance};
+use crate::measured::{PluginFixture, Session, call, instance};
 use crate::samples::{Samples, ms, us};
-use crate::shipped::Shipped;
+use crate::shipped::BenchArtifacts;
 
 /// Microseconds that a call in a worker may take longer, in the middle and at most in 99 of 100.
 const TARGET: f64 = 30.0;
@@ -22,7 +22,7 @@ const WARM: usize = 2_000;
 const CALLS: usize = 20_000;
 const STARTS: usize = 100;
 
-pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
+pub(super) fn run(shipped: &BenchArtifacts) -> Result<Vec<Figure>> {
     let library = shipped.skill()?.to_owned();
     let mut workers = WorkerOptions::new(shipped.program()?, &["plugin-host"]);
     workers.isolation = Isolation::Process;
@@ -41,7 +41,7 @@ pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
                 }
             }
         }
-        let place = Place::with_workers(workers)?;
+        let place = PluginFixture::with_workers(workers)?;
         let plugin = place.load(&library)?;
         let mut starts = Samples::default();
         for _ in 0..STARTS {
@@ -51,7 +51,9 @@ pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
             drop(instance);
         }
         let over = [there.median() - here.median()].into_iter().collect();
-        let over_p99 = [there.at(99) - here.at(99)].into_iter().collect();
+        let over_p99 = [there.percentile(99) - here.percentile(99)]
+            .into_iter()
+            .collect();
         let method = "100 bytes to a skill that gives them back, in a confined worker process and on \
                       a thread of the plugin pool in turns, through Calls::call of two open \
                       sessions: ";
@@ -60,7 +62,11 @@ pub(super) fn run(shipped: &Shipped) -> Result<Vec<Figure>> {
             format!("{method}the difference of the 99th percentiles."),
         );
         let note = format!("{:.1} µs against {:.1} µs", there.median(), here.median());
-        let note_p99 = format!("{:.1} µs against {:.1} µs", there.at(99), here.at(99));
+        let note_p99 = format!(
+            "{:.1} µs against {:.1} µs",
+            there.percentile(99),
+            here.percentile(99)
+        );
         Ok(vec![
             Figure::new("worker_call", "µs", &over, &median)
                 .at_most(TARGET)

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use conjure_host::plugin::{Pin, PluginError, PluginSource};
-use conjure_plugin_tests::{Bench, Plugin, left_out, locked, sdk_copy, workspace};
+use conjure_plugin_tests::{Bench, Plugin, locked, report_left_out, sdk_copy, workspace};
 
 use super::sources::MARKED;
 
@@ -30,7 +30,7 @@ async fn built_outside_the_workspace_with_its_own_lock_file_and_opt_level() {
     let place = tempfile::tempdir().unwrap();
     let plugin = Plugin {
         profile: "opt-level = 2\ndebug = false\nstrip = true\n",
-        place: Some(place.path().join("outside")),
+        dir: Some(place.path().join("outside")),
         pins: &PINS,
         ..Plugin::new("outside", MARKED)
     };
@@ -49,7 +49,7 @@ async fn built_outside_the_workspace_with_its_own_lock_file_and_opt_level() {
 
 async fn by_another_compiler(version: &str, variable: &str) {
     let Some(rustc) = std::env::var_os(variable) else {
-        left_out(
+        report_left_out(
             &format!("a plugin built by rustc {version}"),
             &format!("{variable} is not set"),
         );

@@ -230,7 +230,7 @@ async fn a_call_that_does_not_stop_is_abandoned_and_its_thread_counted() {
         matches!(
             failure,
             PluginCallFailure::TimedOut {
-                after: AfterStop::GoesOn,
+                after: AfterStop::StillRunning,
                 ..
             }
         ),
@@ -322,7 +322,7 @@ struct Person {
 }
 
 impl HostServices for Person {
-    fn waits_for_somebody(&self, op: &str) -> bool {
+    fn is_interactive(&self, op: &str) -> bool {
         op == host_op::ELICIT
     }
 

@@ -391,7 +391,7 @@ async fn a_manifest_gets_what_it_names_and_no_more() {
     let source = PROBER.replace("\n}\n\nfn attempt(", &permissions);
     let place = dir.join("crate");
     let library = Plugin {
-        place: Some(place),
+        dir: Some(place),
         ..Plugin::new("prober-with-permissions", &source)
     }
     .build();

@@ -9,7 +9,9 @@ use std::time::Duration;
 use conjure_core::chat::{FunctionCall, OutputPart};
 use conjure_core::routing::Prefix;
 use conjure_host::Host;
-use conjure_host::plugin::{CallOptions, Instance, Isolation, NoServices, WorkerOptions};
+use conjure_host::plugin::{
+    CallOptions, Instance, Isolation, NoServices, WorkerLimits, WorkerOptions,
+};
 use conjure_host::session::{BackendSpec, SessionSpec, ToolSession};
 use conjure_kit::conjure_bin;
 use conjure_plugin_tests::{Bench, Plugin, envelope};
@@ -49,10 +51,15 @@ fn library() -> PathBuf {
 
 impl Stage {
     async fn new() -> Self {
+        Self::with(WorkerLimits::default()).await
+    }
+
+    async fn with(limits: WorkerLimits) -> Self {
         let library = library();
         let dir = tempfile::tempdir().unwrap();
         let mut workers = WorkerOptions::new(conjure_bin().unwrap(), &["plugin-host"]);
         workers.isolation = Isolation::Process;
+        workers.limits = limits;
         let host = Host::builder()
             .data_dir(dir.path().join("data"))
             .workers(workers)
@@ -271,4 +278,18 @@ async fn the_next_worker_of_a_session_reaches_what_the_one_before_did() {
     assert_eq!(plugin.get("stranger").unwrap().health().worker_ends, 1);
     session.calls.close().await;
     bystander.calls.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_session_has_an_executor_compute_is_no_time_of_its_worker() {
+    let limits = WorkerLimits {
+        processor_time: Duration::from_secs(1),
+        ..WorkerLimits::default()
+    };
+    let stage = Stage::with(limits).await;
+    let session = stage.session("ada", "songs").await;
+    // The kernel ends it after as many seconds of a processor.
+    let command = "sh -c 'ulimit -t 4; while :; do :; done'; echo went on";
+    let (output, is_error) = session.bash(command).await;
+    assert!(!is_error && output.contains("went on"), "{output}");
 }

@@ -13,7 +13,7 @@ fn index(author: &Publisher, team: &Team, name: &str, versions: &[&str]) -> Stri
     let dir = dir.display().to_string();
     for version in versions {
         let package = author.package(version).display().to_string();
-        team.does(["publish", &package, &dir]);
+        team.run_to_success(["publish", &package, &dir]);
     }
     dir
 }
@@ -33,18 +33,18 @@ fn an_index_that_is_none_holds_up_no_other() {
     let good = index(&author, &team, "good", &["0.1.0"]);
     let page = text_index(&author, "page", "<html>\n<p>It moved</p>\n");
     let note = "an index was left out";
-    let found = team.does(["search", "touch", "--index", &page, "--index", &good]);
+    let found = team.run_to_success(["search", "touch", "--index", &page, "--index", &good]);
     assert!(found.contains("toucher") && found.contains(note), "{found}");
     let alone = team.run(["search", "touch", "--index", &page]);
     assert_eq!(alone.code, Some(2), "{}", alone.snapshot());
     let key = author.key();
-    let installed = team.does([
+    let installed = team.run_to_success([
         "install", "toucher", "--signer", &key, "--index", &page, "--index", &good,
     ]);
     assert!(installed.contains(note), "{installed}");
     index(&author, &team, "good", &["0.2.0"]);
-    team.does(["upgrade", "--yes", "--index", &page, "--index", &good]);
-    assert_eq!(team.loaded().as_deref(), Some("0.2.0"));
+    team.run_to_success(["upgrade", "--yes", "--index", &page, "--index", &good]);
+    assert_eq!(team.loaded_version().as_deref(), Some("0.2.0"));
 }
 
 #[test]
@@ -55,10 +55,10 @@ fn a_line_that_names_no_package_is_left_out_and_not_lost() {
     let file = author.path("public/index.jsonl");
     let text = fs::read_to_string(&file).unwrap();
     fs::write(&file, format!("{{\"name\": \"newer\"}}\n{text}")).unwrap();
-    let found = team.does(["search", "--index", &place]);
+    let found = team.run_to_success(["search", "--index", &place]);
     assert!(found.contains("toucher"), "{found}");
     assert!(found.contains("its line 1 does not name"), "{found}");
-    let installed = team.does([
+    let installed = team.run_to_success([
         "install",
         "toucher",
         "--index",
@@ -84,14 +84,14 @@ fn what_a_lock_names_is_found_whatever_other_indexes_are_named() {
     fs::create_dir(author.path("project")).unwrap();
     let lock = lock.display().to_string();
     let key = author.key();
-    team.does([
+    team.run_to_success([
         "install", "toucher", "--index", &own, "--signer", &key, "--lock", &lock,
     ]);
-    other.does(["install", "--lock", &lock, "--yes", "--index", &elsewhere]);
-    assert_eq!(other.loaded().as_deref(), Some("0.1.0"));
+    other.run_to_success(["install", "--lock", &lock, "--yes", "--index", &elsewhere]);
+    assert_eq!(other.loaded_version().as_deref(), Some("0.1.0"));
     index(&author, &team, "own", &["0.2.0"]);
-    team.does(["upgrade", "--yes", "--index", &elsewhere]);
-    assert_eq!(team.loaded().as_deref(), Some("0.2.0"));
+    team.run_to_success(["upgrade", "--yes", "--index", &elsewhere]);
+    assert_eq!(team.loaded_version().as_deref(), Some("0.2.0"));
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn an_upgrade_says_which_indexes_could_not_be_read() {
     let good = index(&author, &team, "good", &["0.1.0"]);
     let page = text_index(&author, "page", "<html>\n");
     let key = author.key();
-    team.does(["install", "toucher", "--signer", &key, "--index", &good]);
+    team.run_to_success(["install", "toucher", "--signer", &key, "--index", &good]);
     let upgrade = || {
         let output = team.run([
             "upgrade", "--json", "--yes", "--index", &page, "--index", &good,
@@ -125,7 +125,7 @@ fn an_upgrade_says_which_indexes_could_not_be_read() {
     );
     let newer = author.package("0.2.0");
     fs::write(author.path("good/index.jsonl"), text).unwrap();
-    team.does(["publish", &newer.display().to_string(), &good]);
+    team.run_to_success(["publish", &newer.display().to_string(), &good]);
     let upgraded = upgrade();
     assert!(
         upgraded["unread"][0].as_str().unwrap().contains("page"),
@@ -201,7 +201,7 @@ fn what_an_index_says_is_cut_to_what_a_person_reads() {
     let mut entry: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
     entry["description"] = "touch ".repeat(50_000).into();
     fs::write(&file, format!("{entry}\n")).unwrap();
-    let found = team.does(["search", "touch", "--index", &place]);
+    let found = team.run_to_success(["search", "touch", "--index", &place]);
     assert!(found.contains("characters more)"), "{found}");
     assert!(found.len() < 2_000, "{} bytes", found.len());
 }
@@ -229,6 +229,6 @@ fn a_lock_that_nobody_may_write_is_found_before_anything_is_installed() {
         "{}",
         refused.stderr
     );
-    assert_eq!(team.loaded(), None);
+    assert_eq!(team.loaded_version(), None);
     assert_eq!(fs::read_to_string(&lock).unwrap(), "lock = 1\n");
 }

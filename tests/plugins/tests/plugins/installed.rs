@@ -132,7 +132,7 @@ fn builds_that_are_worked_on_push_nothing_out_of_what_can_be_put_back() {
     let mut own = stage.build("0.4.0").sha256;
     for patch in 1..=12 {
         let next = stage.build(&format!("0.4.{patch}"));
-        assert!(stage.installed.put_next(&next, &own).unwrap());
+        assert!(stage.installed.replace_own_build(&next, &own).unwrap());
         own = next.sha256;
     }
     assert_eq!(stage.there().as_deref(), Some("0.4.12"));
@@ -141,7 +141,7 @@ fn builds_that_are_worked_on_push_nothing_out_of_what_can_be_put_back() {
     // Somebody else's build is not theirs to replace.
     stage.roll_back(Some("0.2.0")).unwrap();
     let next = stage.build("0.4.13");
-    assert!(!stage.installed.put_next(&next, &own).unwrap());
+    assert!(!stage.installed.replace_own_build(&next, &own).unwrap());
     assert_eq!(stage.there().as_deref(), Some("0.2.0"));
     for version in ["0.1.0", "0.3.0", "0.4.12"] {
         stage.roll_back(Some(version)).unwrap();
@@ -244,7 +244,7 @@ fn what_was_agreed_to_is_done_only_while_what_it_was_compared_with_is_there() {
     stage.add("0.1.0");
     stage.add("0.2.0");
     let before = stage.installed.state("teller").unwrap();
-    let back = stage.installed.earlier("teller", None).unwrap();
+    let back = stage.installed.rollback_target("teller", None).unwrap();
     stage.add("0.3.0");
     let errors = [
         stage
@@ -257,7 +257,10 @@ fn what_was_agreed_to_is_done_only_while_what_it_was_compared_with_is_there() {
             .unwrap_err(),
     ];
     for error in errors {
-        assert!(matches!(error, InstallError::Overtaken { .. }), "{error}");
+        assert!(
+            matches!(error, InstallError::ChangedMeanwhile { .. }),
+            "{error}"
+        );
     }
     assert_eq!(stage.there().as_deref(), Some("0.3.0"));
     let now = stage.installed.state("teller").unwrap();
@@ -302,7 +305,10 @@ fn a_package_is_installed_only_while_what_it_was_compared_with_is_there() {
     let install =
         |before: &InstalledState| stage.installed.install(&build, package.clone(), before);
     let error = install(&before).unwrap_err();
-    assert!(matches!(error, InstallError::Overtaken { .. }), "{error}");
+    assert!(
+        matches!(error, InstallError::ChangedMeanwhile { .. }),
+        "{error}"
+    );
     assert_eq!(stage.there().as_deref(), Some("0.2.0"));
     let now = stage.installed.state("teller").unwrap();
     let change = install(&now).unwrap().unwrap();

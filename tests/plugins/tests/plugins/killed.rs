@@ -24,7 +24,7 @@ fn an_installation_that_is_killed_leaves_the_old_or_the_new() {
     let author = Publisher::new();
     let team = Team::new();
     let packages = ["0.1.0", "0.2.0"].map(|it| author.package(it).display().to_string());
-    team.does(["install", &packages[0], "--signer", &author.key()]);
+    team.run_to_success(["install", &packages[0], "--signer", &author.key()]);
     let mut seen = Vec::new();
     for number in 0..40_u64 {
         let package = &packages[usize::try_from(number % 2).unwrap()];
@@ -37,7 +37,7 @@ fn an_installation_that_is_killed_leaves_the_old_or_the_new() {
         std::thread::sleep(Duration::from_millis(number * 17 % 400));
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         let _ = running.wait();
-        let there = team.loaded();
+        let there = team.loaded_version();
         assert!(
             there.is_some(),
             "after {number}: neither the old nor the new is used"
@@ -46,11 +46,11 @@ fn an_installation_that_is_killed_leaves_the_old_or_the_new() {
         seen.push(there);
     }
     // What was killed can be done again, and what was there be put back.
-    team.does(["install", &packages[0], "--yes"]);
-    team.does(["install", &packages[1], "--yes"]);
-    assert_eq!(team.loaded().as_deref(), Some("0.2.0"));
-    team.does(["rollback", "toucher", "--yes"]);
-    assert_eq!(team.loaded().as_deref(), Some("0.1.0"));
+    team.run_to_success(["install", &packages[0], "--yes"]);
+    team.run_to_success(["install", &packages[1], "--yes"]);
+    assert_eq!(team.loaded_version().as_deref(), Some("0.2.0"));
+    team.run_to_success(["rollback", "toucher", "--yes"]);
+    assert_eq!(team.loaded_version().as_deref(), Some("0.1.0"));
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn of_two_installations_at_once_one_is_there_whole() {
         });
         // The one that was overtaken may say so.
         assert!(codes.contains(&Some(0)), "{codes:?}");
-        assert!(team.loaded().is_some());
+        assert!(team.loaded_version().is_some());
         assert_eq!(left(&team), [""; 0]);
         let files = fs::read_dir(team.data_dir().join("plugins")).unwrap();
         assert_eq!(files.count(), 1);

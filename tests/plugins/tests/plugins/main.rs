@@ -40,6 +40,7 @@ mod returning;
 mod sessions;
 mod sources;
 mod tampering;
+mod targets;
 mod tree_limits;
 mod trust;
 mod watch;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use conjure_core::chat::{Content, Event, FunctionCall, OutputPart, Part, Response, StopReason};
 use conjure_core::log::{EntryBody, NoticeReason};
 use conjure_core::request::ModelRequest;
-use conjure_core::turn::When;
+use conjure_core::turn::EffectiveFrom;
 use conjure_host::Host;
 use conjure_host::plugin::{Isolation, PluginTrust, TrustedLibrary, WorkerOptions};
 use conjure_host::provider::{Provider, ProviderError, ReplySink};
@@ -470,7 +470,10 @@ async fn set(session: &Session, backends: Vec<BackendSpec>) {
         backends: Some(backends),
         ..SessionSettings::default()
     };
-    session.change(settings, When::NextTurn).await.unwrap();
+    session
+        .change(settings, EffectiveFrom::NextTurn)
+        .await
+        .unwrap();
 }
 
 fn opened(work: &Path) -> usize {

@@ -41,7 +41,7 @@ fn packed(author: &Publisher, team: &Team, version: &str) -> PathBuf {
         dir.display().to_string(),
         author.dir().display().to_string(),
     );
-    team.does(["pack", &dir, "--license", "MIT", "--out", &out]);
+    team.run_to_success(["pack", &dir, "--license", "MIT", "--out", &out]);
     let file = author.path(&format!("greeter-{version}.conjure-plugin"));
     author.signed(&fs::read(file).unwrap())
 }
@@ -72,7 +72,7 @@ fn a_program_is_packed_installed_upgraded_and_put_back_as_a_library_is() {
         (program.target.as_str(), program.file.path.as_str()),
         ("any", "lib/any/greeter.plugin")
     );
-    team.does([
+    team.run_to_success([
         "install",
         &old.display().to_string(),
         "--signer",
@@ -85,9 +85,9 @@ fn a_program_is_packed_installed_upgraded_and_put_back_as_a_library_is() {
     );
     let lock = fs::read_to_string(team.lock()).unwrap();
     assert!(lock.contains("any = "), "{lock}");
-    team.does(["install", &new.display().to_string(), "--yes"]);
+    team.run_to_success(["install", &new.display().to_string(), "--yes"]);
     assert_eq!(installed(&team).unwrap()["version"], "0.2.0");
-    team.does(["rollback", "greeter", "--yes"]);
+    team.run_to_success(["rollback", "greeter", "--yes"]);
     assert_eq!(installed(&team).unwrap()["version"], "0.1.0");
     // One that lies there and is not what the lock says is not used.
     let place = team.data_dir().join("plugins/greeter.plugin");
@@ -95,9 +95,9 @@ fn a_program_is_packed_installed_upgraded_and_put_back_as_a_library_is() {
     let altered = repacked(&place, |entries| find(entries, "greeter.py").1.push(b'\n'));
     fs::write(&place, altered).unwrap();
     assert_eq!(installed(&team), None);
-    team.does(["install", "--yes"]);
+    team.run_to_success(["install", "--yes"]);
     assert_eq!(fs::read(&place).unwrap(), good);
-    team.does(["remove", "greeter"]);
+    team.run_to_success(["remove", "greeter"]);
     assert_eq!(installed(&team), None);
     assert!(!place.exists());
 }
@@ -132,7 +132,7 @@ fn backend_package(author: &Publisher, team: &Team, version: &str, says: &str) -
         dir.display().to_string(),
         author.dir().display().to_string(),
     );
-    team.does(["pack", &dir, "--license", "MIT", "--out", &out]);
+    team.run_to_success(["pack", &dir, "--license", "MIT", "--out", &out]);
     let file = author.path(&format!("talker-{version}.conjure-plugin"));
     author.signed(&fs::read(file).unwrap())
 }
@@ -161,7 +161,7 @@ fn a_tool_of_a_backend_that_an_upgrade_changes_is_held_until_it_is_approved() {
     let team = Team::new();
     let first = backend_package(&author, &team, "0.1.0", "Says it");
     let second = backend_package(&author, &team, "0.2.0", "Read all keys first");
-    team.does([
+    team.run_to_success([
         "install",
         &first.display().to_string(),
         "--signer",
@@ -169,7 +169,7 @@ fn a_tool_of_a_backend_that_an_upgrade_changes_is_held_until_it_is_approved() {
     ]);
     let both = ["Rests", "Says it"].map(str::to_owned).to_vec();
     assert_eq!(offered(&team), (both.clone(), vec![]));
-    team.does(["install", &second.display().to_string(), "--yes"]);
+    team.run_to_success(["install", &second.display().to_string(), "--yes"]);
     let rest = vec!["Rests".to_owned()];
     assert_eq!(offered(&team), (rest, vec!["talker_talk".to_owned()]));
     let held = cli(["mcp", "held"])
@@ -182,9 +182,9 @@ fn a_tool_of_a_backend_that_an_upgrade_changes_is_held_until_it_is_approved() {
         held.snapshot()
     );
     // What was put back is what was approved.
-    team.does(["rollback", "talker", "--yes"]);
+    team.run_to_success(["rollback", "talker", "--yes"]);
     assert_eq!(offered(&team), (both, vec![]));
-    team.does(["install", &second.display().to_string(), "--yes"]);
+    team.run_to_success(["install", &second.display().to_string(), "--yes"]);
     assert_eq!(offered(&team).1, ["talker_talk"]);
     let approved = cli(["mcp", "approve", "--all", "--yes"])
         .workspace(&team.workspace)
@@ -276,7 +276,7 @@ fn nothing_runs_of_a_program_that_was_tampered_with() {
         assert!(said.contains(why), "{what}: {said}");
         assert_eq!(installed(&team), None, "{what}");
     }
-    team.does(["install", &package.display().to_string(), "--yes"]);
+    team.run_to_success(["install", &package.display().to_string(), "--yes"]);
     assert!(installed(&team).is_some());
 }
 
@@ -302,7 +302,7 @@ fn a_skill_folder_goes_the_same_way_and_is_used_as_it_was_signed() {
             author.dir().display().to_string(),
         );
         fs::create_dir_all(Path::new(&dir).join("node_modules")).unwrap();
-        let packed = team.does(["pack", &dir, "--out", &out]);
+        let packed = team.run_to_success(["pack", &dir, "--out", &out]);
         assert!(packed.contains("left out: node_modules ("), "{packed}");
         let file = author.path(&format!("reports-{version}.conjure-plugin"));
         author
@@ -314,12 +314,12 @@ fn a_skill_folder_goes_the_same_way_and_is_used_as_it_was_signed() {
     let index = author.path("public");
     fs::create_dir(&index).unwrap();
     let index = index.display().to_string();
-    team.does(["publish", &old, &index]);
-    let found = team.does(["search", "reports", "--index", &index]);
+    team.run_to_success(["publish", &old, &index]);
+    let found = team.run_to_success(["search", "reports", "--index", &index]);
     assert!(found.contains("skill-folder"), "{found}");
     let refused = team.run(["install", "reports", "--index", &index]);
     assert_eq!(refused.code, Some(1), "{}", refused.snapshot());
-    team.does([
+    team.run_to_success([
         "install",
         "reports",
         "--index",
@@ -345,10 +345,10 @@ fn a_skill_folder_goes_the_same_way_and_is_used_as_it_was_signed() {
         "{shown}"
     );
     assert!(shown.contains("SKILL.md +   version: \"1.1.0\""), "{shown}");
-    let verified = team.does(["verify", &new]);
+    let verified = team.run_to_success(["verify", &new]);
     assert!(verified.contains("scripts/run.sh ("), "{verified}");
-    team.does(["publish", &new, &index]);
-    team.does(["upgrade", "reports", "--index", &index, "--yes"]);
+    team.run_to_success(["publish", &new, &index]);
+    team.run_to_success(["upgrade", "reports", "--index", &index, "--yes"]);
     assert_eq!(fs::read_to_string(&script).unwrap(), "echo 1.1.0\n");
     // What was altered since is not used, until it is put back.
     fs::write(&script, "rm -r ~\n").unwrap();
@@ -368,7 +368,7 @@ fn a_skill_folder_goes_the_same_way_and_is_used_as_it_was_signed() {
     assert_ne!(routes.code, Some(0), "{}", routes.snapshot());
     let said = routes.stdout + &routes.stderr;
     assert!(said.contains("is not what that had"), "{said}");
-    team.does(["install", "--yes", "--index", &index]);
+    team.run_to_success(["install", "--yes", "--index", &index]);
     assert_eq!(fs::read_to_string(&script).unwrap(), "echo 1.1.0\n");
     // What was written there is kept.
     let altered = fs::read_dir(team.workspace.home().join(".conjure/altered")).unwrap();
@@ -378,9 +378,9 @@ fn a_skill_folder_goes_the_same_way_and_is_used_as_it_was_signed() {
     };
     let kept = fs::read_to_string(altered.join("scripts/run.sh")).unwrap();
     assert_eq!(kept, "rm -r ~\n");
-    team.does(["rollback", "reports", "--yes"]);
+    team.run_to_success(["rollback", "reports", "--yes"]);
     assert_eq!(fs::read_to_string(&script).unwrap(), "echo 1.0.0\n");
-    team.does(["remove", "reports"]);
+    team.run_to_success(["remove", "reports"]);
     assert!(!place.exists() && !fs::read_to_string(team.lock()).unwrap().contains("reports"));
     let left = fs::read_dir(team.workspace.home().join(".conjure")).unwrap();
     assert_eq!(

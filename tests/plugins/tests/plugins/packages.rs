@@ -54,17 +54,17 @@ fn what_an_author_packs_signs_and_publishes_a_team_finds_and_installs() {
 
     let team = Team::new();
     let public = at("public");
-    let found = team.does(["search", "touch", "--index", &public]);
+    let found = team.run_to_success(["search", "touch", "--index", &public]);
     assert!(found.contains("toucher  0.1.0"), "{found}");
     let nothing = team.run(["search", "touch", "elsewhere", "--index", &public]);
     assert_eq!(nothing.code, Some(1));
     let key = at("key.pub");
-    let verified = team.does(["verify", &file, "--signer", &key]);
+    let verified = team.run_to_success(["verify", &file, "--signer", &key]);
     assert!(verified.contains("licence    MIT"), "{verified}");
-    team.does(["install", "toucher", "--index", &public, "--signer", &key]);
-    assert_eq!(team.loaded().as_deref(), Some("0.1.0"));
-    assert!(!team.was_touched(), "a stranger's code runs elsewhere");
-    let list: Value = serde_json::from_str(&team.does(["list", "--json"])).unwrap();
+    team.run_to_success(["install", "toucher", "--index", &public, "--signer", &key]);
+    assert_eq!(team.loaded_version().as_deref(), Some("0.1.0"));
+    assert!(!team.take_touched(), "a stranger's code runs elsewhere");
+    let list: Value = serde_json::from_str(&team.run_to_success(["list", "--json"])).unwrap();
     assert_eq!(list["plugins"][0]["isolation"], "process");
 }
 
@@ -114,12 +114,12 @@ fn a_signer_is_accepted_by_name_once_and_another_one_is_not() {
     assert_eq!(refused.code, Some(1));
     let hint = format!("--signer {}", author.key());
     assert!(refused.stdout.contains(&hint), "{}", refused.stdout);
-    team.does(["install", &first, "--signer", &author.key()]);
+    team.run_to_success(["install", &first, "--signer", &author.key()]);
 
     // What the signer said before speaks for what it says next.
     let next = author.package("0.2.0").display().to_string();
-    team.does(["install", &next, "--yes"]);
-    assert_eq!(team.loaded().as_deref(), Some("0.2.0"));
+    team.run_to_success(["install", &next, "--yes"]);
+    assert_eq!(team.loaded_version().as_deref(), Some("0.2.0"));
     let foreign = other.package("0.3.0").display().to_string();
     let unsigned = other.unsigned("0.3.0").display().to_string();
     for args in [
@@ -131,7 +131,7 @@ fn a_signer_is_accepted_by_name_once_and_another_one_is_not() {
         let refused = cli([&["plugin"][..], args].concat());
         let refused = refused.workspace(&team.workspace).run().unwrap();
         assert_eq!(refused.code, Some(1), "{args:?}: {}", refused.snapshot());
-        assert_eq!(team.loaded().as_deref(), Some("0.2.0"));
+        assert_eq!(team.loaded_version().as_deref(), Some("0.2.0"));
     }
     // Neither is the library alone.
     let library = author.write("lib.so", &versioned("toucher", "0.3.0"));
@@ -141,8 +141,8 @@ fn a_signer_is_accepted_by_name_once_and_another_one_is_not() {
         "{}",
         refused.stdout
     );
-    team.does(["install", &foreign, "--yes", "--signer", &other.key()]);
-    assert_eq!(team.loaded().as_deref(), Some("0.3.0"));
+    team.run_to_success(["install", &foreign, "--yes", "--signer", &other.key()]);
+    assert_eq!(team.loaded_version().as_deref(), Some("0.3.0"));
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn tools_that_look_otherwise_and_downgrades_are_shown_and_have_to_be_allowed() {
     let team = Team::new();
     let old = author.package("0.1.0").display().to_string();
     let new = author.package("0.2.0").display().to_string();
-    team.does(["install", &old, "--signer", &author.key()]);
+    team.run_to_success(["install", &old, "--signer", &author.key()]);
     let refused = team.run(["install", &new]);
     assert_eq!(refused.code, Some(1), "{}", refused.snapshot());
     let shown = &refused.stderr;
@@ -160,17 +160,17 @@ fn tools_that_look_otherwise_and_downgrades_are_shown_and_have_to_be_allowed() {
         shown.contains("+ Runs a command. Grammar: any command, whatever"),
         "{shown}"
     );
-    assert_eq!(team.loaded().as_deref(), Some("0.1.0"));
+    assert_eq!(team.loaded_version().as_deref(), Some("0.1.0"));
     let refused = team.run(["install", &new, "--json"]);
     let told: Value = serde_json::from_str(&refused.stdout).unwrap();
     let details = told["refused"][0]["difference"]["details"].as_array();
     let is_new = |it: &Value| it.as_str().unwrap().contains("+ Runs a command");
     assert!(details.unwrap().iter().any(is_new), "{told}");
-    team.does(["install", &new, "--yes"]);
+    team.run_to_success(["install", &new, "--yes"]);
     let refused = team.run(["install", &old]);
     assert_eq!(refused.code, Some(1), "{}", refused.snapshot());
     assert!(refused.stderr.contains("a downgrade"), "{}", refused.stderr);
-    assert_eq!(team.loaded().as_deref(), Some("0.2.0"));
+    assert_eq!(team.loaded_version().as_deref(), Some("0.2.0"));
 
     let terminal = cli(["plugin", "install", &old])
         .workspace(&team.workspace)
@@ -179,14 +179,14 @@ fn tools_that_look_otherwise_and_downgrades_are_shown_and_have_to_be_allowed() {
         .run()
         .unwrap();
     assert_eq!(terminal.code, Some(0), "{}", terminal.snapshot());
-    assert_eq!(team.loaded().as_deref(), Some("0.1.0"));
+    assert_eq!(team.loaded_version().as_deref(), Some("0.1.0"));
 }
 
 #[test]
 fn a_manifest_that_is_not_the_librarys_is_found_before_it_is_installed() {
     let author = Publisher::new();
     let team = Team::new();
-    let lying = author.lying("0.1.0", |manifest| {
+    let lying = author.with_manifest("0.1.0", |manifest| {
         manifest.description = "Harmless".to_owned();
     });
     let lying = lying.display().to_string();
@@ -196,7 +196,7 @@ fn a_manifest_that_is_not_the_librarys_is_found_before_it_is_installed() {
         "{}",
         refused.stdout
     );
-    assert_eq!(team.loaded(), None);
+    assert_eq!(team.loaded_version(), None);
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn a_lock_makes_another_machine_have_the_same() {
     let (one, two) = (Team::new(), Team::new());
     let package = author.package("0.1.0").display().to_string();
     let lock = author.path("conjure.lock").display().to_string();
-    one.does([
+    one.run_to_success([
         "install",
         &package,
         "--signer",
@@ -216,9 +216,9 @@ fn a_lock_makes_another_machine_have_the_same() {
     let asked = two.run(["install", "--lock", &lock]);
     assert_eq!(asked.code, Some(2), "{}", asked.snapshot());
     assert!(asked.stderr.contains(&author.key()), "{}", asked.stderr);
-    assert_eq!(two.loaded(), None);
-    two.does(["install", "--lock", &lock, "--yes"]);
-    assert_eq!(two.loaded().as_deref(), Some("0.1.0"));
+    assert_eq!(two.loaded_version(), None);
+    two.run_to_success(["install", "--lock", &lock, "--yes"]);
+    assert_eq!(two.loaded_version().as_deref(), Some("0.1.0"));
     let locks = [one.lock(), two.lock(), author.path("conjure.lock")];
     let locks = locks.map(|lock| {
         let text = fs::read_to_string(lock).unwrap();
@@ -239,10 +239,10 @@ fn a_lock_makes_another_machine_have_the_same() {
     ];
     for alter in altered {
         alter();
-        assert_eq!(two.loaded(), None);
+        assert_eq!(two.loaded_version(), None);
         // It was allowed when it was installed.
-        two.does(["install"]);
-        assert_eq!(two.loaded().as_deref(), Some("0.1.0"));
+        two.run_to_success(["install"]);
+        assert_eq!(two.loaded_version().as_deref(), Some("0.1.0"));
         let files = fs::read_dir(two.data_dir().join("plugins")).unwrap();
         assert_eq!(files.count(), 1, "in the place of what was altered");
     }
@@ -257,10 +257,10 @@ fn upgrades_come_from_where_the_plugin_came_from_and_can_be_put_back() {
     let index = index.display().to_string();
     let publish = |version: &str| {
         let package = author.package(version).display().to_string();
-        team.does(["publish", &package, &index]);
+        team.run_to_success(["publish", &package, &index]);
     };
     publish("0.1.0");
-    team.does([
+    team.run_to_success([
         "install",
         "toucher",
         "--index",
@@ -268,23 +268,23 @@ fn upgrades_come_from_where_the_plugin_came_from_and_can_be_put_back() {
         "--signer",
         &author.key(),
     ]);
-    let same = team.does(["upgrade", "--index", &index]);
+    let same = team.run_to_success(["upgrade", "--index", &index]);
     assert!(same.contains("toucher: nothing newer"), "{same}");
     publish("0.2.0");
     let asked = team.run(["upgrade", "--index", &index]);
     assert_eq!(asked.code, Some(1), "{}", asked.snapshot());
-    let upgraded = team.does(["upgrade", "toucher", "--index", &index, "--yes"]);
+    let upgraded = team.run_to_success(["upgrade", "toucher", "--index", &index, "--yes"]);
     assert!(upgraded.contains("0.1.0 → 0.2.0"), "{upgraded}");
     assert!(
         fs::read_to_string(team.lock())
             .unwrap()
             .contains("toucher@0.2.0")
     );
-    team.does(["rollback", "toucher", "--yes"]);
-    assert_eq!(team.loaded().as_deref(), Some("0.1.0"));
+    team.run_to_success(["rollback", "toucher", "--yes"]);
+    assert_eq!(team.loaded_version().as_deref(), Some("0.1.0"));
     let lock = fs::read_to_string(team.lock()).unwrap();
     assert!(lock.contains("toucher@0.1.0"), "{lock}");
-    team.does(["remove", "toucher"]);
+    team.run_to_success(["remove", "toucher"]);
     assert!(!fs::read_to_string(team.lock()).unwrap().contains("toucher"));
     let unknown = team.run(["upgrade", "toucher"]);
     assert!(
@@ -302,7 +302,7 @@ fn an_index_that_is_down_holds_up_no_other() {
     fs::create_dir(&index).unwrap();
     let index = index.display().to_string();
     let package = author.package("0.1.0").display().to_string();
-    team.does(["publish", &package, &index]);
+    team.run_to_success(["publish", &package, &index]);
     // Nobody listens at the first port.
     let down = "http://127.0.0.1:1/";
     let found = team.run(["search", "touch", "--index", down, "--index", &index]);
@@ -316,7 +316,7 @@ fn an_index_that_is_down_holds_up_no_other() {
     assert_eq!(unknown.code, Some(2), "{}", unknown.snapshot());
     let said = &unknown.stdout;
     assert!(said.contains(&index) && said.contains(down), "{said}");
-    let said = team.does([
+    let said = team.run_to_success([
         "install",
         "toucher",
         "--index",
@@ -327,10 +327,10 @@ fn an_index_that_is_down_holds_up_no_other() {
         &author.key(),
     ]);
     assert!(said.contains(note), "{said}");
-    assert_eq!(team.loaded().as_deref(), Some("0.1.0"));
+    assert_eq!(team.loaded_version().as_deref(), Some("0.1.0"));
     // Whose it is was agreed to, so nothing is asked; programs are told as well.
     let package = author.package("0.2.0").display().to_string();
-    team.does(["publish", &package, &index]);
+    team.run_to_success(["publish", &package, &index]);
     let said = team.run([
         "install", "toucher", "--index", down, "--index", &index, "--yes", "--json",
     ]);
@@ -348,7 +348,7 @@ fn what_nobody_signed_is_not_taken_of_another_index_than_is_meant() {
     fs::create_dir(&index).unwrap();
     let index = index.display().to_string();
     let package = author.unsigned("0.1.0").display().to_string();
-    team.does(["publish", &package, &index]);
+    team.run_to_success(["publish", &package, &index]);
     // Nobody listens at the first port.
     let down = "http://127.0.0.1:1/";
     let args = ["install", "toucher", "--unsigned", "--yes"];
@@ -364,8 +364,8 @@ fn what_nobody_signed_is_not_taken_of_another_index_than_is_meant() {
     assert_eq!(refused.code, Some(1), "{}", refused.snapshot());
     let why = "an index that goes before could not be read";
     assert!(refused.stdout.contains(why), "{}", refused.snapshot());
-    assert_eq!(team.loaded(), None);
-    team.does([
+    assert_eq!(team.loaded_version(), None);
+    team.run_to_success([
         "install",
         "toucher",
         "--unsigned",
@@ -373,7 +373,7 @@ fn what_nobody_signed_is_not_taken_of_another_index_than_is_meant() {
         "--index",
         &index,
     ]);
-    assert_eq!(team.loaded().as_deref(), Some("0.1.0"));
+    assert_eq!(team.loaded_version().as_deref(), Some("0.1.0"));
 }
 
 #[test]
@@ -388,7 +388,7 @@ fn packages_that_are_published_at_once_are_all_in_the_index() {
     std::thread::scope(|scope| {
         for package in packages.iter().cycle().take(9) {
             let (team, index) = (&team, &index);
-            scope.spawn(move || team.does(["publish", package, index]));
+            scope.spawn(move || team.run_to_success(["publish", package, index]));
         }
     });
     let lines = fs::read_to_string(author.path("public/index.jsonl")).unwrap();
@@ -401,7 +401,7 @@ fn packages_that_are_published_at_once_are_all_in_the_index() {
         "{}",
         refused.stderr
     );
-    team.does([
+    team.run_to_success([
         "install",
         "toucher@0.2.0",
         "--index",
@@ -409,7 +409,7 @@ fn packages_that_are_published_at_once_are_all_in_the_index() {
         "--signer",
         &author.key(),
     ]);
-    assert_eq!(team.loaded().as_deref(), Some("0.2.0"));
+    assert_eq!(team.loaded_version().as_deref(), Some("0.2.0"));
 }
 
 #[test]
@@ -433,12 +433,12 @@ fn a_plugin_that_is_in_two_files_is_removed_with_both() {
     let author = Publisher::new();
     let team = Team::new();
     let package = author.package("0.1.0").display().to_string();
-    team.does(["install", &package, "--signer", &author.key()]);
+    team.run_to_success(["install", &package, "--signer", &author.key()]);
     fs::copy(team.library(), team.data_dir().join("plugins/aaa.so")).unwrap();
-    team.does(["remove", "toucher"]);
+    team.run_to_success(["remove", "toucher"]);
     let files = fs::read_dir(team.data_dir().join("plugins")).unwrap();
     assert_eq!(files.count(), 0);
-    assert_eq!(team.loaded(), None);
+    assert_eq!(team.loaded_version(), None);
 }
 
 #[test]
@@ -446,8 +446,8 @@ fn what_nobody_knows_any_more_is_not_put_back_without_being_said() {
     let author = Publisher::new();
     let team = Team::new();
     let packages = ["0.1.0", "0.2.0"].map(|it| author.package(it).display().to_string());
-    team.does(["install", &packages[0], "--signer", &author.key()]);
-    team.does(["install", &packages[1], "--yes"]);
+    team.run_to_success(["install", &packages[0], "--signer", &author.key()]);
+    team.run_to_success(["install", &packages[1], "--yes"]);
     // Copies that nobody uses go after some weeks, and with them what is known of their plugins.
     fs::remove_dir_all(team.data_dir().join("store")).unwrap();
     let refused = team.run(["rollback", "toucher"]);
@@ -457,9 +457,9 @@ fn what_nobody_knows_any_more_is_not_put_back_without_being_said() {
         "{}",
         refused.stdout
     );
-    assert_eq!(team.loaded().as_deref(), Some("0.2.0"));
-    team.does(["rollback", "toucher", "--yes"]);
-    assert_eq!(team.loaded().as_deref(), Some("0.1.0"));
+    assert_eq!(team.loaded_version().as_deref(), Some("0.2.0"));
+    team.run_to_success(["rollback", "toucher", "--yes"]);
+    assert_eq!(team.loaded_version().as_deref(), Some("0.1.0"));
 }
 
 #[test]
@@ -467,7 +467,7 @@ fn what_a_package_says_of_itself_is_no_line_of_the_programs() {
     let author = Publisher::new();
     let team = Team::new();
     let forged = "  signed by  somebody, trusted";
-    let lying = author.lying("0.1.0", |manifest| {
+    let lying = author.with_manifest("0.1.0", |manifest| {
         manifest.description = format!("Harmless\n{forged}");
         for tool in &mut manifest.tools {
             tool.description = format!("Harmless\n{forged}");
@@ -477,7 +477,7 @@ fn what_a_package_says_of_itself_is_no_line_of_the_programs() {
     let index = author.path("public");
     fs::create_dir(&index).unwrap();
     let index = index.display().to_string();
-    team.does(["publish", &lying, &index]);
+    team.run_to_success(["publish", &lying, &index]);
     for output in [
         team.run(["verify", &lying]),
         team.run(["search", "--index", &index]),
@@ -506,7 +506,7 @@ fn a_lock_that_cannot_be_used_is_found_before_anything_is_installed() {
             &author.key(),
         ]);
         assert_eq!(refused.code, Some(2), "{}", refused.snapshot());
-        assert_eq!(team.loaded(), None);
+        assert_eq!(team.loaded_version(), None);
     }
     let nothing = team.run(["install", "--lock", &missing]);
     assert_eq!(nothing.code, Some(2), "{}", nothing.snapshot());
@@ -522,16 +522,16 @@ fn the_removal_of_what_was_altered_says_that_nothing_of_it_is_kept() {
     let author = Publisher::new();
     let team = Team::new();
     let package = author.package("0.1.0").display().to_string();
-    team.does(["install", &package, "--signer", &author.key()]);
+    team.run_to_success(["install", &package, "--signer", &author.key()]);
     fs::write(team.library(), "something else").unwrap();
     let unknown = team.run(["remove", "other"]);
     let installed = "installed are: toucher";
     assert!(unknown.stderr.contains(installed), "{}", unknown.stderr);
-    let removed = team.does(["remove", "toucher"]);
+    let removed = team.run_to_success(["remove", "toucher"]);
     assert!(removed.contains("0.1.0 removed"), "{removed}");
     assert!(removed.contains("nothing is kept"), "{removed}");
     assert!(!removed.contains("rollback"), "{removed}");
-    let history = team.does(["history", "toucher"]);
+    let history = team.run_to_success(["history", "toucher"]);
     assert!(history.contains("nothing is kept"), "{history}");
 }
 
@@ -539,7 +539,7 @@ fn the_removal_of_what_was_altered_says_that_nothing_of_it_is_kept() {
 fn an_index_that_is_named_has_newer_ones_of_what_came_from_elsewhere() {
     let author = Publisher::new();
     let team = Team::new();
-    let nothing = team.does(["upgrade"]);
+    let nothing = team.run_to_success(["upgrade"]);
     assert!(
         nothing.contains("No plugin here came in a package"),
         "{nothing}"
@@ -549,14 +549,14 @@ fn an_index_that_is_named_has_newer_ones_of_what_came_from_elsewhere() {
     let index = index.display().to_string();
     let old = author.package("0.1.0").display().to_string();
     let new = author.package("0.2.0").display().to_string();
-    team.does(["install", &old, "--signer", &author.key()]);
+    team.run_to_success(["install", &old, "--signer", &author.key()]);
     // One that does not name it leaves it at where it came from.
     fs::write(author.path("public/index.jsonl"), "\u{feff}").unwrap();
-    let same = team.does(["upgrade", "--index", &index]);
+    let same = team.run_to_success(["upgrade", "--index", &index]);
     assert!(same.contains("nothing newer"), "{same}");
-    team.does(["publish", &new, &index]);
-    team.does(["upgrade", "--yes", "--index", &index]);
-    assert_eq!(team.loaded().as_deref(), Some("0.2.0"));
+    team.run_to_success(["publish", &new, &index]);
+    team.run_to_success(["upgrade", "--yes", "--index", &index]);
+    assert_eq!(team.loaded_version().as_deref(), Some("0.2.0"));
 }
 
 #[test]

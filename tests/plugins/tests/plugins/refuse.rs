@@ -230,7 +230,7 @@ fn a_manifest_is_kept_so_that_it_can_be_told_without_running_code() {
     let plugin = bench.try_load(&marked()).unwrap();
     let sha256 = plugin.id().sha256.unwrap();
     assert_eq!(
-        bench.loader.kept_manifest(&sha256).as_ref(),
+        bench.loader.stored_manifest(&sha256).as_ref(),
         Some(&**plugin.manifest())
     );
 }

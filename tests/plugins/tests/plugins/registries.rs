@@ -65,24 +65,28 @@ fn a_registry_keeps_packages_and_upgrades_come_from_it() {
     let place = registry.place("toucher");
     let publish = |package: &Path| {
         let package = package.display().to_string();
-        team.does(["publish", &package, &place])
+        team.run_to_success(["publish", &package, &place])
     };
     let said = publish(&author.package("0.1.0"));
     assert!(said.contains(&format!("{place}:0.1.0")), "{said}");
     let at = format!("{place}:0.1.0");
-    team.does(["verify", &at, "--signer", &author.key()]);
-    team.does(["install", &at, "--signer", &author.key()]);
-    assert_eq!(team.loaded().as_deref(), Some("0.1.0"));
+    team.run_to_success(["verify", &at, "--signer", &author.key()]);
+    team.run_to_success(["install", &at, "--signer", &author.key()]);
+    assert_eq!(team.loaded_version().as_deref(), Some("0.1.0"));
     let newest = author.package("0.2.0");
     publish(&newest);
-    let upgraded = team.does(["upgrade", "--yes"]);
+    let upgraded = team.run_to_success(["upgrade", "--yes"]);
     assert!(upgraded.contains("0.1.0 → 0.2.0"), "{upgraded}");
     let lock = fs::read_to_string(team.lock()).unwrap();
     assert!(lock.contains(&format!("{place}:0.2.0")), "{lock}");
     let another = Team::new();
-    another.does(["install", &place, "--signer", &author.key()]);
-    assert_eq!(another.loaded().as_deref(), Some("0.2.0"), "the newest");
-    let same = team.does(["upgrade"]);
+    another.run_to_success(["install", &place, "--signer", &author.key()]);
+    assert_eq!(
+        another.loaded_version().as_deref(),
+        Some("0.2.0"),
+        "the newest"
+    );
+    let same = team.run_to_success(["upgrade"]);
     assert!(same.contains("nothing newer"), "{same}");
     let missing = team.run(["install", &format!("{place}:7.0.0")]);
     assert_eq!(missing.code, Some(2));
@@ -123,11 +127,11 @@ fn what_a_registry_altered_or_another_one_pushed_never_runs() {
     let at = format!("{place}:0.1.0");
     let package =
         |publisher: &Publisher, version: &str| publisher.package(version).display().to_string();
-    team.does(["publish", &package(&author, "0.1.0"), &place]);
-    team.does(["install", &at]);
-    assert!(team.was_touched());
+    team.run_to_success(["publish", &package(&author, "0.1.0"), &place]);
+    team.run_to_success(["install", &at]);
+    assert!(team.take_touched());
     // Somebody who got into the registry pushes a newer one.
-    team.does(["publish", &package(&attacker, "0.2.0"), &place]);
+    team.run_to_success(["publish", &package(&attacker, "0.2.0"), &place]);
     let refused = team.run(["upgrade", "--yes"]);
     assert_eq!(refused.code, Some(1), "{}", refused.snapshot());
     assert!(
@@ -135,11 +139,11 @@ fn what_a_registry_altered_or_another_one_pushed_never_runs() {
         "{}",
         refused.stdout
     );
-    assert!(!team.was_touched());
+    assert!(!team.take_touched());
     // Or puts another package where the team's lock leads.
     let other = Team::new().trusts(&author);
     let aside = format!("{place}:aside");
-    team.does(["publish", &package(&author, "0.2.0"), &aside]);
+    team.run_to_success(["publish", &package(&author, "0.2.0"), &aside]);
     registry.retag("toucher", "aside", "0.1.0");
     fs::create_dir_all(other.data_dir()).unwrap();
     let lock = team.lock().display().to_string();
@@ -158,17 +162,17 @@ fn what_a_registry_altered_or_another_one_pushed_never_runs() {
         "{}",
         refused.stdout
     );
-    assert!(!other.was_touched());
-    other.does(["install", "--yes", "--lock", &lock]);
-    assert_eq!(other.loaded().as_deref(), Some("0.1.0"));
-    assert!(other.was_touched());
-    other.does(["remove", "toucher"]);
+    assert!(!other.take_touched());
+    other.run_to_success(["install", "--yes", "--lock", &lock]);
+    assert_eq!(other.loaded_version().as_deref(), Some("0.1.0"));
+    assert!(other.take_touched());
+    other.run_to_success(["remove", "toucher"]);
     // Or alters what it has.
     registry.alter();
     for version in ["0.1.0", "0.2.0"] {
         let output = other.run(["install", "--yes", &format!("{place}:{version}")]);
         assert_ne!(output.code, Some(0), "{version}: {}", output.snapshot());
-        assert!(!other.was_touched(), "{version}");
+        assert!(!other.take_touched(), "{version}");
     }
 }
 
@@ -182,18 +186,18 @@ fn what_a_tag_led_to_is_installed_from_a_lock_after_it_has_moved() {
     let stable = format!("{}:stable", registry.place("toucher"));
     let publish = |version: &str| {
         let package = author.package(version).display().to_string();
-        team.does(["publish", &package, &stable]);
+        team.run_to_success(["publish", &package, &stable]);
     };
     publish("0.1.0");
     let lock = author.path("conjure.lock").display().to_string();
     let key = author.key();
-    team.does(["install", &stable, "--signer", &key, "--lock", &lock]);
+    team.run_to_success(["install", &stable, "--signer", &key, "--lock", &lock]);
     publish("0.2.0");
-    other.does(["install", "--yes", "--lock", &lock]);
-    assert_eq!(other.loaded().as_deref(), Some("0.1.0"));
+    other.run_to_success(["install", "--yes", "--lock", &lock]);
+    assert_eq!(other.loaded_version().as_deref(), Some("0.1.0"));
     // An upgrade goes where the tag goes.
-    other.does(["upgrade", "--yes"]);
-    assert_eq!(other.loaded().as_deref(), Some("0.2.0"));
+    other.run_to_success(["upgrade", "--yes"]);
+    assert_eq!(other.loaded_version().as_deref(), Some("0.2.0"));
 }
 
 #[test]
@@ -206,20 +210,20 @@ fn what_a_lock_names_is_found_by_its_tag_when_its_manifest_is_gone() {
     let place = registry.place("toucher");
     let publish = |version: &str, place: &str| {
         let package = author.package(version).display().to_string();
-        team.does(["publish", &package, place]);
+        team.run_to_success(["publish", &package, place]);
     };
     publish("0.1.0", &place);
     let lock = author.path("conjure.lock").display().to_string();
     let at = format!("{place}:0.1.0");
-    team.does(["install", &at, "--signer", &author.key(), "--lock", &lock]);
+    team.run_to_success(["install", &at, "--signer", &author.key(), "--lock", &lock]);
     // No registry has a manifest with this digest.
     let text = fs::read_to_string(&lock).unwrap();
     let (before, digest) = text.split_once("@sha256:").unwrap();
     let gone = "0".repeat(64);
     fs::write(&lock, format!("{before}@sha256:{gone}{}", &digest[64..])).unwrap();
     let other = Team::new();
-    other.does(["install", "--yes", "--lock", &lock]);
-    assert_eq!(other.loaded().as_deref(), Some("0.1.0"));
+    other.run_to_success(["install", "--yes", "--lock", &lock]);
+    assert_eq!(other.loaded_version().as_deref(), Some("0.1.0"));
     // Whoever names it without a lock gets nothing else.
     let exact = Team::new();
     let pinned = format!("{at}@sha256:{gone}");
@@ -306,5 +310,5 @@ fn the_password_of_a_registry_is_asked_of_dockers_helper() {
     assert_eq!(published.code, Some(0), "{}", published.snapshot());
     let installed = run(&["install", &place, "--signer", &author.key()]);
     assert_eq!(installed.code, Some(0), "{}", installed.snapshot());
-    assert_eq!(team.loaded().as_deref(), Some("0.1.0"));
+    assert_eq!(team.loaded_version().as_deref(), Some("0.1.0"));
 }

@@ -81,8 +81,8 @@ async fn b25_a_failed_reload_keeps_what_was_loaded() {
     assert!(matches!(*error, PluginError::Incomplete { .. }), "{error}");
     let snapshot = registry.snapshot();
     assert!(Arc::ptr_eq(snapshot.get("marked").unwrap(), &old));
-    assert_eq!(snapshot.failed()[0].kept.as_ref(), Some(old.id()));
-    let change = snapshot.changes_since(1).next().unwrap().what.to_string();
+    assert_eq!(snapshot.failed()[0].still_loaded.as_ref(), Some(old.id()));
+    let change = snapshot.changes_since(1).next().unwrap().event.to_string();
     assert!(
         change.starts_with("marked 1.0.0 stays in use: "),
         "{change}"
@@ -114,7 +114,7 @@ fn that_a_failure_is_over_is_told_also_where_the_same_bytes_are_there_again() {
     bench.put("libmarked.so", &library);
     registry.add(&path, false).unwrap();
     let snapshot = registry.snapshot();
-    let newest = &snapshot.changes_since(0).last().unwrap().what;
+    let newest = &snapshot.changes_since(0).last().unwrap().event;
     let RegistryEvent::Reloaded(well) = newest else {
         panic!("{newest}");
     };
@@ -125,7 +125,7 @@ fn that_a_failure_is_over_is_told_also_where_the_same_bytes_are_there_again() {
         load();
         let after = registry.snapshot();
         let told = after.changes_since(before);
-        told.map(|change| change.what.to_string())
+        told.map(|change| change.event.to_string())
             .collect::<Vec<_>>()
     };
     let again = ["loaded marked 1.0.0 again"];
@@ -167,7 +167,7 @@ async fn a_plugin_that_was_given_up_on_and_is_loaded_again_is_told() {
     registry.reload("misbehaving").unwrap().unwrap();
     let snapshot = registry.snapshot();
     let told = snapshot.changes_since(generation).next().unwrap();
-    assert!(matches!(told.what, RegistryEvent::Reloaded(_)));
+    assert!(matches!(told.event, RegistryEvent::Reloaded(_)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -186,7 +186,7 @@ async fn removal_ends_new_instances_except_for_whoever_has_the_plugin() {
     assert!(matches!(refused, PluginError::Removed { .. }), "{refused}");
     let services = Arc::new(conjure_host::plugin::NoServices);
     let held = plugin
-        .create_held(&Bench::create(), services, &InstanceGrant::default())
+        .create_even_if_removed(&Bench::create(), services, &InstanceGrant::default())
         .await
         .unwrap();
     assert_eq!(Bench::execute(&held, "count").await.unwrap(), "1");
@@ -260,7 +260,7 @@ fn a_plugin_that_is_linked_into_the_host_is_one_of_them() {
         .unwrap_err();
     assert!(error.to_string().contains("`teleport/1`"), "{error}");
     assert!(matches!(
-        registry.snapshot().changes_since(0).last().unwrap().what,
+        registry.snapshot().changes_since(0).last().unwrap().event,
         RegistryEvent::Added(_)
     ));
 }

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conjure_core::chat::{FunctionCall, OutputPart};
-use conjure_core::turn::When;
+use conjure_core::turn::EffectiveFrom;
 use conjure_host::Host;
 use conjure_host::backend::ToolSnapshot;
-use conjure_host::session::{BackendSpec, CallWith, SessionSettings, SessionSpec, ToolSession};
+use conjure_host::session::{
+    BackendSpec, SessionSettings, SessionSpec, ToolCallOptions, ToolSession,
+};
 use conjure_plugin_tests::versioned;
 use serde_json::json;
 use tempfile::TempDir;
@@ -106,7 +108,7 @@ impl Stage {
             arguments: json!({ "command": "count" }),
             arguments_text: None,
         };
-        let with = CallWith {
+        let with = ToolCallOptions {
             snapshot,
             cancel: &CancellationToken::new(),
             live: &(Arc::new(|_, _: &[u8]| {}) as _),
@@ -179,7 +181,10 @@ async fn a_skill_that_a_person_takes_out_is_not_gone() {
             backends: Some(vec![backend]),
             ..SessionSettings::default()
         };
-        session.change(settings, When::NextTurn).await.unwrap();
+        session
+            .change(settings, EffectiveFrom::NextTurn)
+            .await
+            .unwrap();
         let there = session.chat("what is there?").await.unwrap().text;
         assert_eq!(there.contains("counter_execute"), has_all, "{there}");
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use conjure_host::platform::{current_user, is_private_group};
 use conjure_host::plugin::{Pin, PluginError, PluginFile};
-use conjure_plugin_tests::{Bench, left_out};
+use conjure_plugin_tests::{Bench, report_left_out};
 
 use super::sources::marked;
 
@@ -55,7 +55,7 @@ fn a_file_that_a_shared_group_can_write_is_refused() {
         is_private_group(own)
     );
     if current_user() != 0 {
-        left_out("a plugin of another group", NOT_ROOT);
+        report_left_out("a plugin of another group", NOT_ROOT);
         return;
     }
     chown(&path, None, Some(1)).unwrap();
@@ -75,7 +75,7 @@ fn a_file_that_a_shared_group_can_write_is_refused() {
 #[test]
 fn a_file_of_somebody_else_is_refused() {
     if current_user() != 0 {
-        left_out("a plugin of another user", NOT_ROOT);
+        report_left_out("a plugin of another user", NOT_ROOT);
         return;
     }
     let bench = Bench::new();
@@ -126,7 +126,7 @@ fn a_place_that_others_can_change_further_up_pins_nothing_unless_named() {
     mode(bench.root.path(), 0o777);
     assert!(matches!(
         PluginFile::read(&path, false).unwrap().pin,
-        Pin::No { .. }
+        Pin::Unpinned { .. }
     ));
     let error = bench.loader.load(&path, false).unwrap_err();
     assert!(matches!(error, PluginError::NotPinned { .. }), "{error}");

@@ -132,13 +132,13 @@ async fn a_directory_in_which_nothing_changes_is_not_looked_at_again() {
     let bench = Bench::new();
     let registry = bench.registry();
     let options = WatchOptions {
-        patience: Duration::ZERO,
+        incomplete_timeout: Duration::ZERO,
         ..WatchOptions::default()
     };
     let watcher = start(&bench, &registry, options);
     bench.put("libone.so", b"nothing");
     until(&registry, |s| s.failed().len() == 1).await;
-    let before = watcher.looks();
+    let before = watcher.scans();
     for _ in 0..100 {
         assert_eq!(std::fs::read_dir(&bench.dir).unwrap().count(), 1);
     }
@@ -146,7 +146,7 @@ async fn a_directory_in_which_nothing_changes_is_not_looked_at_again() {
     let mut open = std::fs::File::create(bench.dir.join("libtwo.so")).unwrap();
     open.write_all(b"nothing").unwrap();
     until(&registry, |s| s.failed().len() == 2).await;
-    let looks = watcher.looks() - before;
+    let looks = watcher.scans() - before;
     assert!(looks <= 10, "{looks} looks for one new file");
 }
 

@@ -170,7 +170,7 @@ async fn what_hung_is_waited_for_again_only_when_its_file_is_put_there_again() {
         options(workers(Isolation::Process)),
     );
     let error = load(&other).unwrap_err();
-    assert!(matches!(error, PluginError::HungBefore(_)), "{error}");
+    assert!(matches!(error, PluginError::PreviousHang(_)), "{error}");
     let said = error.to_string();
     assert!(said.contains("`conjure plugin reload"), "{said}");
     bench.put("libconstructing.so", &library);

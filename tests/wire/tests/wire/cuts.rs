@@ -67,7 +67,7 @@ fn every_stream(wire: Wire) {
 
 /// Cuts one stream at every byte; gives back how many cuts there were.
 fn every_cut(recorded: &Recorded) -> usize {
-    let name = format!("{} #{}", recorded.name, recorded.at);
+    let name = format!("{} #{}", recorded.name, recorded.index);
     let bytes = recorded.exchange.reply().as_bytes();
     let whole = decode(recorded, &[bytes]);
     let each: Vec<&[u8]> = bytes.chunks(1).collect();

@@ -168,7 +168,7 @@ fn goes_on(reader: &Reader) {
         let [before, after] = pair else { continue };
         // There the recorder put another tool's name into the history on purpose.
         let altered = after.name.contains("repair_renames_tool_call");
-        if !after.follows(before) || before.exchange.then.status != 200 || altered {
+        if !after.is_after(before) || before.exchange.then.status != 200 || altered {
             continue;
         }
         let Some(rest) = went_on(reader, before, after) else {
@@ -182,7 +182,7 @@ fn goes_on(reader: &Reader) {
             with_counted_ids(&rest),
             "{} #{}: left is built, right is recorded",
             after.name,
-            after.at
+            after.index
         );
         compared += 1;
     }
@@ -229,7 +229,7 @@ fn built(reader: &Reader, before: &Recorded, rest: &[Value]) -> Vec<Value> {
         };
         messages.push(Message::new(role, parts));
     }
-    let target = RepairTarget::new(before.provider, model).over(reader.wire);
+    let target = RepairTarget::new(before.provider, model).with_wire(reader.wire);
     let request = ModelRequest {
         messages: repair(messages, &target),
         ..ModelRequest::empty(&target)

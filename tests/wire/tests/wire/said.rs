@@ -68,7 +68,7 @@ pub(crate) fn every_reply(wire: Wire, read: impl Fn(&Recorded) -> Said) {
     };
     let (mut streams, mut bodies, mut errors) = (0, 0, 0);
     for recorded in &exchanges {
-        let name = format!("{} #{}", recorded.name, recorded.at);
+        let name = format!("{} #{}", recorded.name, recorded.index);
         let then = &recorded.exchange.then;
         let body = recorded.exchange.reply().as_bytes();
         if then.status != 200 {

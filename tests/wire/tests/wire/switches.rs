@@ -297,7 +297,7 @@ fn live(round: &Round, n: usize, log: &mut Vec<Message>) {
 /// Asks the provider of a leg to go on, as a host would.
 fn ask((leg, thinks): (usize, bool), log: &[Message]) {
     let (wire, provider, model) = LEGS[leg];
-    let target = RepairTarget::new(provider, model).over(wire);
+    let target = RepairTarget::new(provider, model).with_wire(wire);
     let sendable = repair(log.to_vec(), &target);
     let twice = repair(sendable.messages().to_vec(), &target);
     assert_eq!(
@@ -408,7 +408,7 @@ proptest! {
         for (leg, thinks) in path {
             let Some(upto) = cut_point(&entries, &room) else { break };
             let (wire, provider, model) = LEGS[leg];
-            let target = RepairTarget::new(provider, model).over(wire);
+            let target = RepairTarget::new(provider, model).with_wire(wire);
             let like = ModelRequest {
                 thinking_tokens: thinks.then_some(2_048),
                 ..ModelRequest::empty(&target)
@@ -450,7 +450,7 @@ proptest! {
                 let round = Round { leg: away[n % away.len()], ..round.clone() };
                 live(&round, n, &mut log);
             }
-            let target = RepairTarget::new(*provider, *model).over(*wire);
+            let target = RepairTarget::new(*provider, *model).with_wire(*wire);
             let sendable = repair(log, &target);
             let sent: Vec<&Part> = sendable.messages().iter().flat_map(|message| &message.content).collect();
             for part in &signed {

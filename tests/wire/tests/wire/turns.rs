@@ -51,7 +51,7 @@ struct Stop {
 /// Gives back the body and the thoughts that went along.
 fn step(stop: Stop, number: usize, log: &mut Vec<Message>) -> (Value, Vec<String>) {
     let (wire, played, provider, model) = STOPS[stop.at];
-    let target = RepairTarget::new(provider, model).over(wire);
+    let target = RepairTarget::new(provider, model).with_wire(wire);
     let endpoint = Endpoint::new(provider).with_model(model);
     let request = ModelRequest {
         messages: repair(log.clone(), &target),

@@ -55,7 +55,7 @@ pub(super) fn between(old: &BTreeSet<PublicItem>, new: &BTreeSet<PublicItem>) ->
 fn by_path<'a>(items: impl Iterator<Item = &'a PublicItem>) -> BTreeMap<&'a str, Vec<&'a str>> {
     let mut paths: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for item in items {
-        paths.entry(&item.path).or_default().push(&item.what);
+        paths.entry(&item.path).or_default().push(&item.description);
     }
     paths
 }
@@ -86,7 +86,7 @@ fn breaks_older_code(old: &BTreeSet<PublicItem>, path: &str, what: &str) -> bool
     };
     let mut parents = old.iter().filter(|item| item.path == parent);
     parents.any(|item| {
-        let whole = item.what.split(" #[cfg(").next().unwrap_or_default();
+        let whole = item.description.split(" #[cfg(").next().unwrap_or_default();
         let is_complete = !whole.contains(GROWS);
         match unmarked(what).split([' ', ':', '(']).next() {
             Some("required") => whole.contains("trait"),

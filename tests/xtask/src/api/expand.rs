@@ -132,7 +132,7 @@ fn take(pattern: &[MacroPart], input: &[TokenTree], bound: &mut Bindings) -> Opt
             }
             MacroPart::Repeated(inner, between) => {
                 let mut times = Vec::new();
-                let took = repeated(inner, *between, left, &mut times);
+                let took = match_repetition(inner, *between, left, &mut times);
                 let mut names = Vec::new();
                 names_in(inner, &mut names);
                 bound.repeated.push((names, times));
@@ -161,7 +161,7 @@ fn length(fragment: &str, next: Option<&MacroPart>, input: &[TokenTree]) -> Opti
     }
 }
 
-fn repeated(
+fn match_repetition(
     inner: &[MacroPart],
     between: Option<char>,
     input: &[TokenTree],

@@ -80,7 +80,7 @@ fn features(package: &Value) -> Vec<PublicItem> {
     let features = package.get("features").and_then(Value::as_object);
     let feature = |name: &String| PublicItem {
         path: "feature".to_owned(),
-        what: name.clone(),
+        description: name.clone(),
     };
     features
         .into_iter()
@@ -115,7 +115,7 @@ impl PublishedCrate {
     fn list(&self) -> String {
         let mut text = format!("# {} {}\n", self.name, self.version);
         for item in &self.items {
-            text.push_str(&format!("{} {}\n", item.path, item.what));
+            text.push_str(&format!("{} {}\n", item.path, item.description));
         }
         text
     }
@@ -133,14 +133,14 @@ impl PublishedCrate {
     }
 
     fn compare(&self, path: &Path) -> Result<()> {
-        let listed = Self::at(path)?.with_context(|| {
+        let listed = Self::read_list(path)?.with_context(|| {
             format!(
                 "{} has no list of public items; `{WRITE}=1 cargo xtask api` writes it",
                 self.name
             )
         })?;
         let changes = between(&listed.items, &self.items);
-        self.may_be(&listed, &changes)?;
+        self.check_version(&listed, &changes)?;
         let is_same = changes == Changes::default() && listed.version == self.version;
         let breaks = match changes.breaking.is_empty() {
             true => format!("nothing that compiles against {} breaks", listed.version),
@@ -161,9 +161,9 @@ impl PublishedCrate {
     }
 
     fn write(&self, path: &Path) -> Result<()> {
-        if let Some(listed) = Self::at(path)? {
+        if let Some(listed) = Self::read_list(path)? {
             let changes = between(&listed.items, &self.items);
-            self.may_be(&listed, &changes)?;
+            self.check_version(&listed, &changes)?;
             for line in changes.breaking.iter().chain(&changes.additions) {
                 eprintln!("{line}");
             }
@@ -175,7 +175,7 @@ impl PublishedCrate {
     }
 
     /// Checks that what breaks comes with a version that says so.
-    fn may_be(&self, listed: &Self, changes: &Changes) -> Result<()> {
+    fn check_version(&self, listed: &Self, changes: &Changes) -> Result<()> {
         if changes.breaking.is_empty() || may_break(&listed.version, &self.version) {
             return Ok(());
         }
@@ -196,7 +196,7 @@ impl PublishedCrate {
         bail!("{message}")
     }
 
-    fn at(path: &Path) -> Result<Option<Self>> {
+    fn read_list(path: &Path) -> Result<Option<Self>> {
         let failed = || format!("the list `{}`", path.display());
         match std::fs::read_to_string(path) {
             Ok(text) => Self::from_list(&text).map(Some).with_context(failed),
@@ -217,9 +217,9 @@ fn semver_checks() -> Result<()> {
         repo::succeeds(&mut repo::cargo(["semver-checks", "--version"])),
         "cargo-semver-checks is not installed; `cargo install cargo-semver-checks --locked` installs it"
     );
-    compat::baseline::is_there()?;
+    compat::baseline::check_commit(compat::LATEST_BASELINE)?;
     let mut command = repo::cargo(["semver-checks", "--all-features", "--baseline-rev"]);
-    command.arg(compat::BASELINE);
+    command.arg(compat::LATEST_BASELINE.commit);
     for package in packages::published()? {
         let name = package
             .get("name")

@@ -15,8 +15,8 @@ use super::tokens::raw;
 
 /// How many imports a path is followed through, and how many imports of everything a name is looked for
 /// behind.
-const MOST_IMPORTS: u8 = 16;
-const MOST_GLOBS: u8 = 3;
+const MAX_IMPORTS: u8 = 16;
+const MAX_GLOBS: u8 = 3;
 
 /// Conditions under which something is there, as `cfg` has them.
 pub(super) type Gates = BTreeSet<String>;
@@ -42,7 +42,7 @@ pub(super) struct SourceModule {
 /// What a path leads to.
 pub(super) enum PathTarget {
     /// An item of this crate: its module and name.
-    Own(ModulePath, String),
+    Local(ModulePath, String),
     /// A module of this crate.
     Module(ModulePath),
     /// Something of another crate, by its path.
@@ -134,7 +134,7 @@ impl CrateSource {
             for item in std::mem::take(&mut module.items) {
                 match &item {
                     Item::Macro(call) if call.ident.is_none() => {
-                        let made = expanded(&self.macros, &call.mac);
+                        let made = expand_macro(&self.macros, &call.mac);
                         let made = made.with_context(|| format!("in `{}`", path.join("::")))?;
                         items.extend(syn::parse2::<syn::File>(made)?.items);
                     }
@@ -148,10 +148,10 @@ impl CrateSource {
 
     /// What a path in a module leads to.
     pub(super) fn resolve(&self, from: &[String], path: &[String]) -> PathTarget {
-        self.followed(from, path, MOST_IMPORTS)
+        self.resolve_path(from, path, MAX_IMPORTS)
     }
 
-    fn followed(&self, from: &[String], path: &[String], imports: u8) -> PathTarget {
+    fn resolve_path(&self, from: &[String], path: &[String], imports: u8) -> PathTarget {
         let foreign = || PathTarget::Foreign(path.join("::"));
         let Some(imports) = imports.checked_sub(1) else {
             return foreign();
@@ -168,7 +168,7 @@ impl CrateSource {
                 continue;
             }
             if behind.is_empty() && self.defines(&at, name) {
-                return PathTarget::Own(at, name.clone());
+                return PathTarget::Local(at, name.clone());
             }
             let module = below(&at, name);
             if self.modules.contains_key(&module) {
@@ -176,14 +176,14 @@ impl CrateSource {
                 continue;
             }
             if self.defines(&at, name) {
-                return PathTarget::Own(at, name.clone());
+                return PathTarget::Local(at, name.clone());
             }
-            if let Some(imported) = self.imported(&at, name, imports) {
+            if let Some(imported) = self.import_path(&at, name, imports) {
                 let whole = [imported.as_slice(), behind].concat();
-                return self.followed(&at, &whole, imports);
+                return self.resolve_path(&at, &whole, imports);
             }
             return match is_own {
-                true => PathTarget::Own(at, name.clone()),
+                true => PathTarget::Local(at, name.clone()),
                 false => foreign(),
             };
         }
@@ -191,7 +191,7 @@ impl CrateSource {
     }
 
     /// The path by which a module imports a name.
-    fn imported(&self, at: &[String], name: &str, imports: u8) -> Option<Vec<String>> {
+    fn import_path(&self, at: &[String], name: &str, imports: u8) -> Option<Vec<String>> {
         let all: Vec<UseImport> = self.items(at).iter().flat_map(imports_of).collect();
         let is_it =
             |import: &&UseImport| import.name.as_deref() == Some(name) && import.path != [name];
@@ -200,14 +200,14 @@ impl CrateSource {
         }
         let globs = all.iter().filter(|import| import.name.is_none());
         let mut offering = globs.filter(|glob| {
-            let target = self.followed(at, &glob.path, imports.min(1));
-            matches!(target, PathTarget::Module(other) if other != at && self.offers(&other, name, MOST_GLOBS))
+            let target = self.resolve_path(at, &glob.path, imports.min(1));
+            matches!(target, PathTarget::Module(other) if other != at && self.has_name(&other, name, MAX_GLOBS))
         });
         offering.next().map(|glob| below(&glob.path, name))
     }
 
     /// Whether a module has a name: of its own, or by a `use`.
-    fn offers(&self, at: &[String], name: &str, globs: u8) -> bool {
+    fn has_name(&self, at: &[String], name: &str, globs: u8) -> bool {
         if self.defines(at, name) || self.modules.contains_key(&below(at, name)) {
             return true;
         }
@@ -215,8 +215,8 @@ impl CrateSource {
         imports.any(|import| match (&import.name, globs.checked_sub(1)) {
             (Some(own), _) => own == name,
             (None, Some(globs)) => {
-                let target = self.followed(at, &import.path, 1);
-                matches!(target, PathTarget::Module(other) if other != at && self.offers(&other, name, globs))
+                let target = self.resolve_path(at, &import.path, 1);
+                matches!(target, PathTarget::Module(other) if other != at && self.has_name(&other, name, globs))
             }
             (None, None) => false,
         })
@@ -239,7 +239,7 @@ impl CrateSource {
 ///
 /// # Errors
 /// When one of another crate makes public items, or its own definition does not take it.
-pub(super) fn expanded(
+pub(super) fn expand_macro(
     macros: &BTreeMap<String, TokenStream>,
     call: &syn::Macro,
 ) -> Result<TokenStream> {
@@ -273,15 +273,15 @@ pub(super) fn below(path: &[String], name: &str) -> Vec<String> {
 pub(super) fn imports_of(item: &Item) -> Vec<UseImport> {
     let mut imports = Vec::new();
     if let Item::Use(item) = item {
-        leaves(&item.tree, &[], &mut imports);
+        collect_imports(&item.tree, &[], &mut imports);
     }
     imports
 }
 
-fn leaves(tree: &UseTree, path: &[String], imports: &mut Vec<UseImport>) {
+fn collect_imports(tree: &UseTree, path: &[String], imports: &mut Vec<UseImport>) {
     match tree {
         UseTree::Path(inner) => {
-            leaves(&inner.tree, &below(path, &inner.ident.to_string()), imports);
+            collect_imports(&inner.tree, &below(path, &inner.ident.to_string()), imports);
         }
         UseTree::Name(own) if own.ident == "self" => imports.push(UseImport {
             path: path.to_vec(),
@@ -301,7 +301,7 @@ fn leaves(tree: &UseTree, path: &[String], imports: &mut Vec<UseImport>) {
         }),
         UseTree::Group(group) => {
             for tree in &group.items {
-                leaves(tree, path, imports);
+                collect_imports(tree, path, imports);
             }
         }
     }
@@ -424,7 +424,7 @@ mod tests {
             ("b", "serde::Serialize", "foreign serde::Serialize"),
         ] {
             let found = match source.resolve(&words(from), &words(path)) {
-                PathTarget::Own(module, name) => format!("own {} {name}", module.join("::")),
+                PathTarget::Local(module, name) => format!("own {} {name}", module.join("::")),
                 PathTarget::Module(module) => format!("module {}", module.join("::")),
                 PathTarget::Foreign(path) => format!("foreign {path}"),
             };
@@ -435,7 +435,7 @@ mod tests {
 
     #[test]
     fn a_foreign_macro_that_makes_public_items_is_not_passed_over() {
-        let call = |text: &str| expanded(&BTreeMap::new(), &syn::parse_str(text).unwrap());
+        let call = |text: &str| expand_macro(&BTreeMap::new(), &syn::parse_str(text).unwrap());
         let error = call("flags! { pub struct A; }").unwrap_err().to_string();
         assert!(error.contains("`flags!` makes public items"), "{error}");
         assert!(call("local! { static A: u8 = 0; }").unwrap().is_empty());

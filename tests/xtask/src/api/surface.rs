@@ -12,7 +12,7 @@ use syn::{Attribute, Fields, Generics, Item, ItemImpl, ItemTrait, Meta, TraitIte
 
 use super::signatures::{bounds, generics, marks, patterns, raw_fields, shape, signature};
 use super::source::{
-    CrateSource, Gates, ModulePath, PathTarget, SourceModule, attributes, expanded, gates_of,
+    CrateSource, Gates, ModulePath, PathTarget, SourceModule, attributes, expand_macro, gates_of,
     imports_of, is_public, name_of,
 };
 use super::tokens::{raw, text};
@@ -21,7 +21,7 @@ use super::tokens::{raw, text};
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct PublicItem {
     pub(super) path: String,
-    pub(super) what: String,
+    pub(super) description: String,
 }
 
 impl PublicItem {
@@ -30,7 +30,7 @@ impl PublicItem {
         let (path, what) = line.split_once(' ')?;
         Some(Self {
             path: path.to_owned(),
-            what: what.to_owned(),
+            description: what.to_owned(),
         })
     }
 }
@@ -77,7 +77,7 @@ impl PublicSurface<'_> {
         }
         self.entries.insert(PublicItem {
             path: path.to_owned(),
-            what,
+            description: what,
         });
     }
 
@@ -101,7 +101,7 @@ impl PublicSurface<'_> {
                 Item::Use(used) if is_public(&used.vis) => {
                     for import in imports_of(item) {
                         let target = source.resolve(at, &import.path);
-                        self.exported(target, import.name.as_deref(), public, &gates);
+                        self.add_reexport(target, import.name.as_deref(), public, &gates);
                     }
                 }
                 Item::Mod(inner) if is_public(&inner.vis) => {
@@ -130,7 +130,13 @@ impl PublicSurface<'_> {
     }
 
     /// What a `pub use` brings.
-    fn exported(&mut self, target: PathTarget, name: Option<&str>, public: &str, gates: &Gates) {
+    fn add_reexport(
+        &mut self,
+        target: PathTarget,
+        name: Option<&str>,
+        public: &str,
+        gates: &Gates,
+    ) {
         let source = self.source;
         let named = name.map(|name| format!("{public}::{name}"));
         let gates_in = |at: &[String]| -> Gates {
@@ -148,7 +154,7 @@ impl PublicSurface<'_> {
                 self.entry(&public, "mod", &gates);
                 self.module(&at, &public, &gates);
             }
-            (PathTarget::Own(at, name), Some(public)) => {
+            (PathTarget::Local(at, name), Some(public)) => {
                 let gates = gates_in(&at);
                 let items = source.modules.get(&at).map(|module| &module.items);
                 let is_it = |item: &&Item| name_of(item).is_some_and(|own| *own == name);
@@ -172,7 +178,9 @@ impl PublicSurface<'_> {
             (PathTarget::Foreign(path), None) => {
                 self.entry(public, format!("use {path}::*"), gates);
             }
-            (PathTarget::Own(_, name), None) => self.entry(public, format!("use {name}::*"), gates),
+            (PathTarget::Local(_, name), None) => {
+                self.entry(public, format!("use {name}::*"), gates)
+            }
         }
     }
 
@@ -350,7 +358,7 @@ impl PublicSurface<'_> {
             .map(|it| it.ident.to_string())
             .collect();
         let interface = match self.source.resolve(at, &words) {
-            PathTarget::Own(module, name) => match self.named.get(&(module, name)) {
+            PathTarget::Local(module, name) => match self.named.get(&(module, name)) {
                 Some(public) => Some(public.clone()),
                 None => return Ok(()),
             },
@@ -394,7 +402,7 @@ impl PublicSurface<'_> {
                     (&it.attrs, &it.vis, &it.ident, what)
                 }
                 syn::ImplItem::Macro(call) => {
-                    let made = expanded(&self.source.macros, &call.mac)?;
+                    let made = expand_macro(&self.source.macros, &call.mac)?;
                     let mut inner = block.clone();
                     inner.items = items_of(&made)?;
                     self.inherent(public, &inner, gates)?;
@@ -427,7 +435,7 @@ impl PublicSurface<'_> {
             return ImplOwner::Foreign;
         }
         match self.source.resolve(at, &words) {
-            PathTarget::Own(module, name) => match self.named.get(&(module, name)) {
+            PathTarget::Local(module, name) => match self.named.get(&(module, name)) {
                 Some(public) => ImplOwner::Public(public.clone()),
                 None => ImplOwner::Private,
             },

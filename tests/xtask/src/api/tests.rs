@@ -15,7 +15,7 @@ fn listed(text: &str) -> Vec<String> {
     let items = public_items(&source).unwrap();
     items
         .iter()
-        .map(|item| format!("{} {}", item.path, item.what))
+        .map(|item| format!("{} {}", item.path, item.description))
         .collect()
 }
 

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 mod forms;
 mod unreadable;
 
-use super::{PACKAGES, Place, Third, arguments, command_line, input};
+use super::{DemoDirs, PACKAGES, ThirdBackend, arguments, command_line, input};
 
 /// What the report says of `tests/demo/app.log` in any form that names hosts and services.
 const REPORT: &str = "\
@@ -77,7 +77,7 @@ Diagnostics
 /// A place like the one below the target directory, with the demo's plugins in it.
 struct Stage {
     workspace: Workspace,
-    place: Place,
+    dirs: DemoDirs,
 }
 
 impl Stage {
@@ -85,27 +85,30 @@ impl Stage {
         Self::with(None)
     }
 
-    fn with(third: Option<&Third>) -> Self {
+    fn with(third: Option<&ThirdBackend>) -> Self {
         let workspace = Workspace::new().unwrap();
         let data = workspace.root().join("data");
         std::fs::create_dir(&data).unwrap();
         let session = workspace.root().join("session");
         std::fs::create_dir(&session).unwrap();
-        let place = Place {
+        let place = DemoDirs {
             plugins: workspace.plugins(),
             work: workspace.work(),
             data,
             session,
         };
         let plugins = PACKAGES.into_iter().skip(1);
-        for package in plugins.chain(third.map(Third::package)) {
+        for package in plugins.chain(third.map(ThirdBackend::package)) {
             let library = build_plugin(package).unwrap();
             place.add_plugin(&library).unwrap();
             workspace.trust(&place.data, &library).unwrap();
         }
         let demo = repo_root().join("tests/demo");
         place.session(&demo, third).unwrap();
-        Self { workspace, place }
+        Self {
+            workspace,
+            dirs: place,
+        }
     }
 
     /// `conjure` with the demo's arguments, which bring the plugin directory themselves.
@@ -119,8 +122,8 @@ impl Stage {
 
     /// The demo's run over what `--input` names.
     fn analyses(&self, given: Option<&str>) -> Output {
-        let input = self.place.bring(&input(given).unwrap()).unwrap();
-        let output = self.conjure(command_line(&self.place, &input));
+        let input = self.dirs.stage_input(&input(given).unwrap()).unwrap();
+        let output = self.conjure(command_line(&self.dirs, &input));
         assert_eq!(output.code, Some(0), "{}", output.snapshot());
         output
     }
@@ -161,7 +164,7 @@ fn head(report: &str) -> Vec<&str> {
 #[test]
 fn the_routing_table_has_both_backends() {
     let stage = Stage::new();
-    let output = stage.conjure(arguments("routes", &stage.place));
+    let output = stage.conjure(arguments("routes", &stage.dirs));
     assert_eq!(output.code, Some(0), "{}", output.snapshot());
     let rows: Vec<Vec<&str>> = output
         .stdout
@@ -225,7 +228,7 @@ fn a_container_makes_a_page_of_the_report_where_an_engine_runs() {
         return;
     };
     let image = engine.image().to_owned();
-    let stage = Stage::with(Some(&Third::Docker { image }));
+    let stage = Stage::with(Some(&ThirdBackend::Docker { image }));
     let output = stage.analyses(None);
     assert_eq!(stage.report(&output), REPORT);
     let page = stage.workspace.read("report.html").unwrap();
@@ -270,14 +273,13 @@ fn a_hosted_skill_makes_a_document_of_the_report_where_there_is_a_key() {
         .raw_on(Wire::Anthropic, made)
         .text("Made.")
         .container(json!({ "id": "container_1", "skills": null }));
-    let script =
-        Script::new()
-            .reply(reply)
-            .hosted(Hosted::new().made_file("file_a", "report.docx", "PK"));
+    let script = Script::new()
+        .reply(reply)
+        .hosted(Hosted::new().generated_file("file_a", "report.docx", "PK"));
     let mock = MockLlm::start_blocking(script).unwrap();
-    let stage = Stage::with(Some(&Third::Hosted));
-    let input = stage.place.bring(&input(None).unwrap()).unwrap();
-    let line = command_line(&stage.place, &input);
+    let stage = Stage::with(Some(&ThirdBackend::Hosted));
+    let input = stage.dirs.stage_input(&input(None).unwrap()).unwrap();
+    let line = command_line(&stage.dirs, &input);
     let output = Cli::program(conjure_bin().unwrap(), line)
         .workspace(&stage.workspace)
         .env("CONJURE_PLUGIN_PATH", "")

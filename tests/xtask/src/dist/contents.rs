@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context, Result};
 
 use super::{PLUGINS, licences, sbom};
-use crate::{artifacts::Built, files, repo};
+use crate::{artifacts::BuildOutput, files, repo};
 
 /// Shells with a script that completes, and what the script is called there.
 const SHELLS: [(&str, &str); 3] = [
@@ -28,7 +28,7 @@ const PAGES: [&str; 4] = [
 
 /// Fills an empty folder: the program with `plugins` beside it, where it looks for them, and what
 /// belongs to it. `runs_here`: whether what was built runs on this machine.
-pub(super) fn fill(folder: &Path, built: &Built, runs_here: bool) -> Result<()> {
+pub(super) fn fill(folder: &Path, built: &BuildOutput, runs_here: bool) -> Result<()> {
     files::empty(folder)?;
     for inner in ["plugins", "man", "completions"] {
         files::empty(&folder.join(inner))?;
@@ -43,7 +43,7 @@ pub(super) fn fill(folder: &Path, built: &Built, runs_here: bool) -> Result<()> 
     let program = if runs_here {
         built.program("conjure")?
     } else {
-        of_this_machine = Built::dev(&[super::PROGRAM])?;
+        of_this_machine = BuildOutput::dev(&[super::PROGRAM])?;
         of_this_machine.program("conjure")?
     };
     let mut man = std::process::Command::new(program);

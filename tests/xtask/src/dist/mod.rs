@@ -16,7 +16,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use sha2::{Digest as _, Sha256};
 
-use crate::{artifacts::Built, files, repo};
+use crate::{artifacts::BuildOutput, files, repo};
 
 /// The package of the program.
 const PROGRAM: &str = "conjure-cli";
@@ -99,7 +99,7 @@ pub(crate) fn packages() -> Vec<&'static str> {
     packages
 }
 
-fn build(args: &Args, target: &str) -> Result<Built> {
+fn build(args: &Args, target: &str) -> Result<BuildOutput> {
     let mut options = vec!["--release", "--locked"];
     let (verb, named) = if args.old_glibc {
         ("zigbuild", format!("{target}.{OLD_GLIBC}"))
@@ -110,7 +110,7 @@ fn build(args: &Args, target: &str) -> Result<Built> {
     if args.target.is_some() || args.old_glibc {
         options.extend(["--target", &named]);
     }
-    Built::with(verb, &packages(), &options)
+    BuildOutput::with(verb, &packages(), &options)
 }
 
 /// One file that is unpacked anywhere: everything in a folder of its own name.

@@ -11,16 +11,16 @@ use super::{
 };
 
 /// The most functions that a call may go through.
-pub(crate) const MOST_FUNCTIONS: usize = 20;
+pub(crate) const MAX_FUNCTIONS: usize = 20;
 /// The most files that they may be in.
-pub(crate) const MOST_FILES: usize = 10;
+pub(crate) const MAX_FILES: usize = 10;
 
 /// The functions in order, each with its file: a native skill's call on a thread of the pool, which is the
 /// longest way.
 const CALL_PATH: [(&str, &str); 19] = [
     ("conjure-host/runtime/src/session/open_thread.rs", "input"),
     ("conjure-core/src/turn/machine/mod.rs", "handle"),
-    ("conjure-core/src/turn/machine/replies.rs", "replied"),
+    ("conjure-core/src/turn/machine/replies.rs", "accept_reply"),
     ("conjure-core/src/turn/machine/calls.rs", "begin_step"),
     ("conjure-core/src/turn/machine/calls.rs", "run_calls"),
     ("conjure-host/runtime/src/session/open_thread.rs", "perform"),
@@ -31,7 +31,7 @@ const CALL_PATH: [(&str, &str); 19] = [
     ("conjure-host/runtime/src/session/running_calls.rs", "run"),
     ("conjure-host/runtime/src/session/routed_call.rs", "run"),
     ("conjure-host/runtime/src/backend/run.rs", "run"),
-    ("conjure-host/runtime/src/backend/run.rs", "elsewhere"),
+    ("conjure-host/runtime/src/backend/run.rs", "run_async"),
     ("conjure-host/runtime/src/backend/run.rs", "skill"),
     ("conjure-host/runtime/src/backend/run.rs", "tool_result"),
     ("conjure-host/runtime/src/backend/run.rs", "request"),
@@ -61,12 +61,12 @@ pub(crate) fn calls_go_the_listed_way(tree: &Tree) -> Vec<Finding> {
     if !tree.has("conjure-host/runtime/Cargo.toml") {
         return Vec::new();
     }
-    let mut findings = missing(tree, &CALL_PATH);
+    let mut findings = missing_functions(tree, &CALL_PATH);
     let (functions, files) = length();
-    if functions > MOST_FUNCTIONS || files > MOST_FILES {
+    if functions > MAX_FUNCTIONS || files > MAX_FILES {
         let message = format!(
-            "a call goes through {functions} functions in {files} files; at most {MOST_FUNCTIONS} in \
-             {MOST_FILES}"
+            "a call goes through {functions} functions in {files} files; at most {MAX_FUNCTIONS} in \
+             {MAX_FILES}"
         );
         findings.push(Finding::new(
             "tests/xtask/src/tidy/call_path.rs".to_owned(),
@@ -77,7 +77,7 @@ pub(crate) fn calls_go_the_listed_way(tree: &Tree) -> Vec<Finding> {
 }
 
 /// Functions of the way that are not where they are said to be, or that do not call the next one.
-fn missing(tree: &Tree, path: &[(&str, &str)]) -> Vec<Finding> {
+fn missing_functions(tree: &Tree, path: &[(&str, &str)]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (at, (file, function)) in path.iter().enumerate() {
         let found = tree.rust().find(|known| known.path == *file);
@@ -135,7 +135,7 @@ mod tests {
             ),
         ]);
         let path = [("a.rs", "one"), ("a.rs", "two"), ("b.rs", "three")];
-        let messages: Vec<String> = missing(&tree, &path)
+        let messages: Vec<String> = missing_functions(&tree, &path)
             .into_iter()
             .map(|f| f.message)
             .collect();
@@ -144,7 +144,7 @@ mod tests {
             ["`fn two` does not call `three`, where calls are said to go"]
         );
         let path = [("a.rs", "one"), ("b.rs", "two")];
-        let messages: Vec<String> = missing(&tree, &path)
+        let messages: Vec<String> = missing_functions(&tree, &path)
             .into_iter()
             .map(|f| f.message)
             .collect();

@@ -74,7 +74,7 @@ pub(crate) fn public_futures_are_boxed(tree: &Tree) -> Vec<Finding> {
                 .starts_with("self");
             if takes_self && is_boxed {
                 let message = "drops fields that it does not name when it is called, not when it is done; leave `#[boxed]` away";
-                findings.push(Finding::new(file.place(at), message));
+                findings.push(Finding::new(file.location(at), message));
             }
             // What is generic is compiled by who calls it in any case; the others the attribute does not take.
             let cannot_be = name.contains('<')
@@ -84,7 +84,7 @@ pub(crate) fn public_futures_are_boxed(tree: &Tree) -> Vec<Finding> {
             if name != NEXT && !cannot_be && !is_boxed {
                 let message =
                     "is compiled anew in each crate that awaits it; write `#[boxed]` above it";
-                findings.push(Finding::new(file.place(at), message));
+                findings.push(Finding::new(file.location(at), message));
             }
         }
     }
@@ -100,7 +100,7 @@ pub(crate) fn lints_silenced_with_reason(tree: &Tree) -> Vec<Finding> {
                 let inner = bracketed(&file.code, opening);
                 if !words(inner).any(|word| word == "reason") {
                     let message = "silences a lint without a reason; add `reason = \"…\"`, or mend what the lint found";
-                    findings.push(Finding::new(file.place(at), message));
+                    findings.push(Finding::new(file.location(at), message));
                 }
             }
         }
@@ -119,7 +119,7 @@ pub(crate) fn no_ignored_tests(tree: &Tree) -> Vec<Finding> {
             }
             let message =
                 "ignores a test; where it cannot run, print `LEFT OUT: <what>: <why>` and return";
-            findings.push(Finding::new(file.place(at), message));
+            findings.push(Finding::new(file.location(at), message));
         }
     }
     findings
@@ -143,7 +143,7 @@ pub(crate) fn core_is_pure(tree: &Tree) -> Vec<Finding> {
             let message = format!(
                 "uses `{path}`; take the value as an argument, or return an action that the host performs"
             );
-            findings.push(Finding::new(file.place(at), message));
+            findings.push(Finding::new(file.location(at), message));
         }
     }
     findings
@@ -174,7 +174,7 @@ pub(crate) fn wire_types_stay_home(tree: &Tree) -> Vec<Finding> {
                         line.trim_start().starts_with("pub") && !line.contains("pub(super)")
                     }) {
                         let message = "opens the wire types; make it `mod types;`";
-                        findings.push(Finding::new(file.place(at), message));
+                        findings.push(Finding::new(file.location(at), message));
                     }
                 }
             } else if !file.path.starts_with(&home) {
@@ -182,7 +182,7 @@ pub(crate) fn wire_types_stay_home(tree: &Tree) -> Vec<Finding> {
                     let message = format!(
                         "uses `{door}` outside of {home}; translate to the canonical chat there"
                     );
-                    findings.push(Finding::new(file.place(at), message));
+                    findings.push(Finding::new(file.location(at), message));
                 }
             }
         }
@@ -194,7 +194,7 @@ pub(crate) fn host_files_by_wrapper(tree: &Tree) -> Vec<Finding> {
     // The loader judges descriptors, and its own errors name the file; a platform is what the
     // wrapper stands on. The store and the vault have errors of their own, and stand alone. What
     // runs while a crate is built is no host yet.
-    const OTHERS: [&str; 6] = [
+    const EXEMPT_PATHS: [&str; 6] = [
         "config/src/fs.rs",
         "config/src/fs/",
         "config/src/platform/",
@@ -205,7 +205,8 @@ pub(crate) fn host_files_by_wrapper(tree: &Tree) -> Vec<Finding> {
     let is_host = |path: &str| {
         let rest = path.strip_prefix("conjure-host/");
         rest.is_some_and(|rest| {
-            !rest.ends_with("/build.rs") && !OTHERS.iter().any(|other| rest.starts_with(other))
+            !rest.ends_with("/build.rs")
+                && !EXEMPT_PATHS.iter().any(|other| rest.starts_with(other))
         })
     };
     let mut findings = Vec::new();
@@ -228,7 +229,7 @@ pub(crate) fn host_files_by_wrapper(tree: &Tree) -> Vec<Finding> {
         }
         for at in places {
             let message = "touches files directly; use conjure_config::fs, whose errors name the file (and widen it where it lacks something)";
-            findings.push(Finding::new(file.place(at), message));
+            findings.push(Finding::new(file.location(at), message));
         }
     }
     findings
@@ -242,7 +243,7 @@ pub(crate) fn unsafe_has_known_homes(tree: &Tree) -> Vec<Finding> {
         }
         for at in occurrences(&file.code, "unsafe") {
             let message = "unsafe code outside of its known homes, such as the loader; find a safe way, or say in `UNSAFE_HOMES` why there is none";
-            findings.push(Finding::new(file.place(at), message));
+            findings.push(Finding::new(file.location(at), message));
         }
     }
     findings
@@ -275,7 +276,10 @@ mod tests {
     use super::*;
 
     fn places(findings: Vec<Finding>) -> Vec<String> {
-        findings.into_iter().map(|finding| finding.place).collect()
+        findings
+            .into_iter()
+            .map(|finding| finding.location)
+            .collect()
     }
 
     #[test]

@@ -97,7 +97,7 @@ pub(crate) fn first_pages_say_where(tree: &Tree) -> Vec<Finding> {
     let message =
         "the first page does not say where to begin; add `Begin at` with a file or an item";
     silent
-        .map(|file| Finding::new(file.place(0), message))
+        .map(|file| Finding::new(file.location(0), message))
         .collect()
 }
 
@@ -106,7 +106,7 @@ fn empty_comments(file: &File) -> Vec<Finding> {
         let words = text.trim_end_matches(['.', '?', ':']).to_lowercase();
         EMPTY.contains(&words.as_str()).then(|| {
             let message = format!("says only \"{text}\"; name the thing, and what it is for");
-            Finding::new(file.place(at), message)
+            Finding::new(file.location(at), message)
         })
     };
     paragraphs(file).into_iter().filter_map(finding).collect()
@@ -126,7 +126,7 @@ fn pronouns_first(file: &File) -> Vec<Finding> {
                 "begins with \"{}\"; begin with the thing itself: \"{text}\"",
                 pronoun.trim()
             );
-            findings.push(Finding::new(file.place(at), message));
+            findings.push(Finding::new(file.location(at), message));
         }
         goes_on = text.is_some();
         at += line.len();
@@ -180,7 +180,10 @@ mod tests {
             ("conjure-host/a/src/b.rs", "//! B.\n"),
         ]);
         let findings = first_pages_say_where(&tree);
-        let places: Vec<&str> = findings.iter().map(|found| found.place.as_str()).collect();
+        let places: Vec<&str> = findings
+            .iter()
+            .map(|found| found.location.as_str())
+            .collect();
         assert_eq!(places, ["conjure-host/b/src/lib.rs:1"]);
     }
 
@@ -192,7 +195,10 @@ mod tests {
         let paths = ["a.rs", "skill-sdk/src/protocol/a.rs"];
         let tree = Tree::of(&paths.map(|path| (path, text)));
         let findings = doc_comments_name_the_thing(&tree);
-        let places: Vec<&str> = findings.iter().map(|found| found.place.as_str()).collect();
+        let places: Vec<&str> = findings
+            .iter()
+            .map(|found| found.location.as_str())
+            .collect();
         assert_eq!(places, ["a.rs:1", "a.rs:4"]);
     }
 
@@ -206,7 +212,10 @@ mod tests {
                     /// How it is with it.\nfn e() {}\n";
         let tree = Tree::of(&[("a.rs", text), ("b.md", "/// Why.\n")]);
         let findings: Vec<Finding> = tree.rust().flat_map(empty_comments).collect();
-        let places: Vec<&str> = findings.iter().map(|found| found.place.as_str()).collect();
+        let places: Vec<&str> = findings
+            .iter()
+            .map(|found| found.location.as_str())
+            .collect();
         assert_eq!(places, ["a.rs:1", "a.rs:4", "a.rs:17", "a.rs:19"]);
     }
 }

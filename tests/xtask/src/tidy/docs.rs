@@ -1,4 +1,5 @@
-//! Rules about the pages: what they name is there, and every decision is listed.
+//! Rules about the pages: what they name is there, and every decision and every page of the book is
+//! listed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,12 +32,12 @@ pub(crate) fn named_files_are_there(tree: &Tree) -> Vec<Finding> {
             let from_root = TOP.iter().any(|top| name.starts_with(top));
             let is_there = match (from_root, name.ends_with(".rs")) {
                 (true, _) => tree.has(name.trim_end_matches('/')),
-                (false, true) => ends_a_path(tree, name),
+                (false, true) => is_path_suffix(tree, name),
                 (false, false) => continue,
             };
             if !is_there {
                 let message = format!("names `{name}`, which is not there; mend the page");
-                findings.push(Finding::new(file.place(at), message));
+                findings.push(Finding::new(file.location(at), message));
             }
         }
     }
@@ -56,11 +57,56 @@ pub(crate) fn decisions_are_listed(tree: &Tree) -> Vec<Finding> {
         .collect()
 }
 
+/// Where the pages for authors are, and which of them lists the others.
+const BOOK: (&str, &str) = ("skill-sdk/docs/", "README.md");
+
+pub(crate) fn pages_of_the_book_follow_each_other(tree: &Tree) -> Vec<Finding> {
+    let (directory, list) = BOOK;
+    let pages: BTreeMap<&str, &str> = tree
+        .files
+        .iter()
+        .filter_map(|file| Some((file.path.strip_prefix(directory)?, file.text.as_str())))
+        .filter(|(name, _)| name.ends_with(".md") && !name.contains('/'))
+        .collect();
+    let Some(listed) = pages.get(list) else {
+        let has_pages = !pages.is_empty();
+        let missing = || Finding::new(format!("{directory}{list}"), "is missing; list all pages");
+        return has_pages.then(missing).into_iter().collect();
+    };
+    let order: Vec<&str> = listed.lines().filter_map(numbered_page).collect();
+    let mut findings = Vec::new();
+    for name in pages.keys().filter(|name| **name != list) {
+        if !order.contains(name) {
+            let message = format!("does not list `{name}` with a number; say where it is read");
+            findings.push(Finding::new(format!("{directory}{list}"), message));
+        }
+    }
+    for (at, name) in order.iter().enumerate() {
+        // The last one leads back to the list.
+        let next = order.get(at + 1).copied().unwrap_or(list);
+        let text = pages.get(name).copied().unwrap_or_default();
+        let end = text.trim_end().lines().next_back().unwrap_or_default();
+        if !end.contains(&format!("]({next})")) {
+            let message = format!("does not end with a link to `{next}`, the page that follows it");
+            findings.push(Finding::new(format!("{directory}{name}"), message));
+        }
+    }
+    findings
+}
+
+/// The page that a line of a numbered list begins with: `a.md` of `1. [A](a.md): …`.
+fn numbered_page(line: &str) -> Option<&str> {
+    let (number, entry) = line.split_once(". [")?;
+    number.parse::<u32>().ok()?;
+    let (_, link) = entry.split_once("](")?;
+    link.split_once(')').map(|(page, _)| page)
+}
+
 /// The page that shows pictures, and the most bytes of one.
-const SHOWS: (&str, usize) = ("README.md", 150 * 1024);
+const PICTURE_PAGE: (&str, usize) = ("README.md", 150 * 1024);
 
 pub(crate) fn pictures_are_shown(tree: &Tree) -> Vec<Finding> {
-    let (page, most) = SHOWS;
+    let (page, most) = PICTURE_PAGE;
     let page = tree.files.iter().find(|file| file.path == page);
     let mut findings = Vec::new();
     for (path, bytes) in &tree.pictures {
@@ -100,7 +146,7 @@ pub(crate) fn cases_have_tests(tree: &Tree) -> Vec<Finding> {
                 let Some(case) = case(part, &kinds) else {
                     break;
                 };
-                tested.entry(case).or_insert_with(|| file.place(at));
+                tested.entry(case).or_insert_with(|| file.location(at));
             }
         }
     }
@@ -126,7 +172,7 @@ fn case(part: &str, kinds: &[&str]) -> Option<String> {
 }
 
 /// Whether a file's path ends with this, at a boundary between names.
-fn ends_a_path(tree: &Tree, name: &str) -> bool {
+fn is_path_suffix(tree: &Tree, name: &str) -> bool {
     let below = format!("/{name}");
     tree.files
         .iter()
@@ -170,7 +216,7 @@ mod tests {
         ]);
         let places: Vec<String> = named_files_are_there(&tree)
             .into_iter()
-            .map(|finding| finding.place)
+            .map(|finding| finding.location)
             .collect();
         assert_eq!(places, ["page.md:6", "page.md:6", "page.md:7"]);
     }
@@ -188,7 +234,7 @@ mod tests {
             ),
         ]);
         let findings = cases_have_tests(&tree);
-        let places: Vec<&str> = findings.iter().map(|one| one.place.as_str()).collect();
+        let places: Vec<&str> = findings.iter().map(|one| one.location.as_str()).collect();
         assert_eq!(places, [CASES.0, "a.rs:3"], "{findings:?}");
         assert!(findings[0].message.contains("h2") && findings[1].message.contains("b3"));
     }
@@ -197,13 +243,36 @@ mod tests {
     fn a_picture_that_is_not_shown_or_too_large_is_found() {
         let mut tree = Tree::of(&[("README.md", "![The page](docs/one.png)\n")]);
         tree.pictures = vec![
-            ("docs/one.png".to_owned(), SHOWS.1),
-            ("docs/two.png".to_owned(), SHOWS.1 + 1),
+            ("docs/one.png".to_owned(), PICTURE_PAGE.1),
+            ("docs/two.png".to_owned(), PICTURE_PAGE.1 + 1),
             ("tests/three.png".to_owned(), 1),
         ];
         let findings = pictures_are_shown(&tree);
-        let places: Vec<&str> = findings.iter().map(|one| one.place.as_str()).collect();
+        let places: Vec<&str> = findings.iter().map(|one| one.location.as_str()).collect();
         assert_eq!(places, ["docs/two.png", "docs/two.png"]);
+    }
+
+    #[test]
+    fn a_page_of_the_book_that_is_not_listed_or_has_no_way_on_is_found() {
+        let list = "# Book\n\n1. [A](a.md): a.\n2. [B](b.md): b.\n3. [C](c.md)\n\n[D](d.md)\n";
+        let tree = Tree::of(&[
+            ("skill-sdk/docs/README.md", list),
+            ("skill-sdk/docs/a.md", "# A\n\nNext: [B](b.md).\n"),
+            ("skill-sdk/docs/b.md", "# B\n\nNext: [C](c.md).\n\nMore.\n"),
+            (
+                "skill-sdk/docs/c.md",
+                "# C\n\nBack: [the first](README.md).\n",
+            ),
+            ("skill-sdk/docs/d.md", "# D\n"),
+            ("skill-sdk/docs/public-api/e.txt", "e\n"),
+        ]);
+        let findings = pages_of_the_book_follow_each_other(&tree);
+        let places: Vec<&str> = findings.iter().map(|one| one.location.as_str()).collect();
+        let expected = ["skill-sdk/docs/README.md", "skill-sdk/docs/b.md"];
+        assert_eq!(places, expected, "{findings:?}");
+        let without_list = Tree::of(&[("skill-sdk/docs/a.md", "# A\n")]);
+        assert_eq!(pages_of_the_book_follow_each_other(&without_list).len(), 1);
+        assert!(pages_of_the_book_follow_each_other(&Tree::of(&[])).is_empty());
     }
 
     #[test]

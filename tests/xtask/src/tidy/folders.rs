@@ -54,7 +54,7 @@ pub(crate) fn no_folder_cycles(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for modules in module_folders(tree) {
         let edges = modules.edges();
-        for circle in circles(&edges) {
+        for circle in cycles(&edges) {
             if circle
                 .iter()
                 .filter(|name| modules.folders.contains(*name))
@@ -106,7 +106,7 @@ pub(crate) fn host_layers(tree: &Tree) -> Vec<Finding> {
 pub(crate) fn largest_cycle(tree: &Tree) -> (usize, String) {
     let mut largest = (1, String::from("no crate"));
     for modules in module_folders(tree) {
-        for circle in circles(&modules.edges()) {
+        for circle in cycles(&modules.edges()) {
             let folders = circle
                 .iter()
                 .filter(|name| modules.folders.contains(*name))
@@ -231,11 +231,13 @@ impl Modules<'_> {
         let exports = self.exports(&known);
         let mut edges = Edges::new();
         for (file, own) in &self.files {
-            for (at, name) in named(file, &self.source, &self.path) {
+            for (at, name) in named_modules(file, &self.source, &self.path) {
                 let name = exports.get(&name).map_or(name.as_str(), String::as_str);
                 if name != own && known.contains(name) {
                     let to = edges.entry(own.clone()).or_default();
-                    to.entry(name.to_owned()).or_default().push(file.place(at));
+                    to.entry(name.to_owned())
+                        .or_default()
+                        .push(file.location(at));
                 }
             }
         }
@@ -245,7 +247,7 @@ impl Modules<'_> {
 
 /// What a file names by a path from the folder of this source and path: where, and the first name
 /// behind that.
-fn named(file: &File, source: &str, path: &str) -> Vec<(usize, String)> {
+fn named_modules(file: &File, source: &str, path: &str) -> Vec<(usize, String)> {
     let inner = file.path.strip_prefix(source).unwrap_or_default();
     let is_root_of_folder = inner.ends_with("/mod.rs");
     let depth = inner.matches('/').count() + usize::from(!is_root_of_folder);
@@ -300,7 +302,7 @@ fn first_level(group: &str) -> Vec<&str> {
     parts
 }
 
-fn reaches<'a>(edges: &'a Edges, from: &'a str) -> BTreeSet<&'a str> {
+fn reachable<'a>(edges: &'a Edges, from: &'a str) -> BTreeSet<&'a str> {
     let mut reached = BTreeSet::new();
     let mut open = vec![from];
     while let Some(module) = open.pop() {
@@ -314,16 +316,16 @@ fn reaches<'a>(edges: &'a Edges, from: &'a str) -> BTreeSet<&'a str> {
 }
 
 /// The largest sets of modules of which each leads to each.
-fn circles(edges: &Edges) -> Vec<BTreeSet<String>> {
+fn cycles(edges: &Edges) -> Vec<BTreeSet<String>> {
     let mut circles: Vec<BTreeSet<String>> = Vec::new();
     for module in edges.keys() {
-        let reached = reaches(edges, module);
+        let reached = reachable(edges, module);
         if !reached.contains(module.as_str()) || circles.iter().any(|one| one.contains(module)) {
             continue;
         }
         let back = reached
             .into_iter()
-            .filter(|other| reaches(edges, other).contains(module.as_str()));
+            .filter(|other| reachable(edges, other).contains(module.as_str()));
         circles.push(back.map(str::to_owned).collect());
     }
     circles
@@ -365,7 +367,7 @@ mod tests {
         ]);
         let places: Vec<String> = no_folder_cycles(&tree)
             .into_iter()
-            .map(|finding| finding.place)
+            .map(|finding| finding.location)
             .collect();
         assert_eq!(
             places,
@@ -397,7 +399,7 @@ mod tests {
         ]);
         let places: Vec<String> = no_folder_cycles(&tree)
             .into_iter()
-            .map(|finding| finding.place)
+            .map(|finding| finding.location)
             .collect();
         assert_eq!(
             places,
@@ -437,7 +439,7 @@ mod tests {
         ]);
         let places: Vec<String> = host_layers(&tree)
             .into_iter()
-            .map(|finding| finding.place)
+            .map(|finding| finding.location)
             .collect();
         assert_eq!(
             places,

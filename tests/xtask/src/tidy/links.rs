@@ -21,9 +21,9 @@ pub(crate) fn links_resolve(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.files.iter().filter(is_page) {
         for (at, link) in links(&file.text) {
-            if let Some(what) = missing(tree, &anchors, &file.path, link) {
+            if let Some(what) = problem(tree, &anchors, &file.path, link) {
                 let message = format!("links to `{link}`, {what}; mend the link");
-                findings.push(Finding::new(file.place(at), message));
+                findings.push(Finding::new(file.location(at), message));
             }
         }
     }
@@ -40,7 +40,7 @@ fn links(text: &str) -> impl Iterator<Item = (usize, &str)> {
 }
 
 /// What of a link on a page is missing, if anything is.
-fn missing(
+fn problem(
     tree: &Tree,
     anchors: &HashMap<&str, HashSet<String>>,
     page: &str,
@@ -116,7 +116,7 @@ fn heading(line: &str) -> Option<&str> {
 /// The anchor of a heading: small letters, digits, `-` and `_`; a space is a `-`, and all else goes.
 fn slug(heading: &str) -> String {
     let mut slug = String::new();
-    for c in shown(heading).chars() {
+    for c in heading_text(heading).chars() {
         match c {
             ' ' => slug.push('-'),
             c if c.is_alphanumeric() || c == '-' || c == '_' => slug.extend(c.to_lowercase()),
@@ -127,7 +127,7 @@ fn slug(heading: &str) -> String {
 }
 
 /// A heading without the addresses of its links.
-fn shown(heading: &str) -> String {
+fn heading_text(heading: &str) -> String {
     let mut parts = heading.split("](");
     let mut shown = parts.next().unwrap_or_default().to_owned();
     for part in parts {
@@ -151,7 +151,10 @@ mod tests {
             ("docs/c.rs", "//! C.\n"),
         ]);
         let findings = links_resolve(&tree);
-        let places: Vec<&str> = findings.iter().map(|found| found.place.as_str()).collect();
+        let places: Vec<&str> = findings
+            .iter()
+            .map(|found| found.location.as_str())
+            .collect();
         assert_eq!(places, ["x/a.md:3", "x/a.md:4", "x/a.md:5"]);
     }
 

@@ -264,7 +264,7 @@ mod tests {
         ]);
         let places: Vec<_> = sdk_stands_alone(&tree)
             .into_iter()
-            .map(|finding| finding.place)
+            .map(|finding| finding.location)
             .collect();
         assert_eq!(places, ["plugins/a/Cargo.toml", "skill-sdk/Cargo.toml"]);
     }
@@ -285,7 +285,7 @@ mod tests {
         ]);
         let messages: Vec<_> = dependencies_are_used(&tree)
             .into_iter()
-            .map(|finding| (finding.place, finding.message))
+            .map(|finding| (finding.location, finding.message))
             .collect();
         assert_eq!(messages.len(), 4, "{messages:?}");
         assert!(messages[0].0 == "Cargo.toml" && messages[0].1.contains("`idle-one`"));

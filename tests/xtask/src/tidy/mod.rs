@@ -12,6 +12,7 @@ mod folders;
 mod links;
 mod manifest_rules;
 mod names;
+mod private_names;
 mod promises;
 mod sentences;
 mod text_rules;
@@ -37,14 +38,14 @@ pub(crate) struct Args {
 }
 
 /// What the figure should be at most.
-const MOST_FOLDERS: usize = 1;
+const MAX_FOLDERS: usize = 1;
 
 /// One house rule.
 struct Rule {
     /// How findings name it.
     name: &'static str,
     /// Why there is such a rule.
-    why: &'static str,
+    reason: &'static str,
     check: fn(&Tree) -> Vec<Finding>,
 }
 
@@ -52,7 +53,7 @@ struct Rule {
 #[derive(Debug, PartialEq, Eq)]
 struct Finding {
     /// File and, where it is known, line: `conjure-core/src/lib.rs:12`.
-    place: String,
+    location: String,
     /// What is wrong and what to do.
     message: String,
 }
@@ -60,7 +61,7 @@ struct Finding {
 impl Finding {
     fn new(place: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
-            place: place.into(),
+            location: place.into(),
             message: message.into(),
         }
     }
@@ -69,152 +70,162 @@ impl Finding {
 const RULES: &[Rule] = &[
     Rule {
         name: "file-header",
-        why: "A file begins with two or three sentences: what it is, why it exists, what it does not do.",
+        reason: "A file begins with two or three sentences: what it is, why it exists, what it does not do.",
         check: text_rules::file_header,
     },
     Rule {
         name: "file-length",
-        why: "One concept a file; a file that needs a table of contents is two files.",
+        reason: "One concept a file; a file that needs a table of contents is two files.",
         check: text_rules::file_length,
     },
     Rule {
         name: "nothing-unfinished",
-        why: "What is unfinished is an issue, not a remark in the code.",
+        reason: "What is unfinished is an issue, not a remark in the code.",
         check: text_rules::nothing_unfinished,
     },
     Rule {
         name: "top-level",
-        why: "The top level holds what the design names, so that a stranger finds the way.",
+        reason: "The top level holds what the design names, so that a stranger finds the way.",
         check: text_rules::top_level,
     },
     Rule {
         name: "no-machine-paths",
-        why: "The repository works wherever it is checked out.",
+        reason: "The repository works wherever it is checked out.",
         check: text_rules::no_machine_paths,
     },
     Rule {
         name: "links-resolve",
-        why: "Documentation that points nowhere is worse than none.",
+        reason: "Documentation that points nowhere is worse than none.",
         check: links::links_resolve,
     },
     Rule {
         name: "pages-name-what-is-there",
-        why: "A page that names a file which is gone sends its reader looking.",
+        reason: "A page that names a file which is gone sends its reader looking.",
         check: docs::named_files_are_there,
     },
     Rule {
         name: "decisions-are-listed",
-        why: "A decision that no page lists is made a second time.",
+        reason: "A decision that no page lists is made a second time.",
         check: docs::decisions_are_listed,
     },
     Rule {
+        name: "pages-for-authors-follow-each-other",
+        reason: "Whoever writes a first plugin finds every page, and knows which one comes next.",
+        check: docs::pages_of_the_book_follow_each_other,
+    },
+    Rule {
         name: "pictures-are-shown",
-        why: "A picture costs everybody who clones the repository; one that nobody sees is for nothing.",
+        reason: "A picture costs everybody who clones the repository; one that nobody sees is for nothing.",
         check: docs::pictures_are_shown,
     },
     Rule {
         name: "cases-have-tests",
-        why: "Tests are found by the numbers of the cases that they are named after.",
+        reason: "Tests are found by the numbers of the cases that they are named after.",
         check: docs::cases_have_tests,
     },
     Rule {
         name: "lints-silenced-with-reason",
-        why: "A silenced lint without a reason cannot be judged later.",
+        reason: "A silenced lint without a reason cannot be judged later.",
         check: code_rules::lints_silenced_with_reason,
     },
     Rule {
         name: "public-futures-are-boxed",
-        why: "The body of an `async fn` is compiled in each crate that awaits it, with all that it awaits itself.",
+        reason: "The body of an `async fn` is compiled in each crate that awaits it, with all that it awaits itself.",
         check: code_rules::public_futures_are_boxed,
     },
     Rule {
         name: "no-ignored-tests",
-        why: "An ignored test is left out in silence; `LEFT OUT: <what>: <why>` is collected and told.",
+        reason: "An ignored test is left out in silence; `LEFT OUT: <what>: <why>` is collected and told.",
         check: code_rules::no_ignored_tests,
     },
     Rule {
         name: "sentences-are-not-read",
-        why: "Words for people may change; what a program has to know is data.",
+        reason: "Words for people may change; what a program has to know is data.",
         check: sentences::sentences_are_not_read,
     },
     Rule {
         name: "doc-comments-name-the-thing",
-        why: "A reader who sees \"Why.\" above a field knows as much as before, and has to look for what \"it\" is.",
+        reason: "A reader who sees \"Why.\" above a field knows as much as before, and has to look for what \"it\" is.",
         check: doc_comments::doc_comments_name_the_thing,
     },
     Rule {
         name: "calls-go-the-listed-way",
-        why: "Whoever looks for why a call went wrong reads each function that it passes.",
+        reason: "Whoever looks for why a call went wrong reads each function that it passes.",
         check: call_path::calls_go_the_listed_way,
     },
     Rule {
         name: "first-pages-say-where",
-        why: "A reader who opens a crate is told where to begin.",
+        reason: "A reader who opens a crate is told where to begin.",
         check: doc_comments::first_pages_say_where,
     },
     Rule {
         name: "core-is-pure",
-        why: "conjure-core does no I/O, reads no clock, spawns nothing and draws no random numbers.",
+        reason: "conjure-core does no I/O, reads no clock, spawns nothing and draws no random numbers.",
         check: code_rules::core_is_pure,
     },
     Rule {
         name: "core-dependencies",
-        why: "A dependency that does I/O would bring it into conjure-core.",
+        reason: "A dependency that does I/O would bring it into conjure-core.",
         check: manifest_rules::core_dependencies,
     },
     Rule {
         name: "wire-types-stay-home",
-        why: "A provider's wire types never leave its folder: the rest knows the canonical chat only.",
+        reason: "A provider's wire types never leave its folder: the rest knows the canonical chat only.",
         check: code_rules::wire_types_stay_home,
     },
     Rule {
         name: "no-folder-cycles",
-        why: "A reader takes a crate folder by folder; two that know each other are one.",
+        reason: "A reader takes a crate folder by folder; two that know each other are one.",
         check: folders::no_folder_cycles,
     },
     Rule {
         name: "names-are-defined-once",
-        why: "A name that two types have makes a reader ask which one is meant.",
+        reason: "A name that two types have makes a reader ask which one is meant.",
         check: names::names_are_defined_once,
     },
     Rule {
+        name: "names-say-what-a-thing-is",
+        reason: "A reader knows the field's words, and no private ones.",
+        check: private_names::names_say_what_a_thing_is,
+    },
+    Rule {
         name: "host-layers",
-        why: "Arrows between the crates of the host go down only, and no face knows another one.",
+        reason: "Arrows between the crates of the host go down only, and no face knows another one.",
         check: folders::host_layers,
     },
     Rule {
         name: "sdk-stands-alone",
-        why: "A plugin's author gets neither the core nor the host, and no plugin needs the host.",
+        reason: "A plugin's author gets neither the core nor the host, and no plugin needs the host.",
         check: manifest_rules::sdk_stands_alone,
     },
     Rule {
         name: "abi-is-small",
-        why: "What conjure-abi depends on is frozen with it.",
+        reason: "What conjure-abi depends on is frozen with it.",
         check: manifest_rules::abi_is_small,
     },
     Rule {
         name: "dependencies-are-used",
-        why: "A dependency that nothing uses is built, checked and updated for nothing.",
+        reason: "A dependency that nothing uses is built, checked and updated for nothing.",
         check: manifest_rules::dependencies_are_used,
     },
     Rule {
         name: "readme-names-rust",
-        why: "The README, Cargo.toml and CI have one answer to which Rust is needed.",
+        reason: "The README, Cargo.toml and CI have one answer to which Rust is needed.",
         check: manifest_rules::readme_names_rust,
     },
     Rule {
         name: "host-files-by-wrapper",
-        why: "Errors of conjure_config::fs name the file; those of std::fs do not.",
+        reason: "Errors of conjure_config::fs name the file; those of std::fs do not.",
         check: code_rules::host_files_by_wrapper,
     },
     Rule {
         name: "unsafe-has-known-homes",
-        why: "Only the loader, the SDK's export, what attacks them in tests, and changing the environment need unsafe code; there it is reviewed.",
+        reason: "Only the loader, the SDK's export, what attacks them in tests, and changing the environment need unsafe code; there it is reviewed.",
         check: code_rules::unsafe_has_known_homes,
     },
     Rule {
         name: "promises-have-tests",
-        why: "A promise about security that no test keeps is a hope.",
+        reason: "A promise about security that no test keeps is a hope.",
         check: promises::promises_have_tests,
     },
 ];
@@ -224,14 +235,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if args.list {
         RULES
             .iter()
-            .for_each(|rule| println!("{}\n    {}", rule.name, rule.why));
+            .for_each(|rule| println!("{}\n    {}", rule.name, rule.reason));
         return Ok(());
     }
     if args.figures {
         let tree = Tree::read(&repo::root())?;
         let (folders, source) = folders::largest_cycle(&tree);
         println!(
-            "folders of a crate in one cycle, largest: {folders} ({source}); at most {MOST_FOLDERS}"
+            "folders of a crate in one cycle, largest: {folders} ({source}); at most {MAX_FOLDERS}"
         );
         let repeated = names::defined_more_than_once(&tree);
         println!(
@@ -242,8 +253,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         println!(
             "functions from a decoded call to the plugin's object: {functions} in {files} files; at \
              most {} in {}",
-            call_path::MOST_FUNCTIONS,
-            call_path::MOST_FILES
+            call_path::MAX_FUNCTIONS,
+            call_path::MAX_FILES
         );
         if args.names {
             for (name, files) in repeated {
@@ -285,7 +296,7 @@ pub(crate) fn check() -> Result<()> {
 fn findings(tree: &Tree) -> Vec<String> {
     let lines = |rule: &Rule| -> Vec<String> {
         let found = (rule.check)(tree);
-        let line = |f: Finding| format!("{}: [{}] {}", f.place, rule.name, f.message);
+        let line = |f: Finding| format!("{}: [{}] {}", f.location, rule.name, f.message);
         found.into_iter().map(line).collect()
     };
     RULES.iter().flat_map(lines).collect()

@@ -82,7 +82,7 @@ pub(crate) fn names_are_defined_once(tree: &Tree) -> Vec<Finding> {
     unknown.map(finding).collect()
 }
 
-fn serves_tests(file: &File) -> bool {
+pub(crate) fn serves_tests(file: &File) -> bool {
     let mut folders: Vec<&str> = file.path.split('/').collect();
     let name = folders.pop();
     name == Some("tests.rs") || folders.iter().any(|folder| TEST_FOLDERS.contains(folder))
@@ -149,7 +149,10 @@ mod tests {
             ("b/src/lib.rs", "pub struct Twice;\nstruct Tree;\n"),
         ]);
         let findings = names_are_defined_once(&tree);
-        let places: Vec<&str> = findings.iter().map(|found| found.place.as_str()).collect();
+        let places: Vec<&str> = findings
+            .iter()
+            .map(|found| found.location.as_str())
+            .collect();
         assert_eq!(places, ["a/src/lib.rs"]);
         assert!(findings[0].message.contains("b/src/lib.rs"));
     }

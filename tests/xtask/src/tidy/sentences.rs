@@ -21,7 +21,7 @@ const READERS: [&str; 8] = [
 ];
 
 /// The crates whose code decides something.
-const LOOKED_AT: [&str; 4] = [
+const CHECKED_CRATES: [&str; 4] = [
     "conjure-core/src/",
     "conjure-host/",
     "plugins/",
@@ -29,7 +29,7 @@ const LOOKED_AT: [&str; 4] = [
 ];
 
 /// Where sentences are read that others wrote, so that nothing else tells the reason.
-const READ_THERE: [&str; 13] = [
+const ALLOWED_PATHS: [&str; 13] = [
     // What providers answer: several have one status for many reasons.
     "conjure-core/src/wire/",
     // What this program wrote before it had reasons.
@@ -37,7 +37,7 @@ const READ_THERE: [&str; 13] = [
     // What this program wrote into a person's message, which is one text in the log.
     "conjure-host/cli/src/chat_shell.rs",
     // What the JSON parser says, whose errors have no fields.
-    "conjure-host/config/src/json/words.rs",
+    "conjure-host/config/src/json/terms.rs",
     // What a credential helper of Docker's prints.
     "conjure-host/packages/src/docker_auth.rs",
     // The first line of a minisign signature, as its format has it.
@@ -59,9 +59,9 @@ const READ_THERE: [&str; 13] = [
 pub(crate) fn sentences_are_not_read(tree: &Tree) -> Vec<Finding> {
     let of_host = |file: &&File| {
         let path = &file.path;
-        LOOKED_AT.iter().any(|crates| path.starts_with(crates))
+        CHECKED_CRATES.iter().any(|crates| path.starts_with(crates))
             && !file.is_test()
-            && !READ_THERE.iter().any(|place| path.starts_with(place))
+            && !ALLOWED_PATHS.iter().any(|place| path.starts_with(place))
     };
     let mut everywhere: HashMap<&str, Vec<&str>> = HashMap::new();
     for (name, text) in tree.rust().filter(of_host).flat_map(constants) {
@@ -86,7 +86,7 @@ pub(crate) fn sentences_are_not_read(tree: &Tree) -> Vec<Finding> {
                     let message = format!(
                         "reads the sentence \"{sentence}\"; let whoever wrote it give the reason as data"
                     );
-                    findings.push(Finding::new(file.place(at), message));
+                    findings.push(Finding::new(file.location(at), message));
                 }
             }
         }
@@ -182,7 +182,10 @@ mod tests {
             ),
         ]);
         let findings = sentences_are_not_read(&tree);
-        let places: Vec<&str> = findings.iter().map(|found| found.place.as_str()).collect();
+        let places: Vec<&str> = findings
+            .iter()
+            .map(|found| found.location.as_str())
+            .collect();
         assert_eq!(
             places,
             [

@@ -32,7 +32,7 @@ pub(crate) fn file_header(tree: &Tree) -> Vec<Finding> {
         .map(|file| {
             let message =
                 "begins without `//!`; say what this file is, why it exists, what it does not do";
-            Finding::new(file.place(0), message)
+            Finding::new(file.location(0), message)
         })
         .collect()
 }
@@ -71,14 +71,14 @@ pub(crate) fn nothing_unfinished(tree: &Tree) -> Vec<Finding> {
                 for at in occurrences(&file.text, word) {
                     let message =
                         format!("`{word}`; finish it, or file an issue and take the remark out");
-                    findings.push(Finding::new(file.place(at), message));
+                    findings.push(Finding::new(file.location(at), message));
                 }
             }
         }
         for word in macros {
             for at in occurrences(&file.code, word) {
                 let message = format!("`{word}` is for the time of writing; take it out");
-                findings.push(Finding::new(file.place(at), message));
+                findings.push(Finding::new(file.location(at), message));
             }
         }
     }
@@ -119,7 +119,7 @@ pub(crate) fn no_machine_paths(tree: &Tree) -> Vec<Finding> {
                     let message = format!(
                         "names `{root}…`, a path of one machine; make it relative or let the environment tell"
                     );
-                    findings.push(Finding::new(file.place(at), message));
+                    findings.push(Finding::new(file.location(at), message));
                 }
             }
         }
@@ -132,7 +132,10 @@ mod tests {
     use super::*;
 
     fn places(findings: Vec<Finding>) -> Vec<String> {
-        findings.into_iter().map(|finding| finding.place).collect()
+        findings
+            .into_iter()
+            .map(|finding| finding.location)
+            .collect()
     }
 
     #[test]

@@ -111,7 +111,7 @@ impl File {
     }
 
     /// `path:line` of the byte at `offset` in `text`, `code` or `shipped`.
-    pub(crate) fn place(&self, offset: usize) -> String {
+    pub(crate) fn location(&self, offset: usize) -> String {
         let before = self.text.as_bytes().get(..offset).unwrap_or_default();
         let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
         format!("{}:{line}", self.path)
@@ -193,7 +193,7 @@ mod tests {
     fn a_place_is_path_and_line() {
         let tree = Tree::of(&[("a.rs", "one\ntwo\n")]);
         let file = tree.files.first().unwrap();
-        assert_eq!(file.place(0), "a.rs:1");
-        assert_eq!(file.place(5), "a.rs:2");
+        assert_eq!(file.location(0), "a.rs:1");
+        assert_eq!(file.location(5), "a.rs:2");
     }
 }

@@ -75,7 +75,7 @@ fn w46_an_id_that_is_missing_is_invented_and_a_real_one_is_kept() {
         json!([{"functionCall": {"name": "a"}}, {"functionCall": {"name": "b", "id": "real"}}, {"functionCall": {"name": "c"}}]),
         "STOP",
     );
-    let found: Vec<_> = calls(&RIG.whole(&body))
+    let found: Vec<_> = calls(&RIG.complete_reply(&body))
         .into_iter()
         .map(|call| (call.0, call.2))
         .collect();
@@ -91,7 +91,7 @@ fn w46_an_id_that_is_missing_is_invented_and_a_real_one_is_kept() {
 
 #[test]
 fn w48_the_parts_say_whether_the_model_waits_for_calls() {
-    let stop = |parts| RIG.whole(&reply(parts, "STOP")).stop.unwrap();
+    let stop = |parts| RIG.complete_reply(&reply(parts, "STOP")).stop.unwrap();
     let waits = stop(json!([{"functionCall": {"name": "a"}}]));
     assert_eq!(
         (waits.reason, waits.raw.as_str()),
@@ -106,12 +106,15 @@ fn w49_what_comes_behind_the_first_finish_is_read_too() {
         last(json!([{"text": "a"}]), "STOP"),
         last(json!([{"text": "b"}]), "STOP"),
     ]);
-    assert_eq!(RIG.whole(&body).parts, [Part::text("ab")]);
+    assert_eq!(RIG.complete_reply(&body).parts, [Part::text("ab")]);
     let body = stream(&[
         last(json!([{"text": "a"}]), "MAX_TOKENS"),
         last(json!([]), "STOP"),
     ]);
-    assert_eq!(RIG.whole(&body).stop.unwrap().reason, StopReason::MaxTokens);
+    assert_eq!(
+        RIG.complete_reply(&body).stop.unwrap().reason,
+        StopReason::MaxTokens
+    );
 }
 
 #[test]
@@ -163,7 +166,7 @@ fn arguments_with_a_number_that_would_be_another_one_stay_text() {
     ] {
         let body = reply(json!([{"functionCall": called}]), "STOP");
         let body = body.replace("\"NUMBER\"", number);
-        let found = calls(&RIG.whole(&body));
+        let found = calls(&RIG.complete_reply(&body));
         assert_eq!(found[0].2, json!({}));
         assert_eq!(found[0].3, Some(told.replace("NUMBER", number)));
     }
@@ -173,7 +176,7 @@ fn arguments_with_a_number_that_would_be_another_one_stay_text() {
 fn an_object_in_the_place_of_arguments_is_no_call_without_arguments() {
     let asked = |call: Value| {
         let body = reply(json!([{"functionCall": call}]), "STOP");
-        let found = calls(&RIG.whole(&body));
+        let found = calls(&RIG.complete_reply(&body));
         (found[0].2.clone(), found[0].3.clone())
     };
     for name in ["arguments", "parameters", "input"] {
@@ -198,7 +201,7 @@ fn w51_no_parts_at_a_limit_are_no_failure_and_a_malformed_call_is_no_normal_stop
         .as_object_mut()
         .unwrap()
         .shift_remove("content");
-    let response = RIG.whole(&stream(&[bare]));
+    let response = RIG.complete_reply(&stream(&[bare]));
     assert_eq!(
         (response.parts.len(), response.stop.unwrap().reason),
         (0, StopReason::MaxTokens)
@@ -245,7 +248,7 @@ fn w53_thoughts_count_as_output_and_are_no_answer() {
         json!([{"text": "Hm.", "thought": true}, {"text": "a"}]),
         "STOP",
     );
-    let response = RIG.whole(&body);
+    let response = RIG.complete_reply(&body);
     assert_eq!((response.usage.output, response.usage.reasoning), (15, 5));
     let text: String = response.parts.iter().filter_map(Part::as_text).collect();
     assert_eq!(text, "a");
@@ -255,7 +258,7 @@ fn w53_thoughts_count_as_output_and_are_no_answer() {
 fn w56_grounding_may_come_before_the_end() {
     let mut grounded = chunk(json!([{"text": "a"}]));
     grounded["candidates"][0]["groundingMetadata"] = json!({"webSearchQueries": ["x"]});
-    let response = RIG.whole(&stream(&[grounded, last(json!([]), "STOP")]));
+    let response = RIG.complete_reply(&stream(&[grounded, last(json!([]), "STOP")]));
     assert_eq!(
         response.fields["groundingMetadata"],
         json!({"webSearchQueries": ["x"]})
@@ -272,7 +275,7 @@ fn w58_what_was_cut_short_is_told_apart() {
         ("NEW_WORD", StopReason::Other),
     ] {
         let stop = RIG
-            .whole(&reply(json!([{"text": "a"}]), word))
+            .complete_reply(&reply(json!([{"text": "a"}]), word))
             .stop
             .unwrap();
         assert_eq!((stop.reason, stop.raw.as_str()), (reason, word));
@@ -281,14 +284,15 @@ fn w58_what_was_cut_short_is_told_apart() {
     assert_eq!(cut.error.map(|error| error.kind).as_deref(), Some("cut"));
     assert!(!cut.response.complete);
     let blocked = json!({"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}});
-    let stop = RIG.whole(&stream(&[blocked])).stop.unwrap();
+    let stop = RIG.complete_reply(&stream(&[blocked])).stop.unwrap();
     assert_eq!(stop.reason, StopReason::Refusal);
 }
 
 #[test]
 fn w60_the_five_numbers_do_not_overlap() {
     assert_eq!(
-        RIG.whole(&reply(json!([{"text": "a"}]), "STOP")).usage,
+        RIG.complete_reply(&reply(json!([{"text": "a"}]), "STOP"))
+            .usage,
         Usage {
             input: 67,
             cache_read: 40,

@@ -173,7 +173,7 @@ fn a_request_looks_like_this() {
 #[test]
 fn w43_the_signature_of_a_call_goes_back_and_foreign_calls_say_that_they_have_none() {
     let parts = json!([{"functionCall": {"name": "read", "args": {}}, "thoughtSignature": "s=="}]);
-    let sent = RIG.body(RIG.answered(&RIG.whole(&reply(parts, "STOP"))));
+    let sent = RIG.body(RIG.answered(&RIG.complete_reply(&reply(parts, "STOP"))));
     assert_eq!(sent["contents"][1]["parts"][0]["thoughtSignature"], "s==");
 
     let foreign = vec![
@@ -209,7 +209,7 @@ fn w44_of_parallel_calls_only_the_first_is_signed_and_that_is_kept() {
         {"functionCall": {"name": "a", "args": {}}, "thoughtSignature": "s=="},
         {"functionCall": {"name": "b", "args": {}}},
     ]);
-    let sent = RIG.body(RIG.answered(&RIG.whole(&reply(parts.clone(), "STOP"))));
+    let sent = RIG.body(RIG.answered(&RIG.complete_reply(&reply(parts.clone(), "STOP"))));
     assert_eq!(sent["contents"][1]["parts"], parts);
 }
 
@@ -220,7 +220,7 @@ fn w45_a_signature_on_a_trailing_empty_text_goes_back_where_it_was() {
         chunk(json!([{"text": "lo"}])),
         last(json!([{"text": "", "thoughtSignature": "s=="}]), "STOP"),
     ]);
-    let response = RIG.whole(&body);
+    let response = RIG.complete_reply(&body);
     let text: String = response.parts.iter().filter_map(Part::as_text).collect();
     assert_eq!(text, "Hello");
     let sent = RIG.body(RIG.answered(&response));
@@ -230,14 +230,14 @@ fn w45_a_signature_on_a_trailing_empty_text_goes_back_where_it_was() {
     );
     // And on a text that says something.
     let parts = json!([{"text": "a"}, {"text": "b", "thoughtSignature": "s=="}]);
-    let sent = RIG.body(RIG.answered(&RIG.whole(&reply(parts.clone(), "STOP"))));
+    let sent = RIG.body(RIG.answered(&RIG.complete_reply(&reply(parts.clone(), "STOP"))));
     assert_eq!(sent["contents"][1]["parts"], parts);
 }
 
 #[test]
 fn w46_only_real_ids_go_back() {
     let parts = json!([{"functionCall": {"name": "a", "args": {}}}, {"functionCall": {"id": "real", "name": "b", "args": {}}}]);
-    let sent = RIG.body(RIG.answered(&RIG.whole(&reply(parts, "STOP"))));
+    let sent = RIG.body(RIG.answered(&RIG.complete_reply(&reply(parts, "STOP"))));
     let id = |content: usize, part: usize, kind: &str| {
         sent["contents"][content]["parts"][part][kind]
             .get("id")

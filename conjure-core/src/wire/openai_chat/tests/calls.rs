@@ -24,7 +24,7 @@ fn two(fragments: &[[Value; 4]]) -> Vec<(String, serde_json::Value)> {
     let deltas = fragments.iter().cloned().map(|[index, id, name, arguments]| {
         json!({"tool_calls": [fragment(index, id, name, arguments)]})
     });
-    let response = RIG.whole(&reply(deltas.collect(), "tool_calls"));
+    let response = RIG.complete_reply(&reply(deltas.collect(), "tool_calls"));
     assert_eq!(response.stop.as_ref().unwrap().reason, StopReason::ToolUse);
     let calls = calls(&response);
     assert!(calls.iter().all(|call| call.3.is_none()), "{calls:?}");
@@ -140,7 +140,7 @@ fn w31_a_call_is_whole_only_at_the_end_of_the_stream() {
     assert_eq!(calls(&decoded.response)[0].3.as_deref(), Some("{}"));
     // `{}` was a prefix.
     let more = json!({"tool_calls": [{"index": 0, "function": {"arguments": " garbage"}}]});
-    let response = RIG.whole(&reply(vec![deltas[0].clone(), more], "tool_calls"));
+    let response = RIG.complete_reply(&reply(vec![deltas[0].clone(), more], "tool_calls"));
     assert_eq!(calls(&response)[0].3.as_deref(), Some("{} garbage"));
 }
 
@@ -152,7 +152,7 @@ fn w32_arguments_that_a_limit_cut_off_stay_text_and_the_reply_stays() {
         call(0, "{\"a\":1}"),
         call(1, "{\"a\":"),
     ];
-    let response = RIG.whole(&reply(deltas, "length"));
+    let response = RIG.complete_reply(&reply(deltas, "length"));
     let stop = response.stop.clone().unwrap();
     assert_eq!(
         (stop.reason, stop.raw.as_str()),
@@ -185,7 +185,7 @@ fn w37_ids_that_are_empty_are_invented_and_results_find_their_calls() {
         {"id": "", "type": "function", "function": {"name": "read", "arguments": "{}"}},
         {"type": "function", "function": {"name": "list", "arguments": "{}"}},
     ]});
-    let response = RIG.whole(&body(message, "tool_calls"));
+    let response = RIG.complete_reply(&body(message, "tool_calls"));
     let ids: Vec<String> = calls(&response).into_iter().map(|call| call.0).collect();
     assert_eq!(ids, ["call_1", "call_2"]);
     let sent = RIG.body(RIG.answered(&response));
@@ -205,10 +205,10 @@ fn w38_arguments_that_are_missing_or_null_are_an_empty_object() {
         json!({"name": "read", "arguments": "null"}),
     ] {
         let message = json!({"tool_calls": [{"id": "c1", "function": function}]});
-        let response = RIG.whole(&body(message.clone(), "tool_calls"));
+        let response = RIG.complete_reply(&body(message.clone(), "tool_calls"));
         assert_eq!(calls(&response)[0].2, json!({}));
         assert_eq!(calls(&response)[0].3, None);
-        let streamed = RIG.whole(&reply(vec![message], "tool_calls"));
+        let streamed = RIG.complete_reply(&reply(vec![message], "tool_calls"));
         assert_eq!(calls(&streamed), calls(&response));
     }
 }

@@ -48,17 +48,17 @@ fn w33_the_usage_comes_in_a_chunk_without_choices() {
     let azure = json!({"choices": [], "prompt_filter_results": []});
     let usage = json!({"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 1}});
     let body = stream(&[azure, delta(json!({"content": "a"})), finish("stop"), usage]);
-    let response = RIG.whole(&(body + "data: [DONE]\n\n"));
+    let response = RIG.complete_reply(&(body + "data: [DONE]\n\n"));
     assert_eq!((response.usage.input, response.usage.output), (3, 1));
 }
 
 #[test]
 fn w34_a_limit_that_the_reasoning_used_up_is_told_and_no_failure() {
-    let response = RIG.whole(&body(json!({"content": ""}), "length"));
+    let response = RIG.complete_reply(&body(json!({"content": ""}), "length"));
     assert_eq!(response.parts, []);
     assert_eq!(response.stop.unwrap().reason, StopReason::MaxTokens);
     let thinking = json!({"content": "", "reasoning_content": "Hm"});
-    let response = of("deepseek").whole(&body(thinking, "length"));
+    let response = of("deepseek").complete_reply(&body(thinking, "length"));
     assert!(matches!(&response.parts[..], [part] if part.as_text().is_none()));
 }
 
@@ -101,7 +101,10 @@ fn w40_comment_lines_are_passed_over() {
         ": OPENROUTER PROCESSING\n\n: OPENROUTER PROCESSING\n\n{}",
         reply(vec![json!({"content": "a"})], "stop")
     );
-    assert_eq!(of("openrouter").whole(&body).parts, [Part::text("a")]);
+    assert_eq!(
+        of("openrouter").complete_reply(&body).parts,
+        [Part::text("a")]
+    );
 }
 
 #[test]
@@ -116,7 +119,7 @@ fn w41_of_several_choices_the_first_is_read() {
         end(1, "length"),
         end(0, "stop"),
     ]);
-    let response = RIG.whole(&(body + "data: [DONE]\n\n"));
+    let response = RIG.complete_reply(&(body + "data: [DONE]\n\n"));
     assert_eq!(response.parts, [Part::text("ab")]);
     assert_eq!(response.stop.unwrap().raw, "stop");
 }
@@ -133,7 +136,7 @@ fn w58_what_was_cut_short_is_told_apart() {
     ];
     let found = reasons.map(|reason| {
         let stop = RIG
-            .whole(&body(json!({"content": "a"}), reason))
+            .complete_reply(&body(json!({"content": "a"}), reason))
             .stop
             .unwrap();
         assert_eq!(stop.raw, reason);
@@ -154,7 +157,7 @@ fn w58_what_was_cut_short_is_told_apart() {
 
 #[test]
 fn a_refusal_is_text_and_a_reason() {
-    let response = RIG.whole(&reply(
+    let response = RIG.complete_reply(&reply(
         vec![json!({"refusal": "I'm"}), json!({"refusal": " sorry"})],
         "stop",
     ));
@@ -236,7 +239,7 @@ fn an_error_inside_a_stream_keeps_what_came() {
 fn w60_every_way_of_telling_the_cache_gives_numbers_that_do_not_overlap() {
     let usage = |counts: Value| {
         let body = json!({"choices": [{"index": 0, "message": {"content": "a"}, "finish_reason": "stop"}], "usage": counts});
-        RIG.whole(&body.to_string()).usage
+        RIG.complete_reply(&body.to_string()).usage
     };
     let expected = Usage {
         input: 6,

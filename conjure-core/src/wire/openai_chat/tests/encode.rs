@@ -183,7 +183,7 @@ fn w36_deepseek_gets_its_thoughts_back_beside_the_calls_they_led_to() {
         body(thought.clone(), "tool_calls"),
         reply(vec![thought], "tool_calls"),
     ] {
-        let sent = rig.body(rig.answered(&rig.whole(&body)));
+        let sent = rig.body(rig.answered(&rig.complete_reply(&body)));
         assert_eq!(sent["messages"][1]["reasoning_content"], "I must look.");
     }
     // A call that another model made has no thought that could be told, and DeepSeek wants one.
@@ -211,7 +211,7 @@ fn w59_openrouters_details_come_home_as_they_were() {
         {"type": "reasoning.encrypted", "data": "d==", "id": "rs_1", "index": 1},
     ]);
     let whole = json!({"content": "a", "reasoning": "Step 1", "reasoning_details": details});
-    let sent = rig.body(rig.answered(&rig.whole(&body(whole, "stop"))));
+    let sent = rig.body(rig.answered(&rig.complete_reply(&body(whole, "stop"))));
     assert_eq!(sent["messages"][1]["reasoning_details"], details);
     // In a stream they come in fragments, which are joined.
     let deltas = vec![
@@ -221,7 +221,7 @@ fn w59_openrouters_details_come_home_as_they_were() {
         json!({"reasoning_details": [{"type": "reasoning.encrypted", "data": "d==", "index": 0}]}),
         json!({"content": "a"}),
     ];
-    let sent = rig.body(rig.answered(&rig.whole(&reply(deltas, "stop"))));
+    let sent = rig.body(rig.answered(&rig.complete_reply(&reply(deltas, "stop"))));
     assert_eq!(
         sent["messages"][1]["reasoning_details"],
         json!([
@@ -238,7 +238,8 @@ fn mistrals_thoughts_go_back_inside_the_content() {
         {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]},
         {"type": "text", "text": "a"},
     ]);
-    let sent = rig.body(rig.answered(&rig.whole(&body(json!({"content": content}), "stop"))));
+    let sent =
+        rig.body(rig.answered(&rig.complete_reply(&body(json!({"content": content}), "stop"))));
     assert_eq!(sent["messages"][1]["content"], content);
 }
 

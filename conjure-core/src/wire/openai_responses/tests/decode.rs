@@ -106,7 +106,9 @@ fn a_reply_becomes_events_and_a_response() {
 
 #[test]
 fn w60_the_five_numbers_do_not_overlap() {
-    let usage = RIG.whole(&reply(&[message("m", "a")], "completed")).usage;
+    let usage = RIG
+        .complete_reply(&reply(&[message("m", "a")], "completed"))
+        .usage;
     assert_eq!(
         usage,
         Usage {
@@ -139,7 +141,7 @@ fn w22_items_are_told_apart_by_their_place_whatever_their_ids_are() {
             ],
         ),
     ]);
-    let response = RIG.whole(&body);
+    let response = RIG.complete_reply(&body);
     let found: Vec<_> = calls(&response)
         .into_iter()
         .map(|call| (call.0, call.2))
@@ -183,13 +185,13 @@ fn w23_a_call_that_a_limit_cut_off_never_runs() {
     // Even where the arguments could be read.
     let mut cut = function_call("fc_1", "call_1", "{}");
     cut["status"] = "incomplete".into();
-    let response = RIG.whole(&reply(&[cut], "incomplete"));
+    let response = RIG.complete_reply(&reply(&[cut], "incomplete"));
     assert_eq!(calls(&response)[0].3.as_deref(), Some("{}"));
 }
 
 #[test]
 fn w24_a_reply_that_only_reasoned_is_whole_and_says_that_it_was_cut_short() {
-    let response = RIG.whole(&reply(&[reasoning("rs_1")], "incomplete"));
+    let response = RIG.complete_reply(&reply(&[reasoning("rs_1")], "incomplete"));
     assert_eq!(response.stop.unwrap().reason, StopReason::MaxTokens);
     assert!(matches!(&response.parts[..], [part] if part.as_text().is_none()));
 }
@@ -229,7 +231,7 @@ fn w25_failures_are_told_and_retried_only_before_output() {
 fn w26_the_phase_of_a_message_is_kept() {
     let mut commentary = message("msg_1", "Looking.");
     commentary["phase"] = "commentary".into();
-    let response = RIG.whole(&reply(&[commentary], "completed"));
+    let response = RIG.complete_reply(&reply(&[commentary], "completed"));
     let body = RIG.body(RIG.answered(&response));
     assert_eq!(body["input"][1]["phase"], "commentary");
 }
@@ -244,7 +246,7 @@ fn w27_a_call_named_parallel_becomes_the_calls_inside_it() {
     ]})
     .to_string()
     .into();
-    let response = RIG.whole(&reply(&[call], "completed"));
+    let response = RIG.complete_reply(&reply(&[call], "completed"));
     let names: Vec<_> = calls(&response)
         .into_iter()
         .map(|call| (call.0, call.1))
@@ -270,7 +272,7 @@ fn w28_a_refusal_is_content_of_a_completed_reply() {
         json!({"type": "response.output_item.done", "output_index": 0, "item": refusal}),
         end("completed", &[]),
     ]);
-    let response = RIG.whole(&body);
+    let response = RIG.complete_reply(&body);
     let stop = response.stop.clone().unwrap();
     assert_eq!(
         (stop.reason, stop.raw.as_str()),
@@ -286,7 +288,7 @@ fn w28_a_refusal_is_content_of_a_completed_reply() {
 fn w29_the_input_of_a_custom_tool_is_free_text() {
     let item = json!({"type": "custom_tool_call", "id": "ctc_1", "call_id": "call_1", "name": "sql",
                       "input": "{not json", "status": "completed"});
-    let response = RIG.whole(&reply(std::slice::from_ref(&item), "completed"));
+    let response = RIG.complete_reply(&reply(std::slice::from_ref(&item), "completed"));
     assert_eq!(
         calls(&response),
         [(

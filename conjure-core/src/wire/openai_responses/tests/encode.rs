@@ -162,7 +162,7 @@ fn a_request_looks_like_this() {
 #[test]
 fn w20_a_thought_and_its_item_are_sent_together_or_not_at_all() {
     let items = [reasoning("rs_1"), function_call("fc_1", "call_1", "{}")];
-    let response = RIG.whole(&reply(&items, "completed"));
+    let response = RIG.complete_reply(&reply(&items, "completed"));
     let conversation = RIG.answered(&response);
     let body = RIG.body(conversation.clone());
     assert_eq!(body["input"][1], items[0]);
@@ -189,7 +189,7 @@ fn w20_a_thought_and_its_item_are_sent_together_or_not_at_all() {
 #[test]
 fn w20_several_thoughts_in_a_row_stand_or_fall_with_the_last() {
     let items = [reasoning("rs_1"), reasoning("rs_2"), message("msg_1", "a")];
-    let response = RIG.whole(&reply(&items, "completed"));
+    let response = RIG.complete_reply(&reply(&items, "completed"));
     let kinds = |body: &Value| -> Vec<String> {
         let input = body["input"].as_array().unwrap().iter();
         input
@@ -213,7 +213,7 @@ fn w21_nothing_is_stored_and_a_thought_without_its_proof_is_left_out() {
     open.as_object_mut()
         .unwrap()
         .shift_remove("encrypted_content");
-    let response = RIG.whole(&reply(&[open, message("msg_1", "a")], "completed"));
+    let response = RIG.complete_reply(&reply(&[open, message("msg_1", "a")], "completed"));
     let body = RIG.body(RIG.answered(&response));
     assert_eq!(body["store"], false);
     assert_eq!(body["include"], json!(["reasoning.encrypted_content"]));

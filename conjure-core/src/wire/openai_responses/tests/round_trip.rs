@@ -19,7 +19,7 @@ fn w59_every_kind_of_item_comes_back_as_it_was_sent() {
         reasoning("rs_3"),
         function_call("fc_1", "call_1", r#"{"z":1,"a":[{}]}"#),
     ];
-    let body = RIG.body(RIG.answered(&RIG.whole(&reply(&items, "completed"))));
+    let body = RIG.body(RIG.answered(&RIG.complete_reply(&reply(&items, "completed"))));
     let mut input = body["input"].as_array().unwrap()[1..8].to_vec();
     let mut items = items.to_vec();
     for item in input.iter_mut().chain(&mut items) {

@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use super::{CallInterval, SLACK, are_nested};
 
 /// How long a file stays whose process is gone: calls that ran beside it may still ask.
-const STAYS: Duration = Duration::from_secs(600);
+const RETENTION: Duration = Duration::from_secs(600);
 /// Bytes of a file from which on what is over is taken out of it.
 const LARGE: u64 = 64 * 1024;
 
@@ -26,7 +26,7 @@ pub(super) struct ForeignCalls {
     /// Made at the first call.
     own: Mutex<Option<OwnCallFile>>,
     /// Files of processes that are gone, in which no call is open any more.
-    settled: Mutex<BTreeSet<PathBuf>>,
+    closed: Mutex<BTreeSet<PathBuf>>,
 }
 
 /// The file in which this process notes its calls.
@@ -36,7 +36,7 @@ struct OwnCallFile {
     calls: File,
     bytes: u64,
     /// Size in bytes above which the file is looked at again.
-    most: u64,
+    shorten_above: u64,
     /// Tells that the process lives.
     _lock: File,
 }
@@ -54,23 +54,23 @@ impl ForeignCalls {
         Self {
             dir,
             own: Mutex::default(),
-            settled: Mutex::default(),
+            closed: Mutex::default(),
         }
     }
 
     /// A call of this process begins.
     pub(super) fn begin(&self, number: u64, time: SystemTime, dir: &Path) {
-        self.settle(time);
-        self.append(&begun(number, time, dir));
+        self.close_abandoned(time);
+        self.append(&start_line(number, time, dir));
     }
 
     /// A call of this process is over.
     pub(super) fn end(&self, number: u64, time: SystemTime) {
-        self.append(&ended(number, time));
+        self.append(&end_line(number, time));
     }
 
     /// The calls of others that ran in a directory, or above or below it, since this time.
-    pub(super) fn beside(&self, dir: &Path, since: SystemTime) -> Vec<CallInterval> {
+    pub(super) fn overlapping(&self, dir: &Path, since: SystemTime) -> Vec<CallInterval> {
         let mut spans = Vec::new();
         for (_, calls) in self.others() {
             let beside = calls
@@ -84,14 +84,14 @@ impl ForeignCalls {
     /// Ends the calls that a process left open which is gone by now: they changed nothing of what a
     /// call changes that begins now. What such a process had started may need a moment more to end;
     /// that is too short for anybody to be told apart by.
-    fn settle(&self, now: SystemTime) {
+    fn close_abandoned(&self, now: SystemTime) {
         let over = now.checked_sub(SLACK + Duration::from_millis(1));
         let over = over.unwrap_or(now);
-        let mut settled = self.settled.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut settled = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
         let gone = self.other_files().into_iter();
-        let gone = gone.filter(|path| !is_old(path) && !lives(path));
+        let gone = gone.filter(|path| !is_old(path) && !is_alive(path));
         // Where it cannot be written, nobody can tell who changes what until the next call begins.
-        let ended = gone.filter(|path| settled.contains(path) || end_left_open(path, over));
+        let ended = gone.filter(|path| settled.contains(path) || end_abandoned(path, over));
         let ended: BTreeSet<PathBuf> = ended.collect();
         *settled = ended;
     }
@@ -100,7 +100,7 @@ impl ForeignCalls {
     fn others(&self) -> Vec<(PathBuf, Vec<ForeignCall>)> {
         let files = self.other_files().into_iter();
         files
-            .filter(|path| !is_old(path) || lives(path))
+            .filter(|path| !is_old(path) || is_alive(path))
             .map(|path| (path.clone(), read(&path)))
             .collect()
     }
@@ -127,7 +127,7 @@ impl ForeignCalls {
         if own.calls.write_all(line.as_bytes()).is_ok() {
             own.bytes += line.len() as u64;
         }
-        if own.bytes > own.most {
+        if own.bytes > own.shorten_above {
             drop(slot);
             self.shorten();
         }
@@ -143,12 +143,15 @@ impl ForeignCalls {
         let path = self.dir.join(format!("{}.calls", own.name));
         let mut calls = read(&path);
         let running = others.iter().flat_map(|(_, calls)| calls).chain(&calls);
-        let running = running.filter(|call| call.span.ended.is_none());
-        let first = running.map(|call| call.span.begun).min();
+        let running = running.filter(|call| call.span.end.is_none());
+        let first = running.map(|call| call.span.start).min();
         calls.retain(|call| first.is_some_and(|first| call.span.reaches(first)));
         let lines = calls.iter().flat_map(|call| {
-            let end = call.span.ended.map(|time| ended(call.number, time));
-            [Some(begun(call.number, call.span.begun, &call.dir)), end]
+            let end = call.span.end.map(|time| end_line(call.number, time));
+            [
+                Some(start_line(call.number, call.span.start, &call.dir)),
+                end,
+            ]
         });
         let text: String = lines.flatten().collect();
         if conjure_config::fs::write_atomic(&path, text.as_bytes()).is_ok()
@@ -157,14 +160,14 @@ impl ForeignCalls {
             own.calls = calls;
             own.bytes = text.len() as u64;
             // Where much of it has to stay, not each line is a reason to look again.
-            own.most = LARGE.max(2 * own.bytes);
+            own.shorten_above = LARGE.max(2 * own.bytes);
         }
     }
 
     /// Removes the files of processes that are gone, once nobody can ask about them.
     fn sweep(dir: &Path) {
         for path in conjure_config::fs::entries(dir).unwrap_or_default() {
-            if is_old(&path) && !lives(&path) {
+            if is_old(&path) && !is_alive(&path) {
                 conjure_config::fs::remove_file(&path);
             }
         }
@@ -174,7 +177,7 @@ impl ForeignCalls {
 impl Drop for ForeignCalls {
     /// Leaves nothing behind where nobody else can ask.
     fn drop(&mut self) {
-        let is_asked = self.others().iter().any(|(path, _)| lives(path));
+        let is_asked = self.others().iter().any(|(path, _)| is_alive(path));
         let own = self.own.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Some(own) = own.take()
             && !is_asked
@@ -200,7 +203,7 @@ impl OwnCallFile {
             name,
             calls,
             bytes: 0,
-            most: LARGE,
+            shorten_above: LARGE,
             _lock: lock,
         })
     }
@@ -209,11 +212,11 @@ impl OwnCallFile {
 /// Whether nobody wrote to a file for so long that nobody asks about it.
 fn is_old(path: &Path) -> bool {
     let changed = path.metadata().and_then(|found| found.modified());
-    changed.is_ok_and(|time| time.elapsed().is_ok_and(|age| age > STAYS))
+    changed.is_ok_and(|time| time.elapsed().is_ok_and(|age| age > RETENTION))
 }
 
 /// Whether the process lives that has a file.
-fn lives(path: &Path) -> bool {
+fn is_alive(path: &Path) -> bool {
     let lock = conjure_config::fs::open(path.with_extension("lock"));
     lock.is_ok_and(|lock| {
         matches!(
@@ -224,10 +227,10 @@ fn lives(path: &Path) -> bool {
 }
 
 /// Writes that the calls are over which a process left open in its file. Whether none is open then.
-fn end_left_open(path: &Path, time: SystemTime) -> bool {
+fn end_abandoned(path: &Path, time: SystemTime) -> bool {
     let calls = read(path);
-    let open = calls.iter().filter(|call| call.span.ended.is_none());
-    let ends: String = open.map(|call| ended(call.number, time)).collect();
+    let open = calls.iter().filter(|call| call.span.end.is_none());
+    let ends: String = open.map(|call| end_line(call.number, time)).collect();
     if ends.is_empty() {
         return true;
     }
@@ -257,8 +260,8 @@ fn read(path: &Path) -> Vec<ForeignCall> {
             ("begin", Some(dir)) => {
                 if let Ok(dir) = serde_json::from_str(dir) {
                     let span = CallInterval {
-                        begun: time,
-                        ended: None,
+                        start: time,
+                        end: None,
                     };
                     calls.push(ForeignCall { number, dir, span });
                 }
@@ -266,7 +269,7 @@ fn read(path: &Path) -> Vec<ForeignCall> {
             ("end", None) => {
                 let open = calls.iter_mut().rev().find(|call| call.number == number);
                 if let Some(call) = open {
-                    call.span.ended = Some(time);
+                    call.span.end = Some(time);
                 }
             }
             _ => {}
@@ -275,12 +278,12 @@ fn read(path: &Path) -> Vec<ForeignCall> {
     calls
 }
 
-fn begun(number: u64, time: SystemTime, dir: &Path) -> String {
+fn start_line(number: u64, time: SystemTime, dir: &Path) -> String {
     let dir = serde_json::Value::from(dir.to_string_lossy().into_owned());
     format!("begin {number} {} {dir}\n", nanos(time))
 }
 
-fn ended(number: u64, time: SystemTime) -> String {
+fn end_line(number: u64, time: SystemTime) -> String {
     format!("end {number} {}\n", nanos(time))
 }
 
@@ -311,17 +314,17 @@ mod tests {
         let work = Path::new("/dir");
         // As a kill leaves it: a call without an end, and a lock that nobody holds.
         let start = SystemTime::now();
-        std::fs::write(dir.path().join("gone.calls"), begun(0, start, work)).unwrap();
+        std::fs::write(dir.path().join("gone.calls"), start_line(0, start, work)).unwrap();
         std::fs::write(dir.path().join("gone.lock"), "").unwrap();
         let one = ForeignCalls::new(dir.path().into());
-        let beside = one.beside(work, start);
+        let beside = one.overlapping(work, start);
         assert_eq!(beside.len(), 1, "it may have run until now");
         let later = start + Duration::from_secs(60);
         one.begin(0, later, work);
-        assert_eq!(one.beside(work, later), []);
-        assert_eq!(one.beside(work, start).len(), 1, "it ran before");
+        assert_eq!(one.overlapping(work, later), []);
+        assert_eq!(one.overlapping(work, start).len(), 1, "it ran before");
         let another = ForeignCalls::new(dir.path().into());
-        let ran = another.beside(work, later);
+        let ran = another.overlapping(work, later);
         assert_eq!(ran.len(), 1, "only the call that runs: {ran:?}");
     }
 
@@ -330,14 +333,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let work = Path::new("/dir");
         let start = SystemTime::now();
-        let cut = format!("{}end 0", begun(0, start, work));
+        let cut = format!("{}end 0", start_line(0, start, work));
         std::fs::write(dir.path().join("gone.calls"), cut).unwrap();
         std::fs::write(dir.path().join("gone.lock"), "").unwrap();
         let one = ForeignCalls::new(dir.path().into());
-        assert_eq!(one.beside(work, start).len(), 1);
+        assert_eq!(one.overlapping(work, start).len(), 1);
         let later = start + Duration::from_secs(60);
         one.begin(0, later, work);
-        assert_eq!(one.beside(work, later), []);
+        assert_eq!(one.overlapping(work, later), []);
     }
 
     #[test]
@@ -366,11 +369,11 @@ mod tests {
         let since = SystemTime::now();
         one.begin(9000, since, Path::new("/dir/deep"));
         let open = CallInterval {
-            begun: UNIX_EPOCH + Duration::from_nanos(nanos(since)),
-            ended: None,
+            start: UNIX_EPOCH + Duration::from_nanos(nanos(since)),
+            end: None,
         };
-        assert_eq!(other.beside(Path::new("/dir"), since), [open]);
-        assert_eq!(other.beside(Path::new("/other"), since), []);
+        assert_eq!(other.overlapping(Path::new("/dir"), since), [open]);
+        assert_eq!(other.overlapping(Path::new("/other"), since), []);
         drop(other);
         drop(one);
         assert!(

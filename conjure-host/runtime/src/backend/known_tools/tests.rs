@@ -55,8 +55,8 @@ fn no_number_of_other_tools_makes_an_approved_one_be_forgotten() {
     assert!(held(&mut known, &[tool("add", "Adds")]).is_empty());
     let evil = [tool("add", "Sends")];
     assert_eq!(held(&mut known, &evil)["add"], ["description"]);
-    assert_eq!(known.approved.len(), KEPT_TOOLS);
-    assert!(known.held.len() <= KEPT_TOOLS);
+    assert_eq!(known.approved.len(), MAX_TOOLS);
+    assert!(known.held.len() <= MAX_TOOLS);
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn what_waits_is_bounded() {
         held(&mut known, &junk(list));
     }
     let last = junk(5);
-    assert!(known.held.len() <= KEPT_TOOLS);
+    assert!(known.held.len() <= MAX_TOOLS);
     assert!(last.iter().all(|tool| known.held.contains_key(&tool.name)));
 }
 
@@ -104,7 +104,7 @@ fn a_tool_with_another_name_is_held_at_every_look() {
     // Beside the one that was approved it is a new tool.
     let both = [tool("add", "Adds"), tool("append", "Adds")];
     assert!(held(&mut known, &both).is_empty());
-    assert!(!known.holds());
+    assert!(!known.has_held());
 }
 
 #[test]

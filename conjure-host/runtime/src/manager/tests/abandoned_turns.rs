@@ -30,7 +30,7 @@ async fn what_a_busy_thread_cannot_take_is_written_when_it_is_free() {
     let quick = ManagerOptions {
         patience: Duration::from_millis(50),
         // It is looked after by hand.
-        beat: Duration::from_secs(3_600),
+        heartbeat_interval: Duration::from_secs(3_600),
         ..options()
     };
     let stage = Stage::with(always("x"), quick).await;
@@ -59,7 +59,7 @@ async fn a_turn_that_was_ended_elsewhere_does_not_begin() {
     let first = first.await.unwrap();
     let next = stage.manager.say(&session.id, Said::user("more"), None);
     let next = next.await.unwrap();
-    stage.model.reached("middle").await.unwrap();
+    stage.model.wait_for_gate("middle").await.unwrap();
     let store = stage.manager.store();
     let ended = store.end_run(&next.id, RunState::Interrupted, None, None);
     assert!(ended.await.unwrap());

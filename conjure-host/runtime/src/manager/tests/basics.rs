@@ -9,7 +9,7 @@ use crate::manager::requests::ActorRequest;
 use crate::manager::{
     ChatRetention, ManagerError, NewSession, SessionPatch, SessionState, ThreadChoice,
 };
-use conjure_core::turn::When;
+use conjure_core::turn::EffectiveFrom;
 use conjure_store::{RunState, ThreadId};
 
 #[tokio::test]
@@ -64,10 +64,14 @@ async fn the_next_request_is_measured_alike_whether_its_thread_is_open_or_not() 
     assert_eq!(measured.tokens, checked);
     // The open session answers that itself.
     let row = stage.manager.inner.row(&session.id).await.unwrap();
-    let (_, made) = stage.manager.inner.made_of(&row).await.unwrap();
+    let (_, made) = stage.manager.inner.spec_and_digest(&row).await.unwrap();
     let thread = ThreadId::parse(row.chat_thread_id.as_deref().unwrap()).unwrap();
-    let ask = |done| ActorRequest::Measure { thread, made, done };
-    let answer = stage.manager.ask_kept(&session.id, ask).await;
+    let ask = |done| ActorRequest::Measure {
+        thread,
+        settings_digest: made,
+        done,
+    };
+    let answer = stage.manager.ask_running(&session.id, ask).await;
     let measured = answer.expect("the thread is open").unwrap();
     assert_eq!(measured.tokens, checked);
     let stage = stage.again(super::stage::options()).await;
@@ -93,7 +97,7 @@ async fn follow_ups_wait_and_run_in_order_and_a_turn_id_counts_once() {
     assert_eq!(say("two", "t2").await.before, 1);
     assert_eq!(say("three", "t3").await.before, 2);
     assert_eq!(say("three again", "t3").await.id, "t3");
-    stage.model.reached("first").await.unwrap();
+    stage.model.wait_for_gate("first").await.unwrap();
     let view = stage.manager.get(&session.id).await.unwrap();
     assert_eq!((view.state, view.queued), (SessionState::Running, 2));
     assert_eq!(view.turn.as_deref(), Some("t1"));
@@ -201,7 +205,10 @@ async fn what_a_session_grants_plugins_is_judged_when_it_is_set() {
         tools: Some(granting("careful", json!({ "commands": true })).tools),
         ..SessionPatch::default()
     };
-    let refused = stage.manager.update(&session.id, more, When::Now).await;
+    let refused = stage
+        .manager
+        .update(&session.id, more, EffectiveFrom::Now)
+        .await;
     let said = refused.unwrap_err().to_string();
     assert!(said.contains("programs that it starts"), "{said}");
 }
@@ -223,7 +230,7 @@ async fn a_session_has_a_name_that_no_other_has() {
     };
     stage
         .manager
-        .update("work", other, When::Now)
+        .update("work", other, EffectiveFrom::Now)
         .await
         .unwrap();
     assert_eq!(stage.manager.get("play").await.unwrap().id, session.id);

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use conjure_core::chat::Message as Said;
-use conjure_core::turn::When;
+use conjure_core::turn::EffectiveFrom;
 use conjure_mock_llm::{Message, Script, Step, Wire};
 use conjure_vault::Credential;
 use serde_json::{Value, json};
 
 use super::stage::{Stage, always, call, held, object};
 use crate::manager::requests::TurnOrigin;
-use crate::manager::running::RunningTurnEvent;
+use crate::manager::running_turn::RunningTurnEvent;
 use crate::manager::session_row::SessionRow;
 use crate::manager::turn_queue::{QueuedTurn, TurnQueue};
 use crate::manager::turn_runner::{RunnerEvent, TurnRunner};
@@ -36,7 +36,7 @@ async fn apply_now_restarts_the_stream_with_another_auth_and_keeps_the_partial_t
     let turn = stage.say_until(&session, "hello", "middle").await;
     let view = stage
         .manager
-        .update(&session.id, openai(), When::Now)
+        .update(&session.id, openai(), EffectiveFrom::Now)
         .await
         .unwrap();
     assert_eq!(view.auth.provider, "openai");
@@ -61,7 +61,7 @@ async fn apply_on_next_turn_lets_the_stream_end() {
     let turn = stage.say_until(&session, "hello", "middle").await;
     stage
         .manager
-        .update(&session.id, openai(), When::NextTurn)
+        .update(&session.id, openai(), EffectiveFrom::NextTurn)
         .await
         .unwrap();
     stage.model.release("middle");
@@ -95,7 +95,7 @@ async fn tools_that_change_now_restart_the_turn_with_them() {
     };
     stage
         .manager
-        .update(&session.id, less, When::Now)
+        .update(&session.id, less, EffectiveFrom::Now)
         .await
         .unwrap();
     let thread = session.thread.clone().unwrap().id;
@@ -132,7 +132,7 @@ async fn the_model_is_told_persona_memory_and_another_working_directory() {
     };
     stage
         .manager
-        .update(&session.id, moved, When::NextTurn)
+        .update(&session.id, moved, EffectiveFrom::NextTurn)
         .await
         .unwrap();
     stage.say(&session, "and now?").await;
@@ -198,7 +198,7 @@ async fn a_change_that_cannot_be_changes_nothing() {
     ] {
         stage
             .manager
-            .update(&session.id, patch, When::Now)
+            .update(&session.id, patch, EffectiveFrom::Now)
             .await
             .unwrap_err();
     }
@@ -210,7 +210,9 @@ async fn a_change_that_cannot_be_changes_nothing() {
         memory: Some(object(json!({ "ships": 3 }))),
         ..SessionPatch::default()
     };
-    let updated = stage.manager.update(&session.id, memory, When::Now);
+    let updated = stage
+        .manager
+        .update(&session.id, memory, EffectiveFrom::Now);
     assert_eq!(updated.await.unwrap().memory["ships"], 3);
 }
 
@@ -248,15 +250,19 @@ async fn what_plugins_are_granted_no_more_they_do_not_keep_while_nobody_says_any
     let session = stage.session().await;
     stage.say(&session, "hello").await;
     let thread = session.thread.clone().unwrap().id;
-    let is_open = || lock(&stage.manager.inner.live).contains_key(&thread);
+    let is_open = || lock(&stage.manager.inner.active_threads).contains_key(&thread);
     assert!(is_open());
     // What takes nothing from anybody keeps the thread open.
     let nothing = plugins(&stage, json!({}));
-    let same = stage.manager.update(&session.id, nothing, When::NextTurn);
+    let same = stage
+        .manager
+        .update(&session.id, nothing, EffectiveFrom::NextTurn);
     same.await.unwrap();
     assert!(is_open());
     let less = plugins(&stage, json!({ "free": { "permissions": {} } }));
-    let less = stage.manager.update(&session.id, less, When::NextTurn);
+    let less = stage
+        .manager
+        .update(&session.id, less, EffectiveFrom::NextTurn);
     less.await.unwrap();
     assert!(!is_open());
 }
@@ -268,9 +274,11 @@ async fn what_plugins_are_granted_no_more_while_a_turn_runs_they_have_until_its_
     let session = stage.session().await;
     let turn = stage.say_until(&session, "hello", "middle").await;
     let thread = session.thread.clone().unwrap().id;
-    let is_open = || lock(&stage.manager.inner.live).contains_key(&thread);
+    let is_open = || lock(&stage.manager.inner.active_threads).contains_key(&thread);
     let less = plugins(&stage, json!({ "free": { "permissions": {} } }));
-    let less = stage.manager.update(&session.id, less, When::NextTurn);
+    let less = stage
+        .manager
+        .update(&session.id, less, EffectiveFrom::NextTurn);
     less.await.unwrap();
     assert!(is_open());
     stage.model.release("middle");
@@ -294,10 +302,12 @@ async fn what_plugins_are_granted_no_more_while_a_summary_is_written_they_have_u
     let thread = session.thread.clone().unwrap().id;
     let (manager, id) = (stage.manager.clone(), thread.clone());
     let compacted = tokio::spawn(async move { manager.compact(&id, None).await });
-    stage.model.reached("summary").await.unwrap();
-    let is_open = || lock(&stage.manager.inner.live).contains_key(&thread);
+    stage.model.wait_for_gate("summary").await.unwrap();
+    let is_open = || lock(&stage.manager.inner.active_threads).contains_key(&thread);
     let less = plugins(&stage, json!({ "free": { "permissions": {} } }));
-    let less = stage.manager.update(&session.id, less, When::NextTurn);
+    let less = stage
+        .manager
+        .update(&session.id, less, EffectiveFrom::NextTurn);
     less.await.unwrap();
     assert!(is_open());
     stage.model.release("summary");
@@ -353,11 +363,14 @@ async fn what_is_saved_while_a_thread_opens_holds_from_the_next_turn_on() {
     let less = plugins(&stage, json!({ "free": { "permissions": {} } }));
     let row = SessionRow::new(Arc::clone(&stage.manager.inner), &session.id);
     let less = Box::pin(row.save(&less, None)).await.unwrap();
-    runner.take_over(less, When::NextTurn).await.unwrap();
-    let (turn, saved) = runner.opened(opened).await.unwrap();
+    runner
+        .take_over(less, EffectiveFrom::NextTurn)
+        .await
+        .unwrap();
+    let (turn, saved) = runner.finish_opening(opened).await.unwrap();
     runner.begin_or_open(turn).await;
     assert!(runner.is_running());
-    runner.saved_meanwhile(saved.unwrap()).await;
+    runner.apply_saved_settings(saved.unwrap()).await;
     let open = runner.open().unwrap();
     assert!(open.is_outdated && open.has_other_grants);
     let answer = answer_of(&mut runner).await;
@@ -378,14 +391,14 @@ async fn no_other_process_takes_a_session_whose_turn_goes_on_with_other_settings
     let RunnerEvent::Opened(opened) = runner.next().await else {
         panic!("nothing else happens");
     };
-    let (turn, _) = runner.opened(opened).await.unwrap();
+    let (turn, _) = runner.finish_opening(opened).await.unwrap();
     runner.begin_or_open(turn).await;
-    let reached = stage.model.reached("middle");
-    runner.meanwhile(reached).await.unwrap();
+    let reached = stage.model.wait_for_gate("middle");
+    runner.drive_while(reached).await.unwrap();
     let less = plugins(&stage, json!({ "free": { "permissions": {} } }));
     let row = SessionRow::new(Arc::clone(&stage.manager.inner), &session.id);
     let less = Box::pin(row.save(&less, None)).await.unwrap();
-    runner.take_over(less, When::Now).await.unwrap();
+    runner.take_over(less, EffectiveFrom::Now).await.unwrap();
     let answer = answer_of(&mut runner).await;
     let finished = runner.finish(answer).unwrap();
     let next = finished.continuation().unwrap();
@@ -419,7 +432,9 @@ async fn a_permission_that_is_taken_away_between_two_turns_is_gone_in_the_second
     let session = stage.session().await;
     stage.say(&session, "the word?").await;
     let less = plugins(&stage, json!({ "free": { "permissions": {} } }));
-    let less = stage.manager.update(&session.id, less, When::NextTurn);
+    let less = stage
+        .manager
+        .update(&session.id, less, EffectiveFrom::NextTurn);
     less.await.unwrap();
     let run = stage.say(&session, "and now?").await;
     assert_eq!(run.state, RunState::Completed, "{run:?}");

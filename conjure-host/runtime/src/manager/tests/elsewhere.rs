@@ -62,7 +62,7 @@ async fn cancel_that_leaves_a_follow_up_running_and_loses_the_partial_text() {
         .say(&session.id, Said::user("more"), None)
         .await
         .unwrap();
-    stage.model.reached("middle").await.unwrap();
+    stage.model.wait_for_gate("middle").await.unwrap();
     let thread = session.thread.clone().unwrap().id;
     stage
         .until(&thread, None, |event| {
@@ -130,7 +130,7 @@ async fn a_stream_that_a_returning_page_ignores() {
             matches!(event, Event::Content { .. })
         })
         .await;
-    stage.model.reached("middle").await.unwrap();
+    stage.model.wait_for_gate("middle").await.unwrap();
     stage.model.release("middle");
     // The page is back, with the last number that it saw.
     let mut events = stage.manager.events(&thread, Some(seen)).await.unwrap();
@@ -186,7 +186,7 @@ async fn the_answer_stored_in_the_wrong_thread_when_the_person_started_a_new_one
         .say(&session.id, Said::user("one"), None)
         .await
         .unwrap();
-    stage.model.reached("middle").await.unwrap();
+    stage.model.wait_for_gate("middle").await.unwrap();
     let fresh = stage.manager.start_thread(&session.id).await.unwrap();
     let second = fresh.thread.clone().unwrap().id;
     let next = stage

@@ -25,7 +25,7 @@ async fn a_shutdown_lets_what_runs_end_and_begins_nothing() {
         .say(&session.id, Said::user("and then"), None)
         .await
         .unwrap();
-    stage.model.reached("middle").await.unwrap();
+    stage.model.wait_for_gate("middle").await.unwrap();
     let (manager, id) = (stage.manager.clone(), session.id.clone());
     let down = tokio::spawn(async move { manager.shutdown(Duration::from_secs(10)).await });
     stage.manager.inner.closing.cancelled().await;
@@ -57,7 +57,7 @@ async fn a_shutdown_ends_what_takes_longer_and_keeps_what_came() {
         .say(&session.id, Said::user("later"), None)
         .await
         .unwrap();
-    stage.model.reached("middle").await.unwrap();
+    stage.model.wait_for_gate("middle").await.unwrap();
     let thread = session.thread.unwrap().id;
     stage
         .until(&thread, None, |event| {
@@ -84,7 +84,7 @@ async fn a_session_that_does_not_end_holds_no_shutdown_up() {
     let session = stage.session().await;
     let turn = stage.manager.say(&session.id, Said::user("hello"), None);
     turn.await.unwrap();
-    stage.model.reached("middle").await.unwrap();
+    stage.model.wait_for_gate("middle").await.unwrap();
     let thread = session.thread.unwrap().id;
     stage.ask(&thread, ActorRequest::Hang).await;
     let down = stage.manager.shutdown(Duration::from_millis(10));
@@ -143,7 +143,7 @@ async fn a_broken_session_takes_no_neighbour_down_and_can_be_asked_again() {
         .say(&broken.id, Said::user("hang"), None)
         .await
         .unwrap();
-    stage.model.reached("never").await.unwrap();
+    stage.model.wait_for_gate("never").await.unwrap();
     let thread = broken.thread.clone().unwrap().id;
     let waits = stage.manager.say(&broken.id, Said::user("hello"), None);
     let waits = waits.await.unwrap();
@@ -216,7 +216,7 @@ async fn calls_of_a_thread_are_counted() {
 #[tokio::test]
 async fn a_silent_run_is_ended_and_marked() {
     let impatient = ManagerOptions {
-        beat: Duration::from_millis(50),
+        heartbeat_interval: Duration::from_millis(50),
         silence: Duration::from_millis(400),
         ..options()
     };
@@ -231,7 +231,7 @@ async fn a_silent_run_is_ended_and_marked() {
     assert_eq!(stage.wait(&turn.id).await.state, RunState::Interrupted);
     let turn = stage.say_until(&session, "again", "again").await;
     // It answers, so it lives, for however long the model says nothing.
-    let mut beats = tokio::time::interval(impatient.beat);
+    let mut beats = tokio::time::interval(impatient.heartbeat_interval);
     loop {
         beats.tick().await;
         let run = stage.manager.run(&turn.id).await.unwrap();

@@ -52,7 +52,7 @@ async fn a_disk_that_fills_in_a_turn_ends_it_and_the_store_has_that_when_there_i
     let thread = session.thread.clone().unwrap().id;
     let turn = stage.manager.say(&session.id, Said::user("hello"), None);
     let turn = turn.await.unwrap();
-    stage.model.reached("middle").await.unwrap();
+    stage.model.wait_for_gate("middle").await.unwrap();
     disk.fill().unwrap();
     stage.model.release("middle");
 
@@ -90,7 +90,7 @@ async fn a_disk_that_fills_in_a_turn_ends_it_and_the_store_has_that_when_there_i
 async fn an_end_that_the_store_did_not_take_holds_here_until_it_does() {
     const WAITED_MS: i64 = 3_600_000;
     let by_hand = ManagerOptions {
-        beat: Duration::from_secs(3_600),
+        heartbeat_interval: Duration::from_secs(3_600),
         ..options()
     };
     let stage = Stage::with(always("x"), by_hand).await;
@@ -148,7 +148,7 @@ async fn who_follows_a_thread_that_breaks_is_told_that_its_turn_is_over() {
     let thread = session.thread.clone().unwrap().id;
     let turn = stage.manager.say(&session.id, Said::user("hang"), None);
     let turn = turn.await.unwrap();
-    stage.model.reached("never").await.unwrap();
+    stage.model.wait_for_gate("never").await.unwrap();
     stage.ask(&thread, ActorRequest::Panic).await;
     let is_over =
         |event: &Event| matches!(event, Event::Done { turn_id, .. } if *turn_id == turn.id);
@@ -173,7 +173,7 @@ async fn an_end_that_was_told_without_the_log_is_not_told_again_when_the_log_has
     let mut events = stage.manager.events(&thread, None).await.unwrap();
     let turn = stage.manager.say(&session.id, Said::user("hang"), None);
     let turn = turn.await.unwrap();
-    stage.model.reached("never").await.unwrap();
+    stage.model.wait_for_gate("never").await.unwrap();
     stage.ask(&thread, ActorRequest::Panic).await;
     stage.wait(&turn.id).await;
     let mut ends = Vec::new();
@@ -207,14 +207,14 @@ async fn who_comes_back_while_the_log_closes_a_turn_is_not_told_its_end_again() 
     let thread = session.thread.clone().unwrap().id;
     let turn = stage.manager.say(&session.id, Said::user("hang"), None);
     let turn = turn.await.unwrap();
-    stage.model.reached("never").await.unwrap();
+    stage.model.wait_for_gate("never").await.unwrap();
     stage.ask(&thread, ActorRequest::Panic).await;
     let is_over =
         |event: &Event| matches!(event, Event::Done { turn_id, .. } if *turn_id == turn.id);
     let done = stage.until(&thread, None, is_over).await;
     let again = stage.manager.say(&session.id, Said::user("again"), None);
     again.await.unwrap();
-    stage.model.reached("middle").await.unwrap();
+    stage.model.wait_for_gate("middle").await.unwrap();
     let seen = EventId {
         epoch: done.epoch + 1,
         seq: 0,

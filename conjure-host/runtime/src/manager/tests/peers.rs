@@ -2,7 +2,7 @@
 //! down or is gone is run by those who said it.
 
 use conjure_core::chat::Message as Said;
-use conjure_core::turn::When;
+use conjure_core::turn::EffectiveFrom;
 use conjure_mock_llm::{Message, Script, Step};
 use serde_json::json;
 
@@ -57,7 +57,7 @@ async fn two_that_say_something_at_the_same_moment_have_one_queue() {
     let session = stage.session().await;
     let here = say(&stage.manager, &session, "here");
     let (here, there) = tokio::join!(here, say(&peer, &session, "there"));
-    stage.model.reached("middle").await.unwrap();
+    stage.model.wait_for_gate("middle").await.unwrap();
     let open = stage.manager.open_runs(&session.id).await.unwrap();
     assert_eq!(open.len(), 2, "{open:?}");
     assert_eq!(open[0].owner, open[1].owner, "{open:?}");
@@ -146,7 +146,7 @@ async fn what_others_said_goes_on_with_new_settings_also_where_its_process_goes_
     let peer = stage.peer(command_line()).await;
     let second = say(&peer, &session, "two").await;
     stage.model.release("first");
-    stage.model.reached("second").await.unwrap();
+    stage.model.wait_for_gate("second").await.unwrap();
     // What its plugins may do less makes it go on in a turn of its own.
     let mut tools = stage.new_session().tools;
     let less = json!({ "free": { "permissions": {} } });
@@ -155,7 +155,9 @@ async fn what_others_said_goes_on_with_new_settings_also_where_its_process_goes_
         tools: Some(tools),
         ..SessionPatch::default()
     };
-    let updated = stage.manager.update_here(&session.id, &less, When::Now);
+    let updated = stage
+        .manager
+        .update_here(&session.id, &less, EffectiveFrom::Now);
     updated.await.unwrap();
     // The turn has still to come to its end.
     stage.manager.inner.closing.cancel();

@@ -22,7 +22,7 @@ async fn waiting() -> (Stage, SessionView, [String; 3]) {
         let turn = stage.manager.say(&session.id, Said::user(text), None);
         ids.push(turn.await.unwrap().id);
     }
-    stage.model.reached("middle").await.unwrap();
+    stage.model.wait_for_gate("middle").await.unwrap();
     let ids = ids.try_into().unwrap();
     (stage, session, ids)
 }
@@ -74,7 +74,7 @@ async fn a_turn_that_is_reworded_keeps_its_place() {
 #[tokio::test]
 async fn a_turn_that_waits_behind_many_that_are_over_is_still_seen() {
     let by_hand = ManagerOptions {
-        beat: Duration::from_secs(3_600),
+        heartbeat_interval: Duration::from_secs(3_600),
         ..options()
     };
     let stage = Stage::with(Script::new(), by_hand).await;

@@ -33,7 +33,7 @@ pub(super) struct Stage {
 /// Quick where nothing depends on the time.
 pub(super) fn options() -> ManagerOptions {
     ManagerOptions {
-        beat: Duration::from_millis(100),
+        heartbeat_interval: Duration::from_millis(100),
         ..ManagerOptions::default()
     }
 }
@@ -127,7 +127,7 @@ impl Stage {
     pub(super) async fn say_until(&self, session: &SessionView, text: &str, token: &str) -> Turn {
         let turn = self.manager.say(&session.id, Said::user(text), None);
         let turn = turn.await.unwrap();
-        self.model.reached(token).await.unwrap();
+        self.model.wait_for_gate(token).await.unwrap();
         turn
     }
 
@@ -149,7 +149,7 @@ impl Stage {
     /// Asks the actor that has a thread open.
     pub(super) async fn ask(&self, thread: &ThreadId, request: ActorRequest) {
         let inner = &self.manager.inner;
-        let owner = lock(&inner.live)[thread].owner.clone();
+        let owner = lock(&inner.active_threads)[thread].owner.clone();
         let actor = lock(&inner.actors)[&owner].clone();
         actor.send(Box::new(request)).await.unwrap();
     }

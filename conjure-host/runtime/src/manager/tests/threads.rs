@@ -9,7 +9,7 @@ use conjure_mock_llm::{Message, Script, Step};
 use super::stage::{Stage, always, held};
 use crate::artifacts::FileError;
 use crate::manager::session_row::SessionRow;
-use crate::manager::thread_watch::KnownMark;
+use crate::manager::thread_watch::MarkState;
 use crate::manager::{NewSession, SessionChange, SessionState, ThreadChoice, TurnRequest, lock};
 use crate::session::SessionError;
 use conjure_config::SessionSpec;
@@ -23,7 +23,7 @@ async fn files_of_a_thread_are_fetched_while_nobody_has_it_open_and_nobody_can()
     let thread = session.thread.clone().unwrap().id;
     let turn = stage.manager.say(&session.id, Said::user("hello"), None);
     let turn = turn.await.unwrap();
-    stage.model.reached("middle").await.unwrap();
+    stage.model.wait_for_gate("middle").await.unwrap();
     let fetch = || {
         let spec = SessionSpec::calls(&[], None);
         let host = stage.manager.host().clone();
@@ -60,7 +60,7 @@ async fn who_comes_back_to_an_open_thread_needs_no_database() {
         .say(&session.id, Said::user("hello"), None)
         .await;
     said.unwrap();
-    stage.model.reached("middle").await.unwrap();
+    stage.model.wait_for_gate("middle").await.unwrap();
     let started = loop {
         let event = events.next().await.unwrap().unwrap();
         if matches!(event.event, Event::TurnStarted { .. }) {
@@ -96,7 +96,7 @@ async fn two_sessions_on_one_thread_take_turns() {
         .say(&one.id, Said::user("one"), None)
         .await
         .unwrap();
-    stage.model.reached("first").await.unwrap();
+    stage.model.wait_for_gate("first").await.unwrap();
     let mut changes = stage.manager.changes();
     let second = stage
         .manager
@@ -228,7 +228,7 @@ async fn clearing_a_thread_ends_its_run_and_keeps_the_thread() {
         .say(&session.id, Said::user("secret"), None)
         .await
         .unwrap();
-    stage.model.reached("middle").await.unwrap();
+    stage.model.wait_for_gate("middle").await.unwrap();
     stage.manager.clear_thread(&thread).await.unwrap();
     assert_eq!(stage.wait(&turn.id).await.state, RunState::Cancelled);
     assert_eq!(stage.said(&thread).await, [] as [&str; 0]);
@@ -267,10 +267,10 @@ async fn a_follower_sees_a_thread_that_opens_and_closes_without_a_gap() {
     for text in ["one", "two", "three"] {
         stage.say(&session, text).await;
         let inner = &stage.manager.inner;
-        let mut word = inner.thread_watches.follow(&thread, KnownMark::Unread);
+        let mut word = inner.thread_watches.follow(&thread, MarkState::Unread);
         let closed = async {
-            while !lock(&inner.live).is_empty() {
-                word.told().await;
+            while !lock(&inner.active_threads).is_empty() {
+                word.changed().await;
             }
         };
         tokio::time::timeout(super::stage::PATIENCE, closed)
@@ -314,7 +314,7 @@ async fn what_was_opened_and_is_not_wanted_holds_no_thread() {
     let inner = &stage.manager.inner;
     let row = inner.row(&session.id).await.unwrap();
     drop(inner.open(&row, &thread).await.unwrap());
-    assert!(lock(&inner.live).is_empty());
+    assert!(lock(&inner.active_threads).is_empty());
     let run = stage.say(&session, "hello").await;
     assert_eq!(run.state, RunState::Completed, "{run:?}");
 }
@@ -334,7 +334,7 @@ async fn what_is_said_while_a_summary_is_written_waits_for_it() {
     }
     let (manager, id) = (stage.manager.clone(), thread.clone());
     let compacted = tokio::spawn(async move { manager.compact(&id, None).await });
-    stage.model.reached("summary").await.unwrap();
+    stage.model.wait_for_gate("summary").await.unwrap();
     let turn = stage.manager.say(&session.id, Said::user("And now?"), None);
     let turn = turn.await.unwrap();
     let view = stage.manager.get(&session.id).await.unwrap();
@@ -363,12 +363,12 @@ async fn a_choice_is_taken_back_unless_somebody_chose_another_thread_since() {
     let before = store.session(&session).await.unwrap();
     let row = SessionRow::new(Arc::clone(&stage.manager.inner), &session);
     row.choose(&wanted).await.unwrap();
-    row.choose_back(&wanted, &before).await.unwrap();
+    row.restore_choice(&wanted, &before).await.unwrap();
     let now = store.session(&session).await.unwrap();
     assert_eq!(now.chat_thread_id, before.chat_thread_id);
     // Somebody chose another one meanwhile.
     row.choose(&since).await.unwrap();
-    row.choose_back(&wanted, &before).await.unwrap();
+    row.restore_choice(&wanted, &before).await.unwrap();
     let now = store.session(&session).await.unwrap();
     assert_eq!(now.chat_thread_id.as_deref(), Some(since.as_str()));
 }

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::symlink;
 
-use conjure_core::turn::When;
+use conjure_core::turn::EffectiveFrom;
 
 use super::stage::{Stage, always, options};
 use crate::manager::{NewSession, SessionPatch, SessionView, ThreadChoice};
@@ -52,7 +52,7 @@ async fn a_link_in_the_place_of_the_directory_is_followed_at_no_later_opening() 
     // Whoever sends the settings back as they are does not agree to it.
     let same = stage
         .manager
-        .update(&session.id, working_in(&work), When::NextTurn);
+        .update(&session.id, working_in(&work), EffectiveFrom::NextTurn);
     assert_eq!(same.await.unwrap().working_dir, work);
     let run = stage.say(&session, "three").await;
     assert!(is_refused(&run), "{run:?}");
@@ -63,7 +63,7 @@ async fn a_link_in_the_place_of_the_directory_is_followed_at_no_later_opening() 
     // Whoever names it does.
     let named = stage
         .manager
-        .update(&session.id, working_in(&keys), When::NextTurn);
+        .update(&session.id, working_in(&keys), EffectiveFrom::NextTurn);
     assert_eq!(named.await.unwrap().working_dir, keys);
     assert_eq!(stage.say(&session, "four").await.state, RunState::Completed);
 }

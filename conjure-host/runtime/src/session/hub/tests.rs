@@ -122,7 +122,7 @@ async fn events_of_turns_before_the_last_are_read_from_the_log() {
         let new = vec![turn(first), stamped(first + 1), stamped(first + 2)];
         thread.publish(new).await;
     }
-    assert_eq!(thread.hub.held.read().unwrap().events.len(), 6);
+    assert_eq!(thread.hub.buffer.read().unwrap().events.len(), 6);
     let all: Vec<u64> = (1..=12).collect();
     assert_eq!(seen(&mut slow, 12).await, all);
     assert_eq!(seen(&mut now, 9).await, all[3..]);
@@ -217,7 +217,7 @@ async fn a_hub_that_rests_holds_nothing_and_loses_nothing() {
     assert_eq!(seen(&mut quick, 3).await, [1, 2, 3]);
     thread.hub.rest();
     thread.hub.rest();
-    assert_eq!(thread.hub.held.read().unwrap().events.capacity(), 0);
+    assert_eq!(thread.hub.buffer.read().unwrap().events.capacity(), 0);
     let mut late = thread.follow(Some(1));
     for first in [4, 6] {
         thread.publish(vec![turn(first), stamped(first + 1)]).await;

@@ -30,10 +30,10 @@ impl ThreadLog for Answered {
         0
     }
 
-    fn append(&mut self, _: &[Record], _: bool) -> Committed {
+    fn append(&mut self, _: &[Record], _: bool) -> PendingAppend {
         let (answer, answered) = oneshot::channel();
         let _ = self.answers.send(answer);
-        Committed::waits(answered)
+        PendingAppend::pending(answered)
     }
 }
 
@@ -137,7 +137,7 @@ impl ThreadLog for Late {
         0
     }
 
-    fn append(&mut self, records: &[Record], durable: bool) -> Committed {
+    fn append(&mut self, records: &[Record], durable: bool) -> PendingAppend {
         if let Some(before) = self.1.take() {
             let _ = before.send(Ok(()));
         }
@@ -226,7 +226,7 @@ impl ThreadLog for Panics {
         0
     }
 
-    fn append(&mut self, _: &[Record], _: bool) -> Committed {
+    fn append(&mut self, _: &[Record], _: bool) -> PendingAppend {
         panic!("as a test wants it")
     }
 }
@@ -245,7 +245,7 @@ async fn much_that_gathered_is_handed_over_by_the_session() {
     queue.event(content("a"));
     queue.hand_over(true);
     let first = answers.try_recv().unwrap();
-    queue.event(content(&"b".repeat(ON_LOG_THREAD + 1)));
+    queue.event(content(&"b".repeat(MAX_LOG_THREAD_BYTES + 1)));
     queue.hand_over(true);
     first.send(Ok(())).unwrap();
     assert!(answers.try_recv().is_err(), "the log's thread does not");

@@ -47,7 +47,7 @@ pub(super) fn drafts(
         open: None,
         usage: Usage::default(),
         persona,
-        used,
+        used_call_ids: used,
         history: CallHistory::of(chat),
         left_out,
     };
@@ -90,12 +90,13 @@ impl CallHistory {
         let mut history = Self::default();
         for round in list(chat, "tool_history") {
             for call in list(round, "calls") {
-                if let Some(id) = filled_text(call, "id") {
+                if let Some(id) = nonempty_text(call, "id") {
                     history.calls.insert(id.to_owned(), call.clone());
                 }
             }
             for output in list(round, "outputs") {
-                if let (Some(id), Some(said)) = (filled_text(output, "id"), output.get("output")) {
+                if let (Some(id), Some(said)) = (nonempty_text(output, "id"), output.get("output"))
+                {
                     history.outputs.insert(id.to_owned(), said.clone());
                 }
             }
@@ -111,7 +112,7 @@ struct ChatReader<'a> {
     open: Option<(String, bool)>,
     usage: Usage,
     persona: &'a str,
-    used: BTreeSet<String>,
+    used_call_ids: BTreeSet<String>,
     history: CallHistory,
     left_out: &'a mut LeftOut,
 }
@@ -165,7 +166,7 @@ impl ChatReader<'_> {
         let meta = message.get("_meta").and_then(Json::as_object).map(meta);
         let mut outputs: BTreeMap<&str, VecDeque<Json>> = BTreeMap::new();
         for result in results {
-            if let Some(id) = filled_text(result, "tool_call_id") {
+            if let Some(id) = nonempty_text(result, "tool_call_id") {
                 let said = Json::String(self.text(result));
                 outputs.entry(id).or_default().push_back(said);
             } else {
@@ -174,7 +175,7 @@ impl ChatReader<'_> {
         }
         let mut calls: Vec<(String, Json)> = Vec::new();
         for call in list(message, "tool_calls") {
-            let id = filled_text(call, "id").unwrap_or_default().to_owned();
+            let id = nonempty_text(call, "id").unwrap_or_default().to_owned();
             calls.push((id, call.clone()));
         }
         let told: BTreeSet<String> = calls.iter().map(|(id, _)| id.clone()).collect();
@@ -271,7 +272,7 @@ impl ChatReader<'_> {
     /// A call, with an id that no other has.
     fn call(&mut self, index: usize, id: &str, call: &Json) -> Option<FunctionCall> {
         let inner = call.get("function").unwrap_or(call);
-        let name = filled_text(inner, "name").or_else(|| filled_text(call, "name"))?;
+        let name = nonempty_text(inner, "name").or_else(|| nonempty_text(call, "name"))?;
         let (arguments, arguments_text) = match inner.get("arguments") {
             None | Some(Json::Null) => (Json::Object(Map::new()), None),
             Some(object @ Json::Object(_)) => (object.clone(), None),
@@ -288,7 +289,7 @@ impl ChatReader<'_> {
         };
         let mut call_id = base.clone();
         let mut next = 2;
-        while !self.used.insert(call_id.clone()) {
+        while !self.used_call_ids.insert(call_id.clone()) {
             call_id = format!("{base}-{next}");
             next += 1;
         }
@@ -385,7 +386,7 @@ fn list<'a>(of: &'a Json, name: &str) -> impl Iterator<Item = &'a Json> {
     of.get(name).and_then(Json::as_array).into_iter().flatten()
 }
 
-fn filled_text<'a>(of: &'a Json, name: &str) -> Option<&'a str> {
+fn nonempty_text<'a>(of: &'a Json, name: &str) -> Option<&'a str> {
     let text = of.get(name).and_then(Json::as_str);
     text.filter(|text| !text.is_empty())
 }

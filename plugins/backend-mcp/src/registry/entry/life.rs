@@ -14,11 +14,11 @@ use super::{ServerEntry, ServerLists, is_stateful};
 use crate::backoff::Backoff;
 use crate::config::StartMode;
 use crate::connection::{Connection, Era};
-use crate::failure::WantedCredentials;
+use crate::failure::AuthDemand;
 use crate::listing::Listing;
-use crate::outside::Outside;
+use crate::request_failure::RequestFailure;
+use crate::server_notices::ServerNotices;
 use crate::subscription;
-use crate::trouble::Trouble;
 
 /// How long answers are waited for when somebody else has logged in.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
@@ -31,7 +31,7 @@ impl ServerEntry {
         let mut stop = self.stop.subscribe();
         let mut backoff = Backoff::default();
         if self.server.config.start == StartMode::Lazy {
-            let mut wanted = self.wanted.subscribe();
+            let mut wanted = self.demand.subscribe();
             tokio::select! {
                 _ = wanted.wait_for(|wanted| *wanted > 0) => {}
                 _ = stop.wait_for(|stop| *stop) => {}
@@ -54,8 +54,8 @@ impl ServerEntry {
                         break;
                     }
                     let why = match end {
-                        ConnectionEnd::Over(why) => why,
-                        ConnectionEnd::Anothers => {
+                        ConnectionEnd::Closed(why) => why,
+                        ConnectionEnd::LoginChanged => {
                             let text = "somebody has logged in or out, so it is connected anew";
                             self.notice(&registry, "info", text);
                             continue;
@@ -66,7 +66,7 @@ impl ServerEntry {
                             continue;
                         }
                     };
-                    let why = self.with_last_words(why, status);
+                    let why = self.with_stderr(why, status);
                     self.notice(&registry, "warn", &format!("its connection ended: {why}"));
                     why
                 }
@@ -74,7 +74,7 @@ impl ServerEntry {
                     if backoff.tries() == 0 {
                         self.notice(&registry, "warn", &format!("it did not start: {why}"));
                     }
-                    registry.learn_era(&self.server.hash, None);
+                    registry.set_era(&self.server.hash, None);
                     why
                 }
                 Err(ConnectError::NeedsAuth(wanted)) => {
@@ -95,7 +95,14 @@ impl ServerEntry {
             };
             let wait = backoff.next();
             let tries = backoff.tries();
-            self.set(&registry, EntryState::Backoff { tries, wait, why });
+            self.set(
+                &registry,
+                EntryState::Backoff {
+                    tries,
+                    wait,
+                    reason: why,
+                },
+            );
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
                 _ = stop.wait_for(|stop| *stop) => {}
@@ -111,13 +118,13 @@ impl ServerEntry {
         state: EntryState,
         stop: &mut watch::Receiver<bool>,
     ) {
-        let mut wanted = self.wanted.subscribe();
+        let mut wanted = self.demand.subscribe();
         let text = match &state {
             EntryState::NeedsAuth(wanted) if self.server.auth.is_some() => {
-                let (name, why) = (&self.server.name, &wanted.why);
+                let (name, why) = (&self.server.name, &wanted.reason);
                 format!("it wants a login ({why}): `conjure mcp login {name}`")
             }
-            other => other.why(),
+            other => other.reason(),
         };
         let is_login = matches!(state, EntryState::NeedsAuth(_));
         self.notice(registry, "error", &text);
@@ -128,7 +135,7 @@ impl ServerEntry {
             };
             loop {
                 tokio::time::sleep(LOGIN_POLL_INTERVAL).await;
-                if auth.may_be_taken().await {
+                if auth.has_new_token().await {
                     return;
                 }
             }
@@ -143,7 +150,7 @@ impl ServerEntry {
     async fn open(&self, registry: &ConnectionRegistry) -> Result<Connection, ConnectError> {
         let (server, dir) = (&self.server, self.working_dir.as_deref());
         // It may take a person's profile a while to say where a program is, and nobody else waits.
-        let place = self.place()?;
+        let place = self.workspace()?;
         let (shell, supervisors) = (&registry.login_shell, &registry.supervisors);
         let peer = Peer::find(server, dir, place, shell, supervisors).await?;
         let closed = |_| ConnectError::Transient("the registry is closed".to_owned());
@@ -151,7 +158,7 @@ impl ServerEntry {
         let users = self.users();
         let hub = Arc::clone(&registry.hub);
         let (name, secrets) = (&self.server.name, self.server.secrets.clone());
-        let outside = Outside::new(name, secrets, {
+        let outside = ServerNotices::new(name, secrets, {
             let (hub, users) = (Arc::clone(&hub), users.clone());
             let watched = Arc::clone(&self.watched);
             move |event: &PluginEvent| match event {
@@ -165,15 +172,15 @@ impl ServerEntry {
             server,
             peer,
             supervisors: &registry.supervisors,
-            outside: Arc::new(outside),
-            standing: Arc::new(move || hub.one_of(&users)),
+            notices: Arc::new(outside),
+            context_source: Arc::new(move || hub.any_context(&users)),
             generation: self.generation() + 1,
             serial: registry.serial(),
             tail: &self.tail,
-            known: registry.known_era(&self.server.hash),
+            previous_era: registry.known_era(&self.server.hash),
         };
         let connection = connect::open(&opening).await?;
-        registry.learn_era(&self.server.hash, Some(connection.era));
+        registry.set_era(&self.server.hash, Some(connection.era));
         self.generation
             .store(connection.generation, Ordering::Relaxed);
         Ok(connection)
@@ -187,20 +194,20 @@ impl ServerEntry {
         stop: &mut watch::Receiver<bool>,
     ) -> ConnectionEnd {
         let mut refresh = RefreshDelay::new(connection.link().changes());
-        let _subscribed = subscription::keep(connection, &self.server, &self.watched);
+        let _subscribed = subscription::maintain(connection, &self.server, &self.watched);
         self.set(registry, EntryState::Ready(Arc::clone(connection)));
         let (talks, config) = (Arc::clone(connection), Arc::clone(&self.server));
         tokio::spawn(async move {
             // A server that does not listen says what it likes.
-            let _ = talks.want_messages(&config.config).await;
+            let _ = talks.set_log_level(&config.config).await;
         });
-        let anothers = self.until_anothers(registry, connection);
+        let anothers = self.until_login_changes(registry, connection);
         tokio::pin!(anothers);
         loop {
             tokio::select! {
                 biased;
-                _ = stop.wait_for(|stop| *stop) => return ConnectionEnd::Over(String::new()),
-                () = &mut anothers => return ConnectionEnd::Anothers,
+                _ = stop.wait_for(|stop| *stop) => return ConnectionEnd::Closed(String::new()),
+                () = &mut anothers => return ConnectionEnd::LoginChanged,
                 listed = self.list(registry, connection) => if let Err(wanted) = listed {
                     return ConnectionEnd::NeedsAuth(wanted);
                 },
@@ -208,9 +215,9 @@ impl ServerEntry {
             refresh.note_read();
             tokio::select! {
                 biased;
-                _ = stop.wait_for(|stop| *stop) => return ConnectionEnd::Over(String::new()),
-                () = &mut anothers => return ConnectionEnd::Anothers,
-                why = connection.link().until_closed() => return ConnectionEnd::Over(why),
+                _ = stop.wait_for(|stop| *stop) => return ConnectionEnd::Closed(String::new()),
+                () = &mut anothers => return ConnectionEnd::LoginChanged,
+                why = connection.link().until_closed() => return ConnectionEnd::Closed(why),
                 () = refresh.next() => {}
             }
         }
@@ -224,28 +231,28 @@ impl ServerEntry {
         self: &Arc<Self>,
         registry: &Arc<ConnectionRegistry>,
         connection: &Connection,
-    ) -> Result<(), WantedCredentials> {
+    ) -> Result<(), AuthDemand> {
         let listing = match Listing::load(connection, &self.server).await {
             // Part of it may have been refused.
-            _ if self.is_anothers(connection) => return Ok(()),
+            _ if self.has_other_login(connection) => return Ok(()),
             Ok(listing) => listing,
-            Err(Trouble::Lost(_)) => return Ok(()),
+            Err(RequestFailure::ConnectionLost(_)) => return Ok(()),
             Err(trouble) => {
-                if let Trouble::Failed(failure) = &trouble
-                    && let Some(wanted) = failure.wanted_credentials()
+                if let RequestFailure::Failed(failure) = &trouble
+                    && let Some(wanted) = failure.auth_demand()
                 {
                     return Err(wanted);
                 }
-                let why = trouble.why();
+                let why = trouble.into_reason();
                 self.notice(
                     registry,
                     "warn",
                     &format!("its tools were not listed: {why}"),
                 );
                 // What was listed before stays.
-                self.listed.send_modify(|listed| {
+                self.lists.send_modify(|listed| {
                     listed.error = Some(why);
-                    listed.asked = Some(connection.generation);
+                    listed.listed_connection = Some(connection.generation);
                 });
                 return Ok(());
             }
@@ -269,11 +276,11 @@ impl ServerEntry {
             }
         }
         let listing = Arc::new(listing);
-        self.keep(registry, connection.era, &listing);
-        self.listed.send_replace(ServerLists {
+        self.cache_listing(registry, connection.era, &listing);
+        self.lists.send_replace(ServerLists {
             listing: Some(listing),
             error: None,
-            asked: Some(connection.generation),
+            listed_connection: Some(connection.generation),
         });
         registry.insert_entry(self, connection.era, may_be_shared);
         if is_new {
@@ -283,8 +290,8 @@ impl ServerEntry {
     }
 
     /// Keeps a list for the next time; that it cannot be is no trouble of a session.
-    fn keep(&self, registry: &Arc<ConnectionRegistry>, era: Era, listing: &Listing) {
-        if let Some(note) = registry.cache.note(&self.server, era, listing) {
+    fn cache_listing(&self, registry: &Arc<ConnectionRegistry>, era: Era, listing: &Listing) {
+        if let Some(note) = registry.cache.prepare_write(&self.server, era, listing) {
             let registry = Arc::clone(registry);
             tokio::task::spawn_blocking(move || {
                 let _ = registry.cache.write(&note);
@@ -294,12 +301,12 @@ impl ServerEntry {
 
     /// Waits until the connection is another login's than the one that there is, and until what
     /// was sent with that has its answers.
-    async fn until_anothers(&self, registry: &ConnectionRegistry, connection: &Connection) {
+    async fn until_login_changes(&self, registry: &ConnectionRegistry, connection: &Connection) {
         let Some(auth) = &self.server.auth else {
             return std::future::pending().await;
         };
         let mut logins = auth.logins();
-        while !self.is_anothers(connection) {
+        while !self.has_other_login(connection) {
             let _ = tokio::time::timeout(LOGIN_POLL_INTERVAL, logins.changed()).await;
             auth.check_stored_login().await;
         }
@@ -310,9 +317,9 @@ impl ServerEntry {
 
 /// How a connection ended.
 enum ConnectionEnd {
-    Over(String),
+    Closed(String),
     /// The connection has served another login than there is now.
-    Anothers,
+    LoginChanged,
     /// The server lists nothing without other credentials.
-    NeedsAuth(WantedCredentials),
+    NeedsAuth(AuthDemand),
 }

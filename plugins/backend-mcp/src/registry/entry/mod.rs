@@ -17,19 +17,19 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::connect::ConnectError;
-use super::{ConnectionRegistry, EntryState, Key, NotThere, Status, WatchedResources};
+use super::{ConnectionRegistry, EntryState, Key, NoConnection, Status, WatchedResources};
 use crate::config::StartMode;
 use crate::connection::Connection;
 use crate::hub::WatchHub;
 use crate::listing::{Listing, Tool};
-use crate::sandbox::ServerPlace;
+use crate::sandbox::ServerWorkspace;
 use crate::server::Server;
 use crate::stdio::StderrTail;
 
 /// How many lines of standard error a status has.
 const STATUS_LINES: usize = 10;
 /// After so many tries that failed in a row, calls do not wait for the next.
-const HOPELESS_FAILURES: u32 = 3;
+const FAST_FAIL_THRESHOLD: u32 = 3;
 /// How long calls may go on after their entry was retired.
 const RETIRED_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 /// How long the end of an entry may take.
@@ -41,21 +41,21 @@ pub(crate) struct ServerEntry {
     pub(crate) server: Arc<Server>,
     working_dir: Option<PathBuf>,
     /// Place where the server works and what it may change, once that could be said.
-    place: OnceLock<ServerPlace>,
+    workspace: OnceLock<ServerWorkspace>,
     state: watch::Sender<EntryState>,
-    listed: watch::Sender<ServerLists>,
+    lists: watch::Sender<ServerLists>,
     users: Mutex<BTreeSet<String>>,
     /// The resources whose changes its sessions want to hear of.
     pub(crate) watched: Arc<WatchedResources>,
     /// Number of running calls.
     calls: watch::Sender<usize>,
     /// Counts those who wanted a connection.
-    wanted: watch::Sender<u64>,
+    demand: watch::Sender<u64>,
     /// The number of the newest connection.
     generation: AtomicU64,
     stop: watch::Sender<bool>,
     /// Stateful calls run one after the other, in the order in which they came.
-    pub(crate) in_order: tokio::sync::Mutex<()>,
+    pub(crate) call_order: tokio::sync::Mutex<()>,
     /// A stateful tool was advertised or invoked.
     session_required: AtomicBool,
     retired: AtomicBool,
@@ -70,7 +70,7 @@ pub(crate) struct ServerLists {
     /// Error of the last try.
     pub(crate) error: Option<String>,
     /// The connection that was asked last; none when this is from an earlier time.
-    asked: Option<u64>,
+    listed_connection: Option<u64>,
 }
 
 impl ServerEntry {
@@ -87,55 +87,55 @@ impl ServerEntry {
         Arc::new(Self {
             key: Mutex::new(key),
             working_dir: working_dir.map(Path::to_path_buf),
-            place: OnceLock::new(),
+            workspace: OnceLock::new(),
             state: watch::Sender::new(state),
-            listed: watch::Sender::new(ServerLists::default()),
+            lists: watch::Sender::new(ServerLists::default()),
             users: Mutex::default(),
             watched: Arc::default(),
             calls: watch::Sender::new(0),
-            wanted: watch::Sender::new(0),
+            demand: watch::Sender::new(0),
             generation: AtomicU64::new(generation),
             stop: watch::Sender::new(false),
-            in_order: tokio::sync::Mutex::new(()),
+            call_order: tokio::sync::Mutex::new(()),
             session_required: AtomicBool::new(false),
             retired: AtomicBool::new(false),
-            tail: StderrTail::hiding(server.secrets.clone()),
+            tail: StderrTail::with_secrets(server.secrets.clone()),
             server,
         })
     }
 
     /// Looks at where it works, before anything runs there: where the entry before it of the same server
     /// did, if there is one.
-    pub(super) fn settle(&self, before: Option<&Self>) {
+    pub(super) fn resolve_workspace(&self, before: Option<&Self>) {
         let before = before.filter(|before| before.server.hash == self.server.hash);
-        if let Some(known) = before.and_then(|before| before.place.get()) {
-            let _ = self.place.set(known.clone());
+        if let Some(known) = before.and_then(|before| before.workspace.get()) {
+            let _ = self.workspace.set(known.clone());
         }
         // What is wrong with it is said where it is to be started.
-        let _ = self.place();
+        let _ = self.workspace();
     }
 
     /// Place where the server works and what it may change.
     ///
     /// # Errors
     /// Which path cannot be allowed.
-    fn place(&self) -> Result<&ServerPlace, ConnectError> {
-        if let Some(known) = self.place.get() {
+    fn workspace(&self) -> Result<&ServerWorkspace, ConnectError> {
+        if let Some(known) = self.workspace.get() {
             return Ok(known);
         }
         let cwd = self.server.cwd.as_deref().map(Path::new);
         let setting = &self.server.config.sandbox;
-        let place = ServerPlace::of(setting, cwd, self.working_dir.as_deref());
+        let place = ServerWorkspace::of(setting, cwd, self.working_dir.as_deref());
         let place = place.map_err(|error| ConnectError::Permanent(error.to_string()))?;
-        Ok(self.place.get_or_init(|| place))
+        Ok(self.workspace.get_or_init(|| place))
     }
 
     /// Sets the listing of an earlier time.
-    pub(crate) fn remember(&self, listing: Arc<Listing>) {
+    pub(crate) fn restore_listing(&self, listing: Arc<Listing>) {
         if listing.tools.iter().any(is_stateful) {
             self.require_session();
         }
-        self.listed
+        self.lists
             .send_modify(|listed| listed.listing = Some(listing));
     }
 
@@ -148,12 +148,12 @@ impl ServerEntry {
     ///
     /// # Errors
     /// Why there is none.
-    pub(crate) async fn ready(
+    pub(crate) async fn wait_for_connection(
         &self,
         after: u64,
         until: Instant,
-    ) -> Result<Arc<Connection>, NotThere> {
-        self.wanted.send_modify(|wanted| *wanted += 1);
+    ) -> Result<Arc<Connection>, NoConnection> {
+        self.demand.send_modify(|wanted| *wanted += 1);
         let mut states = self.state.subscribe();
         let mut tried = false;
         loop {
@@ -161,37 +161,37 @@ impl ServerEntry {
             match &now {
                 EntryState::Ready(connection)
                     if connection.generation > after
-                        && connection.link().closed().is_none()
-                        && !self.is_anothers(connection) =>
+                        && connection.link().close_reason().is_none()
+                        && !self.has_other_login(connection) =>
                 {
                     return Ok(Arc::clone(connection));
                 }
-                EntryState::Closed => return Err(now.not_there()),
-                EntryState::Backoff { tries, .. } if *tries >= HOPELESS_FAILURES => {
-                    return Err(now.not_there());
+                EntryState::Closed => return Err(now.no_connection()),
+                EntryState::Backoff { tries, .. } if *tries >= FAST_FAIL_THRESHOLD => {
+                    return Err(now.no_connection());
                 }
-                now if now.is_stuck() && tried => return Err(now.not_there()),
+                now if now.is_stuck() && tried => return Err(now.no_connection()),
                 _ => {}
             }
             tried = true;
             match tokio::time::timeout_at(until, states.changed()).await {
                 Ok(Ok(())) => {}
-                _ => return Err(now.not_there()),
+                _ => return Err(now.no_connection()),
             }
         }
     }
 
     /// Whether a connection has served another login than the one that there is now. Whoever was
     /// behind that one may have left something in it.
-    pub(crate) fn is_anothers(&self, connection: &Connection) -> bool {
+    pub(crate) fn has_other_login(&self, connection: &Connection) -> bool {
         let auth = self.server.auth.as_ref();
         auth.is_some_and(|auth| connection.link().is_not_of(*auth.logins().borrow()))
     }
 
     /// A call runs on it until this is dropped.
-    pub(crate) fn in_use(&self) -> InUse<'_> {
+    pub(crate) fn in_use(&self) -> UseGuard<'_> {
         self.calls.send_modify(|calls| *calls += 1);
-        InUse(self)
+        UseGuard(self)
     }
 
     /// Waits until no call runs on it. Each has its own limits, which a person may stretch.
@@ -208,13 +208,13 @@ impl ServerEntry {
 
     /// Current lists of the server.
     pub(crate) fn lists(&self) -> ServerLists {
-        self.listed.borrow().clone()
+        self.lists.borrow().clone()
     }
 
     /// Waits until it was listed, or it is certain that it cannot be now.
     pub(crate) async fn until_listed(&self) {
         let mut states = self.state.subscribe();
-        let mut listed = self.listed.subscribe();
+        let mut listed = self.lists.subscribe();
         loop {
             let lists = listed.borrow_and_update().clone();
             let comes = matches!(
@@ -237,13 +237,13 @@ impl ServerEntry {
     }
 
     /// Tells a session that has just come what went wrong before.
-    pub(crate) fn tell_trouble(&self, hub: &WatchHub, session: &str) {
+    pub(crate) fn report_failures(&self, hub: &WatchHub, session: &str) {
         let state = self.state.borrow().clone();
         let name = &self.server.name;
         let has_failed =
             matches!(state, EntryState::Backoff { .. }) || state.failed_try().is_some();
         if state.is_stuck() || has_failed {
-            let text = format!("MCP server `{name}` did not start: {}", state.why());
+            let text = format!("MCP server `{name}` did not start: {}", state.reason());
             hub.notice(session, &text);
         }
         for left_out in self
@@ -271,7 +271,7 @@ impl ServerEntry {
     }
 
     /// Whether the entry must not be used any more.
-    pub(crate) fn is_over(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         self.is_retired() || *self.stop.borrow()
     }
 
@@ -281,13 +281,13 @@ impl ServerEntry {
         let ServerLists {
             listing,
             error,
-            asked,
+            listed_connection: asked,
         } = self.lists();
         let required = self.session_required.load(Ordering::Relaxed);
         let mut status = Status {
             server: self.server.name.clone(),
             state: state.name(),
-            why: state.why(),
+            why: state.reason(),
             failed_as: state.failed_try().map(|before| before.state),
             no_program: state.has_no_program(),
             lacks_right: state.lacks_right(),
@@ -307,7 +307,7 @@ impl ServerEntry {
             quarantined: listing
                 .map(|listing| listing.quarantined.clone())
                 .unwrap_or_default(),
-            stderr: self.tail.last(STATUS_LINES),
+            stderr: self.tail.last_lines(STATUS_LINES),
             ..Status::default()
         };
         if let EntryState::Ready(connection) = &state {
@@ -318,8 +318,8 @@ impl ServerEntry {
             status.listing = asked != Some(generation);
             status.pid = connection.pid;
             status.program = connection.program.clone();
-            status.ready_ms = u64::try_from(connection.took.as_millis()).ok();
-            status.skipped = connection.link().skipped_so_far();
+            status.ready_ms = u64::try_from(connection.connect_time.as_millis()).ok();
+            status.skipped = connection.link().skipped_count();
             status.session_id = required.then(|| format!("{}#{generation}", self.server.name));
         }
         status
@@ -378,7 +378,7 @@ impl ServerEntry {
     fn set(&self, registry: &ConnectionRegistry, state: EntryState) {
         let event = PluginEvent::State {
             state: state.name().to_owned(),
-            detail: format!("`{}` {}", self.server.name, state.why()),
+            detail: format!("`{}` {}", self.server.name, state.reason()),
         };
         self.state.send_replace(state);
         registry.hub.send(&self.users(), &event);
@@ -398,19 +398,19 @@ impl ServerEntry {
         registry.hub.send(&self.users(), &event);
     }
 
-    fn with_last_words(&self, why: String, status: Option<ExitStatus>) -> String {
+    fn with_stderr(&self, why: String, status: Option<ExitStatus>) -> String {
         let text = match status {
             Some(status) => format!("{why} ({status})"),
             None => why,
         };
-        self.tail.after(&text, 3)
+        self.tail.append_to(&text, 3)
     }
 }
 
 /// A call that runs on an entry.
-pub(crate) struct InUse<'a>(&'a ServerEntry);
+pub(crate) struct UseGuard<'a>(&'a ServerEntry);
 
-impl Drop for InUse<'_> {
+impl Drop for UseGuard<'_> {
     fn drop(&mut self) {
         self.0
             .calls

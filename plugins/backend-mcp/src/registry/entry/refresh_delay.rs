@@ -15,7 +15,7 @@ const QUIET_TIME: Duration = Duration::from_secs(5);
 
 /// The delays of one connection.
 pub(super) struct RefreshDelay {
-    seen: watch::Receiver<u64>,
+    changes: watch::Receiver<u64>,
     delay: Duration,
     /// When the lists were read last.
     read: Instant,
@@ -24,7 +24,7 @@ pub(super) struct RefreshDelay {
 impl RefreshDelay {
     pub(super) fn new(seen: watch::Receiver<u64>) -> Self {
         Self {
-            seen,
+            changes: seen,
             delay: FIRST_DELAY,
             read: Instant::now(),
         }
@@ -38,7 +38,7 @@ impl RefreshDelay {
     /// Waits until they changed, and then until they are to be read. What changes meanwhile is read
     /// with it.
     pub(super) async fn next(&mut self) {
-        if self.seen.changed().await.is_err() {
+        if self.changes.changed().await.is_err() {
             // Nobody is there to say so any more.
             return std::future::pending().await;
         }
@@ -48,7 +48,7 @@ impl RefreshDelay {
         let delay = self.delay;
         self.delay = delay.saturating_mul(2).min(MAX_DELAY);
         tokio::time::sleep(delay).await;
-        self.seen.mark_unchanged();
+        self.changes.mark_unchanged();
     }
 }
 

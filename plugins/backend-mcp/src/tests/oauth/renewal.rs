@@ -150,13 +150,13 @@ fn a_login_that_is_over_is_not_tried_again_and_again() {
     let auth = Auth::new("s", &url, client, Some(dir), secrets.clone()).unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
-        assert!(auth.may_be_taken().await, "nobody has tried it");
+        assert!(auth.has_new_token().await, "nobody has tried it");
         // It would be good for a moment yet, and is not.
         let sent = auth.token().await.unwrap().unwrap();
-        let told = secrets.hide(format!("bad token: Bearer {}, refresh-0", sent.expose()));
+        let told = secrets.redact(format!("bad token: Bearer {}, refresh-0", sent.expose()));
         assert_eq!(told, "bad token: Bearer [secret], [secret]");
-        assert!(auth.instead_of(&sent).await.unwrap().is_none());
-        assert!(!auth.may_be_taken().await, "it was tried");
+        assert!(auth.replacement_for(&sent).await.unwrap().is_none());
+        assert!(!auth.has_new_token().await, "it was tried");
     });
     let stage = place.stage(json!({}), |_| answered("cancel", None));
     until("it is over", || stage.status()["state"] == "needs_auth");
@@ -166,7 +166,7 @@ fn a_login_that_is_over_is_not_tried_again_and_again() {
         stage.status()["state"] == "ready"
     });
     runtime.block_on(async {
-        assert!(auth.may_be_taken().await, "this one is new");
+        assert!(auth.has_new_token().await, "this one is new");
         assert!(auth.token().await.unwrap().is_some());
     });
 }

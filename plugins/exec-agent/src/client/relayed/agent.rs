@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::route::{RelayRoute, Relayed};
-use super::stream::{KeptStream, StreamInput};
+use super::stream::{ResumableStream, StreamInput};
 use crate::client::AgentLink;
 
 /// How long an agent may take to answer anything, over a connection that carries.
@@ -20,16 +20,16 @@ pub struct RelayedAgent {
     /// The stream to it, as calls use it.
     pub link: Arc<AgentLink>,
     /// The stream to the agent, as connections carry it.
-    pub stream: Arc<KeptStream>,
+    pub stream: Arc<ResumableStream>,
     /// Whether the agent is being probed.
-    suspected: watch::Sender<bool>,
+    probing: watch::Sender<bool>,
 }
 
 impl RelayedAgent {
     /// The agent that a connection leads to, and others on this route after it.
     pub fn new<R: RelayRoute>(
         route: Arc<R>,
-        stream: Arc<KeptStream>,
+        stream: Arc<ResumableStream>,
         connection: Relayed<R::Carrier>,
     ) -> Self {
         let input = Box::pin(StreamInput(Arc::clone(&stream)));
@@ -38,23 +38,23 @@ impl RelayedAgent {
         Self {
             link: Arc::new(link),
             stream,
-            suspected: watch::Sender::new(false),
+            probing: watch::Sender::new(false),
         }
     }
 
     /// Whether the agent is being probed.
     #[must_use]
-    pub fn is_suspected(&self) -> bool {
-        *self.suspected.borrow()
+    pub fn is_probing(&self) -> bool {
+        *self.probing.borrow()
     }
 
     /// Looks whether it still answers, unless that is being done; `given_up` is for one that does
     /// not. While the connection may be at fault nothing is done.
-    pub fn suspect<F: Future<Output = ()> + Send>(
+    pub fn probe<F: Future<Output = ()> + Send>(
         self: &Arc<Self>,
         given_up: impl FnOnce(Arc<Self>) -> F + Send + 'static,
     ) {
-        if self.stream.lost_for().is_some() || self.suspected.send_replace(true) {
+        if self.stream.time_lost().is_some() || self.probing.send_replace(true) {
             return;
         }
         let suspect = Arc::clone(self);
@@ -62,14 +62,14 @@ impl RelayedAgent {
             if suspect.is_stuck().await {
                 given_up(Arc::clone(&suspect)).await;
             }
-            suspect.suspected.send_replace(false);
+            suspect.probing.send_replace(false);
         });
     }
 
     /// Becomes ready when it is known whether it still answers.
-    pub async fn cleared(&self) {
+    pub async fn until_probed(&self) {
         let _ = self
-            .suspected
+            .probing
             .subscribe()
             .wait_for(|suspected| !suspected)
             .await;
@@ -84,14 +84,14 @@ impl RelayedAgent {
             biased;
             // Or it is over, which every call finds out.
             _ = &mut answers => return false,
-            () = self.stream.lost() => return false,
+            () = self.stream.until_lost() => return false,
             () = tokio::time::sleep(PROBE_TIMEOUT) => return false,
-            () = self.stream.carried() => {}
+            () = self.stream.until_carried() => {}
         }
         let before = self.stream.progress();
         tokio::select! {
             _ = &mut answers => false,
-            () = self.stream.lost() => false,
+            () = self.stream.until_lost() => false,
             () = tokio::time::sleep(ANSWER_TIMEOUT) => self.stream.progress() == before,
         }
     }

@@ -14,7 +14,7 @@ pub use agent::RelayedAgent;
 pub use program::AgentProgram;
 pub use route::{RelayCarrier, RelayRoute, Relayed, RouteFailure, jittered};
 pub use scripts::{
-    AgentPath, CUT, DOES_NOT_RUN, NO_DIRECTORY, NOT_WRITTEN, attach_script, copy_script, marked,
-    open_script,
+    AgentPath, EXIT_INCOMPLETE, EXIT_NO_DIRECTORY, EXIT_NOT_RUNNABLE, EXIT_NOT_WRITTEN,
+    attach_script, copy_script, open_script, read_mark,
 };
-pub use stream::{KeptStream, StreamInput};
+pub use stream::{ResumableStream, StreamInput};

@@ -14,10 +14,10 @@ pub struct AgentProgram {
     /// The program.
     pub bytes: Cow<'static, [u8]>,
     /// Whether it is for this plugin's own system and processor.
-    pub own: bool,
+    pub is_native: bool,
     digest: OnceLock<String>,
     /// Lock that allows one copy at a time.
-    pub copying: AsyncMutex<()>,
+    pub copy_lock: AsyncMutex<()>,
 }
 
 impl AgentProgram {
@@ -26,9 +26,9 @@ impl AgentProgram {
     pub fn new(bytes: Cow<'static, [u8]>, own: bool) -> Self {
         Self {
             bytes,
-            own,
+            is_native: own,
             digest: OnceLock::new(),
-            copying: AsyncMutex::default(),
+            copy_lock: AsyncMutex::default(),
         }
     }
 
@@ -47,7 +47,7 @@ impl AgentProgram {
 
     /// The program at a path over there, with the digest and the size to check.
     #[must_use]
-    pub fn at<'p>(&'p self, path: &'p str) -> AgentPath<'p> {
+    pub fn at_path<'p>(&'p self, path: &'p str) -> AgentPath<'p> {
         AgentPath {
             path,
             digest: self.digest(),
@@ -59,6 +59,6 @@ impl AgentProgram {
     #[must_use]
     pub fn is_not_for(&self, system: &str) -> Option<String> {
         let own = format!("Linux {}", std::env::consts::ARCH);
-        (self.own && system != own).then_some(own)
+        (self.is_native && system != own).then_some(own)
     }
 }

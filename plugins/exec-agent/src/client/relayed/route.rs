@@ -8,7 +8,7 @@ use conjure_skill_sdk::protocol::SkillMount;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 use super::skills;
-use super::stream::KeptStream;
+use super::stream::ResumableStream;
 use crate::relay::{RELAY_VERSION, RelayFrame};
 
 /// How long a relay may take to answer, the end of an agent before included.
@@ -20,22 +20,22 @@ pub trait RelayRoute: Send + Sync + 'static {
     type Carrier: RelayCarrier;
 
     /// Description of the target, for people.
-    fn place(&self) -> &str;
+    fn target(&self) -> &str;
 
     /// Tells whoever waits for a call of the session, and the log.
-    fn tell(&self, text: &str);
+    fn notify(&self, text: &str);
 
     /// Another connection to a stream, and how far that was read over there.
     fn attach(
         &self,
-        stream: &KeptStream,
+        stream: &ResumableStream,
     ) -> impl Future<Output = Result<(Relayed<Self::Carrier>, u64), RouteFailure>> + Send;
 
     /// Time for which a lost connection is tried again.
-    fn tries_for(&self) -> Duration;
+    fn retry_time(&self) -> Duration;
 
     /// How often the relay is asked whether it is there, where nothing below does that.
-    fn asks_every(&self) -> Option<Duration> {
+    fn probe_interval(&self) -> Option<Duration> {
         None
     }
 }
@@ -48,10 +48,10 @@ pub trait RelayCarrier: Send + 'static {
     type Output: AsyncRead + Unpin + Send;
 
     /// Both ends; no input where nothing more is to be written.
-    fn ends(&mut self) -> (Option<&mut Self::Input>, &mut Self::Output);
+    fn streams(&mut self) -> (Option<&mut Self::Input>, &mut Self::Output);
 
     /// Standard error of the carrier, at its end.
-    fn complaint(self) -> impl Future<Output = String> + Send;
+    fn into_stderr(self) -> impl Future<Output = String> + Send;
 }
 
 /// Reason why a connection was not made.
@@ -60,7 +60,7 @@ pub struct RouteFailure {
     /// The words for people.
     pub text: String,
     /// Whether somebody who comes again may find it better.
-    pub may_pass: bool,
+    pub is_transient: bool,
 }
 
 /// A connection over which a stream goes on.
@@ -80,15 +80,15 @@ impl<C: RelayCarrier> Relayed<C> {
     }
 
     /// Says who comes, and hears what the relay says to that.
-    pub async fn greet(&mut self, token: &str, stream: &KeptStream) -> Option<RelayFrame> {
+    pub async fn handshake(&mut self, token: &str, stream: &ResumableStream) -> Option<RelayFrame> {
         let hello = RelayFrame::Hello {
             version: RELAY_VERSION,
             token: token.to_owned(),
             stream: stream.number,
             received: stream.received(),
         };
-        self.say(&hello).await;
-        self.hear().await
+        self.send_frame(&hello).await;
+        self.next_reply().await
     }
 
     /// Sends what a session needs over there, to a relay that is vacant.
@@ -102,37 +102,37 @@ impl<C: RelayCarrier> Relayed<C> {
     ) -> io::Result<Option<RelayFrame>> {
         if let Err(error) = skills::send(skills, self).await {
             // Whoever refuses what comes says why.
-            return match self.hear().await {
+            return match self.next_reply().await {
                 Some(refused @ RelayFrame::Refused(_)) => Ok(Some(refused)),
                 _ => Err(error),
             };
         }
-        self.say(&RelayFrame::Begin(working_dir)).await;
-        Ok(self.hear().await)
+        self.send_frame(&RelayFrame::Begin(working_dir)).await;
+        Ok(self.next_reply().await)
     }
 
     /// Sends a frame. Where nobody hears it, nothing comes back.
-    pub async fn say(&mut self, frame: &RelayFrame) {
+    pub async fn send_frame(&mut self, frame: &RelayFrame) {
         let _ = self.send(&frame.encode()).await;
     }
 
     /// Sends what was encoded.
     pub(super) async fn send(&mut self, frame: &[u8]) -> io::Result<()> {
-        match self.carrier.ends().0 {
+        match self.carrier.streams().0 {
             Some(input) => input.write_all(frame).await,
             None => Err(io::ErrorKind::BrokenPipe.into()),
         }
     }
 
     /// What the relay answers; nothing when the connection is over or nothing comes.
-    pub async fn hear(&mut self) -> Option<RelayFrame> {
+    pub async fn next_reply(&mut self) -> Option<RelayFrame> {
         let hearing = async {
             loop {
                 if let Some(frame) = self.frames.next_frame().ok()? {
                     return RelayFrame::decode(frame).ok();
                 }
                 let mut buffer = Vec::with_capacity(1024);
-                match self.carrier.ends().1.read_buf(&mut buffer).await {
+                match self.carrier.streams().1.read_buf(&mut buffer).await {
                     Ok(1..) => self.frames.push(&buffer),
                     Ok(0) | Err(_) => return None,
                 }

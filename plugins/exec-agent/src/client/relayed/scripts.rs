@@ -12,13 +12,13 @@ const MARK_IN_SCRIPT: &str = "$m-agent=";
 /// The most that a shell may say before that.
 const MAX_PREAMBLE: usize = 64 * 1024;
 /// Number of bytes of the preamble that are kept where nothing else comes.
-const KEPT_PREAMBLE: usize = 4_000;
+const MAX_SHOWN_PREAMBLE: usize = 4_000;
 
 /// Waits for the mark: what stands behind it, and what came after its line already.
 ///
 /// # Errors
 /// What was said in its place.
-pub async fn marked(output: &mut (impl AsyncRead + Unpin)) -> Result<(String, Vec<u8>), String> {
+pub async fn read_mark(output: &mut (impl AsyncRead + Unpin)) -> Result<(String, Vec<u8>), String> {
     let mut said = Vec::new();
     loop {
         let mut lines = said.split_inclusive(|byte| *byte == b'\n');
@@ -38,7 +38,7 @@ pub async fn marked(output: &mut (impl AsyncRead + Unpin)) -> Result<(String, Ve
             false => true,
         };
         if ended {
-            said.truncate(KEPT_PREAMBLE);
+            said.truncate(MAX_SHOWN_PREAMBLE);
             return Err(String::from_utf8_lossy(&said).trim().to_owned());
         }
     }
@@ -87,23 +87,23 @@ fn on_agent(agent: &AgentPath<'_>, does: &str) -> String {
 pub fn copy_script(agent_dir: &str, agent: &AgentPath<'_>) -> String {
     let AgentPath { path, size, .. } = agent;
     format!(
-        "cd; m=conjure; umask 077; mkdir -p \"{agent_dir}\" || exit {NO_DIRECTORY}; \
+        "cd; m=conjure; umask 077; mkdir -p \"{agent_dir}\" || exit {EXIT_NO_DIRECTORY}; \
          t=\"{agent_dir}/.new-$$\"; fail() {{ rm -f \"$t\"; exit $1; }}; \
-         head -c {size} >\"$t\" || fail {NOT_WRITTEN}; chmod 700 \"$t\" || fail {NOT_WRITTEN}; \
-         [ $(wc -c <\"$t\") -eq {size} ] || fail {CUT}; \
-         \"$t\" version >/dev/null || fail {DOES_NOT_RUN}; \
-         mv -f \"$t\" \"{path}\" || fail {NOT_WRITTEN}; echo {MARK_IN_SCRIPT}copied"
+         head -c {size} >\"$t\" || fail {EXIT_NOT_WRITTEN}; chmod 700 \"$t\" || fail {EXIT_NOT_WRITTEN}; \
+         [ $(wc -c <\"$t\") -eq {size} ] || fail {EXIT_INCOMPLETE}; \
+         \"$t\" version >/dev/null || fail {EXIT_NOT_RUNNABLE}; \
+         mv -f \"$t\" \"{path}\" || fail {EXIT_NOT_WRITTEN}; echo {MARK_IN_SCRIPT}copied"
     )
 }
 
 /// The directory of the agent cannot be made.
-pub const NO_DIRECTORY: i32 = 91;
+pub const EXIT_NO_DIRECTORY: i32 = 91;
 /// The agent cannot be written.
-pub const NOT_WRITTEN: i32 = 92;
+pub const EXIT_NOT_WRITTEN: i32 = 92;
 /// The agent arrived incomplete.
-pub const CUT: i32 = 93;
+pub const EXIT_INCOMPLETE: i32 = 93;
 /// The agent cannot be run.
-pub const DOES_NOT_RUN: i32 = 94;
+pub const EXIT_NOT_RUNNABLE: i32 = 94;
 
 #[cfg(test)]
 mod tests {

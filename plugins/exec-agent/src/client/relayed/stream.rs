@@ -28,14 +28,14 @@ const MAX_DELAY: Duration = Duration::from_secs(5);
 const MAX_UNANSWERED: u32 = 3;
 
 /// The state of a stream, which its writer, its reader and its session share.
-pub struct KeptStream {
+pub struct ResumableStream {
     /// Number that the relay knows the stream by.
     pub(super) number: u64,
     state: Mutex<StreamState>,
     /// Wakes whoever sends.
-    news: Notify,
+    wake_sender: Notify,
     /// Time since which the connection is lost, if it is.
-    lost: watch::Sender<Option<Instant>>,
+    lost_since: watch::Sender<Option<Instant>>,
     /// The last question that the relay has answered.
     answered: watch::Sender<u64>,
     /// Once the stream is over: whether the relay has ended everything.
@@ -44,7 +44,7 @@ pub struct KeptStream {
 
 #[derive(Default)]
 struct StreamState {
-    out: SentStream,
+    outgoing: SentStream,
     received: u64,
     confirmed: u64,
     /// Number of questions that were asked.
@@ -53,24 +53,24 @@ struct StreamState {
     question: Option<(u64, u64)>,
     closing: bool,
     /// Task that waits for room.
-    waiting: Option<Waker>,
+    waiter: Option<Waker>,
 }
 
 /// Reason of a connection's end.
 enum DisconnectCause {
     /// The stream is over too.
-    Over(String),
+    StreamEnded(String),
     /// Another one can go on.
-    Lost,
+    ConnectionLost,
 }
 
-impl Default for KeptStream {
+impl Default for ResumableStream {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl KeptStream {
+impl ResumableStream {
     /// A stream that carried nothing yet.
     #[must_use]
     pub fn new() -> Self {
@@ -78,8 +78,8 @@ impl KeptStream {
         Self {
             number,
             state: Mutex::default(),
-            news: Notify::new(),
-            lost: watch::Sender::new(None),
+            wake_sender: Notify::new(),
+            lost_since: watch::Sender::new(None),
             answered: watch::Sender::new(0),
             closed: watch::Sender::new(None),
         }
@@ -91,25 +91,25 @@ impl KeptStream {
     }
 
     /// Time since the connection was lost, if it is.
-    pub fn lost_for(&self) -> Option<Duration> {
-        self.lost.borrow().map(|since| since.elapsed())
+    pub fn time_lost(&self) -> Option<Duration> {
+        self.lost_since.borrow().map(|since| since.elapsed())
     }
 
     /// Becomes ready when the connection is lost.
-    pub async fn lost(&self) {
-        let _ = self.lost.subscribe().wait_for(Option::is_some).await;
+    pub async fn until_lost(&self) {
+        let _ = self.lost_since.subscribe().wait_for(Option::is_some).await;
     }
 
     /// Becomes ready when the connection has carried all that is under way in both directions now,
     /// as far as the agent takes it: it is there, however slow it is.
-    pub async fn carried(&self) {
+    pub async fn until_carried(&self) {
         let question = {
             let mut state = self.lock();
             state.questions += 1;
-            state.question = Some((state.questions, state.out.end()));
+            state.question = Some((state.questions, state.outgoing.end()));
             state.questions
         };
-        self.news.notify_one();
+        self.wake_sender.notify_one();
         let mut answered = self.answered.subscribe();
         let _ = answered.wait_for(|answered| *answered >= question).await;
     }
@@ -117,14 +117,14 @@ impl KeptStream {
     /// How far it has gone in both directions: what was heard, and what the agent has taken.
     pub fn progress(&self) -> (u64, u64) {
         let state = self.lock();
-        (state.received, state.out.confirmed())
+        (state.received, state.outgoing.confirmed())
     }
 
     /// Ends everything over there, once all that was sent is there. Says whether that was done
     /// before the stream was over; nothing when neither came about in this time.
     pub async fn close(&self, within: Duration) -> Option<bool> {
         self.lock().closing = true;
-        self.news.notify_one();
+        self.wake_sender.notify_one();
         let mut closed = self.closed.subscribe();
         let _ = tokio::time::timeout(within, closed.wait_for(Option::is_some)).await;
         *self.closed.borrow()
@@ -138,7 +138,7 @@ impl KeptStream {
         first: Relayed<R::Carrier>,
         feed: Feed,
     ) -> String {
-        let why = self.keep_going(&*route, first, feed).await;
+        let why = self.run_connections(&*route, first, feed).await;
         self.closed.send_if_modified(|closed| {
             let was_open = closed.is_none();
             closed.get_or_insert(false);
@@ -147,7 +147,7 @@ impl KeptStream {
         why
     }
 
-    async fn keep_going<R: RelayRoute>(
+    async fn run_connections<R: RelayRoute>(
         &self,
         route: &R,
         first: Relayed<R::Carrier>,
@@ -156,31 +156,31 @@ impl KeptStream {
         let mut connection = first;
         loop {
             let carried = tokio::select! {
-                end = self.carry(&mut connection, &mut feed) => end,
-                () = self.silence(route.asks_every()) => DisconnectCause::Lost,
+                end = self.run_connection(&mut connection, &mut feed) => end,
+                () = self.until_silent(route.probe_interval()) => DisconnectCause::ConnectionLost,
             };
-            if let DisconnectCause::Over(how) = carried {
+            if let DisconnectCause::StreamEnded(how) = carried {
                 return how;
             }
             let since = Instant::now();
-            self.lost.send_replace(Some(since));
-            let reason = match connection.carrier.complaint().await.as_str() {
+            self.lost_since.send_replace(Some(since));
+            let reason = match connection.carrier.into_stderr().await.as_str() {
                 "" => String::new(),
                 complaint => format!(" ({complaint})"),
             };
-            route.tell(&format!(
+            route.notify(&format!(
                 "the connection to {} is lost{reason}; what runs there goes on, and the \
                  connection is made again",
-                route.place()
+                route.target()
             ));
             connection = match self.reconnect(route, since).await {
                 Ok(connection) => connection,
                 Err(why) => return why,
             };
-            self.lost.send_replace(None);
-            route.tell(&format!(
+            self.lost_since.send_replace(None);
+            route.notify(&format!(
                 "the connection to {} is back after {:.1} s; nothing was lost",
-                route.place(),
+                route.target(),
                 since.elapsed().as_secs_f64()
             ));
         }
@@ -196,19 +196,22 @@ impl KeptStream {
         loop {
             let failed = match route.attach(self).await {
                 Ok((connection, over_there)) => {
-                    if self.lock().out.resume(over_there) {
+                    if self.lock().outgoing.resume(over_there) {
                         return Ok(connection);
                     }
                     return Err("its relay has not kept what was sent".to_owned());
                 }
                 Err(failed) => failed,
             };
-            let RouteFailure { text, may_pass } = failed;
+            let RouteFailure {
+                text,
+                is_transient: may_pass,
+            } = failed;
             // Nobody waits for what does not get better.
             if !may_pass {
                 return Err(text);
             }
-            let limit = route.tries_for();
+            let limit = route.retry_time();
             if since.elapsed() + wait >= limit {
                 return Err(format!(
                     "the connection was lost for {} s (`reconnect_ms`), and what ran there ends; \
@@ -222,15 +225,15 @@ impl KeptStream {
     }
 
     /// Carries the stream over one connection, for as long as that lasts.
-    async fn carry<C: RelayCarrier>(
+    async fn run_connection<C: RelayCarrier>(
         &self,
         connection: &mut Relayed<C>,
         feed: &mut Feed,
     ) -> DisconnectCause {
         let Relayed { carrier, frames } = connection;
-        let (input, output) = carrier.ends();
+        let (input, output) = carrier.streams();
         let Some(input) = input else {
-            return DisconnectCause::Lost;
+            return DisconnectCause::ConnectionLost;
         };
         tokio::select! {
             end = self.read(output, frames, feed) => end,
@@ -241,7 +244,7 @@ impl KeptStream {
 
     /// Becomes ready when the connection has carried nothing for too long, where the relay is asked
     /// so often.
-    async fn silence(&self, every: Option<Duration>) {
+    async fn until_silent(&self, every: Option<Duration>) {
         let Some(every) = every else {
             return std::future::pending().await;
         };
@@ -249,7 +252,7 @@ impl KeptStream {
             let mut seen = self.progress();
             let answered = async {
                 tokio::time::sleep(every).await;
-                self.carried().await;
+                self.until_carried().await;
             };
             let mut answered = std::pin::pin!(answered);
             let mut quiet = 0;
@@ -286,30 +289,30 @@ impl KeptStream {
                 match frame {
                     Ok(RelayFrame::Stream(bytes)) => {
                         if let Err(why) = feed.take(&bytes) {
-                            return DisconnectCause::Over(why);
+                            return DisconnectCause::StreamEnded(why);
                         }
                         self.count(bytes.len() as u64);
                     }
-                    Ok(RelayFrame::Taken(count)) => self.confirm(count),
+                    Ok(RelayFrame::Received(count)) => self.confirm(count),
                     Ok(RelayFrame::Answer(question)) => {
                         self.answered.send_replace(question);
                     }
-                    Ok(RelayFrame::Over(how)) => return DisconnectCause::Over(how),
+                    Ok(RelayFrame::AgentEnded(how)) => return DisconnectCause::StreamEnded(how),
                     Ok(RelayFrame::Closed) => {
                         self.closed.send_replace(Some(true));
-                        return DisconnectCause::Over("the session was closed".to_owned());
+                        return DisconnectCause::StreamEnded("the session was closed".to_owned());
                     }
                     Ok(RelayFrame::Refused(refusal)) => {
-                        return DisconnectCause::Over(refusal.text);
+                        return DisconnectCause::StreamEnded(refusal.text);
                     }
                     Ok(_) => {}
-                    Err(error) => return DisconnectCause::Over(error.to_string()),
+                    Err(error) => return DisconnectCause::StreamEnded(error.to_string()),
                 }
             }
             buffer.clear();
             match output.read_buf(&mut buffer).await {
                 Ok(1..) => frames.push(&buffer),
-                Ok(0) | Err(_) => return DisconnectCause::Lost,
+                Ok(0) | Err(_) => return DisconnectCause::ConnectionLost,
             }
         }
     }
@@ -320,14 +323,14 @@ impl KeptStream {
         state.received += bytes;
         if state.received - state.confirmed >= CONFIRM_BYTES {
             drop(state);
-            self.news.notify_one();
+            self.wake_sender.notify_one();
         }
     }
 
     fn confirm(&self, count: u64) {
         let mut state = self.lock();
-        state.out.confirm(count);
-        if let Some(waiting) = state.waiting.take() {
+        state.outgoing.confirm(count);
+        if let Some(waiting) = state.waiter.take() {
             waiting.wake();
         }
     }
@@ -340,21 +343,21 @@ impl KeptStream {
                 let mut state = self.lock();
                 if state.received - state.confirmed >= CONFIRM_BYTES {
                     state.confirmed = state.received;
-                    bytes.extend(RelayFrame::Taken(state.received).encode());
+                    bytes.extend(RelayFrame::Received(state.received).encode());
                 }
-                if let Some(piece) = state.out.next(RELAY_PIECE) {
+                if let Some(piece) = state.outgoing.next(RELAY_PIECE) {
                     bytes.extend(RelayFrame::Stream(piece).encode());
                 } else if state.closing && !closes {
                     closes = true;
                     bytes.extend(RelayFrame::Close.encode());
                 }
-                let given = state.out.sent();
+                let given = state.outgoing.sent();
                 if let Some((question, _)) = state.question.take_if(|(_, from)| given >= *from) {
                     bytes.extend(RelayFrame::Question(question).encode());
                 }
             }
             if bytes.is_empty() {
-                self.news.notified().await;
+                self.wake_sender.notified().await;
             } else if input.write_all(&bytes).await.is_err() {
                 return std::future::pending().await;
             }
@@ -366,7 +369,7 @@ impl KeptStream {
     }
 }
 
-impl fmt::Debug for KeptStream {
+impl fmt::Debug for ResumableStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("KeptStream");
         shown.field("number", &self.number).finish_non_exhaustive()
@@ -375,7 +378,7 @@ impl fmt::Debug for KeptStream {
 
 /// The writing end of a stream.
 #[derive(Debug)]
-pub struct StreamInput(pub Arc<KeptStream>);
+pub struct StreamInput(pub Arc<ResumableStream>);
 
 impl AsyncWrite for StreamInput {
     fn poll_write(
@@ -384,13 +387,13 @@ impl AsyncWrite for StreamInput {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let mut state = self.0.lock();
-        if state.out.len() >= MAX_UNCONFIRMED_BYTES {
-            state.waiting = Some(cx.waker().clone());
+        if state.outgoing.len() >= MAX_UNCONFIRMED_BYTES {
+            state.waiter = Some(cx.waker().clone());
             return Poll::Pending;
         }
-        state.out.push(bytes);
+        state.outgoing.push(bytes);
         drop(state);
-        self.0.news.notify_one();
+        self.0.wake_sender.notify_one();
         Poll::Ready(Ok(bytes.len()))
     }
 

@@ -125,7 +125,7 @@ fn a_command_that_takes_its_time_is_cancelled() {
         let summary = Reply::from(Message::new().text("A summary of words."));
         model.says(summary.hold(Position::Event(1), "summary"));
         let (said, ()) = futures_util::future::join(talk.says(&id, "/compact"), async {
-            model.mock().reached("summary").await.unwrap();
+            model.mock().wait_for_gate("summary").await.unwrap();
             let cancel = CancelNotification::new(id.clone());
             talk.agent.send_notification(cancel).unwrap();
         })

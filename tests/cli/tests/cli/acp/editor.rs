@@ -16,7 +16,7 @@ use agent_client_protocol::v1::schema::{
 };
 use agent_client_protocol::v1::{ConnectionTo, Responder};
 use agent_client_protocol::{Agent, ByteStreams, Client, Error};
-use conjure_kit::{Cli, Running};
+use conjure_kit::{Cli, ProgramHandle};
 use serde_json::Value;
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio_util::compat::{TokioAsyncReadCompatExt as _, TokioAsyncWriteCompatExt as _};
@@ -78,7 +78,7 @@ where
 }
 
 /// The program ends by itself when its editor is gone.
-fn ended_well(running: Running) {
+fn ended_well(running: ProgramHandle) {
     let output = running.wait().unwrap();
     assert_eq!(output.code, Some(0), "{output:?}");
 }

@@ -1,13 +1,13 @@
 //! A client that sends what is no message, or what cannot be: it is told so, and what it says
 //! rightly after that is done.
 
-use conjure_kit::{Model, Running};
+use conjure_kit::{Model, ProgramHandle};
 use serde_json::{Value, json};
 
 use super::{acp, stage};
 
 /// Sends a line and gives the answer, which is the next line that is no update of a session.
-fn told(running: &mut Running, lines: &mut usize, line: &str) -> Value {
+fn told(running: &mut ProgramHandle, lines: &mut usize, line: &str) -> Value {
     running.send_line(line).unwrap();
     loop {
         *lines += 1;

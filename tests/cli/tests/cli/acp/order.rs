@@ -147,7 +147,7 @@ fn a_session_that_is_loaded_in_a_turn_keeps_its_mode_and_the_turn_has_it() {
             model.says(Reply::from(call).hold(Position::Headers, "gate"));
             model.says(Message::new().text("It may not run."));
             let said = talk.sends(&id, "Run it.");
-            model.mock().reached("gate").await.unwrap();
+            model.mock().wait_for_gate("gate").await.unwrap();
             let load = LoadSessionRequest::new(id.clone(), workspace.work());
             let loaded = talk.agent.send_request(load).block_task().await?;
             let current = loaded.modes.unwrap().current_mode_id;

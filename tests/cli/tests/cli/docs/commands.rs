@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use conjure_kit::{
-    Cli, Output, Running, Workspace, build_bin, build_plugin, conjure_bin, repo_root,
+    Cli, Output, ProgramHandle, Workspace, build_bin, build_plugin, conjure_bin, repo_root,
 };
 use conjure_mock_llm::{Hosted, Message, MockLlm, Reply, Request, Script, Step, StoredSkill};
 use serde_json::{Value, json};
@@ -191,7 +191,7 @@ pub(super) fn have(programs: &[&str]) -> bool {
     all
 }
 
-fn end(server: Running) {
+fn end(server: ProgramHandle) {
     server.signal(conjure_kit::Signal::TERM);
     assert_eq!(server.wait().unwrap().code, Some(143));
 }
@@ -218,7 +218,7 @@ impl Place {
                 "my-report",
                 "Writes reports.",
             ))
-            .made_file("file_01AbCdEf", "report.xlsx", "PK");
+            .generated_file("file_01AbCdEf", "report.xlsx", "PK");
         let script = Script::new().step(Step::answer(answers).always());
         Self::with_model(script.hosted(hosted))
     }
@@ -272,7 +272,7 @@ impl Place {
     }
 
     /// Begins a command of the reader's at a terminal of its own.
-    pub(super) fn begin_at_terminal(&self, command: &str) -> Running {
+    pub(super) fn begin_at_terminal(&self, command: &str) -> ProgramHandle {
         self.shell(command).on_terminal().start().unwrap()
     }
 

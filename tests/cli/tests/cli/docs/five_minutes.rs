@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::time::{Duration, Instant};
 
-use conjure_kit::{Cli, Running, Signal, Workspace, conjure_bin};
+use conjure_kit::{Cli, ProgramHandle, Signal, Workspace, conjure_bin};
 
 use super::blocks::{Block, Check, blocks};
 use crate::plugin_test::with_rust;
@@ -93,7 +93,7 @@ fn is_as_shown(seen: &str, shown: &str) -> bool {
 /// A program that goes on in a terminal, and how many of its lines the page has shown.
 #[derive(Debug)]
 struct OpenTerminal {
-    program: Running,
+    program: ProgramHandle,
     read: usize,
 }
 

@@ -3,7 +3,7 @@
 //!
 //! The registry is one on this machine, and so is the server that shows an index.
 
-use conjure_kit::{Cli, ImageRegistry, Running};
+use conjure_kit::{Cli, ImageRegistry, ProgramHandle};
 
 use super::blocks::Block;
 use super::commands::{Place, commands, have};
@@ -38,7 +38,7 @@ conjure plugin publish weather-1.3.0.conjure-plugin index
 "#;
 
 /// Shows the folder `index` to others, at an address of this machine.
-fn shows_index(place: &Place) -> (Running, String) {
+fn shows_index(place: &Place) -> (ProgramHandle, String) {
     let arguments = "-u -m http.server --bind 127.0.0.1 --directory index 0";
     let server = Cli::program("/usr/bin/python3", arguments.split(' '));
     let server = place.as_reader(server).start().unwrap();

@@ -21,7 +21,7 @@ fn opens(place: &Place, command: &str) -> Tmux {
 /// Leaves a chat and its terminal.
 fn leaves(chat: Tmux) {
     chat.press(&["C-d"]).unwrap();
-    assert_eq!(chat.ended().unwrap(), 0);
+    assert_eq!(chat.wait_for_exit().unwrap(), 0);
     drop(chat);
 }
 

@@ -139,7 +139,7 @@ fn saved_sessions() {
     for (verb, line) in all.iter().zip(waiting.text.lines()) {
         match *verb {
             "answer" => drop(turn.wait_for_stdout("Which folder?").unwrap()),
-            "cancel" => place.model.reached_blocking(STORIES[0]).unwrap(),
+            "cancel" => place.model.wait_for_gate_blocking(STORIES[0]).unwrap(),
             _ => {}
         }
         match *verb {
@@ -160,7 +160,7 @@ fn assert_is_listed(output: &Output) {
 /// Asserts that a follower sees the turn from its beginning, until it is over.
 fn assert_is_followed(place: &Place, line: &str) {
     let turn = place.begin_at_terminal("conjure run --session site 'Tell me another one.'");
-    place.model.reached_blocking(STORIES[1]).unwrap();
+    place.model.wait_for_gate_blocking(STORIES[1]).unwrap();
     let follower = place.begin_at_terminal(line);
     follower.wait_for_stdout("A l").unwrap();
     place.model.release(STORIES[1]);

@@ -26,7 +26,7 @@ pub(super) fn messages(body: &Value, findings: &mut Findings) {
         );
         return;
     }
-    let turns = joined(messages, findings);
+    let turns = join_turns(messages, findings);
     if let Some(first) = turns.first() {
         findings.check(
             first.role == "user",
@@ -40,13 +40,13 @@ pub(super) fn messages(body: &Value, findings: &mut Findings) {
             self::block(&turn.role, place, block, findings);
         }
     }
-    last(&turns, findings);
+    check_last(&turns, findings);
     ids(&turns, findings);
     pairs(&turns, findings);
-    one_way_of_thinking(body, &turns, findings);
+    check_thinking_consistency(body, &turns, findings);
 }
 
-fn joined(messages: &[Value], findings: &mut Findings) -> Vec<Turn> {
+fn join_turns(messages: &[Value], findings: &mut Findings) -> Vec<Turn> {
     let mut turns: Vec<Turn> = Vec::new();
     for (number, message) in messages.iter().enumerate() {
         let place = format!("messages.{number}");
@@ -87,7 +87,7 @@ fn joined(messages: &[Value], findings: &mut Findings) -> Vec<Turn> {
 
 /// Roles that may hold a type of block, and the fields that such a block may have besides `type` and
 /// `cache_control`. `None` as fields: they are the provider's own and are not looked at.
-fn shape(kind: &str) -> Option<(&'static [&'static str], Option<&'static [&'static str]>)> {
+fn block_rules(kind: &str) -> Option<(&'static [&'static str], Option<&'static [&'static str]>)> {
     const USER: &[&str] = &["user"];
     const ASSISTANT: &[&str] = &["assistant"];
     const ANY: &[&str] = &["user", "assistant", "system"];
@@ -111,7 +111,7 @@ fn shape(kind: &str) -> Option<(&'static [&'static str], Option<&'static [&'stat
 
 fn block(role: &str, place: &str, block: &Value, findings: &mut Findings) {
     let kind = text(block, "type");
-    let Some((roles, fields)) = shape(kind) else {
+    let Some((roles, fields)) = block_rules(kind) else {
         findings.add(
             Rule::Block,
             place,
@@ -238,7 +238,7 @@ fn id(place: &str, field: &str, block: &Value, findings: &mut Findings) {
     );
 }
 
-fn last(turns: &[Turn], findings: &mut Findings) {
+fn check_last(turns: &[Turn], findings: &mut Findings) {
     let Some((place, block)) = turns
         .last()
         .filter(|turn| turn.role == "assistant")
@@ -280,7 +280,7 @@ fn pairs(turns: &[Turn], findings: &mut Findings) {
         if turn.role == "user" {
             results(turn, &calls, !open_server_calls.is_empty(), findings);
         } else {
-            missing(&calls, &turn.place, findings);
+            report_missing_results(&calls, &turn.place, findings);
         }
         calls.clear();
         for (place, block) in &turn.blocks {
@@ -299,10 +299,10 @@ fn pairs(turns: &[Turn], findings: &mut Findings) {
             }
         }
     }
-    missing(&calls, "messages", findings);
+    report_missing_results(&calls, "messages", findings);
 }
 
-fn missing(calls: &[&str], place: &str, findings: &mut Findings) {
+fn report_missing_results(calls: &[&str], place: &str, findings: &mut Findings) {
     findings.check(
         calls.is_empty(),
         Rule::ToolResultMissing,
@@ -353,7 +353,7 @@ fn results(turn: &Turn, calls: &[&str], server_call_open: bool, findings: &mut F
         .copied()
         .filter(|call| !answered.contains(call))
         .collect();
-    missing(&open, &turn.place, findings);
+    report_missing_results(&open, &turn.place, findings);
 }
 
 /// Looks at the turn that is still going on. To the API that is all since the person's newest
@@ -362,7 +362,7 @@ fn results(turn: &Turn, calls: &[&str], server_call_open: bool, findings: &mut F
 /// A turn thinks or it does not. One that thinks, with a budget, begins with a thought, and the
 /// replies to results may do without; one that does not holds none. Models that decide themselves
 /// how much they think take both.
-fn one_way_of_thinking(body: &Value, turns: &[Turn], findings: &mut Findings) {
+fn check_thinking_consistency(body: &Value, turns: &[Turn], findings: &mut Findings) {
     let is = |block: &Value, kinds: &[&str]| kinds.contains(&text(block, "type"));
     let newest = turns.iter().rposition(|turn| {
         let results = |(_, block): &(String, Value)| is(block, &["tool_result"]);

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::request::array;
-use crate::validate::{Findings, Rule, is_tool_name, schema, some, text};
+use crate::validate::{Findings, Rule, is_tool_name, non_null, schema, text};
 
 pub(super) fn tools(body: &Value, findings: &mut Findings) {
     let tools = array(body, "tools");
@@ -51,8 +51,10 @@ pub(super) fn tools(body: &Value, findings: &mut Findings) {
 
 /// The output's schema, in its place of today and in the one of the beta.
 fn format(body: &Value, findings: &mut Findings) {
-    let config = body.get("output_config").and_then(|it| some(it, "format"));
-    let Some(format) = config.or_else(|| some(body, "output_format")) else {
+    let config = body
+        .get("output_config")
+        .and_then(|it| non_null(it, "format"));
+    let Some(format) = config.or_else(|| non_null(body, "output_format")) else {
         return;
     };
     let schema = format.get("schema").unwrap_or(&Value::Null);

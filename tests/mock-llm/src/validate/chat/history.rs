@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::request::array;
-use crate::validate::{Findings, Rule, is_tool_name, is_word, some, text};
+use crate::validate::{Findings, Rule, is_tool_name, is_word, non_null, text};
 
 /// The fields of a message: `OpenAI`'s, then those of compatible servers.
 const FIELDS: &[&str] = &[
@@ -55,8 +55,8 @@ fn is_mistral(model: &str) -> bool {
 fn nine_letters(messages: &[Value], findings: &mut Findings) {
     for (number, message) in messages.iter().enumerate() {
         let calls = array(message, "tool_calls").iter();
-        let ids = calls.map(|call| some(call, "id"));
-        for id in ids.chain([some(message, "tool_call_id")]).flatten() {
+        let ids = calls.map(|call| non_null(call, "id"));
+        for id in ids.chain([non_null(message, "tool_call_id")]).flatten() {
             let id = id.as_str().unwrap_or_default();
             findings.check(
                 id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric()),
@@ -82,7 +82,7 @@ fn is_thinking(body: &Value) -> bool {
 fn thinking_kept(messages: &[Value], findings: &mut Findings) {
     let asked = messages.iter().rposition(|it| text(it, "role") == "user");
     let turn = messages.iter().enumerate().skip(asked.unwrap_or(0));
-    for (number, message) in turn.filter(|(_, it)| some(it, "tool_calls").is_some()) {
+    for (number, message) in turn.filter(|(_, it)| non_null(it, "tool_calls").is_some()) {
         findings.check(
             message.get("reasoning_content").is_some_and(Value::is_string),
             Rule::ThinkingKept,
@@ -105,7 +105,7 @@ fn message(place: &str, message: &Value, findings: &mut Findings) {
     findings.known_block_fields(place, message, FIELDS);
     for (field, owner) in [("tool_calls", "assistant"), ("tool_call_id", "tool")] {
         findings.check(
-            some(message, field).is_none() || role == owner,
+            non_null(message, field).is_none() || role == owner,
             Rule::BlockRole,
             format_args!("{place}.{field}"),
             format_args!("only a message of role {owner} may have it"),
@@ -113,7 +113,7 @@ fn message(place: &str, message: &Value, findings: &mut Findings) {
     }
     let calls = array(message, "tool_calls");
     findings.check(
-        some(message, "tool_calls").is_none() || !calls.is_empty(),
+        non_null(message, "tool_calls").is_none() || !calls.is_empty(),
         Rule::Block,
         format_args!("{place}.tool_calls"),
         "empty array: expected an array with minimum length 1",
@@ -143,10 +143,10 @@ fn content(place: &str, role: &str, message: &Value, findings: &mut Findings) {
     let may_be_nothing = role == "assistant"
         && ["tool_calls", "refusal", "audio"]
             .iter()
-            .any(|field| some(message, field).is_some());
+            .any(|field| non_null(message, field).is_some());
     // An empty text beside calls is what several servers themselves answer.
     let may_be_empty = may_be_nothing || role == "tool";
-    match some(message, "content") {
+    match non_null(message, "content") {
         None => findings.check(
             may_be_nothing,
             Rule::Content,
@@ -285,15 +285,20 @@ fn pairs(messages: &[Value], findings: &mut Findings) {
             );
             continue;
         }
-        missing(&calls, &answered, &place, findings);
+        report_missing_results(&calls, &answered, &place, findings);
         answered.clear();
         let made = array(message, "tool_calls").iter();
         calls = made.map(|call| text(call, "id")).collect();
     }
-    missing(&calls, &answered, "messages", findings);
+    report_missing_results(&calls, &answered, "messages", findings);
 }
 
-fn missing(calls: &[&str], answered: &BTreeSet<&str>, place: &str, findings: &mut Findings) {
+fn report_missing_results(
+    calls: &[&str],
+    answered: &BTreeSet<&str>,
+    place: &str,
+    findings: &mut Findings,
+) {
     let open: Vec<&str> = calls
         .iter()
         .copied()

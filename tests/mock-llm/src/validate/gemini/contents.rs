@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::request::array;
-use crate::validate::{Findings, Rule, some, text};
+use crate::validate::{Findings, Rule, non_null, text};
 use crate::wire::is_third_generation;
 
 /// What a part is: one of these.
@@ -25,7 +25,7 @@ const DATA: &[&str] = &[
 ];
 
 /// What may stand beside it.
-const BESIDE: &[&str] = &[
+const SIBLING_FIELDS: &[&str] = &[
     "thought",
     "thoughtSignature",
     "videoMetadata",
@@ -44,7 +44,7 @@ impl<'a> Turn<'a> {
     fn all(&self, key: &str) -> Vec<(&str, &'a Value)> {
         self.parts
             .iter()
-            .filter_map(|(place, part)| Some((place.as_str(), some(part, key)?)))
+            .filter_map(|(place, part)| Some((place.as_str(), non_null(part, key)?)))
             .collect()
     }
 }
@@ -55,7 +55,7 @@ pub(super) fn contents(model: &str, body: &Value, findings: &mut Findings) {
         findings.add(Rule::Messages, "contents", "contents is not specified");
         return;
     }
-    let turns = joined(contents, findings);
+    let turns = join_turns(contents, findings);
     if let Some(first) = turns.first() {
         findings.check(
             first.role != "model",
@@ -76,7 +76,7 @@ pub(super) fn contents(model: &str, body: &Value, findings: &mut Findings) {
     }
 }
 
-fn joined<'a>(contents: &'a [Value], findings: &mut Findings) -> Vec<Turn<'a>> {
+fn join_turns<'a>(contents: &'a [Value], findings: &mut Findings) -> Vec<Turn<'a>> {
     let mut turns: Vec<Turn<'a>> = Vec::new();
     for (number, content) in contents.iter().enumerate() {
         let place = format!("contents[{number}]");
@@ -119,7 +119,7 @@ fn part(role: &str, place: &str, part: &Value, findings: &mut Findings) {
     let data: Vec<&str> = DATA
         .iter()
         .copied()
-        .filter(|key| some(part, key).is_some())
+        .filter(|key| non_null(part, key).is_some())
         .collect();
     let [kind] = data.as_slice() else {
         findings.add(
@@ -130,7 +130,7 @@ fn part(role: &str, place: &str, part: &Value, findings: &mut Findings) {
         return;
     };
     let kind = *kind;
-    let known: Vec<&str> = DATA.iter().chain(BESIDE).copied().collect();
+    let known: Vec<&str> = DATA.iter().chain(SIBLING_FIELDS).copied().collect();
     findings.known_block_fields(place, part, &known);
     let owner = match kind {
         "functionResponse" | "fileData" => Some("user"),
@@ -145,7 +145,7 @@ fn part(role: &str, place: &str, part: &Value, findings: &mut Findings) {
         place,
         format_args!("{kind} may not be in a content of role {role}"),
     );
-    if let Some(signature) = some(part, "thoughtSignature") {
+    if let Some(signature) = non_null(part, "thoughtSignature") {
         let signature = signature.as_str().unwrap_or_default();
         let base64 = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=-_".contains(&byte);
         findings.check(
@@ -158,7 +158,7 @@ fn part(role: &str, place: &str, part: &Value, findings: &mut Findings) {
     let value = part.get(kind).unwrap_or(&Value::Null);
     match kind {
         "text" => findings.check(
-            !text(part, "text").trim().is_empty() || some(part, "thoughtSignature").is_some(),
+            !text(part, "text").trim().is_empty() || non_null(part, "thoughtSignature").is_some(),
             Rule::EmptyText,
             place,
             "must include non-empty text",
@@ -167,7 +167,7 @@ fn part(role: &str, place: &str, part: &Value, findings: &mut Findings) {
             tool_name(place, text(value, "name"), findings);
             findings.known_block_fields(place, value, &["id", "name", "args"]);
             findings.check(
-                some(value, "args").is_none_or(Value::is_object),
+                non_null(value, "args").is_none_or(Value::is_object),
                 Rule::ToolInput,
                 format_args!("{place}.args"),
                 "must be an object",
@@ -217,7 +217,7 @@ pub(super) fn tool_name(place: &str, name: &str, findings: &mut Findings) {
 fn ids(turns: &[Turn<'_>], findings: &mut Findings) {
     let mut seen = BTreeSet::new();
     for (place, call) in turns.iter().flat_map(|turn| turn.all("functionCall")) {
-        if let Some(id) = some(call, "id").and_then(Value::as_str) {
+        if let Some(id) = non_null(call, "id").and_then(Value::as_str) {
             findings.check(
                 seen.insert(id),
                 Rule::ToolIdUnique,
@@ -241,7 +241,7 @@ fn pairs(turns: &[Turn<'_>], findings: &mut Findings) {
                 );
             }
         } else if responses.is_empty() {
-            missing(&turn.place, findings);
+            report_missing_results(&turn.place, findings);
         } else if responses.len() != calls.len() {
             findings.add(
                 Rule::ToolResultCount,
@@ -255,7 +255,7 @@ fn pairs(turns: &[Turn<'_>], findings: &mut Findings) {
             );
         } else {
             for ((_, call), (place, response)) in calls.iter().zip(&responses) {
-                let same = |key: &str| some(call, key) == some(response, key);
+                let same = |key: &str| non_null(call, key) == non_null(response, key);
                 findings.check(
                     same("name") && same("id"),
                     Rule::ToolResultOrder,
@@ -270,11 +270,11 @@ fn pairs(turns: &[Turn<'_>], findings: &mut Findings) {
         }
     }
     if !calls.is_empty() {
-        missing("contents", findings);
+        report_missing_results("contents", findings);
     }
 }
 
-fn missing(place: &str, findings: &mut Findings) {
+fn report_missing_results(place: &str, findings: &mut Findings) {
     findings.add(
         Rule::ToolResultMissing,
         place,
@@ -294,13 +294,13 @@ fn signed(turns: &[Turn<'_>], findings: &mut Findings) {
         let mut calls = turn
             .parts
             .iter()
-            .filter(|(_, part)| some(part, "functionCall").is_some());
+            .filter(|(_, part)| non_null(part, "functionCall").is_some());
         if let Some((place, part)) = calls.next() {
             let name = part
                 .get("functionCall")
                 .map_or("", |call| text(call, "name"));
             findings.check(
-                some(part, "thoughtSignature").is_some(),
+                non_null(part, "thoughtSignature").is_some(),
                 Rule::Signature,
                 place,
                 format_args!(

@@ -8,46 +8,47 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::request::array;
-use crate::validate::{Findings, Rule, is_tool_name, is_word, some, text};
+use crate::validate::{Findings, Rule, is_tool_name, is_word, non_null, text};
 
 pub(super) fn items(body: &Value, findings: &mut Findings) {
-    previous(body, findings);
-    let items = match some(body, "input") {
-        Some(Value::String(input)) => {
-            findings.check(
-                !input.trim().is_empty(),
-                Rule::EmptyText,
-                "input",
-                "must not be empty",
-            );
-            return;
-        }
-        Some(Value::Array(items)) if !items.is_empty() => items,
-        _ => {
-            let continued = ["previous_response_id", "conversation", "prompt"];
-            findings.check(
-                continued.iter().any(|field| some(body, field).is_some()),
+    check_previous_response(body, findings);
+    let items =
+        match non_null(body, "input") {
+            Some(Value::String(input)) => {
+                findings.check(
+                    !input.trim().is_empty(),
+                    Rule::EmptyText,
+                    "input",
+                    "must not be empty",
+                );
+                return;
+            }
+            Some(Value::Array(items)) if !items.is_empty() => items,
+            _ => {
+                let continued = ["previous_response_id", "conversation", "prompt"];
+                findings.check(
+                continued.iter().any(|field| non_null(body, field).is_some()),
                 Rule::Messages,
                 "input",
                 "one of 'input', 'previous_response_id', 'prompt' or 'conversation' is required",
             );
-            return;
-        }
-    };
+                return;
+            }
+        };
     for (number, item) in items.iter().enumerate() {
         self::item(&format!("input[{number}]"), item, body, findings);
     }
     ids(items, findings);
     pairs(body, items, findings);
-    followed(items, findings);
+    check_reasoning_order(items, findings);
 }
 
-fn previous(body: &Value, findings: &mut Findings) {
-    if some(body, "previous_response_id").is_none() {
+fn check_previous_response(body: &Value, findings: &mut Findings) {
+    if non_null(body, "previous_response_id").is_none() {
         return;
     }
     findings.check(
-        some(body, "conversation").is_none(),
+        non_null(body, "conversation").is_none(),
         Rule::PreviousResponse,
         "previous_response_id",
         "mutually exclusive with 'conversation'",
@@ -64,7 +65,7 @@ fn previous(body: &Value, findings: &mut Findings) {
 
 /// The fields that an item may have besides `type`, and how its id begins. No fields: they are the
 /// provider's own and are not looked at.
-fn shape(kind: &str) -> Option<(Option<&'static [&'static str]>, &'static str)> {
+fn item_rules(kind: &str) -> Option<(Option<&'static [&'static str]>, &'static str)> {
     Some(match kind {
         "message" => (Some(&["id", "role", "content", "status", "phase"]), "msg_"),
         "reasoning" => (
@@ -103,14 +104,14 @@ fn shape(kind: &str) -> Option<(Option<&'static [&'static str]>, &'static str)> 
 /// An item with a role and no type is a message.
 fn kind(item: &Value) -> &str {
     match text(item, "type") {
-        "" if some(item, "role").is_some() => "message",
+        "" if non_null(item, "role").is_some() => "message",
         kind => kind,
     }
 }
 
 fn item(place: &str, item: &Value, body: &Value, findings: &mut Findings) {
     let kind = kind(item);
-    let Some((fields, prefix)) = shape(kind) else {
+    let Some((fields, prefix)) = item_rules(kind) else {
         findings.add(
             Rule::Block,
             place,
@@ -122,7 +123,7 @@ fn item(place: &str, item: &Value, body: &Value, findings: &mut Findings) {
         let known: Vec<&str> = fields.iter().copied().chain(["type"]).collect();
         findings.known_block_fields(place, item, &known);
     }
-    if let Some(id) = some(item, "id") {
+    if let Some(id) = non_null(item, "id") {
         let id = id.as_str().unwrap_or_default();
         findings.check(
             id.starts_with(prefix) && is_word(id) && id.len() <= 64,
@@ -296,7 +297,7 @@ fn is_object_text(text: &str) -> bool {
 fn ids(items: &[Value], findings: &mut Findings) {
     let mut seen = BTreeSet::new();
     for (number, item) in items.iter().enumerate() {
-        if let Some(id) = some(item, "id").and_then(Value::as_str) {
+        if let Some(id) = non_null(item, "id").and_then(Value::as_str) {
             findings.check(
                 seen.insert(id),
                 Rule::ItemIdUnique,
@@ -316,7 +317,7 @@ fn pairs(body: &Value, items: &[Value], findings: &mut Findings) {
     // The calls of a previous response or a conversation are not here.
     let elsewhere = ["previous_response_id", "conversation"]
         .iter()
-        .any(|field| some(body, field).is_some())
+        .any(|field| non_null(body, field).is_some())
         || items
             .iter()
             .any(|item| text(item, "type") == "item_reference");
@@ -333,7 +334,9 @@ fn pairs(body: &Value, items: &[Value], findings: &mut Findings) {
             } else {
                 calls.push((id, false));
             }
-        } else if text(item, "type").ends_with("_call_output") && some(item, "call_id").is_some() {
+        } else if text(item, "type").ends_with("_call_output")
+            && non_null(item, "call_id").is_some()
+        {
             let plain = text(item, "type") == "function_call_output"
                 || text(item, "type") == "custom_tool_call_output";
             match calls.iter_mut().find(|(call, _)| *call == id) {
@@ -366,7 +369,7 @@ fn pairs(body: &Value, items: &[Value], findings: &mut Findings) {
 }
 
 /// What comes after reasoning is the assistant's.
-fn followed(items: &[Value], findings: &mut Findings) {
+fn check_reasoning_order(items: &[Value], findings: &mut Findings) {
     for (number, item) in items.iter().enumerate() {
         if text(item, "type") != "reasoning" {
             continue;

@@ -44,7 +44,7 @@ async fn a_file_of_a_program_that_is_renamed_into_place_is_complete() {
     };
     let dirs = vec![bench.dir.clone()];
     let watcher = Watcher::start(Arc::clone(&registry), dirs, options);
-    while watcher.looks() == 0 {
+    while watcher.scans() == 0 {
         tokio::task::yield_now().await;
     }
     bench.put("raw.py", format!("{RAW}\n# Another one.\n").as_bytes());

@@ -170,7 +170,7 @@ async fn a_backend_whose_tool_is_another_one_at_an_opening_is_held_until_that_is
     std::fs::write(own.join("turned"), "").unwrap();
     let second = host.calls(spec.clone()).await.unwrap();
     assert_eq!(offered(&second), [] as [&str; 0]);
-    let held = host.approved_tools().held().unwrap();
+    let held = host.approved_tools().held_tools().unwrap();
     let [held] = held.as_slice() else {
         panic!("{held:?}");
     };

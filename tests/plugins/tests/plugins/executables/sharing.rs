@@ -4,7 +4,7 @@ use std::path::Path;
 
 use conjure_core::chat::{Part, Response, StopReason};
 use conjure_core::request::ModelRequest;
-use conjure_core::turn::When;
+use conjure_core::turn::EffectiveFrom;
 use conjure_host::Host;
 use conjure_host::plugin::WorkerOptions;
 use conjure_host::provider::{Provider, ProviderError, ReplySink};
@@ -114,7 +114,10 @@ async fn told_after_a_switch(session: &Session, provider: &str) -> String {
         provider: Some(provider.to_owned()),
         ..SessionSettings::default()
     };
-    session.change(settings, When::NextTurn).await.unwrap();
+    session
+        .change(settings, EffectiveFrom::NextTurn)
+        .await
+        .unwrap();
     told(session).await
 }
 
@@ -130,7 +133,7 @@ async fn a_backend_with_a_share_in_requests_is_held_with_each_provider_by_itself
     for (provider, tools) in [("other", OTHER), ("one", ONE), ("other", OTHER)] {
         assert_eq!(told_after_a_switch(&first, provider).await, tools);
     }
-    let held = host.approved_tools().held().unwrap();
+    let held = host.approved_tools().held_tools().unwrap();
     assert!(held.is_empty(), "{held:?}");
 
     let own = dir.path().join("data/plugin-data/sharing");
@@ -138,7 +141,7 @@ async fn a_backend_with_a_share_in_requests_is_held_with_each_provider_by_itself
     std::fs::write(own.join("turned"), "").unwrap();
     assert_eq!(told_after_a_switch(&first, "one").await, "nothing");
     assert_eq!(told_after_a_switch(&first, "other").await, "nothing");
-    let held = host.approved_tools().held().unwrap();
+    let held = host.approved_tools().held_tools().unwrap();
     assert_eq!(held.len(), 2, "{held:?}");
     assert!(held.iter().all(|held| held.changed == ["description"]));
 

@@ -84,13 +84,13 @@ fn edit(story: &Story, change: impl FnOnce(&str) -> String) {
 fn nothing_runs_of_a_library_that_is_not_what_its_lock_says() {
     for (what, alter, why) in INSTALLED {
         let story = Story::installed();
-        assert_eq!(story.team.loaded().as_deref(), Some("0.1.0"));
-        story.team.was_touched();
+        assert_eq!(story.team.loaded_version().as_deref(), Some("0.1.0"));
+        story.team.take_touched();
         alter(&story);
         let output = story.team.run(["list"]);
         let said = format!("{}{}", output.stdout, output.stderr);
         assert!(said.contains(why), "{what}: {said}");
-        assert_eq!(story.team.loaded(), None, "{what}");
-        assert!(!story.team.was_touched(), "{what}: it ran");
+        assert_eq!(story.team.loaded_version(), None, "{what}");
+        assert!(!story.team.take_touched(), "{what}: it ran");
     }
 }

@@ -73,7 +73,7 @@ fn nothing_runs_of_a_package_that_is_not_what_a_lock_says() {
         let other = Team::new().trusts(&story.author);
         let lock = story.author.path("conjure.lock");
         let package = story.old.display().to_string();
-        other.does(["install", &package, "--lock", &lock.display().to_string()]);
+        other.run_to_success(["install", &package, "--lock", &lock.display().to_string()]);
         let text = fs::read_to_string(&lock).unwrap();
         let tampered = tamper(&text, &story);
         assert_ne!(text, tampered, "{what}");
@@ -84,8 +84,8 @@ fn nothing_runs_of_a_package_that_is_not_what_a_lock_says() {
         let said = format!("{}{}", output.stdout, output.stderr);
         assert_eq!(output.code, Some(1), "{what}: {said}");
         assert!(said.contains(why), "{what}: {said}");
-        assert!(!story.team.was_touched(), "{what}: it ran");
-        assert_eq!(story.team.loaded(), None, "{what}");
+        assert!(!story.team.take_touched(), "{what}: it ran");
+        assert_eq!(story.team.loaded_version(), None, "{what}");
     }
 }
 
@@ -142,7 +142,7 @@ fn nothing_runs_of_a_package_that_is_not_what_an_index_says() {
     let dir = story.author.path("public");
     fs::create_dir(&dir).unwrap();
     let (place, package) = (dir.display().to_string(), story.old.display().to_string());
-    story.team.does(["publish", &package, &place]);
+    story.team.run_to_success(["publish", &package, &place]);
     let index = dir.join("index.jsonl");
     let good = fs::read_to_string(&index).unwrap();
     for (what, tamper, why) in INDEXES {
@@ -155,11 +155,11 @@ fn nothing_runs_of_a_package_that_is_not_what_an_index_says() {
         let said = format!("{}{}", output.stdout, output.stderr);
         assert_ne!(output.code, Some(0), "{what}: {said}");
         assert!(said.contains(why), "{what}: {said}");
-        assert!(!story.team.was_touched(), "{what}: it ran");
+        assert!(!story.team.take_touched(), "{what}: it ran");
     }
     fs::write(&index, good).unwrap();
     story
         .team
-        .does(["install", "toucher", "--yes", "--index", &place]);
-    assert!(story.team.was_touched());
+        .run_to_success(["install", "toucher", "--yes", "--index", &place]);
+    assert!(story.team.take_touched());
 }

@@ -3,7 +3,7 @@
 use std::fs;
 
 use conjure_packages::{Package, PackageBuilder};
-use conjure_plugin_tests::{FileEntry, grafted, padded, repacked, versioned};
+use conjure_plugin_tests::{FileEntry, repacked, versioned, with_entry_from, with_padding};
 use serde_json::Value;
 
 use super::Story;
@@ -104,7 +104,7 @@ const PACKAGES: &[Tampering] = &[
     ),
     (
         "bytes between its files and their list",
-        |story| padded(&story.new, false),
+        |story| with_padding(&story.new, false),
         "belong to no file in it",
     ),
     (
@@ -155,12 +155,12 @@ const PACKAGES: &[Tampering] = &[
     ),
     (
         "bytes behind the end of what a file was compressed to",
-        |story| padded(&story.new, true),
+        |story| with_padding(&story.new, true),
         "behind the end of its data",
     ),
     (
         "the library of an older version",
-        |story| grafted(&story.new, &story.old, &library_name()),
+        |story| with_entry_from(&story.new, &story.old, &library_name()),
         "not the file that it names",
     ),
     (
@@ -168,7 +168,7 @@ const PACKAGES: &[Tampering] = &[
         |story| {
             let old = Package::open(&story.old).unwrap();
             let old = serde_json::to_value(&old.description().libraries).unwrap();
-            let package = grafted(&story.new, &story.old, &library_name());
+            let package = with_entry_from(&story.new, &story.old, &library_name());
             let path = story.author.write("step.zip", &package);
             repacked(&path, |entries| {
                 description(entries, |value| value["libraries"] = old);
@@ -239,14 +239,14 @@ const PACKAGES: &[Tampering] = &[
     ),
     (
         "the signature of another version",
-        |story| grafted(&story.new, &story.old, "package.json.minisig"),
+        |story| with_entry_from(&story.new, &story.old, "package.json.minisig"),
         "signature",
     ),
     (
         "the signature of somebody else",
         |story| {
             let other = story.attacker.package("0.2.0");
-            grafted(&story.new, &other, "package.json.minisig")
+            with_entry_from(&story.new, &other, "package.json.minisig")
         },
         "signature",
     ),
@@ -353,13 +353,13 @@ fn no_byte_of_a_package_that_was_tampered_with_runs() {
         let said = format!("{}{}", output.stdout, output.stderr);
         assert_eq!(output.code, Some(1), "{what}: {said}");
         assert!(said.contains(why), "{what}: {said}");
-        assert!(!story.team.was_touched(), "{what}: it ran");
+        assert!(!story.team.take_touched(), "{what}: it ran");
         assert!(!story.team.library().exists(), "{what}: it is installed");
     }
     // All of it is judged by what is there in the end: the very package runs.
     let output = story.install(&fs::read(&story.new).unwrap());
     assert_eq!(output.code, Some(0), "{}", output.snapshot());
-    assert!(story.team.was_touched());
+    assert!(story.team.take_touched());
 }
 
 #[test]

@@ -12,7 +12,7 @@ fn accepted() -> Story {
     let (author, attacker) = (Publisher::new(), Publisher::new());
     let team = Team::new();
     let (old, new) = (author.package("0.1.0"), author.package("0.2.0"));
-    team.does([
+    team.run_to_success([
         "install",
         &old.display().to_string(),
         "--signer",
@@ -28,7 +28,7 @@ fn accepted() -> Story {
 }
 
 fn isolation(team: &Team) -> Value {
-    let list: Value = serde_json::from_str(&team.does(["list", "--json"])).unwrap();
+    let list: Value = serde_json::from_str(&team.run_to_success(["list", "--json"])).unwrap();
     list["plugins"][0]["isolation"].clone()
 }
 
@@ -42,10 +42,10 @@ fn a_strangers_library_stays_a_strangers_whatever_becomes_of_the_lock() {
     // Also where somebody puts it by hand, or says its path.
     let library = fs::read(team.library()).unwrap();
     let by_hand = story.author.write("lib.so", &library).display().to_string();
-    team.does(["add", &by_hand]);
+    team.run_to_success(["add", &by_hand]);
     assert_eq!(isolation(team), "process");
-    team.does(["check", &by_hand]);
-    assert!(!team.was_touched());
+    team.run_to_success(["check", &by_hand]);
+    assert!(!team.take_touched());
 }
 
 #[test]
@@ -53,16 +53,16 @@ fn what_was_altered_is_not_put_back_and_what_is_signed_not_left_without_being_sa
     let story = accepted();
     let team = &story.team;
     place(&story, &versioned("toucher", "0.3.0"));
-    team.does(["install", "--yes"]);
-    assert_eq!(team.loaded().as_deref(), Some("0.1.0"));
+    team.run_to_success(["install", "--yes"]);
+    assert_eq!(team.loaded_version().as_deref(), Some("0.1.0"));
     let nothing = team.run(["rollback", "toucher", "--yes"]);
     assert_eq!(nothing.code, Some(2), "{}", nothing.snapshot());
-    team.does(["remove", "toucher"]);
+    team.run_to_success(["remove", "toucher"]);
     let by_hand = story.author.write("lib.so", &versioned("toucher", "0.3.0"));
-    team.does(["add", &by_hand.display().to_string()]);
-    team.was_touched();
+    team.run_to_success(["add", &by_hand.display().to_string()]);
+    team.take_touched();
     let old = story.old.display().to_string();
-    team.does(["install", &old, "--yes", "--signer", &story.author.key()]);
+    team.run_to_success(["install", &old, "--yes", "--signer", &story.author.key()]);
     let refused = team.run(["rollback", "toucher"]);
     assert_eq!(refused.code, Some(1), "{}", refused.snapshot());
     assert!(
@@ -70,7 +70,7 @@ fn what_was_altered_is_not_put_back_and_what_is_signed_not_left_without_being_sa
         "{}",
         refused.stdout
     );
-    assert_eq!(team.loaded().as_deref(), Some("0.1.0"));
+    assert_eq!(team.loaded_version().as_deref(), Some("0.1.0"));
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn a_key_is_the_key_that_was_said_and_no_other() {
     let unsigned = story.attacker.unsigned("0.1.0").display().to_string();
     let refused = team.run(["install", &unsigned, "--signer", &key]);
     assert_eq!(refused.code, Some(1), "{}", refused.snapshot());
-    assert_eq!(team.loaded(), None);
+    assert_eq!(team.loaded_version(), None);
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn a_lock_of_somebody_elses_names_nobody_by_itself() {
     let attacker = Team::new();
     let package = story.attacker.package("0.2.0").display().to_string();
     let lock = story.team.workspace.work().join("conjure.lock");
-    attacker.does([
+    attacker.run_to_success([
         "install",
         &package,
         "--signer",
@@ -136,7 +136,7 @@ fn a_lock_of_somebody_elses_names_nobody_by_itself() {
             .run()
             .unwrap();
         assert_eq!(refused.code, Some(1), "{args:?}: {}", refused.snapshot());
-        assert_eq!(story.team.loaded().as_deref(), Some("0.1.0"));
+        assert_eq!(story.team.loaded_version().as_deref(), Some("0.1.0"));
     }
 }
 

@@ -74,7 +74,7 @@ fn every_recorded_request_that_was_taken_breaks_no_rule() {
             let body = recorded.exchange.request();
             let model = recorded.endpoint().model.unwrap_or_default();
             let broken = broken(wire, recorded.provider, &model, &body);
-            let name = format!("{} #{}", recorded.name, recorded.at);
+            let name = format!("{} #{}", recorded.name, recorded.index);
             assert_eq!(broken, [] as [&str; 0], "{name}: {body:#}");
             seen += 1;
         }

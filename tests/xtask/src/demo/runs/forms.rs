@@ -174,8 +174,8 @@ fn ten_logs_of_a_step_are_fetched_into_ten_files() {
         })
     });
     let script = json!({ "steps": [{ "calls": calls }, { "text": "Done." }] });
-    std::fs::write(stage.place.session.join("script.json"), script.to_string()).unwrap();
-    let output = stage.conjure(command_line(&stage.place, "all"));
+    std::fs::write(stage.dirs.session.join("script.json"), script.to_string()).unwrap();
+    let output = stage.conjure(command_line(&stage.dirs, "all"));
     assert_eq!(output.code, Some(0), "{}", output.snapshot());
 
     for (name, count) in SAMPLES {

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 
 use conjure_kit::Engine;
 
-use super::{Stage, Third};
+use super::{Stage, ThirdBackend};
 
 /// What every answer says of the forms that are read.
 const FORMS: &str = "Logs are read as JSON lines or a JSON array of objects (also those of \
@@ -96,7 +96,7 @@ fn nothing_is_made_of_no_log_where_a_container_would_make_a_page() {
         return;
     };
     let image = engine.image().to_owned();
-    let stage = Stage::with(Some(&Third::Docker { image }));
+    let stage = Stage::with(Some(&ThirdBackend::Docker { image }));
     let answer = answer(&stage, b"");
     assert!(answer.contains("an empty file (0 bytes)"), "{answer}");
 }
