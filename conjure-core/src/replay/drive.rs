@@ -253,7 +253,7 @@ impl<'a> Drive<'a, '_> {
             HostAction::StopCompaction => waiting.summary = None,
             HostAction::AskPerson { call, .. } => waiting.awaiting_approval.push(call.call_id),
             HostAction::WithdrawApproval { call_id } => {
-                waiting.awaiting_approval.retain(|id| *id != call_id)
+                waiting.awaiting_approval.retain(|id| *id != call_id);
             }
             HostAction::Observe { .. } => self.unobserved += 1,
             HostAction::TurnOver { .. } => *waiting = OpenWork::default(),

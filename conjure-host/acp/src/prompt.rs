@@ -347,7 +347,7 @@ impl PromptTurn<'_> {
             Event::Approval { call, .. } => self.decide(call),
             Event::CallStarted { call_id, .. } => drop(self.pending_questions.remove(call_id)),
             Event::FunctionCallOutput(output) => {
-                drop(self.pending_questions.remove(&output.call_id))
+                drop(self.pending_questions.remove(&output.call_id));
             }
             Event::Question(question) => {
                 let answering = questions::answer(

@@ -321,7 +321,7 @@ impl SessionFollower<'_> {
             match answered {
                 Ok(AnswerResult::Accepted | AnswerResult::Late) => return Ok(PromptResult::Yes),
                 Ok(AnswerResult::Invalid(why)) => {
-                    output::print_note(output::clean(&why.to_string()))
+                    output::print_note(output::clean(&why.to_string()));
                 }
                 Err(error) => {
                     report_rejected(&error, &how_to_answer(self.name, &question.id));

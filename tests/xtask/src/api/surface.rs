@@ -179,7 +179,7 @@ impl PublicSurface<'_> {
                 self.entry(public, format!("use {path}::*"), gates);
             }
             (PathTarget::Local(_, name), None) => {
-                self.entry(public, format!("use {name}::*"), gates)
+                self.entry(public, format!("use {name}::*"), gates);
             }
         }
     }

@@ -169,8 +169,8 @@ impl McpSession {
     fn wait_until_used(&mut self, version: &str) -> Result<()> {
         let end = Instant::now() + LIMIT;
         loop {
-            let ledger = self.call("ledger_count", json!({}))?;
-            let desk = self.call("desk_version", json!({}))?;
+            let ledger = self.call("ledger_count", &json!({}))?;
+            let desk = self.call("desk_version", &json!({}))?;
             if ledger.starts_with(version) && desk.starts_with(version) {
                 return Ok(());
             }
@@ -197,19 +197,19 @@ impl McpSession {
             before.unwrap_or("none")
         );
         let line = lines.last().map_or("", String::as_str);
-        self.expect_reply("ledger_add", json!({ "line": line }), &count_text)?;
-        self.expect_reply("ledger_save", json!({}), &format!("{count} saved as "))?;
+        self.expect_reply("ledger_add", &json!({ "line": line }), &count_text)?;
+        self.expect_reply("ledger_save", &json!({}), &format!("{count} saved as "))?;
         let written = fs::read_to_string(self.work.join("ledger.txt"))?;
         ensure!(written == lines.join("\n"), "it wrote {written:?}");
-        self.expect_reply("ledger_fetch", json!({ "url": address }), "200 hello")?;
+        self.expect_reply("ledger_fetch", &json!({ "url": address }), "200 hello")?;
         let letters = format!("{} letters", SECRET.len());
-        self.expect_reply("ledger_key", json!({}), &letters)?;
-        let panic = self.call("ledger_slip", json!({}))?;
+        self.expect_reply("ledger_key", &json!({}), &letters)?;
+        let panic = self.call("ledger_slip", &json!({}))?;
         ensure!(
             panic.contains("it slipped"),
             "a panic was told as {panic:?}"
         );
-        self.expect_reply("ledger_count", json!({}), &count_text)?;
+        self.expect_reply("ledger_count", &json!({}), &count_text)?;
 
         let prompt = json!({ "name": "sum_up", "arguments": { "tone": "dry" } });
         let prompt = self.ask("prompts/get", &prompt)?.to_string();
@@ -221,13 +221,13 @@ impl McpSession {
 
         self.expect_reply(
             "desk_knock",
-            json!({}),
+            &json!({}),
             &format!("{version}: {count} knocks"),
         )
     }
 
     /// Calls a tool that must say this.
-    fn expect_reply(&mut self, tool: &str, arguments: Value, wanted: &str) -> Result<()> {
+    fn expect_reply(&mut self, tool: &str, arguments: &Value, wanted: &str) -> Result<()> {
         let text = self.call(tool, arguments)?;
         ensure!(
             text.contains(wanted),
@@ -237,7 +237,7 @@ impl McpSession {
     }
 
     /// Calls a tool; the text of its result, also where that is an error.
-    fn call(&mut self, tool: &str, arguments: Value) -> Result<String> {
+    fn call(&mut self, tool: &str, arguments: &Value) -> Result<String> {
         let result = self.ask(
             "tools/call",
             &json!({ "name": tool, "arguments": arguments }),
