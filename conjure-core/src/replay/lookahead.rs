@@ -22,7 +22,7 @@ pub(super) fn is_host_entry(body: &EntryBody) -> bool {
     }
 }
 
-/// Whether the host may write such an entry: those of [`is_outside`], and notices, which both write.
+/// Whether the host may write such an entry: those of [`is_host_entry`], and notices, which both write.
 pub(super) fn may_be_host_entry(body: &EntryBody) -> bool {
     is_host_entry(body) || matches!(body, EntryBody::Notice { .. })
 }

@@ -14,7 +14,7 @@ pub fn conversation(entries: &[Entry]) -> Vec<Message> {
     conversation_before(entries, u64::MAX)
 }
 
-/// The part of the conversation in front of the entry with the number `upto`.
+/// The part of the conversation in front of the entry with the number `before_seq`.
 pub(super) fn conversation_before(entries: &[Entry], before_seq: u64) -> Vec<Message> {
     let folded = fold(entries);
     let summary = folded

@@ -7,7 +7,7 @@ use crate::exact_numbers::inexact_number;
 /// The arguments, and their text where they are not a JSON object, may be cut off, or have a number
 /// that would be another one here.
 ///
-/// `whole`: whether all of the text has come. Nothing at all, and `null`, are an empty object:
+/// `is_complete`: whether all of the text has come. Nothing at all, and `null`, are an empty object:
 /// calls without arguments come like that.
 pub(super) fn parsed(text: &str, is_complete: bool) -> (Value, Option<String>) {
     let empty = || Value::Object(Map::new());

@@ -220,7 +220,7 @@ fn location_line(artifact: &ArtifactRef, known: Option<&Artifact>) -> String {
         None => format!(
             "[file] {}, with {}; only a session can fetch it",
             describe_file(artifact),
-            known.map_or("its backend", |file| file.source.as_str())
+            known.map_or("its backend", |file| file.fetch_backend())
         ),
     }
 }

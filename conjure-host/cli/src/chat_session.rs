@@ -56,7 +56,7 @@ const OWN_SESSION_OPTIONS: [&str; 15] = [
     "--allow-write",
     "--allow-read",
 ];
-/// Options like [`OF_OWN`] that take no value.
+/// Options like [`OWN_SESSION_OPTIONS`] that take no value.
 const OWN_SESSION_FLAGS: [&str; 1] = ["--allow-network"];
 /// Options for who answers: the thread knows it, and they are said again only where one of [`FILES`]
 /// would choose another.

@@ -65,7 +65,7 @@ enum CommandStop {
 /// A line that a command wrote, or its end.
 pub(crate) enum UserShellCommandEvent {
     Line(String),
-    /// The command is over; `told` is what the model reads of it.
+    /// The command is over; `message` is what the model reads of it.
     Over {
         status: String,
         message: String,
@@ -119,7 +119,7 @@ pub(crate) fn strip_command_output(message: &str) -> &str {
     words
 }
 
-/// What follows what one command said, as [`OwnCommand`] tells it.
+/// What follows what one command said, as [`UserShellCommand`] tells it.
 fn after_command_output(text: &str) -> Option<&str> {
     let (_, said) = text
         .strip_prefix("I ran `")?

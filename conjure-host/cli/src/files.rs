@@ -92,7 +92,7 @@ fn list(global: &Global, files: &[Artifact]) {
             clean(&file.source).into_owned(),
             match (&file.path, &file.remote) {
                 (Some(path), _) => escape_line(&path.display().to_string()).into_owned(),
-                (None, Some(_)) => format!("with {}", clean(&file.source)),
+                (None, Some(_)) => format!("with {}", clean(file.fetch_backend())),
                 (None, None) => "gone".to_owned(),
             },
         ]);

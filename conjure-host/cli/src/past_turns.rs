@@ -111,7 +111,7 @@ fn truncate_before_turn(entries: &mut Vec<Entry>, turn: &str) {
     entries.retain(|entry| entry.turn >= from);
 }
 
-/// Like [`last`], before the thread is opened; nothing where opening it changes what was said last: it
+/// Like [`recent_items`], before the thread is opened; nothing where opening it changes what was said last: it
 /// ends the turn of a host that was killed.
 pub(crate) async fn recent_items_if_settled(
     store: &Store,

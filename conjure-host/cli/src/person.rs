@@ -96,6 +96,8 @@ pub(crate) async fn ask_yes_no(question: &str) -> Result<bool, CliError> {
     }
     let _asking = ASKING.lock().await;
     let _held = drawn_turn::hold();
+    // A line that was typed before the question was meant for something else.
+    let _ = tcflush(std::io::stdin(), QueueSelector::IFlush);
     print_note(question);
     let answer = prompt("  [y]es, [n]o: ").await.ok_or_else(nobody)?;
     Ok(matches!(answer.trim(), "y" | "yes"))

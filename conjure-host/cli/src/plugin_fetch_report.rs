@@ -85,7 +85,7 @@ impl FetchReport {
         }
     }
 
-    /// Like [`Self::unread()`], for all that a package was looked for in.
+    /// Like [`Self::add_unread()`], for all that a package was looked for in.
     pub(crate) fn add_unread_of(&mut self, global: &Global, fetched: &FetchedPackage) {
         self.add_unread(global, fetched.index_errors.iter().chain(&fetched.left_out));
     }

@@ -270,7 +270,7 @@ impl TurnFollower<'_> {
         self.follow(answer, events, false).await
     }
 
-    /// Like [`Self::until`]; with `holds_answer` the answer is not shown as it comes, since it may have
+    /// Like [`Self::follow_to_end`]; with `holds_answer` the answer is not shown as it comes, since it may have
     /// to be given again.
     async fn follow(
         self,

@@ -64,8 +64,9 @@ enum SkillVerb {
     /// Trust a project: its skills are used from now on, as they are now
     ///
     /// When something of them changes they are not used until it is trusted again. At a terminal it
-    /// shows them and asks, and trusts what was shown, also where it changes before the answer. A
-    /// script says with `--digest` which content it means; without it, what is there is trusted.
+    /// shows them and asks, without `--yes`, `--digest` or `--json`, and trusts what was shown, also where
+    /// it changes before the answer. A script says with `--digest` which content it means; without it,
+    /// what is there is trusted.
     Trust(skill_trust::SkillTrustArgs),
     /// Trust a project no more: its skills are not used from now on
     Untrust {

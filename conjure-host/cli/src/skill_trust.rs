@@ -22,8 +22,7 @@ pub(crate) struct SkillTrustArgs {
     /// The project's directory
     #[arg(default_value = ".")]
     dir: PathBuf,
-    /// Trust the project only if its skills have this digest, as `conjure skill list` shows it:
-    /// `sha256:` and 12 hex digits or more
+    /// Trust the project only if its skills have this digest, as `conjure skill list` shows it
     #[arg(long, value_name = "SHA256", conflicts_with = "remove")]
     digest: Option<SkillsDigest>,
     /// Do not ask

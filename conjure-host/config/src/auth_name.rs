@@ -40,7 +40,7 @@ impl AuthRef {
     }
 
     /// The auth with its credential, once a host opened it.
-    pub fn open_auth(&self) -> Option<&Arc<OpenAuth>> {
+    pub fn opened(&self) -> Option<&Arc<OpenAuth>> {
         self.opened.as_ref()
     }
 

@@ -185,7 +185,7 @@ pub fn remove_secrets(program: &mut Command) {
     }
 }
 
-/// As [`keep_from`], for a program that has no use for any key, such as an editor or a browser: it
+/// As [`remove_secrets`], for a program that has no use for any key, such as an editor or a browser: it
 /// gets neither these variables, which settings name as holders of keys (`key_var`), nor one whose
 /// name says that it holds a key. A shell may have variables that another run of this program is
 /// told of, and nothing else tells those from the others.

@@ -22,9 +22,8 @@ const MOST_BYTES: u64 = 256 * 1024 * 1024;
 const MOST_FILES: usize = 20_000;
 /// What a digest begins with where it is shown.
 const ALGORITHM: &str = "sha256:";
-/// How many hex digits a digest has, and how many its beginning has to have.
+/// How many hex digits a digest has. All are written: two contents whose digests begin alike are found at will.
 const DIGITS: usize = 64;
-const LEAST_DIGITS: usize = 12;
 /// The file in the directory of data, and the one that is locked while it changes.
 const FILE: &str = "trusted.json";
 const LOCK: &str = "trusted.lock";
@@ -38,15 +37,14 @@ pub struct ProjectSkills {
     pub digest: String,
 }
 
-/// The digest of a project's skills, or the beginning of one: which content somebody means.
+/// The digest of a project's skills: the content that somebody means.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SkillsDigest(String);
 
 /// A text that is no digest.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{}` is no digest: write `{ALGORITHM}` and all {DIGITS} hex digits that `conjure skill list` \
-     shows, or the first {LEAST_DIGITS} at least",
+    "`{}` is no digest: write `{ALGORITHM}` and the {DIGITS} hex digits that `conjure skill list` shows",
     text.escape_debug()
 )]
 pub struct SkillsDigestError {
@@ -129,7 +127,7 @@ impl ProjectSkills {
     /// Whether they are the content that somebody means.
     #[must_use]
     pub fn matches(&self, meant: &SkillsDigest) -> bool {
-        self.digest.starts_with(&meant.0)
+        self.digest == meant.0
     }
 
     /// The names of their directories.
@@ -144,8 +142,7 @@ impl FromStr for SkillsDigest {
 
     fn from_str(text: &str) -> Result<Self, SkillsDigestError> {
         let is_digest = |digits: &&str| {
-            (LEAST_DIGITS..=DIGITS).contains(&digits.len())
-                && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
+            digits.len() == DIGITS && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
         };
         let digits = text.trim().strip_prefix(ALGORITHM).filter(is_digest);
         let digits = digits.ok_or_else(|| SkillsDigestError {
@@ -383,8 +380,7 @@ mod tests {
         let shown = skills.digest_text();
         let meant = |text: &str| text.parse::<SkillsDigest>();
         assert_eq!(meant(&shown).unwrap().to_string(), shown);
-        let beginning = &shown[..ALGORITHM.len() + LEAST_DIGITS];
-        let written = [shown.as_str(), beginning, &format!(" {beginning}\n")];
+        let written = [shown.as_str(), &format!(" {shown}\n")];
         let named: Vec<_> = written.iter().map(|text| meant(text).unwrap()).collect();
         assert!(named.iter().all(|digest| skills.matches(digest)));
         let upper = format!("{ALGORITHM}{}", skills.digest.to_ascii_uppercase());
@@ -392,7 +388,7 @@ mod tests {
         std::fs::write(skill.join("more"), "").unwrap();
         let changed = ProjectSkills::of(dir.path()).unwrap();
         assert!(!named.iter().any(|digest| changed.matches(digest)));
-        let short = &shown[..beginning.len() - 1];
+        let short = &shown[..shown.len() - 1];
         let long = format!("{shown}0");
         let no_digit = format!("{short}g");
         for wrong in ["", ALGORITHM, &skills.digest, short, &long, &no_digit] {

@@ -52,7 +52,7 @@ pub fn has_grammar(language: &str) -> bool {
     grammar(language).is_some()
 }
 
-/// Each line of a text in pieces; for a language as [`knows`] takes it.
+/// Each line of a text in pieces; for a language as [`has_grammar`] takes it.
 #[must_use]
 pub fn highlight<'a>(language: &str, text: &'a str) -> Vec<Vec<CodePiece<'a>>> {
     let mut highlighter = Highlighter::new(language);
@@ -60,7 +60,7 @@ pub fn highlight<'a>(language: &str, text: &'a str) -> Vec<Vec<CodePiece<'a>>> {
 }
 
 impl Highlighter {
-    /// For a text in a language, as [`knows`] takes it; for an unknown one everything is plain.
+    /// For a text in a language, as [`has_grammar`] takes it; for an unknown one everything is plain.
     #[must_use]
     pub fn new(language: &str) -> Self {
         let reading = grammar(language).map(|grammar| GrammarState {

@@ -87,14 +87,14 @@ impl FromRequest<App> for JsonLinesBody {
             "application/octet-stream",
         ];
         let what = "the body has to be lines of JSON: `Content-Type: application/jsonl`";
-        let (body, room) = large_body(request, app, &kinds, what).await?;
+        let (body, room) = read_large_body(request, app, &kinds, what).await?;
         Ok(Self(body, room))
     }
 }
 
 /// A body of an import, with the room for it. `what` says what it has to be, where its media type
 /// is none of `kinds`.
-pub(super) async fn large_body(
+pub(super) async fn read_large_body(
     request: Request,
     app: &App,
     kinds: &[&str],
@@ -107,11 +107,11 @@ pub(super) async fn large_body(
             what,
         ));
     }
-    large_body_of_any_type(request, app).await
+    read_large_body_of_any_type(request, app).await
 }
 
 /// A body of as many bytes as an import may have, with the room for it.
-pub(super) async fn large_body_of_any_type(
+pub(super) async fn read_large_body_of_any_type(
     request: Request,
     app: &App,
 ) -> Result<(Bytes, ImportPermit), Problem> {

@@ -119,17 +119,19 @@ async fn save_fetched(
 
 fn problem(file: &ArtifactRow, error: FetchError) -> Problem {
     let (id, said) = (&file.id, error.to_string());
-    let away = match error {
+    let (away, backend) = match error {
         FetchError::Manager(error) => return error.into(),
-        FetchError::NoSession { .. } => Problem::conflict(
-            "not-here",
-            format!("the bytes of {id} are not here: {said}"),
-        ),
-        FetchError::Backend { .. } => Problem::new(
-            StatusCode::BAD_GATEWAY,
-            "backend",
-            format!("{id} could not be fetched: {said}; `conjure doctor` says how backends are"),
-        ),
+        FetchError::NoSession { backend, .. } => {
+            let why = format!("the bytes of {id} are not here: {said}");
+            (Problem::conflict("not-here", why), backend)
+        }
+        FetchError::Backend { backend, .. } => {
+            let why = format!(
+                "{id} could not be fetched: {said}; `conjure doctor` says how backends are"
+            );
+            let problem = Problem::new(StatusCode::BAD_GATEWAY, "backend", why);
+            (problem, backend)
+        }
     };
-    away.with_member("backend", file.source.as_str())
+    away.with_member("backend", backend)
 }

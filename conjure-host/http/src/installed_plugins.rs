@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::{IntoParams, ToSchema};
 
-use super::extract::{ImportPermit, JsonBody, Params, PathParams, Ref, large_body};
+use super::extract::{ImportPermit, JsonBody, Params, PathParams, Ref, read_large_body};
 use super::operations::{Operations, routes};
 use super::problem::Problem;
 use super::state::App;
@@ -38,7 +38,8 @@ impl FromRequest<App> for LibraryBody {
 
     async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
         let what = "the body has to be a library: `Content-Type: application/octet-stream`";
-        let (body, room) = large_body(request, app, &["application/octet-stream"], what).await?;
+        let (body, room) =
+            read_large_body(request, app, &["application/octet-stream"], what).await?;
         Ok(Self(body, room))
     }
 }

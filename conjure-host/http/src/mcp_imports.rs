@@ -14,7 +14,7 @@ use conjure_store::StoreError;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::extract::{ImportPermit, JsonBody, Params, is_json, large_body, shown_name};
+use super::extract::{ImportPermit, JsonBody, Params, is_json, read_large_body, shown_name};
 use super::mcp_servers::{MAX_NAME_CHARS, McpServerView};
 use super::operations::{Operations, routes};
 use super::problem::Problem;
@@ -168,7 +168,7 @@ impl FromRequest<App> for Configuration {
         let what = "the body has to be JSON (`Content-Type: application/json`) or an MCP bundle \
                     (`Content-Type: application/zip`)";
         let kinds = ["application/zip", "application/octet-stream"];
-        let (bytes, room) = large_body(request, app, &kinds, what).await?;
+        let (bytes, room) = read_large_body(request, app, &kinds, what).await?;
         Ok(Self::Bundle(bytes, room))
     }
 }

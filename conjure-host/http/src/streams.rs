@@ -11,7 +11,7 @@ use super::problem::Problem;
 #[derive(Debug, Clone)]
 pub(super) struct Streams {
     /// Most streams of one client: half of the connections that the server may have, and three quarters
-    /// of what the others leave of `of_all`, so that another client gets some.
+    /// of what the others leave of `max_total`, so that another client gets some.
     max_per_client: usize,
     /// Most streams of all clients together: three quarters of the connections.
     max_total: usize,

@@ -78,7 +78,7 @@ impl FromRequest<App> for FileBody {
 
     async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
         let media_type = extract::media_type(request.headers());
-        let (bytes, room) = extract::large_body_of_any_type(request, app).await?;
+        let (bytes, room) = extract::read_large_body_of_any_type(request, app).await?;
         Ok(Self {
             bytes,
             media_type,

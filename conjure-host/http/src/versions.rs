@@ -18,7 +18,7 @@ pub(super) const CHANGED_KIND: &str = "changed";
 /// The header, as the description has it.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
-#[expect(dead_code, reason = "it is described; `Wanted` reads it")]
+#[expect(dead_code, reason = "it is described; `VersionCondition` reads it")]
 pub(super) struct IfMatch {
     /// The `ETag` of the version that the change is to; without it the change is made to whatever
     /// there is.

@@ -3,7 +3,7 @@
 //!
 //! Values of variables, arguments, headers and addresses are all judged by this, so that one that
 //! is found in one place is found in the others. Knows no variables: they are replaced before, see
-//! [`stand_in`](super::variables::stand_in).
+//! [`with_placeholders`](super::variables::with_placeholders).
 
 use super::secret_name::{is_secret_name, is_secret_parameter};
 

@@ -87,7 +87,7 @@ impl ClientSessions {
     ///
     /// # Errors
     /// When there are too many.
-    pub(super) fn shared_session(
+    pub(super) fn get_or_begin_shared_session(
         &self,
         client: &Identity,
     ) -> Result<Arc<ClientSession>, ErrorData> {
@@ -107,7 +107,7 @@ impl ClientSessions {
     ///
     /// # Errors
     /// When there are too many.
-    pub(super) fn connection_session(
+    pub(super) fn begin_connection_session(
         &self,
         by: &AdmittedRequest,
     ) -> Result<Arc<ClientSession>, ErrorData> {

@@ -80,7 +80,7 @@ impl McpHandler {
     ) -> Result<Arc<ClientSession>, ErrorData> {
         if self.over_http && is_modern(context) {
             let identity = Identity::of(&AdmittedRequest::of(context)?.principal, context);
-            let session = self.clients.shared_session(&identity)?;
+            let session = self.clients.get_or_begin_shared_session(&identity)?;
             session.declare(|| identity.kinds);
             return Ok(session);
         }
@@ -95,7 +95,8 @@ impl McpHandler {
         context: &RequestContext<RoleServer>,
     ) -> Result<Arc<ClientSession>, ErrorData> {
         let begin = || match self.over_http {
-            true => AdmittedRequest::of(context).and_then(|by| self.clients.connection_session(by)),
+            true => AdmittedRequest::of(context)
+                .and_then(|by| self.clients.begin_connection_session(by)),
             false => Ok(self.clients.new_session(None)),
         };
         let own = self.own_session.get_or_try_init(|| ready(begin())).await?;
@@ -185,7 +186,7 @@ impl McpHandler {
             arguments: request.arguments,
         };
         let (snapshot, public) = (Arc::clone(&tools.snapshot), served.public.clone());
-        let source = snapshot.source_of(&public).unwrap_or_default().to_owned();
+        let source = snapshot.source_of(&public);
         let arguments = Value::Object(what.arguments.clone().unwrap_or_default());
         let request = ResumableRequest {
             target: what,
@@ -219,12 +220,12 @@ impl McpHandler {
                     let said = report.plugin_result.as_ref();
                     let meta = said.and_then(|said| said.meta.as_ref());
                     if let Some(answer) = verbatim::answer(meta, calls.artifacts()) {
-                        session.links.note_answer(&source, &answer);
+                        session.links.note_answer(source.as_ref(), &answer);
                         let result: CallToolResult = sdk_value(answer, AnswerKind::Call, modern)?;
                         return Ok(result.into());
                     }
                     let result = results::call(report, calls.artifacts(), calls.most_bytes());
-                    session.links.note_content(&source, &result.content);
+                    session.links.note_content(source.as_ref(), &result.content);
                     Ok(result.into())
                 }
                 WorkResult::Call(Err(text)) => Err(ErrorData::invalid_params(text, None)),
@@ -384,12 +385,12 @@ impl ServerHandler for McpHandler {
             responses: request.input_responses,
             state: request.request_state,
         };
-        let (asked, linked) = (uri.clone(), session.links.source(&uri));
+        let (target_uri, links) = (uri.clone(), session.links.sources(&uri));
         let work = |work: RequestWork| async move {
             let snapshot = work.calls.snapshot();
             let with = work.call_options(&snapshot);
             let reader = work.calls.reader(Some(&work.id), &with);
-            WorkResult::Read(reader.read(&asked, linked.as_deref()).await)
+            WorkResult::Read(reader.read(&target_uri, &links).await)
         };
         match self.follow(&session, &context, request, None, work).await? {
             RequestOutcome::Input(input) => Ok(input.into()),
@@ -461,10 +462,10 @@ impl ServerHandler for McpHandler {
             RequestOutcome::Input(input) => Ok(input.into()),
             RequestOutcome::Done(done) => match *done {
                 WorkResult::Prompt(Ok(filled)) => {
+                    let source = calls.snapshot().prompt_source(&served.source);
                     let meta = filled.meta.as_ref().and_then(Value::as_object);
-                    if let Some(answer) = verbatim::answer(meta, session.calls().await?.artifacts())
-                    {
-                        session.links.note_answer(&served.source, &answer);
+                    if let Some(answer) = verbatim::answer(meta, calls.artifacts()) {
+                        session.links.note_answer(source.as_ref(), &answer);
                         let modern = is_modern(&context);
                         let result: GetPromptResult =
                             sdk_value(answer, AnswerKind::Prompt, modern)?;
@@ -472,7 +473,7 @@ impl ServerHandler for McpHandler {
                     }
                     let result = prompt_result(filled)?;
                     let content = result.messages.iter().map(|message| &message.content);
-                    session.links.note_content(&served.source, content);
+                    session.links.note_content(source.as_ref(), content);
                     Ok(result.into())
                 }
                 WorkResult::Prompt(Err(error)) => Err(read_error(&error)),
@@ -540,7 +541,7 @@ impl ServerHandler for McpHandler {
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
         let session = self.session(context.request_context()).await?;
         // Held until the sources know that it is over; a session in use is not closed.
-        let _listening = session.listener_guard();
+        let _listening = session.register_listener();
         let was_open = session.open_calls().is_some();
         let calls = Arc::clone(session.calls().await?);
         let changes = SessionChanges::of(&calls);

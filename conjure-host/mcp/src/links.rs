@@ -1,7 +1,7 @@
-//! URIs of resources that sources named in their results, and which source named each: a client that
+//! URIs of resources that sources named in their results, and which sources named each: a client that
 //! follows a link has nothing but the URI.
 //!
-//! Only so many are remembered; the oldest are forgotten.
+//! Only so many are remembered, and so many sources of each; the oldest are forgotten.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
@@ -11,9 +11,12 @@ use serde_json::Value;
 
 use super::session::lock;
 use super::verbatim::RawAnswer;
+use conjure_runtime::backend::SourceName;
 
 /// Maximum number of remembered URIs.
 const MAX_LINKS: usize = 2_000;
+/// Maximum number of remembered sources of one URI.
+const MAX_SOURCES: usize = 16;
 /// The most bytes of a URI that is.
 const MAX_URI_BYTES: usize = 4 * 1024;
 
@@ -23,20 +26,22 @@ pub(super) struct ResourceLinks(Mutex<LinkIndex>);
 
 #[derive(Debug, Default)]
 struct LinkIndex {
-    sources: HashMap<String, String>,
+    /// Sources of each URI, the newest last.
+    sources: HashMap<String, Vec<SourceName>>,
     oldest: VecDeque<String>,
 }
 
 impl ResourceLinks {
-    /// The source that named a URI last.
-    pub(super) fn source(&self, uri: &str) -> Option<String> {
-        lock(&self.0).sources.get(uri).cloned()
+    /// The sources that named a URI.
+    pub(super) fn sources(&self, uri: &str) -> Vec<SourceName> {
+        let links = lock(&self.0);
+        links.sources.get(uri).cloned().unwrap_or_default()
     }
 
     /// Notes what a server behind the host links to, or holds, in an answer: to a call, or to a request
     /// for a prompt.
-    pub(super) fn note_answer(&self, source: &str, answer: &RawAnswer) {
-        let RawAnswer::Result(result) = answer else {
+    pub(super) fn note_answer(&self, source: Option<&SourceName>, answer: &RawAnswer) {
+        let (Some(source), RawAnswer::Result(result)) = (source, answer) else {
             return;
         };
         let list = |name: &str| result.get(name).and_then(Value::as_array);
@@ -57,9 +62,12 @@ impl ResourceLinks {
     /// Notes what a result links to, or holds.
     pub(super) fn note_content<'b>(
         &self,
-        source: &str,
+        source: Option<&SourceName>,
         content: impl IntoIterator<Item = &'b ContentBlock>,
     ) {
+        let Some(source) = source else {
+            return;
+        };
         for block in content {
             match block {
                 ContentBlock::ResourceLink(link) => self.note(source, &link.uri),
@@ -73,16 +81,21 @@ impl ResourceLinks {
         }
     }
 
-    /// Notes the source of a URI in the place of the one before.
-    fn note(&self, source: &str, uri: &str) {
+    /// Adds a source to those of a URI.
+    fn note(&self, source: &SourceName, uri: &str) {
         if uri.len() > MAX_URI_BYTES {
             return;
         }
         let mut links = lock(&self.0);
-        let before = links.sources.insert(uri.to_owned(), source.to_owned());
-        if before.is_some() {
+        if let Some(known) = links.sources.get_mut(uri) {
+            known.retain(|known| known != source);
+            known.push(source.clone());
+            if known.len() > MAX_SOURCES {
+                known.remove(0);
+            }
             return;
         }
+        links.sources.insert(uri.to_owned(), vec![source.clone()]);
         links.oldest.push_back(uri.to_owned());
         if links.oldest.len() > MAX_LINKS
             && let Some(oldest) = links.oldest.pop_front()
@@ -98,29 +111,48 @@ mod tests {
 
     use super::*;
 
+    fn backend(name: &str) -> SourceName {
+        SourceName::Backend(name.to_owned())
+    }
+
     #[test]
-    fn the_newest_links_are_known() {
+    fn the_newest_links_are_known_with_all_that_gave_them() {
         let links = ResourceLinks::default();
         let link = |uri: &str| json!({ "type": "resource_link", "uri": uri, "name": "n" });
-        let held = json!({ "type": "resource", "resource": { "uri": "x://held", "text": "t" } });
-        let note = |source, result| links.note_answer(source, &RawAnswer::Result(result));
-        note("a", json!({ "content": [link("x://1"), held.clone(), 5] }));
-        note(
-            "b",
-            json!({ "messages": [{ "role": "user", "content": link("x://1") }] }),
-        );
-        assert_eq!(links.source("x://1").as_deref(), Some("b"));
-        assert_eq!(links.source("x://held").as_deref(), Some("a"));
+        let embedded = json!({ "type": "resource", "resource": { "uri": "x://2", "text": "t" } });
+        let note = |source: &str, result| {
+            links.note_answer(Some(&backend(source)), &RawAnswer::Result(result));
+        };
+        for source in ["a", "b", "a"] {
+            note(
+                source,
+                json!({ "messages": [{ "role": "user", "content": link("x://1") }] }),
+            );
+        }
+        note("a", json!({ "content": [embedded.clone(), 5] }));
+        assert_eq!(links.sources("x://1"), [backend("b"), backend("a")]);
+        assert_eq!(links.sources("x://2"), [backend("a")]);
         let blocks: Vec<ContentBlock> =
-            serde_json::from_value(json!([link("x://1"), held])).unwrap();
-        links.note_content("skill", &blocks);
-        assert_eq!(links.source("x://1").as_deref(), Some("skill"));
-        assert_eq!(links.source("x://held").as_deref(), Some("skill"));
+            serde_json::from_value(json!([link("x://1"), embedded])).unwrap();
+        let skill = SourceName::Skill("a".to_owned());
+        links.note_content(Some(&skill), &blocks);
+        links.note_content(None, &blocks);
+        assert_eq!(
+            links.sources("x://1"),
+            [backend("b"), backend("a"), skill.clone()]
+        );
+        assert_eq!(links.sources("x://2"), [backend("a"), skill]);
         for number in 0..MAX_LINKS {
             note("c", json!({ "content": [link(&format!("y://{number}"))] }));
         }
-        assert_eq!(links.source("x://1"), None);
-        assert_eq!(links.source("y://0").as_deref(), Some("c"));
+        assert!(links.sources("x://1").is_empty());
+        assert_eq!(links.sources("y://0"), [backend("c")]);
         assert_eq!(lock(&links.0).sources.len(), MAX_LINKS);
+        for number in 0..=MAX_SOURCES {
+            note(&number.to_string(), json!({ "content": [link("y://0")] }));
+        }
+        let sources = links.sources("y://0");
+        assert_eq!(sources.len(), MAX_SOURCES);
+        assert_eq!(sources.first(), Some(&backend("1")), "the oldest are gone");
     }
 }

@@ -294,7 +294,7 @@ impl ClientSession {
     }
 
     /// Counts a stream that waits for changes, for as long as the guard lives.
-    pub(super) fn listener_guard(self: &Arc<Self>) -> ListenerGuard {
+    pub(super) fn register_listener(self: &Arc<Self>) -> ListenerGuard {
         self.listeners.fetch_add(1, Ordering::Relaxed);
         ListenerGuard(Arc::clone(self))
     }

@@ -160,7 +160,7 @@ pub(super) struct ResourceStream<'a> {
 
 impl<'a> ResourceStream<'a> {
     /// A stream wants to hear of these from now on; their sources are told by
-    /// [`Self::tell_sources`].
+    /// [`Self::subscribe_sources`].
     pub(super) fn begin(
         session: &'a ClientSession,
         calls: &'a ToolSession,
@@ -263,8 +263,8 @@ async fn set_source_subscription(
     // Whoever waits may go; the sources are not to go on with it then.
     let _cancelled = cancel.clone().drop_guard();
     let with = silent_call(&snapshot, &cancel, &live);
-    let (reader, linked) = (calls.reader(None, &with), session.links.source(uri));
-    reader.subscribe(uri, on, linked.as_deref()).await
+    let (reader, links) = (calls.reader(None, &with), session.links.sources(uri));
+    reader.subscribe(uri, on, &links).await
 }
 
 #[cfg(test)]

@@ -348,7 +348,7 @@ impl FetchedPackage {
     /// Whether it is the package with this digest.
     ///
     /// # Errors
-    /// [`PackageError::Other`].
+    /// [`PackageError::Mismatch`].
     pub fn check_digest(&self, wanted: &Sha256) -> Result<(), PackageError> {
         match self.package.sha256() == *wanted {
             true => Ok(()),

@@ -47,7 +47,7 @@ pub(crate) struct HeldTools {
     /// What each look found.
     marks: Arc<watch::Sender<u64>>,
     /// Whether somebody looks. Pages begin to follow, and the last look ends, under this lock.
-    is_polling: Arc<Mutex<bool>>,
+    polling: Arc<Mutex<bool>>,
 }
 
 impl HeldTools {
@@ -55,7 +55,7 @@ impl HeldTools {
         Self {
             api,
             marks: Arc::new(watch::Sender::new(0)),
-            is_polling: Arc::default(),
+            polling: Arc::default(),
         }
     }
 
@@ -66,10 +66,7 @@ impl HeldTools {
 
     /// Tells when other tools are held than `known`, a [`held_mark`].
     pub(crate) fn follow(&self, known: u64) -> HeldToolWatch {
-        let mut is_looking = self
-            .is_polling
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut is_looking = self.polling.lock().unwrap_or_else(PoisonError::into_inner);
         let marks = self.marks.subscribe();
         if !std::mem::replace(&mut *is_looking, true) {
             tokio::spawn(self.clone().poll());
@@ -98,10 +95,7 @@ impl HeldTools {
 
     /// Whether nobody follows; then nobody looks either.
     fn has_no_followers(&self) -> bool {
-        let mut is_looking = self
-            .is_polling
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut is_looking = self.polling.lock().unwrap_or_else(PoisonError::into_inner);
         *is_looking = self.marks.receiver_count() > 0;
         !*is_looking
     }
@@ -165,7 +159,7 @@ mod tests {
             tokio::time::advance(POLL_INTERVAL).await;
             tokio::task::yield_now().await;
         }
-        assert!(!*held.is_polling.lock().unwrap());
+        assert!(!*held.polling.lock().unwrap());
         assert_eq!(looks.load(Ordering::Relaxed), 2);
         // Whoever comes back is told again.
         held.follow(known).wait_for_change().await;

@@ -126,7 +126,7 @@ impl CallRecord {
     /// The call's code came back from its thread, which is free again.
     pub(super) fn leave(&self) {
         if self.thread.swap(OFF_THREAD, Ordering::AcqRel) == LOST {
-            self.health.recover_thread();
+            self.health.note_thread_returned();
         }
         drop(lock(&self.slot).take());
     }

@@ -70,7 +70,7 @@ impl InstalledPlugins {
     /// As [`InstalledPlugins::add`], in the place of what was there when it was judged.
     ///
     /// # Errors
-    /// As [`InstalledPlugins::add`], and [`InstallError::Overtaken`].
+    /// As [`InstalledPlugins::add`], and [`InstallError::ChangedMeanwhile`].
     pub fn add_if_unchanged(
         &self,
         file: &PluginFile,
@@ -105,7 +105,7 @@ impl InstalledPlugins {
     /// skills.
     ///
     /// # Errors
-    /// As [`InstalledPlugins::install`], and [`InstallError::InTheWay`].
+    /// As [`InstalledPlugins::install`], and [`InstallError::Conflict`].
     pub fn install_skill(
         &self,
         archive: &[u8],
@@ -138,11 +138,11 @@ impl InstalledPlugins {
         self.install_build(&name, current.as_ref(), (new, bytes), Some(package))
     }
 
-    /// Puts the very build back that was judged, which [`InstalledPlugins::earlier`] found, in the place
+    /// Puts the very build back that was judged, which [`InstalledPlugins::rollback_target`] found, in the place
     /// of what was there then.
     ///
     /// # Errors
-    /// [`InstallError::Overtaken`], [`InstallError::Altered`], and the system's.
+    /// [`InstallError::ChangedMeanwhile`], [`InstallError::Altered`], and the system's.
     pub fn rollback_if_unchanged(
         &self,
         name: &str,

@@ -58,7 +58,7 @@ impl HangRecord {
 /// Refuses what hung when it was loaded last.
 ///
 /// # Errors
-/// [`HungBefore`].
+/// [`PreviousHang`].
 pub(super) fn refuse(store: &CopyStore, file: &PluginFile) -> Result<(), PreviousHang> {
     let record = store.record(&key(&file.path));
     let record = record.and_then(|json| serde_json::from_slice::<HangRecord>(&json).ok());

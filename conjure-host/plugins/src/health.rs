@@ -143,7 +143,7 @@ impl SharedHealth {
     }
 
     /// A lost thread came back.
-    pub(super) fn recover_thread(&self) {
+    pub(super) fn note_thread_returned(&self) {
         self.lost_threads.fetch_sub(1, Ordering::Relaxed);
     }
 

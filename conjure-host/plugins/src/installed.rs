@@ -185,7 +185,7 @@ impl InstalledPlugins {
     /// The build to put back: the one before the newest change, or the newest one of this version.
     ///
     /// # Errors
-    /// [`InstallError::NotKept`], and the system's.
+    /// [`InstallError::NoBackup`], and the system's.
     pub fn rollback_target(
         &self,
         name: &str,

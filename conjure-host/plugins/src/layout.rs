@@ -20,8 +20,8 @@ use conjure_abi::abi_stable::type_layout::{TLData, TypeLayout};
 /// The first difference that matters.
 pub(super) fn check(plugin: &'static TypeLayout) -> Result<(), String> {
     let host = <RootRef as StableAbi>::LAYOUT;
-    if let Err(newer) = compare(host, plugin)
-        && let Err(older) = compare(plugin, host)
+    if let Err(newer) = check_one_way(host, plugin)
+        && let Err(older) = check_one_way(plugin, host)
     {
         // The shorter list of differences is the one of the direction that was meant.
         return Err(if older.len() < newer.len() {
@@ -37,7 +37,10 @@ pub(super) fn check(plugin: &'static TypeLayout) -> Result<(), String> {
 }
 
 /// What differs when the first is expected and the second found, without sizes of prefixes.
-fn compare(expected: &'static TypeLayout, found: &'static TypeLayout) -> Result<(), Vec<String>> {
+fn check_one_way(
+    expected: &'static TypeLayout,
+    found: &'static TypeLayout,
+) -> Result<(), Vec<String>> {
     // With tables of its own each time: the process-wide ones would compare a plugin with all
     // plugins before it.
     let globals = CheckingGlobals::new();

@@ -348,7 +348,7 @@ impl PluginRegistry {
     }
 
     /// Forgets what was loaded from a path: nobody finds it from now on. Whoever has it goes on with
-    /// it, and a step whose table has it makes an instance yet ([`LoadedPlugin::create_held`]).
+    /// it, and a step whose table has it makes an instance yet ([`LoadedPlugin::create_even_if_removed`]).
     pub fn remove(&self, path: &Path) -> Option<Arc<LoadedPlugin>> {
         let _writing = lock(&self.write_lock);
         let mut next = self.next_snapshot();

@@ -149,10 +149,7 @@ pub(super) fn provider(
     }
     let own = own.cloned().unwrap_or_default();
     let auth = match &own.auth {
-        Some(auth) => Some(
-            auth.open_auth()
-                .ok_or_else(|| unopened_auth_message(auth))?,
-        ),
+        Some(auth) => Some(auth.opened().ok_or_else(|| unopened_auth_message(auth))?),
         None => None,
     };
     let Some((wire, endpoint)) = wire_and_endpoint(name, spec) else {

@@ -5,7 +5,7 @@
 //! affair. [`HttpProvider`] does it for all vendors over HTTP, with the wires of `conjure-core`.
 //! [`auths`] keeps credentials sealed in the database. Touches the network, the environment, the
 //! database of saved auths and the system's keyring; knows no session that runs and no plugin.
-//! Begin at `known.rs` and `http_provider.rs`.
+//! Begin at `known_providers.rs` and `http_provider.rs`.
 
 mod address;
 pub mod auths;

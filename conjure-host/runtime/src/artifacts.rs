@@ -20,7 +20,7 @@ mod windows;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use conjure_config::fs::{move_no_follow, open_no_follow};
 use conjure_skill_sdk::protocol::FileRef;
@@ -59,6 +59,8 @@ pub struct Artifacts {
     /// Where files of the exchange directory have been moved to.
     relocations: Mutex<BTreeMap<PathBuf, PathBuf>>,
     files: Mutex<BTreeMap<String, Arc<ArtifactSlot>>>,
+    /// Locked while a file that lies with its backend is looked up and registered.
+    remote_registration: Mutex<()>,
     write_tracker: Arc<WriteTracker>,
     /// The session, among those that write.
     workspace: Arc<SessionWorkspace>,
@@ -78,8 +80,8 @@ struct ArtifactSlot {
     recorded_path: Option<PathBuf>,
     /// Path that the file was fetched to; locked while it is being fetched.
     fetched: tokio::sync::Mutex<Option<PathBuf>>,
-    /// Location where the call worked that told of the file, where that was elsewhere.
-    location: OnceLock<CallLocation>,
+    /// Call that made the file or found it, where the file lies with its backend.
+    finder: Mutex<Option<elsewhere::FinderCall>>,
 }
 
 impl Artifacts {
@@ -101,6 +103,7 @@ impl Artifacts {
             exchange_dir: None,
             relocations: Mutex::default(),
             files: Mutex::new(BTreeMap::new()),
+            remote_registration: Mutex::default(),
             write_tracker: Arc::default(),
             workspace: Arc::new(worker),
             read_permits: registration::ReadPermits::default(),
@@ -137,7 +140,7 @@ impl Artifacts {
     }
 
     /// Makes these the files of a session, which works in the first of its directories. To be called
-    /// behind [`Artifacts::beside`].
+    /// behind [`Artifacts::with_host_dir`].
     #[must_use]
     pub(crate) fn with_session(mut self, writes: &Arc<WriteTracker>, session: &str) -> Self {
         let dir = Arc::clone(&self.workspace.dir);
@@ -167,7 +170,7 @@ impl Artifacts {
         real.is_some_and(|real| self.is_host_path(&real))
     }
 
-    /// Like [`Self::is_hosts_own`], for a path whose links are resolved.
+    /// Like [`Self::is_host_file`], for a path whose links are resolved.
     fn is_host_path(&self, real: &Path) -> bool {
         let Some(own) = &self.host_dir else {
             return false;
@@ -309,7 +312,7 @@ impl Artifacts {
             is_reported: AtomicBool::new(is_reported),
             recorded_path: None,
             fetched: tokio::sync::Mutex::default(),
-            location: OnceLock::new(),
+            finder: Mutex::default(),
         };
         files.insert(artifact.id.clone(), Arc::new(held));
         Ok(artifact)
@@ -344,14 +347,13 @@ impl Artifacts {
                 remote: file.remote.clone(),
                 holder: file.holder.clone(),
             };
-            let holder = file.holder.as_ref().unwrap_or(source);
             let held = ArtifactSlot {
                 artifact: Mutex::new(artifact),
-                remote: file.remote.clone().zip(fetch(holder)),
+                remote: file.remote.clone().zip(fetch(file.fetch_backend())),
                 is_reported: AtomicBool::new(true),
                 recorded_path: file.recorded_path.clone(),
                 fetched: tokio::sync::Mutex::default(),
-                location: OnceLock::new(),
+                finder: Mutex::default(),
             };
             self.files
                 .lock()

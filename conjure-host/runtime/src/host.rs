@@ -310,7 +310,7 @@ impl Host {
     /// A file that waits for a turn, or is attached to this one already.
     ///
     /// # Errors
-    /// As [`Host::uploaded`].
+    /// As [`Host::pending_upload`].
     pub fn upload_for_turn(&self, turn: &str, id: &str) -> Result<Upload, UploadError> {
         uploads::find(&self.shared.instances.data_dir, id, Some(turn))
     }

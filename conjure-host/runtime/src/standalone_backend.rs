@@ -49,10 +49,10 @@ impl Host {
             .await
     }
 
-    /// Like [`Host::alone`], but `asker` answers what the backend asks the person.
+    /// Like [`Host::open_backend`], but `asker` answers what the backend asks the person.
     ///
     /// # Errors
-    /// As [`Host::alone`].
+    /// As [`Host::open_backend`].
     #[boxed]
     pub async fn open_backend_with_asker(
         &self,
@@ -150,7 +150,7 @@ impl StandaloneBackend {
 
 impl fmt::Debug for StandaloneBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Alone")
+        f.debug_struct("StandaloneBackend")
             .field("plugin", self.instance.plugin().id())
             .finish_non_exhaustive()
     }

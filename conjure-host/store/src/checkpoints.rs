@@ -45,7 +45,7 @@ impl CommitCount {
         }
     }
 
-    /// Waits for [`COMMITS`] of them. Safe to drop and call again.
+    /// Waits for [`COMMITS_PER_CHECK`] of them. Safe to drop and call again.
     async fn wait_for_threshold(&self) {
         self.threshold.notified().await;
     }
@@ -100,7 +100,7 @@ async fn checkpoint_beside_writers(db: &Database) -> Result<Option<LogPages>, St
     checkpoint_on(reader.connection(), "PASSIVE").await
 }
 
-/// As [`pages_of`], with a connection of these.
+/// As [`checkpoint_on`], with a connection of these.
 pub(crate) async fn checkpoint(db: &Pool, mode: &str) -> Result<Option<LogPages>, StoreError> {
     let connection = db.acquire().await;
     let mut connection = connection.map_err(StoreError::of(CHECKPOINTING))?;

@@ -69,7 +69,7 @@ pub(crate) async fn claim_session(
 
 /// Keeps a session's row until the transaction ends; whether it is there. The rows of all writers that
 /// a transaction keeps are locked before it, in the order of their ids
-/// ([`gone_among`](crate::writer::gone_among)), so that no two transactions wait for each other.
+/// ([`expired_among`](crate::writer::gone_among)), so that no two transactions wait for each other.
 pub(crate) async fn lock_session(tx: &Transaction<'_>, session: &str) -> Result<bool, StoreError> {
     let sql = format!(
         "SELECT id FROM sessions WHERE id = $1{}",

@@ -238,7 +238,7 @@ impl ApprovalPrompt {
         (lines, marked)
     }
 
-    /// Like [`Self::whole_choices`], but with one line for each choice, and below them the rule once, in
+    /// Like [`Self::full_choices`], but with one line for each choice, and below them the rule once, in
     /// what is left of `most` lines.
     fn short_choices(&self, columns: usize, most: usize) -> (Vec<Line>, Option<usize>) {
         let mut lines = Vec::new();

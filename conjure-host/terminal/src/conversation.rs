@@ -32,7 +32,7 @@ pub enum PersonRequest {
         /// The answer; nothing where the person does not want to.
         content: Option<Map<String, Value>>,
     },
-    /// Search for more that a list can have; the answer is [`Update::Found`].
+    /// Search for more that a list can have; the answer is [`Update::SearchResults`].
     Search {
         /// The list.
         list: String,

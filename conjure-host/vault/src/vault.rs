@@ -149,7 +149,7 @@ impl Vault {
     /// both keys are kept, so that nothing is lost whenever this ends.
     ///
     /// # Errors
-    /// [`VaultError::NotOurs`] where the key is a variable and the one before is not given.
+    /// [`VaultError::KeyInEnvironment`] where the key is a variable and the one before is not given.
     pub fn rotation(&self) -> Result<Rotation<'_>, VaultError> {
         let (place, key) = match self.current()? {
             (KeyLocation::Variable(variable), key) => {

@@ -213,7 +213,7 @@ impl Call<'_> {
         if self.entry.server.config.url.is_some() {
             return why;
         }
-        connection.tail().append_to(&why, 3)
+        connection.tail().annotate(&why, 3)
     }
 
     fn connection_lost(&self, why: String, connection: &Connection) -> Failure {

@@ -52,7 +52,7 @@ impl Secrets {
         self.without(text, false)
     }
 
-    /// Like [`Self::hide`], for a text that was cut before and may end in half a secret.
+    /// Like [`Self::redact`], for a text that was cut before and may end in half a secret.
     pub(crate) fn redact_truncated(&self, mut text: String) -> String {
         // Half a character, too.
         let whole = text.trim_end_matches(char::REPLACEMENT_CHARACTER).len();

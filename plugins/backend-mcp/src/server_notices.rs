@@ -26,7 +26,7 @@ pub(crate) struct ServerNotices {
 
 impl fmt::Debug for ServerNotices {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Outside")
+        f.debug_struct("ServerNotices")
             .field("server", &self.server)
             .finish_non_exhaustive()
     }

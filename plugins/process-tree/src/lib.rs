@@ -4,7 +4,7 @@
 //! Owns the commands, MCP servers and login shells of plugins, and the host's workers that may start
 //! programs. A supervisor is a process of its own: the agent's program, which plugins bring along, with
 //! the verb `supervise`, or the host's program. Outside it, [`Supervisor`] is what agent and host have
-//! of it, and [`Supervised`] what a plugin has whose program runs for long. On Linux a supervisor
+//! of it, and [`SupervisedProgram`] what a plugin has whose program runs for long. On Linux a supervisor
 //! adopts what its program starts, so that nothing gets away, and can confine it; elsewhere it has the
 //! program's process group. Begin at [`Supervisor`] for the outside, at [`supervise()`] for the inside.
 //!

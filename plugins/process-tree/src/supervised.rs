@@ -133,7 +133,7 @@ fn has_use_of_users(agent: &Program) -> bool {
 }
 
 impl ProgramEnds {
-    /// Waits for what happens next; [`ProgramEnd::Gone`] is the last.
+    /// Waits for what happens next; [`ProgramEnd::AllExited`] is the last.
     pub fn wait(&mut self) -> ProgramEnd {
         loop {
             let heard = &self.supervisor.status;

@@ -136,7 +136,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// When the program was not started: why.
-    pub fn status(&mut self) -> io::Result<&SupervisorStatus> {
+    pub fn poll_status(&mut self) -> io::Result<&SupervisorStatus> {
         while !self.status.supervisor_lost && !self.status.all_exited && self.has_report() {
             self.wait_status()?;
         }

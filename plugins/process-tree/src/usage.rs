@@ -88,7 +88,7 @@ impl TreeUsage {
         self.sum(resident)
     }
 
-    /// Like [`Self::most_memory`], with what several share counted once. Takes longer the more it is.
+    /// Like [`Self::memory_upper_bound`], with what several share counted once. Takes longer the more it is.
     pub fn exact_memory(&self) -> u64 {
         self.sum(proportional)
     }

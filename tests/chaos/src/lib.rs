@@ -5,12 +5,12 @@
 //! | file | concept |
 //! |---|---|
 //! | `victim` | a host under test that embeds a manager, a process of its own |
-//! | `running`, `said` | a host from outside, and the lines between both |
+//! | `running`, `protocol` | a host from outside, and the lines between both |
 //! | `served`, `http` | `conjure serve` as a host under test, and clients of its API |
 //! | `model`, `calls` | what the model says, and the calls, each with a witness outside (the crate
 //!   in `notes` is the native skill) |
 //! | `shard` | one database and the kills on it |
-//! | `watched`, `chain` | what was seen before a kill |
+//! | `observed_thread`, `chain` | what was seen before a kill |
 //! | `verify`, `leftovers` | what must hold after it |
 //! | `postgres` | databases of a server of tests |
 //! | `crashes` | a plugin whose workers end in every way, and sessions beside it |

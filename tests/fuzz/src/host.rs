@@ -48,7 +48,7 @@ pub fn plugin_package(input: &[u8]) {
                     assert_eq!(bytes.len() as u64, file.size);
                 }
             }
-            let _ = (package.skill(), package.library_here(), package.signer());
+            let _ = (package.skill(), package.local_library(), package.signer());
             assert!(!package.file_name().contains('/'), "a name is a path");
         }
         Err(why) => assert!(!why.to_string().is_empty(), "refused without a reason"),

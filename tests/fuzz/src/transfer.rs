@@ -25,8 +25,8 @@ pub enum Record {
 /// is whole lacks nothing but a last line without its end.
 pub fn thread_file(input: &[u8]) {
     let lines = input.split(|byte| *byte == b'\n').count();
-    let begun = read_records(input, CutLine::LeftOut);
-    match read_records(input, CutLine::Refused) {
+    let begun = read_records(input, CutLine::Skip);
+    match read_records(input, CutLine::Refuse) {
         Ok(whole) => {
             assert!(whole.len() <= lines, "more records than lines");
             let begun = begun.expect("whole, and refused without its last line");

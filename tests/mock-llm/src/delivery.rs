@@ -1,6 +1,6 @@
 //! How the bytes of an answer reach the socket: chunks, delays, holds, cuts, endings.
 //!
-//! Turns a rendered answer into a list of [`Act`]s, a pure function that the server then performs.
+//! Turns a rendered answer into a list of [`SocketAction`]s, a pure function that the server then performs.
 //! Knows neither providers nor sockets.
 
 use std::time::Duration;

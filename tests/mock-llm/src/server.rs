@@ -191,7 +191,7 @@ impl MockLlm {
             .await
     }
 
-    /// [`MockLlm::reached`] for tests that are not async.
+    /// [`MockLlm::wait_for_gate`] for tests that are not async.
     ///
     /// # Errors
     /// When 20 seconds pass.
@@ -223,7 +223,7 @@ impl MockLlm {
             .await
     }
 
-    /// [`MockLlm::finished`] for tests that are not async.
+    /// [`MockLlm::wait_for_outcome`] for tests that are not async.
     ///
     /// # Errors
     /// When 20 seconds pass.

@@ -3,7 +3,7 @@
 //! `mock-mcp [--http] [--log FILE] [--name NAME] [TRAIT...]`. Each trait is one way to be difficult; see
 //! [`server::Traits`] and [`oauth::Login`]. With `--http` the first line of standard output is the
 //! address. `--log` appends every start and every message that arrives. With `--name` it has
-//! resources and prompts that no other has; see [`named`].
+//! resources and prompts that no other has; see [`named_server`].
 
 #![allow(
     clippy::indexing_slicing,

@@ -5,7 +5,7 @@ use conjure_host::plugin::{InstallChange, InstallError, InstalledPlugins};
 /// Puts the build before the newest change back, or the newest one of this version.
 ///
 /// # Errors
-/// [`InstallError::NotKept`], [`InstallError::Altered`], and the system's.
+/// [`InstallError::NoBackup`], [`InstallError::Altered`], and the system's.
 pub fn roll_back(
     installed: &InstalledPlugins,
     name: &str,

@@ -51,7 +51,7 @@ impl<'de> FieldReader<'de> for PartHead<'de> {
     }
 }
 
-/// Like [`Head`], for a part that is kept as it came, which may have any field.
+/// Like [`PartHead`], for a part that is kept as it came, which may have any field.
 #[derive(Default)]
 struct TolerantHead<'a>(PartHead<'a>);
 

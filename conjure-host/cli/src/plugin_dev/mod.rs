@@ -63,7 +63,7 @@ enum DevRound {
     /// The plugin is there.
     Live(LiveRound),
     /// The plugin is not there, and what was there before still is.
-    Failed { stage: &'static str, said: String },
+    Failed { stage: &'static str, output: String },
 }
 
 struct LiveRound {
@@ -238,7 +238,7 @@ impl Author<'_> {
         state: &SourceState,
         first: bool,
     ) -> Result<DevRound, CliError> {
-        let failed = |stage, said| Ok(DevRound::Failed { stage, said });
+        let failed = |stage, output| Ok(DevRound::Failed { stage, output });
         let built = match built {
             Ok(built) => built,
             Err(said) => return failed("build", said),
@@ -357,7 +357,10 @@ impl Author<'_> {
                     format_duration(live.deploy_time),
                 ));
             }
-            DevRound::Failed { stage, said } => {
+            DevRound::Failed {
+                stage,
+                output: said,
+            } => {
                 output::line(output::clean(said));
                 let what = match *stage {
                     "build" => "does not build",
@@ -381,8 +384,8 @@ impl Author<'_> {
                 "since_saved_ms": live.since_saved.map(ms),
                 "warnings": live.warnings, "compiler": live.compiler,
             }),
-            DevRound::Failed { stage, said } => json!({
-                "type": "round", "ok": false, "stage": stage, "said": said,
+            DevRound::Failed { stage, output } => json!({
+                "type": "round", "ok": false, "stage": stage, "said": output,
             }),
         }
     }

@@ -42,10 +42,10 @@ pub fn open_no_follow(path: impl AsRef<Path>) -> io::Result<(File, u64, u128)> {
     opened().map_err(|e| path_error("open", path, &e))
 }
 
-/// Reads a file as [`open_same`] opens it; nothing of one that has more than `most` bytes.
+/// Reads a file as [`open_no_follow`] opens it; nothing of one that has more than `most` bytes.
 ///
 /// # Errors
-/// As for [`open_same`].
+/// As for [`open_no_follow`].
 pub fn read_no_follow(path: impl AsRef<Path>, most: u64) -> io::Result<Option<Vec<u8>>> {
     let path = path.as_ref();
     let (file, size, _) = open_no_follow(path)?;

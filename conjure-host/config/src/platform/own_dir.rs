@@ -58,7 +58,7 @@ pub enum OwnDirError {
 /// there yet is made where anybody could make it.
 ///
 /// # Errors
-/// [`NotOwnError`].
+/// [`OwnDirError`].
 pub fn check_own_dir(path: &Path) -> Result<(), OwnDirError> {
     let failed = |source| OwnDirError::Io {
         path: path.to_owned(),

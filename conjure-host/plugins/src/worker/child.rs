@@ -240,7 +240,7 @@ impl SupervisedWorker {
 
     async fn wait(&mut self) -> io::Result<ExitStatus> {
         self.wait_until(|heard| heard.exit.is_some()).await?;
-        match self.supervisor.0.status()?.exit {
+        match self.supervisor.0.poll_status()?.exit {
             Some((Some(code), _)) => Ok(ExitStatus::from_raw((code & 0xff) << 8)),
             Some((None, Some(signal))) => Ok(ExitStatus::from_raw(signal)),
             _ => Err(io::Error::other("its supervisor did not see how")),
@@ -257,7 +257,7 @@ impl SupervisedWorker {
         let is_gone = self
             .supervisor
             .0
-            .status()
+            .poll_status()
             .is_ok_and(|heard| heard.all_exited);
         if !is_gone {
             // One that was killed could not end its program, and nobody else will.
@@ -269,7 +269,7 @@ impl SupervisedWorker {
     /// Listens until this is so, or nothing more is said.
     async fn wait_until(&mut self, is_so: impl Fn(&SupervisorStatus) -> bool) -> io::Result<()> {
         loop {
-            let heard = self.supervisor.0.status()?;
+            let heard = self.supervisor.0.poll_status()?;
             if is_so(heard) || heard.all_exited || heard.supervisor_lost {
                 return Ok(());
             }

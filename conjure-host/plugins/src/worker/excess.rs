@@ -5,7 +5,7 @@
 use std::os::unix::fs::MetadataExt as _;
 use std::time::{Duration, Instant};
 
-use conjure_process_tree::TreeUsage;
+use conjure_process_tree::{ProcessorTime, TreeUsage};
 
 use super::WorkerLimits;
 use super::child::WorkerPid;
@@ -43,9 +43,10 @@ pub(super) async fn wait_for_excess(
             Some(supervisor) => {
                 // A large tree takes a while, for which others are not to wait.
                 let looked = tokio::task::spawn_blocking(move || {
+                    let ended = ProcessorTime::of(supervisor).ended_children;
                     let tree = TreeUsage::below(supervisor);
-                    let time =
-                        counted.and_then(|counted| counted.supervised_time(supervisor, &tree));
+                    let time = counted
+                        .and_then(|counted| counted.supervised_time(supervisor, ended, &tree));
                     let end = watch.check(&tree, &limits);
                     (watch, time, end)
                 });

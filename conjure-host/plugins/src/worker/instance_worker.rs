@@ -336,7 +336,7 @@ impl InstanceWorker {
             parent: (!starts_programs).then(std::process::id),
             memory: options.limits.memory,
             open_files: options.limits.open_files,
-            processor_seconds: self.processor_seconds(),
+            processor_seconds: self.processor_seconds(starts_programs),
             copy,
             command,
             file: file.path.clone(),
@@ -353,9 +353,9 @@ impl InstanceWorker {
 
     /// Seconds of processors that a process may use in all, where the kernel limits them: what it starts would
     /// have the same limit, and an executor or a backend may be there for days, so those are watched.
-    fn processor_seconds(&self) -> Option<u64> {
+    fn processor_seconds(&self, starts_programs: bool) -> Option<u64> {
         let PluginWorkers { options, file, .. } = &*self.plugin;
-        let is_limited = file.header.kind == PluginKind::Skill && !self.grants.permissions.commands;
+        let is_limited = file.header.kind == PluginKind::Skill && !starts_programs;
         is_limited.then(|| options.limits.processor_time.as_secs().max(1))
     }
 

@@ -34,15 +34,18 @@ impl ProcessorTimeScope {
         Some(ProcessorTime::of(worker.process()?).own)
     }
 
-    /// Time that they took by now below a supervisor.
-    pub(super) fn supervised_time(self, supervisor: u32, tree: &TreeUsage) -> Option<Duration> {
+    /// Time that they took by now below a supervisor. `ended` is that of children which it had waited for before
+    /// the tree was looked at, so that none is counted twice.
+    pub(super) fn supervised_time(
+        self,
+        supervisor: u32,
+        ended: Duration,
+        tree: &TreeUsage,
+    ) -> Option<Duration> {
         match self {
             Self::Worker => Self::unsupervised_time(WorkerPid::BelowSupervisor(supervisor)),
-            // What a supervisor has adopted and waited for is its own children's.
-            Self::Tree => {
-                let ended = ProcessorTime::of(supervisor).ended_children;
-                Some(tree.processor_time().saturating_add(ended))
-            }
+            // What a supervisor has adopted and waited for is in its children's time.
+            Self::Tree => Some(tree.processor_time().saturating_add(ended)),
         }
     }
 }
@@ -52,8 +55,10 @@ impl ProcessorTimeScope {
 pub(super) struct ProcessorBudget {
     limit: Duration,
     used: Duration,
-    /// What it had taken in all when it was looked last, and when that was.
-    total: Duration,
+    /// What it had taken in all at the last two checks. A program that ends while it is looked at is in neither
+    /// its own time nor its parent's, and is not new when it is seen there.
+    totals: [Duration; 2],
+    /// When it was checked last.
     checked_at: Instant,
 }
 
@@ -62,7 +67,7 @@ impl ProcessorBudget {
         Self {
             limit,
             used: Duration::ZERO,
-            total: Duration::ZERO,
+            totals: [Duration::ZERO; 2],
             checked_at: now,
         }
     }
@@ -70,10 +75,11 @@ impl ProcessorBudget {
     /// Takes note of the time that it took in all by now.
     pub(super) fn check(&mut self, total: Duration, now: Instant) -> Option<WorkerEnd> {
         let passed = now.saturating_duration_since(self.checked_at);
-        let new = total.saturating_sub(self.total);
+        let [older, newer] = self.totals;
+        let new = total.saturating_sub(older.max(newer));
         let taken = self.used.saturating_add(new);
         self.used = taken.saturating_sub(passed / RECOVERY_DIVISOR);
-        self.total = total;
+        self.totals = [newer, total];
         self.checked_at = now;
         (self.used > self.limit).then(|| WorkerEnd::busy(self.limit))
     }
@@ -115,6 +121,21 @@ mod tests {
                         (3600 s beyond a quarter of one processor)";
         assert_eq!(end.to_string(), expected);
         assert!(end.is_caused_by_worker());
+    }
+
+    #[test]
+    fn time_that_is_not_seen_for_one_look_is_not_new_at_the_next() {
+        let begun = Instant::now();
+        let mut budget = ProcessorBudget::new(HOUR, begun);
+        for (second, total) in [(1, HOUR), (2, HOUR / 2), (3, HOUR)] {
+            let now = begun + Duration::from_secs(second);
+            assert_eq!(budget.check(total, now), None, "{second}");
+        }
+        assert!(
+            budget
+                .check(2 * HOUR, begun + Duration::from_secs(4))
+                .is_some()
+        );
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! Libraries that run inside the host where others have workers: those that their owner has listed, by
-//! the digest of their bytes, and those that come with the program.
+//! the digest of their bytes, and those that come with the program, by a list of digests beside them.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,6 +11,9 @@ use serde::{Deserialize as _, Serialize};
 use super::IsolationReason;
 use crate::Sha256;
 use crate::owners_list::{ListEntry, OwnersList};
+
+/// A file beside the program's own plugins that lists them, as `sha256sum` writes it.
+const CHECKSUMS: &str = "SHA256SUMS";
 
 /// The owner's list, and what needs none.
 #[derive(Debug, Clone, Default)]
@@ -36,7 +39,8 @@ impl PluginTrust {
         self
     }
 
-    /// What is in this directory needs no listing: whoever can change that can change the program.
+    /// The program's own plugins are in this directory, and need no listing by the owner: those whose digests its
+    /// `SHA256SUMS` has, or all where there is no such file, as where they are built.
     #[must_use]
     pub fn shipped_in(mut self, dir: impl Into<PathBuf>) -> Self {
         self.shipped.push(dir.into());
@@ -45,7 +49,10 @@ impl PluginTrust {
 
     /// Why the library may run inside the host; nothing where it may not.
     pub(crate) fn reason(&self, path: &Path, sha256: &Sha256) -> Option<IsolationReason> {
-        if self.is_shipped(path) {
+        if self
+            .shipped_dir(path)
+            .is_some_and(|dir| has_checksum(&dir, sha256))
+        {
             return Some(IsolationReason::Shipped);
         }
         self.is_listed(sha256)
@@ -54,11 +61,17 @@ impl PluginTrust {
 
     /// Whether it lies where the program's own plugins are.
     pub(crate) fn is_shipped(&self, path: &Path) -> bool {
-        let Some(Ok(dir)) = path.parent().map(Path::canonicalize) else {
-            return false;
-        };
-        let mut shipped = self.shipped.iter();
-        shipped.any(|shipped| shipped.canonicalize().is_ok_and(|shipped| shipped == dir))
+        self.shipped_dir(path).is_some()
+    }
+
+    /// The directory of the program's own plugins that a file lies in.
+    fn shipped_dir(&self, path: &Path) -> Option<PathBuf> {
+        let dir = path.parent()?.canonicalize().ok()?;
+        let mut shipped = self
+            .shipped
+            .iter()
+            .filter_map(|dir| dir.canonicalize().ok());
+        shipped.find(|shipped| *shipped == dir)
     }
 
     fn is_listed(&self, sha256: &Sha256) -> bool {
@@ -91,6 +104,23 @@ impl PluginTrust {
     /// The system's.
     pub fn remove(&self, sha256: &Sha256) -> io::Result<bool> {
         self.list.remove(sha256)
+    }
+}
+
+/// Whether a directory's list of checksums has this one. A directory without a list has any; one whose list
+/// cannot be read has none. Read anew each time: an upgrade of the program replaces it while hosts run.
+fn has_checksum(dir: &Path, sha256: &Sha256) -> bool {
+    let list = dir.join(CHECKSUMS);
+    if std::fs::symlink_metadata(&list).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    {
+        return true;
+    }
+    match OwnersList::<TrustedLibrary>::in_file(&list).entries() {
+        Ok(listed) => listed.iter().any(|library| library.sha256 == *sha256),
+        Err(error) => {
+            tracing::warn!("{} cannot be read: {error}", list.display());
+            false
+        }
     }
 }
 
@@ -175,6 +205,25 @@ mod tests {
         let beside = dir.path().join("liba.so");
         assert!(!holds(&trust, &beside, &digest));
         assert!(holds(&trust.shipped_in(dir.path()), &beside, &digest));
+    }
+
+    #[test]
+    fn where_the_programs_plugins_are_listed_no_other_one_needs_no_listing() {
+        let dir = tempfile::tempdir().unwrap();
+        let trust = PluginTrust::default().shipped_in(dir.path());
+        let (own, strange) = (Sha256::of(b"own"), Sha256::of(b"strange"));
+        let library = dir.path().join("liba.so");
+        let list = dir.path().join(CHECKSUMS);
+        std::fs::write(&list, format!("{own}  liba.so\n")).unwrap();
+        assert!(holds(&trust, &library, &own));
+        assert!(!holds(&trust, &library, &strange));
+        // An upgrade.
+        std::fs::write(&list, format!("{strange}  liba.so\n")).unwrap();
+        assert!(!holds(&trust, &library, &own) && holds(&trust, &library, &strange));
+        // A list that cannot be read lists nothing.
+        std::fs::remove_file(&list).unwrap();
+        std::fs::create_dir(&list).unwrap();
+        assert!(!holds(&trust, &library, &own) && !holds(&trust, &library, &strange));
     }
 
     #[test]

@@ -31,13 +31,13 @@ impl Auths {
     /// Returns the session with the credentials of all auths that it names.
     ///
     /// # Errors
-    /// As [`Auths::settle`], and when a credential cannot be read.
+    /// As [`Auths::resolve_provider`], and when a credential cannot be read.
     #[boxed]
     pub async fn open(&self, spec: SessionSpec) -> Result<SessionSpec, AuthError> {
         let spec = self.resolve_provider(spec).await?;
         let mut spec = spec.with_provider_base_url();
         for (provider, own) in &mut spec.providers {
-            let Some(auth) = own.auth.as_ref().filter(|auth| auth.open_auth().is_none()) else {
+            let Some(auth) = own.auth.as_ref().filter(|auth| auth.opened().is_none()) else {
                 continue;
             };
             let saved = self.find(auth, Some(provider)).await?;

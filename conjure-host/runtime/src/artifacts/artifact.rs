@@ -56,12 +56,17 @@ impl Artifact {
         }
     }
 
+    /// The backend instance that hands the file out.
+    pub fn fetch_backend(&self) -> &str {
+        self.holder.as_deref().unwrap_or(&self.source)
+    }
+
     /// Why it is not to be had, where nobody can fetch it. `file` is how it was asked for, and
-    /// `place` where an earlier session had it.
+    /// `recorded_path` where an earlier session had it.
     pub(super) fn missing(&self, file: &str, recorded_path: Option<&PathBuf>) -> FileError {
         let file = file.to_owned();
         if self.remote.is_some() {
-            let backend = self.holder.as_ref().unwrap_or(&self.source).clone();
+            let backend = self.fetch_backend().to_owned();
             return FileError::Elsewhere { file, backend };
         }
         match self.path.as_ref().or(recorded_path) {
@@ -71,6 +76,13 @@ impl Artifact {
             },
             None => FileError::FileNotFound { file },
         }
+    }
+}
+
+impl RecordedFile {
+    /// The backend instance that hands the file out.
+    pub(crate) fn fetch_backend(&self) -> &str {
+        self.holder.as_deref().unwrap_or(&self.source)
     }
 }
 

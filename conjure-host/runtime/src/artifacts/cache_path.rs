@@ -14,7 +14,7 @@ impl Artifact {
         let remote = self.remote.as_deref()?;
         Some(cache_path(
             cache,
-            [&self.id, &self.source, remote],
+            [&self.id, self.fetch_backend(), remote],
             &self.name,
         ))
     }
@@ -25,7 +25,11 @@ impl RecordedFile {
     pub(crate) fn cached_path(&self, cache: &Path) -> Option<PathBuf> {
         let (handle, remote) = (&self.reference.id, self.remote.as_deref()?);
         let name = safe_name(&self.reference.name);
-        Some(cache_path(cache, [handle, &self.source, remote], &name))
+        Some(cache_path(
+            cache,
+            [handle, self.fetch_backend(), remote],
+            &name,
+        ))
     }
 }
 

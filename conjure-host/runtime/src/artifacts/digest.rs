@@ -23,13 +23,13 @@ pub(crate) fn digest_path(path: &Path) -> std::io::Result<(String, u64)> {
     digest_checked(path, &|_, _| Ok(()))
 }
 
-/// Like [`digest_aside`], as long as the check has nothing against it.
+/// Like [`digest_path`], as long as the check has nothing against it.
 pub(super) fn digest_checked(path: &Path, check: ReadCheck<'_>) -> std::io::Result<(String, u64)> {
     let (file, size, _) = conjure_config::fs::open_no_follow(path)?;
     digest_reader(file, size, check)
 }
 
-/// Like [`digest_while`], for an open file, from where it is read on.
+/// Like [`digest_checked`], for an open file, from where it is read on.
 pub(super) fn digest_reader(
     file: impl Read,
     size: u64,

@@ -49,7 +49,7 @@ impl OpenArtifact {
         Ok((bytes.len() as u64 <= most).then_some(bytes))
     }
 
-    /// Hash and size of the file, as [`digest_aside`](super::digest_aside) gives them.
+    /// Hash and size of the file, as [`digest_path`](super::digest_path) gives them.
     pub(crate) fn digest(&self) -> std::io::Result<(String, u64)> {
         let mut file = &self.file;
         file.rewind()?;
@@ -59,7 +59,7 @@ impl OpenArtifact {
 
 impl Artifacts {
     /// Where a file is on this machine, as for [`Artifacts::open`]. Whoever reads it there opens it
-    /// with [`open_same`]: a command may put another thing in its place at any time.
+    /// with [`open_no_follow`]: a command may put another thing in its place at any time.
     ///
     /// # Errors
     /// [`FileError`], but [`FileError::Refused`].

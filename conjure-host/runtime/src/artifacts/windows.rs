@@ -232,6 +232,18 @@ impl CallWindow<'_> {
         )
     }
 
+    /// Number of the call among those of the host.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Whether the call of this number is this one, or ran at the same time for a while.
+    pub(crate) fn overlaps(&self, number: u64) -> bool {
+        let windows = self.windows.lock();
+        let mut all = windows.all.iter();
+        number == self.number || all.any(|one| one.number == number && one.span.reaches(self.begun))
+    }
+
     /// Slot for the location where the call works.
     pub(crate) fn location(&self) -> &LocationSlot {
         &self.location
@@ -269,12 +281,11 @@ impl CallWindow<'_> {
 
     fn writer_at(&self, time: SystemTime, elsewhere: &[CallInterval]) -> FileWriter {
         let windows = self.windows.lock();
-        let dir = &self.worker.dir;
         // What was over before this call began, its executor saw before it ran the command.
         let mut beside = windows.all.iter().filter(|other| {
             other.number != self.number
                 && other.span.reaches(self.begun)
-                && are_nested(&other.workspace.dir, dir)
+                && self.meets(other)
                 && other.span.covers(time)
         });
         let there = elsewhere.iter().filter(|span| span.covers(time)).count();
@@ -307,12 +318,20 @@ impl CallWindow<'_> {
         }
     }
 
+    /// Whether another call may write where this one does: in the same directory of this machine, or
+    /// elsewhere at a location that may be this one's.
+    fn meets(&self, other: &ArtifactWindow) -> bool {
+        let are_one = || {
+            let (own, there) = (self.location.get()?, other.location.get()?);
+            Some(own.has_machine() && there.has_machine() && own.may_be(there))
+        };
+        are_nested(&other.workspace.dir, &self.worker.dir) || are_one() == Some(true)
+    }
+
     /// Whether any other call ran meanwhile.
     fn has_concurrent_calls(&self, windows: &Windows, elsewhere: &[CallInterval]) -> bool {
         let mut others = windows.all.iter().filter(|other| {
-            other.number != self.number
-                && other.span.reaches(self.begun)
-                && are_nested(&other.workspace.dir, &self.worker.dir)
+            other.number != self.number && other.span.reaches(self.begun) && self.meets(other)
         });
         !elsewhere.is_empty() || others.next().is_some()
     }
@@ -337,6 +356,9 @@ fn are_nested(one: &Path, other: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use conjure_skill_sdk::protocol::PluginEvent;
+    use serde_json::json;
+
     use super::*;
 
     fn worker(session: &str, dir: &str) -> Arc<SessionWorkspace> {
@@ -444,6 +466,32 @@ mod tests {
         );
         let later = SystemTime::now() + Duration::from_secs(1);
         assert_eq!(own.writer_at(later, &gone), FileWriter::Finder);
+    }
+
+    #[test]
+    fn a_call_elsewhere_counts_where_its_location_may_be_that_of_this_directory() {
+        let (windows, at) = (CallWindows::default(), moments());
+        let call = |dir: &str, location: Option<(&str, &str)>| {
+            let window = windows.begin_at(at(0), &worker("one", dir), &backend("x"), true);
+            if let Some((machine, dir)) = location {
+                let event = json!({ "event": "location", "machine": machine, "dirs": [dir] });
+                let location = CallLocation::from_event(PluginEvent::Other(event));
+                window.location().get_or_init(|| location.unwrap());
+            }
+            window
+        };
+        let own = call("/dir", Some(("m", "1:1")));
+        let others = [
+            None,
+            Some(("m", "1:2")),
+            Some(("", "1:1")),
+            Some(("n", "1:1")),
+        ];
+        let _others = others.map(|location| call("/away", location));
+        assert_eq!(own.writer_at(at(1), &[]), FileWriter::Finder);
+        let beside = call("/away", Some(("m", "1:1")));
+        assert_eq!(own.writer_at(at(1), &[]), FileWriter::Unknown);
+        assert_eq!(beside.writer_at(at(1), &[]), FileWriter::Unknown);
     }
 
     #[test]

@@ -33,8 +33,9 @@ pub(super) struct ActiveCall<'a> {
     pub(super) overdue: AtomicBool,
     /// Files that the call told of while it ran.
     pub(super) files: Mutex<Vec<FileRef>>,
-    /// Slot for the location where the call works, once it runs beside others.
-    pub(super) location: OnceLock<LocationSlot>,
+    /// Slot for the location where the call works, once it runs beside others; nothing where its
+    /// backend is no executor.
+    pub(super) location: OnceLock<Option<LocationSlot>>,
 }
 
 impl ActiveCall<'_> {
@@ -61,10 +62,10 @@ impl ActiveCall<'_> {
                 }
             }
             Ok(event) => {
-                if let Some(location) = CallLocation::from_event(event) {
-                    if let Some(slot) = self.location.get() {
-                        slot.get_or_init(|| location);
-                    }
+                if let Some(Some(slot)) = self.location.get()
+                    && let Some(location) = CallLocation::from_event(event)
+                {
+                    slot.get_or_init(|| location);
                     return false;
                 }
             }
@@ -312,4 +313,73 @@ fn decode_with<R>(
         let reason = format!("the reply of the plugin `{plugin}` to {op} does not fit: {error}");
         active_call.failed(CallFailureKind::BadReply { reason: &reason })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use conjure_core::routing::{CatalogTool, EffectLevel};
+    use serde_json::json;
+
+    use super::*;
+
+    /// How many of these events listeners get, and the location that they tell.
+    fn heard(slot: Option<Option<LocationSlot>>, events: &[Value]) -> (usize, bool) {
+        let call = FunctionCall {
+            call_id: "1".to_owned(),
+            name: "a_do".to_owned(),
+            arguments: json!({}),
+            arguments_text: None,
+        };
+        let definition = CatalogTool::new("do", "backend.call", EffectLevel::Write);
+        let route = Route {
+            name: conjure_core::routing::ToolName::new("a_do").unwrap(),
+            backend: Arc::from("a"),
+            kind: Arc::from("a"),
+            definition: Arc::new(definition),
+        };
+        let active_call = ActiveCall {
+            call: &call,
+            route: &route,
+            timeout: Duration::from_secs(1),
+            started_at: Instant::now(),
+            overdue: AtomicBool::new(false),
+            files: Mutex::default(),
+            location: slot.map(OnceLock::from).unwrap_or_default(),
+        };
+        let count = Arc::new(AtomicUsize::new(0));
+        let live: LiveOutput = {
+            let count = Arc::clone(&count);
+            Arc::new(move |_, _| {
+                count.fetch_add(1, Ordering::Relaxed);
+            })
+        };
+        for event in events {
+            active_call.emitted(EmitKind::Event, event.to_string().as_bytes(), &live);
+        }
+        let slot = active_call.location.into_inner().flatten();
+        let is_known = slot.is_some_and(|slot| slot.get().is_some());
+        (count.load(Ordering::Relaxed), is_known)
+    }
+
+    #[test]
+    fn an_event_named_location_is_a_location_only_of_an_executor_and_in_its_form() {
+        let location = json!({ "event": "location", "machine": "m", "dirs": ["1:1"] });
+        let own = [
+            json!({ "event": "location", "city": "Ulm" }),
+            json!({ "event": "location", "machine": 5, "dirs": [] }),
+            json!({ "event": "location", "machine": "m", "dirs": "1:1" }),
+        ];
+        let executor = || Some(Some(LocationSlot::default()));
+        assert_eq!(
+            heard(executor(), std::slice::from_ref(&location)),
+            (0, true)
+        );
+        assert_eq!(heard(executor(), &own), (3, false));
+        for slot in [None, Some(None)] {
+            assert_eq!(heard(slot, std::slice::from_ref(&location)), (1, false));
+        }
+    }
 }

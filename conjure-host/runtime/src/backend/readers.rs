@@ -12,8 +12,8 @@ use async_recursion::async_recursion as boxed;
 use conjure_abi::code;
 use conjure_core::uri_template;
 use conjure_skill_sdk::protocol::{
-    Complete, Empty, Prompt, PromptGet, PromptText, Prompts, Resource, ResourceRead, Resources,
-    ToolDecl, ToolResult, op,
+    Complete, Empty, Prompt, PromptGet, PromptText, Prompts, Resource, ResourceRead, ToolDecl,
+    ToolResult, op,
 };
 use futures_util::future::join_all;
 use serde::Serialize;
@@ -21,17 +21,20 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::request_context::{CallScope, RequestContext};
-use super::resource_owners::{self, ResourceClaim, ResourceOwner};
+use super::request_context::RequestContext;
+use super::resource_owners::{self, Ambiguity, ResourceClaim, ResourceOwner, SourceName};
 use super::run::LiveOutput;
 use super::snapshot::ToolSnapshot;
+use super::source_requests::{SourceRequests, resources_within};
 use super::sources::CatalogSource;
-use conjure_plugins::{CallMeta, CallOptions, Emit, Instance, PluginCallFailure, emit_channel};
+use conjure_plugins::PluginCallFailure;
 
 /// Time for a source to say what it has.
-const LISTING: Duration = Duration::from_secs(10);
+pub(super) const LISTING: Duration = Duration::from_secs(10);
+/// Time for skills to say whether they have what a backend lists, all of them beside each other.
+const LISTING_BESIDE: Duration = Duration::from_secs(1);
 /// The most entries of one list of one source.
-const MOST: usize = 5_000;
+pub(super) const MOST: usize = 5_000;
 
 /// Asks to be told when a resource changes, and takes that back.
 const SUBSCRIBE: &str = "resource.subscribe";
@@ -90,33 +93,15 @@ impl SourceReader<'_> {
     }
 
     async fn resources_of(&self, source: &CatalogSource) -> SourceLists {
-        let mut lists = self.empty_lists(source);
-        match source {
-            CatalogSource::Backend { catalog, .. } => {
-                lists.resources.clone_from(&catalog.resources);
-                lists.templates.clone_from(&catalog.resource_templates);
-            }
-            CatalogSource::Skill(_) if supports(source, op::RESOURCE_LIST) => {
-                let listed: Result<Value, _> = self.list(source, op::RESOURCE_LIST, Empty {}).await;
-                let listed = ok_or_log(source, op::RESOURCE_LIST, listed).unwrap_or_default();
-                let templates = listed.get("resource_templates").and_then(Value::as_array);
-                lists.templates = templates.cloned().unwrap_or_default();
-                lists.resources = serde_json::from_value::<Resources>(listed)
-                    .map(|listed| listed.resources)
-                    .unwrap_or_default();
-            }
-            CatalogSource::Skill(_) => {}
-        }
-        lists.resources.truncate(MOST);
-        lists.templates.truncate(MOST);
-        lists
+        let limit = LISTING.min(self.timeout);
+        self.requests().resources(source, limit).await
     }
 
     /// The prompts of each source.
     #[boxed]
     pub async fn prompts(&self) -> Vec<SourceLists> {
         let asked = self.snapshot.sources().iter().map(|source| async move {
-            let mut lists = self.empty_lists(source);
+            let mut lists = SourceLists::empty(source);
             match source {
                 CatalogSource::Backend { catalog, .. } => {
                     lists.prompts.clone_from(&catalog.prompts);
@@ -134,15 +119,15 @@ impl SourceReader<'_> {
         join_all(asked).await
     }
 
-    /// Reads a resource of the source that it belongs to. `linked` is the source whose result linked to
-    /// it, if one did. What the first source says that does not have it is the answer where none does.
+    /// Reads a resource of the source that it belongs to. `links` are the sources whose results linked to
+    /// it. What the first source says that does not have it is the answer where none does.
     ///
     /// # Errors
     /// When nobody has it, or several sources have one of this URI.
     #[boxed]
-    pub async fn read(&self, uri: &str, linked: Option<&str>) -> Result<ToolResult, ReadError> {
-        let claims = self.claims(uri, op::RESOURCE_READ).await;
-        let owner = resource_owners::owner(&claims, uri, linked)?;
+    pub async fn read(&self, uri: &str, links: &[SourceName]) -> Result<ToolResult, ReadError> {
+        let claims = self.claims(uri, links).await;
+        let owner = resource_owners::owner(&claims, uri, links)?;
         let first = match &owner {
             ResourceOwner::Known(at) | ResourceOwner::Linked(at) => std::slice::from_ref(at),
             ResourceOwner::OneOf(sources) => sources,
@@ -150,28 +135,26 @@ impl SourceReader<'_> {
         let is_first = |claim: &&ResourceClaim| first.contains(&claim.at);
         let mut answer = self.read_from(claims.iter().filter(is_first), uri).await;
         // Whoever else has a template for it need not be asked where one that has it refused.
-        let has_it = matches!(&answer, Some(Ok(said)) if !said.is_error);
+        let has_it = matches!(&answer, Some(Ok(read)) if !read.is_error);
         match owner {
             ResourceOwner::Linked(_) if !has_it => {
-                let others = resource_owners::owner(&claims, uri, None)?;
-                if let ResourceOwner::OneOf(sources) = others {
-                    let others = |claim: &&ResourceClaim| {
-                        sources.contains(&claim.at) && !first.contains(&claim.at)
-                    };
-                    let other = self.read_from(claims.iter().filter(others), uri).await;
-                    answer = match other {
-                        Some(Ok(said)) if !said.is_error => Some(Ok(said)),
-                        Some(Err(error @ ReadError::Invalid(_))) => Some(Err(error)),
-                        other => answer.or(other),
-                    };
+                let others = claims.iter().filter(|claim| !is_first(claim));
+                answer = match self.read_from(others, uri).await {
+                    Some(Ok(read)) if !read.is_error => Some(Ok(read)),
+                    Some(Err(error @ ReadError::Invalid(_))) => Some(Err(error)),
+                    other => answer.or(other),
+                };
+            }
+            _ => {
+                // Sources that list it come before the rest.
+                for is_listed in [true, false] {
+                    if answer.is_none() {
+                        let others = claims.iter().filter(|claim| claim.is_listed == is_listed);
+                        let others = others.filter(|claim| !is_first(claim));
+                        answer = self.read_from(others, uri).await;
+                    }
                 }
             }
-            _ if answer.is_none() => {
-                // What another source lists is another resource.
-                let others = |claim: &&ResourceClaim| !claim.is_listed && !is_first(claim);
-                answer = self.read_from(claims.iter().filter(others), uri).await;
-            }
-            _ => {}
         }
         answer.unwrap_or_else(|| Err(ReadError::NotFound(format!("there is no resource `{uri}`"))))
     }
@@ -183,7 +166,7 @@ impl SourceReader<'_> {
         claims: impl Iterator<Item = &ResourceClaim>,
         uri: &str,
     ) -> Option<Result<ToolResult, ReadError>> {
-        let asked = claims.filter_map(|claim| {
+        let requests = claims.filter_map(|claim| {
             let source = self.snapshot.sources().get(claim.at)?;
             let uri = uri.to_owned();
             Some(async move {
@@ -193,10 +176,10 @@ impl SourceReader<'_> {
             })
         });
         let (mut given, mut refused) = (Vec::new(), None);
-        for (claim, answer) in join_all(asked).await {
+        for (claim, answer) in join_all(requests).await {
             match answer {
                 Err(ReadError::NotFound(_)) => {}
-                Ok(said) if !said.is_error => given.push((claim, said)),
+                Ok(read) if !read.is_error => given.push((claim, read)),
                 // It only refused what may be another's.
                 Ok(_) | Err(ReadError::Failed(_)) => {
                     refused.get_or_insert(answer);
@@ -206,20 +189,25 @@ impl SourceReader<'_> {
         }
         if given.len() > 1 {
             let givers: Vec<&ResourceClaim> = given.iter().map(|(claim, _)| *claim).collect();
-            let error = resource_owners::ambiguous(uri, "is given by", &givers);
+            let error = resource_owners::ambiguous(uri, Ambiguity::Given, &givers);
             return Some(Err(error));
         }
-        given.pop().map(|(_, said)| Ok(said)).or(refused)
+        given.pop().map(|(_, read)| Ok(read)).or(refused)
     }
 
-    /// What the sources that know an operation say of a URI before they are asked for it. A skill is
-    /// asked for its lists where another source may have it.
-    async fn claims(&self, uri: &str, op: &str) -> Vec<ResourceClaim> {
+    /// What the sources that read resources say of a URI before they are asked for it. A skill is asked
+    /// for its lists where another source may have it; where a backend lists it, a skill that did not link
+    /// to it has a short time for that only.
+    async fn claims(&self, uri: &str, links: &[SourceName]) -> Vec<ResourceClaim> {
         let numbered = self.snapshot.sources().iter().enumerate();
         let able: Vec<_> = numbered
-            .filter(|(_, source)| supports(source, op))
+            .filter(|(_, source)| supports(source, op::RESOURCE_READ))
             .collect();
         let is_alone = able.len() == 1;
+        let is_in_catalog = able.iter().any(|(_, source)| match source {
+            CatalogSource::Backend { catalog, .. } => lists(&catalog.resources, uri),
+            CatalogSource::Skill(_) => false,
+        });
         let claims = able.into_iter().map(|(at, source)| async move {
             let own;
             let (resources, templates): (&[Resource], &[Value]) = match source {
@@ -228,7 +216,12 @@ impl SourceReader<'_> {
                 }
                 CatalogSource::Skill(_) if is_alone => (&[], &[]),
                 CatalogSource::Skill(_) => {
-                    own = self.resources_of(source).await;
+                    own = match is_in_catalog && !links.contains(&source.source_name()) {
+                        true => {
+                            resources_within(self.request_context, source, LISTING_BESIDE).await
+                        }
+                        false => self.resources_of(source).await,
+                    };
                     (&own.resources, &own.templates)
                 }
             };
@@ -236,16 +229,18 @@ impl SourceReader<'_> {
             let texts = texts.filter_map(|template| template.get("uriTemplate")?.as_str());
             ResourceClaim {
                 at,
-                name: source.name().to_owned(),
-                is_backend: matches!(source, CatalogSource::Backend { .. }),
-                is_listed: resources.iter().any(|resource| resource.uri == uri),
+                source: source.source_name(),
+                is_listed: lists(resources, uri),
                 rank: texts.filter_map(|text| uri_template::fits(text, uri)).max(),
             }
         });
         let mut claims = join_all(claims).await;
         // A skill that two backends bring is one.
         let mut skills = BTreeSet::new();
-        claims.retain(|claim| claim.is_backend || skills.insert(claim.name.clone()));
+        claims.retain(|claim| match &claim.source {
+            SourceName::Backend(_) => true,
+            SourceName::Skill(name) => skills.insert(name.clone()),
+        });
         claims
     }
 
@@ -253,7 +248,7 @@ impl SourceReader<'_> {
     #[boxed]
     pub async fn prompt(&self, source: &str, request: PromptGet) -> Result<PromptText, ReadError> {
         let name = request.name.clone();
-        let found = self.source(source, op::PROMPT_GET);
+        let found = self.snapshot.find_prompt_source(source);
         let found = found.ok_or_else(|| unknown_prompt(&name))?;
         self.ask(found, op::PROMPT_GET, request).await
     }
@@ -279,8 +274,8 @@ impl SourceReader<'_> {
     }
 
     /// Tells the sources that a client wants to hear of a resource's changes, maybe once more, or
-    /// does not any more. Where it is known whose the resource is, another source's refusal is none.
-    /// `linked` is as for [`Self::read`].
+    /// does not any more. Where it is known whose the resource is, others are told only if that one does
+    /// not have it. `links` is as for [`Self::read`].
     ///
     /// # Errors
     /// Why a source that has the resource tells of no changes, where no other one does; or that several
@@ -290,40 +285,54 @@ impl SourceReader<'_> {
         &self,
         uri: &str,
         on: bool,
-        linked: Option<&str>,
+        links: &[SourceName],
     ) -> Result<(), ReadError> {
-        let sources = self.snapshot.sources();
+        if !on {
+            let answers = self.set_subscriptions(uri, on, |_| true).await;
+            return combine_answers(answers, |_| true);
+        }
+        let claims = self.claims(uri, links).await;
+        let owner = resource_owners::owner(&claims, uri, links)?;
+        let (owners, is_known) = match owner {
+            ResourceOwner::Known(at) => (vec![at], true),
+            ResourceOwner::Linked(at) => (vec![at], false),
+            ResourceOwner::OneOf(owners) => (owners, false),
+        };
+        let is_owner = |at| owners.is_empty() || owners.contains(&at);
+        let mut answers = self
+            .set_subscriptions(uri, on, |at| !is_known || is_owner(at))
+            .await;
+        let lacks_it = |(_, answer): &(_, _)| matches!(answer, Err(ReadError::NotFound(_)));
+        if is_known && !answers.is_empty() && answers.iter().all(lacks_it) {
+            let others = self.set_subscriptions(uri, on, |at| !is_owner(at));
+            answers.extend(others.await);
+        }
+        let lists_it = |at| claims.iter().any(|claim| claim.at == at && claim.is_listed);
+        combine_answers(answers, |at| is_owner(at) || lists_it(at))
+    }
+
+    /// Sets a subscription at those of the sources that it concerns, or takes it back there. Gives the
+    /// answer of each by its number.
+    async fn set_subscriptions(
+        &self,
+        uri: &str,
+        on: bool,
+        is_concerned: impl Fn(usize) -> bool,
+    ) -> Vec<(usize, Result<Value, ReadError>)> {
         let op = if on { SUBSCRIBE } else { UNSUBSCRIBE };
-        let claims = self.claims(uri, op::RESOURCE_READ).await;
-        let owners = match on.then(|| resource_owners::owner(&claims, uri, linked)) {
-            Some(owner) => match owner? {
-                ResourceOwner::Known(at) | ResourceOwner::Linked(at) => vec![at],
-                ResourceOwner::OneOf(owners) => owners,
-            },
-            None => Vec::new(),
-        };
-        let may_have_it = |at: usize| owners.is_empty() || owners.contains(&at);
-        // What another source lists is another resource, whose changes nobody asked for.
-        let is_others = |at: usize| {
-            let mut claims = claims.iter();
-            on && !may_have_it(at) && claims.any(|claim| claim.at == at && claim.is_listed)
-        };
-        let numbered = sources.iter().enumerate();
-        let asked = numbered.filter(|(at, source)| supports(source, SUBSCRIBE) && !is_others(*at));
-        let asked = asked.map(|(at, source)| {
-            let may_have_it = may_have_it(at);
-            async move {
-                let body = json!({ "uri": uri });
-                let told: Result<Value, _> = self.list(source, op, body).await;
-                let told = told.inspect_err(|error| {
-                    if !matches!(error, ReadError::NotFound(_)) {
-                        tracing::warn!(source = source.name(), "{op}: {error}");
-                    }
-                });
-                (may_have_it, told)
-            }
+        let sources = self.snapshot.sources().iter().enumerate();
+        let able = sources.filter(|(_, source)| takes_subscriptions(source, on));
+        let concerned = able.filter(|(at, _)| is_concerned(*at));
+        let requests = concerned.map(|(at, source)| async move {
+            let answer: Result<Value, _> = self.list(source, op, json!({ "uri": uri })).await;
+            let answer = answer.inspect_err(|error| {
+                if !matches!(error, ReadError::NotFound(_)) {
+                    tracing::warn!(source = source.name(), "{op}: {error}");
+                }
+            });
+            (at, answer)
         });
-        combine_answers(join_all(asked).await)
+        join_all(requests).await
     }
 
     /// The tools that a skill has at run time only; nothing when it has none such, or failed to
@@ -342,16 +351,13 @@ impl SourceReader<'_> {
         )
     }
 
-    fn empty_lists(&self, source: &CatalogSource) -> SourceLists {
-        SourceLists {
-            source: source.name().to_owned(),
-            ..SourceLists::default()
+    fn requests(&self) -> SourceRequests<'_> {
+        SourceRequests {
+            request_context: self.request_context,
+            call_id: self.call_id,
+            cancel: self.cancel,
+            live: self.live,
         }
-    }
-
-    fn source(&self, name: &str, op: &str) -> Option<&CatalogSource> {
-        let mut sources = self.snapshot.sources().iter();
-        sources.find(|source| source.name() == name && supports(source, op))
     }
 
     async fn list<R: DeserializeOwned>(
@@ -360,8 +366,8 @@ impl SourceReader<'_> {
         op: &str,
         body: impl Serialize,
     ) -> Result<R, ReadError> {
-        self.ask_within_deadline(source, op, body, LISTING.min(self.timeout))
-            .await
+        let limit = LISTING.min(self.timeout);
+        self.requests().ask(source, op, body, limit).await
     }
 
     async fn ask<R: DeserializeOwned>(
@@ -370,76 +376,17 @@ impl SourceReader<'_> {
         op: &str,
         body: impl Serialize,
     ) -> Result<R, ReadError> {
-        self.ask_within_deadline(source, op, body, self.timeout)
-            .await
+        self.requests().ask(source, op, body, self.timeout).await
     }
+}
 
-    async fn ask_within_deadline<R: DeserializeOwned>(
-        &self,
-        source: &CatalogSource,
-        op: &str,
-        body: impl Serialize,
-        deadline: Duration,
-    ) -> Result<R, ReadError> {
-        let mut entered = None;
-        let instance = match source {
-            CatalogSource::Skill(lease) => {
-                let made = lease
-                    .instance(self.request_context)
-                    .await
-                    .map_err(ReadError::Failed)?;
-                entered = lease.enter().await;
-                // The instance of shared state may be another one after the wait.
-                lease.current_instance().map_or(made, Arc::clone)
-            }
-            CatalogSource::Backend { lease, .. } => Arc::clone(lease.serving().await),
-        };
-        let reply = self.request(&instance, op, &body, deadline).await?;
-        drop(entered);
-        serde_json::from_slice(&reply).map_err(|error| {
-            let plugin = instance.plugin().id();
-            ReadError::Failed(format!("{plugin}: its reply to {op} does not fit: {error}"))
-        })
-    }
-
-    async fn request(
-        &self,
-        instance: &Instance,
-        op: &str,
-        body: &impl Serialize,
-        deadline: Duration,
-    ) -> Result<Vec<u8>, ReadError> {
-        let about = CallScope {
-            call_id: self.call_id.map(AsRef::as_ref),
-            deadline_ms: u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX),
-            ..CallScope::default()
-        };
-        let json = self.request_context.request(about, body);
-        let json = json.map_err(|error| ReadError::Failed(error.to_string()))?;
-        let (sink, mut stream) = emit_channel();
-        let options = CallOptions {
-            deadline: Some(deadline),
-            sink: Some(sink),
-            cancel: self.cancel.clone(),
-            meta: CallMeta {
-                session: Some(Arc::clone(&self.request_context.session)),
-                call_id: self.call_id.cloned(),
-                turn_id: None,
-            },
-        };
-        let answer = instance.request(op, json, options);
-        tokio::pin!(answer);
-        let answer = loop {
-            tokio::select! {
-                biased;
-                Some(Emit { kind, bytes }) = stream.next() => (self.live)(kind, &bytes),
-                answer = &mut answer => break answer,
-            }
-        };
-        while let Some(Emit { kind, bytes }) = stream.try_next() {
-            (self.live)(kind, &bytes);
+impl SourceLists {
+    /// Nothing of a source.
+    pub(super) fn empty(source: &CatalogSource) -> Self {
+        Self {
+            source: source.name().to_owned(),
+            ..Self::default()
         }
-        answer.map_err(ReadError::from)
     }
 }
 
@@ -457,13 +404,16 @@ impl From<PluginCallFailure> for ReadError {
     }
 }
 
-/// What several sources come to that were told of a wish, each with whether it may have the resource:
-/// one that took it is enough, and one that has something else has nothing to refuse.
-fn combine_answers(told: Vec<(bool, Result<Value, ReadError>)>) -> Result<(), ReadError> {
-    let is_taken = told.iter().any(|(_, told)| told.is_ok());
-    let mut refused = told.into_iter().filter_map(|(may_have_it, told)| {
-        let error = told.err()?;
-        (may_have_it && !matches!(error, ReadError::NotFound(_))).then_some(error)
+/// What the answers of several sources to a wish come to, each with the number of its source: one that
+/// took it is enough, and one that has something else has nothing to refuse.
+fn combine_answers(
+    answers: Vec<(usize, Result<Value, ReadError>)>,
+    may_have_it: impl Fn(usize) -> bool,
+) -> Result<(), ReadError> {
+    let is_taken = answers.iter().any(|(_, answer)| answer.is_ok());
+    let mut refused = answers.into_iter().filter_map(|(at, answer)| {
+        let error = answer.err()?;
+        (may_have_it(at) && !matches!(error, ReadError::NotFound(_))).then_some(error)
     });
     match refused.next().filter(|_| !is_taken) {
         Some(error) => Err(error),
@@ -475,7 +425,21 @@ fn unknown_prompt(name: &str) -> ReadError {
     ReadError::NotFound(format!("there is no prompt `{name}`"))
 }
 
-fn supports(source: &CatalogSource, op: &str) -> bool {
+fn lists(resources: &[Resource], uri: &str) -> bool {
+    resources.iter().any(|resource| resource.uri == uri)
+}
+
+/// Whether a source takes a subscription, or has one to take back. No skill begins for that which has no
+/// resources by its manifest, nor for taking back what it never got.
+fn takes_subscriptions(source: &CatalogSource, on: bool) -> bool {
+    let is_there = match source {
+        CatalogSource::Skill(lease) => lease.has_state(),
+        CatalogSource::Backend { .. } => true,
+    };
+    supports(source, SUBSCRIBE) && (is_there || (on && supports(source, op::RESOURCE_READ)))
+}
+
+pub(super) fn supports(source: &CatalogSource, op: &str) -> bool {
     let capabilities = &source.manifest().capabilities;
     capabilities
         .iter()
@@ -483,31 +447,15 @@ fn supports(source: &CatalogSource, op: &str) -> bool {
 }
 
 /// What a source said; nothing where it failed, which the log says.
-fn ok_or_log<R>(source: &CatalogSource, op: &str, answer: Result<R, ReadError>) -> Option<R> {
+pub(super) fn ok_or_log<R>(
+    source: &CatalogSource,
+    op: &str,
+    answer: Result<R, ReadError>,
+) -> Option<R> {
     answer
         .inspect_err(|error| tracing::warn!(source = source.name(), "{op}: {error}"))
         .ok()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_wish_that_one_source_takes_is_taken() {
-        let unknown = || Err(ReadError::NotFound("it is not mine".to_owned()));
-        let deaf = || Err(ReadError::Invalid("it tells of nothing".to_owned()));
-        assert_eq!(combine_answers(vec![]), Ok(()));
-        assert_eq!(combine_answers(vec![(true, unknown())]), Ok(()));
-        assert_eq!(
-            combine_answers(vec![(true, deaf()), (false, Ok(json!({})))]),
-            Ok(())
-        );
-        assert_eq!(
-            combine_answers(vec![(true, unknown()), (true, deaf())]),
-            deaf().map(drop)
-        );
-        // It is known to be another source's, which is told nothing because it tells by itself.
-        assert_eq!(combine_answers(vec![(false, deaf())]), Ok(()));
-    }
-}
+mod tests;

@@ -118,17 +118,11 @@ impl<'a> CallFiles<'a> {
         if self.artifacts.is_host_file(file) {
             return Ok(None);
         }
-        let fetch = self.fetch.clone();
-        let (artifacts, window) = (self.artifacts, self.window.as_ref());
-        let artifact = match artifacts.claim_elsewhere(window, self.backend, file) {
-            Some(artifact) => artifact,
-            None => {
-                let taken = artifacts.register_within(self.backend, file, fetch, &self.budget)?;
-                artifacts.set_location(&taken.id, window);
-                taken
-            }
-        };
-        Ok(Some(self.add_created(artifact)))
+        let (artifacts, fetch) = (self.artifacts, self.fetch.clone());
+        let window = self.window.as_ref();
+        let created =
+            artifacts.register_created(window, self.backend, file, fetch, &self.budget)?;
+        Ok(Some(self.add_created(created)))
     }
 
     /// Registers a file that was found; nothing where the call cannot be said to have made it.
@@ -179,8 +173,8 @@ impl<'a> OutputCollector<'a> {
     }
 
     /// The call runs beside others that may write. Gives back the slot for the location where it
-    /// works.
-    pub(crate) fn open_window(&mut self) -> LocationSlot {
+    /// works, which an executor alone tells.
+    pub(crate) fn open_window(&mut self) -> Option<LocationSlot> {
         let CallFiles {
             artifacts,
             backend,
@@ -188,7 +182,7 @@ impl<'a> OutputCollector<'a> {
             ..
         } = self.files;
         let window = artifacts.begin(backend, are_found);
-        let location = Arc::clone(window.location());
+        let location = are_found.then(|| Arc::clone(window.location()));
         self.files.window = Some(window);
         location
     }

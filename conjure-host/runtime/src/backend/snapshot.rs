@@ -7,9 +7,12 @@ use std::sync::Arc;
 use conjure_core::context::BackendInstructions;
 use conjure_core::log::StateMove;
 use conjure_core::routing::{Route, RouteRef, RoutingTable};
+use conjure_skill_sdk::protocol::op;
 
 use super::backend_lease::BackendLease;
 use super::lease::SkillLease;
+use super::readers::supports;
+use super::resource_owners::SourceName;
 use super::sources::CatalogSource;
 use super::working_dirs::WorkingDirs;
 use conjure_config::skill_folders::LoadedFolder;
@@ -156,13 +159,27 @@ impl ToolSnapshot {
         self.at(found)
     }
 
-    /// Name of the source of resources that runs the calls of a public name.
-    pub fn source_of(&self, name: &str) -> Option<&str> {
+    /// The source of resources that runs the calls of a public name.
+    pub fn source_of(&self, name: &str) -> Option<SourceName> {
         let (route, target) = self.look_up(name)?;
-        Some(match target {
-            CallTarget::Skill(lease) => &lease.plugin.manifest().name,
-            CallTarget::Executor(..) | CallTarget::Backend(_) => &route.backend,
-        })
+        match target {
+            CallTarget::Skill(lease) => {
+                Some(SourceName::Skill(lease.plugin.manifest().name.clone()))
+            }
+            CallTarget::Backend(_) => Some(SourceName::Backend(route.backend.to_string())),
+            CallTarget::Executor(..) => None,
+        }
+    }
+
+    /// The source that fills in prompts under a name.
+    pub(crate) fn find_prompt_source(&self, name: &str) -> Option<&CatalogSource> {
+        let mut sources = self.sources.iter();
+        sources.find(|source| source.name() == name && supports(source, op::PROMPT_GET))
+    }
+
+    /// The source, with its kind, that fills in prompts under a name.
+    pub fn prompt_source(&self, name: &str) -> Option<SourceName> {
+        Some(self.find_prompt_source(name)?.source_name())
     }
 
     /// A route that was found before and who runs it; nothing where the table is another one.

@@ -9,8 +9,9 @@ use conjure_skill_sdk::protocol::{CatalogReply, Manifest};
 use super::attached_backend::BackendKind;
 use super::backend_lease::BackendLease;
 use super::lease::SkillLease;
+use super::resource_owners::SourceName;
 use super::toolbox::Toolbox;
-use conjure_plugins::PluginId;
+use conjure_plugins::{LoadedPlugin, PluginId};
 
 /// A source of resources and prompts.
 #[derive(Clone)]
@@ -45,10 +46,22 @@ impl CatalogSource {
         }
     }
 
-    pub(crate) fn manifest(&self) -> &Manifest {
+    /// The name with its kind.
+    pub(crate) fn source_name(&self) -> SourceName {
         match self {
-            Self::Skill(lease) => lease.plugin.manifest(),
-            Self::Backend { lease, .. } => lease.plugin.manifest(),
+            Self::Skill(_) => SourceName::Skill(self.name().to_owned()),
+            Self::Backend { .. } => SourceName::Backend(self.name().to_owned()),
+        }
+    }
+
+    pub(crate) fn manifest(&self) -> &Manifest {
+        self.plugin().manifest()
+    }
+
+    pub(crate) fn plugin(&self) -> &LoadedPlugin {
+        match self {
+            Self::Skill(lease) => &lease.plugin,
+            Self::Backend { lease, .. } => &lease.plugin,
         }
     }
 }

@@ -121,7 +121,7 @@ impl ManagerState {
 
 /// Whether somebody is there while an unattended turn runs.
 pub(super) struct Presence {
-    is_present: watch::Receiver<bool>,
+    presence: watch::Receiver<bool>,
     _watching: AbortOnDropHandle<()>,
 }
 
@@ -132,21 +132,21 @@ impl Presence {
         let (tell, told) = watch::channel(is_there);
         let watching = tokio::spawn(track_presence(inner, thread, tell));
         Self {
-            is_present: told,
+            presence: told,
             _watching: AbortOnDropHandle::new(watching),
         }
     }
 
     fn is_present(&self) -> bool {
-        *self.is_present.borrow()
+        *self.presence.borrow()
     }
 
     /// Waits until that is otherwise. Safe to drop and call again.
     pub(super) async fn changed(&mut self) -> bool {
-        if self.is_present.changed().await.is_err() {
+        if self.presence.changed().await.is_err() {
             std::future::pending::<()>().await;
         }
-        *self.is_present.borrow_and_update()
+        *self.presence.borrow_and_update()
     }
 }
 

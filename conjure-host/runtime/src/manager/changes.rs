@@ -94,7 +94,7 @@ pub(super) struct States {
     /// How many follow all sessions.
     followers: watch::Sender<usize>,
     /// Whether the state of other processes' sessions is known for them.
-    is_watching: watch::Sender<bool>,
+    watching: watch::Sender<bool>,
 }
 
 impl Default for States {
@@ -104,7 +104,7 @@ impl Default for States {
             changes: broadcast::Sender::new(CAPACITY),
             own_saves: Mutex::default(),
             followers: watch::Sender::new(0),
-            is_watching: watch::Sender::new(false),
+            watching: watch::Sender::new(false),
         }
     }
 }
@@ -195,7 +195,7 @@ impl States {
     pub(super) fn follow(&self) -> SessionChangeStream {
         SessionChangeStream {
             receiver: self.changes.subscribe(),
-            is_watching: self.is_watching.subscribe(),
+            is_watching: self.watching.subscribe(),
             _follower: None,
         }
     }
@@ -216,7 +216,7 @@ impl States {
 
     /// Says whether what other processes do from here on is told.
     pub(super) fn set_watching(&self, is_looked: bool) {
-        self.is_watching.send_replace(is_looked);
+        self.watching.send_replace(is_looked);
     }
 
     /// How many do, as they come and go.

@@ -53,7 +53,7 @@ impl Manager {
         thread: &ThreadId,
         after: Option<EventId>,
     ) -> Result<EventStream, ManagerError> {
-        let mark = self.inner.mark_state(thread).await?;
+        let mark = self.inner.thread_mark_state(thread).await?;
         let told_end = self.announced_end(thread, after).await?;
         self.inner.listening.notify_one();
         Ok(EventStream {
@@ -100,7 +100,7 @@ impl Manager {
 impl ManagerState {
     /// What is known of the mark of a thread that is there. Of one that is open here the store is
     /// asked nothing: when a network fails, all its clients come back at the same time.
-    async fn mark_state(&self, thread: &ThreadId) -> Result<MarkState, ManagerError> {
+    async fn thread_mark_state(&self, thread: &ThreadId) -> Result<MarkState, ManagerError> {
         if lock(&self.active_threads).contains_key(thread) {
             return Ok(MarkState::Unread);
         }

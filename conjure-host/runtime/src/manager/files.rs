@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::opening::RETRY_INTERVAL;
 use super::{Manager, ManagerError, lock};
 use crate::artifacts::FileError;
-use crate::session::{SessionError, find_cached};
+use crate::session::{SessionError, fetch_backend, find_cached};
 use conjure_config::SessionSpec;
 use conjure_store::{RunFilter, SavedSession as Row, StoreError, ThreadId};
 
@@ -55,7 +55,8 @@ impl Manager {
     /// Where a file of a thread is on this machine, once the backend that made it has given it:
     /// through the session that has the thread open, else through `session`, else, where none is
     /// named, through one that chose the thread or last spoke in it. A thread that somebody is
-    /// about to open or to close is waited for.
+    /// about to open or to close is waited for. `backend` is asked where the thread's log does not
+    /// say who hands the file out.
     #[boxed]
     pub async fn fetch_file(
         &self,
@@ -86,6 +87,7 @@ impl Manager {
         session: Option<&str>,
     ) -> Result<FetchedFile, FetchError> {
         let open = lock(&self.inner.active_threads).get(thread).cloned();
+        let mut failed = None;
         if let Some(open) = open {
             match open.handle.resolve(file).await {
                 // It has no such backend; another session may.
@@ -96,12 +98,16 @@ impl Manager {
                         is_spare: false,
                     });
                 }
-                Err(error) if session.is_none() => return Err(refused(backend, &error)),
-                Err(_) => {}
+                Err(error) => failed = Some(error).filter(|_| session.is_none()),
             }
         }
         let host = &self.inner.host;
         let entries = host.entries(thread).await.map_err(ManagerError::from)?;
+        let recorded = fetch_backend(&entries, file);
+        let backend = recorded.as_deref().unwrap_or(backend);
+        if let Some(error) = failed {
+            return Err(refused(backend, &error));
+        }
         if let Some(path) = find_cached(&entries, host.data_dir(), thread, file) {
             return Ok(FetchedFile {
                 path,

@@ -11,7 +11,7 @@
 //! let data_dir = conjure_config::env::data_dir();
 //! let store = conjure_store::open(&data_dir).await?;
 //! let auths = Auths::over(store.clone(), KeySources::new(&data_dir));
-//! let host = Host::builder().usual_plugins().log(store.clone()).auths(auths).build().await?;
+//! let host = Host::builder().default_plugins().log(store.clone()).auths(auths).build().await?;
 //! let manager = Manager::start(host, store, ManagerOptions::default()).await?;
 //! let session = manager.create(NewSession::new("work", "claude-sonnet-4-5", "/home/ada")).await?;
 //! let turn = manager.say(&session.id, Message::user("What is in this directory?"), None).await?;

@@ -92,7 +92,7 @@ impl Manager {
         self.begin(session, TurnRequest::default()).await
     }
 
-    /// [`Manager::say`] and [`Manager::go_on`] with what holds for the turn only.
+    /// [`Manager::say`] and [`Manager::continue_thread`] with what holds for the turn only.
     ///
     /// # Errors
     /// As [`Manager::say`], [`ManagerError::NotFound`] when the thread that it names is not there, and

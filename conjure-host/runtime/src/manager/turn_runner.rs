@@ -201,7 +201,7 @@ impl TurnRunner {
     }
 
     /// The thread for the next turn is open, or cannot be opened. Gives back the turn where it can
-    /// begin, and what was saved meanwhile, for [`TurnRunner::saved_meanwhile`] once it has.
+    /// begin, and what was saved meanwhile, for [`TurnRunner::apply_saved_settings`] once it has.
     pub(super) async fn finish_opening(
         &mut self,
         opened: Result<OpenSessionThread, ManagerError>,

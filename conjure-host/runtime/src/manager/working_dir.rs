@@ -53,7 +53,7 @@ impl ManagerState {
     /// saved, with links in the path, the directory is saved without them, once.
     ///
     /// # Errors
-    /// As for [`ManagerState::place_of`].
+    /// As for [`ManagerState::resolved_dir`].
     pub(super) async fn resolve_working_dir<'a>(
         &self,
         row: &'a Row,
@@ -81,16 +81,16 @@ impl ManagerState {
     /// What a saved session is opened with now, for whoever makes something of it ready where it works.
     ///
     /// # Errors
-    /// As for [`ManagerState::place_of`], and where the session cannot be opened.
+    /// As for [`ManagerState::resolved_dir`], and where the session cannot be opened.
     pub(super) async fn checked_spec(&self, row: &Row) -> Result<SessionSpec, ManagerError> {
         self.resolved_dir(row).await?;
         Ok(self.spec_and_digest(row).await?.0)
     }
 
-    /// Like [`Self::made_in_place`], with the session's saved auth at hand.
+    /// Like [`Self::checked_spec`], with the session's saved auth at hand.
     ///
     /// # Errors
-    /// As for [`ManagerState::made_in_place`].
+    /// As for [`ManagerState::checked_spec`].
     pub(super) async fn checked_spec_with_auth(
         &self,
         row: &Row,

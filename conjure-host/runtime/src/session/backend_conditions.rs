@@ -53,7 +53,7 @@ pub(super) fn cached_conditions(
     conditions.collect()
 }
 
-/// Like [`known_conditions`], with what they say now: backends that have servers are asked, all at once.
+/// Like [`cached_conditions`], with what they say now: backends that have servers are asked, all at once.
 /// A worker that has ended is not started again for that.
 pub(super) async fn query_conditions(
     statuses: Vec<BackendStatus>,

@@ -419,7 +419,7 @@ fn model_for_plugins(
 
 impl fmt::Debug for ToolSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Calls")
+        f.debug_struct("ToolSession")
             .field("session", &self.dirs.request_context.session)
             .finish_non_exhaustive()
     }

@@ -59,7 +59,7 @@ impl HostState {
         open: bool,
     ) -> Result<SessionSpec, SessionError> {
         let mut named = spec.providers.values().filter_map(|own| own.auth.as_ref());
-        let needed = spec.auth.is_some() || (open && named.any(|auth| auth.open_auth().is_none()));
+        let needed = spec.auth.is_some() || (open && named.any(|auth| auth.opened().is_none()));
         let Some(auths) = self.auths.as_ref().filter(|_| needed) else {
             return match &spec.auth {
                 Some(auth) if open => Err(provider_error(

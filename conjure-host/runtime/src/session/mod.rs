@@ -81,7 +81,9 @@ pub(crate) use recorder::Recorder;
 pub use server_states::BackendServers;
 pub(crate) use session_dirs::{SessionDirs, sessions_dir};
 pub(crate) use switch_check::check;
-pub(crate) use thread_files::{fetch as fetch_files, files as thread_files, find_cached};
+pub(crate) use thread_files::{
+    fetch as fetch_files, fetch_backend, files as thread_files, find_cached,
+};
 pub(crate) use thread_handle::ThreadHandle;
 
 pub use approvals::{ApprovalMode, PendingApproval};

@@ -536,7 +536,8 @@ impl OpenThread {
                 if let Some((backend, state)) = &report.state {
                     self.tools.toolbox.keep_state(backend, state);
                 }
-                let inputs = showing::call_report(&mut self.recorder, *report);
+                let artifacts = &self.resources.artifacts;
+                let inputs = showing::call_report(&mut self.recorder, artifacts, *report);
                 self.inputs(inputs);
             }
             TaskReport::Output {

@@ -252,7 +252,7 @@ impl RecordQueue {
                 if state.gathers || state.pending.is_empty() {
                     return;
                 }
-                if by != QueueDriver::Session && !state.may_anyone_append() {
+                if by != QueueDriver::Session && !state.is_appendable_by_anyone() {
                     self.progress.notify_one();
                     return;
                 }
@@ -351,7 +351,7 @@ impl QueueState {
 
     /// Whether what waits may be handed over by anybody: pieces, and not many, since the log's thread is
     /// one for all sessions.
-    fn may_anyone_append(&self) -> bool {
+    fn is_appendable_by_anyone(&self) -> bool {
         let are_pieces = self.pending.iter().all(|record| match record {
             Record::Event { event, .. } => is_piece(event),
             Record::Entry(_) | Record::Opened { .. } => false,

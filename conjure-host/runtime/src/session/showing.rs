@@ -6,7 +6,7 @@ use conjure_core::turn::{TurnInput, describe_notice};
 use conjure_skill_sdk::protocol::Spent;
 
 use super::recorder::Recorder;
-use crate::artifacts::Artifact;
+use crate::artifacts::{Artifact, Artifacts};
 use crate::backend::CallReport;
 
 /// Writes that there is a file, and shows it.
@@ -36,13 +36,22 @@ pub(super) fn file(
 }
 
 /// Writes what came of a call beside its result; the turn machine is told the rest.
-pub(super) fn call_report(recorder: &mut Recorder, report: CallReport) -> Vec<TurnInput> {
+pub(super) fn call_report(
+    recorder: &mut Recorder,
+    artifacts: &Artifacts,
+    report: CallReport,
+) -> Vec<TurnInput> {
     let call_id = &report.output.call_id;
     for artifact in &report.files {
-        file(recorder, artifact, &artifact.source, Some(call_id));
+        let known = with_current_source(artifacts, artifact);
+        // Meanwhile another call has found it too, or said that it made it.
+        let is_calls = known.source == artifact.source;
+        let call_id = is_calls.then_some(call_id.as_str());
+        file(recorder, &known, &known.source, call_id);
     }
     for artifact in &report.other_files {
-        file(recorder, artifact, &artifact.source, None);
+        let known = with_current_source(artifacts, artifact);
+        file(recorder, &known, &known.source, None);
     }
     if let Some((backend, state)) = report.state {
         recorder.entry(EntryBody::BackendState { backend, state });
@@ -56,6 +65,17 @@ pub(super) fn call_report(recorder: &mut Recorder, report: CallReport) -> Vec<Tu
         meta: report.structured.or(report.server_items),
     };
     spent.chain([done]).collect()
+}
+
+/// The file of a report with the source that it has by now: reports are written in the order in which
+/// they come, which need not be that in which the files were found.
+fn with_current_source(artifacts: &Artifacts, artifact: &Artifact) -> Artifact {
+    let mut known = artifact.clone();
+    if let Some(current) = artifacts.current(&artifact.id) {
+        known.source = current.source;
+        known.holder = current.holder;
+    }
+    known
 }
 
 /// What a backend paid for at a model of its own.

@@ -73,6 +73,13 @@ fn cached_file(file: &RecordedFile, cache: &Path) -> Option<PathBuf> {
     file.cached_path(cache).filter(|path| path.is_file())
 }
 
+/// The backend instance that hands a file of a thread out, by the file's handle.
+pub(crate) fn fetch_backend(entries: &[Entry], handle: &str) -> Option<String> {
+    let mut files = recorded_files(entries).into_iter();
+    let file = files.find(|file| file.reference.id == handle)?;
+    Some(file.fetch_backend().to_owned())
+}
+
 /// Where a file of a thread is that a session fetched, by its handle.
 pub(crate) fn find_cached(
     entries: &[Entry],

@@ -68,7 +68,7 @@ impl ToolPreview {
     }
 
     /// The tools of the routing table that a request has, in its order: all but those of
-    /// [`ToolPreview::left_out`].
+    /// [`ToolPreview::omitted_tools`].
     pub fn routes(&self) -> impl Iterator<Item = &Route> {
         let routes = self.preview.table.routes().iter();
         routes.filter(|route| self.is_sent(route.name.as_str()))

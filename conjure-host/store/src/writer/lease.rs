@@ -248,7 +248,7 @@ pub(crate) async fn expired_among(
     Ok(gone)
 }
 
-/// Like [`gone_among`], for a writer whose own row is kept beside the others', in the same order.
+/// Like [`expired_among`], for a writer whose own row is kept beside the others', in the same order.
 /// `None` where that writer was taken for dead.
 pub(crate) async fn expired_beside(
     tx: &Transaction<'_>,

@@ -322,7 +322,7 @@ impl ConnectionParts<'_> {
             return why;
         }
         tokio::time::sleep(STDERR_DELAY).await;
-        self.tail.append_to(&why, MAX_STDERR_LINES)
+        self.tail.annotate(&why, MAX_STDERR_LINES)
     }
 }
 

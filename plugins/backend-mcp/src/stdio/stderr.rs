@@ -39,7 +39,7 @@ impl StderrTail {
     }
 
     /// A reason with the last words of the server.
-    pub(crate) fn append_to(&self, why: &str, lines: usize) -> String {
+    pub(crate) fn annotate(&self, why: &str, lines: usize) -> String {
         let lines = self.last_lines(lines);
         if lines.is_empty() {
             return why.to_owned();

@@ -117,7 +117,7 @@ impl PieceQueue {
 
 impl std::fmt::Debug for OutputRelay {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Live")
+        f.debug_struct("OutputRelay")
             .field("skipped", &self.skipped)
             .finish_non_exhaustive()
     }

@@ -31,7 +31,7 @@ const RETRY_DELAY: Duration = Duration::from_millis(20);
 
 /// Goes to the relay of a directory, which is started where there is none. It waits for `seconds`
 /// for somebody to come back, each time that nobody is there. Where the directory is not to be had,
-/// that is the exit code [`NO_SESSION_DIR`] or [`NO_ROOM`], and standard error says why.
+/// that is the exit code [`EXIT_NO_SESSION_DIR`] or [`EXIT_NO_SPACE`], and standard error says why.
 ///
 /// # Errors
 /// When the relay does not start, or bytes cannot be copied.
@@ -84,7 +84,7 @@ fn is_no_listener(error: &io::Error) -> bool {
 /// Goes to the relay of a directory.
 ///
 /// # Errors
-/// When bytes cannot be copied. Where no relay is, that is the exit code [`NOT_THERE`].
+/// When bytes cannot be copied. Where no relay is, that is the exit code [`EXIT_NO_RELAY`].
 pub fn attach(dir: &Path) -> io::Result<ExitCode> {
     keep_private()?;
     match std::env::set_current_dir(dir) {

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 /// Bytes on their way out.
 #[derive(Debug, Default)]
 pub struct SentStream {
-    /// The bytes from `begin` on.
+    /// The bytes from `confirmed` on.
     unconfirmed: VecDeque<u8>,
     /// Number of confirmed bytes.
     confirmed: u64,

@@ -323,7 +323,10 @@ impl ChildTable {
     fn wake_spare(&mut self) -> Option<Supervisor> {
         let mut spare = self.take_spare()?;
         signal(&spare, Signal::CONT);
-        if spare.status().is_ok_and(|heard| !heard.supervisor_lost) {
+        if spare
+            .poll_status()
+            .is_ok_and(|heard| !heard.supervisor_lost)
+        {
             return Some(spare);
         }
         self.ending.insert(spare.pid());

@@ -147,7 +147,7 @@ impl<'a> ServedCommand<'a> {
         let mut timed_out = false;
         let mut phase = CommandPhase::Running;
         loop {
-            let heard = self.supervisor.status()?;
+            let heard = self.supervisor.poll_status()?;
             let (ended, gone, lost) = (
                 heard.exit.is_some(),
                 heard.all_exited,
@@ -183,7 +183,7 @@ impl<'a> ServedCommand<'a> {
                 }
                 CommandPhase::Draining(until) => {
                     if self.pipes.are_closed() || now >= until {
-                        let heard = self.supervisor.status()?;
+                        let heard = self.supervisor.poll_status()?;
                         if heard.supervisor_lost && heard.started.is_none() && heard.input_written {
                             let why = "what supervises it ended before it began";
                             return Err(io::Error::other(why));

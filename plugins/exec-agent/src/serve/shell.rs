@@ -183,7 +183,7 @@ impl WaitingShell {
         let fits = self.shell == *shell
             && can_be_piped(command)
             && self.identities == shell.place_identities();
-        let heard = self.supervisor.status();
+        let heard = self.supervisor.poll_status();
         let lives = heard
             .is_ok_and(|heard| heard.exit.is_none() && !heard.all_exited && !heard.supervisor_lost);
         if fits && lives && self.supervisor.write_input(format!("{command}\n")).is_ok() {

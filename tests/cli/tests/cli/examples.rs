@@ -59,7 +59,12 @@ fn a_program_that_embeds_the_host_goes_on_when_the_process_of_a_plugin_ends() {
         "abort",
         "echo b",
     ];
-    assert_snapshot!(printed_with("conjure-host", "workers", &args), @"");
+    assert_snapshot!(printed_with("conjure-host", "workers", &args), @"
+    misbehaving 0.1.0 in a process of its own: true
+    echo a: a
+    abort: The call of `misbehaving_execute` on backend `native` failed: misbehaving 0.1.0: its worker process aborted (SIGABRT). Other calls that ran in it are lost too, and so is what the plugin kept in memory; the next call starts a new worker. Whether it took effect is not known. Try another way; if that fails too, tell the person.
+    echo b: b
+    ");
 }
 
 #[test]

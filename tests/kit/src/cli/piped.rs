@@ -8,7 +8,7 @@ use crate::{KitError, Workspace};
 
 impl Cli {
     /// Starts it with its standard input and output in the test's hands: what [`Cli::stdin`] gave is
-    /// not sent, and only standard error is seen by [`Running`].
+    /// not sent, and only standard error is seen by [`ProgramHandle`].
     ///
     /// # Errors
     /// When it does not start.

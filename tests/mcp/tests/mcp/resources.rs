@@ -100,8 +100,9 @@ fn follow_link_of(gateway: &mut OverStdio, server: &str) {
 #[test]
 fn of_two_backends_that_list_one_uri_neither_is_read_for_the_other() {
     let workspace = Workspace::new().unwrap();
-    let backends = ["a", "b"].map(|name| ["--name", name, "lists-linked"]);
-    let mut gateway = gateway(&workspace, &[&backends[0], &backends[1]]);
+    let backends = ["a", "b", "c"].map(|name| ["--name", name, "lists-linked"]);
+    let lists_another: &[&str] = &backends[2][..2];
+    let mut gateway = gateway(&workspace, &[&backends[0], &backends[1], lists_another]);
     let uri = json!({ "uri": "mock://a" });
     let refused = gateway.ask("resources/read", &uri);
     let told = refused["error"]["message"].as_str().unwrap();
@@ -112,33 +113,57 @@ fn of_two_backends_that_list_one_uri_neither_is_read_for_the_other() {
     ] {
         assert!(told.contains(part), "{told}");
     }
-    for (server, name) in [("s1", "b"), ("s0", "a")] {
+    // A link of one that does not list it counts for nothing beside that of one that does.
+    follow_link_of(&mut gateway, "s2");
+    let refused = gateway.ask("resources/read", &uri);
+    assert!(refused["error"]["message"].is_string(), "{refused}");
+    for server in ["s1", "s2"] {
         follow_link_of(&mut gateway, server);
         let read = gateway.ask("resources/read", &uri);
-        let text = format!("{name} has mock://a");
-        assert_eq!(read["contents"][0]["text"], text, "{read}");
+        assert_eq!(read["contents"][0]["text"], "b has mock://a", "{read}");
     }
+    follow_link_of(&mut gateway, "s0");
+    let refused = gateway.ask("resources/read", &uri);
+    let told = refused["error"]["message"].as_str().unwrap();
+    assert!(told.contains("linked to by results of 2 sources"), "{told}");
+}
+
+#[test]
+fn a_link_takes_no_resource_from_the_backend_that_lists_it() {
+    let workspace = Workspace::new().unwrap();
+    let listing = ["--name", "a", "lists-linked"];
+    let linking = ["--name", "b"];
+    let mut gateway = gateway(&workspace, &[&listing, &linking]);
+    follow_link_of(&mut gateway, "s1");
+    let read = gateway.ask("resources/read", &json!({ "uri": "mock://a" }));
+    assert_eq!(read["contents"][0]["text"], "a has mock://a", "{read}");
 }
 
 #[test]
 fn a_client_hears_of_changes_of_the_backend_that_gave_the_link() {
-    let workspace = Workspace::new().unwrap();
     let silent = ["--name", "a", "lists-linked"];
     let telling = ["--name", "b", "lists-linked", "watched"];
-    let mut gateway = gateway(&workspace, &[&silent, &telling]);
-    let mut subscribe = |server: Option<&str>| {
+    let begin = |workspace: &Workspace| gateway(workspace, &[&silent, &telling]);
+    let subscribe = |gateway: &mut OverStdio, server: Option<&str>| {
         if let Some(server) = server {
-            follow_link_of(&mut gateway, server);
+            follow_link_of(gateway, server);
         }
         let uri = json!({ "uri": "mock://a" });
-        let said = gateway.ask("resources/subscribe", &uri);
-        said["error"]["message"].as_str().map(str::to_owned)
+        let answer = gateway.ask("resources/subscribe", &uri);
+        answer["error"]["message"].as_str().map(str::to_owned)
     };
-    let several = subscribe(None).unwrap();
+    let workspace = Workspace::new().unwrap();
+    let mut gateway = begin(&workspace);
+    let several = subscribe(&mut gateway, None).unwrap();
     assert!(several.contains("backend `m0`, backend `m1`"), "{several}");
-    let silent = subscribe(Some("s0")).unwrap();
-    assert!(silent.contains("`s0` does not tell of changes"), "{silent}");
-    assert_eq!(subscribe(Some("s1")), None);
+    let refused = subscribe(&mut gateway, Some("s0")).unwrap();
+    assert!(
+        refused.contains("`s0` does not tell of changes"),
+        "{refused}"
+    );
+    let workspace = Workspace::new().unwrap();
+    let mut gateway = begin(&workspace);
+    assert_eq!(subscribe(&mut gateway, Some("s1")), None);
     let told = gateway.until_told("notifications/resources/updated");
     assert_eq!(told["params"]["uri"], "mock://a");
 }

@@ -39,6 +39,7 @@ pub(super) fn fill(folder: &Path, built: &BuildOutput, runs_here: bool) -> Resul
         let name = library.file_name().context("a library without a name")?;
         files::copy(library, &folder.join("plugins").join(name))?;
     }
+    list_plugins(&folder.join("plugins"))?;
     let of_this_machine;
     let program = if runs_here {
         built.program("conjure")?
@@ -72,6 +73,17 @@ pub(super) fn fill(folder: &Path, built: &BuildOutput, runs_here: bool) -> Resul
     #[cfg(unix)]
     std::os::unix::fs::symlink("../lib/conjure/conjure", folder.join("link"))?;
     Ok(())
+}
+
+/// Lists the plugins that are there: only these come with the program, and run in its process.
+fn list_plugins(folder: &Path) -> Result<()> {
+    let entries =
+        fs::read_dir(folder).with_context(|| format!("cannot read `{}`", folder.display()))?;
+    let mut libraries = entries
+        .map(|entry| Ok(entry?.path()))
+        .collect::<Result<Vec<_>>>()?;
+    libraries.sort();
+    super::checksums(folder, &libraries)
 }
 
 /// Copies the pages, without the folders in them that are for those who change the program.

@@ -1,7 +1,7 @@
 //! Names that say how somebody spoke of a thing and not what it is.
 //!
-//! A function, a field or a type called `told` or `place` makes a reader look up what was told, and where. The
-//! glossary has the field's word for it. Looks at definitions outside tests.
+//! A function, a module or a field called `told` or `place` makes a reader look up what was told, and where. The
+//! glossary has the field's word for it. Looks at their definitions outside tests.
 
 use super::Finding;
 use super::names::serves_tests;
@@ -32,7 +32,7 @@ const PRIVATE: [(&str, &str); 20] = [
 ];
 
 /// Definitions that have such a name for a reason: a file, the name, and why.
-const KEPT: [(&str, &str, &str); 4] = [
+const KEPT: [(&str, &str, &str); 5] = [
     ("conjure-core/src/log/entry.rs", "place", "stands in logs"),
     ("conjure-core/src/log/reason.rs", "said", "stands in logs"),
     (
@@ -44,6 +44,11 @@ const KEPT: [(&str, &str, &str); 4] = [
         "plugins/backend-anthropic/src/session.rs",
         "brought",
         "stands in logs",
+    ),
+    (
+        "conjure-host/cli/src/plugin_test_process.rs",
+        "place",
+        "is said to another process",
     ),
 ];
 
@@ -83,10 +88,18 @@ fn definitions(code: &str) -> Vec<(usize, &str)> {
         let is_type = ["struct ", "enum ", "union "]
             .iter()
             .any(|keyword| words.starts_with(keyword));
-        let name = item.or_else(|| fields_of.and(words.contains(": ").then_some(words)));
-        let end = name.and_then(|name| name.find(|c: char| !c.is_alphanumeric() && c != '_'));
-        if let Some((name, end)) = name.zip(end).filter(|(_, end)| *end > 0) {
-            found.push((number + 1, &name[..end]));
+        let named: Vec<&str> = match (item, fields_of) {
+            (Some(item), _) => vec![item],
+            // A field of the type, and those of a variant that stands on one line.
+            (None, Some(_)) => words.split(['{', ',']).map(str::trim_start).collect(),
+            (None, None) => Vec::new(),
+        };
+        for words in named {
+            let end = words.find(|c: char| !c.is_alphanumeric() && c != '_');
+            let (name, behind) = words.split_at(end.unwrap_or_default());
+            if !name.is_empty() && (item.is_some() || behind.starts_with(": ")) {
+                found.push((number + 1, name));
+            }
         }
         if is_type && line.trim_end().ends_with('{') {
             fields_of = fields_of.or(Some(indentation));
@@ -122,13 +135,13 @@ mod tests {
     #[test]
     fn functions_modules_and_fields_are_definitions_and_parameters_and_values_are_none() {
         let code = "mod once;\npub(crate) struct A {\n    /// A field.\n    pub said: String,\n    b: u8,\n}\n\
-                    enum C {\n    D {\n        place: u8,\n    },\n}\n\
+                    enum C {\n    D {\n        place: u8,\n    },\n    E { a: u8, whole: bool },\n}\n\
                     pub(super) async fn told(\n    whom: &str,\n) {\n    let a = A {\n        said: x,\n    };\n}\n";
         let names: Vec<_> = definitions(code)
             .into_iter()
             .map(|(_, name)| name)
             .collect();
-        assert_eq!(names, ["once", "said", "b", "place", "told"]);
+        assert_eq!(names, ["once", "said", "b", "place", "a", "whole", "told"]);
         let tree = Tree::of(&[("a/src/lib.rs", code), ("a/src/tests.rs", code)]);
         let found: Vec<_> = names_say_what_a_thing_is(&tree)
             .into_iter()
@@ -140,6 +153,7 @@ mod tests {
                 "a/src/lib.rs:1",
                 "a/src/lib.rs:4",
                 "a/src/lib.rs:9",
+                "a/src/lib.rs:11",
                 "a/src/lib.rs:13"
             ]
         );

@@ -11,16 +11,14 @@ const MAX_DIRS: usize = 256;
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 pub(crate) struct CallLocation {
     /// The machine, as its system names it. Empty where it is not known.
-    #[serde(default)]
     machine: String,
     /// The directory and those that it is in, the nearest first, as they are numbered there. Empty
     /// where they are not told apart.
-    #[serde(default)]
     dirs: Vec<String>,
 }
 
 impl CallLocation {
-    /// The location that an event tells, if it tells one.
+    /// The location that an event tells; nothing where it has another name or other members.
     pub(crate) fn from_event(event: PluginEvent) -> Option<Self> {
         let PluginEvent::Other(value) = event else {
             return None;
@@ -28,14 +26,14 @@ impl CallLocation {
         if value.get("event")?.as_str()? != "location" {
             return None;
         }
-        let mut location: Self = serde_json::from_value(value).unwrap_or_default();
+        let mut location: Self = serde_json::from_value(value).ok()?;
         location.dirs.truncate(MAX_DIRS);
         Some(location)
     }
 
     /// Whether what is written at one of the two may be seen at the other.
     pub(crate) fn may_be(&self, other: &Self) -> bool {
-        if self.machine.is_empty() || other.machine.is_empty() {
+        if !self.has_machine() || !other.has_machine() {
             return true;
         }
         let holds = |outer: &Self, inner: &Self| {
@@ -43,6 +41,17 @@ impl CallLocation {
             own.is_none_or(|own| inner.dirs.contains(own))
         };
         self.machine == other.machine && (holds(self, other) || holds(other, self))
+    }
+
+    /// Whether both are known, and what is written at one of them is seen at the other.
+    pub(crate) fn is_one_with(&self, other: &Self) -> bool {
+        let is_known = |one: &Self| one.has_machine() && !one.dirs.is_empty();
+        is_known(self) && is_known(other) && self.may_be(other)
+    }
+
+    /// Whether the machine is known.
+    pub(crate) fn has_machine(&self) -> bool {
+        !self.machine.is_empty()
     }
 }
 
@@ -66,20 +75,37 @@ mod tests {
             (location("m", &["1:9", "1:5", "1:2"]), true),
             (location("m", &["1:6", "1:2"]), false),
             (location("n", &["1:5", "1:2"]), false),
-            (location("m", &[]), true),
-            (location("", &[]), true),
         ] {
             assert_eq!(here.may_be(&other), is_one, "{other:?}");
             assert_eq!(other.may_be(&here), is_one, "{other:?}");
+            assert_eq!(here.is_one_with(&other), is_one, "{other:?}");
+        }
+        for unknown in [
+            location("m", &[]),
+            location("", &[]),
+            location("", &["1:5"]),
+        ] {
+            assert!(
+                here.may_be(&unknown) && unknown.may_be(&here),
+                "{unknown:?}"
+            );
+            assert!(!here.is_one_with(&unknown), "{unknown:?}");
+            assert!(!unknown.is_one_with(&unknown), "{unknown:?}");
         }
     }
 
     #[test]
     fn an_event_of_another_kind_tells_no_location() {
-        let odd = json!({ "event": "location", "dirs": 5 });
-        let odd = CallLocation::from_event(PluginEvent::Other(odd));
-        assert_eq!(odd, Some(CallLocation::default()));
-        let other = json!({ "event": "place", "machine": "m" });
-        assert_eq!(CallLocation::from_event(PluginEvent::Other(other)), None);
+        for other in [
+            json!({ "event": "location", "machine": "m", "dirs": 5 }),
+            json!({ "event": "location", "machine": 5, "dirs": [] }),
+            json!({ "event": "location", "machine": "m" }),
+            json!({ "event": "location", "dirs": [] }),
+            json!({ "event": "location", "city": "Ulm" }),
+            json!({ "event": "place", "machine": "m", "dirs": [] }),
+        ] {
+            let location = CallLocation::from_event(PluginEvent::Other(other.clone()));
+            assert_eq!(location, None, "{other}");
+        }
     }
 }

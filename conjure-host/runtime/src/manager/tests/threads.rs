@@ -3,17 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use conjure_core::chat::{Event, Message as Said};
+use conjure_core::chat::{ArtifactRef, Event, Message as Said};
+use conjure_core::log::{Entry, EntryBody};
 use conjure_mock_llm::{Message, Script, Step};
 
 use super::stage::{Stage, always, held};
-use crate::artifacts::FileError;
+use crate::artifacts::{FileError, UNKNOWN_SOURCE};
 use crate::manager::session_row::SessionRow;
 use crate::manager::thread_watch::MarkState;
-use crate::manager::{NewSession, SessionChange, SessionState, ThreadChoice, TurnRequest, lock};
+use crate::manager::{
+    FetchError, NewSession, SessionChange, SessionState, ThreadChoice, TurnRequest, lock,
+};
 use crate::session::SessionError;
 use conjure_config::SessionSpec;
-use conjure_store::{RunState, StoreError, ThreadId};
+use conjure_store::{Log, Record, RunState, StoreError, ThreadId};
 
 #[tokio::test]
 async fn files_of_a_thread_are_fetched_while_nobody_has_it_open_and_nobody_can() {
@@ -46,6 +49,57 @@ async fn files_of_a_thread_are_fetched_while_nobody_has_it_open_and_nobody_can()
     ));
     // It is free again.
     assert!(fetch().await.is_ok());
+}
+
+#[tokio::test]
+async fn who_hands_a_file_out_is_asked_for_it_whoever_made_it() {
+    let stage = Stage::new(Script::new()).await;
+    let session = stage.session().await;
+    let thread = session.thread.clone().unwrap().id;
+    let artifact = ArtifactRef {
+        id: "file-1".to_owned(),
+        name: "f.txt".to_owned(),
+        media_type: "text/plain".to_owned(),
+        size: None,
+    };
+    let file = |seq, id: &str, holder: &str| {
+        Record::Entry(Entry {
+            seq,
+            turn: 0,
+            at_ms: 0,
+            body: EntryBody::File {
+                artifact: ArtifactRef {
+                    id: id.to_owned(),
+                    ..artifact.clone()
+                },
+                source: UNKNOWN_SOURCE.to_owned(),
+                call_id: None,
+                place: None,
+                remote: Some("1:/w/f.txt".to_owned()),
+                holder: Some(holder.to_owned()),
+            },
+        })
+    };
+    let mut open = Log::open(stage.manager.store(), &thread).await.unwrap();
+    let entries = stage.manager.host().entries(&thread).await.unwrap();
+    let seq = entries.last().map_or(0, |entry| entry.seq) + 1;
+    let files = [
+        file(seq, "file-1", "native"),
+        file(seq + 1, "file-2", "pod"),
+    ];
+    open.append(&files, true).await.unwrap();
+    drop(open);
+    let fetch = |id| stage.manager.fetch_file(&thread, id, UNKNOWN_SOURCE, None);
+    let error = fetch("file-1").await.err().unwrap();
+    assert!(
+        matches!(&error, FetchError::Backend { backend, .. } if backend == "native"),
+        "{error}"
+    );
+    let error = fetch("file-2").await.err().unwrap();
+    assert!(
+        matches!(&error, FetchError::NoSession { backend, .. } if backend == "pod"),
+        "{error}"
+    );
 }
 
 #[tokio::test]

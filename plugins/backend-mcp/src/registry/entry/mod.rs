@@ -403,7 +403,7 @@ impl ServerEntry {
             Some(status) => format!("{why} ({status})"),
             None => why,
         };
-        self.tail.append_to(&text, 3)
+        self.tail.annotate(&text, 3)
     }
 }
 

@@ -371,7 +371,7 @@ impl ResumableStream {
 
 impl fmt::Debug for ResumableStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("KeptStream");
+        let mut shown = f.debug_struct("ResumableStream");
         shown.field("number", &self.number).finish_non_exhaustive()
     }
 }
