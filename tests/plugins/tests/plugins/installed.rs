@@ -463,12 +463,14 @@ fn tools_that_look_otherwise_are_shown_and_allowed_before_a_host_has_them() {
     }
     let changes = run(&["history", "--json"]).stdout;
     assert_eq!(changes.matches("at_ms").count(), 1, "{changes}");
-    let terminal = cli(["plugin", "add", &new])
+    let mut terminal = cli(["plugin", "add", &new])
         .workspace(&workspace)
         .on_terminal()
-        .stdin("y\n")
-        .run()
+        .start()
         .unwrap();
+    terminal.wait_for_stdout("[n]o: ").unwrap();
+    terminal.send_line("y").unwrap();
+    let terminal = terminal.wait().unwrap();
     assert_eq!(terminal.code, Some(0), "{}", terminal.snapshot());
     let told = terminal.stdout.find("+ Runs a command");
     let taken = terminal.stdout.rfind("0.1.0 → 0.2.0");

@@ -172,12 +172,14 @@ fn tools_that_look_otherwise_and_downgrades_are_shown_and_have_to_be_allowed() {
     assert!(refused.stderr.contains("a downgrade"), "{}", refused.stderr);
     assert_eq!(team.loaded_version().as_deref(), Some("0.2.0"));
 
-    let terminal = cli(["plugin", "install", &old])
+    let mut terminal = cli(["plugin", "install", &old])
         .workspace(&team.workspace)
         .on_terminal()
-        .stdin("y\n")
-        .run()
+        .start()
         .unwrap();
+    terminal.wait_for_stdout("[n]o: ").unwrap();
+    terminal.send_line("y").unwrap();
+    let terminal = terminal.wait().unwrap();
     assert_eq!(terminal.code, Some(0), "{}", terminal.snapshot());
     assert_eq!(team.loaded_version().as_deref(), Some("0.1.0"));
 }
