@@ -91,7 +91,7 @@ impl Artifacts {
             .into_iter()
             .map(|root| root.canonicalize().unwrap_or(root))
             .collect();
-        let worker = SessionWorkspace {
+        let workspace = SessionWorkspace {
             session: String::new(),
             dir: Arc::from(roots.first().map_or(Path::new(""), PathBuf::as_path)),
             is_shared: false,
@@ -105,7 +105,7 @@ impl Artifacts {
             files: Mutex::new(BTreeMap::new()),
             remote_registration: Mutex::default(),
             write_tracker: Arc::default(),
-            workspace: Arc::new(worker),
+            workspace: Arc::new(workspace),
             read_permits: registration::ReadPermits::default(),
             ended: CancellationToken::new(),
         }
@@ -145,13 +145,13 @@ impl Artifacts {
     pub(crate) fn with_session(mut self, writes: &Arc<WriteTracker>, session: &str) -> Self {
         let dir = Arc::clone(&self.workspace.dir);
         let own = self.host_dir.as_ref();
-        let worker = SessionWorkspace {
+        let workspace = SessionWorkspace {
             session: session.to_owned(),
             is_shared: own.is_none_or(|own| !dir.starts_with(own)),
             dir,
         };
         self.write_tracker = Arc::clone(writes);
-        self.workspace = Arc::new(worker);
+        self.workspace = Arc::new(workspace);
         self
     }
 

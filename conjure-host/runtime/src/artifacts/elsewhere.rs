@@ -91,7 +91,7 @@ impl Artifacts {
         let window = window?;
         let slot = self.known_elsewhere(window, backend, file, |slot, finder| {
             let is_unclaimed = !slot.is_reported.load(Ordering::Relaxed);
-            let is_unknown = || slot.update(|_| {}).source == UNKNOWN_SOURCE;
+            let is_unknown = || slot.current().source == UNKNOWN_SOURCE;
             is_unclaimed && (window.overlaps(finder.number) || is_unknown())
         })?;
         slot.is_reported.store(true, Ordering::Relaxed);
@@ -137,7 +137,7 @@ impl Artifacts {
             };
             let is_there = finder.location.as_ref().is_some_and(|there| {
                 there.is_one_with(location)
-                    || (there.may_be(location) && slot.update(|_| {}).fetch_backend() == backend)
+                    || (there.may_be(location) && slot.current().fetch_backend() == backend)
             });
             is_there && is_fit(slot, finder)
         });
@@ -151,7 +151,7 @@ impl Artifacts {
 
     /// The file of a handle as it is known by now.
     pub(crate) fn current(&self, id: &str) -> Option<Artifact> {
-        self.slot(id).map(|slot| slot.update(|_| {}))
+        self.slot(id).map(|slot| slot.current())
     }
 }
 
@@ -159,7 +159,7 @@ impl ArtifactSlot {
     /// A call of a backend has found the file as it is known. Whoever found it before may have as little
     /// to do with it.
     fn found_again(&self, window: &CallWindow<'_>, backend: &str) -> FileMatch {
-        let known = self.update(|_| {});
+        let known = self.current();
         match known.source == backend && self.is_found_by(window) {
             true => FileMatch::Own(known),
             false => self.found_beside(),
@@ -168,7 +168,7 @@ impl ArtifactSlot {
 
     /// Several calls can have made the file, which is nobody's unless one of them said that it did.
     fn found_beside(&self) -> FileMatch {
-        let is_unknown = self.update(|_| {}).source == UNKNOWN_SOURCE;
+        let is_unknown = self.current().source == UNKNOWN_SOURCE;
         match is_unknown || self.is_reported.load(Ordering::Relaxed) {
             true => FileMatch::Nothing,
             false => FileMatch::Other(self.disown()),
@@ -197,7 +197,12 @@ impl ArtifactSlot {
         })
     }
 
-    /// Changes what is known of the file.
+    /// The file as it is known by now.
+    fn current(&self) -> Artifact {
+        self.update(|_| {})
+    }
+
+    /// Changes what is known of the file, and gives what it is then.
     fn update(&self, change: impl FnOnce(&mut Artifact)) -> Artifact {
         let mut known = self.artifact.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut known);

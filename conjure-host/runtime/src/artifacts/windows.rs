@@ -88,7 +88,7 @@ impl CallInterval {
 #[derive(Debug)]
 pub(crate) struct CallWindow<'a> {
     windows: &'a CallWindows,
-    worker: Arc<SessionWorkspace>,
+    workspace: Arc<SessionWorkspace>,
     number: u64,
     begun: SystemTime,
     location: LocationSlot,
@@ -127,24 +127,24 @@ impl CallWindows {
     /// A call begins. `finds_files`: its executor looks for the files that it made.
     pub(crate) fn begin(
         &self,
-        worker: &Arc<SessionWorkspace>,
+        workspace: &Arc<SessionWorkspace>,
         backend: &Arc<str>,
         finds_files: bool,
     ) -> CallWindow<'_> {
-        self.begin_at(SystemTime::now(), worker, backend, finds_files)
+        self.begin_at(SystemTime::now(), workspace, backend, finds_files)
     }
 
     fn begin_at(
         &self,
         begun: SystemTime,
-        worker: &Arc<SessionWorkspace>,
+        workspace: &Arc<SessionWorkspace>,
         backend: &Arc<str>,
         finds_files: bool,
     ) -> CallWindow<'_> {
-        let mut window = self.open(begun, worker, backend, finds_files);
-        let elsewhere = self.foreign_calls.as_ref().filter(|_| worker.is_shared);
+        let mut window = self.open(begun, workspace, backend, finds_files);
+        let elsewhere = self.foreign_calls.as_ref().filter(|_| workspace.is_shared);
         if let Some(elsewhere) = elsewhere {
-            elsewhere.begin(window.number, window.begun, &worker.dir);
+            elsewhere.begin(window.number, window.begun, &workspace.dir);
             window.is_published = true;
         }
         window
@@ -153,17 +153,17 @@ impl CallWindows {
     /// Like [`Self::begin`], for a call that is over before another process would have read of it.
     pub(crate) fn begin_inline(
         &self,
-        worker: &Arc<SessionWorkspace>,
+        workspace: &Arc<SessionWorkspace>,
         backend: &Arc<str>,
         finds_files: bool,
     ) -> CallWindow<'_> {
-        self.open(SystemTime::now(), worker, backend, finds_files)
+        self.open(SystemTime::now(), workspace, backend, finds_files)
     }
 
     fn open(
         &self,
         begun: SystemTime,
-        worker: &Arc<SessionWorkspace>,
+        workspace: &Arc<SessionWorkspace>,
         backend: &Arc<str>,
         finds_files: bool,
     ) -> CallWindow<'_> {
@@ -174,7 +174,7 @@ impl CallWindows {
         windows.running += 1;
         windows.all.push(ArtifactWindow {
             number,
-            workspace: Arc::clone(worker),
+            workspace: Arc::clone(workspace),
             backend: Arc::clone(backend),
             finds_files,
             span: CallInterval {
@@ -185,7 +185,7 @@ impl CallWindows {
         });
         CallWindow {
             windows: self,
-            worker: Arc::clone(worker),
+            workspace: Arc::clone(workspace),
             number,
             begun,
             location,
@@ -273,7 +273,7 @@ impl CallWindow<'_> {
     fn read_foreign_intervals(&self) -> Vec<CallInterval> {
         match &self.windows.foreign_calls {
             Some(elsewhere) if self.is_published => {
-                elsewhere.overlapping(&self.worker.dir, self.begun)
+                elsewhere.overlapping(&self.workspace.dir, self.begun)
             }
             _ => Vec::new(),
         }
@@ -301,7 +301,7 @@ impl CallWindow<'_> {
             (true, other) if is_alone(usize::from(other.is_some())) => FileWriter::Finder,
             (true, _) => FileWriter::Unknown,
             (false, Some(one)) if is_alone(beside.count()) => {
-                match one.workspace.session == self.worker.session {
+                match one.workspace.session == self.workspace.session {
                     true => FileWriter::Other {
                         backend: Arc::clone(&one.backend),
                         finds_files: one.finds_files,
@@ -325,7 +325,7 @@ impl CallWindow<'_> {
             let (own, there) = (self.location.get()?, other.location.get()?);
             Some(own.has_machine() && there.has_machine() && own.may_be(there))
         };
-        are_nested(&other.workspace.dir, &self.worker.dir) || are_one() == Some(true)
+        are_nested(&other.workspace.dir, &self.workspace.dir) || are_one() == Some(true)
     }
 
     /// Whether any other call ran meanwhile.
@@ -361,7 +361,7 @@ mod tests {
 
     use super::*;
 
-    fn worker(session: &str, dir: &str) -> Arc<SessionWorkspace> {
+    fn workspace(session: &str, dir: &str) -> Arc<SessionWorkspace> {
         Arc::new(SessionWorkspace {
             session: session.to_owned(),
             dir: Arc::from(Path::new(dir)),
@@ -382,10 +382,10 @@ mod tests {
     #[test]
     fn a_file_is_the_only_calls_that_ran_when_it_was_changed() {
         let windows = CallWindows::default();
-        let (worker, at) = (worker("one", "/dir"), moments());
-        let local = windows.begin_at(at(0), &worker, &backend("local"), true);
+        let (workspace, at) = (workspace("one", "/dir"), moments());
+        let local = windows.begin_at(at(0), &workspace, &backend("local"), true);
         assert_eq!(local.writer_at(at(1), &[]), FileWriter::Finder);
-        let docker = windows.begin_at(at(2), &worker, &backend("docker"), true);
+        let docker = windows.begin_at(at(2), &workspace, &backend("docker"), true);
         assert_eq!(local.writer_at(at(3), &[]), FileWriter::Unknown);
         assert_eq!(docker.writer_at(at(3), &[]), FileWriter::Unknown);
         // Well before the other began it can only have been the first.
@@ -405,8 +405,8 @@ mod tests {
     #[test]
     fn calls_of_one_backend_and_of_other_sessions_count_too() {
         let (windows, at) = (CallWindows::default(), moments());
-        let (one, other) = (worker("one", "/dir"), worker("other", "/dir/deep"));
-        let away = worker("away", "/elsewhere");
+        let (one, other) = (workspace("one", "/dir"), workspace("other", "/dir/deep"));
+        let away = workspace("away", "/elsewhere");
         let first = windows.begin_at(at(0), &one, &backend("local"), true);
         let _far = windows.begin_at(at(0), &away, &backend("local"), true);
         assert_eq!(first.writer_at(at(1), &[]), FileWriter::Finder);
@@ -418,10 +418,10 @@ mod tests {
     #[test]
     fn what_was_over_before_a_call_began_did_nothing_that_it_found() {
         let windows = CallWindows::default();
-        let worker = worker("one", "/dir");
-        let _long = windows.begin(&self::worker("x", "/away"), &backend("local"), true);
-        drop(windows.begin(&worker, &backend("local"), true));
-        let next = windows.begin(&worker, &backend("local"), true);
+        let workspace = workspace("one", "/dir");
+        let _long = windows.begin(&self::workspace("x", "/away"), &backend("local"), true);
+        drop(windows.begin(&workspace, &backend("local"), true));
+        let next = windows.begin(&workspace, &backend("local"), true);
         assert_eq!(next.writer_at(SystemTime::now(), &[]), FileWriter::Finder);
     }
 
@@ -432,13 +432,13 @@ mod tests {
             CallWindows::for_data_dir(dir.path()),
             CallWindows::for_data_dir(dir.path()),
         );
-        let (one, at) = (worker("one", "/dir"), moments());
+        let (one, at) = (workspace("one", "/dir"), moments());
         let own = here.begin_at(at(0), &one, &backend("local"), true);
         assert_eq!(
             own.writer_at(at(1), &own.read_foreign_intervals()),
             FileWriter::Finder
         );
-        let other = there.begin_at(at(2), &worker("two", "/dir"), &backend("local"), true);
+        let other = there.begin_at(at(2), &workspace("two", "/dir"), &backend("local"), true);
         assert_eq!(
             own.writer_at(at(1), &own.read_foreign_intervals()),
             FileWriter::Finder
@@ -472,7 +472,7 @@ mod tests {
     fn a_call_elsewhere_counts_where_its_location_may_be_that_of_this_directory() {
         let (windows, at) = (CallWindows::default(), moments());
         let call = |dir: &str, location: Option<(&str, &str)>| {
-            let window = windows.begin_at(at(0), &worker("one", dir), &backend("x"), true);
+            let window = windows.begin_at(at(0), &workspace("one", dir), &backend("x"), true);
             if let Some((machine, dir)) = location {
                 let event = json!({ "event": "location", "machine": machine, "dirs": [dir] });
                 let location = CallLocation::from_event(PluginEvent::Other(event));
@@ -498,13 +498,13 @@ mod tests {
     fn a_files_own_time_is_what_counts() {
         let dir = tempfile::tempdir().unwrap();
         let windows = CallWindows::for_data_dir(dir.path());
-        let own = windows.begin(&worker("one", "/dir"), &backend("local"), true);
+        let own = windows.begin(&workspace("one", "/dir"), &backend("local"), true);
         let file = dir.path().join("file");
         std::fs::write(&file, "alone").unwrap();
         assert_eq!(own.writer_of(&file), FileWriter::Finder);
         let _other = windows.begin_at(
             SystemTime::now() - Duration::from_secs(9),
-            &worker("two", "/dir"),
+            &workspace("two", "/dir"),
             &backend("local"),
             true,
         );
